@@ -1,0 +1,148 @@
+//! A program, its arguments and its surroundings.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How much of each output stream is kept unless the caller asks for more.
+const KEEP_DEFAULT: usize = 64 * 1024;
+
+/// What to run. Built by whoever knows the program; run by a sandbox or by [`super::host`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct Command {
+    /// The program, looked up on the `PATH` of where it runs unless it holds a slash.
+    pub program: String,
+    /// Its arguments. No secret belongs here: every user of the machine can read them.
+    pub args: Vec<String>,
+    /// Variables added to the surroundings' own.
+    pub env: BTreeMap<String, String>,
+    /// The directory to start in; the sandbox's work directory when `None`.
+    pub cwd: Option<PathBuf>,
+    /// What the program reads; nothing (an empty stream) when `None`.
+    pub stdin: Option<Vec<u8>>,
+    /// After how long the whole process group is ended.
+    pub timeout: Option<Duration>,
+    /// How many bytes of each output stream the [`super::Exit`] keeps.
+    pub keep: usize,
+}
+
+impl Command {
+    /// A command without arguments.
+    pub fn new(program: impl Into<String>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            env: BTreeMap::new(),
+            cwd: None,
+            stdin: None,
+            timeout: None,
+            keep: KEEP_DEFAULT,
+        }
+    }
+
+    /// A line for `sh -c`, for the places where a *user* wrote a shell line (`test_command`, `verify:`).
+    pub fn shell(line: impl Into<String>) -> Self {
+        Self::new("sh").args(["-c".to_owned(), line.into()])
+    }
+
+    /// Adds one argument.
+    #[must_use]
+    pub fn arg(mut self, arg: impl Into<String>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Starts in this directory.
+    #[must_use]
+    pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(dir.into());
+        self
+    }
+
+    /// Feeds these bytes to the program's standard input.
+    #[must_use]
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// Ends the command after this long.
+    #[must_use]
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// Keeps up to this many bytes of each output stream.
+    #[must_use]
+    pub fn keep(mut self, bytes: usize) -> Self {
+        self.keep = bytes;
+        self
+    }
+}
+
+/// The command line for people, quoted so that it can be pasted. Variables and input are left out.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Quoted(&self.program))?;
+        self.args.iter().try_for_each(|arg| write!(f, " {}", Quoted(arg)))
+    }
+}
+
+/// Names of variables only: their values and the input may be confidential.
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("line", &self.to_string())
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .field("cwd", &self.cwd)
+            .field("stdin_bytes", &self.stdin.as_ref().map(Vec::len))
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+struct Quoted<'a>(&'a str);
+
+impl fmt::Display for Quoted<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:@%+,".contains(c);
+        if !self.0.is_empty() && self.0.chars().all(plain) {
+            f.write_str(self.0)
+        } else {
+            write!(f, "'{}'", self.0.replace('\'', r"'\''"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_can_be_pasted_into_a_shell() {
+        let command = Command::new("git").args(["commit", "-m", "it's done", ""]);
+        assert_eq!(command.to_string(), r"git commit -m 'it'\''s done' ''");
+    }
+
+    #[test]
+    fn debug_shows_no_values() {
+        let command = Command::new("env").env("TOKEN", "s3cret").stdin(*b"s3cret");
+        assert!(!format!("{command:?}").contains("s3cret"));
+    }
+}

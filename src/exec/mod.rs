@@ -1,0 +1,50 @@
+//! Commands as values, and what became of them.
+//!
+//! A [`Command`] is a program and its arguments, never a shell line. Whoever runs one (the host, a sandbox)
+//! reports an [`Exit`] and, while it runs, each [`OutputLine`].
+
+mod command;
+mod exit;
+pub mod host;
+
+pub use command::Command;
+pub use exit::{Captured, Exit, Status, Streams};
+
+/// Which of the two output streams a line came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// One line a command printed, without its line break. A line over 64 KiB arrives in pieces.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputLine {
+    /// Where it was printed.
+    pub stream: Stream,
+    /// What was printed; bytes that are no UTF-8 are replaced.
+    pub text: String,
+}
+
+/// Receives a command's output while it runs. A slow sink slows the command down; nothing is buffered without bound.
+pub trait OutputSink: Send {
+    /// Takes one line.
+    fn line(&mut self, line: OutputLine);
+}
+
+impl OutputSink for Vec<OutputLine> {
+    fn line(&mut self, line: OutputLine) {
+        self.push(line);
+    }
+}
+
+/// Takes every line and keeps none.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Discard;
+
+impl OutputSink for Discard {
+    fn line(&mut self, _line: OutputLine) {}
+}

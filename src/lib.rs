@@ -1,0 +1,11 @@
+//! Runs coding agents unattended, in a loop, inside a sandbox, and hands back a pull request.
+
+pub mod agent;
+pub mod clock;
+pub mod exec;
+pub mod id;
+pub mod model;
+pub mod network;
+pub mod sandbox;
+pub mod secret;
+pub mod usage;

@@ -1,0 +1,67 @@
+//! What can go wrong with a sandbox.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// What can go wrong with a sandbox. A command that fails is not among them: that is an `Exit`.
+#[derive(Debug, Error)]
+pub enum SandboxError {
+    /// The provider cannot be used here.
+    #[error("the `{provider}` provider cannot be used here: {reason}")]
+    Unavailable {
+        /// The provider.
+        provider: &'static str,
+        /// What is missing.
+        reason: String,
+    },
+    /// The provider cannot do this at all.
+    #[error("the `{provider}` provider cannot {operation}: {reason}")]
+    Unsupported {
+        /// The provider.
+        provider: &'static str,
+        /// What was asked.
+        operation: &'static str,
+        /// Why it cannot.
+        reason: String,
+    },
+    /// The sandbox is gone: removed by hand, or its host went away. The run makes a new one from its checkpoint.
+    #[error("the sandbox `{id}` is gone")]
+    Gone {
+        /// Which one.
+        id: String,
+    },
+    /// The sandbox is stopped.
+    #[error("the sandbox `{id}` is stopped")]
+    Stopped {
+        /// Which one.
+        id: String,
+    },
+    /// A command could not be started.
+    #[error("cannot start `{program}` in the sandbox")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file operation failed.
+    #[error("cannot {operation} `{}` in the sandbox", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file is longer than the caller is ready to take.
+    #[error("`{}` in the sandbox is longer than {limit} bytes", path.display())]
+    TooLong {
+        /// Which file.
+        path: PathBuf,
+        /// The limit.
+        limit: u64,
+    },
+}

@@ -1,0 +1,152 @@
+//! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
+
+mod error;
+mod spec;
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::exec::{Command, Exit, OutputSink};
+
+pub use error::SandboxError;
+pub use spec::{Resources, SandboxSpec};
+
+/// What a provider can enforce. Asked before anything is created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Capabilities {
+    /// What keeps the sandbox apart from the host.
+    pub isolation: Isolation,
+    /// What part of a network policy holds.
+    pub network: NetworkEnforcement,
+    /// Whether memory and processor limits hold.
+    pub resources: Enforced,
+    /// Whether a port inside can be opened in a person's browser.
+    pub preview: bool,
+}
+
+/// What keeps a sandbox apart from the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Isolation {
+    /// Nothing but a directory of its own.
+    DirectoryOnly,
+    /// A container.
+    Container,
+    /// A virtual machine.
+    Machine,
+}
+
+/// What part of a network policy a provider enforces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkEnforcement {
+    /// Nothing.
+    Nothing,
+    /// Address ranges.
+    Cidrs,
+    /// Names.
+    Names,
+}
+
+/// Whether a limit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Enforced {
+    /// It does.
+    Yes,
+    /// It does not; the provider says so.
+    No,
+}
+
+/// Makes sandboxes of one kind. Implementations hold a client, never a running sandbox.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    /// The name used in `sandbox.type`.
+    fn name(&self) -> &'static str;
+
+    /// What sandboxes of this kind can enforce.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Makes a new sandbox and starts it.
+    async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError>;
+
+    /// Finds the sandbox an earlier process of the same run made; `None` when it is gone.
+    async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError>;
+}
+
+/// One live sandbox. Dropping it without [`Sandbox::close`] leaves it to the orphan sweep (or to a resume).
+#[async_trait]
+pub trait Sandbox: Send + Sync {
+    /// What to call it in messages.
+    fn id(&self) -> &str;
+
+    /// The absolute directory, inside, that belongs to the run. The clone lives in a directory below it.
+    fn root(&self) -> &Path;
+
+    /// Runs a command to its end; each line of output goes to `output` as it comes.
+    ///
+    /// A command that fails is an `Exit`, not an error. Without a `cwd` it starts in [`Sandbox::root`].
+    async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError>;
+
+    /// Ends every process that was started in this sandbox and everything those left behind.
+    async fn end_processes(&self) -> Result<(), SandboxError>;
+
+    /// Reads a file; at most `limit` bytes, an error if it is longer.
+    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError>;
+
+    /// Writes a file whole and atomically, with these permission bits, making parent directories as needed.
+    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError>;
+
+    /// Adds to the end of a file, making it (mode 644) when it is not there.
+    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError>;
+
+    /// The entries of a directory, by name.
+    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError>;
+
+    /// Makes a directory and its parents; one that exists is fine.
+    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError>;
+
+    /// Removes a file or a whole directory; one that is not there is fine.
+    async fn remove(&self, path: &Path) -> Result<(), SandboxError>;
+
+    /// Copies a file of the host in.
+    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError>;
+
+    /// Copies a file out to the host; an error if it is longer than `limit`.
+    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError>;
+
+    /// Starts it again after [`Sandbox::stop`]; harmless when it runs.
+    async fn start(&self) -> Result<(), SandboxError>;
+
+    /// Ends its processes and keeps its files; harmless when it is stopped. Commands fail until it is started.
+    async fn stop(&self) -> Result<(), SandboxError>;
+
+    /// A link to a port inside for a person's browser, where the provider has one.
+    async fn preview(&self, port: u16) -> Result<Option<String>, SandboxError>;
+
+    /// Removes it. Calling it for one that is gone is harmless.
+    async fn close(&self) -> Result<(), SandboxError>;
+}
+
+/// One entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name, without the directory.
+    pub name: String,
+    /// Whether it is a directory.
+    pub is_dir: bool,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its permission bits.
+    pub mode: u32,
+    /// When it was last changed.
+    pub mod_time: jiff::Timestamp,
+}
+
+/// The clone inside a sandbox's root.
+#[must_use]
+pub fn clone_dir(sandbox: &dyn Sandbox) -> PathBuf {
+    sandbox.root().join("work")
+}

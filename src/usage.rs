@@ -1,0 +1,151 @@
+//! What a model call used and cost.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign};
+
+use serde::{Deserialize, Serialize};
+
+/// Tokens of one or many calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// Tokens that went in.
+    pub input: u64,
+    /// Tokens that came out.
+    pub output: u64,
+}
+
+impl Tokens {
+    /// Both directions together.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
+impl Add for Tokens {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+}
+
+impl AddAssign for Tokens {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+/// An amount of money in US dollars, counted in billionths so that sums are exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Usd {
+    nanos: u64,
+}
+
+const NANOS: f64 = 1e9;
+
+impl Usd {
+    /// Nothing.
+    pub const ZERO: Self = Self { nanos: 0 };
+
+    /// From a number of dollars. Anything that is no amount (negative, not a number) is `None`; fractions of a
+    /// billionth round up, because a budget must not be undercounted.
+    #[must_use]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "checked to be finite, positive and below 1e9 dollars"
+    )]
+    pub fn from_dollars(dollars: f64) -> Option<Self> {
+        let fits = dollars.is_finite() && (0.0..1e9).contains(&dollars);
+        fits.then(|| Self {
+            nanos: (dollars * NANOS).ceil() as u64,
+        })
+    }
+
+    /// As a number of dollars, for people and for JSON.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "for display")]
+    pub fn dollars(self) -> f64 {
+        self.nanos as f64 / NANOS
+    }
+}
+
+impl Add for Usd {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_add(other.nanos),
+        }
+    }
+}
+
+impl AddAssign for Usd {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sum for Usd {
+    fn sum<I: Iterator<Item = Self>>(amounts: I) -> Self {
+        amounts.fold(Self::ZERO, Add::add)
+    }
+}
+
+impl fmt::Display for Usd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "${:.4}", self.dollars())
+    }
+}
+
+/// The price of a model, per million tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Price {
+    /// A million tokens in.
+    pub input_per_million: Usd,
+    /// A million tokens out.
+    pub output_per_million: Usd,
+}
+
+impl Price {
+    /// What these tokens cost at this price, rounded up.
+    #[must_use]
+    pub fn of(self, tokens: Tokens) -> Usd {
+        let part = |count: u64, price: Usd| u128::from(count) * u128::from(price.nanos);
+        let sum = part(tokens.input, self.input_per_million) + part(tokens.output, self.output_per_million);
+        Usd {
+            nanos: u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_amount_is_never_rounded_down() {
+        assert!(Usd::from_dollars(4.999_999_999_999_999_6e-05).unwrap() >= Usd { nanos: 50_000 });
+        assert_eq!(Usd::from_dollars(f64::NAN), None);
+        assert_eq!(Usd::from_dollars(-1.0), None);
+    }
+
+    #[test]
+    fn a_price_covers_both_directions() {
+        let price = Price {
+            input_per_million: Usd::from_dollars(1.0).unwrap(),
+            output_per_million: Usd::from_dollars(3.0).unwrap(),
+        };
+        let cost = price.of(Tokens {
+            input: 1_000_000,
+            output: 2_000_000,
+        });
+        assert_eq!(cost.to_string(), "$7.0000");
+    }
+}

@@ -1,0 +1,4 @@
+//! Integration tests, a file per boundary.
+
+#[path = "../support/mod.rs"]
+mod support;

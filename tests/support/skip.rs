@@ -1,0 +1,42 @@
+//! Skipping, counted. `tests/run` names a file in `RALPH_TEST_SKIPS` and adds up what it finds there.
+
+use std::io::Write;
+
+/// Ends the test as skipped when `$have` is `Err(reason)`; otherwise its value.
+#[macro_export]
+macro_rules! need {
+    ($have:expr) => {
+        match $have {
+            Ok(value) => value,
+            Err(reason) => return $crate::support::skip::record(&reason.to_string()),
+        }
+    };
+}
+
+/// A program on the `PATH`, or why the test cannot run.
+#[allow(clippy::disallowed_methods, reason = "tests look at the machine they run on")]
+pub fn program(name: &str) -> Result<std::path::PathBuf, String> {
+    which::which(name).map_err(|_| format!("`{name}` is not installed"))
+}
+
+/// Writes the skip down; fails the test when skips are not accepted.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the contract with tests/run is by environment"
+)]
+pub fn record(reason: &str) {
+    let name = std::thread::current().name().unwrap_or("?").to_owned();
+    assert!(
+        std::env::var_os("RALPH_TEST_REQUIRE_ALL").is_none(),
+        "{name} would be skipped: {reason}"
+    );
+    println!("SKIP {name}: {reason}");
+    if let Some(file) = std::env::var_os("RALPH_TEST_SKIPS") {
+        let mut file = std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .unwrap();
+        writeln!(file, "{name}\t{reason}").unwrap();
+    }
+}
