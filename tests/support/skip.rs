@@ -4,6 +4,7 @@ use std::io::Write;
 
 /// Ends the test as skipped when `$have` is `Err(reason)`; otherwise its value.
 #[macro_export]
+#[allow(clippy::crate_in_macro_def, reason = "used within one test binary")]
 macro_rules! need {
     ($have:expr) => {
         match $have {
@@ -14,7 +15,6 @@ macro_rules! need {
 }
 
 /// A program on the `PATH`, or why the test cannot run.
-#[allow(clippy::disallowed_methods, reason = "tests look at the machine they run on")]
 pub fn program(name: &str) -> Result<std::path::PathBuf, String> {
     which::which(name).map_err(|_| format!("`{name}` is not installed"))
 }
