@@ -9,6 +9,7 @@ pub mod host;
 
 pub use command::Command;
 pub use exit::{Captured, Exit, Status, Streams};
+pub use host::Host;
 
 /// Which of the two output streams a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
