@@ -1,0 +1,235 @@
+//! Imports point one way: the way the table in ARCHITECTURE.md says.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::repository::{self, File};
+use crate::{none, rust};
+
+/// What each module may import, by module.
+type Table = BTreeMap<String, Allowed>;
+
+enum Allowed {
+    Everything,
+    These(BTreeSet<String>),
+}
+
+#[test]
+fn no_module_imports_what_the_table_does_not_list() {
+    let table = table(&repository::text("ARCHITECTURE.md"));
+    let sources = repository::sources();
+    let modules = modules(&sources);
+    let findings = sources
+        .iter()
+        .flat_map(|file| forbidden(file, &modules, &table))
+        .collect();
+    none(
+        "imports that the table in ARCHITECTURE.md does not list",
+        findings,
+    );
+}
+
+#[test]
+fn every_module_has_a_row_in_the_table() {
+    let table = table(&repository::text("ARCHITECTURE.md"));
+    let missing = modules(&repository::sources())
+        .into_iter()
+        .filter(|module| !table.contains_key(module));
+    none("modules without a row in ARCHITECTURE.md", missing.collect());
+}
+
+#[test]
+fn the_table_has_no_circles() {
+    none(
+        "modules that import themselves in the end",
+        circles(&table(&repository::text("ARCHITECTURE.md"))),
+    );
+}
+
+/// The findings in one file.
+fn forbidden(file: &File, modules: &BTreeSet<String>, table: &Table) -> Vec<String> {
+    let place = place(&file.path);
+    let Some(module) = place.first() else {
+        return Vec::new(); // lib.rs and main.rs stand above all modules.
+    };
+    let mut findings = Vec::new();
+    for path in rust::paths(rust::without_tests(&file.text)) {
+        let Some(target) = target(&path.segments, &place) else {
+            continue;
+        };
+        let at = format!("{}:{}", file.path, path.line);
+        if !modules.contains(target) {
+            if path.segments[0] == "crate" {
+                findings.push(format!(
+                    "{at}: `{target}` comes from the crate's root; name its module"
+                ));
+            }
+        } else if target != module && !allows(table, module, target) {
+            findings.push(format!("{at}: `{module}` imports `{target}`"));
+        }
+    }
+    findings.dedup();
+    findings
+}
+
+fn allows(table: &Table, module: &str, target: &str) -> bool {
+    match table.get(module) {
+        Some(Allowed::Everything) => true,
+        Some(Allowed::These(targets)) => targets.contains(target),
+        None => false,
+    }
+}
+
+/// The top-level name that a path leads to, when it leads out of its own file.
+fn target<'a>(segments: &'a [String], place: &'a [String]) -> Option<&'a str> {
+    if segments[0] == "crate" {
+        return segments.get(1).map(String::as_str);
+    }
+    let supers = segments.iter().take_while(|segment| *segment == "super").count();
+    if supers == 0 || supers > place.len() {
+        return None;
+    }
+    let kept = &place[..place.len() - supers];
+    kept.iter().chain(&segments[supers..]).next().map(String::as_str)
+}
+
+/// Where a file stands in the crate: `src/agent/actions/mod.rs` is `agent`, `actions`. Empty at the root.
+fn place(path: &str) -> Vec<String> {
+    let path = path
+        .trim_start_matches("src/")
+        .trim_end_matches(".rs")
+        .trim_end_matches("/mod");
+    if matches!(path, "lib" | "main") {
+        return Vec::new();
+    }
+    path.split('/').map(str::to_owned).collect()
+}
+
+fn modules(sources: &[File]) -> BTreeSet<String> {
+    sources
+        .iter()
+        .filter_map(|file| place(&file.path).into_iter().next())
+        .collect()
+}
+
+/// Reads the rows below `| module | may import |`. Names stand in backticks; a cell without any means nothing.
+fn table(document: &str) -> Table {
+    let rows = document
+        .lines()
+        .skip_while(|line| !line.starts_with("| module | may import |"))
+        .skip(2);
+    let rows: Table = rows.map_while(row).collect();
+    assert!(
+        !rows.is_empty(),
+        "ARCHITECTURE.md has a table `| module | may import |`"
+    );
+    rows
+}
+
+fn row(line: &str) -> Option<(String, Allowed)> {
+    let (module, targets) = line.strip_prefix('|')?.split_once('|')?;
+    let quoted = |cell: &str| {
+        cell.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect::<BTreeSet<_>>()
+    };
+    let allowed = match targets.trim_end_matches('|').trim() {
+        "everything" => Allowed::Everything,
+        names => Allowed::These(quoted(names)),
+    };
+    Some((quoted(module).pop_first()?, allowed))
+}
+
+/// The modules that reach themselves by following the table.
+fn circles(table: &Table) -> Vec<String> {
+    let next = |module: &String| match table.get(module) {
+        Some(Allowed::These(targets)) => targets.iter().cloned().collect(),
+        Some(Allowed::Everything) => table.keys().filter(|name| *name != module).cloned().collect(),
+        None => Vec::new(),
+    };
+    let reaches_itself = |module: &&String| {
+        let mut seen = BTreeSet::new();
+        let mut open = next(module);
+        while let Some(name) = open.pop() {
+            if seen.insert(name.clone()) {
+                open.extend(next(&name));
+            }
+        }
+        seen.contains(*module)
+    };
+    table.keys().filter(reaches_itself).cloned().collect()
+}
+
+mod tests {
+    use super::{circles, forbidden, table};
+    use crate::repository::File;
+
+    const TABLE: &str = "\
+# A document
+| module | may import |
+|---|---|
+| `a` | nothing |
+| `b` | `a` |
+| `top` | everything |
+
+| other | table |
+";
+
+    #[track_caller]
+    fn check(path: &str, text: &str, expected: &[&str]) {
+        let modules = ["a", "b", "top"].map(str::to_owned).into();
+        let file = File {
+            path: path.into(),
+            text: text.into(),
+        };
+        assert_eq!(forbidden(&file, &modules, &table(TABLE)), expected);
+    }
+
+    #[test]
+    fn an_arrow_that_is_not_listed_is_found() {
+        check("src/a.rs", "use crate::b::X;", &["src/a.rs:1: `a` imports `b`"]);
+        check(
+            "src/b/mod.rs",
+            "\nuse crate::{a, top};",
+            &["src/b/mod.rs:2: `b` imports `top`"],
+        );
+        check(
+            "src/a/x.rs",
+            "fn f() -> crate::b::X",
+            &["src/a/x.rs:1: `a` imports `b`"],
+        );
+        check(
+            "src/a/x.rs",
+            "use super::super::b;",
+            &["src/a/x.rs:1: `a` imports `b`"],
+        );
+        check("src/a.rs", "use super::b::X;", &["src/a.rs:1: `a` imports `b`"]);
+        check(
+            "src/new.rs",
+            "use crate::a;",
+            &["src/new.rs:1: `new` imports `a`"],
+        );
+    }
+
+    #[test]
+    fn a_listed_arrow_is_fine() {
+        check("src/b.rs", "use crate::a::X; use crate::b::y;", &[]);
+        check("src/top/x.rs", "use crate::{a, b};", &[]);
+        check("src/a/x.rs", "use super::y; use self::z;", &[]);
+        check("src/lib.rs", "pub use crate::a::X;", &[]);
+        check("src/a.rs", "#[cfg(test)]\nmod tests {\n    use crate::b;\n}", &[]);
+    }
+
+    #[test]
+    fn the_crates_root_is_no_way_around_the_table() {
+        let expected = "src/b.rs:1: `Run` comes from the crate's root; name its module";
+        check("src/b.rs", "use crate::Run;", &[expected]);
+    }
+
+    #[test]
+    fn a_circle_is_found() {
+        assert_eq!(circles(&table(TABLE)), [""; 0]);
+        assert_eq!(circles(&table(&TABLE.replace("nothing", "`b`"))), ["a", "b"]);
+    }
+}

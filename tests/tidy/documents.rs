@@ -1,0 +1,86 @@
+//! Documents point at what is there.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::none;
+use crate::repository::{self, File};
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let is_document = |file: &File| file.extension() == Some("md") && !file.path.starts_with("templates/");
+    let documents = repository::files().into_iter().filter(is_document);
+    none(
+        "links that lead nowhere",
+        documents.flat_map(|file| broken_links(&file)).collect(),
+    );
+}
+
+#[test]
+fn the_index_of_decisions_lists_each_of_them() {
+    let in_folder = |file: &File| Some(file.path.strip_prefix("docs/adr/")?.to_owned());
+    let written: BTreeSet<String> = repository::files().iter().filter_map(in_folder).collect();
+    let mut listed: BTreeSet<String> = links(&repository::text("docs/adr/README.md"))
+        .map(|(_, link)| link)
+        .collect();
+    listed.insert("README.md".to_owned());
+    let differing = written.symmetric_difference(&listed).cloned().collect();
+    none(
+        "decisions that docs/adr/README.md does not list, or that it lists and are not there",
+        differing,
+    );
+}
+
+fn broken_links(file: &File) -> Vec<String> {
+    let folder = repository::root()
+        .join(&file.path)
+        .parent()
+        .map(Path::to_owned)
+        .unwrap_or_default();
+    let is_broken = |(_, link): &(usize, String)| !folder.join(link).exists();
+    let shown = |(line, link)| format!("{}:{line}: {link}", file.path);
+    links(&file.text).filter(is_broken).map(shown).collect()
+}
+
+/// The relative links `[text](path)` of a Markdown text, with their lines; not those in blocks of code.
+fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
+    let mut in_code = false;
+    let prose = text.lines().enumerate().filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    });
+    let in_line = |line: &str| {
+        let ends = line
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split([')', '#', ' ']).next());
+        ends.filter(|link| !link.is_empty() && !link.contains(':'))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    prose.flat_map(move |(index, line)| in_line(line).into_iter().map(move |link| (index + 1, link)))
+}
+
+mod tests {
+    use super::{broken_links, links};
+    use crate::repository::File;
+
+    #[test]
+    fn only_relative_links_of_the_prose_count() {
+        let text = "[a](b.md) [c](d/e.md#part)\n```\n[f](g)\n```\n[h](https://i.example) [j](#k) [l](m)";
+        let found: Vec<_> = links(text).collect();
+        let expected = [(1, "b.md"), (1, "d/e.md"), (5, "m")].map(|(line, link)| (line, link.to_owned()));
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_link_is_followed_from_its_own_document() {
+        let text = "[a](main.rs) [b](../run) [c](nowhere.md)".to_owned();
+        let file = File {
+            path: "tests/tidy/x.md".into(),
+            text,
+        };
+        assert_eq!(broken_links(&file), ["tests/tidy/x.md:1: nowhere.md"]);
+    }
+}

@@ -1,0 +1,135 @@
+//! What only some files may do, and how long a file may be.
+
+use crate::none;
+use crate::repository::{self, File};
+use crate::rust::{self, Path};
+
+const LONGEST_FILE: usize = 500;
+
+#[test]
+fn only_the_command_line_knows_the_process_it_runs_in() {
+    let findings = repository::sources().iter().flat_map(ambient).collect();
+    none(
+        "prints, exits or looks at the environment outside src/cli",
+        findings,
+    );
+}
+
+#[test]
+fn only_one_file_starts_processes() {
+    let findings = repository::sources().iter().flat_map(processes).collect();
+    none("starts processes outside src/exec/host.rs", findings);
+}
+
+#[test]
+fn no_source_file_is_too_long() {
+    let findings = repository::sources().iter().filter_map(too_long).collect();
+    none("longer than the limit, tests not counted", findings);
+}
+
+fn ambient(file: &File) -> Vec<String> {
+    let is_edge = file.path.starts_with("src/cli/") || ["src/cli.rs", "src/main.rs"].contains(&&*file.path);
+    if is_edge {
+        Vec::new()
+    } else {
+        find(file, touches_the_process)
+    }
+}
+
+fn touches_the_process(path: &Path) -> bool {
+    let streams = [["io", "stdin"], ["io", "stdout"], ["io", "stderr"]];
+    let exits = [["process", "exit"], ["process", "abort"]];
+    let prints = ["print", "println", "eprint", "eprintln", "dbg"];
+    let name = path.segments.last().map_or("", String::as_str);
+    path.segments.starts_with(&["std".to_owned(), "env".to_owned()])
+        || streams.iter().chain(&exits).any(|wanted| path.contains(wanted))
+        || (path.called_as_macro && prints.contains(&name))
+}
+
+fn processes(file: &File) -> Vec<String> {
+    if file.path == "src/exec/host.rs" {
+        return Vec::new();
+    }
+    find(file, |path| path.contains(&["process", "Command"]))
+}
+
+fn find(file: &File, is_wrong: impl Fn(&Path) -> bool) -> Vec<String> {
+    if is_test_code(&file.path) {
+        return Vec::new();
+    }
+    let paths = rust::paths(rust::without_tests(&file.text));
+    let shown = |path: &Path| format!("{}:{}: {}", file.path, path.line, path.segments.join("::"));
+    paths.iter().filter(|path| is_wrong(path)).map(shown).collect()
+}
+
+fn too_long(file: &File) -> Option<String> {
+    let lines = rust::without_tests(&file.text).lines().count();
+    let too_long = lines > LONGEST_FILE && !is_test_code(&file.path);
+    too_long.then(|| format!("{}: {lines} lines, {LONGEST_FILE} at most", file.path))
+}
+
+/// A test module in files of its own: `src/task/tests.rs`, `src/task/tests/lint.rs`.
+fn is_test_code(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+mod tests {
+    use super::{ambient, processes, too_long};
+    use crate::repository::File;
+
+    fn file(path: &str, text: &str) -> File {
+        File {
+            path: path.into(),
+            text: text.into(),
+        }
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(ambient(&file("src/a.rs", text)), expected);
+        assert_eq!(ambient(&file("src/cli/a.rs", text)), [""; 0]);
+        assert_eq!(ambient(&file("src/a/tests.rs", text)), [""; 0]);
+    }
+
+    #[test]
+    fn what_belongs_to_the_command_line_is_found_elsewhere() {
+        check("fn f() { println!() }", &["src/a.rs:1: println"]);
+        check("use std::{env, fs};", &["src/a.rs:1: std::env"]);
+        check("let home = std::env::var(x);", &["src/a.rs:1: std::env::var"]);
+        check(
+            "use std::process;\nprocess::exit(1)",
+            &["src/a.rs:2: process::exit"],
+        );
+        check("io::stdout().lock()", &["src/a.rs:1: io::stdout"]);
+    }
+
+    #[test]
+    fn what_only_looks_like_it_is_fine() {
+        check("env!(x); writeln!(f); let print = 1; // std::env", &[]);
+    }
+
+    #[test]
+    fn a_process_started_elsewhere_is_found() {
+        let starts = "use std::process::{Command, Stdio};";
+        assert_eq!(
+            processes(&file("src/a.rs", starts)),
+            ["src/a.rs:1: std::process::Command"]
+        );
+        assert_eq!(processes(&file("src/a.rs", "use crate::exec::Command;")), [""; 0]);
+        assert_eq!(processes(&file("src/exec/host.rs", starts)), [""; 0]);
+    }
+
+    #[test]
+    fn the_limit_leaves_tests_out() {
+        let body = "x\n".repeat(500);
+        assert_eq!(too_long(&file("src/a.rs", &body)), None);
+        assert_eq!(
+            too_long(&file(
+                "src/a.rs",
+                &format!("{body}#[cfg(test)]\nmod tests {{\nx\n")
+            )),
+            None
+        );
+        assert!(too_long(&file("src/a.rs", &format!("{body}x\n"))).is_some());
+    }
+}

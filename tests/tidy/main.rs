@@ -1,0 +1,21 @@
+//! Tests of the repository itself: what its documents claim about the code, and what must not be in it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+mod arrows;
+mod documents;
+mod duties;
+mod repository;
+mod rust;
+mod text;
+
+/// Fails with all findings at once.
+fn none(what: &str, findings: Vec<String>) {
+    assert!(findings.is_empty(), "{what}:\n  {}", findings.join("\n  "));
+}

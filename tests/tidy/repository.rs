@@ -1,0 +1,57 @@
+//! The files of this repository.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A text file, by its path from the root.
+pub struct File {
+    pub path: String,
+    pub text: String,
+}
+
+impl File {
+    pub fn extension(&self) -> Option<&str> {
+        Path::new(&self.path).extension()?.to_str()
+    }
+}
+
+/// The root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every text file that git tracks or would track, sorted by path.
+pub fn files() -> Vec<File> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .expect("git is installed");
+    assert!(listed.status.success(), "these tests run in a git checkout");
+    let names = String::from_utf8(listed.stdout).expect("paths are UTF-8");
+    let mut files: Vec<File> = names.split_terminator('\0').filter_map(read).collect();
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+/// The Rust files below `src/`.
+pub fn sources() -> Vec<File> {
+    let is_source = |file: &File| file.path.starts_with("src/") && file.extension() == Some("rs");
+    let sources: Vec<File> = files().into_iter().filter(is_source).collect();
+    assert!(!sources.is_empty(), "there is code to look at");
+    sources
+}
+
+/// The text of one file that must be there.
+pub fn text(path: &str) -> String {
+    read(path).unwrap_or_else(|| panic!("{path} is missing")).text
+}
+
+/// `None` for what is no text, and for a tracked file that was deleted and not yet committed.
+fn read(path: &str) -> Option<File> {
+    let text = std::fs::read_to_string(PathBuf::from(root()).join(path)).ok()?;
+    Some(File {
+        path: path.to_owned(),
+        text,
+    })
+}
