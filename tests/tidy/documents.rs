@@ -12,7 +12,7 @@ fn every_link_between_documents_leads_somewhere() {
     let documents = repository::files().into_iter().filter(is_document);
     none(
         "links that lead nowhere",
-        documents.flat_map(|file| broken_links(&file)).collect(),
+        documents.flat_map(|file| broken_links(&file)),
     );
 }
 
@@ -24,7 +24,7 @@ fn the_index_of_decisions_lists_each_of_them() {
         .map(|(_, link)| link)
         .collect();
     listed.insert("README.md".to_owned());
-    let differing = written.symmetric_difference(&listed).cloned().collect();
+    let differing = written.symmetric_difference(&listed).cloned();
     none(
         "decisions that docs/adr/README.md does not list, or that it lists and are not there",
         differing,

@@ -8,23 +8,29 @@ const LONGEST_FILE: usize = 500;
 
 #[test]
 fn only_the_command_line_knows_the_process_it_runs_in() {
-    let findings = repository::sources().iter().flat_map(ambient).collect();
+    let sources = repository::sources();
     none(
         "prints, exits or looks at the environment outside src/cli",
-        findings,
+        sources.iter().flat_map(ambient),
     );
 }
 
 #[test]
 fn only_one_file_starts_processes() {
-    let findings = repository::sources().iter().flat_map(processes).collect();
-    none("starts processes outside src/exec/host.rs", findings);
+    let sources = repository::sources();
+    none(
+        "starts processes outside src/exec/host.rs",
+        sources.iter().flat_map(processes),
+    );
 }
 
 #[test]
 fn no_source_file_is_too_long() {
-    let findings = repository::sources().iter().filter_map(too_long).collect();
-    none("longer than the limit, tests not counted", findings);
+    let sources = repository::sources();
+    none(
+        "longer than the limit, tests not counted",
+        sources.iter().filter_map(too_long),
+    );
 }
 
 fn ambient(file: &File) -> Vec<String> {
@@ -54,9 +60,6 @@ fn processes(file: &File) -> Vec<String> {
 }
 
 fn find(file: &File, is_wrong: impl Fn(&Path) -> bool) -> Vec<String> {
-    if is_test_code(&file.path) {
-        return Vec::new();
-    }
     let paths = rust::paths(rust::without_tests(&file.text));
     let shown = |path: &Path| format!("{}:{}: {}", file.path, path.line, path.segments.join("::"));
     paths.iter().filter(|path| is_wrong(path)).map(shown).collect()
@@ -64,13 +67,8 @@ fn find(file: &File, is_wrong: impl Fn(&Path) -> bool) -> Vec<String> {
 
 fn too_long(file: &File) -> Option<String> {
     let lines = rust::without_tests(&file.text).lines().count();
-    let too_long = lines > LONGEST_FILE && !is_test_code(&file.path);
+    let too_long = lines > LONGEST_FILE;
     too_long.then(|| format!("{}: {lines} lines, {LONGEST_FILE} at most", file.path))
-}
-
-/// A test module in files of its own: `src/task/tests.rs`, `src/task/tests/lint.rs`.
-fn is_test_code(path: &str) -> bool {
-    path.ends_with("/tests.rs") || path.contains("/tests/")
 }
 
 mod tests {
@@ -88,7 +86,6 @@ mod tests {
     fn check(text: &str, expected: &[&str]) {
         assert_eq!(ambient(&file("src/a.rs", text)), expected);
         assert_eq!(ambient(&file("src/cli/a.rs", text)), [""; 0]);
-        assert_eq!(ambient(&file("src/a/tests.rs", text)), [""; 0]);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod rust;
 mod text;
 
 /// Fails with all findings at once.
-fn none(what: &str, findings: Vec<String>) {
+fn none(what: &str, findings: impl IntoIterator<Item = String>) {
+    let findings: Vec<String> = findings.into_iter().collect();
     assert!(findings.is_empty(), "{what}:\n  {}", findings.join("\n  "));
 }

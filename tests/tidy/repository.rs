@@ -34,12 +34,19 @@ pub fn files() -> Vec<File> {
     files
 }
 
-/// The Rust files below `src/`.
+/// The Rust files of the product: below `src/`, without test modules in files of their own.
 pub fn sources() -> Vec<File> {
-    let is_source = |file: &File| file.path.starts_with("src/") && file.extension() == Some("rs");
-    let sources: Vec<File> = files().into_iter().filter(is_source).collect();
+    let sources: Vec<File> = files()
+        .into_iter()
+        .filter(|file| is_product(&file.path))
+        .collect();
     assert!(!sources.is_empty(), "there is code to look at");
     sources
+}
+
+fn is_product(path: &str) -> bool {
+    let is_test = path.ends_with("/tests.rs") || path.contains("/tests/");
+    path.starts_with("src/") && Path::new(path).extension().is_some_and(|end| end == "rs") && !is_test
 }
 
 /// The text of one file that must be there.
@@ -54,4 +61,19 @@ fn read(path: &str) -> Option<File> {
         path: path.to_owned(),
         text,
     })
+}
+
+mod tests {
+    #[test]
+    fn the_product_is_the_code_without_its_tests() {
+        let product = ["src/a.rs", "src/a/mod.rs"];
+        let other = [
+            "src/a/tests.rs",
+            "src/a/tests/b.rs",
+            "tests/it/main.rs",
+            "src/a.txt",
+        ];
+        assert!(product.iter().all(|path| super::is_product(path)));
+        assert!(!other.iter().any(|path| super::is_product(path)));
+    }
 }

@@ -206,7 +206,6 @@ fn blank_raw_string(rest: &mut Peekable<Chars<'_>>, code: &mut String) {
     }
 }
 
-#[cfg(test)]
 mod tests {
     use super::{paths, without_tests};
 
