@@ -1,0 +1,35 @@
+# The program `ralph`, built from this repository. Its version is that of Cargo.toml.
+{
+  lib,
+  rustPlatform,
+  git,
+}: let
+  inherit (lib) fileset;
+  manifest = (lib.importTOML ../Cargo.toml).package;
+in
+  rustPlatform.buildRustPackage {
+    pname = manifest.name;
+    inherit (manifest) version;
+
+    # What the build reads and nothing else, so that a change to a document does not build again.
+    src = fileset.toSource {
+      root = ../.;
+      fileset = fileset.unions [
+        ../Cargo.toml
+        ../Cargo.lock
+        ../src
+        (fileset.maybeMissing ../templates)
+      ];
+    };
+    cargoLock.lockFile = ../Cargo.lock;
+
+    # The other suites need the whole repository: see tests/run.
+    cargoTestFlags = ["--lib"];
+    nativeCheckInputs = [git];
+
+    meta = {
+      inherit (manifest) description;
+      license = with lib.licenses; [mit asl20];
+      mainProgram = "ralph";
+    };
+  }
