@@ -272,12 +272,10 @@ mod tests {
                 .as_ref()
                 .map(|id| format!("({id})"))
                 .unwrap_or_default();
-            let verify: String = checkbox
-                .verify
-                .iter()
-                .map(|command| format!(" <- {command}"))
-                .collect();
-            format!("{}{milestone} {}{verify}", checkbox.id, checkbox.text)
+            let commands = [vec![checkbox.text.clone()], checkbox.verify.clone()]
+                .concat()
+                .join(" <- ");
+            format!("{}{milestone} {commands}", checkbox.id)
         });
         let errors = found
             .errors

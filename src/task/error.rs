@@ -169,7 +169,9 @@ impl TaskError {
             }
             Self::DuplicateId { id, .. } => format!("give one of them another id than `{id}`"),
             Self::EmptyVerify { .. } => "write it like - verify: `cargo test`".to_owned(),
-            Self::StrayVerify { .. } => "indent it under the checkbox it verifies".to_owned(),
+            Self::StrayVerify { .. } => {
+                "indent it under the checkbox it verifies, or begin it with another word".to_owned()
+            }
             Self::Unclosed {
                 enclosure: Enclosure::Code,
                 ..

@@ -112,7 +112,7 @@ fn is_branch_part(text: &str) -> bool {
         && is_branch(text)
 }
 
-/// The rules of `git check-ref-format --branch`.
+/// The rules of `git check-ref-format --branch`, and `.LOCK` counts as `.lock`, as it does on some file systems.
 fn is_branch(text: &str) -> bool {
     let part_is_fine = |part: &str| {
         let locked = part

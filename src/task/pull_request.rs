@@ -178,3 +178,131 @@ fn code_span(text: &str) -> String {
     };
     format!("{fence}{padding}{}{padding}{fence}", one_line(text))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts() -> PullRequestFacts {
+        let checkbox = |id: &str, text: &str, checked| CheckboxFact {
+            id: id.to_owned(),
+            text: text.to_owned(),
+            checked,
+        };
+        PullRequestFacts {
+            task_id: "fix-login".to_owned(),
+            title: "Fix the login".to_owned(),
+            run: "r23456789".to_owned(),
+            branch: "ralph/fix-login/login".to_owned(),
+            base: "main".to_owned(),
+            checkboxes: vec![
+                checkbox("M1.1", "It <works> & stays", true),
+                checkbox("M1.2", "It says why", false),
+            ],
+            evidence: vec![Evidence {
+                command: "test \"`id -u`\" = 0".to_owned(),
+                exit: 0,
+                duration_s: 1.26,
+                commit: "0123456789".to_owned(),
+            }],
+            iterations: 3,
+            tokens: 4200,
+            cost: "unknown".to_owned(),
+            flags: vec![Flag {
+                path: ".gitignore".to_owned(),
+                reason: "a policy file".to_owned(),
+            }],
+            summary: "The session is kept.".to_owned(),
+        }
+    }
+
+    fn body_template(template: &str) -> PullRequestOptions {
+        PullRequestOptions {
+            body_template: Some(template.to_owned()),
+            ..PullRequestOptions::default()
+        }
+    }
+
+    #[test]
+    fn the_default_templates_tell_everything() {
+        let text = render_pull_request(&PullRequestOptions::default(), &facts()).unwrap();
+        assert_eq!(text.title, "fix-login: Fix the login");
+        insta::assert_snapshot!(text.body, @r#"
+        The session is kept.
+
+        ## Look at these first
+
+        - `.gitignore`: a policy file
+
+        ## Criteria
+
+        - [x] M1.1 It <works> & stays
+        - [ ] M1.2 It says why
+
+        ## Evidence
+
+        ralph itself ran these in a clean checkout, after every process of the agent was gone:
+
+        - ``test "`id -u`" = 0``: exit 0 after 1.3 s on `0123456789`
+
+        ## Run
+
+        Task `fix-login`, run `r23456789`, from `ralph/fix-login/login` into `main`:
+        3 iterations, 4200 tokens, cost unknown.
+        "#);
+    }
+
+    #[test]
+    fn a_run_with_nothing_to_show_says_so() {
+        let text = render_pull_request(&PullRequestOptions::default(), &PullRequestFacts::default()).unwrap();
+        assert!(
+            text.body.starts_with("## Criteria\n\nThe task names none.\n"),
+            "{}",
+            text.body
+        );
+        assert!(
+            text.body.contains("None: nothing was verified.\n"),
+            "{}",
+            text.body
+        );
+    }
+
+    #[test]
+    fn the_task_brings_its_own_templates() {
+        let options = PullRequestOptions {
+            title_template: Some("{{ title }}\n({{ run }})\n".to_owned()),
+            ..body_template("{% for flag in flags %}{{ flag.path }}{% endfor %}")
+        };
+        let text = render_pull_request(&options, &facts()).unwrap();
+        assert_eq!(text.title, "Fix the login (r23456789)");
+        assert_eq!(text.body, ".gitignore");
+    }
+
+    #[test]
+    fn an_unknown_variable_is_told_with_template_and_line() {
+        let error = render_pull_request(&body_template("a\n{{ tokenz }}"), &facts()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot render the template `pr.body_template`, line 2"
+        );
+    }
+
+    #[test]
+    fn both_sides_of_an_if_are_checked() {
+        let is_fine = |template: &str| check_template("t", template).is_ok();
+        assert!(is_fine("{% if flags %}{{ run }}{% else %}{{ base }}{% endif %}"));
+        assert!(!is_fine(
+            "{% if flags %}{{ runn }}{% else %}{{ base }}{% endif %}"
+        ));
+        assert!(!is_fine("{% if flags %}{{ run }}{% else %}{{ bass }}{% endif %}"));
+        assert!(!is_fine("{% if flags %}"));
+    }
+
+    #[test]
+    fn a_command_with_backticks_stays_one_code_span() {
+        assert_eq!(code_span("ls"), "`ls`");
+        assert_eq!(code_span("a `b`"), "`` a `b` ``");
+        assert_eq!(code_span("a ``b`` c"), "```a ``b`` c```");
+        assert_eq!(code_span("a\n\nb"), "`a b`");
+    }
+}

@@ -95,7 +95,8 @@ mod tests {
 
         #[test]
         fn a_task_reads_back_the_ticks_it_was_given(boxes in 1usize..12, wanted in prop::collection::btree_set(1usize..12, 0..8), crlf: bool) {
-            let lines: String = (1..=boxes).map(|number| format!("- [{}] M1.{number} text\n", if number % 2 == 0 { 'x' } else { ' ' })).collect();
+            let line = |number: usize| format!("- [{}] M1.{number} text\n", [' ', 'x'][number % 2]);
+            let lines = (1..=boxes).map(line).collect::<Vec<_>>().concat();
             let text = format!("---\ntask_id: t\ntest_command: t\n---\n{lines}");
             let text = if crlf { text.replace('\n', "\r\n") } else { text };
             let wanted: BTreeSet<_> = wanted.into_iter().map(|number| CheckboxId::parse(&format!("M1.{number}")).unwrap()).collect();

@@ -127,3 +127,23 @@ fn problem(at: Marker, problem: &str) -> TaskError {
         problem: problem.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deep_nesting_is_refused() {
+        for text in ["[".repeat(100_000), "- ".repeat(10_000), "{a: ".repeat(10_000)] {
+            let error = parse_mapping(&format!("---\na:\n  {text}\n")).unwrap_err();
+            assert_eq!(error.line(), 3, "{error}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_an_empty_mapping() {
+        for text in ["", "---\n", "---\n# a comment\n", "---\n~\n"] {
+            assert_eq!(parse_mapping(text), Ok(Vec::new()), "{text:?}");
+        }
+    }
+}
