@@ -8,4 +8,5 @@ pub mod model;
 pub mod network;
 pub mod sandbox;
 pub mod secret;
+pub mod task;
 pub mod usage;

@@ -1,0 +1,124 @@
+//! A task file in its two parts.
+
+use std::collections::BTreeSet;
+
+use super::checkbox::Criteria;
+use super::error::TaskError;
+use super::frontmatter::Frontmatter;
+use super::markdown;
+use super::yaml::{self, Entry, Value};
+
+/// The Markdown of a task file, without its frontmatter.
+#[must_use]
+pub fn body(text: &str) -> &str {
+    &text[Parts::of(text).body_start..]
+}
+
+/// Everything that can be read of a task file, and everything that is wrong with it.
+pub(super) struct Document {
+    /// The frontmatter, if it is usable.
+    pub(super) frontmatter: Option<Frontmatter>,
+    /// The keys it sets to something, usable or not; `None` when they cannot be known.
+    pub(super) keys: Option<BTreeSet<String>>,
+    pub(super) criteria: Criteria,
+    /// What is wrong, by line.
+    pub(super) errors: Vec<TaskError>,
+}
+
+impl Document {
+    /// Reads a file. Never fails: what is wrong is among the errors.
+    pub(super) fn read(text: &str) -> Self {
+        let parts = Parts::of(text);
+        let mut errors = Vec::new();
+        let entries = match parts.head {
+            Head::Absent => {
+                errors.push(TaskError::NoFrontmatter);
+                Some(Vec::new())
+            }
+            Head::Unclosed => {
+                errors.push(TaskError::UnclosedFrontmatter);
+                None
+            }
+            Head::Whole(yaml) => yaml::parse_mapping(yaml).map_err(|error| errors.push(error)).ok(),
+        };
+        let keys = entries.as_deref().map(keys);
+        let frontmatter = entries.and_then(|entries| Frontmatter::read(entries, &mut errors));
+        let mut criteria = parts.criteria(text);
+        errors.append(&mut criteria.errors);
+        errors.sort_by_key(TaskError::line);
+        Self {
+            frontmatter,
+            keys,
+            criteria,
+            errors,
+        }
+    }
+}
+
+/// Finds the criteria of a file whatever state its frontmatter is in.
+pub(super) fn criteria(text: &str) -> Criteria {
+    Parts::of(text).criteria(text)
+}
+
+fn keys(entries: &[Entry]) -> BTreeSet<String> {
+    let is_set = |value: &Value| *value != Value::Null && *value != Value::Sequence(Vec::new());
+    let set = entries.iter().filter(|entry| is_set(&entry.node.value));
+    set.map(|entry| entry.key.clone()).collect()
+}
+
+struct Parts<'a> {
+    head: Head<'a>,
+    /// Where the Markdown begins, in bytes.
+    body_start: usize,
+}
+
+enum Head<'a> {
+    Absent,
+    Unclosed,
+    /// The YAML, with the `---` it begins with, so that its line numbers are the file's.
+    Whole(&'a str),
+}
+
+impl<'a> Parts<'a> {
+    fn of(text: &'a str) -> Self {
+        let head_start = text.len() - text.trim_start_matches(BYTE_ORDER_MARK).len();
+        let mut lines = markdown::lines(text);
+        let opening = lines
+            .next()
+            .is_some_and(|first| first.text.get(head_start..).is_some_and(opens));
+        if !opening {
+            return Self {
+                head: Head::Absent,
+                body_start: 0,
+            };
+        }
+        let Some(closing) = lines.find(|line| closes(line.text)) else {
+            let body_start = markdown::lines(text)
+                .nth(1)
+                .map_or(text.len(), |second| second.start);
+            return Self {
+                head: Head::Unclosed,
+                body_start,
+            };
+        };
+        let body_start = lines.next().map_or(text.len(), |line| line.start);
+        Self {
+            head: Head::Whole(&text[head_start..closing.start]),
+            body_start,
+        }
+    }
+
+    fn criteria(&self, text: &str) -> Criteria {
+        Criteria::find(markdown::lines(text).skip_while(|line| line.start < self.body_start))
+    }
+}
+
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+fn opens(line: &str) -> bool {
+    line.trim_end() == "---"
+}
+
+fn closes(line: &str) -> bool {
+    matches!(line.trim_end(), "---" | "...")
+}

@@ -1,0 +1,216 @@
+//! As much Markdown as a task file needs: lines outside code blocks and comments, headings, list items, code spans.
+
+use std::ops::Range;
+
+use super::error::{Enclosure, TaskError};
+
+/// One line without its line break.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    /// Its number, from 1.
+    pub(super) number: usize,
+    /// Where it begins, in bytes.
+    pub(super) start: usize,
+    pub(super) text: &'a str,
+}
+
+/// The lines of a text with their numbers and positions, whatever their line breaks are.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+    let mut start = 0;
+    text.split_inclusive('\n').zip(1..).map(move |(whole, number)| {
+        let text = whole.strip_suffix('\n').unwrap_or(whole);
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        let line = Line { number, start, text };
+        start += whole.len();
+        line
+    })
+}
+
+/// Leaves out the lines that are code blocks or comments; says which of those has no end.
+pub(super) fn visible<'a>(lines: impl Iterator<Item = Line<'a>>) -> (Vec<Line<'a>>, Option<TaskError>) {
+    let mut state = State::Text;
+    let mut seen = Vec::new();
+    for line in lines {
+        let before = state;
+        state = before.after(line);
+        if matches!(before, State::Text) && !matches!(state, State::Code { .. }) {
+            seen.push(line);
+        }
+    }
+    let unclosed = match state {
+        State::Text => None,
+        State::Code { since, .. } => Some(TaskError::Unclosed {
+            line: since,
+            enclosure: Enclosure::Code,
+        }),
+        State::Comment { since } => Some(TaskError::Unclosed {
+            line: since,
+            enclosure: Enclosure::Comment,
+        }),
+    };
+    (seen, unclosed)
+}
+
+/// An entry of a list, at any depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListItem<'a> {
+    /// The column its bullet stands in; a tab leads to the next multiple of four.
+    pub(super) indent: usize,
+    /// Where its content begins, in bytes of the line.
+    pub(super) start: usize,
+    pub(super) content: &'a str,
+}
+
+/// Reads a line that begins with `-`, `*`, `+`, `1.` or `1)`.
+pub(super) fn list_item(line: &str) -> Option<ListItem<'_>> {
+    let trimmed = line.trim_start_matches(BLANK);
+    let after = match trimmed.strip_prefix(['-', '*', '+']) {
+        Some(after) => after,
+        None => trimmed
+            .trim_start_matches(|c: char| c.is_ascii_digit())
+            .strip_prefix(['.', ')'])?,
+    };
+    let content = after.trim_start_matches(BLANK);
+    let starts_with_blank = content.len() < after.len();
+    starts_with_blank.then(|| ListItem {
+        indent: column(&line[..line.len() - trimmed.len()]),
+        start: line.len() - content.len(),
+        content,
+    })
+}
+
+/// Reads a heading: its level, from 1, and its text.
+pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
+    let after = line.trim_start_matches('#');
+    let level = line.len() - after.len();
+    let is_heading = (1..=6).contains(&level) && (after.is_empty() || after.starts_with(BLANK));
+    is_heading.then(|| {
+        let text = after.trim();
+        let unclosed = text.trim_end_matches('#');
+        let text = if unclosed.is_empty() || unclosed.ends_with(BLANK) {
+            unclosed
+        } else {
+            text
+        };
+        (level, text.trim_end())
+    })
+}
+
+/// A piece of a line between backticks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CodeSpan<'a> {
+    /// Where it stands, backticks included, in bytes of the line.
+    pub(super) range: Range<usize>,
+    /// What is between the backticks, trimmed.
+    pub(super) code: &'a str,
+}
+
+/// The code spans of a line. As many backticks close one as have opened it.
+pub(super) fn code_spans(line: &str) -> Vec<CodeSpan<'_>> {
+    let mut spans = Vec::new();
+    let mut runs = backtick_runs(line);
+    while let Some(open) = runs.next() {
+        let closing = runs.clone().find(|run| run.len() == open.len());
+        let Some(close) = closing else { continue };
+        runs.by_ref().find(|run| *run == close);
+        let code = line[open.end..close.start].trim();
+        spans.push(CodeSpan {
+            range: open.start..close.end,
+            code,
+        });
+    }
+    spans
+}
+
+const BLANK: [char; 2] = [' ', '\t'];
+
+const TAB: usize = 4;
+
+fn column(indentation: &str) -> usize {
+    indentation.chars().fold(0, |column, c| match c {
+        '\t' => (column / TAB + 1) * TAB,
+        _ => column + 1,
+    })
+}
+
+fn backtick_runs(line: &str) -> impl Iterator<Item = Range<usize>> + Clone {
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        let start = from + line[from..].find('`')?;
+        let after = line[start..].trim_start_matches('`');
+        from = line.len() - after.len();
+        Some(start..from)
+    })
+}
+
+/// What the end of a line is in.
+#[derive(Clone, Copy)]
+enum State {
+    Text,
+    Code { fence: Fence, since: usize },
+    Comment { since: usize },
+}
+
+impl State {
+    fn after(self, line: Line<'_>) -> Self {
+        match self {
+            Self::Text => match Fence::opened_by(line.text) {
+                Some(fence) => Self::Code {
+                    fence,
+                    since: line.number,
+                },
+                None => Self::after_text(line.text, line.number),
+            },
+            Self::Code { fence, .. } if fence.is_closed_by(line.text) => Self::Text,
+            Self::Code { .. } => self,
+            Self::Comment { .. } => match line.text.split_once(COMMENT_END) {
+                Some((_, text)) => Self::after_text(text, line.number),
+                None => self,
+            },
+        }
+    }
+
+    fn after_text(text: &str, number: usize) -> Self {
+        let spans = code_spans(text);
+        let mut from = 0;
+        while let Some(found) = text[from..].find(COMMENT_START) {
+            let at = from + found;
+            if let Some(span) = spans.iter().find(|span| span.range.contains(&at)) {
+                from = span.range.end;
+            } else if let Some(length) = text[at + OVERLAP..].find(COMMENT_END) {
+                from = at + OVERLAP + length + COMMENT_END.len();
+            } else {
+                return Self::Comment { since: number };
+            }
+        }
+        Self::Text
+    }
+}
+
+const COMMENT_START: &str = "<!--";
+const COMMENT_END: &str = "-->";
+/// `<!-->` is a whole comment: its dashes open and close it.
+const OVERLAP: usize = "<!".len();
+
+/// The line that opens a code block.
+#[derive(Clone, Copy)]
+struct Fence {
+    mark: char,
+    length: usize,
+}
+
+impl Fence {
+    fn opened_by(line: &str) -> Option<Self> {
+        let text = list_item(line).map_or(line.trim_start_matches(BLANK), |item| item.content);
+        let mark = text.chars().next().filter(|c| matches!(c, '`' | '~'))?;
+        let info = text.trim_start_matches(mark);
+        let length = text.len() - info.len();
+        let is_fence = length >= 3 && !(mark == '`' && info.contains('`'));
+        is_fence.then_some(Self { mark, length })
+    }
+
+    fn is_closed_by(self, line: &str) -> bool {
+        let text = line.trim_matches(BLANK);
+        text.len() >= self.length && text.chars().all(|c| c == self.mark)
+    }
+}
