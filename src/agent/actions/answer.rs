@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case(r#"{}"#, "the answer (line 1, column 1): the field `summary` is missing")]
+    #[case("{}", "the answer (line 1, column 1): the field `summary` is missing")]
     #[case(
         r#"{"actions": 1}"#,
         "actions (line 1, column 13): expected array, found number"

@@ -119,10 +119,6 @@ struct Checker {
 }
 
 impl Checker {
-    fn report(&mut self, node: &Node<'_>, fault: impl Into<Fault>) {
-        self.problems.push(Problem::at(node, fault));
-    }
-
     fn value(&mut self, schema: &Value, node: &Node<'_>) {
         if let Some(actions) = schema["oneOf"].as_array() {
             return self.action(actions, node);
@@ -130,13 +126,7 @@ impl Checker {
         let expected = types(schema);
         let kind = node.kind();
         if !expected.iter().any(|name| stands_for(name, kind)) {
-            return self.report(
-                node,
-                Fault::WrongType {
-                    expected,
-                    found: kind,
-                },
-            );
+            return self.wrong_type(node, &expected);
         }
         match kind {
             Kind::Object => self.object(schema, node),
@@ -149,28 +139,25 @@ impl Checker {
 
     /// Checks an object of which the field `type` says which of the schemas it follows.
     fn action(&mut self, schemas: &[Value], node: &Node<'_>) {
-        let of_type = |schema: &&Value, name: &str| schema["properties"]["type"]["const"] == name;
         if node.kind() != Kind::Object {
-            let expected = vec!["object".to_owned()];
-            let found = node.kind();
-            return self.report(node, Fault::WrongType { expected, found });
+            return self.wrong_type(node, &["object"]);
         }
         let Some((_, tag)) = node.fields().into_iter().find(|(name, _)| name == "type") else {
             let field = "type".to_owned();
             return self.report(node, Fault::MissingField { field });
         };
-        let found: String = tag.read().unwrap_or_default();
-        match schemas.iter().find(|schema| of_type(schema, &found)) {
-            Some(schema) => self.value(schema, node),
-            None if tag.kind() == Kind::String => {
-                let names = schemas
-                    .iter()
-                    .filter_map(|schema| schema["properties"]["type"]["const"].as_str());
-                let allowed = names.map(str::to_owned).collect();
-                self.report(&tag, Fault::UnknownAction { found, allowed });
-            }
-            None => self.value(&serde_json::json!({ "type": "string" }), &tag),
-        }
+        let Ok(found) = tag.read::<String>() else {
+            return self.wrong_type(&tag, &["string"]);
+        };
+        let Some(schema) = schemas.iter().find(|schema| action_type(schema) == Some(&found)) else {
+            let allowed = schemas
+                .iter()
+                .filter_map(action_type)
+                .map(str::to_owned)
+                .collect();
+            return self.report(&tag, Fault::UnknownAction { found, allowed });
+        };
+        self.object(schema, node);
     }
 
     fn object(&mut self, schema: &Value, node: &Node<'_>) {
@@ -249,19 +236,29 @@ impl Checker {
             self.report(node, Fault::TooLong { unit, found, most });
         }
     }
+
+    fn report(&mut self, node: &Node<'_>, fault: impl Into<Fault>) {
+        self.problems.push(Problem::at(node, fault));
+    }
+
+    fn wrong_type(&mut self, node: &Node<'_>, expected: &[&str]) {
+        let expected = expected.iter().map(ToString::to_string).collect();
+        let found = node.kind();
+        self.report(node, Fault::WrongType { expected, found });
+    }
 }
 
 /// The names of the types that a schema allows.
-fn types(schema: &Value) -> Vec<String> {
-    let names = match &schema["type"] {
-        Value::Array(names) => names.iter().collect(),
-        one => vec![one],
-    };
-    names
-        .into_iter()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect()
+fn types(schema: &Value) -> Vec<&str> {
+    match &schema["type"] {
+        Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    }
+}
+
+/// The `type` of the actions that a schema describes.
+fn action_type(schema: &Value) -> Option<&str> {
+    schema["properties"]["type"]["const"].as_str()
 }
 
 /// Whether a value of this kind can be of the type that the schema names so.

@@ -50,13 +50,18 @@ pub(super) struct Node<'a> {
 
 /// What kind of value a node is, in the words of JSON schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names of JSON")]
 pub enum Kind {
+    /// `{...}`.
     Object,
+    /// `[...]`.
     Array,
+    /// `"..."`.
     String,
+    /// `1`.
     Number,
+    /// `true` or `false`.
     Boolean,
+    /// `null`.
     Null,
 }
 

@@ -252,7 +252,7 @@ mod tests {
         session.next(answered(BAD));
         match finished(session.next(answered("{"))).ending {
             Ending::Unusable { error } => {
-                assert!(error.contains("the JSON ends before it is complete"), "{error}")
+                assert!(error.contains("the JSON ends before it is complete"), "{error}");
             }
             other => panic!("{other:?}"),
         }

@@ -76,7 +76,7 @@ pub enum PatchError {
 }
 
 /// How many lines are compared at most before a hunk counts as not found: no file makes the search endless.
-const MAX_COMPARISONS: usize = 20_000_000;
+const MAX_COMPARISONS: usize = 10_000_000;
 
 /// How many lines are shown before and after the one that differs.
 const AROUND: usize = 2;
@@ -102,7 +102,10 @@ pub(super) fn apply(patch: &Patch, original: Option<&[u8]>) -> Result<Applied, P
 
 fn edit(original: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, PatchError> {
     let file: Vec<&[u8]> = original.split_inclusive(|byte| *byte == b'\n').collect();
-    let mut output = Output::default();
+    let mut output = Output {
+        bytes: Vec::new(),
+        line_break: b"\n",
+    };
     let mut copied = 0;
     let mut drift = 0;
     for hunk in hunks {
@@ -114,7 +117,9 @@ fn edit(original: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, PatchError> {
         };
         let place = search.place(drift)?;
         if let Some(start) = hunk.start {
-            drift = place.cast_signed() - start.saturating_sub(1).cast_signed();
+            drift = place
+                .cast_signed()
+                .saturating_sub(start.saturating_sub(1).cast_signed());
         }
         file[copied..place].iter().for_each(|line| output.push(line));
         copied = place + search.old.len();
@@ -125,16 +130,17 @@ fn edit(original: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, PatchError> {
 }
 
 /// The new content while it is written.
-#[derive(Default)]
 struct Output {
     bytes: Vec<u8>,
+    /// What a line that is added ends with.
+    line_break: &'static [u8],
 }
 
 impl Output {
     /// Adds a line, after a line break if the one before has none.
     fn push(&mut self, line: &[u8]) {
         if self.bytes.last().is_some_and(|byte| *byte != b'\n') {
-            self.bytes.push(b'\n');
+            self.bytes.extend_from_slice(self.line_break);
         }
         self.bytes.extend_from_slice(line);
     }
@@ -147,6 +153,7 @@ impl Output {
             .old_lines()
             .zip(found.clone())
             .any(|(line, found)| lacks_cr(line, found));
+        self.line_break = if crlf { b"\r\n" } else { b"\n" };
         for line in &hunk.lines {
             match line.op {
                 Op::Keep => found.next().into_iter().for_each(|line| self.push(line)),
@@ -155,8 +162,7 @@ impl Output {
                     self.push(line.text.as_bytes());
                     match line.end {
                         End::File => {}
-                        End::LineBreak if crlf => self.bytes.extend_from_slice(b"\r\n"),
-                        End::LineBreak => self.bytes.push(b'\n'),
+                        End::LineBreak => self.bytes.extend_from_slice(self.line_break),
                     }
                 }
             }

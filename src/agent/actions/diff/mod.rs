@@ -1,7 +1,11 @@
 //! Unified diffs of one file: read strictly, applied where their context is found.
 
 mod apply;
+mod header;
+mod hunk;
 mod parse;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 use std::fmt;
