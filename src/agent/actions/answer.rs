@@ -14,7 +14,8 @@ pub enum AnswerError {
     Empty,
     /// The model reached its limit before it was done.
     #[error(
-        "the answer was cut off at the output limit after {characters} characters: answer shorter, with fewer or smaller actions"
+        "the answer was cut off at the output limit after {characters} characters: \
+         answer shorter, with fewer or smaller actions"
     )]
     CutOff {
         /// How many came.
@@ -38,7 +39,8 @@ pub enum AnswerError {
     },
     /// The JSON ends too early.
     #[error(
-        "the JSON ends before it is complete, at {position}, after {near:?}: a closing quote, bracket or brace is missing"
+        "the JSON ends before it is complete, at {position}, after {near:?}: \
+         a closing quote, bracket or brace is missing"
     )]
     Truncated {
         /// Where it ends.
@@ -66,20 +68,21 @@ const PROBLEMS_SHOWN: usize = 10;
 
 /// Reads an answer: one JSON object that follows the schema, and nothing around it.
 ///
-/// Of an answer that can be acted on, every path stays in the clone, every diff is one, and only the last action ends
-/// the iteration.
+/// In what is returned, every path stays in the clone, every diff can be read and is of the file it is for, and only
+/// the last action ends the iteration.
 pub fn parse_answer(text: &str) -> Result<Answer, AnswerError> {
     let root = read_json(text)?;
-    let found = problems(schema(), &root);
-    if !found.is_empty() {
-        return Err(AnswerError::Invalid(found));
-    }
+    expect_none(problems(schema(), &root))?;
     let answer: Answer = root.read().map_err(|error| malformed(text, &error))?;
-    let found = misplaced(&answer.actions, &root);
-    if !found.is_empty() {
-        return Err(AnswerError::Invalid(found));
-    }
+    expect_none(misplaced(&answer.actions, &root))?;
     Ok(answer)
+}
+
+fn expect_none(problems: Vec<Problem>) -> Result<(), AnswerError> {
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(AnswerError::Invalid(problems))
 }
 
 fn read_json(text: &str) -> Result<Node<'_>, AnswerError> {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -40,7 +41,7 @@ pub enum PathError {
     #[error("`{0}` is in git's own directory: use the `commit` action, or run git")]
     Git(String),
     /// It reaches into ralph's own directory.
-    #[error("`{0}` is kept by ralph: of `.ralph/` only {notebooks} may be written", notebooks = NOTEBOOKS.join(" and "))]
+    #[error("`{0}` is kept by ralph: of `.ralph/` only {files} may be written", files = NOTEBOOKS.join(" and "))]
     Ralph(String),
     /// It is longer than file systems take.
     #[error(
@@ -182,8 +183,14 @@ fn is_alias(component: &str, name: &str) -> bool {
 
 /// The characters HFS+ does not look at, left out.
 fn without_ignored(component: &str) -> String {
-    let ignored = |c: &char| matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
-    component.chars().filter(|c| !ignored(c)).collect()
+    const IGNORED: [RangeInclusive<char>; 4] = [
+        '\u{200c}'..='\u{200f}',
+        '\u{202a}'..='\u{202e}',
+        '\u{206a}'..='\u{206f}',
+        '\u{feff}'..='\u{feff}',
+    ];
+    let is_seen = |c: &char| !IGNORED.iter().any(|range| range.contains(c));
+    component.chars().filter(is_seen).collect()
 }
 
 #[cfg(test)]

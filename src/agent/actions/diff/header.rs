@@ -111,7 +111,7 @@ fn is_skipped(line: &str) -> bool {
     line.trim().is_empty() || SKIPPED.iter().any(|start| line.starts_with(start))
 }
 
-/// The name in a `---` or `+++` line: up to a tab (a time follows it), or between quotes, as git writes unusual names.
+/// The name in a `---` or `+++` line: up to a tab (a time follows it), or between quotes as git writes unusual ones.
 fn file_name(text: &str) -> String {
     match text.strip_prefix('"') {
         Some(quoted) => unquoted(quoted),
