@@ -11,3 +11,5 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+
+mod patch;

@@ -1,15 +1,44 @@
-//! The shape of an answer. The JSON schema shown to the model is generated from these types.
+//! The shape of an answer. The JSON schema shown to the model, and checked, is generated from these types.
+
+use std::fmt;
+use std::sync::LazyLock;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::generate::SchemaSettings;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::agent::Ending;
+
+use super::diff::Patch;
+use super::path::RelPath;
+
+/// The most actions one answer may have.
+const MAX_ACTIONS: usize = 50;
+/// The most characters a file's content or a diff may have.
+const MAX_CONTENT: usize = 500_000;
+/// The most characters a shell line, a message or a reason may have.
+const MAX_TEXT: usize = 10_000;
+/// The most things one answer may claim, and the most paths one commit may name.
+const MAX_NAMES: usize = 500;
+/// The longest a `run` action may ask for, in seconds.
+const MAX_TIMEOUT_S: u64 = 3600;
+
+/// What a text must match that is more than white space.
+pub(super) const NOT_BLANK: &str = r"\S";
+
+/// The name, in the JSON schema, of a path that may be the clone's root.
+pub(super) const PATH_OR_ROOT: &str = "path-in-clone-or-dot";
 
 /// One whole answer of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
     /// One or two sentences: what this iteration does and why.
+    #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
     pub summary: String,
     /// What to do, in order. The first action that fails ends the list.
+    #[schemars(length(max = MAX_ACTIONS))]
     pub actions: Vec<Action>,
     /// What is finished with this answer. Checked, never believed.
     #[serde(default)]
@@ -23,57 +52,72 @@ pub enum Action {
     /// Run a shell line.
     Run {
         /// The shell line.
+        #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
         command: String,
         /// The directory, relative to the clone; its root when absent.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        cwd: Option<String>,
+        #[serde(
+            default,
+            skip_serializing_if = "Option::is_none",
+            deserialize_with = "directory"
+        )]
+        #[schemars(with = "Option<String>", extend("format" = PATH_OR_ROOT))]
+        cwd: Option<RelPath>,
         /// Seconds after which it is ended.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = MAX_TIMEOUT_S))]
         timeout_s: Option<u64>,
     },
     /// Change one file by a unified diff.
     Patch {
         /// The file, relative to the clone.
-        path: String,
+        path: RelPath,
         /// The unified diff of that one file.
-        patch: String,
+        #[schemars(length(max = MAX_CONTENT))]
+        patch: Patch,
     },
     /// Write one file.
     Write {
         /// The file, relative to the clone.
-        path: String,
+        path: RelPath,
         /// Whether to add to the end instead of replacing the file.
         #[serde(default)]
         append: bool,
         /// The content.
+        #[schemars(length(max = MAX_CONTENT))]
         content: String,
     },
     /// Commit.
     Commit {
         /// The commit message.
+        #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
         message: String,
         /// The paths to commit, relative to the clone; everything changed when empty.
-        #[serde(default)]
-        paths: Vec<String>,
+        #[serde(default, deserialize_with = "committed")]
+        #[schemars(length(max = MAX_NAMES), extend("items" = { "type": "string", "format": PATH_OR_ROOT }))]
+        paths: Vec<RelPath>,
     },
     /// End this iteration and begin a fresh one.
     Rotate {
         /// Why.
+        #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
         reason: String,
     },
     /// Ask for a person.
     Pause {
         /// Why.
+        #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
         reason: String,
     },
     /// Say that the whole task is done. The runner checks it.
     StopSuccess {
         /// Why.
+        #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
         reason: String,
     },
     /// Say that the task cannot be done.
     StopFailure {
         /// Why.
+        #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
         reason: String,
     },
 }
@@ -84,8 +128,178 @@ pub enum Action {
 pub struct Claims {
     /// The ids of the checkboxes that hold now, for example `M1.1`.
     #[serde(default)]
+    #[schemars(length(max = MAX_NAMES), inner(length(max = 100), regex(pattern = NOT_BLANK)))]
     pub checkboxes_checked: Vec<String>,
     /// The milestones of which every checkbox holds now, for example `M1`.
     #[serde(default)]
+    #[schemars(length(max = MAX_NAMES), inner(length(max = 100), regex(pattern = NOT_BLANK)))]
     pub milestones_completed: Vec<String>,
+}
+
+impl Action {
+    /// Its name, as in the field `type`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Run { .. } => "run",
+            Self::Patch { .. } => "patch",
+            Self::Write { .. } => "write",
+            Self::Commit { .. } => "commit",
+            Self::Rotate { .. } => "rotate",
+            Self::Pause { .. } => "pause",
+            Self::StopSuccess { .. } => "stop_success",
+            Self::StopFailure { .. } => "stop_failure",
+        }
+    }
+
+    /// How it ends the iteration, if it does.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        let (ending, reason): (fn(String) -> Ending, &String) = match self {
+            Self::Run { .. } | Self::Patch { .. } | Self::Write { .. } | Self::Commit { .. } => return None,
+            Self::Rotate { reason } => (|reason| Ending::Rotate { reason }, reason),
+            Self::Pause { reason } => (|reason| Ending::Pause { reason }, reason),
+            Self::StopSuccess { reason } => (|reason| Ending::StopSuccess { reason }, reason),
+            Self::StopFailure { reason } => (|reason| Ending::StopFailure { reason }, reason),
+        };
+        Some(ending(reason.clone()))
+    }
+}
+
+/// The JSON schema of an [`Answer`], the same in every process.
+pub(super) fn schema() -> &'static Value {
+    static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.inline_subschemas = true;
+            settings.meta_schema = None;
+        });
+        settings
+            .into_generator()
+            .into_root_schema_for::<Answer>()
+            .to_value()
+    });
+    &SCHEMA
+}
+
+/// Reads `cwd`, where `.` is the clone's root.
+fn directory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RelPath>, D::Error> {
+    match Option::<String>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(text) => RelPath::below_root(&text).map_err(serde::de::Error::custom),
+    }
+}
+
+/// Reads the paths of a commit, where `.` is everything.
+fn committed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RelPath>, D::Error> {
+    let paths: Result<Option<Vec<RelPath>>, _> = Vec::<String>::deserialize(deserializer)?
+        .iter()
+        .map(|text| RelPath::below_root(text))
+        .collect();
+    paths
+        .map(Option::unwrap_or_default)
+        .map_err(serde::de::Error::custom)
+}
+
+/// One line for logs: what is done and where, never the content.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name();
+        match self {
+            Self::Run {
+                command: text,
+                cwd: None,
+                ..
+            }
+            | Self::Commit { message: text, .. }
+            | Self::Rotate { reason: text }
+            | Self::Pause { reason: text }
+            | Self::StopSuccess { reason: text }
+            | Self::StopFailure { reason: text } => write!(f, "{name}: {}", one_line(text)),
+            Self::Run {
+                command,
+                cwd: Some(cwd),
+                ..
+            } => write!(f, "{name} in {cwd}: {}", one_line(command)),
+            Self::Patch { path, patch } => {
+                write!(f, "{name}: {path} ({})", counted(patch.hunk_count(), "hunk"))
+            }
+            Self::Write {
+                path,
+                append,
+                content,
+            } => {
+                let name = if *append { "append" } else { name };
+                write!(f, "{name}: {path} ({})", counted(content.len(), "byte"))
+            }
+        }
+    }
+}
+
+fn counted(count: usize, unit: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {unit}{plural}")
+}
+
+/// The first line that says something, shortened.
+fn one_line(text: &str) -> String {
+    const SHOWN: usize = 100;
+    let first = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    let mut line: String = first.chars().filter(|c| !c.is_control()).take(SHOWN).collect();
+    if line.len() < text.trim().len() {
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn action(value: serde_json::Value) -> Action {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[rstest]
+    #[case(json!({"type": "run", "command": "cargo test"}), "run: cargo test")]
+    #[case(json!({"type": "run", "command": "make", "cwd": "sub/"}), "run in sub: make")]
+    #[case(json!({"type": "run", "command": "\nset -e\nmake", "cwd": "."}), "run: set -e…")]
+    #[case(json!({"type": "write", "path": "./a.rs", "content": "SECRET"}), "write: a.rs (6 bytes)")]
+    #[case(json!({"type": "write", "path": "a.rs", "content": "!", "append": true}), "append: a.rs (1 byte)")]
+    #[case(json!({"type": "patch", "path": "a.rs", "patch": "@@\n-SECRET\n+x\n"}), "patch: a.rs (1 hunk)")]
+    #[case(json!({"type": "commit", "message": "Add a\n\nWhy."}), "commit: Add a…")]
+    #[case(json!({"type": "rotate", "reason": "stuck"}), "rotate: stuck")]
+    #[case(json!({"type": "pause", "reason": "which?"}), "pause: which?")]
+    #[case(json!({"type": "stop_success", "reason": "done"}), "stop_success: done")]
+    #[case(json!({"type": "stop_failure", "reason": "a\u{1b}[31mb"}), "stop_failure: a[31mb…")]
+    fn an_action_is_one_line_without_content(#[case] value: serde_json::Value, #[case] line: &str) {
+        assert_eq!(action(value).to_string(), line);
+    }
+
+    #[rstest]
+    #[case(json!([]), &[])]
+    #[case(json!(["./a", "b/"]), &["a", "b"])]
+    #[case(json!(["a", "."]), &[])]
+    fn a_commit_of_the_root_is_one_of_everything(
+        #[case] paths: serde_json::Value,
+        #[case] expected: &[&str],
+    ) {
+        let Action::Commit { paths, .. } = action(json!({"type": "commit", "message": "x", "paths": paths}))
+        else {
+            panic!("not a commit");
+        };
+        assert_eq!(paths.iter().map(RelPath::as_str).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn an_action_is_stored_as_it_was_answered() {
+        let value = json!({"type": "patch", "path": "a.rs", "patch": "@@\n-a\n+b\n"});
+        assert_eq!(serde_json::to_value(action(value.clone())).unwrap(), value);
+    }
 }
