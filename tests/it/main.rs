@@ -11,3 +11,6 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+
+mod litellm;
+mod model;
