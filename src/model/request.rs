@@ -58,3 +58,44 @@ impl Request {
         self.profile.cost_of(self.worst_case())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::Price;
+
+    #[test]
+    fn the_worst_case_covers_the_prompt_and_the_whole_answer() {
+        let dollar = Usd::from_dollars(1.0).unwrap();
+        let request = Request {
+            profile: Profile {
+                name: "p".to_owned(),
+                litellm_model: "m".to_owned(),
+                max_output_tokens: 2048,
+                temperature: None,
+                price: None,
+                tags: Vec::new(),
+            },
+            messages: vec![Message::user("abc"), Message::user("ü".repeat(500))],
+            iteration: 1,
+            call: 0,
+            purpose: Purpose::Agent,
+        };
+        let worst = Tokens {
+            input: 2 + 16 + 500 + 16,
+            output: 2048,
+        };
+        assert_eq!((request.worst_case(), request.worst_cost()), (worst, None));
+
+        let price = Price {
+            input_per_million: dollar,
+            output_per_million: dollar,
+        };
+        let profile = Profile {
+            price: Some(price),
+            ..request.profile.clone()
+        };
+        let priced = Request { profile, ..request };
+        assert_eq!(priced.worst_cost(), Some(price.of(worst)));
+    }
+}

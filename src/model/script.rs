@@ -176,3 +176,36 @@ impl TryFrom<CallShape> for Call {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error;
+
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("iterations: [[{}]]", "one of `text` and `answer`")]
+    #[case("iterations: [[{text: a, answer: b}]]", "one of `text` and `answer`")]
+    #[case("iterations: [[{text: a, times: 2}]]", "`times` says how often")]
+    #[case("iterations: [[{text: a, fails: unavailable}]]", "`times` says how often")]
+    #[case("iterations: [[{fails: unavailable, times: 2}]]", "`times` says how often")]
+    #[case("iterations: [[{text: a, cost_usd: -1}]]", "no amount of money")]
+    #[case("iterations: [[{txt: a}]]", "txt")]
+    #[case("iterations: [[{fails: sleepy}]]", "sleepy")]
+    #[case("iterations: [], then: loop", "loop")]
+    #[case("doctor: []", "iterations")]
+    #[case("iterations: [[", "")]
+    fn a_script_that_makes_no_sense_is_refused(#[case] script: &str, #[case] complaint: &str) {
+        let error = Script::parse(script).unwrap_err();
+        let source = error.source().unwrap().to_string();
+        assert!(source.contains(complaint), "{source}");
+    }
+
+    #[test]
+    fn a_script_may_be_json() {
+        let json = Script::parse(r#"{"iterations": [[{"text": "a"}]]}"#).unwrap();
+        assert_eq!(json, Script::parse("iterations:\n- - text: a\n").unwrap());
+    }
+}

@@ -150,6 +150,34 @@ async fn a_call_streams_and_carries_the_profile_and_the_key() {
     assert_eq!(sent[0].body, expected);
 }
 
+#[rstest]
+#[case(Some("sk-wrong-0123456789"))]
+#[case(None)]
+#[tokio::test]
+async fn a_server_that_wants_another_key_is_understood(#[case] key: Option<&str>) {
+    let server = ChatServer::serve(Some(KEY), |_| Answer::text("never said")).await;
+    let error = client(&server, key)
+        .answer(&request("hi"), &mut |_| {})
+        .await
+        .unwrap_err();
+    assert_eq!(summary(&error), "Unauthorized 401");
+}
+
+#[tokio::test]
+async fn a_conversation_without_a_word_is_refused() {
+    let server = ChatServer::start([]).await;
+    let mut request = request("hi");
+    request.messages.clear();
+    let error = client(&server, None)
+        .answer(&request, &mut |_| {})
+        .await
+        .unwrap_err();
+    assert_eq!(
+        summary(&error),
+        "Refused 400: messages: a list of messages is required"
+    );
+}
+
 #[tokio::test]
 async fn without_a_key_no_authorization_is_sent() {
     let server = ChatServer::start([Answer::text("ok")]).await;
@@ -381,25 +409,32 @@ async fn text_of_a_broken_attempt_is_neither_doubled_nor_returned() {
     assert_eq!(seen, "first half");
 }
 
+#[rstest]
+#[case::the_stream_ends(vec![])]
+#[case::the_stream_breaks(vec![Piece::Cut])]
+#[case::the_stream_stays_open(vec![Piece::Bytes(b"data: [DONE]\n\n".to_vec()), Piece::Hang])]
 #[tokio::test]
-async fn a_finished_answer_needs_neither_done_nor_the_end_of_the_stream() {
+async fn a_finished_answer_counts_whatever_follows(#[case] rest: Vec<Piece>) {
     let end = json!({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]});
-    assert_eq!(
-        ask([Answer::stream([Piece::event(&end)])]).await.unwrap().text,
-        "x"
-    );
-    let done = Piece::Bytes(b"data: [DONE]\n\n".to_vec());
-    assert_eq!(
-        ask([Answer::stream([Piece::event(&end), done, Piece::Hang])])
-            .await
-            .unwrap()
-            .text,
-        "x"
-    );
+    let answer = Answer::stream([Piece::event(&end)].into_iter().chain(rest));
+    let reply = ask([answer]).await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.tokens, reply.cost), ("x", None, None));
+}
+
+#[test]
+fn a_key_that_cannot_be_sent_is_refused_before_any_call() {
+    let endpoint = Endpoint::parse("http://127.0.0.1:1").unwrap();
+    let error = OpenAiCompatible::new(
+        endpoint,
+        Some(Secret::new("sk-read-with-its-line-break\n")),
+        quick(),
+    )
+    .unwrap_err();
+    assert_eq!(error.to_string(), "the key of the model endpoint cannot be sent");
 }
 
 #[rstest]
-#[case("text/event-stream", b": ping\n".to_vec())]
+#[case("text/event-stream", [b": ", &[b'.'; 1000][..], b"\n"].concat())]
 #[case("text/event-stream", b"data: and no end of the line".to_vec())]
 #[case("application/json", b" ".to_vec())]
 #[tokio::test]

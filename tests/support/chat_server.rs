@@ -167,9 +167,10 @@ impl Answer {
 
     /// The same with one more header.
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
-        if let Self::Exactly { headers, .. } = &mut self {
-            headers.push((name.to_owned(), value.to_owned()));
-        }
+        let Self::Exactly { headers, .. } = &mut self else {
+            panic!("only an exact answer has headers of its own: {self:?}");
+        };
+        headers.push((name.to_owned(), value.to_owned()));
         self
     }
 }

@@ -47,6 +47,11 @@ impl Assembly {
         }
     }
 
+    /// Whether the model said that it had finished.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
     /// The reply, if the model said that it had finished. `quoted` is a cost that the endpoint named elsewhere.
     pub(super) fn finish(self, profile: &Profile, quoted: Option<Usd>) -> Option<Reply> {
         let finish = self.finish?;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use reqwest::Url;
+use reqwest::header::InvalidHeaderValue;
 use thiserror::Error;
 
 /// The address of an OpenAI-compatible endpoint: http or https, with no credential in it.
@@ -27,6 +28,9 @@ pub enum EndpointError {
     /// The address holds a credential, which would be written wherever the address is.
     #[error("the address of the model endpoint holds a user name or a password")]
     Credential,
+    /// The key has a character, often a line break, that no key has.
+    #[error("the key of the model endpoint cannot be sent")]
+    Key(#[source] InvalidHeaderValue),
     /// The HTTP client could not be set up.
     #[error("cannot set up the HTTP client")]
     Client(#[source] reqwest::Error),

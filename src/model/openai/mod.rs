@@ -1,7 +1,7 @@
 //! The client for LiteLLM and every other endpoint that speaks chat completions.
 
 mod assembly;
-mod attempt;
+mod call;
 mod endpoint;
 mod sse;
 mod verdict;
@@ -9,9 +9,10 @@ mod wait;
 mod wire;
 
 use async_trait::async_trait;
+use reqwest::header::HeaderValue;
 use reqwest::redirect;
 
-use self::attempt::{Attempt, Failure};
+use self::call::{Call, Failure};
 use super::{Breakdown, Model, ModelError, OnText, Patience, Reply, Request};
 use crate::secret::{Redactor, Secret};
 
@@ -32,6 +33,9 @@ pub struct OpenAiCompatible {
 impl OpenAiCompatible {
     /// A client for this endpoint. No key, no `Authorization` header.
     pub fn new(endpoint: Endpoint, key: Option<Secret>, patience: Patience) -> Result<Self, EndpointError> {
+        if let Some(key) = &key {
+            HeaderValue::from_str(key.expose()).map_err(EndpointError::Key)?;
+        }
         let http = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .no_proxy()
@@ -52,6 +56,10 @@ impl OpenAiCompatible {
 #[async_trait]
 impl Model for OpenAiCompatible {
     async fn answer(&self, request: &Request, on_text: OnText<'_>) -> Result<Reply, ModelError> {
+        let call = Call {
+            client: self,
+            request,
+        };
         let retry = self.patience.retry;
         let mut shown_by = None;
         let mut unmetered_attempts = 0;
@@ -62,27 +70,15 @@ impl Model for OpenAiCompatible {
                     on_text(text);
                 }
             };
-            let breakdown = match (Attempt {
-                client: self,
-                request,
-            })
-            .run(&mut show)
-            .await
-            {
-                Ok(reply) => {
-                    return Ok(Reply {
-                        unmetered_attempts,
-                        ..reply
-                    });
+            let breakdown = match call.run(&mut show).await {
+                Ok(mut reply) => {
+                    reply.unmetered_attempts = unmetered_attempts;
+                    return Ok(reply);
                 }
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Passing(breakdown)) => breakdown,
             };
-            tracing::debug!(
-                attempt,
-                error = &breakdown as &dyn std::error::Error,
-                "a model call failed"
-            );
+            tracing::debug!(attempt, endpoint = %self.endpoint, %breakdown, "a model call failed");
             unmetered_attempts += u32::from(breakdown.may_have_cost());
             if attempt == retry.attempts.get() {
                 return Err(self.give_up(attempt, unmetered_attempts, breakdown));

@@ -15,13 +15,22 @@ impl EventParser {
     /// Takes the next bytes and adds the data of each event that they complete to `events`. An event that the stream
     /// breaks off in never comes out.
     pub(super) fn push(&mut self, bytes: &[u8], events: &mut VecDeque<String>) {
-        for &byte in bytes {
-            let after_cr = std::mem::replace(&mut self.last_was_cr, byte == b'\r');
-            match byte {
-                b'\n' if after_cr => {}
-                b'\n' | b'\r' => events.extend(self.end_of_line()),
-                _ => self.line.push(byte),
-            }
+        let mut rest = bytes;
+        while let Some((&first, after_first)) = rest.split_first() {
+            let after_cr = std::mem::replace(&mut self.last_was_cr, first == b'\r');
+            rest = match first {
+                b'\n' if after_cr => after_first,
+                b'\n' | b'\r' => {
+                    events.extend(self.end_of_line());
+                    after_first
+                }
+                _ => {
+                    let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+                    let (text, rest) = rest.split_at(end.unwrap_or(rest.len()));
+                    self.line.extend_from_slice(text);
+                    rest
+                }
+            };
         }
     }
 

@@ -1,4 +1,4 @@
-//! One attempt at a call.
+//! One call, and what came of an attempt at it.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,9 @@ use super::{OpenAiCompatible, wait};
 use crate::model::{Breakdown, ModelError, OnText, Reply, Request};
 use crate::usage::Usd;
 
-/// One attempt at a call.
+/// One call of a client.
 #[derive(Clone, Copy)]
-pub(super) struct Attempt<'a> {
+pub(super) struct Call<'a> {
     pub(super) client: &'a OpenAiCompatible,
     pub(super) request: &'a Request,
 }
@@ -35,7 +35,7 @@ const LONGEST_REFUSAL: usize = 64 << 10;
 /// The most of an endpoint's own words that an error repeats, in characters.
 const LONGEST_MESSAGE: usize = 300;
 
-impl Attempt<'_> {
+impl Call<'_> {
     /// Asks once.
     pub(super) async fn run(self, show: OnText<'_>) -> Result<Reply, Failure> {
         let response = self.send().await?;
@@ -88,7 +88,14 @@ impl Attempt<'_> {
         show: OnText<'_>,
     ) -> Result<(), Failure> {
         let (mut parser, mut events, mut length) = (EventParser::default(), VecDeque::new(), 0);
-        while let Some(bytes) = response.chunk().await.map_err(|error| self.broken(error))? {
+        loop {
+            let bytes = match response.chunk().await {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) => return Ok(()),
+                // Only the usage is missing; asking again would cost more than not knowing it.
+                Err(_) if assembly.is_finished() => return Ok(()),
+                Err(error) => return Err(self.broken(error)),
+            };
             length += bytes.len();
             self.check_length(length)?;
             parser.push(&bytes, &mut events);
@@ -99,7 +106,6 @@ impl Attempt<'_> {
                 assembly.add(self.read_chunk(event.as_bytes())?, show);
             }
         }
-        Ok(())
     }
 
     async fn read_body(self, mut response: Response) -> Result<Vec<u8>, Failure> {
