@@ -13,3 +13,5 @@
 mod support;
 
 mod patch;
+mod litellm;
+mod model;

@@ -1,0 +1,118 @@
+//! Where calls go.
+
+use std::fmt;
+use std::str::FromStr;
+
+use reqwest::Url;
+use reqwest::header::InvalidHeaderValue;
+use thiserror::Error;
+
+/// The address of an OpenAI-compatible endpoint: http or https, with no credential in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    completions: Url,
+}
+
+/// Why an endpoint cannot be used.
+#[derive(Debug, Error)]
+pub enum EndpointError {
+    /// The address is none.
+    #[error("the address of the model endpoint is not a URL")]
+    NotAUrl(#[source] <Url as FromStr>::Err),
+    /// The address is of another kind.
+    #[error("the address of the model endpoint begins with `{scheme}:`, not with `http:` or `https:`")]
+    Scheme {
+        /// What it begins with.
+        scheme: String,
+    },
+    /// The address holds a credential, which would be written wherever the address is.
+    #[error("the address of the model endpoint holds a user name or a password")]
+    Credential,
+    /// The key has a character, often a line break, that no key has.
+    #[error("the key of the model endpoint cannot be sent")]
+    Key(#[source] InvalidHeaderValue),
+    /// The HTTP client could not be set up.
+    #[error("cannot set up the HTTP client")]
+    Client(#[source] reqwest::Error),
+}
+
+impl Endpoint {
+    /// Reads a base address: `http://127.0.0.1:4000` (then `/v1` is understood), or one with the path that
+    /// `/chat/completions` follows, such as `https://api.openai.com/v1` or `https://api.z.ai/api/paas/v4`.
+    pub fn parse(base: &str) -> Result<Self, EndpointError> {
+        let mut url = Url::parse(base.trim()).map_err(EndpointError::NotAUrl)?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(EndpointError::Credential);
+        }
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(EndpointError::Scheme {
+                scheme: url.scheme().to_owned(),
+            });
+        }
+        let prefix = match url.path().trim_end_matches('/') {
+            "" => "/v1",
+            path => path.strip_suffix(COMPLETIONS).unwrap_or(path),
+        };
+        let path = format!("{prefix}{COMPLETIONS}");
+        url.set_path(&path);
+        url.set_fragment(None);
+        Ok(Self { completions: url })
+    }
+
+    /// The address that calls are posted to.
+    pub(super) fn completions(&self) -> Url {
+        self.completions.clone()
+    }
+}
+
+const COMPLETIONS: &str = "/chat/completions";
+
+/// The base address, without a query.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = self.completions.origin().ascii_serialization();
+        let path = self.completions.path();
+        write!(f, "{origin}{}", path.strip_suffix(COMPLETIONS).unwrap_or(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("http://127.0.0.1:4000", "http://127.0.0.1:4000/v1/chat/completions")]
+    #[case("http://127.0.0.1:4000/", "http://127.0.0.1:4000/v1/chat/completions")]
+    #[case("https://api.openai.com/v1", "https://api.openai.com/v1/chat/completions")]
+    #[case(
+        "https://api.z.ai/api/paas/v4/",
+        "https://api.z.ai/api/paas/v4/chat/completions"
+    )]
+    #[case("https://h/v1/chat/completions", "https://h/v1/chat/completions")]
+    #[case(
+        "https://h/openai?api-version=1#x",
+        "https://h/openai/chat/completions?api-version=1"
+    )]
+    fn completions_follow_the_base(#[case] base: &str, #[case] completions: &str) {
+        assert_eq!(Endpoint::parse(base).unwrap().completions().as_str(), completions);
+    }
+
+    #[test]
+    fn an_endpoint_shows_its_base_without_the_query() {
+        let endpoint = Endpoint::parse("https://h:8443/openai?key=abc").unwrap();
+        assert_eq!(endpoint.to_string(), "https://h:8443/openai");
+    }
+
+    #[rstest]
+    #[case("127.0.0.1:4000")]
+    #[case("ftp://h/v1")]
+    #[case("https://user:hunter2@h/v1")]
+    #[case("ftp://hunter2@h/v1")]
+    #[case("hunter2")]
+    fn an_address_that_cannot_be_called_is_refused_and_not_repeated(#[case] base: &str) {
+        let error = Endpoint::parse(base).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
+}

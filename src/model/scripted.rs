@@ -1,0 +1,263 @@
+//! A model that answers from a script.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::script::{Call, Fault, Outcome, Script, Scripted};
+use super::{Breakdown, Model, ModelError, OnText, Purpose, Reply, Request};
+
+/// Answers from a [`Script`], by the iteration, the call and the purpose of the request. It keeps nothing between calls
+/// but how often a failure with `times` was given, so a new process goes on where the old one was.
+#[derive(Debug)]
+pub struct ScriptedModel {
+    script: Script,
+    failed: Mutex<HashMap<(u32, u32, Purpose), u32>>,
+}
+
+impl ScriptedModel {
+    /// A model that follows this script.
+    #[must_use]
+    pub fn new(script: Script) -> Self {
+        Self {
+            script,
+            failed: Mutex::default(),
+        }
+    }
+}
+
+/// The name that a scripted model gives itself.
+const NAME: &str = "scripted";
+
+#[async_trait]
+impl Model for ScriptedModel {
+    async fn answer(&self, request: &Request, on_text: OnText<'_>) -> Result<Reply, ModelError> {
+        let call = self
+            .script
+            .call(request.iteration, request.call, request.purpose)
+            .ok_or(ModelError::ScriptExhausted {
+                iteration: request.iteration,
+                call: request.call,
+            })?;
+        tokio::time::sleep(Duration::from_millis(call.delay_ms)).await;
+        let reply = self.outcome(call, request)?;
+        on_text(&reply.text);
+        let by_table = || request.profile.cost_of(reply.tokens?);
+        Ok(Reply {
+            text: reply.text.clone(),
+            model: NAME.to_owned(),
+            tokens: reply.tokens,
+            cost: reply.cost.or_else(by_table),
+            cut_off: reply.cut_off,
+            unmetered_attempts: 0,
+        })
+    }
+}
+
+impl ScriptedModel {
+    fn outcome<'a>(&self, call: &'a Call, request: &Request) -> Result<&'a Scripted, ModelError> {
+        match &call.outcome {
+            Outcome::Replies(reply) => Ok(reply),
+            Outcome::Fails(fault) => Err(error(fault, request)),
+            Outcome::FailsFirst { fault, times, then } => {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                let count = failed
+                    .entry((request.iteration, request.call, request.purpose))
+                    .or_default();
+                if count == times {
+                    return Ok(then);
+                }
+                *count += 1;
+                Err(error(fault, request))
+            }
+        }
+    }
+}
+
+fn error(fault: &Fault, request: &Request) -> ModelError {
+    let endpoint = "the script".to_owned();
+    match fault {
+        Fault::RateLimited { retry_after_s } => ModelError::RateLimited {
+            model: request.profile.litellm_model.clone(),
+            retry_after: retry_after_s.map(|seconds| Duration::from_secs(seconds.into())),
+        },
+        Fault::Unavailable => ModelError::Unavailable {
+            endpoint,
+            attempts: 1,
+            unmetered_attempts: 0,
+            source: Breakdown::Unexplained { status: 503 },
+        },
+        Fault::Unauthorized => ModelError::Unauthorized {
+            endpoint,
+            status: 401,
+        },
+        Fault::Refused => ModelError::Refused {
+            endpoint,
+            status: 400,
+            message: "as the script has it".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::model::{Message, Profile};
+    use crate::usage::{Price, Tokens, Usd};
+
+    const SCRIPT: &str = r#"
+        iterations:
+          - - answer: {actions: [], n: 1, summary: "first\ntry"}
+              tokens: {input: 900, output: 40}
+              cost_usd: 0.002
+            - text: repaired
+              cut_off: true
+          - - text: fine now
+              tokens: {input: 1000000, output: 0}
+              fails: {rate_limited: {retry_after_s: 2}}
+              times: 2
+          - - fails: unavailable
+            - fails: unauthorized
+            - fails: {rate_limited: {}}
+            - fails: refused
+        doctor:
+          - text: a diagnosis
+    "#;
+
+    fn request(iteration: u32, call: u32, purpose: Purpose) -> Request {
+        Request {
+            profile: Profile {
+                name: "p".to_owned(),
+                litellm_model: "m".to_owned(),
+                max_output_tokens: 100,
+                temperature: None,
+                price: None,
+                tags: Vec::new(),
+            },
+            messages: vec![Message::user("hi")],
+            iteration,
+            call,
+            purpose,
+        }
+    }
+
+    fn model(script: &str) -> ScriptedModel {
+        ScriptedModel::new(Script::parse(script).unwrap())
+    }
+
+    /// What the model says to a call, or its error.
+    async fn said(model: &ScriptedModel, request: &Request) -> String {
+        let mut seen = String::new();
+        match model.answer(request, &mut |text| seen.push_str(text)).await {
+            Ok(reply) => {
+                assert_eq!(reply.text, seen);
+                reply.text
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[rstest]
+    #[case(1, 0, Purpose::Agent, r#"{"actions":[],"n":1,"summary":"first\ntry"}"#)]
+    #[case(1, 1, Purpose::Agent, "repaired")]
+    #[case(1, 2, Purpose::Agent, "the script has no answer for call 2 of iteration 1")]
+    #[case(0, 0, Purpose::Agent, "the script has no answer for call 0 of iteration 0")]
+    #[case(2, 0, Purpose::Agent, "the model `m` is rate limited for 2 s")]
+    #[case(3, 0, Purpose::Agent, "the script did not answer after 1 attempts")]
+    #[case(3, 1, Purpose::Agent, "the script refused the credential (HTTP 401)")]
+    #[case(3, 2, Purpose::Agent, "the model `m` is rate limited")]
+    #[case(
+        3,
+        3,
+        Purpose::Agent,
+        "the script refused the request (HTTP 400): as the script has it"
+    )]
+    #[case(4, 0, Purpose::Agent, "the script has no answer for call 0 of iteration 4")]
+    #[case(1, 0, Purpose::Doctor, "a diagnosis")]
+    #[case(9, 0, Purpose::Doctor, "a diagnosis")]
+    #[case(1, 1, Purpose::Doctor, "the script has no answer for call 1 of iteration 1")]
+    #[tokio::test]
+    async fn a_call_gets_its_line_of_the_script(
+        #[case] iteration: u32,
+        #[case] call: u32,
+        #[case] purpose: Purpose,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(
+            said(&model(SCRIPT), &request(iteration, call, purpose)).await,
+            expected
+        );
+    }
+
+    #[tokio::test]
+    async fn a_failure_with_times_passes() {
+        let (model, request) = (model(SCRIPT), request(2, 0, Purpose::Agent));
+        let mut answers = Vec::new();
+        for _ in 0..4 {
+            answers.push(said(&model, &request).await);
+        }
+        let limited = "the model `m` is rate limited for 2 s";
+        assert_eq!(answers, [limited, limited, "fine now", "fine now"]);
+    }
+
+    #[tokio::test]
+    async fn tokens_and_cost_are_as_written_or_unknown() {
+        let model = model(SCRIPT);
+        let first = model
+            .answer(&request(1, 0, Purpose::Agent), &mut |_| {})
+            .await
+            .unwrap();
+        assert_eq!(
+            first.tokens,
+            Some(Tokens {
+                input: 900,
+                output: 40
+            })
+        );
+        assert_eq!(first.cost, Usd::from_dollars(0.002));
+        assert!(!first.cut_off);
+        let second = model
+            .answer(&request(1, 1, Purpose::Agent), &mut |_| {})
+            .await
+            .unwrap();
+        assert_eq!((second.tokens, second.cost, second.cut_off), (None, None, true));
+    }
+
+    #[tokio::test]
+    async fn the_price_of_the_profile_counts_where_the_script_names_no_cost() {
+        let dollar = Usd::from_dollars(1.0).unwrap();
+        let mut request = request(1, 0, Purpose::Agent);
+        request.profile.price = Some(Price {
+            input_per_million: dollar,
+            output_per_million: dollar,
+        });
+        let model = model("iterations: [[{text: x, tokens: {input: 1000000, output: 0}}]]");
+        let reply = model.answer(&request, &mut |_| {}).await.unwrap();
+        assert_eq!(reply.cost, Some(dollar));
+    }
+
+    #[tokio::test]
+    async fn a_script_can_repeat_its_last_iteration() {
+        let model = model("{iterations: [[{text: a}], [{text: b}]], then: repeat}");
+        assert_eq!(said(&model, &request(99, 0, Purpose::Agent)).await, "b");
+        assert_eq!(
+            said(&model, &request(99, 1, Purpose::Agent)).await,
+            "the script has no answer for call 1 of iteration 99"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_delay_passes_before_the_answer() {
+        let started = tokio::time::Instant::now();
+        said(
+            &model("iterations: [[{text: a, delay_ms: 1500}]]"),
+            &request(1, 0, Purpose::Agent),
+        )
+        .await;
+        assert_eq!(started.elapsed(), Duration::from_millis(1500));
+    }
+}

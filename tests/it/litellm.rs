@@ -1,0 +1,262 @@
+//! The client against the real LiteLLM proxy, with a scripted server as the provider behind it.
+//!
+//! `tests/support/install-litellm` installs the proxy; `RALPH_TEST_LITELLM` names its executable.
+
+use std::fs::File;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ralph::model::{Endpoint, Model, ModelError, OpenAiCompatible, Reply};
+use ralph::secret::Secret;
+use ralph::usage::{Tokens, Usd};
+use serde_json::{Value, json};
+
+use crate::need;
+use crate::support::chat_server::{Answer, ChatServer, Completion, Piece, Recorded};
+use crate::support::model::{quick, request};
+use crate::support::skip;
+
+const MASTER_KEY: &str = "sk-master-0123456789";
+const UPSTREAM_KEY: &str = "upstream-0123456789";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_real_litellm_is_understood() {
+    let executable = need!(executable());
+    let upstream = ChatServer::serve(Some(UPSTREAM_KEY), provider).await;
+    let proxy = Proxy::start(&executable, &upstream).await;
+
+    a_priced_model_has_text_usage_and_cost(&proxy, &upstream).await;
+    a_model_without_a_price_has_no_cost(&proxy).await;
+    an_answer_cut_off_at_its_limit_says_so(&proxy).await;
+    an_unknown_model_is_refused(&proxy).await;
+    a_wrong_or_missing_key_is_unauthorized(&proxy).await;
+    a_rate_limit_of_the_provider_is_a_wait(&proxy).await;
+    a_failing_provider_is_tried_again(&proxy, &upstream).await;
+    an_error_amid_the_text_is_tried_again(&proxy, &upstream).await;
+}
+
+async fn a_priced_model_has_text_usage_and_cost(proxy: &Proxy, upstream: &ChatServer) {
+    let reply = proxy.ask("hello").await.unwrap();
+    assert_eq!(
+        (reply.text.as_str(), reply.model.as_str()),
+        ("grüße 🦀", "zai/glm-4.7")
+    );
+    assert_eq!(
+        reply.tokens,
+        Some(Tokens {
+            input: 1000,
+            output: 200
+        })
+    );
+    let cost = reply.cost.unwrap();
+    assert!(
+        cost > Usd::ZERO && cost < Usd::from_dollars(0.1).unwrap(),
+        "{cost}"
+    );
+    let sent = &upstream.requests()[0];
+    assert_eq!(
+        (&sent.body["model"], &sent.body["max_tokens"]),
+        (&json!("glm-4.7"), &json!(2048))
+    );
+}
+
+async fn a_model_without_a_price_has_no_cost(proxy: &Proxy) {
+    let reply = proxy.ask_model("unpriced", "hello").await.unwrap();
+    assert_eq!((reply.text.as_str(), reply.cost), ("grüße 🦀", None));
+    assert!(reply.tokens.is_some());
+}
+
+async fn an_answer_cut_off_at_its_limit_says_so(proxy: &Proxy) {
+    assert!(proxy.ask("be cut off").await.unwrap().cut_off);
+}
+
+async fn an_unknown_model_is_refused(proxy: &Proxy) {
+    let error = proxy.ask_model("nobody/knows-this", "hello").await.unwrap_err();
+    let ModelError::Refused {
+        status: 400, message, ..
+    } = error
+    else {
+        panic!("{error:?}");
+    };
+    assert!(message.contains("nobody/knows-this"), "{message}");
+}
+
+async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Proxy) {
+    for key in [Some("sk-wrong-0123456789"), None] {
+        let error = proxy
+            .model(key)
+            .answer(&request("hello"), &mut |_| {})
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, ModelError::Unauthorized { .. }),
+            "{key:?}: {error:?}"
+        );
+    }
+}
+
+async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Proxy) {
+    let error = proxy.ask("fail with 429").await.unwrap_err();
+    let ModelError::RateLimited { model, retry_after } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(
+        (model.as_str(), retry_after),
+        ("zai/glm-4.7", Some(Duration::from_secs(7)))
+    );
+}
+
+async fn a_failing_provider_is_tried_again(proxy: &Proxy, upstream: &ChatServer) {
+    let before = upstream.requests().len();
+    let error = proxy.ask("fail with 500").await.unwrap_err();
+    assert!(
+        matches!(error, ModelError::Unavailable { attempts: 4, .. }),
+        "{error:?}"
+    );
+    assert!(upstream.requests().len() >= before + 4);
+}
+
+async fn an_error_amid_the_text_is_tried_again(proxy: &Proxy, upstream: &ChatServer) {
+    let before = upstream.requests().len();
+    let error = proxy.ask("fail late").await.unwrap_err();
+    let ModelError::Unavailable {
+        unmetered_attempts: 4,
+        source,
+        ..
+    } = error
+    else {
+        panic!("{error:?}");
+    };
+    assert!(source.to_string().contains("lost the thread"), "{source}");
+    assert_eq!(upstream.requests().len(), before + 4);
+}
+
+/// The provider behind the proxy. It does what it is told.
+fn provider(request: &Recorded) -> Answer {
+    match request.last_words() {
+        "fail with 429" => Answer::error(429, "slow down").with_header("retry-after", "7"),
+        "fail with 500" => Answer::error(500, "out of order"),
+        "fail late" => Answer::stream([
+            Piece::delta("half a"),
+            Piece::delta(" word"),
+            Piece::event(&json!({"error": {"message": "lost the thread", "code": "500"}})),
+        ]),
+        "be cut off" => Answer::Completion(Completion {
+            text: "half a".to_owned(),
+            finish_reason: "length",
+            usage: None,
+        }),
+        _ => Answer::text("grüße 🦀"),
+    }
+}
+
+fn executable() -> Result<PathBuf, String> {
+    match std::env::var_os("RALPH_TEST_LITELLM") {
+        Some(path) => Ok(path.into()),
+        None => skip::program("litellm"),
+    }
+}
+
+/// A running proxy. It, and whatever it started, ends when dropped.
+struct Proxy {
+    process: Child,
+    address: String,
+    home: tempfile::TempDir,
+}
+
+impl Proxy {
+    async fn start(executable: &Path, upstream: &ChatServer) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let config = home.path().join("config.yaml");
+        std::fs::write(&config, config_for(upstream).to_string()).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        let log = File::create(home.path().join("log")).unwrap();
+        let process = Command::new(executable)
+            .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--config"])
+            .arg(&config)
+            .current_dir(home.path())
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", home.path())
+            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let address = format!("http://127.0.0.1:{port}");
+        let mut proxy = Self {
+            process,
+            address,
+            home,
+        };
+        proxy.wait_until_it_lives().await;
+        proxy
+    }
+
+    /// Ten seconds, as a rule.
+    async fn wait_until_it_lives(&mut self) {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let health = format!("{}/health/liveliness", self.address);
+        let started = Instant::now();
+        loop {
+            if http
+                .get(&health)
+                .send()
+                .await
+                .is_ok_and(|response| response.status().is_success())
+            {
+                return;
+            }
+            let ended = self.process.try_wait().unwrap();
+            if ended.is_some() || started.elapsed() > Duration::from_secs(180) {
+                let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
+                panic!("litellm does not come up ({ended:?}):\n{log}");
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    fn model(&self, key: Option<&str>) -> OpenAiCompatible {
+        let endpoint = Endpoint::parse(&self.address).unwrap();
+        OpenAiCompatible::new(endpoint, key.map(Secret::new), quick()).unwrap()
+    }
+
+    async fn ask(&self, text: &str) -> Result<Reply, ModelError> {
+        self.ask_model("zai/glm-4.7", text).await
+    }
+
+    async fn ask_model(&self, name: &str, text: &str) -> Result<Reply, ModelError> {
+        let mut request = request(text);
+        request.profile.litellm_model = name.to_owned();
+        self.model(Some(MASTER_KEY)).answer(&request, &mut |_| {}).await
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.process);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.process.wait();
+    }
+}
+
+/// The proxy's own retries and cooldowns are off: what is tried again is ours to decide, and to be seen.
+fn config_for(upstream: &ChatServer) -> Value {
+    let api_base = format!("{}/v1", upstream.base_url());
+    let model = |name: &str, litellm: &str| json!({"model_name": name, "litellm_params": {"model": litellm, "api_base": api_base, "api_key": UPSTREAM_KEY}});
+    json!({
+        "model_list": [model("zai/glm-4.7", "zai/glm-4.7"), model("unpriced", "openai/nobody-knows-its-price")],
+        "general_settings": {"master_key": MASTER_KEY},
+        "litellm_settings": {"num_retries": 0},
+        "router_settings": {"num_retries": 0, "disable_cooldowns": true},
+    })
+}
