@@ -11,3 +11,6 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+
+#[cfg(feature = "cli")]
+mod reference;
