@@ -204,11 +204,14 @@ impl Flattener<'_> {
 
 /// The candidate that a mistyped name probably means.
 pub(super) fn closest(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
-    let near_enough = (name.chars().count() / 3).max(1);
     candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(name, &candidate), candidate))
-        .filter(|(distance, _)| *distance <= near_enough)
-        .min_by_key(|(distance, _)| *distance)
+        .filter(|candidate| candidate != name)
+        .map(|candidate| (strsim::jaro_winkler(name, &candidate), candidate))
+        .filter(|(likeness, _)| *likeness >= LIKE_ENOUGH)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
+
+/// High enough that a suggestion is never a riddle, low enough for `memory` to find `memory_gb`.
+const LIKE_ENOUGH: f64 = 0.85;

@@ -19,7 +19,6 @@ pub struct ModelSettings {
     pub litellm_model: Option<String>,
     /// The most tokens one answer may have.
     #[serde(default, deserialize_with = "read::optional_count")]
-    #[schemars(with = "Option<NonZeroU32>")]
     pub max_output_tokens: Option<NonZeroU32>,
     /// How freely the model answers.
     #[serde(default, deserialize_with = "read::temperature")]
@@ -68,6 +67,9 @@ pub(super) fn profiles(
 }
 
 fn profile(name: &str, model: &ModelSettings) -> Result<Profile, &'static str> {
+    if name.trim().is_empty() {
+        return Err("the profile has no name");
+    }
     let price = match (model.input_usd_per_million, model.output_usd_per_million) {
         (None, None) => None,
         (Some(input_per_million), Some(output_per_million)) => Some(Price {

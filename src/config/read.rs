@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
+use super::quantity;
 use crate::usage::Usd;
 
 /// A text with something in it.
@@ -111,7 +112,7 @@ pub(super) fn temperature<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f
 pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     from.deserialize_str(Parsed {
         expected: "a size above 0 with its unit, such as \"512m\" or \"8g\"",
-        parse: bytes,
+        parse: quantity::bytes,
     })
 }
 
@@ -132,7 +133,7 @@ pub(super) fn cpus<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> 
         }
 
         fn visit_str<E: Error>(self, text: &str) -> Result<u32, E> {
-            millis(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+            quantity::cpu_millis(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
         }
 
         fn visit_i64<E: Error>(self, value: i64) -> Result<u32, E> {
@@ -227,42 +228,6 @@ impl<'de> Deserialize<'de> for Host {
     }
 }
 
-fn bytes(text: &str) -> Option<u64> {
-    let text = text.to_ascii_lowercase();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit: u32 = match text.strip_prefix(digits)? {
-        "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    let millis = u128::from(thousandths(digits)?);
-    let bytes = u64::try_from((millis << unit) / 1000).ok()?;
-    (1..=1 << 60).contains(&bytes).then_some(bytes)
-}
-
-fn millis(text: &str) -> Option<u32> {
-    let millis = u32::try_from(thousandths(text)?).ok()?;
-    (10..=1_000_000).contains(&millis).then_some(millis)
-}
-
-/// A decimal with at most three places, times a thousand.
-fn thousandths(text: &str) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) || fraction.len() > 3 {
-        return None;
-    }
-    let fraction: u64 = format!("{fraction:0<3}").parse().ok()?;
-    whole
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(1000)?
-        .checked_add(fraction)
-}
-
 fn whole<'de, D: Deserializer<'de>>(from: D, expected: &'static str) -> Result<NonZeroU32, D::Error> {
     from.deserialize_i64(Whole {
         expected,
@@ -329,38 +294,5 @@ impl<T> Visitor<'_> for Parsed<T> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
         (self.parse)(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[rstest::rstest]
-    #[case("8g", Some(8 << 30))]
-    #[case("512m", Some(512 << 20))]
-    #[case("1.5GiB", Some(3 << 29))]
-    #[case("64kb", Some(64 << 10))]
-    #[case("8", None)]
-    #[case("0g", None)]
-    #[case("-1g", None)]
-    #[case("8x", None)]
-    #[case("g", None)]
-    #[case("inf", None)]
-    #[case("99999999999999999999t", None)]
-    fn a_size_is_a_number_and_a_unit(#[case] text: &str, #[case] expected: Option<u64>) {
-        assert_eq!(bytes(text), expected);
-    }
-
-    #[rstest::rstest]
-    #[case("4", Some(4000))]
-    #[case("1.5", Some(1500))]
-    #[case("0", None)]
-    #[case("-2", None)]
-    #[case("1e3", None)]
-    #[case("four", None)]
-    #[case("100000", None)]
-    fn processors_are_counted_in_thousandths(#[case] text: &str, #[case] expected: Option<u32>) {
-        assert_eq!(millis(text), expected);
     }
 }

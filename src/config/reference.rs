@@ -106,7 +106,7 @@ Secret values are never shown, written to a log or passed to a sandbox.
 
 const KEYS_INTRO: &str = "\
 Any key can be set by `RALPH_` and its name in capitals, with `__` for each dot. The items of a list are separated by \
-commas. `NAME` is the name of a profile that exists, with `_` for whatever is no letter or digit.
+commas. `NAME` is the name of a profile, with `_` for whatever is no letter or digit.
 ";
 
 const ENV_EXAMPLE_INTRO: &str = "\

@@ -52,9 +52,16 @@ fn plain() -> Json {
     schema.to_value()
 }
 
-/// In a file every key may be left out; the defaults and the other layers fill it in.
+/// In a file every key may be left out; the defaults and the other layers fill it in. TOML has no null.
 fn make_keys_optional(schema: &mut schemars::Schema) {
     schema.remove("required");
+    if let Some(Json::Array(kinds)) = schema.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [kind] = kinds.as_slice() {
+            let kind = kind.clone();
+            schema.insert("type".to_owned(), kind);
+        }
+    }
     if schema.get("default").is_some_and(Json::is_null) {
         schema.remove("default");
     }

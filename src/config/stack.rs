@@ -90,6 +90,9 @@ impl Stack {
 
     /// Adds what one source says. A value that does not fit is reported and left out.
     pub(super) fn add(&mut self, entries: Vec<Entry>) {
+        if entries.is_empty() {
+            return;
+        }
         let mut merged = self.entries.clone();
         merged.extend(entries.into_iter().map(|entry| (entry.key, entry.setting)));
         while let Err(refusal) = de::typed(&merged) {

@@ -48,7 +48,8 @@ impl Value {
         match self {
             Self::Bool(value) => format!("`{value}`"),
             Self::Integer(value) => format!("the number `{value}`"),
-            Self::Float(value) => format!("the number `{value}`"),
+            Self::Float(value) => format!("the number `{value:?}`"),
+            Self::Text(text) if may_hold_a_password(text) => "an address with a user name".to_owned(),
             Self::Text(text) => format!("the text `{}`", shortened(text)),
             Self::List(_) => "a list".to_owned(),
             Self::Table(_) => "a table".to_owned(),
@@ -67,6 +68,11 @@ impl Value {
             Self::Table(_) | Self::Foreign(_) => serde_json::Value::Null,
         }
     }
+}
+
+/// Messages end up in logs, and `https://user:password@host` is a common slip.
+fn may_hold_a_password(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
 }
 
 fn shortened(text: &str) -> String {

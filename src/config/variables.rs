@@ -77,13 +77,11 @@ impl Variables {
     pub(super) fn generic_settings(&self, known: &Known, profiles: &[String]) -> (Vec<Entry>, Vec<Finding>) {
         let mut entries = Vec::new();
         let mut findings = Vec::new();
-        for name in self.0.keys().filter(|name| name.starts_with(PREFIX)) {
-            if EnvVar::named(name).is_some() {
-                continue;
-            }
-            match self.entry(name, key_of(name, profiles), known) {
+        let others = self.0.keys().filter(|name| EnvVar::named(name).is_none());
+        for (name, spelled) in others.filter_map(|name| Some((name, name.strip_prefix(PREFIX)?))) {
+            match self.entry(name, key_of(spelled, profiles), known) {
                 Some(entry) => entries.push(entry),
-                None => findings.push(self.unknown(name, known)),
+                None => findings.push(self.unknown(name, spelled, known)),
             }
         }
         (entries, findings)
@@ -100,16 +98,19 @@ impl Variables {
         Some(Entry { key, setting })
     }
 
-    fn unknown(&self, name: &str, known: &Known) -> Finding {
+    fn unknown(&self, name: &str, spelled: &str, known: &Known) -> Finding {
         let registered = ENV_VARS.iter().map(|var| var.name.to_owned());
         let generic = known.keys().into_iter().map(|key| key.variable());
+        let without_prefix = |name: String| name.strip_prefix(PREFIX).map(str::to_owned);
+        let candidates = registered.chain(generic).filter_map(without_prefix);
+        let meant = closest(spelled, candidates);
         Finding {
             place: Place::Variable {
                 name: name.to_owned(),
                 file: self.0.get(name).and_then(|variable| variable.file.clone()),
             },
             problem: Problem::UnknownVariable {
-                suggestion: closest(name, registered.chain(generic)),
+                suggestion: meant.map(|meant| format!("{PREFIX}{meant}")),
             },
         }
     }
@@ -117,9 +118,10 @@ impl Variables {
 
 const PREFIX: &str = "RALPH_";
 
-/// The key that a variable's name spells. Variables have no `-` and no case, so a profile is found by likeness.
-fn key_of(variable: &str, profiles: &[String]) -> KeyPath {
-    let spelled = variable.trim_start_matches(PREFIX).to_ascii_lowercase();
+/// The key that a variable's name spells after its prefix. Variables have no `-` and no case, so a profile is found by
+/// likeness.
+fn key_of(spelled: &str, profiles: &[String]) -> KeyPath {
+    let spelled = spelled.to_ascii_lowercase();
     let mut segments: Vec<String> = spelled.split("__").map(str::to_owned).collect();
     if let [first, name, ..] = segments.as_mut_slice()
         && first == "models"
