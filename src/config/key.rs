@@ -53,9 +53,10 @@ impl KeyPath {
     /// The environment variable that sets it, for example `RALPH_SANDBOX__NETWORK__POLICY`.
     #[must_use]
     pub fn variable(&self) -> String {
+        let spelled = self.0.join("__").to_ascii_uppercase();
         format!(
             "RALPH_{}",
-            self.0.join("__").replace('-', "_").to_ascii_uppercase()
+            spelled.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
         )
     }
 }
@@ -84,7 +85,7 @@ mod tests {
     #[rstest::rstest]
     #[case("default_profile", "RALPH_DEFAULT_PROFILE")]
     #[case("sandbox.network.policy", "RALPH_SANDBOX__NETWORK__POLICY")]
-    #[case("models.\"gpt-4.1\".tags", "RALPH_MODELS__GPT_4.1__TAGS")]
+    #[case("models.\"gpt-4.1\".tags", "RALPH_MODELS__GPT_4_1__TAGS")]
     fn a_key_reads_back_and_names_its_variable(#[case] text: &str, #[case] variable: &str) {
         let key = KeyPath::parse(text);
         assert_eq!(key.to_string(), text);
