@@ -2,6 +2,8 @@
 
 pub mod agent;
 pub mod clock;
+#[cfg(feature = "cli")]
+pub mod config;
 pub mod exec;
 pub mod id;
 pub mod model;

@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
-mod patch;
 mod litellm;
 mod model;
+mod patch;
+mod reference;

@@ -1,0 +1,93 @@
+//! `[models.NAME]`: how a model profile is written, and the profile made from it.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::read;
+use crate::model::Profile;
+use crate::usage::{Price, Usd};
+
+/// One `[models.NAME]`. Several files may each give a part of it.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSettings {
+    /// The model as LiteLLM or the endpoint knows it.
+    #[serde(default, deserialize_with = "read::optional_text")]
+    pub litellm_model: Option<String>,
+    /// The most tokens one answer may have.
+    #[serde(default, deserialize_with = "read::optional_count")]
+    pub max_output_tokens: Option<NonZeroU32>,
+    /// How freely the model answers.
+    #[serde(default, deserialize_with = "read::temperature")]
+    #[schemars(range(min = 0.0, max = 2.0))]
+    pub temperature: Option<f64>,
+    /// Free words for choosing among profiles.
+    #[serde(default)]
+    pub tags: Vec<String>,
+    /// What a million tokens in cost.
+    #[serde(default, deserialize_with = "read::price")]
+    #[schemars(with = "Option<f64>", range(min = 0.0))]
+    pub input_usd_per_million: Option<Usd>,
+    /// What a million tokens out cost.
+    #[serde(default, deserialize_with = "read::price")]
+    #[schemars(with = "Option<f64>", range(min = 0.0))]
+    pub output_usd_per_million: Option<Usd>,
+}
+
+/// What an answer may have when a profile does not say.
+const MAX_OUTPUT_TOKENS: u32 = 4096;
+
+/// Why a profile is incomplete: its name and what is missing.
+pub(super) struct Incomplete {
+    pub(super) name: String,
+    pub(super) reason: &'static str,
+}
+
+/// Makes every profile, or says which are incomplete.
+pub(super) fn profiles(
+    models: &BTreeMap<String, ModelSettings>,
+) -> (BTreeMap<String, Profile>, Vec<Incomplete>) {
+    let mut profiles = BTreeMap::new();
+    let mut incomplete = Vec::new();
+    for (name, model) in models {
+        match profile(name, model) {
+            Ok(profile) => {
+                profiles.insert(name.clone(), profile);
+            }
+            Err(reason) => incomplete.push(Incomplete {
+                name: name.clone(),
+                reason,
+            }),
+        }
+    }
+    (profiles, incomplete)
+}
+
+fn profile(name: &str, model: &ModelSettings) -> Result<Profile, &'static str> {
+    if name.trim().is_empty() {
+        return Err("the profile has no name");
+    }
+    let price = match (model.input_usd_per_million, model.output_usd_per_million) {
+        (None, None) => None,
+        (Some(input_per_million), Some(output_per_million)) => Some(Price {
+            input_per_million,
+            output_per_million,
+        }),
+        _ => return Err("a price needs both `input_usd_per_million` and `output_usd_per_million`"),
+    };
+    let litellm_model = model
+        .litellm_model
+        .clone()
+        .ok_or("the profile has no `litellm_model`")?;
+    Ok(Profile {
+        name: name.to_owned(),
+        litellm_model,
+        max_output_tokens: model.max_output_tokens.map_or(MAX_OUTPUT_TOKENS, NonZeroU32::get),
+        temperature: model.temperature,
+        price,
+        tags: model.tags.clone(),
+    })
+}

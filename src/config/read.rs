@@ -1,0 +1,298 @@
+//! Turns one written value into the type a setting has. Each function says what it expects in words a person
+//! can act on; where the value stands is added by the caller.
+
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64};
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+
+use super::quantity;
+use crate::usage::Usd;
+
+/// A text with something in it.
+pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "a text that is not empty",
+        parse: |text| (!text.trim().is_empty()).then(|| text.to_owned()),
+    })
+}
+
+/// [`text`], for a setting that may be absent.
+pub(super) fn optional_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    text(from).map(Some)
+}
+
+/// `true` or `false`.
+pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
+    struct Flag;
+    impl Visitor<'_> for Flag {
+        type Value = bool;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("`true` or `false`")
+        }
+
+        fn visit_bool<E: Error>(self, value: bool) -> Result<bool, E> {
+            Ok(value)
+        }
+    }
+    from.deserialize_bool(Flag)
+}
+
+/// A number of things; at least one.
+pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<NonZeroU32, D::Error> {
+    whole(from, "a whole number of at least 1")
+}
+
+/// [`count`], for a setting that may be absent.
+pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU32>, D::Error> {
+    count(from).map(Some)
+}
+
+/// A budget that counts things.
+pub(super) fn budget_count<'de, D: Deserializer<'de>>(from: D) -> Result<NonZeroU32, D::Error> {
+    whole(
+        from,
+        "a whole number of at least 1 (a budget is always finite; 0 does not mean unlimited)",
+    )
+}
+
+/// A budget of tokens, which may be absent.
+pub(super) fn budget_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU64>, D::Error> {
+    from.deserialize_i64(Whole {
+        expected: "a whole number of at least 1 (a budget is always finite; leave it out to count by cost alone)",
+        check: |number| u64::try_from(number).ok().and_then(NonZeroU64::new),
+    })
+    .map(Some)
+}
+
+/// Minutes; at least one.
+pub(super) fn minutes<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let minutes = whole(
+        from,
+        "a whole number of minutes, at least 1 (every limit is finite; 0 does not mean unlimited)",
+    )?;
+    Ok(Duration::from_secs(u64::from(minutes.get()) * 60))
+}
+
+/// Seconds; at least one.
+pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let seconds = whole(from, "a whole number of seconds, at least 1")?;
+    Ok(Duration::from_secs(u64::from(seconds.get())))
+}
+
+/// A budget of money: more than nothing and finite.
+pub(super) fn budget_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, D::Error> {
+    from.deserialize_f64(Number {
+        expected: "a number of dollars above 0 and below 1000000000 (a budget is always finite)",
+        check: |dollars| Usd::from_dollars(dollars).filter(|amount| *amount > Usd::ZERO),
+    })
+}
+
+/// A price; it may be 0, for a model that costs nothing.
+pub(super) fn price<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Usd>, D::Error> {
+    from.deserialize_f64(Number {
+        expected: "a number of dollars, 0 or above and below 1000000000",
+        check: Usd::from_dollars,
+    })
+    .map(Some)
+}
+
+/// How freely a model answers.
+pub(super) fn temperature<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
+    from.deserialize_f64(Number {
+        expected: "a number from 0 to 2",
+        check: |value| (0.0..=2.0).contains(&value).then_some(value),
+    })
+    .map(Some)
+}
+
+/// A size such as `8g`, in bytes.
+pub(super) fn size<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "a size above 0 with its unit, such as \"512m\" or \"8g\"",
+        parse: quantity::bytes,
+    })
+}
+
+/// [`size`], for a setting that may be absent.
+pub(super) fn optional_size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    size(from).map(Some)
+}
+
+/// Processors, as a number or a text, in thousandths.
+pub(super) fn cpus<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    const EXPECTED: &str = "a number of processors from 0.01 to 1000, such as \"4\" or 1.5";
+    struct Cpus;
+    impl Visitor<'_> for Cpus {
+        type Value = u32;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(EXPECTED)
+        }
+
+        fn visit_str<E: Error>(self, text: &str) -> Result<u32, E> {
+            quantity::cpu_millis(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        }
+
+        fn visit_i64<E: Error>(self, value: i64) -> Result<u32, E> {
+            self.visit_str(&value.to_string())
+        }
+
+        fn visit_f64<E: Error>(self, value: f64) -> Result<u32, E> {
+            self.visit_str(&value.to_string())
+        }
+    }
+    from.deserialize_any(Cpus)
+}
+
+/// The address of an endpoint.
+pub(super) fn base_url<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "an address such as \"http://127.0.0.1:4000\", without a user name or password",
+        parse: |text| {
+            let url = reqwest::Url::parse(text).ok()?;
+            let usable = matches!(url.scheme(), "http" | "https")
+                && url.has_host()
+                && url.username().is_empty()
+                && url.password().is_none();
+            usable.then(|| text.trim_end_matches('/').to_owned())
+        },
+    })
+}
+
+/// The name of an environment variable.
+pub(super) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Variable::deserialize(from).map(|name| name.0)
+}
+
+/// Names of environment variables.
+pub(super) fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<Variable>::deserialize(from)?;
+    Ok(names.into_iter().map(|name| name.0).collect())
+}
+
+/// Names of hosts.
+pub(super) fn hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let hosts = Vec::<Host>::deserialize(from)?;
+    Ok(hosts.into_iter().map(|host| host.0).collect())
+}
+
+/// The beginning of branch names.
+pub(super) fn branch_prefix<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "letters, digits, `-`, `_` and `/` that git takes as the beginning of a branch name",
+        parse: |text| {
+            let shaped = text.split('/').all(|part| {
+                !part.is_empty()
+                    && !part.starts_with('-')
+                    && part
+                        .chars()
+                        .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
+            });
+            shaped.then(|| text.to_owned())
+        },
+    })
+}
+
+/// Whether a text can be the name of an environment variable.
+pub(super) fn is_variable_name(text: &str) -> bool {
+    !text.starts_with(|c: char| c.is_ascii_digit())
+        && !text.is_empty()
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+struct Variable(String);
+
+impl<'de> Deserialize<'de> for Variable {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Parsed {
+            expected: "the name of an environment variable: letters, digits and `_`",
+            parse: |text| is_variable_name(text).then(|| Self(text.to_owned())),
+        })
+    }
+}
+
+struct Host(String);
+
+impl<'de> Deserialize<'de> for Host {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Parsed {
+            expected: "the name of a host such as \"github.com\", without a scheme or a path",
+            parse: |text| {
+                let allowed = |c: char| !c.is_whitespace() && !matches!(c, '/' | '@' | ',');
+                (!text.is_empty() && text.chars().all(allowed)).then(|| Self(text.to_owned()))
+            },
+        })
+    }
+}
+
+fn whole<'de, D: Deserializer<'de>>(from: D, expected: &'static str) -> Result<NonZeroU32, D::Error> {
+    from.deserialize_i64(Whole {
+        expected,
+        check: |number| u32::try_from(number).ok().and_then(NonZeroU32::new),
+    })
+}
+
+/// Takes a whole number that `check` likes.
+struct Whole<T> {
+    expected: &'static str,
+    check: fn(i64) -> Option<T>,
+}
+
+impl<T> Visitor<'_> for Whole<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
+        (self.check)(value).ok_or_else(|| E::invalid_value(Unexpected::Signed(value), &self))
+    }
+}
+
+/// Takes a number that `check` likes.
+struct Number<T> {
+    expected: &'static str,
+    check: fn(f64) -> Option<T>,
+}
+
+impl<T> Visitor<'_> for Number<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "every range checked here lies far below 2^53"
+    )]
+    fn visit_i64<E: Error>(self, value: i64) -> Result<T, E> {
+        self.visit_f64(value as f64)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<T, E> {
+        (self.check)(value).ok_or_else(|| E::invalid_value(Unexpected::Float(value), &self))
+    }
+}
+
+/// Takes a text that `parse` understands.
+struct Parsed<T> {
+    expected: &'static str,
+    parse: fn(&str) -> Option<T>,
+}
+
+impl<T> Visitor<'_> for Parsed<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.parse)(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}

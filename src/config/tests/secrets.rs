@@ -1,0 +1,93 @@
+//! Credentials, and what is shown.
+
+use super::*;
+use crate::secret::{REDACTED, Redactor};
+
+#[test]
+fn credentials_come_from_the_environment_and_from_dotenv() {
+    let pem = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\n-----END KEY-----";
+    let dotenv =
+        format!("GITHUB_APP_PRIVATE_KEY_PEM=\"{pem}\"\nZAI_API_KEY=from-file\nGITHUB_APP_ID=42\nOTHER=x\n");
+    let toml = "model_endpoint.api_key_env = 'MY_KEY'\nsandbox.env_passthrough = ['LANG', 'UNSET']";
+    let project = Project::new(&[(".env", &dotenv), ("ralph.toml", toml)]).env(&[
+        ("ZAI_API_KEY", "from-process"),
+        ("MY_KEY", "endpoint-key"),
+        ("LANG", "C.UTF-8"),
+    ]);
+    let config = project.load();
+    let credential = |name| config.credential(name).map(|secret| secret.expose().to_owned());
+    assert_eq!(credential("ZAI_API_KEY").as_deref(), Some("from-process"));
+    assert_eq!(credential("GITHUB_APP_PRIVATE_KEY_PEM").as_deref(), Some(pem));
+    assert_eq!(credential("GITHUB_APP_ID").as_deref(), Some("42"));
+    assert_eq!(config.model_api_key().unwrap().expose(), "endpoint-key");
+    for name in ["OPENAI_API_KEY", "OTHER", "LANG"] {
+        assert_eq!(credential(name), None, "{name}");
+    }
+    let passed: Vec<(String, String)> = config.passthrough().into_iter().collect();
+    assert_eq!(passed, [("LANG".to_owned(), "C.UTF-8".to_owned())]);
+
+    let redactor = Redactor::new(config.secrets());
+    for secret in ["from-process", "endpoint-key", pem, "MIIEowIBAAKCAQEA"] {
+        assert_eq!(redactor.redact(secret), REDACTED);
+    }
+    assert_eq!(
+        redactor.redact("-----BEGIN KEY----- 42 C.UTF-8"),
+        "-----BEGIN KEY----- 42 C.UTF-8"
+    );
+}
+
+#[test]
+fn nothing_that_is_shown_holds_a_secret() {
+    let config = Project::new(&[(".env", "GITHUB_PAT=CANARY-FILE\n")])
+        .env(&[
+            ("ANTHROPIC_API_KEY", "CANARY-ENV"),
+            ("RALPH_DB_URL", "CANARY-DB"),
+            ("GITHUB_APP_ID", "42"),
+        ])
+        .load();
+    let rows = config.rows();
+    let json = serde_json::to_string(&rows).unwrap();
+    let text = show::as_text(&rows);
+    assert!(!format!("{json}{text}{config:?}").contains("CANARY"));
+    let shown = |key: &str| rows.iter().find(|row| row.key == key).unwrap().value.clone();
+    assert_eq!(shown("env.GITHUB_PAT"), "***");
+    assert_eq!(shown("env.GITHUB_APP_ID"), "42");
+}
+
+#[test]
+fn show_lists_every_key_with_its_layer_and_source() {
+    let rows = Project::new(&[])
+        .flag("--type", "sandbox.type", "local")
+        .load()
+        .rows();
+    let text = show::as_text(&rows);
+    let line = |key: &str| {
+        text.lines()
+            .find(|line| line.starts_with(key))
+            .unwrap()
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("sandbox.type"), "sandbox.type local flag --type");
+    assert_eq!(
+        line("budget.max_iterations"),
+        "budget.max_iterations 30 default built in"
+    );
+    assert_eq!(line("sandbox.image"), "sandbox.image (not set) default built in");
+    assert_eq!(
+        line("gutter.ladder"),
+        "gutter.ladder [rotate, fallback, doctor, person] default built in"
+    );
+    let json = serde_json::to_value(&rows).unwrap();
+    let kind = json
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["key"] == "sandbox.type")
+        .unwrap();
+    assert_eq!(
+        *kind,
+        serde_json::json!({"key": "sandbox.type", "value": "local", "layer": "flag", "source": "--type"})
+    );
+}
