@@ -7,5 +7,6 @@ pub mod id;
 pub mod model;
 pub mod network;
 pub mod sandbox;
+pub mod scm;
 pub mod secret;
 pub mod usage;

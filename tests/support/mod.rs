@@ -1,4 +1,5 @@
 //! What the test binaries share: whole fakes on real sockets, and the way a test says that it cannot run here.
 #![allow(dead_code, unused_macros, reason = "each test binary uses a part of it")]
 
+pub mod dir_sandbox;
 pub mod skip;
