@@ -6,6 +6,7 @@
 
 use jiff::Timestamp;
 
+use super::entry::TREE;
 use super::error::ScmError;
 use super::git::unexpected;
 use super::import::{Date, Import, NewCommit, Target, read_ids};
@@ -16,7 +17,6 @@ use crate::id::{ObjectId, RunId};
 
 /// Where the tree of the working directory stands in a checkpoint.
 const WORK: &str = "work";
-const DIRECTORY: u32 = 0o040_000;
 
 /// The checkpoints of one run in the user's repository.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Checkpoints {
         };
         let scratch = format!("refs/ralph/{}/saving", self.run);
         let mut import = Import::new(Target::Scratch(&scratch), &commit);
-        import.put(&WORK.into(), DIRECTORY, content.work_tree);
+        import.put(&WORK.into(), TREE, content.work_tree);
         for file in content.files {
             import.write(&state_path(&file.path)?, &file.bytes);
         }
@@ -128,22 +128,18 @@ impl Checkpoints {
     pub async fn files_in(&self, checkpoint: &ObjectId, dir: &str) -> Result<Vec<StateFile>, ScmError> {
         state_path(dir)?;
         let git = &self.repository.git;
-        let listing = git
-            .command()
-            .args([
-                "ls-tree",
-                "-r",
-                "-z",
-                "--full-tree",
-                "--format=%(objectname) %(path)",
-            ])
-            .args([checkpoint.as_str(), "--", &format!("{dir}/")]);
+        let listing = git.command().args([
+            "ls-tree",
+            "-r",
+            "-z",
+            "--full-tree",
+            checkpoint.as_str(),
+            "--",
+            &format!("{dir}/"),
+        ]);
         let printed = git.run(&listing).await?;
         let text = String::from_utf8_lossy(&printed);
-        let entries: Vec<(&str, &str)> = text
-            .split_terminator('\0')
-            .filter_map(|entry| entry.split_once(' '))
-            .collect();
+        let entries: Vec<(&str, &str)> = text.split_terminator('\0').filter_map(id_and_path).collect();
         let ids: Vec<String> = entries.iter().map(|(id, _)| (*id).to_owned()).collect();
         let found = objects::read(git, &ids).await?;
         let files = entries.iter().zip(found).filter_map(|((_, path), object)| {
@@ -154,6 +150,12 @@ impl Checkpoints {
         });
         Ok(files.collect())
     }
+}
+
+/// From `100644 blob <id><TAB><path>`.
+fn id_and_path(entry: &str) -> Option<(&str, &str)> {
+    let (object, path) = entry.split_once('\t')?;
+    Some((object.rsplit(' ').next()?, path))
 }
 
 /// A path that can be written and read back, and is not the working directory's.

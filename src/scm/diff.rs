@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use super::clone::PrivateClone;
+use super::entry::EntryChange;
 use super::error::ScmError;
 use super::git::{output, unexpected};
 use super::path::RepoPath;
-use super::status::{parse_id, parse_mode};
 use crate::exec::Discard;
 use crate::id::ObjectId;
 
@@ -35,6 +35,17 @@ pub struct FileChange {
     pub after: Option<ObjectId>,
     /// How many lines; `None` for binary files.
     pub lines: Option<Lines>,
+}
+
+impl From<EntryChange> for FileChange {
+    fn from(change: EntryChange) -> Self {
+        Self {
+            path: change.path,
+            before: change.before.map(|entry| entry.id),
+            after: change.after.map(|entry| entry.id),
+            lines: None,
+        }
+    }
 }
 
 /// How many lines changed.
@@ -102,10 +113,10 @@ fn parse(printed: &[u8]) -> Option<Vec<FileChange>> {
         .split(|byte| *byte == 0)
         .filter(|record| !record.is_empty());
     while let Some(record) = records.next() {
-        if let Some(raw) = record.strip_prefix(b":") {
-            let path = RepoPath::new(records.next()?);
-            at.insert(path.clone(), files.len());
-            files.push(raw_change(raw, path)?);
+        if record.starts_with(b":") {
+            let change = EntryChange::parse(record, records.next()?)?;
+            at.insert(change.path.clone(), files.len());
+            files.push(change.into());
         } else {
             let mut fields = record.splitn(3, |byte| *byte == b'\t');
             let (added, removed) = (fields.next()?, fields.next()?);
@@ -116,23 +127,6 @@ fn parse(printed: &[u8]) -> Option<Vec<FileChange>> {
         }
     }
     Some(files)
-}
-
-fn raw_change(raw: &[u8], path: RepoPath) -> Option<FileChange> {
-    let fields: Vec<&[u8]> = raw.split(|byte| *byte == b' ').collect();
-    let [mode_before, mode_after, before, after, _letter] = fields.as_slice() else {
-        return None;
-    };
-    let id = |mode: &[u8], id: &[u8]| match parse_mode(mode)? {
-        0 => Some(None),
-        _ => parse_id(id).map(Some),
-    };
-    Some(FileChange {
-        path,
-        before: id(mode_before, before)?,
-        after: id(mode_after, after)?,
-        lines: None,
-    })
 }
 
 fn number(text: &[u8]) -> Option<u64> {

@@ -2,18 +2,14 @@
 
 use std::fmt;
 
+use super::entry::{Entry, EntryChange, GITLINK, SYMLINK, TREE};
 use super::error::ScmError;
 use super::git::GitDir;
-use super::history::{EntryChange, changes_between};
+use super::history::changes_between;
 use super::objects;
 use super::path::RepoPath;
 use super::repository::Repository;
-use super::status::Blob;
 use crate::id::ObjectId;
-
-const SYMLINK: u32 = 0o120_000;
-const GITLINK: u32 = 0o160_000;
-const TREE: u32 = 0o040_000;
 
 /// Files that decide what runs later, by their whole path or by a directory they are in.
 const POLICY_PATHS: [&str; 17] = [
@@ -110,7 +106,7 @@ pub(super) async fn flags(
     let links: Vec<String> = changes
         .clone()
         .filter_map(new_link)
-        .map(|blob| blob.id.to_string())
+        .map(|entry| entry.id.to_string())
         .collect();
     let mut targets = objects::read(git, &links).await?.into_iter();
     let mut flags: Vec<Flag> = Vec::new();
@@ -184,19 +180,19 @@ fn leaves(path: &RepoPath, target: &str) -> bool {
     false
 }
 
-fn new_link(change: &EntryChange) -> Option<&Blob> {
-    change.after.as_ref().filter(|blob| blob.mode == SYMLINK)
+fn new_link(change: &EntryChange) -> Option<&Entry> {
+    change.after.as_ref().filter(|entry| entry.mode == SYMLINK)
 }
 
 fn is_directory(change: &EntryChange) -> bool {
     [&change.before, &change.after]
         .into_iter()
         .flatten()
-        .all(|blob| blob.mode == TREE)
+        .all(|entry| entry.mode == TREE)
 }
 
-fn mode(blob: Option<&Blob>) -> Option<u32> {
-    blob.map(|blob| blob.mode)
+fn mode(entry: Option<&Entry>) -> Option<u32> {
+    entry.map(|entry| entry.mode)
 }
 
 /// A link's target, for people.

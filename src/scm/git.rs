@@ -130,6 +130,13 @@ pub(super) fn message(exit: &Exit) -> String {
     exit.stderr.text().trim().chars().take(MESSAGE).collect()
 }
 
+/// What `--stdin` of git's revision walks reads: this, without what those reach.
+pub(super) fn revisions(wanted: &str, known: &[ObjectId]) -> String {
+    known.iter().fold(format!("{wanted}\n"), |lines, id| {
+        lines + "^" + id.as_str() + "\n"
+    })
+}
+
 /// The one object id that git printed.
 pub(super) fn one_id(printed: &[u8]) -> Result<ObjectId, ScmError> {
     std::str::from_utf8(printed)

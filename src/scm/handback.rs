@@ -6,6 +6,7 @@ use super::bundle::{BundleError, Header};
 use super::clone::PrivateClone;
 use super::error::{Refusal, ScmError};
 use super::flag::{Flag, flags};
+use super::git::revisions;
 use super::history::{self, Commit};
 use super::quarantine::Quarantine;
 use super::repository::Repository;
@@ -128,9 +129,6 @@ async fn fetch_bundle(
     } else {
         "HEAD"
     };
-    let revisions: String = std::iter::once(format!("{name}\n"))
-        .chain(known.iter().map(|id| format!("^{id}\n")))
-        .collect();
     let git = clone.inside();
     let command = git
         .command()
@@ -138,7 +136,7 @@ async fn fetch_bundle(
         .arg(inside.to_string_lossy())
         // A clone planted anew may lack what an earlier one handed back.
         .args(["--ignore-missing", "--stdin"])
-        .stdin(revisions);
+        .stdin(revisions(name, known));
     git.run(&command).await?;
     let file = quarantine.bundle_file();
     match clone.sandbox().download(&inside, &file, request.limit).await {

@@ -14,6 +14,7 @@ pub mod bundle;
 mod checkpoint;
 mod clone;
 mod diff;
+mod entry;
 mod error;
 mod flag;
 mod forge;

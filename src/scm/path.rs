@@ -99,8 +99,7 @@ impl fmt::Display for NameProblem {
 
 /// What is wrong with a path, if anything.
 pub(super) fn name_problem(path: &RepoPath) -> Option<NameProblem> {
-    path.components()
-        .find_map(|component| component_problem(component))
+    path.components().find_map(component_problem)
 }
 
 /// Two names of one directory that are the same on a file system that folds case or normalises Unicode.

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::entry::EntryChange;
 use super::error::{Refusal, ScmError};
 use super::git::{GitDir, message, output};
-use super::history::{Commit, EntryChange, new_commits};
+use super::history::{Commit, new_commits};
 use super::objects::{self, tree_names};
 use super::path::{RepoPath, collision, name_problem};
 use super::repository::Repository;
@@ -66,12 +67,12 @@ impl Quarantine {
         if commits.is_empty() {
             return Ok(None);
         }
-        let names: String = commits.iter().map(|id| format!("{id}\n")).collect();
+        let names: Vec<&str> = commits.iter().map(|id| id.as_str()).collect();
         let command = self
             .git
             .command()
             .args(["cat-file", "--batch-check=%(objecttype)"])
-            .stdin(names);
+            .stdin(names.join("\n") + "\n");
         let printed = self.git.run(&command).await?;
         let lines = printed.split(|byte| *byte == b'\n');
         let missing = commits.iter().zip(lines).find(|(_, line)| *line != b"commit");

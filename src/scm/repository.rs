@@ -128,9 +128,10 @@ impl Repository {
             common_dir,
             format,
         };
-        let kind = match shallow {
-            true => Some(Incomplete::Shallow),
-            false => repository.is_partial().await?.then_some(Incomplete::Partial),
+        let kind = if shallow {
+            Some(Incomplete::Shallow)
+        } else {
+            repository.is_partial().await?.then_some(Incomplete::Partial)
         };
         match kind {
             Some(kind) => Err(ScmError::Incomplete {
@@ -236,9 +237,8 @@ impl Repository {
             .command()
             .args(["update-ref", "--stdin", "-z"])
             .stdin(line);
-        let failed = match self.git.run(&command).await {
-            Ok(_) => return Ok(()),
-            Err(error) => error,
+        let Err(failed) = self.git.run(&command).await else {
+            return Ok(());
         };
         let found = self.read_ref(name).await?;
         if found.as_ref() == expected.id() {

@@ -24,7 +24,7 @@ impl SeedPack {
             source,
         })?;
         let base = dir.join("pack");
-        let wanted: String = wanted.iter().map(|id| format!("{id}\n")).collect();
+        let wanted: Vec<&str> = wanted.iter().map(|id| id.as_str()).collect();
         let command = repository
             .git
             .command()
@@ -36,7 +36,7 @@ impl SeedPack {
                 "--no-write-bitmap-index",
             ])
             .arg(base.to_string_lossy())
-            .stdin(wanted);
+            .stdin(wanted.join("\n") + "\n");
         let name = one_id(&repository.git.run(&command).await?)?;
         let file = |extension: &str| dir.join(format!("pack-{name}.{extension}"));
         Ok(Self {

@@ -4,15 +4,15 @@
 //! hashed through a small index of their own, and `fast-import` edits the tree of `HEAD`.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::clone::PrivateClone;
+use super::entry::{Entry, EntryChange, parse_id, parse_mode};
 use super::error::ScmError;
 use super::git::unexpected;
 use super::import::{Date, Import, NewCommit, Target, read_ids};
 use super::path::RepoPath;
-use super::status::{Blob, Difference, Head, OnDisk, Status, parse_id, parse_mode};
-use crate::exec::Command;
+use super::status::{Difference, Head, OnDisk, Status};
 use crate::id::ObjectId;
 
 /// The ref, in the clone, of the commit that holds uncommitted work.
@@ -132,12 +132,15 @@ impl PrivateClone<'_> {
 
     /// How the tip's tree has to be edited to be what is on disk: deletions first, so that a file can become a
     /// directory.
-    async fn edits(&self, differences: &BTreeMap<RepoPath, Difference>) -> Result<Vec<Edit>, ScmError> {
+    async fn edits(
+        &self,
+        differences: &BTreeMap<RepoPath, Difference>,
+    ) -> Result<Vec<EntryChange>, ScmError> {
         let mut on_disk = self.hash_files(differences).await?;
-        let mut edits: Vec<Edit> = differences
+        let mut edits: Vec<EntryChange> = differences
             .iter()
             .filter(|(_, difference)| difference.on_disk != OnDisk::Repository)
-            .map(|(path, difference)| Edit {
+            .map(|(path, difference)| EntryChange {
                 path: path.clone(),
                 before: difference.head.clone(),
                 after: on_disk.remove(path),
@@ -152,7 +155,7 @@ impl PrivateClone<'_> {
     async fn hash_files(
         &self,
         differences: &BTreeMap<RepoPath, Difference>,
-    ) -> Result<HashMap<RepoPath, Blob>, ScmError> {
+    ) -> Result<HashMap<RepoPath, Entry>, ScmError> {
         let (mut known, mut present) = (Vec::new(), Vec::new());
         for (path, difference) in differences
             .iter()
@@ -160,8 +163,8 @@ impl PrivateClone<'_> {
         {
             present.extend_from_slice(path.as_bytes());
             present.push(0);
-            if let Some(blob) = &difference.index {
-                known.extend(index_line(blob, path));
+            if let Some(entry) = &difference.index {
+                known.extend(index_line(entry, path));
             }
         }
         if present.is_empty() {
@@ -182,9 +185,9 @@ impl PrivateClone<'_> {
         parse_stage(&printed).ok_or_else(|| unexpected("an index", &printed))
     }
 
-    async fn with_index(&self, index: &PathBuf, args: &[&str], stdin: Vec<u8>) -> Result<Vec<u8>, ScmError> {
+    async fn with_index(&self, index: &Path, args: &[&str], stdin: Vec<u8>) -> Result<Vec<u8>, ScmError> {
         let git = self.inside();
-        let command: Command = git
+        let command = git
             .command()
             .args(["-c", "core.untrackedCache=false"])
             .args(args.iter().copied())
@@ -197,12 +200,12 @@ impl PrivateClone<'_> {
         &self,
         target: Target<'_>,
         commit: &NewCommit<'_>,
-        edits: &[Edit],
+        edits: &[EntryChange],
     ) -> Result<(ObjectId, ObjectId), ScmError> {
         let mut import = Import::new(target, commit);
         for edit in edits {
             match &edit.after {
-                Some(blob) => import.put(&edit.path, blob.mode, &blob.id),
+                Some(entry) => import.put(&edit.path, entry.mode, &entry.id),
                 None => import.remove(&edit.path),
             }
         }
@@ -210,12 +213,12 @@ impl PrivateClone<'_> {
         read_ids(&git.run(&import.finish(git.command(), self.start.format)).await?)
     }
 
-    async fn put_into_index(&self, edits: &[Edit]) -> Result<(), ScmError> {
+    async fn put_into_index(&self, edits: &[EntryChange]) -> Result<(), ScmError> {
         let zero = self.start.format.zero();
         let lines: Vec<u8> = edits
             .iter()
             .flat_map(|edit| match &edit.after {
-                Some(blob) => index_line(blob, &edit.path),
+                Some(entry) => index_line(entry, &edit.path),
                 None => [format!("0 {zero}\t").as_bytes(), edit.path.as_bytes(), b"\0"].concat(),
             })
             .collect();
@@ -226,14 +229,7 @@ impl PrivateClone<'_> {
     }
 }
 
-/// One change to the tip's tree.
-struct Edit {
-    path: RepoPath,
-    before: Option<Blob>,
-    after: Option<Blob>,
-}
-
-fn dirty(differences: &BTreeMap<RepoPath, Difference>, edits: &[Edit]) -> Vec<DirtyPath> {
+fn dirty(differences: &BTreeMap<RepoPath, Difference>, edits: &[EntryChange]) -> Vec<DirtyPath> {
     let edited = edits.iter().map(|edit| DirtyPath {
         path: edit.path.clone(),
         change: match (&edit.before, &edit.after) {
@@ -254,12 +250,12 @@ fn dirty(differences: &BTreeMap<RepoPath, Difference>, edits: &[Edit]) -> Vec<Di
     dirty
 }
 
-fn index_line(blob: &Blob, path: &RepoPath) -> Vec<u8> {
-    let start = format!("{:06o} {} 0\t", blob.mode, blob.id);
+fn index_line(entry: &Entry, path: &RepoPath) -> Vec<u8> {
+    let start = format!("{:06o} {} 0\t", entry.mode, entry.id);
     [start.as_bytes(), path.as_bytes(), b"\0"].concat()
 }
 
-fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, Blob>> {
+fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, Entry>> {
     let records = printed
         .split(|byte| *byte == 0)
         .filter(|record| !record.is_empty());
@@ -269,7 +265,7 @@ fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, Blob>> {
             let mut fields = record[..tab].split(|byte| *byte == b' ');
             let mode = parse_mode(fields.next()?)?;
             let id = parse_id(fields.next()?)?;
-            Some((RepoPath::new(&record[tab + 1..]), Blob { mode, id }))
+            Some((RepoPath::new(&record[tab + 1..]), Entry { mode, id }))
         })
         .collect()
 }

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::entry::{Entry, GITLINK, parse_id, parse_mode};
 use super::error::ScmError;
 use super::git::unexpected;
 use super::path::RepoPath;
 use crate::id::ObjectId;
-
-/// The mode of an entry that is a commit of another repository.
-const GITLINK: u32 = 0o160_000;
 
 /// What `HEAD` points at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,13 +15,6 @@ pub enum Head {
     Branch(String),
     /// A commit, and no branch.
     Detached,
-}
-
-/// A file in a tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Blob {
-    pub(super) mode: u32,
-    pub(super) id: ObjectId,
 }
 
 /// What stands at a path in the working directory.
@@ -38,8 +29,8 @@ pub(super) enum OnDisk {
 /// A path that differs from `HEAD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Difference {
-    pub(super) head: Option<Blob>,
-    pub(super) index: Option<Blob>,
+    pub(super) head: Option<Entry>,
+    pub(super) index: Option<Entry>,
     pub(super) on_disk: OnDisk,
 }
 
@@ -115,8 +106,8 @@ fn parse_record(record: &[u8]) -> Option<(RepoPath, Difference)> {
         b'1' => {
             let [_, _, _, head_mode, index_mode, disk_mode, head_id, index_id, path] = fields(record)?;
             let difference = Difference {
-                head: blob(head_mode, head_id)?,
-                index: blob(index_mode, index_id)?,
+                head: Entry::parse(head_mode, head_id).ok()?,
+                index: Entry::parse(index_mode, index_id).ok()?,
                 on_disk: on_disk(&[head_mode, index_mode, disk_mode])?,
             };
             Some((RepoPath::new(path), difference))
@@ -124,7 +115,7 @@ fn parse_record(record: &[u8]) -> Option<(RepoPath, Difference)> {
         b'u' => {
             let [_, _, _, _, our_mode, _, disk_mode, _, our_id, _, path] = fields(record)?;
             let difference = Difference {
-                head: blob(our_mode, our_id)?,
+                head: Entry::parse(our_mode, our_id).ok()?,
                 index: None,
                 on_disk: on_disk(&[our_mode, disk_mode])?,
             };
@@ -153,16 +144,6 @@ fn fields<const N: usize>(record: &[u8]) -> Option<[&[u8]; N]> {
     fields.try_into().ok()
 }
 
-fn blob(mode: &[u8], id: &[u8]) -> Option<Option<Blob>> {
-    match parse_mode(mode)? {
-        0 => Some(None),
-        mode => Some(Some(Blob {
-            mode,
-            id: parse_id(id)?,
-        })),
-    }
-}
-
 /// From the modes in all places, the working directory's last.
 fn on_disk(modes: &[&[u8]]) -> Option<OnDisk> {
     let modes: Vec<u32> = modes.iter().map(|mode| parse_mode(mode)).collect::<Option<_>>()?;
@@ -171,14 +152,6 @@ fn on_disk(modes: &[&[u8]]) -> Option<OnDisk> {
         0 => OnDisk::Nothing,
         _ => OnDisk::File,
     })
-}
-
-pub(super) fn parse_mode(text: &[u8]) -> Option<u32> {
-    u32::from_str_radix(std::str::from_utf8(text).ok()?, 8).ok()
-}
-
-pub(super) fn parse_id(text: &[u8]) -> Option<ObjectId> {
-    ObjectId::parse(std::str::from_utf8(text).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use ralph::exec::{Command, Exit, Host, OutputSink};
 use ralph::sandbox::{Entry, Sandbox, SandboxError};
 
 /// Changes a file on its way out of the sandbox.
-pub type OnDownload = Box<dyn Fn(Vec<u8>) -> Vec<u8> + Send>;
+pub type OnDownload = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
 
 pub struct DirSandbox {
     root: PathBuf,
@@ -115,7 +115,7 @@ impl Sandbox for DirSandbox {
     async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
         let mut bytes = std::fs::read(from).map_err(failed("download", from))?;
         if let Some(change) = &*self.on_download.lock().unwrap() {
-            bytes = change(bytes);
+            bytes = change(&bytes);
         }
         if bytes.len() as u64 > limit {
             let path = from.to_owned();

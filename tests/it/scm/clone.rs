@@ -80,20 +80,21 @@ async fn planting_again_starts_over() {
     assert_eq!(clone.snapshot().await.unwrap().dirty, []);
 }
 
+const VARIED: [(&str, &str); 9] = [
+    ("keep", "k\n"),
+    ("edit", "e\n"),
+    ("gone", "g\n"),
+    ("run", "r\n"),
+    ("file", "f\n"),
+    ("dir/x", "x\n"),
+    ("staged", "s\n"),
+    ("unstaged", "u\n"),
+    (".gitignore", "*.log\n"),
+];
+
 #[tokio::test]
 async fn a_snapshot_sees_every_kind_of_change() {
-    let world = World::with(&[
-        ("keep", "k\n"),
-        ("edit", "e\n"),
-        ("gone", "g\n"),
-        ("run", "r\n"),
-        ("file", "f\n"),
-        ("dir/x", "x\n"),
-        ("staged", "s\n"),
-        ("unstaged", "u\n"),
-        (".gitignore", "*.log\n"),
-    ])
-    .await;
+    let world = World::with(&VARIED).await;
     let clone = world.plant().await;
     let dir = clone.dir();
     write(dir, "edit", "changed\n");
