@@ -194,7 +194,7 @@ impl<'a> PrivateClone<'a> {
         let Identity { name, email } = &self.start.identity;
         format!(
             "[user]\n\tname = \"{name}\"\n\temail = \"{email}\"\n\
-             [core]\n\tuntrackedCache = true\n\tlogAllRefUpdates = true\n\
+             [core]\n\tuntrackedCache = true\n\tlogAllRefUpdates = true\n[status]\n\tshowUntrackedFiles = all\n\
              [index]\n\tversion = 4\n\tskipHash = true\n\
              [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n[advice]\n\tdetachedHead = false\n"
         )

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use super::clone::PrivateClone;
 use super::entry::EntryChange;
 use super::error::ScmError;
-use super::git::{output, unexpected};
+use super::git::{failure, unexpected};
 use super::path::RepoPath;
-use crate::exec::Discard;
+use crate::exec::{Captured, Command, Discard};
 use crate::id::ObjectId;
 
 /// How much of a patch is kept: a quarter from its beginning, the rest from its end.
@@ -58,6 +58,29 @@ pub struct Lines {
 }
 
 impl Diff {
+    /// Reads `--raw --numstat -z`, with or without `--patch`: changed entries, counts, an empty record, the patch.
+    fn parse(printed: &[u8]) -> Option<Self> {
+        let mut diff = Self::default();
+        let mut at: HashMap<RepoPath, usize> = HashMap::new();
+        let mut records = Records(printed);
+        while let Some(record) = records.next().filter(|record| !record.is_empty()) {
+            if record.starts_with(b":") {
+                let change = EntryChange::parse(record, records.next()?)?;
+                at.insert(change.path.clone(), diff.files.len());
+                diff.files.push(change.into());
+            } else {
+                let mut fields = record.splitn(3, |byte| *byte == b'\t');
+                let (added, removed) = (number(fields.next()?), number(fields.next()?));
+                let index = *at.get(&RepoPath::new(fields.next()?))?;
+                diff.files[index].lines = added
+                    .zip(removed)
+                    .map(|(added, removed)| Lines { added, removed });
+            }
+        }
+        diff.patch = String::from_utf8_lossy(records.0).into_owned();
+        Some(diff)
+    }
+
     /// The lines of all files together.
     #[must_use]
     pub fn lines(&self) -> Lines {
@@ -91,44 +114,44 @@ impl PrivateClone<'_> {
                 .args(format.iter().copied())
                 .args([from.as_str(), to.as_str(), "--"])
         };
+        let all = self
+            .bounded(compare(&["--raw", "--numstat", "--patch", "-z"]))
+            .await?;
+        if let Some(printed) = all.complete() {
+            return Diff::parse(&printed).ok_or_else(|| unexpected("a diff", &printed));
+        }
+        // The patch is too long to be kept whole, and what was dropped may be a part of the list before it.
         let listed = git.run(&compare(&["--raw", "--numstat", "-z"])).await?;
-        let files = parse(&listed).ok_or_else(|| unexpected("a diff", &listed))?;
-        let patch = compare(&["--patch"]).keep(PATCH_BYTES);
-        let exit = self.sandbox().exec(&patch, &mut Discard).await?;
-        if !exit.success() {
-            output(&patch, &exit)?;
-        }
-        Ok(Diff {
-            patch: exit.stdout.text(),
-            files,
-        })
+        let list = Diff::parse(&listed).ok_or_else(|| unexpected("a diff", &listed))?;
+        let patch = self.bounded(compare(&["--patch"])).await?.text();
+        Ok(Diff { patch, ..list })
     }
-}
 
-/// Reads `--raw --numstat -z`: all raw records, then all counts.
-fn parse(printed: &[u8]) -> Option<Vec<FileChange>> {
-    let mut files: Vec<FileChange> = Vec::new();
-    let mut at: HashMap<RepoPath, usize> = HashMap::new();
-    let mut records = printed
-        .split(|byte| *byte == 0)
-        .filter(|record| !record.is_empty());
-    while let Some(record) = records.next() {
-        if record.starts_with(b":") {
-            let change = EntryChange::parse(record, records.next()?)?;
-            at.insert(change.path.clone(), files.len());
-            files.push(change.into());
+    async fn bounded(&self, command: Command) -> Result<Captured, ScmError> {
+        let command = command.keep(PATCH_BYTES);
+        let exit = self.sandbox().exec(&command, &mut Discard).await?;
+        if exit.success() {
+            Ok(exit.stdout)
         } else {
-            let mut fields = record.splitn(3, |byte| *byte == b'\t');
-            let (added, removed) = (fields.next()?, fields.next()?);
-            let index = *at.get(&RepoPath::new(fields.next()?))?;
-            files[index].lines = number(added)
-                .zip(number(removed))
-                .map(|(added, removed)| Lines { added, removed });
+            Err(failure(&command, &exit))
         }
     }
-    Some(files)
 }
 
 fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Takes one NUL-terminated record after the other; what is left can be taken whole.
+struct Records<'a>(&'a [u8]);
+
+impl<'a> Iterator for Records<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        let record = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(record)
+    }
 }

@@ -113,16 +113,21 @@ pub(super) fn hardened(options: &[&str]) -> Command {
 /// What a command printed, if it succeeded and all of it is there.
 pub(super) fn output(command: &Command, exit: &Exit) -> Result<Vec<u8>, ScmError> {
     if !exit.success() {
-        return Err(ScmError::Git {
-            command: subcommand(command),
-            status: exit.status,
-            stderr: message(exit),
-        });
+        return Err(failure(command, exit));
     }
     exit.stdout.complete().ok_or_else(|| ScmError::OutputTooLong {
         command: subcommand(command),
         bytes: exit.stdout.total(),
     })
+}
+
+/// The error for a command that failed.
+pub(super) fn failure(command: &Command, exit: &Exit) -> ScmError {
+    ScmError::Git {
+        command: subcommand(command),
+        status: exit.status,
+        stderr: message(exit),
+    }
 }
 
 /// What a failed command said, for people.

@@ -24,7 +24,8 @@ pub struct Request<'a> {
     pub base: &'a ObjectId,
     /// What the clone holds.
     pub snapshot: &'a Snapshot,
-    /// Commits that the user's repository has from earlier hand-backs.
+    /// Commits that the user's repository has from earlier hand-backs. The last one's `tip` and `commit` are
+    /// enough; each costs a little time.
     pub known: &'a [ObjectId],
     /// The longest bundle that is taken, in bytes. It is held in memory while it is checked.
     pub limit: u64,

@@ -44,12 +44,14 @@ pub(super) struct Status {
 
 impl Status {
     /// The arguments whose output [`Status::parse`] reads. Renames are a deletion and an addition.
-    pub(super) const ARGS: [&str; 7] = [
+    pub(super) const ARGS: [&str; 8] = [
+        // Not `--untracked-files=all`: git keeps its cache of untracked files for the configured mode alone.
+        "-c",
+        "status.showUntrackedFiles=all",
         "status",
         "--porcelain=v2",
         "--branch",
         "-z",
-        "--untracked-files=all",
         "--no-renames",
         "--ignore-submodules=all",
     ];
