@@ -24,7 +24,7 @@ pub struct Request<'a> {
     pub base: &'a ObjectId,
     /// What the clone holds.
     pub snapshot: &'a Snapshot,
-    /// Commits that the user's repository has from earlier hand-backs. The last one's `tip` and `commit` are
+    /// Commits that this run handed back earlier; the user's repository has them. The last one's `tip` and `commit` are
     /// enough; each costs a little time.
     pub known: &'a [ObjectId],
     /// The longest bundle that is taken, in bytes. It is held in memory while it is checked.
@@ -85,8 +85,12 @@ pub async fn take(
     };
     let pack = check_header(&bundle, &quarantine, wanted, &known).await?;
     quarantine.index(pack, request.limit).await?;
-    quarantine.descends(&snapshot.tip, request.base).await?;
     let commits = quarantine.new_commits(wanted, &known).await?;
+    // Whatever was handed back before descends from the base; only a branch that left it is walked to its end.
+    let mut parents = commits.iter().flat_map(|commit| &commit.parents);
+    if !parents.any(|parent| known.contains(parent)) {
+        quarantine.descends(&snapshot.tip, request.base).await?;
+    }
     check_work(&commits, snapshot)?;
     let flags = flags(&quarantine.git, commits.iter().flat_map(|commit| &commit.changes)).await?;
     adopt(repository, pack).await?;

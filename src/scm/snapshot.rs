@@ -9,7 +9,7 @@ use std::path::Path;
 use super::clone::PrivateClone;
 use super::entry::{Entry, EntryChange, parse_id, parse_mode};
 use super::error::ScmError;
-use super::git::unexpected;
+use super::git::{one_id, unexpected};
 use super::import::{Date, Import, NewCommit, Target, read_ids};
 use super::path::RepoPath;
 use super::status::{Difference, Head, OnDisk, Status};
@@ -17,8 +17,10 @@ use crate::id::ObjectId;
 
 /// The ref, in the clone, of the commit that holds uncommitted work.
 pub(super) const WORK_REF: &str = "refs/ralph/work";
-/// Who uncommitted work is by: always the same, as is its date, so that the same work has the same id.
+/// Who uncommitted work is by, and when: always the same, so that the same work has the same id.
 const WORK_COMMITTER: &str = "ralph <ralph@localhost>";
+/// The year 2100. Git walks history by date: a commit older than its parents would make it walk all of it.
+const WORK_DATE: Date = Date::At(4_102_444_800);
 
 /// What a clone holds at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +69,11 @@ impl PrivateClone<'_> {
             let tree = self
                 .git(&["rev-parse", &format!("{}^{{tree}}", status.tip)])
                 .await?;
-            (super::git::one_id(&tree)?, None)
+            (one_id(&tree)?, None)
         } else {
             let commit = NewCommit {
                 committer: WORK_COMMITTER,
-                date: Date::At(0),
+                date: WORK_DATE,
                 message: "Uncommitted work\n",
                 from: Some(&status.tip),
                 merge: None,
@@ -107,15 +109,9 @@ impl PrivateClone<'_> {
         let (made, _tree) = self
             .import(Target::Scratch("refs/ralph/committing"), &commit, &edits)
             .await?;
-        self.git(&[
-            "update-ref",
-            "-m",
-            "commit",
-            "HEAD",
-            made.as_str(),
-            status.tip.as_str(),
-        ])
-        .await?;
+        let (new, old) = (made.as_str(), status.tip.as_str());
+        self.git(&["update-ref", "-m", "commit", "HEAD", new, old])
+            .await?;
         self.put_into_index(&edits).await?;
         Ok(Some(made))
     }
