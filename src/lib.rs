@@ -9,6 +9,7 @@ pub mod id;
 pub mod model;
 pub mod network;
 pub mod sandbox;
+pub mod scm;
 pub mod secret;
 pub mod task;
 pub mod usage;

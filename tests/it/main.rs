@@ -9,6 +9,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod scm;
 #[path = "../support/mod.rs"]
 mod support;
 

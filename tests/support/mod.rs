@@ -2,5 +2,6 @@
 #![allow(dead_code, unused_macros, reason = "each test binary uses a part of it")]
 
 pub mod chat_server;
+pub mod dir_sandbox;
 pub mod model;
 pub mod skip;

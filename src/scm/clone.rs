@@ -1,0 +1,229 @@
+//! A run's private clone inside its sandbox: how it is made and put back into a known state.
+
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::error::ScmError;
+use super::git::{SandboxGit, hardened};
+use super::repository::ObjectFormat;
+use super::seed::SeedPack;
+use crate::id::ObjectId;
+use crate::sandbox::{Sandbox, SandboxError};
+
+/// What a clone does not show to git: the run's own state.
+const EXCLUDE: &str = "/.ralph/\n/ralph_task.md\n";
+/// The task's place in a clone.
+const TASK_FILE: &str = "ralph_task.md";
+
+/// A clone inside a sandbox. Git runs in there, through [`Sandbox::exec`], never on the host.
+#[derive(Clone)]
+pub struct PrivateClone<'a> {
+    sandbox: &'a dyn Sandbox,
+    dir: PathBuf,
+    pub(super) start: Start,
+}
+
+/// What a clone starts from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The run's branch, without `refs/heads/`.
+    pub branch: String,
+    /// The commit it starts at.
+    pub commit: ObjectId,
+    /// Who the commits are by.
+    pub identity: Identity,
+    /// How the repository names its objects.
+    pub format: ObjectFormat,
+}
+
+/// Who commits are by. Nothing in it can break a commit's header or a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    name: String,
+    email: String,
+}
+
+/// A name or an address that git cannot take.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "`{0}` cannot be used in a commit: it is empty or holds `<`, `>`, a quote, a backslash or a control character"
+)]
+pub struct IdentityError(String);
+
+impl Identity {
+    /// Checks a name and an address.
+    pub fn new(name: &str, email: &str) -> Result<Self, IdentityError> {
+        for text in [name, email] {
+            let breaks = |c: char| c.is_control() || matches!(c, '<' | '>' | '"' | '\\');
+            if text.trim().is_empty() || text.contains(breaks) {
+                return Err(IdentityError(text.to_owned()));
+            }
+        }
+        Ok(Self {
+            name: name.trim().to_owned(),
+            email: email.trim().to_owned(),
+        })
+    }
+}
+
+impl std::fmt::Display for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} <{}>", self.name, self.email)
+    }
+}
+
+impl<'a> PrivateClone<'a> {
+    /// The clone that [`PrivateClone::plant`] made in this directory earlier.
+    #[must_use]
+    pub fn existing(sandbox: &'a dyn Sandbox, dir: PathBuf, start: Start) -> Self {
+        Self { sandbox, dir, start }
+    }
+
+    /// Makes a fresh clone: what was in the directory is removed, the packs are copied in, the branch is checked out.
+    ///
+    /// The packs together must hold everything that the commit reaches. The clone shares nothing with the host.
+    pub async fn plant(
+        sandbox: &'a dyn Sandbox,
+        dir: PathBuf,
+        seed: &[SeedPack],
+        start: Start,
+    ) -> Result<Self, ScmError> {
+        let clone = Self::existing(sandbox, dir, start);
+        sandbox.remove(&clone.dir).await?;
+        clone.init().await?;
+        let packs = clone.dir.join(".git/objects/pack");
+        sandbox.mkdir(&packs).await?;
+        for file in seed.iter().flat_map(SeedPack::files) {
+            let name = file.file_name().unwrap_or_default();
+            sandbox.upload(file, &packs.join(name)).await?;
+        }
+        clone.check_out().await?;
+        clone.leave_the_task_alone().await?;
+        Ok(clone)
+    }
+
+    /// Puts an uncommitted tree into the working directory of a clone that is clean; `HEAD` stays where it is.
+    pub async fn restore(&self, work_tree: &ObjectId) -> Result<(), ScmError> {
+        self.git(&["read-tree", "-m", "-u", "HEAD", work_tree.as_str()])
+            .await?;
+        self.git(&["reset", "--quiet", "--mixed", "HEAD"]).await?;
+        self.leave_the_task_alone().await
+    }
+
+    /// Puts the branch and the working directory at this commit. Ignored files and the run's own state stay.
+    pub async fn reset_to(&self, commit: &ObjectId) -> Result<(), ScmError> {
+        let branch = self.start.branch.as_str();
+        self.git(&["checkout", "--quiet", "--force", "-B", branch, commit.as_str()])
+            .await?;
+        self.git(&[
+            "clean",
+            "--quiet",
+            "-f",
+            "-d",
+            "-e",
+            "/.ralph/",
+            "-e",
+            "/ralph_task.md",
+        ])
+        .await?;
+        Ok(())
+    }
+
+    /// Where it is, inside.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(super) fn sandbox(&self) -> &'a dyn Sandbox {
+        self.sandbox
+    }
+
+    pub(super) fn inside(&self) -> SandboxGit<'_> {
+        SandboxGit {
+            sandbox: self.sandbox,
+            dir: &self.dir,
+        }
+    }
+
+    /// Runs git in the clone and returns what it printed.
+    pub(super) async fn git(&self, args: &[&str]) -> Result<Vec<u8>, ScmError> {
+        let git = self.inside();
+        git.run(&git.command().args(args.iter().copied())).await
+    }
+
+    async fn init(&self) -> Result<(), ScmError> {
+        let format = format!("--object-format={}", self.start.format.name());
+        let branch = format!("--initial-branch={}", self.start.branch);
+        let dir = self.dir.to_str().ok_or_else(|| SandboxError::File {
+            operation: "name",
+            path: self.dir.clone(),
+            source: std::io::ErrorKind::InvalidFilename.into(),
+        })?;
+        let command = hardened(&[]).args(["init", "--quiet", "--template=", &format, &branch, "--", dir]);
+        let git = SandboxGit {
+            sandbox: self.sandbox,
+            dir: self.sandbox.root(),
+        };
+        git.run(&command).await?;
+        let config = self.dir.join(".git/config");
+        self.sandbox.append(&config, self.config().as_bytes()).await?;
+        let exclude = self.dir.join(".git/info/exclude");
+        self.sandbox.write(&exclude, EXCLUDE.as_bytes(), 0o644).await?;
+        Ok(())
+    }
+
+    async fn check_out(&self) -> Result<(), ScmError> {
+        let commit = self.start.commit.as_str();
+        self.git(&["-c", "checkout.workers=0", "reset", "--quiet", "--hard", commit])
+            .await?;
+        Ok(())
+    }
+
+    /// The task is the runner's to edit: where the project tracks it, git does not look at it.
+    async fn leave_the_task_alone(&self) -> Result<(), ScmError> {
+        if !self.git(&["ls-files", "-z", "--", TASK_FILE]).await?.is_empty() {
+            self.git(&["update-index", "--skip-worktree", "--", TASK_FILE])
+                .await?;
+        }
+        Ok(())
+    }
+
+    fn config(&self) -> String {
+        let Identity { name, email } = &self.start.identity;
+        format!(
+            "[user]\n\tname = \"{name}\"\n\temail = \"{email}\"\n\
+             [core]\n\tuntrackedCache = true\n\tlogAllRefUpdates = true\n[status]\n\tshowUntrackedFiles = all\n\
+             [index]\n\tversion = 4\n\tskipHash = true\n\
+             [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n[advice]\n\tdetachedHead = false\n"
+        )
+    }
+}
+
+/// Variables with which the agent's own git trusts the clone, whoever owns its files.
+#[must_use]
+pub fn trust_variables(clone_dir: &Path) -> [(String, String); 3] {
+    [
+        ("GIT_CONFIG_COUNT".to_owned(), "1".to_owned()),
+        ("GIT_CONFIG_KEY_0".to_owned(), "safe.directory".to_owned()),
+        ("GIT_CONFIG_VALUE_0".to_owned(), clone_dir.display().to_string()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", "a@b")]
+    #[case("a", " ")]
+    #[case("a\nb", "a@b")]
+    #[case("a <b>", "a@b")]
+    #[case("a\"", "a@b")]
+    fn an_identity_cannot_break_a_commit(#[case] name: &str, #[case] email: &str) {
+        assert!(Identity::new(name, email).is_err());
+    }
+}

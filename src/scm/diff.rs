@@ -1,0 +1,157 @@
+//! What changed between two trees of a clone.
+
+use std::collections::HashMap;
+
+use super::clone::PrivateClone;
+use super::entry::EntryChange;
+use super::error::ScmError;
+use super::git::{failure, unexpected};
+use super::path::RepoPath;
+use crate::exec::{Captured, Command, Discard};
+use crate::id::ObjectId;
+
+/// How much of a patch is kept: a quarter from its beginning, the rest from its end.
+const PATCH_BYTES: usize = 1024 * 1024;
+/// Files over this size count as binary.
+const BIG_FILE: &str = "core.bigFileThreshold=8m";
+
+/// What changed between two trees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// The patch. Bounded: where it was cut, a line says so. Bytes that are no UTF-8 are replaced.
+    pub patch: String,
+    /// The files that changed. A rename is a deletion and an addition.
+    pub files: Vec<FileChange>,
+}
+
+/// A file that changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// Which one.
+    pub path: RepoPath,
+    /// What it was; `None` when it is new.
+    pub before: Option<ObjectId>,
+    /// What it is; `None` when it is gone.
+    pub after: Option<ObjectId>,
+    /// How many lines; `None` for binary files.
+    pub lines: Option<Lines>,
+}
+
+impl From<EntryChange> for FileChange {
+    fn from(change: EntryChange) -> Self {
+        Self {
+            path: change.path,
+            before: change.before.map(|entry| entry.id),
+            after: change.after.map(|entry| entry.id),
+            lines: None,
+        }
+    }
+}
+
+/// How many lines changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    /// New ones.
+    pub added: u64,
+    /// Lost ones.
+    pub removed: u64,
+}
+
+impl Diff {
+    /// Reads `--raw --numstat -z`, with or without `--patch`: changed entries, counts, an empty record, the patch.
+    fn parse(printed: &[u8]) -> Option<Self> {
+        let mut diff = Self::default();
+        let mut at: HashMap<RepoPath, usize> = HashMap::new();
+        let mut records = Records(printed);
+        while let Some(record) = records.next().filter(|record| !record.is_empty()) {
+            if record.starts_with(b":") {
+                let change = EntryChange::parse(record, records.next()?)?;
+                at.insert(change.path.clone(), diff.files.len());
+                diff.files.push(change.into());
+            } else {
+                let mut fields = record.splitn(3, |byte| *byte == b'\t');
+                let (added, removed) = (number(fields.next()?), number(fields.next()?));
+                let index = *at.get(&RepoPath::new(fields.next()?))?;
+                diff.files[index].lines = added
+                    .zip(removed)
+                    .map(|(added, removed)| Lines { added, removed });
+            }
+        }
+        diff.patch = String::from_utf8_lossy(records.0).into_owned();
+        Some(diff)
+    }
+
+    /// The lines of all files together.
+    #[must_use]
+    pub fn lines(&self) -> Lines {
+        let known = self.files.iter().filter_map(|file| file.lines);
+        known.fold(Lines::default(), |sum, lines| Lines {
+            added: sum.added + lines.added,
+            removed: sum.removed + lines.removed,
+        })
+    }
+
+    /// `3 files changed, 10 lines added, 2 removed`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Lines { added, removed } = self.lines();
+        let (files, plural) = (self.files.len(), if self.files.len() == 1 { "" } else { "s" });
+        format!("{files} file{plural} changed, {added} lines added, {removed} removed")
+    }
+}
+
+impl PrivateClone<'_> {
+    /// What changed between two trees (or commits) of the clone.
+    pub async fn diff(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, ScmError> {
+        if from == to {
+            return Ok(Diff::default());
+        }
+        let git = self.inside();
+        let compare = |format: &[&str]| {
+            git.command()
+                .args(["-c", BIG_FILE, "diff-tree", "-r", "--no-renames", "--no-color"])
+                .args(["--no-ext-diff", "--no-textconv", "--full-index"])
+                .args(format.iter().copied())
+                .args([from.as_str(), to.as_str(), "--"])
+        };
+        let all = self
+            .bounded(compare(&["--raw", "--numstat", "--patch", "-z"]))
+            .await?;
+        if let Some(printed) = all.complete() {
+            return Diff::parse(&printed).ok_or_else(|| unexpected("a diff", &printed));
+        }
+        // The patch is too long to be kept whole, and what was dropped may be a part of the list before it.
+        let listed = git.run(&compare(&["--raw", "--numstat", "-z"])).await?;
+        let list = Diff::parse(&listed).ok_or_else(|| unexpected("a diff", &listed))?;
+        let patch = self.bounded(compare(&["--patch"])).await?.text();
+        Ok(Diff { patch, ..list })
+    }
+
+    async fn bounded(&self, command: Command) -> Result<Captured, ScmError> {
+        let command = command.keep(PATCH_BYTES);
+        let exit = self.sandbox().exec(&command, &mut Discard).await?;
+        if exit.success() {
+            Ok(exit.stdout)
+        } else {
+            Err(failure(&command, &exit))
+        }
+    }
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+/// Takes one NUL-terminated record after the other; what is left can be taken whole.
+struct Records<'a>(&'a [u8]);
+
+impl<'a> Iterator for Records<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let end = self.0.iter().position(|byte| *byte == 0)?;
+        let record = &self.0[..end];
+        self.0 = &self.0[end + 1..];
+        Some(record)
+    }
+}

@@ -1,0 +1,240 @@
+//! Changes that a person should look at before they merge.
+
+use std::fmt;
+
+use super::entry::{Entry, EntryChange, GITLINK, SYMLINK, TREE};
+use super::error::ScmError;
+use super::git::GitDir;
+use super::history::changes_between;
+use super::objects;
+use super::path::RepoPath;
+use super::repository::Repository;
+use crate::id::ObjectId;
+
+/// Files that decide what runs later, by their whole path or by a directory they are in.
+const POLICY_PATHS: [&str; 17] = [
+    "ralph.toml",
+    "ralph_task.md",
+    ".ralph",
+    ".agent-loop",
+    "flake.nix",
+    "flake.lock",
+    ".gitlab-ci.yml",
+    ".circleci",
+    ".travis.yml",
+    "azure-pipelines.yml",
+    "Jenkinsfile",
+    ".claude",
+    ".codex",
+    ".cursor",
+    ".cursorrules",
+    ".vscode",
+    ".envrc",
+];
+/// Files that decide what runs later, wherever they are.
+const POLICY_NAMES: [&str; 3] = ["CLAUDE.md", "AGENTS.md", ".mcp.json"];
+
+/// A change that a person should look at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flag {
+    /// Where.
+    pub path: RepoPath,
+    /// Why.
+    pub reason: FlagReason,
+}
+
+/// Why a change is flagged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlagReason {
+    /// The file decides what runs later: git's own, the sandbox's, the CI's or an agent's settings.
+    PolicyFile,
+    /// A symbolic link that stays within the repository.
+    Symlink {
+        /// Where it leads.
+        target: String,
+    },
+    /// A symbolic link that leads out of the repository, or into its git directory.
+    SymlinkOutside {
+        /// Where it leads.
+        target: String,
+    },
+    /// A commit of another repository.
+    Gitlink,
+    /// Another file mode.
+    Mode {
+        /// What it was.
+        from: u32,
+        /// What it is.
+        to: u32,
+    },
+}
+
+impl fmt::Display for Flag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        match &self.reason {
+            FlagReason::PolicyFile => write!(f, "`{path}`: decides what runs later"),
+            FlagReason::Symlink { target } => write!(f, "`{path}`: a link to `{}`", shown(target)),
+            FlagReason::SymlinkOutside { target } => {
+                write!(
+                    f,
+                    "`{path}`: a link out of the repository, to `{}`",
+                    shown(target)
+                )
+            }
+            FlagReason::Gitlink => write!(f, "`{path}`: a commit of another repository"),
+            FlagReason::Mode { from, to } => write!(f, "`{path}`: mode changed from {from:o} to {to:o}"),
+        }
+    }
+}
+
+/// What a person should look at in everything that changed between two commits of the user's repository.
+pub async fn flags_between(
+    repository: &Repository,
+    from: &ObjectId,
+    to: &ObjectId,
+) -> Result<Vec<Flag>, ScmError> {
+    let changes = changes_between(&repository.git, from, to).await?;
+    flags(&repository.git, changes.iter()).await
+}
+
+/// What a person should look at in these changes; each thing once.
+pub(super) async fn flags(
+    git: &GitDir,
+    changes: impl Iterator<Item = &EntryChange> + Clone,
+) -> Result<Vec<Flag>, ScmError> {
+    let links: Vec<String> = changes
+        .clone()
+        .filter_map(new_link)
+        .map(|entry| entry.id.to_string())
+        .collect();
+    let mut targets = objects::read(git, &links).await?.into_iter();
+    let mut flags: Vec<Flag> = Vec::new();
+    for change in changes.filter(|change| !is_directory(change)) {
+        let target = new_link(change).and_then(|_| targets.next()).flatten();
+        let target = target.map(|object| String::from_utf8_lossy(&object.bytes).into_owned());
+        for reason in reasons(change, target) {
+            let flag = Flag {
+                path: change.path.clone(),
+                reason,
+            };
+            if !flags.contains(&flag) {
+                flags.push(flag);
+            }
+        }
+    }
+    Ok(flags)
+}
+
+fn reasons(change: &EntryChange, target: Option<String>) -> Vec<FlagReason> {
+    let mut reasons = Vec::new();
+    if is_policy_file(&change.path) {
+        reasons.push(FlagReason::PolicyFile);
+    }
+    if let Some(target) = target {
+        reasons.push(if leaves(&change.path, &target) {
+            FlagReason::SymlinkOutside { target }
+        } else {
+            FlagReason::Symlink { target }
+        });
+    }
+    let (before, after) = (mode(change.before.as_ref()), mode(change.after.as_ref()));
+    if before == Some(GITLINK) || after == Some(GITLINK) {
+        reasons.push(FlagReason::Gitlink);
+    }
+    if let (Some(from), Some(to)) = (before, after)
+        && from != to
+    {
+        reasons.push(FlagReason::Mode { from, to });
+    }
+    reasons
+}
+
+fn is_policy_file(path: &RepoPath) -> bool {
+    let text = String::from_utf8_lossy(path.as_bytes()).to_lowercase();
+    let name = text.rsplit('/').next().unwrap_or(&text);
+    let under = |policy: &str| {
+        text.strip_prefix(policy)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    text.split('/').any(|component| component.starts_with(".git"))
+        || POLICY_NAMES.iter().any(|policy| name == policy.to_lowercase())
+        || POLICY_PATHS.iter().any(|policy| under(&policy.to_lowercase()))
+}
+
+/// Whether a link at `path` leads out of the repository or into a git directory.
+fn leaves(path: &RepoPath, target: &str) -> bool {
+    if target.starts_with('/') || target.contains('\\') || target.contains(':') {
+        return true;
+    }
+    let mut depth = path.components().count() - 1;
+    for component in target.split('/') {
+        match component {
+            "" | "." => {}
+            ".." if depth == 0 => return true,
+            ".." => depth -= 1,
+            name if name.eq_ignore_ascii_case(".git") => return true,
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
+fn new_link(change: &EntryChange) -> Option<&Entry> {
+    change.after.as_ref().filter(|entry| entry.mode == SYMLINK)
+}
+
+fn is_directory(change: &EntryChange) -> bool {
+    [&change.before, &change.after]
+        .into_iter()
+        .flatten()
+        .all(|entry| entry.mode == TREE)
+}
+
+fn mode(entry: Option<&Entry>) -> Option<u32> {
+    entry.map(|entry| entry.mode)
+}
+
+/// A link's target, for people.
+fn shown(target: &str) -> RepoPath {
+    RepoPath::new(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(".gitattributes", true)]
+    #[case("src/.gitignore", true)]
+    #[case(".github/workflows/ci.yml", true)]
+    #[case("ralph.toml", true)]
+    #[case("Flake.nix", true)]
+    #[case("docs/CLAUDE.md", true)]
+    #[case(".claude/settings.json", true)]
+    #[case(".mcp.json", true)]
+    #[case("src/main.rs", false)]
+    #[case("ralph.toml.md", false)]
+    #[case("nix/flake.nix", false)]
+    fn files_that_decide_what_runs_are_known(#[case] path: &str, #[case] policy: bool) {
+        assert_eq!(is_policy_file(&path.into()), policy);
+    }
+
+    #[rstest]
+    #[case("a", "b", false)]
+    #[case("d/a", "../b", false)]
+    #[case("d/a", "../../b", true)]
+    #[case("a", "/etc/passwd", true)]
+    #[case("a", "d/../../x", true)]
+    #[case("a", ".git/hooks", true)]
+    #[case("a", "C:\\x", true)]
+    fn links_that_leave_the_repository_are_known(
+        #[case] path: &str,
+        #[case] target: &str,
+        #[case] out: bool,
+    ) {
+        assert_eq!(leaves(&path.into(), target), out);
+    }
+}

@@ -1,0 +1,182 @@
+//! How git is called: without anybody's settings, hooks, prompts or network.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::error::ScmError;
+use crate::exec::{Command, Discard, Exit, Host};
+use crate::id::ObjectId;
+use crate::sandbox::Sandbox;
+
+/// No single git command of ours takes longer, on any repository we know of.
+const TIMEOUT: Duration = Duration::from_secs(900);
+/// The longest output that is read whole.
+const READ_WHOLE: usize = 64 * 1024 * 1024;
+/// How much of a failed command's message is shown.
+const MESSAGE: usize = 2000;
+
+/// Settings that stand above whatever the repository's own configuration says.
+const SETTINGS: [&str; 8] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.commitGraph=true",
+    "core.quotePath=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "protocol.allow=never",
+    "submodule.recurse=false",
+];
+
+/// Variables that keep the user's and the system's settings out.
+const ENVIRONMENT: [(&str, &str); 7] = [
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("LC_ALL", "C"),
+];
+
+/// A git directory on the host that no agent can write to.
+#[derive(Clone, Debug)]
+pub(super) struct GitDir {
+    host: Host,
+    path: PathBuf,
+}
+
+impl GitDir {
+    pub(super) fn new(host: Host, path: PathBuf) -> Self {
+        Self { host, path }
+    }
+
+    /// The same host, another git directory.
+    pub(super) fn beside(&self, path: PathBuf) -> Self {
+        Self::new(self.host.clone(), path)
+    }
+
+    /// A git command on this directory; never on a working directory.
+    pub(super) fn command(&self) -> Command {
+        hardened(&["--no-optional-locks", "--git-dir=."]).cwd(&self.path)
+    }
+
+    /// Runs it; a failure is an `Exit`.
+    pub(super) async fn exit(&self, command: &Command) -> Result<Exit, ScmError> {
+        on_host(&self.host, command).await
+    }
+
+    /// Runs it and returns what it printed; a failure is an error.
+    pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
+        output(command, &self.exit(command).await?)
+    }
+}
+
+/// A working directory inside a sandbox, and git in there.
+#[derive(Clone, Copy)]
+pub(super) struct SandboxGit<'a> {
+    pub(super) sandbox: &'a dyn Sandbox,
+    pub(super) dir: &'a Path,
+}
+
+impl SandboxGit<'_> {
+    pub(super) fn command(&self) -> Command {
+        let trusted = format!("safe.directory={}", self.dir.display());
+        hardened(&["-c", &trusted]).cwd(self.dir)
+    }
+
+    pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
+        let exit = self.sandbox.exec(command, &mut Discard).await?;
+        output(command, &exit)
+    }
+}
+
+/// Runs a command on the host; a failure is an `Exit`.
+pub(super) async fn on_host(host: &Host, command: &Command) -> Result<Exit, ScmError> {
+    host.run(command, &mut Discard).await.map_err(ScmError::Start)
+}
+
+/// Git, with our settings and these options before the subcommand.
+pub(super) fn hardened(options: &[&str]) -> Command {
+    let mut command = Command::new("git").args(["--no-pager", "--literal-pathspecs"]);
+    for setting in SETTINGS {
+        command = command.args(["-c", setting]);
+    }
+    for (name, value) in ENVIRONMENT {
+        command = command.env(name, value);
+    }
+    command
+        .args(options.iter().copied())
+        .timeout(TIMEOUT)
+        .keep(READ_WHOLE)
+}
+
+/// What a command printed, if it succeeded and all of it is there.
+pub(super) fn output(command: &Command, exit: &Exit) -> Result<Vec<u8>, ScmError> {
+    if !exit.success() {
+        return Err(failure(command, exit));
+    }
+    exit.stdout.complete().ok_or_else(|| ScmError::OutputTooLong {
+        command: subcommand(command),
+        bytes: exit.stdout.total(),
+    })
+}
+
+/// The error for a command that failed.
+pub(super) fn failure(command: &Command, exit: &Exit) -> ScmError {
+    ScmError::Git {
+        command: subcommand(command),
+        status: exit.status,
+        stderr: message(exit),
+    }
+}
+
+/// What a failed command said, for people.
+pub(super) fn message(exit: &Exit) -> String {
+    exit.stderr.text().trim().chars().take(MESSAGE).collect()
+}
+
+/// What `--stdin` of git's revision walks reads: this, without what those reach.
+pub(super) fn revisions(wanted: &str, known: &[ObjectId]) -> String {
+    known.iter().fold(format!("{wanted}\n"), |lines, id| {
+        lines + "^" + id.as_str() + "\n"
+    })
+}
+
+/// The one object id that git printed.
+pub(super) fn one_id(printed: &[u8]) -> Result<ObjectId, ScmError> {
+    std::str::from_utf8(printed)
+        .ok()
+        .and_then(|text| ObjectId::parse(text).ok())
+        .ok_or_else(|| unexpected("an object id", printed))
+}
+
+/// The error for output that cannot be read.
+pub(super) fn unexpected(what: &'static str, printed: &[u8]) -> ScmError {
+    let text = String::from_utf8_lossy(&printed[..printed.len().min(200)]).into_owned();
+    ScmError::Unexpected { what, text }
+}
+
+/// `git status ...` without the settings before it, which are always the same.
+fn subcommand(command: &Command) -> String {
+    let mut args = command.args.iter().peekable();
+    let mut rest = Vec::new();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "-c" if rest.is_empty() => drop(args.next()),
+            option if rest.is_empty() && option.starts_with("--") => {}
+            other => rest.push(other.to_owned()),
+        }
+    }
+    Command::new("git").args(rest).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_name_the_subcommand_and_not_our_settings() {
+        let command = hardened(&["--git-dir=."]).args(["update-ref", "-d", "refs/x"]);
+        assert_eq!(subcommand(&command), "git update-ref -d refs/x");
+    }
+}

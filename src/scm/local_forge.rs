@@ -1,0 +1,127 @@
+//! The forge without a server: a branch in the user's repository and a file that describes it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+use super::error::ScmError;
+use super::forge::{Forge, ForgeError, Opened, PullRequest, Readiness};
+use super::repository::{Expect, Repository};
+use crate::id::ObjectId;
+
+/// A pull request as a branch in the user's repository and a Markdown file outside of its working directory.
+#[derive(Clone, Debug)]
+pub struct LocalForge {
+    repository: Repository,
+    file: PathBuf,
+}
+
+impl LocalForge {
+    /// Pull requests in this repository, described in this file.
+    #[must_use]
+    pub fn new(repository: Repository, file: PathBuf) -> Self {
+        Self { repository, file }
+    }
+
+    /// Moves the branch, unless it is where it should be.
+    async fn place_branch(&self, request: &PullRequest) -> Result<(), ForgeError> {
+        let name = ref_name(&request.branch);
+        let found = self.repository.read_ref(&name).await?;
+        if found.as_ref() == Some(&request.commit) {
+            return Ok(());
+        }
+        if let Some(found) = found.as_ref().filter(|found| !request.ours.contains(found)) {
+            return Err(ForgeError::Scm(ScmError::RefMoved {
+                name,
+                expected: request.ours.last().cloned(),
+                found: Some(found.clone()),
+            }));
+        }
+        if let Some(worktree) = self.checked_out_in(&name).await? {
+            return Err(ForgeError::CheckedOut {
+                branch: request.branch.clone(),
+                worktree,
+            });
+        }
+        let expected = Expect::from_found(found.as_ref());
+        self.repository
+            .update_ref(&name, &request.commit, expected)
+            .await?;
+        Ok(())
+    }
+
+    async fn checked_out_in(&self, name: &str) -> Result<Option<PathBuf>, ScmError> {
+        let git = &self.repository.git;
+        let printed = git
+            .run(&git.command().args(["worktree", "list", "--porcelain", "-z"]))
+            .await?;
+        let text = String::from_utf8_lossy(&printed);
+        let mut worktree = "";
+        for line in text.split('\0') {
+            if let Some(path) = line.strip_prefix("worktree ") {
+                worktree = path;
+            } else if line.strip_prefix("branch ") == Some(name) {
+                return Ok(Some(worktree.into()));
+            }
+        }
+        Ok(None)
+    }
+}
+
+#[async_trait]
+impl Forge for LocalForge {
+    fn name(&self) -> &'static str {
+        "local"
+    }
+
+    async fn open(&self, request: &PullRequest) -> Result<Opened, ForgeError> {
+        self.place_branch(request).await?;
+        write_atomically(&self.file, &describe(request)).map_err(|source| ForgeError::Write {
+            path: self.file.clone(),
+            source,
+        })?;
+        Ok(Opened {
+            location: self.file.display().to_string(),
+            commit: request.commit.clone(),
+        })
+    }
+
+    async fn holds(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
+        let found = self.repository.read_ref(&ref_name(branch)).await?;
+        Ok(found.as_ref() == Some(commit))
+    }
+}
+
+fn ref_name(branch: &str) -> String {
+    format!("refs/heads/{branch}")
+}
+
+fn describe(request: &PullRequest) -> String {
+    let state = match request.readiness {
+        Readiness::Draft => "draft",
+        Readiness::Ready => "ready for review",
+    };
+    let labels = match request.labels.as_slice() {
+        [] => String::new(),
+        labels => format!("- Labels: {}\n", labels.join(", ")),
+    };
+    format!(
+        "# {}\n\n- Branch: `{}` into `{}`\n- Commit: `{}`\n- State: {state}\n{labels}\n{}\n",
+        request.title.trim(),
+        request.branch,
+        request.base_branch,
+        request.commit,
+        request.body.trim_end(),
+    )
+}
+
+fn write_atomically(path: &Path, text: &str) -> std::io::Result<()> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(dir)?;
+    let mut file = tempfile::NamedTempFile::new_in(dir)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! What `git status --porcelain=v2 -z` says.
+
+use std::collections::BTreeMap;
+
+use super::entry::{Entry, GITLINK, parse_id, parse_mode};
+use super::error::ScmError;
+use super::git::unexpected;
+use super::path::RepoPath;
+use crate::id::ObjectId;
+
+/// What `HEAD` points at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// This branch, without `refs/heads/`.
+    Branch(String),
+    /// A commit, and no branch.
+    Detached,
+}
+
+/// What stands at a path in the working directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnDisk {
+    File,
+    Nothing,
+    /// A repository of its own: a submodule, or one the agent made. Git does not look inside, nor do we.
+    Repository,
+}
+
+/// A path that differs from `HEAD`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Difference {
+    pub(super) head: Option<Entry>,
+    pub(super) index: Option<Entry>,
+    pub(super) on_disk: OnDisk,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Status {
+    pub(super) tip: ObjectId,
+    pub(super) head: Head,
+    /// Without the run's own state.
+    pub(super) differences: BTreeMap<RepoPath, Difference>,
+}
+
+impl Status {
+    /// The arguments whose output [`Status::parse`] reads. Renames are a deletion and an addition.
+    pub(super) const ARGS: [&str; 8] = [
+        // Not `--untracked-files=all`: git keeps its cache of untracked files for the configured mode alone.
+        "-c",
+        "status.showUntrackedFiles=all",
+        "status",
+        "--porcelain=v2",
+        "--branch",
+        "-z",
+        "--no-renames",
+        "--ignore-submodules=all",
+    ];
+
+    pub(super) fn parse(printed: &[u8]) -> Result<Self, ScmError> {
+        let (mut tip, mut head) = (None, Head::Detached);
+        let mut differences = BTreeMap::new();
+        for record in printed
+            .split(|byte| *byte == 0)
+            .filter(|record| !record.is_empty())
+        {
+            if let Some(id) = record.strip_prefix(b"# branch.oid ") {
+                tip = parse_id(id);
+                if tip.is_none() && id == b"(initial)" {
+                    return Err(ScmError::NoCommit);
+                }
+            } else if let Some(name) = record.strip_prefix(b"# branch.head ") {
+                if name != b"(detached)" {
+                    head = Head::Branch(String::from_utf8_lossy(name).into_owned());
+                }
+            } else if !record.starts_with(b"#") {
+                let (path, difference) =
+                    parse_record(record).ok_or_else(|| unexpected("a status", record))?;
+                if !path.is_private() {
+                    add(&mut differences, path, difference);
+                }
+            }
+        }
+        let tip = tip.ok_or_else(|| unexpected("a status", printed))?;
+        Ok(Self {
+            tip,
+            head,
+            differences,
+        })
+    }
+}
+
+/// A file whose deletion is staged and that is still there comes twice: as deleted and as untracked.
+fn add(differences: &mut BTreeMap<RepoPath, Difference>, path: RepoPath, new: Difference) {
+    differences
+        .entry(path)
+        .and_modify(|old| {
+            if new.on_disk == OnDisk::File {
+                old.on_disk = OnDisk::File;
+            }
+            old.head = old.head.take().or_else(|| new.head.clone());
+        })
+        .or_insert(new);
+}
+
+fn parse_record(record: &[u8]) -> Option<(RepoPath, Difference)> {
+    match record.first()? {
+        b'?' => Some(untracked(record.get(2..)?)),
+        b'1' => {
+            let [_, _, _, head_mode, index_mode, disk_mode, head_id, index_id, path] = fields(record)?;
+            let difference = Difference {
+                head: Entry::parse(head_mode, head_id).ok()?,
+                index: Entry::parse(index_mode, index_id).ok()?,
+                on_disk: on_disk(&[head_mode, index_mode, disk_mode])?,
+            };
+            Some((RepoPath::new(path), difference))
+        }
+        b'u' => {
+            let [_, _, _, _, our_mode, _, disk_mode, _, our_id, _, path] = fields(record)?;
+            let difference = Difference {
+                head: Entry::parse(our_mode, our_id).ok()?,
+                index: None,
+                on_disk: on_disk(&[our_mode, disk_mode])?,
+            };
+            Some((RepoPath::new(path), difference))
+        }
+        _ => None,
+    }
+}
+
+fn untracked(path: &[u8]) -> (RepoPath, Difference) {
+    let (path, on_disk) = match path.strip_suffix(b"/") {
+        Some(dir) => (dir, OnDisk::Repository),
+        None => (path, OnDisk::File),
+    };
+    let difference = Difference {
+        head: None,
+        index: None,
+        on_disk,
+    };
+    (RepoPath::new(path), difference)
+}
+
+/// The space-separated fields; the last one is a path and may hold spaces.
+fn fields<const N: usize>(record: &[u8]) -> Option<[&[u8]; N]> {
+    let fields: Vec<&[u8]> = record.splitn(N, |byte| *byte == b' ').collect();
+    fields.try_into().ok()
+}
+
+/// From the modes in all places, the working directory's last.
+fn on_disk(modes: &[&[u8]]) -> Option<OnDisk> {
+    let modes: Vec<u32> = modes.iter().map(|mode| parse_mode(mode)).collect::<Option<_>>()?;
+    Some(match modes.last()? {
+        _ if modes.contains(&GITLINK) => OnDisk::Repository,
+        0 => OnDisk::Nothing,
+        _ => OnDisk::File,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+    const Z: &str = "0000000000000000000000000000000000000000";
+
+    fn parse(records: &[String]) -> Status {
+        let printed = format!(
+            "# branch.oid {A}\0# branch.head ralph/t/x\0{}\0",
+            records.join("\0")
+        );
+        Status::parse(printed.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn each_kind_of_record_is_read() {
+        let status = parse(&[
+            format!("1 .M N... 100644 100644 100755 {A} {A} with space"),
+            format!("1 D. N... 100644 000000 000000 {A} {Z} gone"),
+            format!("1 AM S..U 000000 160000 160000 {Z} {A} module"),
+            format!("u UU N... 100644 100644 100644 100644 {A} {A} {A} torn"),
+            "? new\nfile".to_owned(),
+            "? nested/".to_owned(),
+            "? .ralph/notes.md".to_owned(),
+        ]);
+        assert_eq!(status.head, Head::Branch("ralph/t/x".into()));
+        let found: Vec<(String, OnDisk)> = status
+            .differences
+            .iter()
+            .map(|(path, difference)| (path.to_string(), difference.on_disk))
+            .collect();
+        let expected = [
+            ("gone", OnDisk::Nothing),
+            ("module", OnDisk::Repository),
+            ("nested", OnDisk::Repository),
+            ("new\\nfile", OnDisk::File),
+            ("torn", OnDisk::File),
+            ("with space", OnDisk::File),
+        ];
+        assert_eq!(found, expected.map(|(path, kind)| (path.to_owned(), kind)));
+    }
+
+    #[test]
+    fn a_file_deleted_in_the_index_and_present_on_disk_is_there() {
+        let status = parse(&[
+            format!("1 D. N... 100644 000000 000000 {A} {Z} kept"),
+            "? kept".to_owned(),
+        ]);
+        let kept = &status.differences[&"kept".into()];
+        assert_eq!(kept.on_disk, OnDisk::File);
+        assert!(kept.head.is_some());
+    }
+
+    #[test]
+    fn a_clone_without_a_commit_and_garbage_are_errors() {
+        let unborn = Status::parse(b"# branch.oid (initial)\0# branch.head x\0");
+        assert!(matches!(unborn, Err(ScmError::NoCommit)));
+        for bad in ["", "1 .M", "9 x"] {
+            let printed = format!("# branch.oid {A}\0{bad}\0");
+            let parsed = Status::parse(printed.as_bytes());
+            assert_eq!(parsed.is_ok(), bad.is_empty(), "{bad:?}");
+        }
+    }
+}

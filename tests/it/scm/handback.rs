@@ -1,0 +1,235 @@
+use ralph::scm::{Flag, FlagReason, Refusal, flags_between};
+
+use super::*;
+
+#[tokio::test]
+async fn commits_and_uncommitted_work_come_back_and_nothing_of_the_users_moves() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    let before = world.untouched();
+    write(clone.dir(), "a.txt", "fixed\n");
+    let tip = clone.commit("Fix it", &[]).await.unwrap().unwrap();
+    write(clone.dir(), "draft", "not yet\n");
+
+    let back = world.take(&clone, &[]).await.unwrap();
+    assert_eq!(back.tip, tip);
+    let subjects: Vec<&str> = back
+        .new_commits
+        .iter()
+        .map(|commit| commit.subject.as_str())
+        .collect();
+    assert_eq!(subjects, ["Fix it"]);
+    assert_eq!(back.flags, []);
+    let user = world.user();
+    assert_eq!(git(&user, &["show", &format!("{tip}:a.txt")]), "fixed\n");
+    assert_eq!(
+        git(&user, &["show", &format!("{}:draft", back.work_tree)]),
+        "not yet\n"
+    );
+    assert_eq!(world.untouched(), before);
+    assert_eq!(
+        std::fs::read_dir(world.dir.path().join("run")).unwrap().count(),
+        0,
+        "the quarantine is gone"
+    );
+    world.fsck();
+}
+
+#[tokio::test]
+async fn without_anything_new_no_bundle_is_made() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    let nothing = world.take(&clone, &[]).await.unwrap();
+    assert_eq!((nothing.tip, nothing.new_commits.len()), (world.base.clone(), 0));
+    write(clone.dir(), "draft", "x\n");
+    let first = world.take(&clone, &[]).await.unwrap();
+    world.sandbox.commands.lock().unwrap().clear();
+    let again = world
+        .take(&clone, std::slice::from_ref(&first.commit))
+        .await
+        .unwrap();
+    assert_eq!(again.work_tree, first.work_tree);
+    assert!(
+        !world
+            .sandbox
+            .commands
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains("bundle"))
+    );
+}
+
+#[tokio::test]
+async fn each_hand_back_carries_what_the_last_one_did_not() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    let mut known = Vec::new();
+    for round in 0..5 {
+        write(clone.dir(), "d/e/c.txt", &format!("{round}\n"));
+        clone
+            .commit(&format!("round {round}"), &[])
+            .await
+            .unwrap()
+            .unwrap();
+        write(clone.dir(), "draft", &format!("{round}\n"));
+        let back = world.take(&clone, &known).await.unwrap();
+        assert_eq!(back.new_commits.len(), 1, "round {round}");
+        known.extend([back.tip, back.commit]);
+    }
+    world.fsck();
+}
+
+#[tokio::test]
+async fn going_back_to_an_earlier_commit_is_no_news() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    write(clone.dir(), "one", "1");
+    let first = clone.commit("one", &[]).await.unwrap().unwrap();
+    write(clone.dir(), "two", "2");
+    let second = clone.commit("two", &[]).await.unwrap().unwrap();
+    world.take(&clone, &[]).await.unwrap();
+    git(clone.dir(), &["reset", "--quiet", "--hard", first.as_str()]);
+    let back = world.take(&clone, &[second]).await.unwrap();
+    assert_eq!((back.tip, back.new_commits.len()), (first, 0));
+}
+
+#[tokio::test]
+async fn an_amended_commit_is_fine_and_a_rewritten_base_is_not() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    write(clone.dir(), "one", "1");
+    let first = clone.commit("one", &[]).await.unwrap().unwrap();
+    world.take(&clone, &[]).await.unwrap();
+    git(clone.dir(), &["commit", "--quiet", "--amend", "-m", "better"]);
+    let back = world.take(&clone, std::slice::from_ref(&first)).await.unwrap();
+    assert_eq!(back.new_commits[0].subject, "better");
+
+    git(clone.dir(), &["checkout", "--quiet", "--orphan", "fresh"]);
+    git(clone.dir(), &["commit", "--quiet", "-m", "from nothing"]);
+    let error = world.take(&clone, &[first]).await.unwrap_err();
+    assert!(
+        matches!(&error, ScmError::Refused(Refusal::Rewritten { base, .. }) if *base == world.base),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_large_hand_back_is_kept_as_one_pack() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    for number in 0..150 {
+        write(clone.dir(), &format!("many/{number}"), &format!("{number}\n"));
+    }
+    clone.commit("many", &[]).await.unwrap();
+    let back = world.take(&clone, &[]).await.unwrap();
+    let packs = std::fs::read_dir(world.user().join(".git/objects/pack")).unwrap();
+    let packs = packs.filter(|entry| {
+        entry
+            .as_ref()
+            .unwrap()
+            .path()
+            .extension()
+            .is_some_and(|e| e == "pack")
+    });
+    assert_eq!(packs.count(), 1);
+    assert_eq!(
+        git(&world.user(), &["show", &format!("{}:many/7", back.tip)]),
+        "7\n"
+    );
+    world.fsck();
+}
+
+#[tokio::test]
+async fn a_repository_with_longer_ids_works_alike() {
+    let dir = tempfile::tempdir().unwrap();
+    let user = dir.path().join("user");
+    std::fs::create_dir(&user).unwrap();
+    git(
+        &user,
+        &[
+            "init",
+            "--quiet",
+            "--object-format=sha256",
+            "--initial-branch=main",
+        ],
+    );
+    init(&user, &[("a", "1\n"), ("d/b", "2\n")]);
+    let repository = Repository::open(host(), &user).await.unwrap();
+    let base = repository.resolve("HEAD").await.unwrap();
+    let seed = SeedPack::make(&repository, &[&base], &dir.path().join("seed"))
+        .await
+        .unwrap();
+    let root = dir.path().join("sandbox");
+    std::fs::create_dir(&root).unwrap();
+    let world = World {
+        sandbox: DirSandbox::new(&root),
+        dir,
+        repository,
+        base,
+        seed,
+    };
+    let clone = world.plant().await;
+    write(clone.dir(), "d/new", "x\n");
+    clone.commit("new", &[]).await.unwrap().unwrap();
+    let back = world.take(&clone, &[]).await.unwrap();
+    assert_eq!(back.tip.as_str().len(), 64);
+    world.fsck();
+}
+
+#[tokio::test]
+async fn what_a_person_should_look_at_is_flagged() {
+    let world = World::new().await;
+    let clone = world.plant().await;
+    let dir = clone.dir();
+    write(dir, ".github/workflows/ci.yml", "on: push\n");
+    write(dir, ".ralph/forced", "x");
+    git(dir, &["add", "--force", ".ralph/forced", ".github"]);
+    std::os::unix::fs::symlink("../../../etc/passwd", dir.join("d/link")).unwrap();
+    std::os::unix::fs::symlink("a.txt", dir.join("near")).unwrap();
+    std::fs::set_permissions(
+        dir.join("a.txt"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    git(dir, &["add", "d/link", "near", "a.txt"]);
+    let module = format!("160000,{},module", world.base);
+    git(dir, &["update-index", "--add", "--cacheinfo", &module]);
+    git(dir, &["commit", "--quiet", "-m", "things"]);
+    let back = world.take(&clone, &[]).await.unwrap();
+    let flag = |path: &str, reason| Flag {
+        path: path.into(),
+        reason,
+    };
+    let expected = [
+        flag(".github/workflows/ci.yml", FlagReason::PolicyFile),
+        flag(".ralph/forced", FlagReason::PolicyFile),
+        flag(
+            "a.txt",
+            FlagReason::Mode {
+                from: 0o100_644,
+                to: 0o100_755,
+            },
+        ),
+        flag(
+            "d/link",
+            FlagReason::SymlinkOutside {
+                target: "../../../etc/passwd".to_owned(),
+            },
+        ),
+        flag("module", FlagReason::Gitlink),
+        flag(
+            "near",
+            FlagReason::Symlink {
+                target: "a.txt".to_owned(),
+            },
+        ),
+    ];
+    assert_eq!(back.flags, expected);
+    assert_eq!(
+        flags_between(&world.repository, &world.base, &back.tip)
+            .await
+            .unwrap(),
+        expected
+    );
+}

@@ -1,0 +1,165 @@
+use ralph::id::RunId;
+use ralph::scm::{Expect, Incomplete, Repository, ScmError, Warning, free_branch};
+use rstest::rstest;
+
+use super::*;
+
+#[tokio::test]
+async fn a_worktree_and_a_bare_repository_are_opened_too() {
+    let world = World::new().await;
+    let user = world.user();
+    git(&user, &["worktree", "add", "--quiet", "-b", "side", "../side"]);
+    git(&user, &["clone", "--quiet", "--bare", ".", "../bare.git"]);
+    for (path, branch) in [
+        ("side", "side"),
+        ("side/d", "side"),
+        ("bare.git", "main"),
+        ("user/d/e", "main"),
+    ] {
+        let repository = Repository::open(host(), &world.dir.path().join(path))
+            .await
+            .unwrap();
+        assert_eq!(
+            repository.head_branch().await.unwrap().as_deref(),
+            Some(branch),
+            "{path}"
+        );
+        assert_eq!(repository.resolve(branch).await.unwrap(), world.base, "{path}");
+    }
+    git(&user, &["checkout", "--quiet", "--detach"]);
+    assert_eq!(world.repository.head_branch().await.unwrap(), None);
+}
+
+#[rstest]
+#[case::shallow(&["--depth=1"], Incomplete::Shallow)]
+#[case::partial(&["--filter=blob:none", "--no-checkout"], Incomplete::Partial)]
+#[tokio::test]
+async fn an_incomplete_repository_is_refused_with_the_way_out(
+    #[case] how: &[&str],
+    #[case] expected: Incomplete,
+) {
+    let world = World::new().await;
+    let user = world.user();
+    git(&user, &["commit", "--quiet", "--allow-empty", "-m", "second"]);
+    git(&user, &["config", "uploadpack.allowFilter", "true"]);
+    let from = format!("file://{}", user.display());
+    git(&user, &[&["clone", "--quiet"], how, &[&from, "../part"]].concat());
+    let error = Repository::open(host(), &world.dir.path().join("part"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, ScmError::Incomplete { kind, .. } if *kind == expected),
+        "{error}"
+    );
+    assert!(error.hint().unwrap().contains("git fetch"));
+}
+
+#[tokio::test]
+async fn a_directory_without_a_repository_is_no_repository() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = Repository::open(host(), dir.path()).await.unwrap_err();
+    assert!(matches!(error, ScmError::NotARepository { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_ref_moves_only_from_where_it_is_expected() {
+    let world = World::new().await;
+    let repository = &world.repository;
+    git(
+        &world.user(),
+        &["commit", "--quiet", "--allow-empty", "-m", "second"],
+    );
+    let second = repository.resolve("HEAD").await.unwrap();
+    let name = "refs/ralph/r2345/x";
+    assert!(matches!(
+        repository
+            .update_ref(name, &second, Expect::Is(&world.base))
+            .await,
+        Err(ScmError::RefMoved { found: None, .. })
+    ));
+    repository
+        .update_ref(name, &world.base, Expect::Absent)
+        .await
+        .unwrap();
+    for expected in [Expect::Absent, Expect::Is(&second)] {
+        let error = repository.update_ref(name, &second, expected).await.unwrap_err();
+        assert!(
+            matches!(&error, ScmError::RefMoved { found: Some(found), .. } if *found == world.base),
+            "{error}"
+        );
+    }
+    repository
+        .update_ref(name, &second, Expect::Is(&world.base))
+        .await
+        .unwrap();
+    assert!(repository.delete_ref(name, &world.base).await.is_err());
+    repository.delete_ref(name, &second).await.unwrap();
+    repository.delete_ref(name, &second).await.unwrap();
+    assert_eq!(repository.read_ref(name).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn the_base_survives_garbage_collection_once_pinned() {
+    let world = World::new().await;
+    let user = world.user();
+    let run = RunId::random();
+    world.repository.pin_base(&run, &world.base).await.unwrap();
+    world.repository.pin_base(&run, &world.base).await.unwrap();
+    git(&user, &["commit", "--quiet", "--amend", "-m", "rewritten"]);
+    git(&user, &["reflog", "expire", "--expire=now", "--all"]);
+    git(&user, &["gc", "--quiet", "--prune=now"]);
+    assert_eq!(
+        world.repository.resolve(world.base.as_str()).await.unwrap(),
+        world.base
+    );
+}
+
+#[tokio::test]
+async fn an_unknown_revision_is_named() {
+    let world = World::new().await;
+    for revision in ["nothing", "--all", "main:a.txt"] {
+        let error = world.repository.resolve(revision).await.unwrap_err();
+        assert!(
+            matches!(&error, ScmError::UnknownRevision(name) if name == revision),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn submodules_and_lfs_are_said_beforehand() {
+    let world = World::with(&[
+        (".gitmodules", ""),
+        (".gitattributes", "*.bin filter=lfs -text\n"),
+    ])
+    .await;
+    let warnings = world.repository.warnings(&world.base).await.unwrap();
+    assert_eq!(warnings, [Warning::Submodules, Warning::LfsPointers]);
+    let plain = World::new().await;
+    assert_eq!(plain.repository.warnings(&plain.base).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn the_next_free_branch_is_found() {
+    let world = World::new().await;
+    let free = async |claimed: &[String]| free_branch(&world.repository, BRANCH, claimed).await.unwrap();
+    assert_eq!(free(&[]).await, BRANCH);
+    assert_eq!(free(&[BRANCH.to_owned()]).await, format!("{BRANCH}-v2"));
+    git(&world.user(), &["branch", BRANCH]);
+    git(&world.user(), &["branch", &format!("{BRANCH}-v2")]);
+    assert_eq!(free(&[]).await, format!("{BRANCH}-v3"));
+}
+
+#[tokio::test]
+async fn hooks_of_the_user_do_not_run() {
+    let world = World::new().await;
+    let hook = world.user().join(".git/hooks/reference-transaction");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    std::fs::write(&hook, "#!/bin/sh\nexit 1\n").unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    world
+        .repository
+        .pin_base(&RunId::random(), &world.base)
+        .await
+        .unwrap();
+}
