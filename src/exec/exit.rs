@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
+use crate::secret::Redactor;
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
@@ -13,6 +15,8 @@ pub enum Status {
     Signal(i32),
     /// It ran longer than its timeout and was ended.
     TimedOut,
+    /// It printed nothing for longer than it may and was ended.
+    Idle,
 }
 
 impl Status {
@@ -22,13 +26,13 @@ impl Status {
         self == Self::Code(0)
     }
 
-    /// The code a shell would report: 128 + the signal; 124, as `timeout` has it, when time ran out.
+    /// The code a shell would report: 128 + the signal; 124, as `timeout` has it, when it was ended for its time.
     #[must_use]
     pub fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => 128 + signal,
-            Self::TimedOut => 124,
+            Self::TimedOut | Self::Idle => 124,
         }
     }
 }
@@ -39,6 +43,7 @@ impl fmt::Display for Status {
             Self::Code(code) => write!(f, "exit {code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::TimedOut => f.write_str("timed out"),
+            Self::Idle => f.write_str("printed nothing for too long"),
         }
     }
 }
@@ -102,8 +107,14 @@ impl Captured {
         let head_room = (self.keep / 4).saturating_sub(self.head.len());
         let (to_head, to_tail) = bytes.split_at(head_room.min(bytes.len()));
         self.head.extend_from_slice(to_head);
-        self.tail.extend_from_slice(to_tail);
         let tail_limit = self.keep - self.keep / 4;
+        let to_tail = if to_tail.len() > tail_limit {
+            self.tail.clear();
+            &to_tail[to_tail.len() - tail_limit..]
+        } else {
+            to_tail
+        };
+        self.tail.extend_from_slice(to_tail);
         // Trimmed at twice the limit, so that a byte is moved once on average.
         if self.tail.len() > tail_limit * 2 {
             self.tail.drain(..self.tail.len() - tail_limit);
@@ -125,10 +136,18 @@ impl Captured {
     /// The kept text; where bytes were dropped a line says how many.
     #[must_use]
     pub fn text(&self) -> String {
-        let (head, tail) = (lossy(&self.head), lossy(&self.tail));
+        self.redacted(&Redactor::default())
+    }
+
+    /// The kept text without secrets, also where one stood across the place of dropped bytes.
+    #[must_use]
+    pub fn redacted(&self, redactor: &Redactor) -> String {
         match self.cut() {
-            0 => String::from_utf8_lossy(&[self.head.as_slice(), self.tail.as_slice()].concat()).into_owned(),
-            cut => format!("{head}\n[... {cut} bytes not kept ...]\n{tail}"),
+            0 => redactor.redact(&lossy(&[self.head.as_slice(), self.tail.as_slice()].concat())),
+            cut => {
+                let (head, tail) = redactor.redact_cut(&lossy(&self.head), &lossy(&self.tail));
+                format!("{head}\n[... {cut} bytes not kept ...]\n{tail}")
+            }
         }
     }
 
