@@ -61,6 +61,8 @@ impl Redactor {
             .into_iter()
             .filter(|secret| secret.expose().len() >= SHORTEST)
             .collect();
+        let escaped: Vec<Secret> = secrets.iter().filter_map(as_in_json).collect();
+        secrets.extend(escaped);
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
         let longest = secrets.first().map_or(0, |secret| secret.expose().len());
         Self {
@@ -81,12 +83,19 @@ impl Redactor {
         })
     }
 
-    /// Whether a known secret stands in these bytes.
+    /// Whether a known secret stands in this text.
     #[must_use]
-    pub fn finds_secret_in(&self, bytes: &[u8]) -> bool {
-        self.secrets
-            .iter()
-            .any(|secret| find(bytes, secret.expose().as_bytes()).is_some())
+    pub fn finds_secret_in(&self, text: &str) -> bool {
+        self.secrets.iter().any(|secret| text.contains(secret.expose()))
+    }
+
+    /// The two ends of a text whose middle is gone, without secrets: a part of one at either side of the cut goes too.
+    #[must_use]
+    pub fn redact_cut(&self, head: &str, tail: &str) -> (String, String) {
+        let (mut head, mut tail) = (self.redact(head), self.redact(tail));
+        head.truncate(head.len() - self.torn_end(&head));
+        tail.drain(..self.torn_beginning(&tail));
+        (head, tail)
     }
 
     /// A filter for text that arrives in pieces: a secret split across two of them is found too.
@@ -97,10 +106,36 @@ impl Redactor {
             pending: String::new(),
         }
     }
+
+    /// The length of the longest end of `text` that a secret begins with.
+    fn torn_end(&self, text: &str) -> usize {
+        let torn = |length: &usize| {
+            let end = text.get(text.len() - length..);
+            end.is_some_and(|end| self.secrets.iter().any(|secret| secret.expose().starts_with(end)))
+        };
+        self.lengths(text).find(torn).unwrap_or(0)
+    }
+
+    /// The length of the longest beginning of `text` that a secret ends with.
+    fn torn_beginning(&self, text: &str) -> usize {
+        let torn = |length: &usize| {
+            let beginning = text.get(..*length);
+            beginning.is_some_and(|start| self.secrets.iter().any(|secret| secret.expose().ends_with(start)))
+        };
+        self.lengths(text).find(torn).unwrap_or(0)
+    }
+
+    /// The lengths a part of a secret can have in this text, longest first.
+    fn lengths(&self, text: &str) -> impl Iterator<Item = usize> + use<> {
+        (1..=self.longest.saturating_sub(1).min(text.len())).rev()
+    }
 }
 
-fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
-    haystack.windows(needle.len()).position(|window| window == needle)
+/// The secret as it stands within a JSON string, where that differs.
+fn as_in_json(secret: &Secret) -> Option<Secret> {
+    let quoted = serde_json::to_string(secret.expose()).ok()?;
+    let inner = &quoted[1..quoted.len() - 1];
+    (inner != secret.expose()).then(|| Secret::new(inner))
 }
 
 /// Redacts text that arrives in pieces, holding back only what could be the beginning of a secret.
@@ -115,7 +150,7 @@ impl RedactingStream {
     pub fn push(&mut self, piece: &str) -> String {
         self.pending.push_str(piece);
         let text = self.redactor.redact(&self.pending);
-        let held = self.held_back(&text);
+        let held = self.redactor.torn_end(&text);
         let cut = text.len() - held;
         text[cut..].clone_into(&mut self.pending);
         text[..cut].to_owned()
@@ -125,22 +160,6 @@ impl RedactingStream {
     #[must_use]
     pub fn finish(self) -> String {
         self.redactor.redact(&self.pending)
-    }
-
-    /// The length of the longest end of `text` that a secret begins with.
-    fn held_back(&self, text: &str) -> usize {
-        let longest = self.redactor.longest.saturating_sub(1).min(text.len());
-        (1..=longest)
-            .rev()
-            .filter(|length| text.is_char_boundary(text.len() - length))
-            .find(|length| {
-                let end = &text[text.len() - length..];
-                self.redactor
-                    .secrets
-                    .iter()
-                    .any(|secret| secret.expose().starts_with(end))
-            })
-            .unwrap_or(0)
     }
 }
 
@@ -163,6 +182,20 @@ mod tests {
             redactor.redact("x abcdefghijkl y abcdefgh z"),
             "x [redacted] y [redacted] z"
         );
+    }
+
+    #[test]
+    fn a_secret_cut_in_two_leaves_no_part_of_it() {
+        let redactor = Redactor::new([Secret::new("CANARY-0123456789")]);
+        let (head, tail) = redactor.redact_cut("before CANARY-01", "456789 after");
+        assert_eq!((head.as_str(), tail.as_str()), ("before ", " after"));
+    }
+
+    #[test]
+    fn a_secret_is_found_as_json_writes_it() {
+        let redactor = Redactor::new([Secret::new("say \"hello\" twice")]);
+        let json = serde_json::to_string("I say \"hello\" twice.").unwrap();
+        assert_eq!(redactor.redact(&json), r#""I [redacted].""#);
     }
 
     proptest! {

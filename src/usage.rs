@@ -68,6 +68,14 @@ impl Usd {
         })
     }
 
+    /// What was added since an earlier reading.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            nanos: self.nanos.saturating_sub(earlier.nanos),
+        }
+    }
+
     /// As a number of dollars, for people and for JSON.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "for display")]
