@@ -1,0 +1,114 @@
+//! Writing so that a crash leaves the old file or the new one, and a log whose last line is whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use super::StateError;
+
+/// Replaces a file whole: a reader sees the old content or the new one, also after a crash.
+pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
+    let dir = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(dir).map_err(StateError::io("create the directory of", path))?;
+    let mut temp = tempfile::NamedTempFile::new_in(dir).map_err(StateError::io("write", path))?;
+    temp.write_all(bytes).map_err(StateError::io("write", path))?;
+    temp.as_file().sync_data().map_err(StateError::io("sync", path))?;
+    temp.persist(path)
+        .map_err(|error| StateError::io("replace", path)(error.error))?;
+    Ok(())
+}
+
+/// Adds one line to a log in one write.
+pub fn append_line(path: &Path, line: &str) -> Result<(), StateError> {
+    let mut file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(StateError::io("open", path))?;
+    file.write_all(format!("{line}\n").as_bytes())
+        .map_err(StateError::io("append to", path))
+}
+
+/// What [`repair_log`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repaired {
+    /// The last line was whole, or there is no such file.
+    Nothing,
+    /// The last line was torn and is gone; it had this many bytes.
+    TornLine(u64),
+}
+
+/// Removes a last line that has no line break: the write that a crash cut short.
+pub fn repair_log(path: &Path) -> Result<Repaired, StateError> {
+    let mut file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Repaired::Nothing),
+        Err(error) => return Err(StateError::io("open", path)(error)),
+    };
+    let length = file.metadata().map_err(StateError::io("read", path))?.len();
+    let whole = whole_length(&mut file, length).map_err(StateError::io("read", path))?;
+    if whole == length {
+        return Ok(Repaired::Nothing);
+    }
+    file.set_len(whole).map_err(StateError::io("repair", path))?;
+    file.sync_data().map_err(StateError::io("sync", path))?;
+    Ok(Repaired::TornLine(length - whole))
+}
+
+/// The length up to and including the last line break, read from the end in blocks.
+fn whole_length(file: &mut File, length: u64) -> std::io::Result<u64> {
+    const BLOCK: u64 = 64 * 1024;
+    let mut end = length;
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        let mut block = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        Read::take(&mut *file, end - start).read_to_end(&mut block)?;
+        if let Some(at) = block.iter().rposition(|byte| *byte == b'\n') {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_log_is_repaired_to_its_last_whole_line(bytes in prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>()], 0..200)) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("log");
+            fs::write(&path, &bytes).unwrap();
+            let repaired = repair_log(&path).unwrap();
+            let left = fs::read(&path).unwrap();
+            prop_assert!(bytes.starts_with(&left));
+            prop_assert!(left.is_empty() || left.ends_with(b"\n"));
+            prop_assert!(!bytes[left.len()..].contains(&b'\n'));
+            let torn = (bytes.len() - left.len()) as u64;
+            prop_assert_eq!(repaired, if torn == 0 { Repaired::Nothing } else { Repaired::TornLine(torn) });
+            prop_assert_eq!(repair_log(&path).unwrap(), Repaired::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_torn_line_longer_than_a_block_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        fs::write(&path, format!("first\n{}", "x".repeat(200_000))).unwrap();
+        assert_eq!(repair_log(&path).unwrap(), Repaired::TornLine(200_000));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first\n");
+    }
+
+    #[test]
+    fn a_log_that_is_not_there_needs_no_repair() {
+        assert_eq!(
+            repair_log(Path::new("/nonexistent/log")).unwrap(),
+            Repaired::Nothing
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! The host's own account of a run: append-only, synced, written before each paid call and after each iteration.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::id::ObjectId;
+use crate::usage::{Tokens, Usd};
+
+use super::{IterationRecord, Repaired, StateError, repair_log};
+
+/// One line of the journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Its number, from 1, without gaps.
+    pub seq: u64,
+    /// When it was written.
+    pub at: Timestamp,
+    /// What it says.
+    #[serde(flatten)]
+    pub entry: Entry,
+}
+
+/// What a journal line says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub enum Entry {
+    /// A process took the run over.
+    Opened {
+        /// Which one, for people.
+        owner: String,
+    },
+    /// An iteration begins.
+    IterationStarted {
+        /// Its number.
+        iteration: u32,
+    },
+    /// A paid call is about to be made.
+    Calling {
+        /// The call's number within the run.
+        call: u64,
+        /// The iteration it belongs to.
+        iteration: u32,
+        /// The most it can cost.
+        reserved: Reserved,
+    },
+    /// The call came back.
+    Called {
+        /// The call's number within the run.
+        call: u64,
+        /// What it used: as reported, or the reservation where nothing was reported.
+        spent: Reserved,
+    },
+    /// The run waited by itself, which is no time of the budget's.
+    Waited {
+        /// How long.
+        milliseconds: u64,
+    },
+    /// An iteration is recorded.
+    Recorded(Box<IterationRecord>),
+    /// The pull request is open.
+    PullRequest {
+        /// Where.
+        location: String,
+        /// The commit it holds.
+        commit: ObjectId,
+    },
+    /// The run came to an end, or waits for a person.
+    Ended {
+        /// How.
+        outcome: OutcomeKind,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// An amount set aside for a call, or spent by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reserved {
+    /// Tokens.
+    pub tokens: Tokens,
+    /// Dollars; `None` when nobody knows the price.
+    pub cost: Option<Usd>,
+}
+
+/// How a run can end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutcomeKind {
+    /// All evidence holds and the pull request is open.
+    Done,
+    /// It cannot be done, or a budget is spent.
+    Failed,
+    /// It waits for a person.
+    Paused,
+    /// A person stopped it.
+    Stopped,
+}
+
+/// The journal of one run, open for writing by its owner.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    lines: Vec<Line>,
+}
+
+impl Journal {
+    /// Opens the journal, mending a torn last line.
+    pub fn open(path: &Path) -> Result<(Self, Repaired), StateError> {
+        let repaired = repair_log(path)?;
+        let lines = Self::read(path)?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(StateError::io("open", path))?;
+        Ok((
+            Self {
+                path: path.to_owned(),
+                file,
+                lines,
+            },
+            repaired,
+        ))
+    }
+
+    /// Reads a journal without owning it. A torn last line is passed over: its writer may be at work.
+    pub fn read(path: &Path) -> Result<Vec<Line>, StateError> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(StateError::io("read", path)(error)),
+        };
+        Self::parse(path, &text)
+    }
+
+    /// Parses journal text; `path` is only named in errors.
+    pub fn parse(path: &Path, text: &str) -> Result<Vec<Line>, StateError> {
+        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+        let parse = |(index, line): (usize, &str)| {
+            serde_json::from_str(line).map_err(|source| StateError::Corrupt {
+                path: path.to_owned(),
+                line: index + 1,
+                source,
+            })
+        };
+        whole.lines().enumerate().map(parse).collect()
+    }
+
+    /// The next line, as it would be written; nothing is written yet.
+    #[must_use]
+    pub fn next(&self, at: Timestamp, entry: Entry) -> Line {
+        Line {
+            seq: self.lines.last().map_or(0, |line| line.seq) + 1,
+            at,
+            entry,
+        }
+    }
+
+    /// Writes a line and syncs it.
+    pub fn append(&mut self, at: Timestamp, entry: Entry) -> Result<&Line, StateError> {
+        let line = self.next(at, entry);
+        self.write(line)?;
+        Ok(&self.lines[self.lines.len() - 1])
+    }
+
+    /// Adds the lines of another copy that this one lacks: a checkpoint taken just before a crash holds one more.
+    pub fn catch_up(&mut self, other: Vec<Line>) -> Result<usize, StateError> {
+        let known = self.lines.last().map_or(0, |line| line.seq);
+        let missing: Vec<Line> = other.into_iter().filter(|line| line.seq > known).collect();
+        let count = missing.len();
+        missing.into_iter().try_for_each(|line| self.write(line))?;
+        Ok(count)
+    }
+
+    /// All lines.
+    #[must_use]
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
+    /// The recorded iterations, in order.
+    #[must_use]
+    pub fn records(&self) -> impl DoubleEndedIterator<Item = &IterationRecord> {
+        self.lines.iter().filter_map(|line| match &line.entry {
+            Entry::Recorded(record) => Some(record.as_ref()),
+            _ => None,
+        })
+    }
+
+    /// Writes one line; only the owner calls it.
+    pub fn write(&mut self, line: Line) -> Result<(), StateError> {
+        let text = serde_json::to_string(&line).map_err(|source| StateError::Corrupt {
+            path: self.path.clone(),
+            line: 0,
+            source,
+        })?;
+        self.file
+            .write_all(format!("{text}\n").as_bytes())
+            .map_err(StateError::io("append to", &self.path))?;
+        self.file
+            .sync_data()
+            .map_err(StateError::io("sync", &self.path))?;
+        self.lines.push(line);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(iteration: u32) -> Entry {
+        Entry::IterationStarted { iteration }
+    }
+
+    #[test]
+    fn lines_are_numbered_without_gaps_across_a_crash() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.jsonl");
+        let (mut journal, _) = Journal::open(&path).unwrap();
+        journal.append(Timestamp::UNIX_EPOCH, entry(1)).unwrap();
+        fs::write(
+            &path,
+            format!("{}{{\"seq\":2,\"at", fs::read_to_string(&path).unwrap()),
+        )
+        .unwrap();
+        let (mut journal, repaired) = Journal::open(&path).unwrap();
+        assert_eq!(repaired, Repaired::TornLine(12));
+        journal.append(Timestamp::UNIX_EPOCH, entry(2)).unwrap();
+        let seqs: Vec<u64> = Journal::read(&path)
+            .unwrap()
+            .iter()
+            .map(|line| line.seq)
+            .collect();
+        assert_eq!(seqs, [1, 2]);
+    }
+
+    #[test]
+    fn a_journal_catches_up_with_a_newer_checkpoint_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut ours, _) = Journal::open(&dir.path().join("a")).unwrap();
+        let (mut theirs, _) = Journal::open(&dir.path().join("b")).unwrap();
+        for journal in [&mut ours, &mut theirs] {
+            journal.append(Timestamp::UNIX_EPOCH, entry(1)).unwrap();
+        }
+        theirs.append(Timestamp::UNIX_EPOCH, entry(2)).unwrap();
+        assert_eq!(ours.catch_up(theirs.lines().to_vec()).unwrap(), 1);
+        assert_eq!(ours.catch_up(theirs.lines().to_vec()).unwrap(), 0);
+        assert_eq!(ours.lines(), theirs.lines());
+    }
+
+    #[test]
+    fn a_line_that_is_no_json_is_named() {
+        let error = Journal::parse(Path::new("j"), "{}\n").unwrap_err();
+        assert_eq!(error.to_string(), "`j` line 1 is not readable");
+    }
+}
