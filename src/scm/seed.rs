@@ -14,17 +14,23 @@ pub struct SeedPack {
 }
 
 impl SeedPack {
-    /// Packs what these commits and trees reach into `dir`; many clones can be seeded with the result.
+    /// Packs what the wanted commits and trees reach, without what the repository that gets it has, into `dir`; many clones can be seeded with the result.
     ///
     /// Deltas are taken over from the repository's own packs as they are.
-    pub async fn make(repository: &Repository, wanted: &[&ObjectId], dir: &Path) -> Result<Self, ScmError> {
+    pub async fn make(
+        repository: &Repository,
+        wanted: &[&ObjectId],
+        have: &[&ObjectId],
+        dir: &Path,
+    ) -> Result<Self, ScmError> {
         std::fs::create_dir_all(dir).map_err(|source| ScmError::File {
             operation: "make the directory",
             path: dir.to_owned(),
             source,
         })?;
         let base = dir.join("pack");
-        let wanted: Vec<&str> = wanted.iter().map(|id| id.as_str()).collect();
+        let wanted = wanted.iter().map(ToString::to_string);
+        let revisions: Vec<String> = wanted.chain(have.iter().map(|id| format!("^{id}"))).collect();
         let command = repository
             .git
             .command()
@@ -36,7 +42,7 @@ impl SeedPack {
                 "--no-write-bitmap-index",
             ])
             .arg(base.to_string_lossy())
-            .stdin(wanted.join("\n") + "\n");
+            .stdin(revisions.join("\n") + "\n");
         let name = one_id(&repository.git.run(&command).await?)?;
         let file = |extension: &str| dir.join(format!("pack-{name}.{extension}"));
         Ok(Self {

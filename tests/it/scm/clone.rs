@@ -316,6 +316,7 @@ async fn uncommitted_work_is_restored_into_a_new_clone() {
     let seed = SeedPack::make(
         &world.repository,
         &[&back.tip, &back.work_tree],
+        &[],
         &world.dir.path().join("seed2"),
     )
     .await

@@ -157,7 +157,7 @@ async fn a_repository_with_longer_ids_works_alike() {
     init(&user, &[("a", "1\n"), ("d/b", "2\n")]);
     let repository = Repository::open(host(), &user).await.unwrap();
     let base = repository.resolve("HEAD").await.unwrap();
-    let seed = SeedPack::make(&repository, &[&base], &dir.path().join("seed"))
+    let seed = SeedPack::make(&repository, &[&base], &[], &dir.path().join("seed"))
         .await
         .unwrap();
     let root = dir.path().join("sandbox");

@@ -34,7 +34,7 @@ impl World {
         init(&user, files);
         let repository = Repository::open(host(), &user).await.unwrap();
         let base = repository.resolve("HEAD").await.unwrap();
-        let seed = SeedPack::make(&repository, &[&base], &dir.path().join("seed"))
+        let seed = SeedPack::make(&repository, &[&base], &[], &dir.path().join("seed"))
             .await
             .unwrap();
         let root = dir.path().join("sandbox");
