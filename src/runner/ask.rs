@@ -1,0 +1,194 @@
+//! Paid calls: reserved before they are made, settled when they came back, waited for when the model asks for it.
+
+use std::time::Duration;
+
+use crate::event::EventKind;
+use crate::model::{Message, ModelError, Profile, Purpose, Reply, Request};
+use crate::state::{Entry, Reserved};
+use crate::usage::{Tokens, Usd};
+
+use super::error::Halt;
+use super::run::Run;
+
+/// The longest single wait when the model does not say until when.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// Which call of which iteration it is, and what for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) iteration: u32,
+    pub(super) number: u32,
+    pub(super) purpose: Purpose,
+}
+
+impl Run<'_> {
+    /// Asks a model. Rate limits and outages are waited out; a wait is not an iteration.
+    pub(super) async fn ask(
+        &mut self,
+        profile: &Profile,
+        messages: Vec<Message>,
+        call: Call,
+    ) -> Result<Reply, Halt> {
+        let request = Request {
+            profile: profile.clone(),
+            messages: self.redacted(messages),
+            iteration: call.iteration,
+            call: call.number,
+            purpose: call.purpose,
+        };
+        let mut backoff = self.settings.model_wait;
+        loop {
+            match self.call(&request).await? {
+                Ok(reply) => return Ok(self.answered(reply)),
+                Err(error) => {
+                    let wait = waiting_time(&error, backoff).ok_or_else(|| given_up(error))?;
+                    self.wait(wait).await?;
+                    backoff = (backoff * 2).min(LONGEST_WAIT);
+                }
+            }
+        }
+    }
+
+    /// One call: set aside, made, settled.
+    async fn call(&mut self, request: &Request) -> Result<Result<Reply, ModelError>, Halt> {
+        let reserved = Reserved {
+            tokens: request.worst_case(),
+            cost: request.worst_cost(),
+        };
+        let ledger = self.ledger();
+        ledger.check_call(&self.settings.budget, reserved)?;
+        let call = ledger.calls + 1;
+        self.note(Entry::Calling {
+            call,
+            iteration: request.iteration,
+            reserved,
+        })?;
+        let reply = self.parts.model.answer(request, &mut |_text| {}).await;
+        let spent = spent(&reply, reserved);
+        self.note(Entry::Called { call, spent })?;
+        if reply.is_ok() && spent.cost.is_none() {
+            self.unpriced(&request.profile)?;
+        }
+        Ok(reply)
+    }
+
+    /// A price nobody knows: fine while tokens are bounded, otherwise a person must decide.
+    fn unpriced(&self, profile: &Profile) -> Result<(), Halt> {
+        let model = &profile.litellm_model;
+        if self.settings.budget.max_tokens.is_none() {
+            return Err(Halt::paused(format!(
+                "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot hold: give its price \
+                 in [models.{}] or set max_tokens_total",
+                profile.name
+            )));
+        }
+        self.reporter.warn(format!(
+            "the cost of `{model}` is unknown; max_tokens_total bounds this run"
+        ));
+        Ok(())
+    }
+
+    fn answered(&self, reply: Reply) -> Reply {
+        self.reporter.emit(EventKind::ModelAnswered {
+            model: reply.model.clone(),
+            tokens: reply.tokens.map(Tokens::total),
+            cost_usd: reply.cost.map(Usd::dollars),
+        });
+        Reply {
+            text: self.parts.redactor.redact(&reply.text),
+            ..reply
+        }
+    }
+
+    /// Waits, unless that would be longer than the run may wait. Whoever called watches for a person's requests.
+    async fn wait(&mut self, wait: Duration) -> Result<(), Halt> {
+        let limit = self.settings.budget.max_rate_limit_wait;
+        if self.ledger().waited + wait > limit {
+            return Err(Halt::paused(format!(
+                "the model asks for a longer wait than {} minutes (max_rate_limit_wait_minutes)",
+                limit.as_secs() / 60
+            )));
+        }
+        let until = self.parts.clock.now() + wait;
+        self.reporter.emit(EventKind::Waiting {
+            reason: "the model is rate limited or out of reach".into(),
+            until,
+        });
+        let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        self.waiting
+            .fetch_add(milliseconds, std::sync::atomic::Ordering::Relaxed);
+        tokio::time::sleep(wait).await;
+        self.note(Entry::Waited { milliseconds })?;
+        Ok(())
+    }
+
+    fn redacted(&self, messages: Vec<Message>) -> Vec<Message> {
+        let redact = |message: Message| Message {
+            content: self.parts.redactor.redact(&message.content),
+            ..message
+        };
+        messages.into_iter().map(redact).collect()
+    }
+}
+
+/// What a call cost. Missing usage costs what was set aside, and so does each attempt that broke off on the way.
+fn spent(reply: &Result<Reply, ModelError>, reserved: Reserved) -> Reserved {
+    let (own, broken_off) = match reply {
+        Ok(Reply {
+            tokens: Some(tokens),
+            cost,
+            unmetered_attempts,
+            ..
+        }) => (
+            Reserved {
+                tokens: *tokens,
+                cost: *cost,
+            },
+            *unmetered_attempts,
+        ),
+        Ok(Reply {
+            tokens: None,
+            cost,
+            unmetered_attempts,
+            ..
+        }) => (
+            Reserved {
+                tokens: reserved.tokens,
+                cost: cost.or(reserved.cost),
+            },
+            *unmetered_attempts,
+        ),
+        Err(ModelError::Unavailable {
+            unmetered_attempts, ..
+        }) => (NOTHING, *unmetered_attempts),
+        Err(_) => (NOTHING, 0),
+    };
+    (0..broken_off).fold(own, |sum, _| Reserved {
+        tokens: sum.tokens + reserved.tokens,
+        cost: sum.cost.zip(reserved.cost).map(|(a, b)| a + b),
+    })
+}
+
+/// A call that was refused before any work was done: nothing is charged for that.
+const NOTHING: Reserved = Reserved {
+    tokens: Tokens { input: 0, output: 0 },
+    cost: Some(Usd::ZERO),
+};
+
+/// How long to wait before asking again; `None` when asking again is no use.
+fn waiting_time(error: &ModelError, backoff: Duration) -> Option<Duration> {
+    match error {
+        ModelError::RateLimited { retry_after, .. } => Some(retry_after.unwrap_or(backoff)),
+        ModelError::Unavailable { .. } => Some(backoff),
+        ModelError::Unauthorized { .. } | ModelError::Refused { .. } | ModelError::ScriptExhausted { .. } => {
+            None
+        }
+    }
+}
+
+fn given_up(error: ModelError) -> Halt {
+    match error {
+        error @ ModelError::ScriptExhausted { .. } => Halt::from(error),
+        error => Halt::paused(super::perform::chain(&error)),
+    }
+}

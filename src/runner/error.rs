@@ -1,0 +1,126 @@
+//! What ends a run against its will, and what ends it by rule.
+
+use thiserror::Error;
+
+use crate::model::ModelError;
+use crate::sandbox::SandboxError;
+use crate::scm::{ForgeError, ScmError};
+use crate::state::{OutcomeKind, StateError};
+use crate::task::{TaskError, TemplateError};
+
+use super::budget::Exceeded;
+use super::notebook::NotebookError;
+use super::prompt::PromptError;
+
+/// What ends a run against its will. Everything recorded so far is kept and `ralph resume` goes on from there.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// The run's own files.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The sandbox.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// Git.
+    #[error(transparent)]
+    Scm(#[from] ScmError),
+    /// The forge.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    /// The task.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// The pull request's template.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    /// The prompt.
+    #[error(transparent)]
+    Prompt(#[from] PromptError),
+    /// The scripted model ran out of answers, or the like.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A profile that nothing defines.
+    #[error("there is no model profile `{0}`")]
+    NoProfile(String),
+    /// A run that another machine may be working on.
+    #[error("the run is leased by {owner} until {until}")]
+    Leased {
+        /// Who has it.
+        owner: String,
+        /// Until when.
+        until: jiff::Timestamp,
+    },
+    /// A run that cannot be taken up.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<NotebookError> for RunError {
+    fn from(error: NotebookError) -> Self {
+        match error {
+            NotebookError::State(error) => Self::State(error),
+            NotebookError::Sandbox(error) => Self::Sandbox(error),
+        }
+    }
+}
+
+/// Why the work stops here. Not all of it is an error.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// A rule ends the run.
+    End { kind: OutcomeKind, reason: String },
+    /// Something broke.
+    Broken(RunError),
+}
+
+impl Halt {
+    pub(super) fn failed(reason: impl Into<String>) -> Self {
+        Self::End {
+            kind: OutcomeKind::Failed,
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn paused(reason: impl Into<String>) -> Self {
+        Self::End {
+            kind: OutcomeKind::Paused,
+            reason: reason.into(),
+        }
+    }
+
+    pub(super) fn stopped(reason: impl Into<String>) -> Self {
+        Self::End {
+            kind: OutcomeKind::Stopped,
+            reason: reason.into(),
+        }
+    }
+}
+
+macro_rules! breaks {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Halt {
+            fn from(error: $error) -> Self {
+                Self::Broken(error.into())
+            }
+        }
+    )*};
+}
+
+breaks!(
+    RunError,
+    StateError,
+    SandboxError,
+    ScmError,
+    ForgeError,
+    TaskError,
+    TemplateError,
+    PromptError,
+    ModelError,
+    NotebookError
+);
+
+impl From<Exceeded> for Halt {
+    fn from(exceeded: Exceeded) -> Self {
+        Self::failed(format!("budget exceeded: {exceeded}"))
+    }
+}

@@ -1,0 +1,272 @@
+//! One iteration: prompt, work, collection, evidence, verdict, record.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::time::Instant;
+
+use crate::agent::{Ending, Prompt};
+use crate::event::EventKind;
+use crate::model::Profile;
+use crate::sandbox::SandboxError;
+use crate::scm::{self, Diff, Head, ScmError, Snapshot};
+use crate::state::Entry;
+use crate::task::{CheckboxId, claimed_by_edit};
+use crate::usage::Tokens;
+
+use super::error::Halt;
+use super::evidence::{Verified, boxes_named};
+use super::gutter;
+use super::logbook::Finished;
+use super::perform::chain;
+use super::prompt::{self, PromptState};
+use super::run::Run;
+use super::verdict::unjudged;
+use super::work::Work;
+
+/// The longest task file read back from the clone.
+const TASK_LIMIT: u64 = 4 * 1024 * 1024;
+/// How many earlier loop scores the prompt shows.
+const SCORES_SHOWN: usize = 5;
+
+/// What an iteration changed.
+pub(super) struct Collected {
+    pub(super) snapshot: Snapshot,
+    pub(super) diff: Diff,
+    pub(super) new_work_committed: bool,
+}
+
+impl Run<'_> {
+    /// One iteration, from prompt to checkpoint.
+    pub(super) async fn iterate(&mut self) -> Result<(), Halt> {
+        let (number, started, before) = (self.recorded() + 1, Instant::now(), self.ledger());
+        self.reporter = self.reporter.in_iteration(number);
+        let profile = self.profile()?;
+        self.note(Entry::IterationStarted { iteration: number })?;
+        self.log_activity(&format!("iteration {number} began with profile {}", profile.name))?;
+        self.reporter.emit(EventKind::IterationStarted {
+            profile: profile.name.clone(),
+        });
+
+        let prompt = self.prompt(number)?;
+        let clone = self.clone_dir();
+        self.notebook.show(self.sandbox.as_ref(), &clone).await?;
+        let mut work = self.work(&prompt, &profile).await?;
+        self.notebook.take_over(self.sandbox.as_ref(), &clone).await?;
+        let collected = self.collect(&mut work).await?;
+        let verified = self.check(&work, &collected, number).await?;
+        let mut record = unjudged(number, &profile.name, &work, &collected);
+        self.judge(&mut record, &verified);
+        self.decide(&mut record, &work).await?;
+        let spent = self.ledger();
+        record.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        record.tokens = Tokens {
+            input: spent.tokens.input - before.tokens.input,
+            output: spent.tokens.output - before.tokens.output,
+        };
+        record.cost = spent.cost.since(before.cost);
+        let finished = Finished {
+            record,
+            work,
+            collected,
+            verified,
+        };
+        self.write_down(&finished)?;
+        self.seal(finished).await
+    }
+
+    /// The profile of this iteration: what the last one decided, else the default.
+    fn profile(&self) -> Result<Profile, Halt> {
+        let default = &self.settings.profiles.default;
+        let name = self
+            .journal
+            .records()
+            .next_back()
+            .map_or(default, |record| &record.next_profile);
+        // A profile that has since left the configuration gives way to the default.
+        let profiles = &self.settings.profiles;
+        let profile = profiles.get(name).or_else(|| profiles.get(default));
+        Ok(profile
+            .cloned()
+            .ok_or_else(|| super::RunError::NoProfile(name.clone()))?)
+    }
+
+    fn prompt(&mut self, number: u32) -> Result<Prompt, Halt> {
+        let read = |file: &Option<String>| match file.as_deref().and_then(|file| file.strip_prefix(".ralph/"))
+        {
+            Some(name) => self.notebook.read(name),
+            None => Ok(String::new()),
+        };
+        let state = PromptState {
+            clone: self.clone_dir().display().to_string(),
+            branch: self.dir.facts().branch.clone(),
+            task: self.task_text(),
+            guardrails: self.notebook.read("guardrails.md")?,
+            progress: self.notebook.read("progress.md")?,
+            notes: self.notebook.read("notes.md")?,
+            errors: self.notebook.read("errors.log")?,
+            tip: self.tip.to_string(),
+            status: self.seen.status.clone(),
+            diff_summary: self.seen.diff_summary.clone(),
+            diff_file: self.seen.diff_file.clone(),
+            tests: read(&self.seen.tests_file)?,
+            tests_file: self.seen.tests_file.clone(),
+            budgets: self.budgets(number),
+            answer_format: self.parts.agent.answer_format(),
+        };
+        let text = self
+            .parts
+            .redactor
+            .redact(&prompt::render(&state, self.settings.prompt_bytes)?);
+        self.notebook
+            .write(&format!("iterations/{number}/prompt.md"), &text)?;
+        Ok(Prompt {
+            text,
+            iteration: number,
+        })
+    }
+
+    fn budgets(&self, number: u32) -> String {
+        let (budget, spent) = (&self.settings.budget, self.ledger());
+        let mut text = format!("Iteration {number} of {}\n", budget.max_iterations);
+        let _ = writeln!(text, "Minutes left: {}", spent.time_left(budget).as_secs() / 60);
+        if let Some(limit) = budget.max_cost {
+            let _ = writeln!(text, "Cost: {} of {limit}", spent.cost);
+        }
+        if let Some(limit) = budget.max_tokens {
+            let _ = writeln!(text, "Tokens: {} of {limit}", spent.tokens.total());
+        }
+        let scores: Vec<f64> = self.journal.records().map(|record| record.score.total).collect();
+        let recent = &scores[scores.len().saturating_sub(SCORES_SHOWN)..];
+        let recent: Vec<String> = recent.iter().map(|score| format!("{score:.2}")).collect();
+        let shown = if recent.is_empty() {
+            "none yet".to_owned()
+        } else {
+            recent.join(", ")
+        };
+        let _ = write!(
+            text,
+            "Recent loop scores (0 is fine, {} is going in circles): {shown}",
+            gutter::GUTTER
+        );
+        text
+    }
+
+    /// What the clone holds now, handed back to the user's repository.
+    ///
+    /// What cannot be taken over (a rewritten history, a hostile name, a broken clone) fails the iteration: the clone
+    /// is made afresh from the last checkpoint and the next iteration is told why.
+    async fn collect(&mut self, work: &mut Work) -> Result<Collected, Halt> {
+        let reason = match self.hand_back().await {
+            Ok(collected) => return Ok(collected),
+            Err(Halt::Broken(super::RunError::Scm(error))) if of_the_clone(&error) => chain(&error),
+            Err(halt) => return Err(halt),
+        };
+        self.reporter
+            .warn(format!("the work of this iteration is dropped: {reason}"));
+        work.performed
+            .failures
+            .push(gutter::failure_of_text("hand-back", 1, &reason));
+        work.performed
+            .errors
+            .push(format!("the work of this iteration was dropped: {reason}"));
+        self.lay_out().await?;
+        let snapshot = self.private_clone().snapshot().await?;
+        Ok(Collected {
+            snapshot,
+            diff: Diff::default(),
+            new_work_committed: false,
+        })
+    }
+
+    async fn hand_back(&mut self) -> Result<Collected, Halt> {
+        let clone = self.private_clone();
+        let snapshot = clone.snapshot().await?;
+        let diff = clone.diff(&self.tree, &snapshot.tree).await?;
+        if self.parts.redactor.finds_secret_in(&diff.patch) {
+            let files: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
+            return Err(Halt::paused(format!(
+                "a known secret stands in what the agent changed ({}); nothing of it was taken over",
+                files.join(", ")
+            )));
+        }
+        let request = scm::Request {
+            base: &self.dir.facts().base,
+            snapshot: &snapshot,
+            known: &self.known,
+            limit: scm::DEFAULT_LIMIT,
+        };
+        let handed = scm::take(&self.repo, &clone, &request, self.dir.path()).await?;
+        if snapshot.head != Head::Branch(self.dir.facts().branch.clone()) {
+            self.reporter
+                .warn("the agent left the run's branch; its work is put back onto it");
+            clone.reset_to(&snapshot.tip).await?;
+            clone.restore(&snapshot.tree).await?;
+        }
+        let had_before = self.journal.records().any(|record| record.tree == snapshot.tree);
+        let new_work_committed = !handed.new_commits.is_empty() && !had_before;
+        self.known = vec![handed.commit, snapshot.tip.clone()];
+        Ok(Collected {
+            snapshot,
+            diff,
+            new_work_committed,
+        })
+    }
+
+    /// Evidence for what was claimed; otherwise the tests, as feedback, when there is something new to test.
+    async fn check(&mut self, work: &Work, collected: &Collected, number: u32) -> Result<Verified, Halt> {
+        let claimed = self.claims(work, number).await?;
+        let mut verified = self.verify(&collected.snapshot.tip, &claimed).await?;
+        if !verified.evidence.checks.is_empty() && !collected.snapshot.dirty.is_empty() {
+            let hint = "there is uncommitted work: evidence is gathered from commits only".to_owned();
+            verified.evidence.errors.push(hint);
+        }
+        let tests = self.task.frontmatter.test_command.clone();
+        let untested = self.seen.tested_tree.as_ref() != Some(&collected.snapshot.tree);
+        if untested && !verified.evidence.ran(&tests) {
+            let feedback = self.feedback(&tests).await?;
+            verified.evidence.join(feedback);
+        }
+        Ok(verified)
+    }
+
+    /// The boxes the agent says are done: in its answer, by editing the task file, or by calling the task done.
+    async fn claims(&mut self, work: &Work, number: u32) -> Result<BTreeSet<CheckboxId>, Halt> {
+        let claims = &work.outcome.claims;
+        let names = [
+            claims.checkboxes_checked.as_slice(),
+            claims.milestones_completed.as_slice(),
+        ]
+        .concat();
+        let (mut boxes, unknown) = boxes_named(&self.task.checkboxes, &names);
+        for name in unknown {
+            let reason = "the task has no such checkbox".to_owned();
+            self.log_error(number, &format!("claimed `{name}`: {reason}"))?;
+            self.reporter.emit(EventKind::NotTicked {
+                checkbox: name,
+                reason,
+            });
+        }
+        let file = self.clone_dir().join("ralph_task.md");
+        if let Ok(bytes) = self.sandbox.read(&file, TASK_LIMIT).await {
+            boxes.extend(claimed_by_edit(&String::from_utf8_lossy(&bytes)));
+        }
+        if matches!(work.outcome.ending, Ending::StopSuccess { .. }) {
+            boxes.extend(self.task.checkboxes.iter().map(|one| one.id.clone()));
+        }
+        boxes.retain(|id| self.task.checkboxes.iter().any(|one| &one.id == id));
+        Ok(boxes)
+    }
+}
+
+/// Whether the clone is at fault, not the host or the sandbox.
+fn of_the_clone(error: &ScmError) -> bool {
+    matches!(
+        error,
+        ScmError::Refused(_)
+            | ScmError::NoCommit
+            | ScmError::Git { .. }
+            | ScmError::OutputTooLong { .. }
+            | ScmError::Unexpected { .. }
+            | ScmError::Sandbox(SandboxError::TooLong { .. } | SandboxError::File { .. })
+    )
+}

@@ -1,0 +1,123 @@
+//! The loop: iterations with fresh sessions, evidence, budgets, and what is done when it goes in circles.
+//!
+//! [`start`] begins a run and [`resume`] goes on with one; both end in the same loop. The runner reports events and
+//! knows neither a terminal nor a store.
+
+mod ask;
+mod budget;
+mod doctor;
+mod error;
+mod evidence;
+mod gutter;
+mod iteration;
+mod ladder;
+mod logbook;
+mod notebook;
+mod open;
+mod perform;
+mod prompt;
+mod publish;
+mod report;
+mod run;
+mod settings;
+mod text;
+mod verdict;
+mod watch;
+mod work;
+
+use std::sync::Arc;
+
+use crate::agent::Agent;
+use crate::clock::Clock;
+use crate::event::EventSink;
+use crate::exec::Host;
+use crate::id::{ObjectId, RunId};
+use crate::model::Model;
+use crate::sandbox::{Provider, SandboxSpec};
+use crate::scm::Forge;
+use crate::secret::Redactor;
+use crate::state::{OutcomeKind, Owner, RunDir};
+use crate::usage::{Tokens, Usd};
+
+pub use budget::{Budget, Exceeded, Ledger};
+pub use error::RunError;
+pub use gutter::{GUTTER, failure_of_text, normalise, score};
+pub use ladder::{Next, Standing};
+pub use open::{NewRun, adopt, create};
+pub use prompt::{PromptError, PromptState, render as render_prompt};
+pub use settings::{DoctorApply, DoctorRules, Profiles, Settings};
+
+/// The parts a run is put together from.
+#[derive(Clone)]
+pub struct Parts {
+    /// Makes the sandbox.
+    pub provider: Arc<dyn Provider>,
+    /// Edits the code.
+    pub agent: Arc<dyn Agent>,
+    /// Answers, for agents that ask and for the doctor.
+    pub model: Arc<dyn Model>,
+    /// Opens the pull request.
+    pub forge: Arc<dyn Forge>,
+    /// Receives the events.
+    pub sink: Arc<dyn EventSink>,
+    /// Tells the time.
+    pub clock: Arc<dyn Clock>,
+    /// Starts git on the host.
+    pub host: Host,
+    /// Knows what must not be seen.
+    pub redactor: Redactor,
+    /// Who works on the run.
+    pub owner: Owner,
+}
+
+/// How a run ended and what it leaves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// The run.
+    pub run: RunId,
+    /// How it ended.
+    pub kind: OutcomeKind,
+    /// Why.
+    pub reason: String,
+    /// The branch the work goes to.
+    pub branch: String,
+    /// The last commit that was handed back.
+    pub tip: ObjectId,
+    /// Where the pull request is, once there is one.
+    pub pull_request: Option<String>,
+    /// Iterations recorded.
+    pub iterations: u32,
+    /// Tokens used.
+    pub tokens: Tokens,
+    /// What it cost, as far as prices are known.
+    pub cost: Usd,
+    /// Calls whose price nobody knows.
+    pub unpriced_calls: u64,
+}
+
+/// Asks the doctor about a run that rests, and returns what it said. The diagnosis is kept with the run.
+pub async fn diagnose(
+    parts: &Parts,
+    settings: &Settings,
+    sandbox: &SandboxSpec,
+    dir: &RunDir,
+) -> Result<String, RunError> {
+    let found = open::Found::look(parts, dir).await?;
+    let mut run = run::Run::open(parts, settings, sandbox, found).await?;
+    run.diagnosed().await
+}
+
+/// Works on a run until it is done, failed, paused or stopped: from its beginning, or from its last checkpoint.
+pub async fn drive(
+    parts: &Parts,
+    settings: &Settings,
+    sandbox: &SandboxSpec,
+    dir: &RunDir,
+) -> Result<Outcome, RunError> {
+    let found = open::Found::look(parts, dir).await?;
+    if let Some(outcome) = found.done() {
+        return Ok(outcome);
+    }
+    let mut run = run::Run::open(parts, settings, sandbox, found).await?;
+    run.finish_it().await
+}

@@ -1,0 +1,186 @@
+//! The host's copy of `.ralph/`: written here first, shown to the agent, taken over from it only where it may write.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::sandbox::{Sandbox, SandboxError};
+use crate::secret::Redactor;
+use crate::state::StateError;
+
+/// Files of which the agent's version is taken over.
+const AGENTS_OWN: [&str; 2] = ["notes.md", "progress.md"];
+/// The file the agent may add to, but not rewrite.
+const GUARDRAILS: &str = "guardrails.md";
+/// How much of a file the agent wrote is taken over.
+const LONGEST: u64 = 1024 * 1024;
+
+/// The files of `.ralph/`, by their paths below it.
+#[derive(Debug)]
+pub(super) struct Notebook {
+    dir: PathBuf,
+    redactor: Redactor,
+    unsaved: BTreeSet<String>,
+    unshown: BTreeSet<String>,
+}
+
+impl Notebook {
+    /// The notebook kept in `dir`.
+    #[must_use]
+    pub(super) fn open(dir: PathBuf, redactor: Redactor) -> Self {
+        Self {
+            dir,
+            redactor,
+            unsaved: BTreeSet::new(),
+            unshown: BTreeSet::new(),
+        }
+    }
+
+    /// The text of a file; empty when it is not there.
+    pub(super) fn read(&self, name: &str) -> Result<String, StateError> {
+        let path = self.dir.join(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(StateError::io("read", path)(error)),
+        }
+    }
+
+    /// Replaces a file. Known secrets do not get into it.
+    pub(super) fn write(&mut self, name: &str, text: &str) -> Result<(), StateError> {
+        let path = self.dir.join(name);
+        let parent = path.parent().unwrap_or(&self.dir);
+        fs::create_dir_all(parent).map_err(StateError::io("create", parent))?;
+        let temp = path.with_extension("new");
+        fs::write(&temp, self.redactor.redact(text)).map_err(StateError::io("write", &temp))?;
+        fs::rename(&temp, &path).map_err(StateError::io("replace", &path))?;
+        self.touched(name);
+        Ok(())
+    }
+
+    /// Adds to the end of a file. Known secrets do not get into it.
+    pub(super) fn append(&mut self, name: &str, text: &str) -> Result<(), StateError> {
+        use std::io::Write;
+        let path = self.dir.join(name);
+        fs::create_dir_all(&self.dir).map_err(StateError::io("create", &self.dir))?;
+        let open = fs::OpenOptions::new().append(true).create(true).open(&path);
+        let mut file = open.map_err(StateError::io("open", &path))?;
+        file.write_all(self.redactor.redact(text).as_bytes())
+            .map_err(StateError::io("append to", &path))?;
+        self.touched(name);
+        Ok(())
+    }
+
+    /// Marks every file as new, so that a clone made afresh is shown all of them.
+    pub(super) fn show_all(&mut self) -> Result<(), StateError> {
+        self.unshown = self.names(&self.dir.clone())?;
+        Ok(())
+    }
+
+    /// Copies what is new into the clone.
+    pub(super) async fn show(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<(), SandboxError> {
+        for name in std::mem::take(&mut self.unshown) {
+            let Ok(bytes) = fs::read(self.dir.join(&name)) else {
+                continue;
+            };
+            sandbox
+                .write(&clone.join(".ralph").join(&name), &bytes, 0o644)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Takes over what the agent wrote where it may write. Everything else it finds as it was.
+    pub(super) async fn take_over(
+        &mut self,
+        sandbox: &dyn Sandbox,
+        clone: &Path,
+    ) -> Result<(), NotebookError> {
+        for name in AGENTS_OWN {
+            if let Some(text) = read_lossy(sandbox, clone, name).await
+                && text != self.read(name)?
+            {
+                self.write(name, &text)?;
+            }
+        }
+        let ours = self.read(GUARDRAILS)?;
+        match read_lossy(sandbox, clone, GUARDRAILS).await {
+            Some(theirs) if theirs == ours => {}
+            Some(theirs) if theirs.starts_with(&ours) => self.write(GUARDRAILS, &theirs)?,
+            _ => {
+                self.unshown.insert(GUARDRAILS.to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// The files that changed since this was last called, for the checkpoint.
+    pub(super) fn take_unsaved(&mut self) -> Result<Vec<(String, Vec<u8>)>, StateError> {
+        let read = |name: String| {
+            let path = self.dir.join(&name);
+            let bytes = fs::read(&path).map_err(StateError::io("read", path))?;
+            Ok((name, bytes))
+        };
+        std::mem::take(&mut self.unsaved).into_iter().map(read).collect()
+    }
+
+    /// Puts everything back to what a checkpoint holds. The activity log alone is kept: it is a superset.
+    pub(super) fn restore(&mut self, files: Vec<(String, Vec<u8>)>) -> Result<(), StateError> {
+        let activity = self.read("activity.log")?;
+        if self.dir.exists() {
+            fs::remove_dir_all(&self.dir).map_err(StateError::io("clear", &self.dir))?;
+        }
+        for (name, bytes) in files {
+            self.write(&name, &String::from_utf8_lossy(&bytes))?;
+        }
+        if activity.len() > self.read("activity.log")?.len() {
+            self.write("activity.log", &activity)?;
+        }
+        self.unsaved.clear();
+        self.unsaved.insert("activity.log".to_owned());
+        Ok(())
+    }
+
+    fn touched(&mut self, name: &str) {
+        self.unsaved.insert(name.to_owned());
+        self.unshown.insert(name.to_owned());
+    }
+
+    fn names(&self, dir: &Path) -> Result<BTreeSet<String>, StateError> {
+        let mut names = BTreeSet::new();
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(names),
+            Err(error) => return Err(StateError::io("list", dir)(error)),
+        };
+        for entry in entries.filter_map(Result::ok) {
+            let path = entry.path();
+            if path.is_dir() {
+                names.extend(self.names(&path)?);
+            } else if let Some(name) = path.strip_prefix(&self.dir).ok().and_then(Path::to_str) {
+                names.insert(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// What can go wrong with the notebook.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotebookError {
+    /// On the host.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// In the sandbox.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+}
+
+/// A file as the agent left it; `None` when it is gone, too long or no file: then ours is shown again.
+async fn read_lossy(sandbox: &dyn Sandbox, clone: &Path, name: &str) -> Option<String> {
+    let bytes = sandbox
+        .read(&clone.join(".ralph").join(name), LONGEST)
+        .await
+        .ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

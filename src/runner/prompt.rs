@@ -1,0 +1,231 @@
+//! The prompt of an iteration: ten parts in a fixed order, the same bytes for the same state, within a size.
+
+use std::fmt::Write;
+
+use minijinja::{Environment, UndefinedBehavior, context};
+use thiserror::Error;
+
+use super::text;
+
+const TEMPLATE: &str = include_str!("../../templates/prompt/iteration.md.j2");
+const NOTHING: &str = "(nothing yet)";
+const ERROR_LINES: usize = 200;
+
+/// Everything a prompt is made from.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PromptState {
+    /// Where the clone is, inside the sandbox.
+    pub clone: String,
+    /// The run's branch.
+    pub branch: String,
+    /// The task with the runner's ticks.
+    pub task: String,
+    /// `.ralph/guardrails.md`.
+    pub guardrails: String,
+    /// `.ralph/progress.md`.
+    pub progress: String,
+    /// `.ralph/notes.md`.
+    pub notes: String,
+    /// `.ralph/errors.log`.
+    pub errors: String,
+    /// The branch's tip.
+    pub tip: String,
+    /// Uncommitted paths, one a line.
+    pub status: String,
+    /// What the last iteration changed, summed up.
+    pub diff_summary: String,
+    /// The file with the full diff.
+    pub diff_file: Option<String>,
+    /// The output of the last test run.
+    pub tests: String,
+    /// The file with all of that output.
+    pub tests_file: Option<String>,
+    /// Budgets left, iteration number and recent loop scores.
+    pub budgets: String,
+    /// How the agent is to answer.
+    pub answer_format: String,
+}
+
+/// A prompt that cannot be rendered.
+#[derive(Debug, Error)]
+#[error("the prompt template cannot be rendered")]
+pub struct PromptError(#[from] minijinja::Error);
+
+/// Renders the prompt within about `max_bytes`. Long parts are cut, with a pointer to the file that holds all of it.
+pub fn render(state: &PromptState, max_bytes: usize) -> Result<String, PromptError> {
+    let share = |percent: usize| max_bytes * percent / 100;
+    let mut templates = Environment::new();
+    templates.set_undefined_behavior(UndefinedBehavior::Strict);
+    templates.set_keep_trailing_newline(true);
+    let text = templates.render_str(
+        TEMPLATE,
+        context! {
+            clone => state.clone,
+            branch => state.branch,
+            tip => state.tip,
+            task => head(&state.task, share(32), "ralph_task.md"),
+            guardrails => tail(&state.guardrails, share(8), ".ralph/guardrails.md"),
+            progress => tail(&state.progress, share(8), ".ralph/progress.md"),
+            notes => tail(&state.notes, share(8), ".ralph/notes.md"),
+            errors => tail(&last_lines(&state.errors, ERROR_LINES), share(12), ".ralph/errors.log"),
+            git => git(state, share(12)),
+            tests => tests(state, share(12)),
+            budgets => state.budgets,
+            answer_format => state.answer_format,
+        },
+    )?;
+    Ok(text)
+}
+
+fn git(state: &PromptState, limit: usize) -> String {
+    let status = if state.status.is_empty() {
+        "(clean)".to_owned()
+    } else {
+        state.status.clone()
+    };
+    let pointer = state.diff_file.as_deref().unwrap_or("git diff");
+    let mut text = format!(
+        "Uncommitted changes:\n{}\n",
+        head(&status, limit / 2, "git status")
+    );
+    if !state.diff_summary.is_empty() {
+        let summary = head(&state.diff_summary, limit / 2, pointer);
+        let _ = writeln!(
+            text,
+            "\nChanged by the last iteration (full diff in `{pointer}`):\n{summary}"
+        );
+    }
+    text
+}
+
+fn tests(state: &PromptState, limit: usize) -> String {
+    let pointer = state.tests_file.as_deref().unwrap_or("test_output.txt");
+    tail(&state.tests, limit, pointer)
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// The beginning of a text.
+fn head(text: &str, limit: usize, whole: &str) -> String {
+    let text = text.trim_end();
+    if text.is_empty() {
+        return NOTHING.to_owned();
+    }
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let kept = text::beginning(text, limit);
+    format!(
+        "{kept}\n[... {} bytes cut; all of it is in `{whole}` ...]",
+        text.len() - kept.len()
+    )
+}
+
+/// The end of a text.
+fn tail(text: &str, limit: usize, whole: &str) -> String {
+    let text = text.trim_end();
+    if text.is_empty() {
+        return NOTHING.to_owned();
+    }
+    if text.len() <= limit {
+        return text.to_owned();
+    }
+    let kept = text::end(text, limit);
+    format!(
+        "[... {} bytes cut; all of it is in `{whole}` ...]\n{kept}",
+        text.len() - kept.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> PromptState {
+        PromptState {
+            clone: "/sandbox/work".into(),
+            branch: "ralph/t/x".into(),
+            task: "do it".into(),
+            tip: "abc".into(),
+            budgets: "Iteration 1 of 3".into(),
+            answer_format: "JSON".into(),
+            ..PromptState::default()
+        }
+    }
+
+    #[test]
+    fn the_ten_parts_come_in_order() {
+        let text = render(&state(), 100_000).unwrap();
+        let headings: Vec<&str> = text.lines().filter(|line| line.starts_with("# ")).collect();
+        let numbers: Vec<&str> = headings
+            .iter()
+            .map(|line| line[2..].split('.').next().unwrap())
+            .collect();
+        assert_eq!(numbers, ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]);
+    }
+
+    #[test]
+    fn the_same_state_gives_the_same_bytes() {
+        assert_eq!(
+            render(&state(), 50_000).unwrap(),
+            render(&state(), 50_000).unwrap()
+        );
+    }
+
+    #[test]
+    fn template_syntax_in_a_part_is_only_text() {
+        let text = render(
+            &PromptState {
+                notes: "{{ secret }} {% raw".into(),
+                ..state()
+            },
+            50_000,
+        )
+        .unwrap();
+        assert!(text.contains("{{ secret }} {% raw"));
+    }
+
+    #[test]
+    fn long_parts_are_cut_with_a_pointer() {
+        let long = "ö".repeat(100_000);
+        let state = PromptState {
+            task: long.clone(),
+            guardrails: long.clone(),
+            progress: long.clone(),
+            notes: long.clone(),
+            errors: long.clone(),
+            status: long.clone(),
+            diff_summary: long.clone(),
+            tests: long,
+            tests_file: Some(".ralph/iterations/3/test_output.txt".into()),
+            ..state()
+        };
+        let text = render(&state, 20_000).unwrap();
+        assert!(text.len() < 24_000, "{}", text.len());
+        for pointer in [
+            "`ralph_task.md`",
+            "`.ralph/notes.md`",
+            "`.ralph/iterations/3/test_output.txt`",
+        ] {
+            assert!(
+                text.contains(&format!("all of it is in {pointer}")),
+                "no pointer to {pointer}"
+            );
+        }
+    }
+
+    #[test]
+    fn only_the_last_errors_are_shown() {
+        let errors = (0..500)
+            .map(|n| format!("error {n}"))
+            .collect::<Vec<_>>()
+            .join("\n");
+        let text = render(&PromptState { errors, ..state() }, 100_000).unwrap();
+        assert!(
+            text.contains("error 300\n") && !text.contains("error 299\n") && text.contains("error 499\n")
+        );
+    }
+}

@@ -1,0 +1,334 @@
+//! One run in the hands of its owner: the loop itself, its checkpoints and its end.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::event::EventKind;
+use crate::id::ObjectId;
+use crate::sandbox::{Sandbox, SandboxError, SandboxSpec, clone_dir};
+use crate::scm::{Checkpoints, Content, PrivateClone, Repository, SeedPack, Start, StateFile};
+use crate::state::{
+    Entry, Journal, Line, Lock, OutcomeKind, Request, RunDir, RunFacts, StateError, Verdict, write_atomically,
+};
+use crate::task::{CheckboxId, Task, render_ticks};
+
+use super::budget::Ledger;
+use super::error::Halt;
+use super::notebook::Notebook;
+use super::report::Reporter;
+use super::settings::Settings;
+use super::{Outcome, Parts, RunError};
+
+/// One run in the hands of its owner.
+pub(super) struct Run<'a> {
+    pub(super) parts: &'a Parts,
+    pub(super) settings: &'a Settings,
+    pub(super) spec: &'a SandboxSpec,
+    pub(super) dir: &'a RunDir,
+    pub(super) task: Task,
+    pub(super) journal: Journal,
+    pub(super) notebook: Notebook,
+    pub(super) repo: Repository,
+    pub(super) checkpoints: Checkpoints,
+    pub(super) sandbox: Box<dyn Sandbox>,
+    pub(super) reporter: Reporter,
+    pub(super) seed: SeedPack,
+    /// The newest checkpoint.
+    pub(super) saved: Option<ObjectId>,
+    /// The last journal line it holds.
+    pub(super) saved_seq: u64,
+    pub(super) ticked: BTreeSet<CheckboxId>,
+    pub(super) tip: ObjectId,
+    pub(super) tree: ObjectId,
+    /// Commits the user's repository has, so that a hand-back need not bring them.
+    pub(super) known: Vec<ObjectId>,
+    pub(super) seen: Seen,
+    /// Milliseconds the current iteration spent waiting, which do not count against its time.
+    pub(super) waiting: Arc<AtomicU64>,
+    pub(super) _lock: Lock,
+}
+
+/// What the last iteration left for the next prompt.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// Uncommitted paths, one a line.
+    pub(super) status: String,
+    /// What it changed, summed up.
+    pub(super) diff_summary: String,
+    /// The file with its diff.
+    pub(super) diff_file: Option<String>,
+    /// The file with the newest test output.
+    pub(super) tests_file: Option<String>,
+    /// The tree those tests ran on.
+    pub(super) tested_tree: Option<ObjectId>,
+}
+
+/// The file in the notebook that keeps [`Seen`] across a resume.
+pub(super) const SEEN_FILE: &str = "last_iteration.json";
+
+impl Run<'_> {
+    /// Iterates until a rule or an error ends it.
+    pub(super) async fn finish_it(&mut self) -> Result<Outcome, RunError> {
+        let mut sandboxes_lost = 0;
+        loop {
+            match self.turn().await {
+                Ok(()) => sandboxes_lost = 0,
+                Err(Halt::End { kind, reason }) => return self.finish(kind, reason).await,
+                Err(Halt::Broken(RunError::Sandbox(SandboxError::Gone { id }))) if sandboxes_lost == 0 => {
+                    sandboxes_lost += 1;
+                    self.reporter.warn(format!(
+                        "the sandbox `{id}` is gone; making a new one from the checkpoint"
+                    ));
+                    self.renew_sandbox().await?;
+                }
+                Err(Halt::Broken(error)) => return Err(self.broken(error)),
+            }
+        }
+    }
+
+    /// What is done between two iterations, and one iteration.
+    async fn turn(&mut self) -> Result<(), Halt> {
+        self.requests().await?;
+        if self
+            .journal
+            .records()
+            .next_back()
+            .is_some_and(|record| record.verdict == Verdict::Complete)
+        {
+            return self.publish().await;
+        }
+        self.ledger().check(&self.settings.budget)?;
+        self.iterate().await
+    }
+
+    /// Carries out what people asked for.
+    async fn requests(&mut self) -> Result<(), Halt> {
+        let inbox = self.dir.inbox();
+        for (path, request) in inbox.waiting()? {
+            // A note is removed once it is safe; the others must not be carried out twice.
+            if let Request::Note { text } = &request {
+                self.add_note(text).await?;
+            }
+            inbox.done_with(&path)?;
+            match request {
+                Request::Stop => return Err(Halt::stopped("stopped by a person")),
+                Request::Pause => return Err(Halt::paused("a person asked for a pause")),
+                // An iteration is about to begin with a fresh context anyway.
+                Request::Rotate | Request::Note { .. } => {}
+                Request::Doctor => self.consult().await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_note(&mut self, text: &str) -> Result<(), Halt> {
+        self.log_activity("a person left a note")?;
+        self.notebook
+            .append("notes.md", &format!("\nNote from a person: {}\n", text.trim()))?;
+        let clone = self.clone_dir();
+        self.notebook.show(self.sandbox.as_ref(), &clone).await?;
+        self.checkpoint(None).await
+    }
+
+    /// Saves everything under the run's state ref; `entry`, when given, becomes true with it.
+    pub(super) async fn checkpoint(&mut self, entry: Option<Entry>) -> Result<(), Halt> {
+        let line = entry.map(|entry| self.journal.next(self.parts.clock.now(), entry));
+        let segment: Vec<&Line> = self
+            .journal
+            .lines()
+            .iter()
+            .filter(|line| line.seq > self.saved_seq)
+            .chain(&line)
+            .collect();
+        let last = segment.last().map_or(self.saved_seq, |line| line.seq);
+        let file = |path: &str, bytes| StateFile {
+            path: path.to_owned(),
+            bytes,
+        };
+        let mut files = vec![
+            file("run.json", to_json(self.dir.facts())),
+            file("lease.json", to_json(&self.lease())),
+            file("ralph_task.md", self.task_text().into_bytes()),
+            file(&format!("journal/{last:08}.jsonl"), lines_text(&segment)),
+        ];
+        let unsaved = self.notebook.take_unsaved()?;
+        files.extend(
+            unsaved
+                .into_iter()
+                .map(|(name, bytes)| file(&format!("ralph/{name}"), bytes)),
+        );
+        let content = Content {
+            iteration: u64::from(self.recorded()),
+            tip: &self.tip,
+            work_tree: &self.tree,
+            files: &files,
+            at: self.parts.clock.now(),
+        };
+        self.saved = Some(self.checkpoints.save(self.saved.as_ref(), &content).await?);
+        self.saved_seq = last;
+        if let Some(line) = line {
+            self.journal.write(line)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run by rule: recorded, checkpointed, reported.
+    async fn finish(&mut self, kind: OutcomeKind, reason: String) -> Result<Outcome, RunError> {
+        let reason = self.parts.redactor.redact(&reason);
+        if let Err(error) = self.sandbox.end_processes().await {
+            self.reporter
+                .warn(format!("the sandbox's processes could not be ended: {error}"));
+        }
+        self.log_activity(&format!("the run ended: {}: {reason}", word(kind)))?;
+        let entry = Entry::Ended {
+            outcome: kind,
+            reason: reason.clone(),
+        };
+        if let Err(Halt::Broken(error)) = self.checkpoint(Some(entry)).await {
+            return Err(self.broken(error));
+        }
+        if matches!(kind, OutcomeKind::Done | OutcomeKind::Failed) {
+            self.sandbox.close().await?;
+        }
+        self.reporter.emit(EventKind::RunEnded {
+            outcome: word(kind).to_owned(),
+            reason: reason.clone(),
+        });
+        Ok(self.outcome(kind, reason))
+    }
+
+    fn broken(&self, error: RunError) -> RunError {
+        let reason = super::perform::chain(&error);
+        self.reporter.emit(EventKind::RunEnded {
+            outcome: "broken".to_owned(),
+            reason,
+        });
+        error
+    }
+
+    fn outcome(&self, kind: OutcomeKind, reason: String) -> Outcome {
+        let ended = Ended {
+            kind,
+            reason,
+            tip: self.tip.clone(),
+        };
+        ended.outcome(self.dir.facts(), self.journal.lines(), self.parts.clock.now())
+    }
+
+    /// The number of recorded iterations.
+    pub(super) fn recorded(&self) -> u32 {
+        self.journal
+            .records()
+            .next_back()
+            .map_or(0, |record| record.iteration)
+    }
+
+    /// What is spent so far.
+    pub(super) fn ledger(&self) -> Ledger {
+        Ledger::from_journal(self.journal.lines(), self.parts.clock.now())
+    }
+
+    /// Writes a journal line.
+    pub(super) fn note(&mut self, entry: Entry) -> Result<(), StateError> {
+        self.journal.append(self.parts.clock.now(), entry).map(|_| ())
+    }
+
+    /// The clone's directory inside the sandbox.
+    pub(super) fn clone_dir(&self) -> PathBuf {
+        clone_dir(self.sandbox.as_ref())
+    }
+
+    /// The clone itself.
+    pub(super) fn private_clone(&self) -> PrivateClone<'_> {
+        PrivateClone::existing(self.sandbox.as_ref(), self.clone_dir(), self.start_at(&self.tip))
+    }
+
+    /// What a clone at this commit starts from.
+    pub(super) fn start_at(&self, commit: &ObjectId) -> Start {
+        Start {
+            branch: self.dir.facts().branch.clone(),
+            commit: commit.clone(),
+            identity: self.settings.identity.clone(),
+            format: self.repo.object_format(),
+        }
+    }
+
+    /// The task with the runner's ticks.
+    pub(super) fn task_text(&self) -> String {
+        render_ticks(&self.dir.facts().task, &self.ticked)
+    }
+
+    /// Puts the task with its ticks where a person and the agent see it.
+    pub(super) async fn show_task(&mut self) -> Result<(), Halt> {
+        let text = self.task_text();
+        write_atomically(&self.dir.task_file(), text.as_bytes())?;
+        self.sandbox
+            .write(&self.clone_dir().join("ralph_task.md"), text.as_bytes(), 0o644)
+            .await?;
+        Ok(())
+    }
+
+    /// Adds a line to `activity.log`.
+    pub(super) fn log_activity(&mut self, what: &str) -> Result<(), StateError> {
+        let at = self.parts.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ");
+        self.notebook
+            .append("activity.log", &format!("{at} {}\n", what.replace('\n', " ")))
+    }
+}
+
+/// How a run ended.
+pub(super) struct Ended {
+    pub(super) kind: OutcomeKind,
+    pub(super) reason: String,
+    pub(super) tip: ObjectId,
+}
+
+impl Ended {
+    /// The outcome, with what the journal adds up to.
+    pub(super) fn outcome(self, facts: &RunFacts, lines: &[Line], at: Timestamp) -> Outcome {
+        let ledger = Ledger::from_journal(lines, at);
+        let pull_request = lines.iter().rev().find_map(|line| match &line.entry {
+            Entry::PullRequest { location, .. } => Some(location.clone()),
+            _ => None,
+        });
+        Outcome {
+            run: facts.id.clone(),
+            kind: self.kind,
+            reason: self.reason,
+            branch: facts.branch.clone(),
+            tip: self.tip,
+            pull_request,
+            iterations: ledger.iterations,
+            tokens: ledger.tokens,
+            cost: ledger.cost,
+            unpriced_calls: ledger.unpriced_calls,
+        }
+    }
+}
+
+/// How an outcome is called in events and logs.
+pub(super) fn word(kind: OutcomeKind) -> &'static str {
+    match kind {
+        OutcomeKind::Done => "done",
+        OutcomeKind::Failed => "failed",
+        OutcomeKind::Paused => "paused",
+        OutcomeKind::Stopped => "stopped",
+    }
+}
+
+fn lines_text(lines: &[&Line]) -> Vec<u8> {
+    lines
+        .iter()
+        .flat_map(|line| [to_json(line), b"\n".to_vec()].concat())
+        .collect()
+}
+
+/// JSON of a value whose types cannot fail to serialise: strings, numbers, lists and maps with string keys.
+pub(super) fn to_json<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
+}
