@@ -1,5 +1,5 @@
 //! The `ralph` program: parses, calls the library, returns an exit code.
 
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    ralph::cli::main()
 }

@@ -121,6 +121,11 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Program,
     },
     EnvVar {
+        name: "RALPH_TEST_LITELLM",
+        doc: "Where the tests find the LiteLLM proxy; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
         name: "RALPH_TEST_SKIPS",
         doc: "File to which tests add what they skipped.",
         role: Role::Tests,

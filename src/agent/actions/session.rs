@@ -161,6 +161,7 @@ mod tests {
             tokens: None,
             cost: None,
             cut_off: false,
+            unmetered_attempts: 0,
         })
     }
 

@@ -1,0 +1,309 @@
+//! From the configuration to the parts of a run.
+
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::agent::Agent;
+use crate::agent::actions::ActionsAgent;
+use crate::config::{
+    self, AgentName, Config, FilePlace, ForgeType, Inputs, LadderRung, Layer, OnUnenforceable, Override,
+    Place, SandboxType,
+};
+use crate::event::{EventSink, Fanout};
+use crate::model::{Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Script, ScriptedModel};
+use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
+use crate::sandbox::connect::{Choice, check_policy, connect};
+use crate::sandbox::local::LocalOptions;
+use crate::sandbox::{Provider, SandboxError, SandboxSpec};
+use crate::scm::{Forge, Identity, LocalForge, Repository};
+use crate::secret::Redactor;
+use crate::state::{RunDir, Rung};
+use crate::task::Task;
+
+use super::Context;
+use super::error::{CliError, Exit, io};
+use super::terminal::{EventLog, JsonLines, Terminal};
+
+/// How long to wait for a model that is out of reach and does not say until when.
+const MODEL_WAIT: Duration = Duration::from_secs(30);
+
+/// A task file and where it is.
+pub(super) struct TaskFile {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// Reads the configuration. `flags` are the command's own, by key; `--set` adds to them.
+pub(super) fn configuration(
+    context: &Context,
+    task: Option<&TaskFile>,
+    flags: &[(String, String)],
+) -> Result<Config, CliError> {
+    let config = config::load(&inputs(context, task, flags)?)?;
+    for warning in config.warnings() {
+        context.ui.say(format_args!("warning: {warning}"));
+    }
+    Ok(config)
+}
+
+fn inputs(
+    context: &Context,
+    task: Option<&TaskFile>,
+    flags: &[(String, String)],
+) -> Result<Inputs, CliError> {
+    let surroundings = &context.surroundings;
+    let mut all = flags.to_vec();
+    all.extend(context.global.overrides()?);
+    let flags = all.into_iter().map(|(key, value)| Override {
+        place: Place::Flag(format!("--set {key}")),
+        key,
+        value,
+    });
+    Ok(Inputs {
+        env: surroundings.env.clone(),
+        user_file: surroundings.user_config(),
+        project_dir: project_dir(&surroundings.cwd),
+        config_file: context
+            .global
+            .config
+            .as_ref()
+            .map(|file| surroundings.cwd.join(file)),
+        task: task.map(task_overrides).transpose()?.unwrap_or_default(),
+        flags: flags.collect(),
+    })
+}
+
+/// The configuration without a task and without telling its warnings, for a look at one setting.
+pub(super) fn configuration_quietly(context: &Context) -> Result<Config, CliError> {
+    config::load(&inputs(context, None, &[])?).map_err(Into::into)
+}
+
+/// The directory that holds the project's configuration: the nearest one upwards with a `ralph.toml` or a `.git`.
+fn project_dir(cwd: &Path) -> PathBuf {
+    let marked = |dir: &&Path| dir.join("ralph.toml").exists() || dir.join(".git").exists();
+    cwd.ancestors().find(marked).unwrap_or(cwd).to_owned()
+}
+
+fn task_overrides(file: &TaskFile) -> Result<Vec<Override>, CliError> {
+    let task = Task::parse(&file.text)?;
+    let place = Place::File(FilePlace {
+        path: file.path.clone(),
+        line: 1,
+        column: 1,
+    });
+    let pairs = task.frontmatter.overrides().into_iter();
+    Ok(pairs
+        .map(|(key, value)| Override {
+            key: key.to_owned(),
+            value,
+            place: place.clone(),
+        })
+        .collect())
+}
+
+impl super::Global {
+    /// The pairs of `--set`.
+    pub(super) fn overrides(&self) -> Result<Vec<(String, String)>, CliError> {
+        let split = |text: &String| {
+            let (key, value) = text.split_once('=').ok_or_else(|| {
+                CliError::usage(format!("`--set {text}` is no KEY=VALUE"))
+                    .hint("for example `--set budget.max_iterations=5`; `ralph config show` lists the keys")
+            })?;
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        };
+        self.set.iter().map(split).collect()
+    }
+}
+
+/// How events are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    /// Lines for a person.
+    Lines,
+    /// Lines for a person, with the output of commands.
+    Everything,
+    /// JSON on stdout.
+    Json,
+}
+
+/// Puts the parts of a run together.
+pub(super) async fn parts(
+    context: &Context,
+    config: &Config,
+    run: &RunDir,
+    show: Show,
+) -> Result<Parts, CliError> {
+    let repo = Repository::open(context.surroundings.host(), &run.facts().repository).await?;
+    let log = run.events_file();
+    let file = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(&log)
+        .map_err(io("open", &log))?;
+    let shown: Arc<dyn EventSink> = match show {
+        Show::Json => Arc::new(JsonLines(context.ui)),
+        Show::Lines | Show::Everything => Arc::new(Terminal {
+            ui: context.ui,
+            verbose: show == Show::Everything,
+        }),
+    };
+    let provider = provider(context, config)?;
+    tell_limits(context, config, provider.as_ref());
+    Ok(Parts {
+        provider,
+        agent: agent(config)?,
+        model: model(config, run.facts().script.as_deref())?,
+        forge: forge(config, repo, run)?,
+        sink: Arc::new(Fanout(vec![shown, Arc::new(EventLog(Mutex::new(file)))])),
+        clock: crate::clock::system(),
+        host: context.surroundings.host(),
+        redactor: Redactor::new(config.secrets()),
+        owner: context.surroundings.owner(),
+    })
+}
+
+/// The provider, once it is sure that it can enforce what is asked of it.
+pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
+    let choice = match config.provider() {
+        SandboxType::Local => Choice::Local(LocalOptions {
+            base: context.surroundings.runs()?.dir().to_owned(),
+            path: context
+                .surroundings
+                .var("PATH")
+                .unwrap_or("/usr/bin:/bin")
+                .to_owned(),
+            passthrough: config.passthrough(),
+        }),
+        SandboxType::Docker => Choice::Docker,
+        SandboxType::DockerSandbox => Choice::DockerSandbox,
+        SandboxType::Tart => Choice::Tart,
+        SandboxType::Daytona => Choice::Daytona,
+    };
+    let provider = connect(&choice)?;
+    match check_policy(provider.as_ref(), &config.network_policy()) {
+        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
+        _ => Ok(provider),
+    }
+}
+
+/// Tells what the provider does not hold.
+fn tell_limits(context: &Context, config: &Config, provider: &dyn Provider) {
+    if let Some(notice) = provider.capabilities().notice() {
+        context.ui.say(format_args!("warning: {notice}"));
+    }
+    if let Err(error) = check_policy(provider, &config.network_policy()) {
+        context
+            .ui
+            .say(format_args!("warning: {error}: the network policy does not hold"));
+    }
+}
+
+/// A policy nobody asked for may give way to a provider somebody chose; one that was asked for may not.
+fn may_go_on(config: &Config) -> bool {
+    let asked_for = config
+        .origin("sandbox.network.policy")
+        .is_some_and(|origin| origin.layer != Layer::Default);
+    config.settings.sandbox.network.on_unenforceable == OnUnenforceable::Warn || !asked_for
+}
+
+fn unenforceable(error: SandboxError) -> CliError {
+    CliError::from(error)
+        .hint("choose another provider, or set sandbox.network.policy = \"allow-all\" or on_unenforceable = \"warn\"")
+}
+
+fn agent(config: &Config) -> Result<Arc<dyn Agent>, CliError> {
+    match config.settings.agent.name {
+        AgentName::Actions => Ok(Arc::new(ActionsAgent)),
+        name @ (AgentName::Claude | AgentName::Codex | AgentName::Cursor | AgentName::Custom) => {
+            Err(CliError::usage(format!(
+                "the agent `{}` is not part of this version yet",
+                name.name()
+            ))
+            .hint("`--agent actions` is: a plain model that answers JSON actions"))
+        }
+    }
+}
+
+fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliError> {
+    if let Some(script) = script {
+        let script = Script::parse(script).map_err(|error| CliError::usage(error.to_string()))?;
+        return Ok(Arc::new(ScriptedModel::new(script)));
+    }
+    let usage = |error: EndpointError| CliError::usage(format!("model_endpoint.base_url: {error}"));
+    let endpoint = Endpoint::parse(&config.settings.model_endpoint.base_url).map_err(usage)?;
+    let client = OpenAiCompatible::new(endpoint, config.model_api_key(), Patience::default());
+    Ok(Arc::new(client.map_err(usage)?))
+}
+
+fn forge(config: &Config, repo: Repository, run: &RunDir) -> Result<Arc<dyn Forge>, CliError> {
+    match config.settings.forge.kind {
+        ForgeType::Local => Ok(Arc::new(LocalForge::new(repo, run.pull_request_file()))),
+        ForgeType::Github => Err(
+            CliError::usage("the forge `github` is not part of this version yet")
+                .hint("`[forge] type = \"local\"` leaves a branch and a pull-request file"),
+        ),
+    }
+}
+
+/// What the runner is told.
+pub(super) fn settings(config: &Config) -> Result<Settings, CliError> {
+    let from = &config.settings;
+    let identity = Identity::new(&from.git.user_name, &from.git.user_email).map_err(|error| CliError {
+        exit: Exit::Usage,
+        message: error.to_string(),
+        hint: None,
+    })?;
+    Ok(Settings {
+        budget: Budget {
+            max_iterations: from.budget.max_iterations.get(),
+            max_wall_time: from.budget.max_wall_time,
+            max_cost: Some(from.budget.max_cost),
+            max_tokens: from.budget.max_tokens_total.map(Into::into),
+            max_consecutive_gutter: from.budget.max_consecutive_gutter.get() as usize,
+            max_rate_limit_wait: from.budget.max_rate_limit_wait,
+        },
+        diff_line_threshold: u64::from(from.gutter.diff_line_threshold.get()),
+        ladder: from.gutter.ladder.iter().map(|rung| rung_of(*rung)).collect(),
+        doctor: DoctorRules {
+            every_iterations: from.doctor.every_iterations.map(Into::into),
+            apply: match from.doctor.apply {
+                config::DoctorApply::Auto => DoctorApply::Auto,
+                config::DoctorApply::Wait => DoctorApply::Wait,
+            },
+        },
+        profiles: Profiles {
+            default: from.default_profile.clone(),
+            fallback: Some(from.fallback_profile.clone()),
+            doctor: Some(from.doctor_profile.clone()),
+            all: config.profiles.clone(),
+        },
+        identity,
+        prompt_bytes: from.prompt.max_bytes.get() as usize,
+        iteration_timeout: from.sandbox.resources.timeout,
+        idle_timeout: from.timers.idle,
+        model_wait: MODEL_WAIT,
+    })
+}
+
+fn rung_of(rung: LadderRung) -> Rung {
+    match rung {
+        LadderRung::Rotate => Rung::Rotate,
+        LadderRung::Fallback => Rung::Fallback,
+        LadderRung::Doctor => Rung::Doctor,
+        LadderRung::Person => Rung::Person,
+    }
+}
+
+/// What the sandbox is made from.
+pub(super) fn sandbox_spec(config: &Config, run: &RunDir) -> SandboxSpec {
+    SandboxSpec {
+        run: run.facts().id.clone(),
+        image: config.settings.sandbox.image.clone(),
+        resources: config.resources(),
+        network: config.network_policy(),
+        env: std::collections::BTreeMap::new(),
+        completion_grace: config.settings.timers.completion_grace,
+    }
+}

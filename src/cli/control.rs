@@ -1,0 +1,80 @@
+//! `ralph pause`, `rotate`, `stop`, `note`: requests to a run, left in its directory.
+
+use crate::id::RunId;
+use crate::state::Request;
+
+use super::Context;
+use super::error::{CliError, Exit};
+use super::select::{Which, select};
+
+/// Pause a run after its current iteration
+#[derive(Debug, clap::Args)]
+pub(super) struct PauseArgs {
+    /// The run; the only live one by default
+    run: Option<RunId>,
+}
+
+/// End a run's current iteration and begin a fresh one
+#[derive(Debug, clap::Args)]
+pub(super) struct RotateArgs {
+    /// The run; the only live one by default
+    run: Option<RunId>,
+}
+
+/// Stop a run now; `ralph resume` goes on from its last iteration
+#[derive(Debug, clap::Args)]
+pub(super) struct StopArgs {
+    /// The run; the only live one by default
+    run: Option<RunId>,
+}
+
+/// Leave a note that the next iteration reads
+#[derive(Debug, clap::Args)]
+pub(super) struct NoteArgs {
+    /// The note
+    text: String,
+    /// The run; the newest one by default
+    #[arg(long)]
+    run: Option<RunId>,
+}
+
+pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<Exit, CliError> {
+    ask(context, args.run.as_ref(), Which::Live, &Request::Pause)
+}
+
+pub(super) fn rotate(context: &Context, args: &RotateArgs) -> Result<Exit, CliError> {
+    ask(context, args.run.as_ref(), Which::Live, &Request::Rotate)
+}
+
+pub(super) fn stop(context: &Context, args: &StopArgs) -> Result<Exit, CliError> {
+    ask(context, args.run.as_ref(), Which::Live, &Request::Stop)
+}
+
+pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError> {
+    let text = args.text.trim();
+    if text.is_empty() {
+        return Err(CliError::usage("the note is empty"));
+    }
+    ask(
+        context,
+        args.run.as_ref(),
+        Which::Any,
+        &Request::Note {
+            text: text.to_owned(),
+        },
+    )
+}
+
+fn ask(context: &Context, run: Option<&RunId>, which: Which, request: &Request) -> Result<Exit, CliError> {
+    let run = select(&context.surroundings.runs()?, run, which)?;
+    run.inbox().leave(request)?;
+    let what = match request {
+        Request::Stop => "Asked it to stop",
+        Request::Pause => "Asked it to pause after this iteration",
+        Request::Rotate => "Asked it for a fresh iteration",
+        Request::Note { .. } => "Left a note",
+        Request::Doctor => "Asked for a diagnosis",
+    };
+    context.ui.say(format_args!("{what}: run {}.", run.facts().id));
+    Ok(Exit::Success)
+}

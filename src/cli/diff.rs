@@ -1,0 +1,38 @@
+//! `ralph diff`
+
+use crate::id::RunId;
+use crate::scm::{Checkpoints, DiffKind, Repository};
+
+use super::Context;
+use super::error::{CliError, Exit};
+use super::select::{Which, select};
+
+/// Show what a run has changed so far, uncommitted work included
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The run; the newest one by default
+    run: Option<RunId>,
+    /// Only the names of files and how much changed in each
+    #[arg(long)]
+    stat: bool,
+}
+
+pub(super) async fn diff(context: &Context, args: Args) -> Result<Exit, CliError> {
+    let run = select(&context.surroundings.runs()?, args.run.as_ref(), Which::Any)?;
+    let repo = Repository::open(context.surroundings.host(), &run.facts().repository).await?;
+    let checkpoints = Checkpoints::new(repo.clone(), run.facts().id.clone());
+    let Some(checkpoint) = checkpoints.load().await? else {
+        context.ui.say("Nothing yet.");
+        return Ok(Exit::Success);
+    };
+    let kind = if args.stat {
+        DiffKind::Stat
+    } else {
+        DiffKind::Patch
+    };
+    let text = repo
+        .diff_text(&run.facts().base, &checkpoint.work_tree, kind)
+        .await?;
+    context.ui.data(text.trim_end())?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,65 @@
+//! `ralph completions`, `ralph man`, and the generated page of all commands.
+
+use std::fmt::Write;
+
+use clap::builder::StyledStr;
+
+use super::error::{CliError, Exit};
+use super::{Context, command};
+
+/// Print a completion script for a shell
+#[derive(Debug, clap::Args)]
+pub(super) struct CompletionsArgs {
+    /// The shell
+    shell: clap_complete::Shell,
+}
+
+/// Print the manual page
+#[derive(Debug, clap::Args)]
+pub(super) struct ManArgs {}
+
+pub(super) fn completions(context: &Context, args: &CompletionsArgs) -> Result<Exit, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command(), "ralph", &mut script);
+    context.ui.data(String::from_utf8_lossy(&script).trim_end())?;
+    Ok(Exit::Success)
+}
+
+pub(super) fn man(context: &Context, _args: &ManArgs) -> Result<Exit, CliError> {
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command())
+        .render(&mut page)
+        .map_err(|error| CliError::runtime(format!("the manual page cannot be made: {error}")))?;
+    context.ui.data(String::from_utf8_lossy(&page).trim_end())?;
+    Ok(Exit::Success)
+}
+
+/// The reference page of the command line, as `docs/reference/cli.md` holds it.
+#[must_use]
+pub fn cli_reference() -> String {
+    let mut root = command().term_width(100);
+    root.build();
+    let mut page = String::from(
+        "# Command line\n\nGenerated from the program; `RALPH_UPDATE_REFERENCE=1 tests/run tidy` writes it anew.\n\
+         Exit codes: 0 success, 1 runtime error, 2 usage or configuration error, 3 paused for a person.\n",
+    );
+    describe(&mut page, &mut root, "");
+    page
+}
+
+fn describe(page: &mut String, command: &mut clap::Command, parent: &str) {
+    let name = format!("{parent}{}", command.get_name());
+    let help: StyledStr = command.render_long_help();
+    let _ = write!(
+        page,
+        "\n## `{name}`\n\n```text\n{}\n```\n",
+        help.to_string().trim_end()
+    );
+    let parent = format!("{name} ");
+    for child in command
+        .get_subcommands_mut()
+        .filter(|child| !child.is_hide_set() && child.get_name() != "help")
+    {
+        describe(page, child, &parent);
+    }
+}

@@ -1,0 +1,236 @@
+//! `ralph run`
+
+use std::path::{Path, PathBuf};
+
+use crate::config::Config;
+use crate::runner::{self, NewRun, Outcome};
+use crate::scm::Repository;
+use crate::state::{OutcomeKind, Request, RunDir};
+use crate::task::{LintRules, Task};
+
+use super::assemble::{self, Show, TaskFile};
+use super::error::{CliError, Exit, io};
+use super::{Context, lint};
+
+/// Work on a task until it is done, failed, paused or stopped
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The task file
+    #[arg(default_value = "ralph_task.md")]
+    pub(super) task: PathBuf,
+    /// The provider: docker, docker-sandbox, tart, daytona or local
+    #[arg(long = "type", value_name = "PROVIDER")]
+    pub(super) provider: Option<String>,
+    /// The agent: claude, codex, cursor, actions or custom
+    #[arg(long)]
+    pub(super) agent: Option<String>,
+    /// The model profile to begin with
+    #[arg(long)]
+    pub(super) profile: Option<String>,
+    /// The most iterations
+    #[arg(long)]
+    pub(super) max_iterations: Option<u32>,
+    /// Answer from this script in place of a model (for trying things out)
+    #[arg(long, value_name = "FILE")]
+    pub(super) script: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) shown: Shown,
+}
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(super) struct Shown {
+    /// Print events as JSON on stdout, one object a line
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Show the output of commands too
+    #[arg(short, long, conflicts_with = "json")]
+    pub(super) verbose: bool,
+}
+
+impl From<Shown> for Show {
+    fn from(shown: Shown) -> Self {
+        match shown {
+            Shown { json: true, .. } => Self::Json,
+            Shown { verbose: true, .. } => Self::Everything,
+            Shown { .. } => Self::Lines,
+        }
+    }
+}
+
+impl Args {
+    fn flags(&self) -> Vec<(String, String)> {
+        let given = [
+            ("sandbox.type", self.provider.clone()),
+            ("agent.name", self.agent.clone()),
+            ("default_profile", self.profile.clone()),
+            (
+                "budget.max_iterations",
+                self.max_iterations.map(|count| count.to_string()),
+            ),
+        ];
+        given
+            .into_iter()
+            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+            .collect()
+    }
+}
+
+pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError> {
+    let path = context.surroundings.cwd.join(&args.task);
+    let file = TaskFile {
+        text: lint::read(&path)?.unwrap_or_default(),
+        path,
+    };
+    lint_or_refuse(context, &args, &file)?;
+    let flags = args.flags();
+    let config = assemble::configuration(context, Some(&file), &flags)?;
+    let script = args
+        .script
+        .as_ref()
+        .map(|script| read_script(&context.surroundings.cwd.join(script)))
+        .transpose()?;
+    let repo = repository(context, &file).await?;
+    let mut overrides = flags;
+    overrides.extend(context.global.overrides()?);
+    let new = NewRun {
+        task: file.text,
+        branch_prefix: config.settings.git.branch_prefix.clone(),
+        overrides,
+        script,
+    };
+    // Everything that can be refused is refused before the run exists.
+    assemble::provider(context, &config)?;
+    assemble::settings(&config)?;
+    let redactor = crate::secret::Redactor::new(config.secrets());
+    let dir = runner::create(&context.surroundings.runs()?, &repo, &redactor, new).await?;
+    drive(context, &config, &dir, args.shown.into()).await
+}
+
+/// Works on a run, with Ctrl-C wired to a clean stop, and tells how it ended.
+pub(super) async fn drive(
+    context: &Context,
+    config: &Config,
+    dir: &RunDir,
+    show: Show,
+) -> Result<Exit, CliError> {
+    let parts = assemble::parts(context, config, dir, show).await?;
+    let settings = assemble::settings(config)?;
+    let spec = assemble::sandbox_spec(config, dir);
+    let outcome = tokio::select! {
+        outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
+        error = interrupted(context, dir) => return Err(error),
+    };
+    conclude(context, dir, &outcome, show)
+}
+
+/// The first Ctrl-C (or SIGTERM) asks the run to stop; the second gives up on asking.
+async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
+    let id = &dir.facts().id;
+    if let Err(error) = signal().await {
+        return error;
+    }
+    context.ui.say(format_args!(
+        "Stopping. `ralph resume {id}` goes on; Ctrl-C again ends at once."
+    ));
+    if let Err(error) = dir.inbox().leave(&Request::Stop) {
+        return error.into();
+    }
+    match signal().await {
+        Err(error) => error,
+        Ok(()) => CliError {
+            exit: Exit::Paused,
+            message: "ended at once".to_owned(),
+            hint: None,
+        }
+        .hint(format!("`ralph resume {id}` goes on from the last iteration")),
+    }
+}
+
+async fn signal() -> Result<(), CliError> {
+    let failed = |error: std::io::Error| CliError::runtime(format!("signals cannot be watched: {error}"));
+    let mut terminate =
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(failed)?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result.map_err(failed),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> Result<Exit, CliError> {
+    let cost = if outcome.unpriced_calls > 0 {
+        "unknown".to_owned()
+    } else {
+        outcome.cost.to_string()
+    };
+    context.ui.say(format_args!(
+        "\nrun        {}\niterations {}\ntokens     {}\ncost       {cost}\nbranch     {}\nfiles      {}",
+        outcome.run,
+        outcome.iterations,
+        outcome.tokens.total(),
+        outcome.branch,
+        dir.path().display()
+    ));
+    if let (Some(location), false) = (&outcome.pull_request, show == Show::Json) {
+        context.ui.data(location)?;
+    }
+    match outcome.kind {
+        OutcomeKind::Done => Ok(Exit::Success),
+        OutcomeKind::Failed => {
+            context.ui.say(format_args!(
+                "hint: `ralph diff {0}` shows the work; `ralph resume {0}` goes on with a larger budget",
+                outcome.run
+            ));
+            Ok(Exit::Failure)
+        }
+        OutcomeKind::Paused | OutcomeKind::Stopped => {
+            context
+                .ui
+                .say(format_args!("hint: `ralph resume {}` goes on", outcome.run));
+            Ok(Exit::Paused)
+        }
+    }
+}
+
+fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(), CliError> {
+    // The minimum of checkboxes is configuration that the task cannot change, so it is read without the task.
+    let config = assemble::configuration_quietly(context)?;
+    let rules = LintRules {
+        min_checkboxes: config.settings.task.min_checkboxes.get() as usize,
+    };
+    let text = file.path.exists().then_some(file.text.as_str());
+    let findings = crate::task::lint(text, &rules);
+    if findings.is_empty() {
+        return Ok(());
+    }
+    for finding in &findings {
+        context.ui.say(lint::render(&args.task, finding));
+    }
+    Err(CliError::usage(format!(
+        "`{}` has {} findings",
+        args.task.display(),
+        findings.len()
+    ))
+    .hint("`ralph init` writes a task that is fine, to start from"))
+}
+
+fn read_script(path: &Path) -> Result<String, CliError> {
+    std::fs::read_to_string(path)
+        .map_err(io("read", path))
+        .map_err(|error| CliError {
+            exit: Exit::Usage,
+            ..error
+        })
+}
+
+/// The repository of a task: the one it names, else the one around the task file.
+async fn repository(context: &Context, file: &TaskFile) -> Result<Repository, CliError> {
+    let task = Task::parse(&file.text)?;
+    let host = context.surroundings.host();
+    match &task.frontmatter.repo_url {
+        Some(url) => {
+            Ok(Repository::mirror(host, url, &context.surroundings.cache_dir()?.join("mirrors")).await?)
+        }
+        None => Ok(Repository::open(host, file.path.parent().unwrap_or(Path::new("."))).await?),
+    }
+}

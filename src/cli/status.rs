@@ -1,0 +1,193 @@
+//! `ralph status`
+
+use serde::Serialize;
+
+use crate::clock::{Clock, SystemClock};
+use crate::id::RunId;
+use crate::runner::Ledger;
+use crate::state::{Entry, IterationRecord, Line, OutcomeKind, RunDir};
+use crate::task::Task;
+
+use super::Context;
+use super::error::{CliError, Exit};
+
+/// Show the runs and where they stand
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only this run, with its checkboxes
+    run: Option<RunId>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A run as `--json` shows it. Its own type: the stored shape may change, this one does not.
+#[derive(Debug, Serialize)]
+struct Row {
+    run: String,
+    state: String,
+    reason: Option<String>,
+    pid: Option<u32>,
+    task: String,
+    repository: String,
+    branch: String,
+    iterations: u32,
+    checkboxes: Vec<Box_>,
+    loop_score: Option<f64>,
+    tokens: u64,
+    cost_usd: f64,
+    unpriced_calls: u64,
+    worked_seconds: u64,
+    created: String,
+    pull_request: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Box_ {
+    id: String,
+    text: String,
+    ticked: bool,
+}
+
+pub(super) fn status(context: &Context, args: &Args) -> Result<Exit, CliError> {
+    let runs = context.surroundings.runs()?;
+    let listed = match &args.run {
+        Some(id) => vec![runs.open(id)?],
+        None => runs.list()?,
+    };
+    let rows = listed.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    if args.json {
+        context.ui.json(&rows)?;
+    } else if rows.is_empty() {
+        context
+            .ui
+            .say("No runs yet. `ralph run` starts one, `ralph demo` shows one.");
+    } else {
+        table(&rows)
+            .into_iter()
+            .try_for_each(|line| context.ui.data(line))?;
+        if args.run.is_some() {
+            details(&rows[0])
+                .into_iter()
+                .try_for_each(|line| context.ui.data(line))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn row(run: &RunDir) -> Result<Row, CliError> {
+    let facts = run.facts();
+    let lines = run.journal()?;
+    let holder = run.holder()?;
+    let ledger = Ledger::from_journal(&lines, lines.last().map_or(SystemClock.now(), |line| line.at));
+    let last = lines.iter().rev().find_map(|line| match &line.entry {
+        Entry::Recorded(record) => Some(record.as_ref()),
+        _ => None,
+    });
+    let ended = lines.last().and_then(ended);
+    let (state, reason) = match (&holder, ended) {
+        (Some(_), _) => ("running".to_owned(), None),
+        (None, Some((kind, reason))) => (format!("{kind:?}").to_lowercase(), Some(reason.to_owned())),
+        (None, None) => ("interrupted".to_owned(), None),
+    };
+    let pull_request = run.pull_request_file();
+    Ok(Row {
+        run: facts.id.to_string(),
+        state,
+        reason,
+        pid: holder.map(|owner| owner.pid),
+        task: Task::parse(&facts.task).map_or_else(|_| String::new(), |task| task.title().to_owned()),
+        repository: facts.repository.display().to_string(),
+        branch: facts.branch.clone(),
+        iterations: ledger.iterations,
+        checkboxes: boxes(&facts.task, last),
+        loop_score: last.map(|record| record.score.total),
+        tokens: ledger.tokens.total(),
+        cost_usd: ledger.cost.dollars(),
+        unpriced_calls: ledger.unpriced_calls,
+        worked_seconds: ledger.worked.as_secs(),
+        created: facts.created.to_string(),
+        pull_request: pull_request.exists().then(|| pull_request.display().to_string()),
+    })
+}
+
+fn ended(line: &Line) -> Option<(OutcomeKind, &str)> {
+    match &line.entry {
+        Entry::Ended { outcome, reason } => Some((*outcome, reason)),
+        _ => None,
+    }
+}
+
+fn boxes(task: &str, last: Option<&IterationRecord>) -> Vec<Box_> {
+    let ticked = |id: &str| last.is_some_and(|record| record.ticked.iter().any(|one| one == id));
+    let checkboxes = Task::parse(task).map(|task| task.checkboxes).unwrap_or_default();
+    let show = |one: crate::task::Checkbox| {
+        let id = one.id.to_string();
+        Box_ {
+            ticked: ticked(&id),
+            text: one.text,
+            id,
+        }
+    };
+    checkboxes.into_iter().map(show).collect()
+}
+
+fn table(rows: &[Row]) -> Vec<String> {
+    let mut cells = vec![["RUN", "STATE", "ITERATIONS", "BOXES", "COST", "TASK"].map(str::to_owned)];
+    cells.extend(rows.iter().map(|row| {
+        let ticked = row.checkboxes.iter().filter(|one| one.ticked).count();
+        let cost = if row.unpriced_calls > 0 {
+            "unknown".to_owned()
+        } else {
+            format!("${:.4}", row.cost_usd)
+        };
+        [
+            row.run.clone(),
+            row.state.clone(),
+            row.iterations.to_string(),
+            format!("{ticked}/{}", row.checkboxes.len()),
+            cost,
+            row.task.clone(),
+        ]
+    }));
+    let width = |column: usize| {
+        cells
+            .iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..6).map(width).collect();
+    let render = |row: &[String; 6]| {
+        let padded: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"))
+            .collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    cells.iter().map(render).collect()
+}
+
+fn details(row: &Row) -> Vec<String> {
+    let mut lines = vec![
+        String::new(),
+        format!("branch       {}", row.branch),
+        format!("repository   {}", row.repository),
+    ];
+    lines.extend(row.reason.iter().map(|reason| format!("reason       {reason}")));
+    lines.extend(
+        row.pull_request
+            .iter()
+            .map(|place| format!("pull request {place}")),
+    );
+    lines.extend(row.checkboxes.iter().map(|one| {
+        format!(
+            "- [{}] {} {}",
+            if one.ticked { 'x' } else { ' ' },
+            one.id,
+            one.text
+        )
+    }));
+    lines
+}

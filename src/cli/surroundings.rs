@@ -1,0 +1,109 @@
+//! The process's surroundings, read once and passed on. Nothing else in the crate reads the environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::exec::Host;
+use crate::state::{Owner, Runs};
+
+use super::error::CliError;
+
+/// Variables that programs on the host need and that hold nothing confidential.
+const FOR_THE_HOST: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
+
+/// What the process was started in.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    /// Its environment.
+    pub(super) env: BTreeMap<String, String>,
+    /// Its directory.
+    pub(super) cwd: PathBuf,
+}
+
+impl Surroundings {
+    /// Reads them. Variables that are no UTF-8 are passed over: none of ours can be.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the environment"
+    )]
+    pub(super) fn read() -> Result<Self, CliError> {
+        let env = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .collect();
+        let cwd = std::env::current_dir()
+            .map_err(|error| CliError::runtime(format!("the current directory cannot be read: {error}")))?;
+        Ok(Self { env, cwd })
+    }
+
+    /// A variable that is set and not empty.
+    #[must_use]
+    pub(super) fn var(&self, name: &str) -> Option<&str> {
+        self.env
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// Where ralph keeps its data: `RALPH_HOME`, else the XDG data directory.
+    pub(super) fn data_dir(&self) -> Result<PathBuf, CliError> {
+        if let Some(dir) = self.var("RALPH_HOME") {
+            return Ok(self.cwd.join(dir));
+        }
+        self.xdg("XDG_DATA_HOME", ".local/share")
+            .map(|base| base.join("ralph"))
+    }
+
+    /// Where ralph keeps what it can make again.
+    pub(super) fn cache_dir(&self) -> Result<PathBuf, CliError> {
+        if self.var("RALPH_HOME").is_some() {
+            return self.data_dir().map(|dir| dir.join("cache"));
+        }
+        self.xdg("XDG_CACHE_HOME", ".cache")
+            .map(|base| base.join("ralph"))
+    }
+
+    /// The user's own configuration file.
+    pub(super) fn user_config(&self) -> Option<PathBuf> {
+        self.xdg("XDG_CONFIG_HOME", ".config")
+            .ok()
+            .map(|base| base.join("ralph/config.toml"))
+    }
+
+    /// All runs of this user.
+    pub(super) fn runs(&self) -> Result<Runs, CliError> {
+        Ok(Runs::under(self.data_dir()?.join("runs")))
+    }
+
+    /// Starts processes on the host with nothing confidential in their environment.
+    #[must_use]
+    pub(super) fn host(&self) -> Host {
+        let keep = FOR_THE_HOST
+            .iter()
+            .filter_map(|name| Some(((*name).to_owned(), self.var(name)?.to_owned())));
+        Host::new(keep.collect())
+    }
+
+    /// This process as the owner of a run.
+    #[must_use]
+    pub(super) fn owner(&self) -> Owner {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .ok()
+            .or_else(|| self.var("HOSTNAME").map(ToOwned::to_owned))
+            .unwrap_or_else(|| "localhost".to_owned());
+        Owner {
+            host: host.trim().to_owned(),
+            pid: std::process::id(),
+        }
+    }
+
+    fn xdg(&self, variable: &str, below_home: &str) -> Result<PathBuf, CliError> {
+        if let Some(dir) = self.var(variable) {
+            return Ok(PathBuf::from(dir));
+        }
+        let home = self.var("HOME").ok_or_else(|| {
+            CliError::usage("neither RALPH_HOME nor HOME is set")
+                .hint("set RALPH_HOME to a directory of yours")
+        })?;
+        Ok(PathBuf::from(home).join(below_home))
+    }
+}

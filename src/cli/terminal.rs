@@ -1,0 +1,160 @@
+//! Events as lines: for a person, as JSON, and into the run's own log.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Mutex, PoisonError};
+
+use crate::event::{Event, EventKind, EventSink};
+
+use super::ui::Ui;
+
+/// Shows events to a person, one line each.
+#[derive(Debug)]
+pub(super) struct Terminal {
+    /// Where to.
+    pub(super) ui: Ui,
+    /// Whether the output of commands is shown too.
+    pub(super) verbose: bool,
+}
+
+impl EventSink for Terminal {
+    fn emit(&self, event: &Event) {
+        if matches!(event.kind, EventKind::Output { .. }) && !self.verbose {
+            return;
+        }
+        self.ui.say(line(event, self.ui.colour));
+    }
+}
+
+/// Prints events as JSON, one object a line, for programs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct JsonLines(pub(super) Ui);
+
+impl EventSink for JsonLines {
+    fn emit(&self, event: &Event) {
+        if let Ok(text) = serde_json::to_string(event) {
+            let _ = self.0.data(text);
+        }
+    }
+}
+
+/// Appends events to the run's own log, which `ralph logs` reads.
+#[derive(Debug)]
+pub(super) struct EventLog(pub(super) Mutex<File>);
+
+impl EventSink for EventLog {
+    fn emit(&self, event: &Event) {
+        if let Ok(text) = serde_json::to_string(event) {
+            let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            // A log that cannot be written must not end the run: the journal is what counts.
+            let _ = file.write_all(format!("{text}\n").as_bytes());
+        }
+    }
+}
+
+/// One event as a line for a person.
+#[must_use]
+pub(super) fn line(event: &Event, colour: bool) -> String {
+    let paint = |code: &str, text: String| {
+        if colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text
+        }
+    };
+    match &event.kind {
+        EventKind::RunStarted {
+            task,
+            branch,
+            provider,
+            agent,
+        } => paint(
+            "1",
+            format!(
+                "run {}: {task} (agent {agent}, sandbox {provider}, branch {branch})",
+                event.run
+            ),
+        ),
+        EventKind::RunResumed { recorded, repaired } => {
+            let mended = if repaired.is_empty() {
+                String::new()
+            } else {
+                format!("; mended: {}", repaired.join(", "))
+            };
+            paint(
+                "1",
+                format!("run {}: taken up after iteration {recorded}{mended}", event.run),
+            )
+        }
+        EventKind::IterationStarted { profile } => paint(
+            "1",
+            format!("iteration {} with {profile}", event.iteration.unwrap_or(0)),
+        ),
+        EventKind::IterationEnded {
+            summary,
+            loop_score,
+            gutter,
+            changed_lines,
+            seconds,
+        } => {
+            let gutter = if *gutter { ", GUTTER" } else { "" };
+            format!(
+                "  = {summary}\n    {changed_lines} lines changed, loop score {loop_score:.2}{gutter}, {seconds:.1} s"
+            )
+        }
+        EventKind::RunEnded { outcome, reason } => paint(
+            if outcome == "done" { "1;32" } else { "1;33" },
+            format!("{outcome}: {reason}"),
+        ),
+        kind => format!("  {}", detail(kind, &paint)),
+    }
+}
+
+fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
+    match kind {
+        EventKind::ModelAnswered {
+            model,
+            tokens,
+            cost_usd,
+        } => {
+            let tokens = tokens.map_or("unknown tokens".to_owned(), |tokens| format!("{tokens} tokens"));
+            let cost = cost_usd.map_or("cost unknown".to_owned(), |cost| format!("${cost:.4}"));
+            format!("{model} answered ({tokens}, {cost})")
+        }
+        EventKind::Action { what, failed: None } => format!("+ {what}"),
+        EventKind::Action {
+            what,
+            failed: Some(reason),
+        } => paint("33", format!("! {what}: {reason}")),
+        EventKind::Output { text } => format!("| {text}"),
+        EventKind::Checked {
+            command,
+            status,
+            passed,
+            clean,
+        } => {
+            let place = if *clean { "evidence" } else { "feedback" };
+            paint(
+                if *passed { "32" } else { "31" },
+                format!("{place}: `{command}`: {status}"),
+            )
+        }
+        EventKind::Ticked { checkbox } => paint("32", format!("[x] {checkbox}")),
+        EventKind::NotTicked { checkbox, reason } => paint("31", format!("[ ] {checkbox}: {reason}")),
+        EventKind::Ladder { rung, detail } => paint("33", format!("ladder: {rung}: {}", first_line(detail))),
+        EventKind::Waiting { reason, until } => paint("33", format!("waiting until {until}: {reason}")),
+        EventKind::Warning { message } => paint("33", format!("warning: {message}")),
+        EventKind::PullRequest { location, commit } => {
+            paint("32", format!("pull request: {location} holds {commit}"))
+        }
+        EventKind::RunStarted { .. }
+        | EventKind::RunResumed { .. }
+        | EventKind::IterationStarted { .. }
+        | EventKind::IterationEnded { .. }
+        | EventKind::RunEnded { .. } => String::new(),
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default().trim_start_matches("### ")
+}
