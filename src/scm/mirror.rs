@@ -42,7 +42,6 @@ impl Repository {
             git.args([
                 "fetch",
                 "--quiet",
-                "--prune",
                 "origin",
                 "+refs/heads/*:refs/heads/*",
                 "+refs/tags/*:refs/tags/*",

@@ -5,6 +5,7 @@ mod clone;
 mod forge;
 mod handback;
 mod hostile;
+mod mirror;
 mod repository;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,114 @@
+//! A remote repository, played by a bare mirror.
+
+use std::path::Path;
+
+use ralph::scm::{DiffKind, Expect, Repository, ScmError, SeedPack};
+
+use super::{World, git, write};
+use crate::support::dir_sandbox::host;
+
+fn commit_file(dir: &Path, name: &str, text: &str) {
+    write(dir, name, text);
+    git(dir, &["add", "--all"]);
+    git(dir, &["commit", "--quiet", "-m", name]);
+}
+
+#[tokio::test]
+async fn a_mirror_is_made_once_and_then_brought_up_to_date() {
+    let world = World::new().await;
+    let user = world.dir.path().join("user");
+    let url = format!("file://{}", user.display());
+    let mirrors = world.dir.path().join("mirrors");
+
+    let first = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+    assert_eq!(first.resolve("main").await.unwrap(), world.base);
+    commit_file(&user, "new.txt", "new\n");
+    let second = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+
+    let tip = world.repository.resolve("HEAD").await.unwrap();
+    assert_eq!(second.resolve("main").await.unwrap(), tip);
+    assert_eq!(first.common_dir(), second.common_dir());
+    assert_eq!(std::fs::read_dir(&mirrors).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn a_mirror_keeps_the_branches_of_runs() {
+    let world = World::new().await;
+    let url = format!("file://{}", world.dir.path().join("user").display());
+    let mirrors = world.dir.path().join("mirrors");
+    let mirror = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+    let ours = ["refs/ralph/r2345/state", "refs/heads/ralph/t1/fix"];
+    for name in ours {
+        mirror
+            .update_ref(name, &world.base, Expect::Absent)
+            .await
+            .unwrap();
+    }
+    let again = Repository::mirror(host(), &url, &mirrors).await.unwrap();
+    for name in ours {
+        assert_eq!(
+            again.read_ref(name).await.unwrap().as_ref(),
+            Some(&world.base),
+            "{name}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_remote_that_is_not_there_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("file://{}/nowhere", dir.path().display());
+    let error = Repository::mirror(host(), &url, &dir.path().join("mirrors"))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&error, ScmError::Git { stderr, .. } if stderr.contains("nowhere")),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_seed_leaves_out_what_the_clone_has() {
+    let world = World::new().await;
+    let user = world.dir.path().join("user");
+    commit_file(&user, "new.txt", "new\n");
+    let tip = world.repository.resolve("HEAD").await.unwrap();
+    let dir = world.dir.path().join("increment");
+    let seed = SeedPack::make(&world.repository, &[&tip], &[&world.base], &dir)
+        .await
+        .unwrap();
+    let pack = seed.files().next().unwrap();
+    let listed = git(
+        &user,
+        &["verify-pack", "-v", &pack.with_extension("idx").to_string_lossy()],
+    );
+    let objects = listed
+        .lines()
+        .filter(|line| line.split(' ').next().is_some_and(|id| id.len() == 40))
+        .count();
+    // The commit, its tree and the one new file.
+    assert_eq!(objects, 3, "{listed}");
+}
+
+#[tokio::test]
+async fn a_person_sees_what_differs() {
+    let world = World::new().await;
+    let user = world.dir.path().join("user");
+    commit_file(&user, "new.txt", "new\n");
+    let tip = world.repository.resolve("HEAD").await.unwrap();
+    let patch = world
+        .repository
+        .diff_text(&world.base, &tip, DiffKind::Patch)
+        .await
+        .unwrap();
+    assert!(
+        patch.contains("+++ b/new.txt\n") && patch.contains("+new\n"),
+        "{patch}"
+    );
+    let stat = world
+        .repository
+        .diff_text(&world.base, &tip, DiffKind::Stat)
+        .await
+        .unwrap();
+    assert!(stat.contains("new.txt | 1 +"), "{stat}");
+}
