@@ -23,6 +23,8 @@ pub struct Command {
     pub stdin: Option<Vec<u8>>,
     /// After how long the whole process group is ended.
     pub timeout: Option<Duration>,
+    /// After how long without any output the whole process group is ended.
+    pub idle: Option<Duration>,
     /// How many bytes of each output stream the [`super::Exit`] keeps.
     pub keep: usize,
 }
@@ -37,6 +39,7 @@ impl Command {
             cwd: None,
             stdin: None,
             timeout: None,
+            idle: None,
             keep: KEEP_DEFAULT,
         }
     }
@@ -88,6 +91,13 @@ impl Command {
         self
     }
 
+    /// Ends the command when it prints nothing for this long.
+    #[must_use]
+    pub fn idle(mut self, limit: Duration) -> Self {
+        self.idle = Some(limit);
+        self
+    }
+
     /// Keeps up to this many bytes of each output stream.
     #[must_use]
     pub fn keep(mut self, bytes: usize) -> Self {
@@ -113,6 +123,7 @@ impl fmt::Debug for Command {
             .field("cwd", &self.cwd)
             .field("stdin_bytes", &self.stdin.as_ref().map(Vec::len))
             .field("timeout", &self.timeout)
+            .field("idle", &self.idle)
             .finish_non_exhaustive()
     }
 }

@@ -13,6 +13,8 @@ pub enum Status {
     Signal(i32),
     /// It ran longer than its timeout and was ended.
     TimedOut,
+    /// It printed nothing for longer than it may and was ended.
+    Idle,
 }
 
 impl Status {
@@ -22,13 +24,13 @@ impl Status {
         self == Self::Code(0)
     }
 
-    /// The code a shell would report: 128 + the signal; 124, as `timeout` has it, when time ran out.
+    /// The code a shell would report: 128 + the signal; 124, as `timeout` has it, when it was ended for its time.
     #[must_use]
     pub fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => 128 + signal,
-            Self::TimedOut => 124,
+            Self::TimedOut | Self::Idle => 124,
         }
     }
 }
@@ -39,6 +41,7 @@ impl fmt::Display for Status {
             Self::Code(code) => write!(f, "exit {code}"),
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::TimedOut => f.write_str("timed out"),
+            Self::Idle => f.write_str("printed nothing for too long"),
         }
     }
 }
@@ -102,8 +105,14 @@ impl Captured {
         let head_room = (self.keep / 4).saturating_sub(self.head.len());
         let (to_head, to_tail) = bytes.split_at(head_room.min(bytes.len()));
         self.head.extend_from_slice(to_head);
-        self.tail.extend_from_slice(to_tail);
         let tail_limit = self.keep - self.keep / 4;
+        let to_tail = if to_tail.len() > tail_limit {
+            self.tail.clear();
+            &to_tail[to_tail.len() - tail_limit..]
+        } else {
+            to_tail
+        };
+        self.tail.extend_from_slice(to_tail);
         // Trimmed at twice the limit, so that a byte is moved once on average.
         if self.tail.len() > tail_limit * 2 {
             self.tail.drain(..self.tail.len() - tail_limit);

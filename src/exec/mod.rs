@@ -34,6 +34,11 @@ pub struct OutputLine {
 pub trait OutputSink: Send {
     /// Takes one line.
     fn line(&mut self, line: OutputLine);
+
+    /// Whether it looks at lines at all. Output nobody looks at is not cut into lines.
+    fn wants_lines(&self) -> bool {
+        true
+    }
 }
 
 impl OutputSink for Vec<OutputLine> {
@@ -48,4 +53,8 @@ pub struct Discard;
 
 impl OutputSink for Discard {
     fn line(&mut self, _line: OutputLine) {}
+
+    fn wants_lines(&self) -> bool {
+        false
+    }
 }
