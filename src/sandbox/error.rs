@@ -46,9 +46,33 @@ pub enum SandboxError {
         /// Why.
         source: io::Error,
     },
+    /// Its processes could not be watched or ended.
+    #[error("cannot keep hold of the processes in the sandbox `{id}`")]
+    Processes {
+        /// Which one.
+        id: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A path leads out of the sandbox: by itself, or by a symlink.
+    #[error("`{}` leads out of the sandbox", path.display())]
+    Outside {
+        /// The path as it was given.
+        path: PathBuf,
+    },
     /// A file operation failed.
     #[error("cannot {operation} `{}` in the sandbox", path.display())]
     File {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// A file operation outside the sandbox failed.
+    #[error("cannot {operation} `{}` on this machine", path.display())]
+    Host {
         /// What was tried.
         operation: &'static str,
         /// On which file.
@@ -64,4 +88,27 @@ pub enum SandboxError {
         /// The limit.
         limit: u64,
     },
+}
+
+impl SandboxError {
+    /// What the user can do next.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Unavailable { .. } => {
+                Some("choose another provider with `--type`; `local` works everywhere")
+            }
+            Self::Unsupported { .. } => {
+                Some("choose another provider with `--type`, or ask less of this one")
+            }
+            Self::Gone { .. } => Some("`ralph resume` makes a new one from the run's last checkpoint"),
+            Self::Stopped { .. }
+            | Self::Start { .. }
+            | Self::Processes { .. }
+            | Self::Outside { .. }
+            | Self::File { .. }
+            | Self::Host { .. }
+            | Self::TooLong { .. } => None,
+        }
+    }
 }

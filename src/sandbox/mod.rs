@@ -1,6 +1,8 @@
 //! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
 
+pub mod connect;
 mod error;
+pub mod local;
 mod spec;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +26,20 @@ pub struct Capabilities {
     pub resources: Enforced,
     /// Whether a port inside can be opened in a person's browser.
     pub preview: bool,
+}
+
+impl Capabilities {
+    /// What a person should be told before anything runs in such a sandbox; `None` when it holds what it promises.
+    #[must_use]
+    pub fn notice(&self) -> Option<&'static str> {
+        match self.isolation {
+            Isolation::DirectoryOnly => Some(
+                "this sandbox isolates nothing but the directory: its commands run as you, with your files, your \
+                 processes and your network within reach",
+            ),
+            Isolation::Container | Isolation::Machine => None,
+        }
+    }
 }
 
 /// What keeps a sandbox apart from the host.

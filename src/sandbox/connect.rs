@@ -1,0 +1,124 @@
+//! Chooses a provider. Nothing else does.
+
+use std::sync::Arc;
+
+use super::local::{LocalOptions, LocalProvider};
+use super::{NetworkEnforcement, Provider, SandboxError};
+use crate::network::Policy;
+
+/// Which provider to use, with what it needs to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Plain processes in a directory of the host.
+    Local(LocalOptions),
+    /// Containers of a Docker Engine.
+    Docker,
+    /// Docker's own sandboxes.
+    DockerSandbox,
+    /// Virtual machines on a Mac.
+    Tart,
+    /// Sandboxes in the cloud.
+    Daytona,
+}
+
+impl Choice {
+    /// The name used in `sandbox.type`.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Local(_) => "local",
+            Self::Docker => "docker",
+            Self::DockerSandbox => "docker-sandbox",
+            Self::Tart => "tart",
+            Self::Daytona => "daytona",
+        }
+    }
+}
+
+/// The provider that was chosen, or why it cannot be used.
+pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
+    match choice {
+        Choice::Local(options) => Ok(Arc::new(LocalProvider::new(options.clone()))),
+        Choice::Docker | Choice::DockerSandbox | Choice::Tart | Choice::Daytona => {
+            Err(SandboxError::Unavailable {
+                provider: choice.name(),
+                reason: "it is not part of this version yet".to_owned(),
+            })
+        }
+    }
+}
+
+/// Refuses a policy that the provider cannot enforce. Whether that ends the run is the user's choice.
+pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), SandboxError> {
+    let reason = match (provider.capabilities().network, policy) {
+        (_, Policy::AllowAll)
+        | (NetworkEnforcement::Names, Policy::Deny | Policy::Allowlist(_))
+        | (NetworkEnforcement::Cidrs, Policy::Deny) => return Ok(()),
+        (NetworkEnforcement::Nothing, Policy::Deny | Policy::Allowlist(_)) => {
+            "its commands reach whatever this machine reaches"
+        }
+        (NetworkEnforcement::Cidrs, Policy::Allowlist(_)) => "it knows address ranges, not names",
+    };
+    Err(SandboxError::Unsupported {
+        provider: provider.name(),
+        operation: "enforce the network policy",
+        reason: reason.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rstest::rstest;
+
+    use super::*;
+
+    fn local() -> Choice {
+        Choice::Local(LocalOptions {
+            base: "/nowhere".into(),
+            path: "/usr/bin:/bin".to_owned(),
+            passthrough: BTreeMap::new(),
+        })
+    }
+
+    #[test]
+    fn a_provider_has_the_name_it_was_chosen_by() {
+        assert_eq!(connect(&local()).unwrap().name(), local().name());
+    }
+
+    #[rstest]
+    fn a_provider_of_a_later_version_says_so(
+        #[values(Choice::Docker, Choice::DockerSandbox, Choice::Tart, Choice::Daytona)] choice: Choice,
+    ) {
+        let Err(error) = connect(&choice) else {
+            panic!("{choice:?} is here")
+        };
+        let expected = format!(
+            "the `{}` provider cannot be used here: it is not part of this version yet",
+            choice.name()
+        );
+        assert_eq!(error.to_string(), expected);
+        assert!(error.hint().is_some());
+    }
+
+    #[rstest]
+    #[case::nothing_asked(Policy::AllowAll, true)]
+    #[case::names_asked(Policy::Allowlist(vec!["github.com".to_owned()]), false)]
+    #[case::an_empty_list(Policy::Allowlist(Vec::new()), false)]
+    #[case::all_denied(Policy::Deny, false)]
+    fn local_refuses_every_policy_that_restricts(#[case] policy: Policy, #[case] taken: bool) {
+        let provider = connect(&local()).unwrap();
+        match check_policy(provider.as_ref(), &policy) {
+            Ok(()) => assert!(taken, "{policy:?} was taken"),
+            Err(SandboxError::Unsupported { provider, .. }) => assert!(!taken && provider == "local"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn local_says_that_it_isolates_nothing() {
+        let notice = connect(&local()).unwrap().capabilities().notice();
+        assert!(notice.is_some_and(|text| text.contains("isolates nothing but the directory")));
+    }
+}
