@@ -39,7 +39,7 @@ pub(super) struct TaskFile {
 pub(super) fn configuration(
     context: &Context,
     task: Option<&TaskFile>,
-    flags: &[(String, String)],
+    flags: &[Given],
 ) -> Result<Config, CliError> {
     let config = config::load(&inputs(context, task, flags)?)?;
     for warning in config.warnings() {
@@ -48,18 +48,14 @@ pub(super) fn configuration(
     Ok(config)
 }
 
-fn inputs(
-    context: &Context,
-    task: Option<&TaskFile>,
-    flags: &[(String, String)],
-) -> Result<Inputs, CliError> {
+fn inputs(context: &Context, task: Option<&TaskFile>, flags: &[Given]) -> Result<Inputs, CliError> {
     let surroundings = &context.surroundings;
     let mut all = flags.to_vec();
-    all.extend(context.global.overrides()?);
-    let flags = all.into_iter().map(|(key, value)| Override {
-        place: Place::Flag(format!("--set {key}")),
-        key,
-        value,
+    all.extend(context.global.given()?);
+    let flags = all.into_iter().map(|given| Override {
+        key: given.key,
+        value: given.value,
+        place: Place::Flag(given.flag),
     });
     Ok(Inputs {
         env: surroundings.env.clone(),
@@ -103,15 +99,31 @@ fn task_overrides(file: &TaskFile) -> Result<Vec<Override>, CliError> {
         .collect())
 }
 
+/// A setting given on the command line.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    /// The flag, as a person typed it.
+    pub(super) flag: String,
+    /// The configuration key.
+    pub(super) key: String,
+    /// The value.
+    pub(super) value: String,
+}
+
 impl super::Global {
-    /// The pairs of `--set`.
-    pub(super) fn overrides(&self) -> Result<Vec<(String, String)>, CliError> {
+    /// What `--set` gives.
+    pub(super) fn given(&self) -> Result<Vec<Given>, CliError> {
         let split = |text: &String| {
             let (key, value) = text.split_once('=').ok_or_else(|| {
                 CliError::usage(format!("`--set {text}` is no KEY=VALUE"))
                     .hint("for example `--set budget.max_iterations=5`; `ralph config show` lists the keys")
             })?;
-            Ok((key.trim().to_owned(), value.trim().to_owned()))
+            let (key, value) = (key.trim().to_owned(), value.trim().to_owned());
+            Ok(Given {
+                flag: format!("--set {key}"),
+                key,
+                value,
+            })
         };
         self.set.iter().map(split).collect()
     }

@@ -23,6 +23,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use error::{CliError, Exit};
@@ -141,6 +142,10 @@ fn block_on<F: Future<Output = Result<Exit, CliError>>>(future: F) -> Result<Exi
 fn usage(error: &clap::Error) -> Exit {
     let ui = Ui::new(true);
     let text = error.render().to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        ui.say(text.trim_end());
+        return Exit::Usage;
+    }
     if !error.use_stderr() {
         let _ = ui.data(text.trim_end());
         return Exit::Success;

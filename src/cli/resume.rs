@@ -6,7 +6,7 @@ use crate::scm::Repository;
 use crate::state::{RunDir, StateError};
 
 use super::Context;
-use super::assemble::{self, TaskFile};
+use super::assemble::{self, Given, TaskFile};
 use super::error::{CliError, Exit};
 use super::run::{Shown, drive};
 use super::select::{Which, select};
@@ -33,7 +33,13 @@ pub(super) fn configuration(context: &Context, dir: &RunDir) -> Result<crate::co
         path: dir.task_file(),
         text: facts.task.clone(),
     };
-    assemble::configuration(context, Some(&file), &facts.overrides)
+    let given = |(key, value): &(String, String)| Given {
+        flag: format!("{key}, as the run was begun with"),
+        key: key.clone(),
+        value: value.clone(),
+    };
+    let given: Vec<Given> = facts.overrides.iter().map(given).collect();
+    assemble::configuration(context, Some(&file), &given)
 }
 
 /// The run's directory; a run this machine does not know is taken over from its state ref.

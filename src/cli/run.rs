@@ -8,7 +8,7 @@ use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
 use crate::task::{LintRules, Task};
 
-use super::assemble::{self, Show, TaskFile};
+use super::assemble::{self, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
 use super::{Context, lint};
 
@@ -59,20 +59,25 @@ impl From<Shown> for Show {
 }
 
 impl Args {
-    fn flags(&self) -> Vec<(String, String)> {
-        let given = [
-            ("sandbox.type", self.provider.clone()),
-            ("agent.name", self.agent.clone()),
-            ("default_profile", self.profile.clone()),
+    fn given(&self) -> Vec<Given> {
+        let flags = [
+            ("--type", "sandbox.type", self.provider.clone()),
+            ("--agent", "agent.name", self.agent.clone()),
+            ("--profile", "default_profile", self.profile.clone()),
             (
+                "--max-iterations",
                 "budget.max_iterations",
                 self.max_iterations.map(|count| count.to_string()),
             ),
         ];
-        given
-            .into_iter()
-            .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-            .collect()
+        let given = |(flag, key, value): (&str, &str, Option<String>)| {
+            Some(Given {
+                flag: flag.to_owned(),
+                key: key.to_owned(),
+                value: value?,
+            })
+        };
+        flags.into_iter().filter_map(given).collect()
     }
 }
 
@@ -83,20 +88,22 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
         path,
     };
     lint_or_refuse(context, &args, &file)?;
-    let flags = args.flags();
-    let config = assemble::configuration(context, Some(&file), &flags)?;
+    let given = args.given();
+    let config = assemble::configuration(context, Some(&file), &given)?;
     let script = args
         .script
         .as_ref()
         .map(|script| read_script(&context.surroundings.cwd.join(script)))
         .transpose()?;
     let repo = repository(context, &file).await?;
-    let mut overrides = flags;
-    overrides.extend(context.global.overrides()?);
+    let overrides = [given, context.global.given()?].concat();
     let new = NewRun {
         task: file.text,
         branch_prefix: config.settings.git.branch_prefix.clone(),
-        overrides,
+        overrides: overrides
+            .into_iter()
+            .map(|given| (given.key, given.value))
+            .collect(),
         script,
     };
     // Everything that can be refused is refused before the run exists.
@@ -206,12 +213,12 @@ fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(),
     for finding in &findings {
         context.ui.say(lint::render(&args.task, finding));
     }
-    Err(CliError::usage(format!(
-        "`{}` has {} findings",
-        args.task.display(),
-        findings.len()
-    ))
-    .hint("`ralph init` writes a task that is fine, to start from"))
+    let count = match findings.len() {
+        1 => "one finding".to_owned(),
+        many => format!("{many} findings"),
+    };
+    Err(CliError::usage(format!("`{}` has {count}", args.task.display()))
+        .hint("`ralph init` writes a task that is fine, to start from"))
 }
 
 fn read_script(path: &Path) -> Result<String, CliError> {

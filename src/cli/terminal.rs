@@ -142,7 +142,13 @@ fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
         EventKind::Ticked { checkbox } => paint("32", format!("[x] {checkbox}")),
         EventKind::NotTicked { checkbox, reason } => paint("31", format!("[ ] {checkbox}: {reason}")),
         EventKind::Ladder { rung, detail } => paint("33", format!("ladder: {rung}: {}", first_line(detail))),
-        EventKind::Waiting { reason, until } => paint("33", format!("waiting until {until}: {reason}")),
+        EventKind::Waiting { reason, until } => paint(
+            "33",
+            format!(
+                "waiting until {}: {reason}",
+                until.strftime("%Y-%m-%d %H:%M:%S UTC")
+            ),
+        ),
         EventKind::Warning { message } => paint("33", format!("warning: {message}")),
         EventKind::PullRequest { location, commit } => {
             paint("32", format!("pull request: {location} holds {commit}"))

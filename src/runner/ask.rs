@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use crate::event::EventKind;
 use crate::model::{Message, ModelError, Profile, Purpose, Reply, Request};
-use crate::state::{Entry, Reserved};
+use crate::state::{Entry, Line, Reserved};
 use crate::usage::{Tokens, Usd};
 
 use super::error::Halt;
+use super::perform::chain;
 use super::run::Run;
 
 /// The longest single wait when the model does not say until when.
@@ -41,8 +42,11 @@ impl Run<'_> {
             match self.call(&request).await? {
                 Ok(reply) => return Ok(self.answered(reply)),
                 Err(error) => {
-                    let wait = waiting_time(&error, backoff).ok_or_else(|| given_up(error))?;
-                    self.wait(wait).await?;
+                    let Some(wait) = waiting_time(&error, backoff).filter(|_| self.worth_waiting_for(&error))
+                    else {
+                        return Err(given_up(error));
+                    };
+                    self.wait(wait, chain(&error)).await?;
                     backoff = (backoff * 2).min(LONGEST_WAIT);
                 }
             }
@@ -101,7 +105,7 @@ impl Run<'_> {
     }
 
     /// Waits, unless that would be longer than the run may wait. Whoever called watches for a person's requests.
-    async fn wait(&mut self, wait: Duration) -> Result<(), Halt> {
+    async fn wait(&mut self, wait: Duration, reason: String) -> Result<(), Halt> {
         let limit = self.settings.budget.max_rate_limit_wait;
         if self.ledger().waited + wait > limit {
             return Err(Halt::paused(format!(
@@ -110,16 +114,20 @@ impl Run<'_> {
             )));
         }
         let until = self.parts.clock.now() + wait;
-        self.reporter.emit(EventKind::Waiting {
-            reason: "the model is rate limited or out of reach".into(),
-            until,
-        });
+        self.reporter.emit(EventKind::Waiting { reason, until });
         let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.waiting
             .fetch_add(milliseconds, std::sync::atomic::Ordering::Relaxed);
         tokio::time::sleep(wait).await;
         self.note(Entry::Waited { milliseconds })?;
         Ok(())
+    }
+
+    /// An endpoint that never answered in this run is more likely misconfigured than down for a while.
+    fn worth_waiting_for(&self, error: &ModelError) -> bool {
+        let answered =
+            |line: &Line| matches!(line.entry, Entry::Called { spent, .. } if spent.tokens.total() > 0);
+        !matches!(error, ModelError::Unavailable { .. }) || self.journal.lines().iter().any(answered)
     }
 
     fn redacted(&self, messages: Vec<Message>) -> Vec<Message> {
@@ -189,6 +197,6 @@ fn waiting_time(error: &ModelError, backoff: Duration) -> Option<Duration> {
 fn given_up(error: ModelError) -> Halt {
     match error {
         error @ ModelError::ScriptExhausted { .. } => Halt::from(error),
-        error => Halt::paused(super::perform::chain(&error)),
+        error => Halt::paused(format!("{} ({})", chain(&error), error.hint())),
     }
 }
