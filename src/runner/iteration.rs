@@ -21,6 +21,7 @@ use super::perform::chain;
 use super::prompt::{self, PromptState};
 use super::run::Run;
 use super::verdict::unjudged;
+use super::watch;
 use super::work::Work;
 
 /// The longest task file read back from the clone.
@@ -53,7 +54,11 @@ impl Run<'_> {
         let mut work = self.work(&prompt, &profile).await?;
         self.notebook.take_over(self.sandbox.as_ref(), &clone).await?;
         let collected = self.collect(&mut work).await?;
-        let verified = self.check(&work, &collected, number).await?;
+        let inbox = self.dir.inbox();
+        let verified = tokio::select! {
+            verified = self.check(&work, &collected, number) => verified?,
+            stopped = watch::stopped(&inbox) => return Err(stopped.map_or_else(Halt::from, |()| Halt::stopped("stopped by a person"))),
+        };
         let mut record = unjudged(number, &profile.name, &work, &collected);
         self.judge(&mut record, &verified);
         self.decide(&mut record, &work).await?;

@@ -18,15 +18,26 @@ pub(super) enum Urgent {
 
 /// Waits until a request comes that cannot wait. Others stay in the inbox.
 pub(super) async fn urgent(inbox: &Inbox) -> Result<Urgent, StateError> {
+    wait_for(inbox, |request| match request {
+        Request::Stop => Some(Urgent::Stop),
+        Request::Rotate => Some(Urgent::Rotate),
+        Request::Pause | Request::Note { .. } | Request::Doctor => None,
+    })
+    .await
+}
+
+/// Waits until a person wants the run to end now.
+pub(super) async fn stopped(inbox: &Inbox) -> Result<(), StateError> {
+    wait_for(inbox, |request| (*request == Request::Stop).then_some(())).await
+}
+
+async fn wait_for<T>(inbox: &Inbox, wanted: impl Fn(&Request) -> Option<T>) -> Result<T, StateError> {
     loop {
         for (path, request) in inbox.waiting()? {
-            let urgent = match request {
-                Request::Stop => Urgent::Stop,
-                Request::Rotate => Urgent::Rotate,
-                Request::Pause | Request::Note { .. } | Request::Doctor => continue,
-            };
-            inbox.done_with(&path)?;
-            return Ok(urgent);
+            if let Some(found) = wanted(&request) {
+                inbox.done_with(&path)?;
+                return Ok(found);
+            }
         }
         tokio::time::sleep(EVERY).await;
     }
