@@ -37,9 +37,6 @@ pub struct ModelSettings {
     pub output_usd_per_million: Option<Usd>,
 }
 
-/// What an answer may have when a profile does not say.
-const MAX_OUTPUT_TOKENS: u32 = 4096;
-
 /// Why a profile is incomplete: its name and what is missing.
 pub(super) struct Incomplete {
     pub(super) name: String,
@@ -82,12 +79,14 @@ fn profile(name: &str, model: &ModelSettings) -> Result<Profile, &'static str> {
         .litellm_model
         .clone()
         .ok_or("the profile has no `litellm_model`")?;
+    let plain = Profile::new(name, litellm_model);
     Ok(Profile {
-        name: name.to_owned(),
-        litellm_model,
-        max_output_tokens: model.max_output_tokens.map_or(MAX_OUTPUT_TOKENS, NonZeroU32::get),
+        max_output_tokens: model
+            .max_output_tokens
+            .map_or(plain.max_output_tokens, NonZeroU32::get),
         temperature: model.temperature,
         price,
         tags: model.tags.clone(),
+        ..plain
     })
 }

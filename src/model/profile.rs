@@ -19,7 +19,23 @@ pub struct Profile {
     pub tags: Vec<String>,
 }
 
+/// The most tokens of one answer where nobody says otherwise.
+const MAX_OUTPUT_TOKENS: u32 = 4096;
+
 impl Profile {
+    /// A profile of that name for a model. Its answers have at most 4096 tokens; its price is unknown.
+    #[must_use]
+    pub fn new(name: impl Into<String>, litellm_model: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            litellm_model: litellm_model.into(),
+            max_output_tokens: MAX_OUTPUT_TOKENS,
+            temperature: None,
+            price: None,
+            tags: Vec::new(),
+        }
+    }
+
     /// What these tokens cost at the profile's own price; `None` when it has none.
     #[must_use]
     pub fn cost_of(&self, tokens: Tokens) -> Option<Usd> {

@@ -27,6 +27,21 @@ pub struct Budget {
     pub max_rate_limit_wait: Duration,
 }
 
+impl Default for Budget {
+    /// What the configuration has when nobody sets it: 30 iterations, two hours, ten dollars.
+    fn default() -> Self {
+        const MINUTE: u64 = 60;
+        Self {
+            max_iterations: 30,
+            max_wall_time: Duration::from_secs(120 * MINUTE),
+            max_cost: Usd::from_dollars(10.0),
+            max_tokens: None,
+            max_consecutive_gutter: 3,
+            max_rate_limit_wait: Duration::from_secs(360 * MINUTE),
+        }
+    }
+}
+
 /// A bound that is reached.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum Exceeded {

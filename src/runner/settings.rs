@@ -34,6 +34,35 @@ pub struct Settings {
     pub model_wait: Duration,
 }
 
+impl Settings {
+    /// The settings of a run with one model, everything else as the configuration has it when nobody sets it. There is
+    /// no fallback and no doctor: those rungs of the ladder are left out until [`Settings::profiles`] names them.
+    #[must_use]
+    pub fn new(profile: Profile) -> Self {
+        const MINUTE: u64 = 60;
+        Self {
+            budget: Budget::default(),
+            diff_line_threshold: 1,
+            ladder: vec![Rung::Rotate, Rung::Fallback, Rung::Doctor, Rung::Person],
+            doctor: DoctorRules {
+                every_iterations: None,
+                apply: DoctorApply::Auto,
+            },
+            profiles: Profiles {
+                default: profile.name.clone(),
+                fallback: None,
+                doctor: None,
+                all: BTreeMap::from([(profile.name.clone(), profile)]),
+            },
+            identity: Identity::default(),
+            prompt_bytes: 200_000,
+            iteration_timeout: Duration::from_secs(60 * MINUTE),
+            idle_timeout: Duration::from_secs(10 * MINUTE),
+            model_wait: Duration::from_secs(30),
+        }
+    }
+}
+
 /// The models of a run.
 #[derive(Clone, Debug)]
 pub struct Profiles {

@@ -23,6 +23,21 @@ pub struct SandboxSpec {
     pub completion_grace: Duration,
 }
 
+impl SandboxSpec {
+    /// A sandbox without limits that reaches every name, as `local` makes them. Other fields can be set afterwards.
+    #[must_use]
+    pub fn unrestricted(run: RunId) -> Self {
+        Self {
+            run,
+            image: None,
+            resources: Resources::default(),
+            network: Policy::AllowAll,
+            env: BTreeMap::new(),
+            completion_grace: Duration::from_secs(5),
+        }
+    }
+}
+
 /// Limits of a sandbox; `None` leaves one to the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources {

@@ -67,6 +67,16 @@ impl Identity {
     }
 }
 
+impl Default for Identity {
+    /// ralph itself, at no address.
+    fn default() -> Self {
+        Self {
+            name: "ralph".to_owned(),
+            email: "ralph@localhost".to_owned(),
+        }
+    }
+}
+
 impl std::fmt::Display for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} <{}>", self.name, self.email)

@@ -19,6 +19,16 @@ pub struct Owner {
     pub pid: u32,
 }
 
+impl Owner {
+    /// This process, on the machine of that name. The name tells machines apart that share a run's state ref.
+    pub fn this_process(host: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            pid: std::process::id(),
+        }
+    }
+}
+
 impl std::fmt::Display for Owner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "process {} on {}", self.pid, self.host)

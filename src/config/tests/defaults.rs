@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::*;
+use crate::model::Profile;
 use crate::network::Policy;
+use crate::runner;
 use crate::usage::Usd;
 
 #[test]
@@ -34,6 +36,35 @@ fn the_defaults_are_those_of_the_design() {
     assert_eq!(budget.max_tokens_total, None);
     assert_eq!(budget.max_consecutive_gutter.get(), 3);
     assert_eq!(budget.max_rate_limit_wait, Duration::from_secs(360 * 60));
+}
+
+#[test]
+fn a_library_user_gets_the_same_defaults() {
+    let from = Project::new(&[]).load().settings;
+    let own = runner::Settings::new(Profile::new("name", "model"));
+    assert_eq!(
+        own.budget,
+        runner::Budget {
+            max_iterations: from.budget.max_iterations.get(),
+            max_wall_time: from.budget.max_wall_time,
+            max_cost: Some(from.budget.max_cost),
+            max_tokens: None,
+            max_consecutive_gutter: from.budget.max_consecutive_gutter.get() as usize,
+            max_rate_limit_wait: from.budget.max_rate_limit_wait,
+        }
+    );
+    assert_eq!(own.ladder.len(), from.gutter.ladder.len());
+    assert_eq!(
+        own.diff_line_threshold,
+        u64::from(from.gutter.diff_line_threshold.get())
+    );
+    assert_eq!(own.prompt_bytes, from.prompt.max_bytes.get() as usize);
+    assert_eq!(own.iteration_timeout, from.sandbox.resources.timeout);
+    assert_eq!(own.idle_timeout, from.timers.idle);
+    assert_eq!(
+        own.identity.to_string(),
+        format!("{} <{}>", from.git.user_name, from.git.user_email)
+    );
 }
 
 #[test]
