@@ -135,7 +135,7 @@ pub enum EventKind {
     },
     /// The run is over, or waits for a person.
     RunEnded {
-        /// How: `done`, `failed`, `paused` or `stopped`.
+        /// How: `done`, `failed`, `paused` or `stopped`; `broken` when an error ended it.
         outcome: String,
         /// Why.
         reason: String,

@@ -13,6 +13,7 @@ mod scm;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod examples;
 mod litellm;
 mod model;
 mod patch;

@@ -1,0 +1,119 @@
+//! A provider of one's own: it wraps another one and writes down every command that runs in its sandboxes.
+//!
+//! ```text
+//! cargo run --example custom_provider
+//! ```
+//!
+//! A provider for a new kind of machine answers the same calls with its own means; this one passes them on to `local`.
+#![expect(clippy::print_stdout, reason = "a program talks to its user")]
+
+mod support;
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use ralph::exec::{Command, Exit, OutputSink};
+use ralph::sandbox::{Capabilities, Entry, SandboxError};
+use ralph::{Provider, Sandbox, SandboxSpec};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+/// A provider or a sandbox, and the commands that ran, oldest first.
+struct Recorded<T> {
+    inner: T,
+    log: Log,
+}
+
+#[async_trait]
+impl Provider for Recorded<Arc<dyn Provider>> {
+    fn name(&self) -> &'static str {
+        "recorded"
+    }
+    /// Whoever wraps a sandbox promises no more than it does.
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+    async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let (inner, log) = (self.inner.create(spec).await?, self.log.clone());
+        Ok(Box::new(Recorded { inner, log }))
+    }
+    async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        let (found, log) = (self.inner.reopen(spec).await?, self.log.clone());
+        Ok(found.map(|inner| Box::new(Recorded { inner, log }) as Box<dyn Sandbox>))
+    }
+}
+
+#[async_trait]
+impl Sandbox for Recorded<Box<dyn Sandbox>> {
+    async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        if let Ok(mut log) = self.log.lock() {
+            log.push(command.to_string());
+        }
+        self.inner.exec(command, output).await
+    }
+    // The rest is passed on as it is.
+    fn id(&self) -> &str {
+        self.inner.id()
+    }
+    fn root(&self) -> &Path {
+        self.inner.root()
+    }
+    async fn end_processes(&self) -> Result<(), SandboxError> {
+        self.inner.end_processes().await
+    }
+    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
+        self.inner.read(path, limit).await
+    }
+    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
+        self.inner.write(path, bytes, mode).await
+    }
+    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
+        self.inner.append(path, bytes).await
+    }
+    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
+        self.inner.list(path).await
+    }
+    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
+        self.inner.mkdir(path).await
+    }
+    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
+        self.inner.remove(path).await
+    }
+    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
+        self.inner.upload(from, to).await
+    }
+    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
+        self.inner.download(from, to, limit).await
+    }
+    async fn start(&self) -> Result<(), SandboxError> {
+        self.inner.start().await
+    }
+    async fn stop(&self) -> Result<(), SandboxError> {
+        self.inner.stop().await
+    }
+    async fn preview(&self, port: u16) -> Result<Option<String>, SandboxError> {
+        self.inner.preview(port).await
+    }
+    async fn close(&self) -> Result<(), SandboxError> {
+        self.inner.close().await
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut bench = support::Bench::new().await?;
+    let (inner, log) = (bench.parts.provider.clone(), Log::default());
+    let commands = log.clone();
+    bench.parts.provider = Arc::new(Recorded { inner, log });
+    let outcome = bench.drive().await?;
+    let commands = commands.lock().unwrap_or_else(PoisonError::into_inner);
+    commands.iter().for_each(|line| println!("{line}"));
+    println!(
+        "{:?} after {} commands in the sandbox",
+        outcome.kind,
+        commands.len()
+    );
+    Ok(())
+}
