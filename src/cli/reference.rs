@@ -40,7 +40,7 @@ pub fn cli_reference() -> String {
     let mut root = command().term_width(100);
     root.build();
     let mut page = String::from(
-        "# Command line\n\nGenerated from the program; `RALPH_UPDATE_REFERENCE=1 tests/run tidy` writes it anew.\n\
+        "# Command line\n\n<!-- Generated; do not edit. `RALPH_UPDATE_REFERENCE=1 cargo test` rewrites it. -->\n\n\
          Exit codes: 0 success, 1 runtime error, 2 usage or configuration error, 3 paused for a person.\n",
     );
     describe(&mut page, &mut root, "");
