@@ -35,6 +35,15 @@ fn every_module_has_a_row_in_the_table() {
 }
 
 #[test]
+fn every_row_is_a_module_or_marked_later() {
+    let document = repository::text("ARCHITECTURE.md");
+    none(
+        "rows of ARCHITECTURE.md with neither a module nor the mark (later), or with both",
+        misplaced_rows(&document, &modules(&repository::sources())),
+    );
+}
+
+#[test]
 fn the_table_has_no_circles() {
     none(
         "modules that import themselves in the end",
@@ -108,13 +117,29 @@ fn modules(sources: &[File]) -> BTreeSet<String> {
         .collect()
 }
 
-/// Reads the rows below `| module | may import |`. Names stand in backticks; a cell without any means nothing.
-fn table(document: &str) -> Table {
-    let rows = document
+/// The modules whose rows say something else about them than the code does: `image` (later) is not there yet.
+fn misplaced_rows(document: &str, modules: &BTreeSet<String>) -> Vec<String> {
+    let rows = rows(document).filter_map(|line| {
+        let later = line.split('|').nth(1)?.contains("(later)");
+        Some((row(line)?.0, later))
+    });
+    rows.filter(|(module, later)| modules.contains(module) == *later)
+        .map(|(module, _)| module)
+        .collect()
+}
+
+/// The lines below `| module | may import |`.
+fn rows(document: &str) -> impl Iterator<Item = &str> {
+    let lines = document
         .lines()
         .skip_while(|line| !line.starts_with("| module | may import |"))
         .skip(2);
-    let rows: Table = rows.map_while(row).collect();
+    lines.take_while(|line| line.starts_with('|'))
+}
+
+/// What the rows say. Names stand in backticks; a cell without any means nothing.
+fn table(document: &str) -> Table {
+    let rows: Table = rows(document).map_while(row).collect();
     assert!(
         !rows.is_empty(),
         "ARCHITECTURE.md has a table `| module | may import |`"
@@ -159,7 +184,7 @@ fn circles(table: &Table) -> Vec<String> {
 }
 
 mod tests {
-    use super::{circles, forbidden, table};
+    use super::{circles, forbidden, misplaced_rows, table};
     use crate::repository::File;
 
     const TABLE: &str = "\
@@ -222,6 +247,18 @@ mod tests {
     fn the_crates_root_is_no_way_around_the_table() {
         let expected = "src/b.rs:1: `Run` comes from the crate's root; name its module";
         check("src/b.rs", "use crate::Run;", &[expected]);
+    }
+
+    #[test]
+    fn a_row_without_a_module_needs_its_mark() {
+        let marked = TABLE.replace("| `b` |", "| `b` (later) |");
+        let rows = |document: &str, modules: &[&str]| {
+            misplaced_rows(document, &modules.iter().map(|name| (*name).to_owned()).collect())
+        };
+        assert_eq!(rows(TABLE, &["a", "b", "top"]), [""; 0]);
+        assert_eq!(rows(TABLE, &["a", "top"]), ["b"]);
+        assert_eq!(rows(&marked, &["a", "top"]), [""; 0]);
+        assert_eq!(rows(&marked, &["a", "b", "top"]), ["b"]);
     }
 
     #[test]

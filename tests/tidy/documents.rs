@@ -31,6 +31,29 @@ fn the_index_of_decisions_lists_each_of_them() {
     );
 }
 
+#[test]
+fn every_crate_that_is_built_on_has_its_reason() {
+    let document = repository::text("ARCHITECTURE.md");
+    let unexplained = dependencies(&repository::text("Cargo.toml"))
+        .into_iter()
+        .filter(|name| !document.contains(&format!("`{name}`")));
+    none("crates without a reason in ARCHITECTURE.md", unexplained);
+}
+
+/// The names below `[dependencies]` and `[dev-dependencies]`.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let mut listed = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            listed = matches!(line, "[dependencies]" | "[dev-dependencies]");
+        } else if let Some((name, _)) = line.split_once('=').filter(|_| listed) {
+            names.push(name.trim().to_owned());
+        }
+    }
+    names
+}
+
 fn broken_links(file: &File) -> Vec<String> {
     let folder = repository::root()
         .join(&file.path)
@@ -63,7 +86,7 @@ fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
 }
 
 mod tests {
-    use super::{broken_links, links};
+    use super::{broken_links, dependencies, links};
     use crate::repository::File;
 
     #[test]
@@ -72,6 +95,12 @@ mod tests {
         let found: Vec<_> = links(text).collect();
         let expected = [(1, "b.md"), (1, "d/e.md"), (5, "m")].map(|(line, link)| (line, link.to_owned()));
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_dependency_is_a_line_of_its_section() {
+        let manifest = "[package]\nname = \"x\"\n[dependencies]\na = \"1\"\n\nb-c = { version = \"2\" }\n[lints]\nd = 1\n[dev-dependencies]\ne = \"3\"\n";
+        assert_eq!(dependencies(manifest), ["a", "b-c", "e"]);
     }
 
     #[test]
