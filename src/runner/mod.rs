@@ -1,7 +1,7 @@
 //! The loop: iterations with fresh sessions, evidence, budgets, and what is done when it goes in circles.
 //!
-//! [`start`] begins a run and [`resume`] goes on with one; both end in the same loop. The runner reports events and
-//! knows neither a terminal nor a store.
+//! [`create`] makes a run and [`drive`] works on it, from its beginning or from its last checkpoint: there is one loop.
+//! The runner reports events and knows neither a terminal nor a store.
 
 mod ask;
 mod budget;

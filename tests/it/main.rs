@@ -14,6 +14,7 @@ mod scm;
 mod support;
 
 mod examples;
+mod guide;
 mod litellm;
 mod model;
 mod patch;

@@ -6,6 +6,7 @@ use super::*;
 use crate::model::Profile;
 use crate::network::Policy;
 use crate::runner;
+use crate::task::starter;
 use crate::usage::Usd;
 
 #[test]
@@ -65,6 +66,14 @@ fn a_library_user_gets_the_same_defaults() {
         own.identity.to_string(),
         format!("{} <{}>", from.git.user_name, from.git.user_email)
     );
+}
+
+#[test]
+fn the_starter_file_names_what_this_version_has() {
+    let config = Project::new(&[("ralph.toml", starter::CONFIG)]).load();
+    assert_eq!(config.provider(), SandboxType::Local);
+    assert_eq!(config.network_policy(), Policy::AllowAll);
+    assert_eq!(config.settings.agent.name, AgentName::Actions);
 }
 
 #[test]

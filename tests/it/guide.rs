@@ -1,0 +1,68 @@
+//! What the guides show can be used as it stands there.
+
+use std::path::Path;
+
+use ralph::config::{Inputs, load};
+use ralph::model::Script;
+use ralph::task::{LintRules, lint};
+use rstest::rstest;
+
+#[test]
+fn the_example_task_has_no_findings() {
+    let shown = blocks("docs/guide/task-file.md", "markdown");
+    assert_eq!(shown.len(), 1);
+    assert_eq!(lint(Some(&shown[0]), &LintRules::default()), []);
+}
+
+#[test]
+fn the_example_script_can_be_read() {
+    let shown = blocks("docs/guide/getting-started.md", "yaml");
+    let script = shown
+        .iter()
+        .find(|block| block.starts_with("iterations:"))
+        .unwrap();
+    Script::parse(script).unwrap();
+}
+
+#[rstest]
+#[case::without_litellm(&blocks("docs/guide/getting-started.md", "toml")[0])]
+#[case::starter(ralph::task::starter::CONFIG)]
+fn a_configuration_that_is_shown_can_be_loaded(#[case] text: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("ralph.toml"), text).unwrap();
+    let inputs = Inputs {
+        project_dir: dir.path().to_owned(),
+        ..Inputs::default()
+    };
+    let config = load(&inputs).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.settings.default_profile, "default-cheap");
+}
+
+#[test]
+fn every_key_of_a_task_is_in_the_guide() {
+    let page = page("docs/guide/task-file.md");
+    let keys = "task_id repo_url base_branch target_branch_prefix slug sandbox_provider sandbox_image \
+                sandbox_resources model_profile_default model_profile_fallback max_iterations \
+                max_wall_time_minutes max_cost_usd_estimate max_tokens_total max_consecutive_gutter test_command \
+                verify_commands pr.draft pr.labels pr.title_template pr.body_template";
+    for key in keys.split_whitespace() {
+        let row = format!("| `{key}` |");
+        assert!(
+            page.lines().any(|line| line.starts_with(&row)),
+            "{key} is missing"
+        );
+    }
+}
+
+fn page(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// The code blocks of one language in a page.
+fn blocks(path: &str, language: &str) -> Vec<String> {
+    let page = page(path);
+    let parts: Vec<&str> = page.split("```").collect();
+    let code = parts.iter().skip(1).step_by(2);
+    code.filter_map(|block| Some(block.strip_prefix(language)?.strip_prefix('\n')?.to_owned()))
+        .collect()
+}
