@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use crate::config::ConfigError;
 use crate::id::RunIdError;
+use crate::model::ScriptError;
 use crate::runner::RunError;
 use crate::sandbox::SandboxError;
 use crate::scm::ScmError;
@@ -105,6 +106,12 @@ impl From<TaskError> for CliError {
 
 impl From<RunIdError> for CliError {
     fn from(error: RunIdError) -> Self {
+        Self::of(Exit::Usage, &error)
+    }
+}
+
+impl From<ScriptError> for CliError {
+    fn from(error: ScriptError) -> Self {
         Self::of(Exit::Usage, &error)
     }
 }
