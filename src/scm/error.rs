@@ -179,6 +179,9 @@ pub enum Refusal {
         /// The other.
         other: RepoPath,
     },
+    /// A known secret stands in a message, a name or a file.
+    #[error("a known secret stands in what the agent changed")]
+    Secret,
 }
 
 fn or_nothing(id: Option<&ObjectId>) -> &str {
