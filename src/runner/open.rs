@@ -150,6 +150,7 @@ impl<'a> Found<'a> {
     pub(super) async fn look(parts: &Parts, dir: &'a RunDir) -> Result<Self, RunError> {
         let facts = dir.facts();
         let lock = dir.lock(&parts.owner)?;
+        dir.inbox().forget_the_past()?;
         let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
         let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
         let (mut journal, torn) = Journal::open(&dir.journal_file())?;
