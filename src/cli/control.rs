@@ -32,12 +32,12 @@ pub(super) struct StopArgs {
 
 /// Leave a note that the next iteration reads
 #[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
 pub(super) struct NoteArgs {
+    /// The run; the newest one by default
+    run: Option<RunId>,
     /// The note
     text: String,
-    /// The run; the newest one by default
-    #[arg(long)]
-    run: Option<RunId>,
 }
 
 pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<Exit, CliError> {

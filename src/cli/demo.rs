@@ -159,6 +159,11 @@ async fn tell(context: &Context, inside: &Context, place: &Place, project: &Path
             .ui
             .say(format_args!("\nWhat the pull request holds:\n{}", log.trim_end()));
     }
+    if let (Place::Temporary(_), Ok(text)) = (place, std::fs::read_to_string(run.pull_request_file())) {
+        context
+            .ui
+            .say(format_args!("\nWhat it says:\n{}", text.trim_end()));
+    }
     match place {
         Place::Kept(dir) => context.ui.say(format_args!(
             "\nEverything is in {}:\n  project/            the repository, with the branch {branch}\n  ralph/runs/{}/  the run: journal, prompts, answers, evidence, pull-request.md\n  script.yaml         what the scripted model answered",

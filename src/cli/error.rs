@@ -136,7 +136,13 @@ impl From<StateError> for CliError {
 
 impl From<ScmError> for CliError {
     fn from(error: ScmError) -> Self {
-        Self::of(Exit::Failure, &error).maybe_hint(error.hint())
+        let exit = match &error {
+            ScmError::NotARepository { .. } | ScmError::Incomplete { .. } | ScmError::UnknownRevision(_) => {
+                Exit::Usage
+            }
+            _ => Exit::Failure,
+        };
+        Self::of(exit, &error).maybe_hint(error.hint())
     }
 }
 

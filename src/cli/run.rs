@@ -22,13 +22,13 @@ pub(super) struct Args {
     #[arg(long = "type", value_name = "PROVIDER")]
     pub(super) provider: Option<String>,
     /// The agent: claude, codex, cursor, actions or custom
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
     /// The model profile to begin with
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub(super) profile: Option<String>,
     /// The most iterations
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub(super) max_iterations: Option<u32>,
     /// Answer from this script in place of a model (for trying things out)
     #[arg(long, value_name = "FILE")]
