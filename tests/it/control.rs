@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ralph::event::Event;
 use rstest::rstest;
@@ -25,7 +26,7 @@ impl Held {
         let place = Place::new();
         let (started, go) = (place.path().join("started"), place.path().join("go"));
         let hold = format!(
-            "setsid sh -c 'echo $$ >>{0}.pids; sleep 600' & echo $$ >>{0}.pids; touch {0}; \
+            "setsid sh -c 'echo $$ >>{0}.pids; sleep 600' >/dev/null 2>&1 & echo $$ >>{0}.pids; touch {0}; \
              until [ -e {1} ]; do sleep 0.02; done",
             started.display(),
             go.display()
@@ -123,19 +124,21 @@ fn a_rotation_ends_the_iteration_early_and_keeps_its_work() {
 }
 
 #[rstest]
-#[case::by_command(None)]
-#[case::by_interrupt(Some("INT"))]
-#[case::by_termination(Some("TERM"))]
-fn a_stop_ends_at_once_and_leaves_no_process(#[case] signal: Option<&str>) {
+#[case::by_command(&[])]
+#[case::by_interrupt(&["INT"])]
+#[case::by_termination(&["TERM"])]
+#[case::by_two_interrupts(&["INT", "INT"])]
+fn a_stop_ends_at_once_and_leaves_no_process(#[case] signals: &[&str]) {
     let held = Held::start();
-    match signal {
-        None => held.ask(&["stop"]),
-        Some(name) => held.live.signal(name),
+    if signals.is_empty() {
+        held.ask(&["stop"]);
+    }
+    for name in signals {
+        held.live.signal(name);
+        std::thread::sleep(Duration::from_millis(50));
     }
     let id = held.place.run_id();
-    held.live
-        .wait()
-        .expect(3, &["stopped: ", &format!("`ralph resume {id}`")]);
+    held.live.wait().expect(3, &[&format!("`ralph resume {id}`")]);
     assert_nothing_left(&held.place);
     assert_eq!(held.place.status()["iterations"], 0);
     fs::write(held.place.path().join("go"), "").unwrap();
@@ -148,11 +151,12 @@ fn a_stop_ends_at_once_and_leaves_no_process(#[case] signal: Option<&str>) {
 fn a_note_reaches_the_next_prompt() {
     let held = Held::start();
     held.ask(&["note", "mind the gap"]);
+    held.ask(&["note", &held.place.run_id(), "and the edge"]);
     held.let_go();
     held.live.wait().expect(0, &[]);
     let prompt = |number: u32| held.place.noted(&format!("iterations/{number}/prompt.md"));
     assert!(!prompt(1).contains("mind the gap"));
-    assert!(prompt(2).contains("mind the gap"));
+    assert!(prompt(2).contains("mind the gap") && prompt(2).contains("and the edge"));
 }
 
 #[test]
@@ -269,7 +273,7 @@ fn the_environment_is_described() {
 #[case(&["pause", "rzzzzzzz"])]
 #[case(&["rotate", "rzzzzzzz"])]
 #[case(&["stop", "rzzzzzzz"])]
-#[case(&["note", "--run", "rzzzzzzz", "text"])]
+#[case(&["note", "rzzzzzzz", "text"])]
 #[case(&["logs", "rzzzzzzz"])]
 #[case(&["diff", "rzzzzzzz"])]
 #[case(&["doctor", "rzzzzzzz"])]

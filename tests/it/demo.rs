@@ -22,6 +22,7 @@ fn the_demo_shows_a_wrong_fix_its_evidence_the_right_fix_and_a_pull_request() {
             "evidence: `sh test.sh`: exit 0",
             "done: ",
             "What the pull request holds:",
+            "- [x] M1.2 The README shows how to call it",
         ],
     );
     assert!(

@@ -100,7 +100,29 @@ fn outside_of_a_repository_a_run_says_what_is_missing() {
     let place = Place::new();
     std::fs::remove_dir_all(place.repo().join(".git")).unwrap();
     let ended = place.run_script(&script([whole_task()]));
-    ended.expect(1, &["is not a git repository", "hint: ", "git init"]);
+    ended.expect_refused(&["is not a git repository", "hint: ", "git init"]);
+    assert!(place.runs().is_empty());
+}
+
+#[rstest]
+#[case::without_a_commit(None)]
+#[case::without_the_base_branch(Some("nope"))]
+fn a_repository_that_lacks_the_base_is_refused(#[case] base: Option<&str>) {
+    let place = Place::new();
+    match base {
+        None => {
+            place.git(&["update-ref", "-d", "HEAD"]);
+        }
+        Some(branch) => place.write(
+            "ralph_task.md",
+            &TASK.replace("task_id", &format!("base_branch: {branch}\ntask_id")),
+        ),
+    }
+    let ended = place.run_script(&script([whole_task()]));
+    ended.expect_refused(&[
+        "names no commit in this repository",
+        "a new repository needs a first commit",
+    ]);
     assert!(place.runs().is_empty());
 }
 
