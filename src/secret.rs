@@ -83,6 +83,12 @@ impl Redactor {
         })
     }
 
+    /// Whether it knows no secret at all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
     /// Whether a known secret stands in this text.
     #[must_use]
     pub fn finds_secret_in(&self, text: &str) -> bool {
@@ -108,7 +114,7 @@ impl Redactor {
     }
 
     /// The length of the longest end of `text` that a secret begins with.
-    fn torn_end(&self, text: &str) -> usize {
+    pub(crate) fn torn_end(&self, text: &str) -> usize {
         let torn = |length: &usize| {
             let end = text.get(text.len() - length..);
             end.is_some_and(|end| self.secrets.iter().any(|secret| secret.expose().starts_with(end)))

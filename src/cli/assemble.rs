@@ -176,6 +176,16 @@ pub(super) async fn parts(
     })
 }
 
+/// Whether the parts of a run can be had at all, before there is a run to put them together for.
+pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
+    provider(context, config)?;
+    agent(config)?;
+    model(config, script)?;
+    check_forge(config)?;
+    settings(config)?;
+    Ok(())
+}
+
 /// The provider, once it is sure that it can enforce what is asked of it.
 pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
     let choice = match config.provider() {
@@ -240,7 +250,7 @@ fn agent(config: &Config) -> Result<Arc<dyn Agent>, CliError> {
 
 fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = script {
-        let script = Script::parse(script).map_err(|error| CliError::usage(error.to_string()))?;
+        let script = Script::parse(script)?;
         return Ok(Arc::new(ScriptedModel::new(script)));
     }
     let usage = |error: EndpointError| CliError::usage(format!("model_endpoint.base_url: {error}"));
@@ -250,8 +260,13 @@ fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliErr
 }
 
 fn forge(config: &Config, repo: Repository, run: &RunDir) -> Result<Arc<dyn Forge>, CliError> {
+    check_forge(config)?;
+    Ok(Arc::new(LocalForge::new(repo, run.pull_request_file())))
+}
+
+fn check_forge(config: &Config) -> Result<(), CliError> {
     match config.settings.forge.kind {
-        ForgeType::Local => Ok(Arc::new(LocalForge::new(repo, run.pull_request_file()))),
+        ForgeType::Local => Ok(()),
         ForgeType::Github => Err(
             CliError::usage("the forge `github` is not part of this version yet")
                 .hint("`[forge] type = \"local\"` leaves a branch and a pull-request file"),

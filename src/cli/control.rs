@@ -1,9 +1,11 @@
 //! `ralph pause`, `rotate`, `stop`, `note`: requests to a run, left in its directory.
 
 use crate::id::RunId;
+use crate::secret::Redactor;
 use crate::state::Request;
 
 use super::Context;
+use super::assemble;
 use super::error::{CliError, Exit};
 use super::select::{Which, select};
 
@@ -30,12 +32,12 @@ pub(super) struct StopArgs {
 
 /// Leave a note that the next iteration reads
 #[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
 pub(super) struct NoteArgs {
+    /// The run; the newest one by default
+    run: Option<RunId>,
     /// The note
     text: String,
-    /// The run; the newest one by default
-    #[arg(long)]
-    run: Option<RunId>,
 }
 
 pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<Exit, CliError> {
@@ -55,14 +57,9 @@ pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError>
     if text.is_empty() {
         return Err(CliError::usage("the note is empty"));
     }
-    ask(
-        context,
-        args.run.as_ref(),
-        Which::Any,
-        &Request::Note {
-            text: text.to_owned(),
-        },
-    )
+    let secrets = assemble::configuration_quietly(context)?.secrets();
+    let text = Redactor::new(secrets).redact(text);
+    ask(context, args.run.as_ref(), Which::Any, &Request::Note { text })
 }
 
 fn ask(context: &Context, run: Option<&RunId>, which: Which, request: &Request) -> Result<Exit, CliError> {

@@ -45,10 +45,12 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
         .say("clone, the commands, the commits, the evidence and the pull request (sandbox `local`).\n");
     let mut surroundings = context.surroundings.clone();
     surroundings.cwd.clone_from(&project);
-    surroundings.env.insert(
-        "RALPH_HOME".to_owned(),
-        place.path().join("ralph").display().to_string(),
-    );
+    // The same for everybody: no setting of the user's reaches the demo.
+    surroundings.env.retain(|name, _| !name.starts_with("RALPH_"));
+    for (name, dir) in [("RALPH_HOME", "ralph"), ("XDG_CONFIG_HOME", "no-config")] {
+        let path = place.path().join(dir).display().to_string();
+        surroundings.env.insert(name.to_owned(), path);
+    }
     let set = [
         "agent.name=actions",
         "sandbox.type=local",
@@ -156,6 +158,11 @@ async fn tell(context: &Context, inside: &Context, place: &Place, project: &Path
         context
             .ui
             .say(format_args!("\nWhat the pull request holds:\n{}", log.trim_end()));
+    }
+    if let (Place::Temporary(_), Ok(text)) = (place, std::fs::read_to_string(run.pull_request_file())) {
+        context
+            .ui
+            .say(format_args!("\nWhat it says:\n{}", text.trim_end()));
     }
     match place {
         Place::Kept(dir) => context.ui.say(format_args!(

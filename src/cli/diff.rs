@@ -33,6 +33,9 @@ pub(super) async fn diff(context: &Context, args: Args) -> Result<Exit, CliError
     let text = repo
         .diff_text(&run.facts().base, &checkpoint.work_tree, kind)
         .await?;
-    context.ui.data(text.trim_end())?;
+    match text.trim_end() {
+        "" => context.ui.say("Nothing yet."),
+        text => context.ui.data(text)?,
+    }
     Ok(Exit::Success)
 }

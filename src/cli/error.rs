@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use crate::config::ConfigError;
 use crate::id::RunIdError;
+use crate::model::ScriptError;
 use crate::runner::RunError;
 use crate::sandbox::SandboxError;
 use crate::scm::ScmError;
@@ -109,6 +110,12 @@ impl From<RunIdError> for CliError {
     }
 }
 
+impl From<ScriptError> for CliError {
+    fn from(error: ScriptError) -> Self {
+        Self::of(Exit::Usage, &error)
+    }
+}
+
 impl From<StateError> for CliError {
     fn from(error: StateError) -> Self {
         let (exit, hint) = match &error {
@@ -129,7 +136,13 @@ impl From<StateError> for CliError {
 
 impl From<ScmError> for CliError {
     fn from(error: ScmError) -> Self {
-        Self::of(Exit::Failure, &error).maybe_hint(error.hint())
+        let exit = match &error {
+            ScmError::NotARepository { .. } | ScmError::Incomplete { .. } | ScmError::UnknownRevision(_) => {
+                Exit::Usage
+            }
+            _ => Exit::Failure,
+        };
+        Self::of(exit, &error).maybe_hint(error.hint())
     }
 }
 

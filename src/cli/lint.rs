@@ -37,7 +37,17 @@ pub(super) fn lint(context: &Context, args: &Args) -> Result<Exit, CliError> {
         context.ui.say(format_args!("{} is fine.", args.task.display()));
         return Ok(Exit::Success);
     }
-    Ok(Exit::Usage)
+    Err(refusal(&args.task, findings.len()))
+}
+
+/// The error that findings lead to, once they are shown.
+pub(super) fn refusal(task: &Path, findings: usize) -> CliError {
+    let count = match findings {
+        1 => "one finding".to_owned(),
+        many => format!("{many} findings"),
+    };
+    CliError::usage(format!("`{}` has {count}", task.display()))
+        .hint("`ralph init` writes a task that is fine, to start from")
 }
 
 /// The text of a task file; `None` when there is none.

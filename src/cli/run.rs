@@ -22,13 +22,13 @@ pub(super) struct Args {
     #[arg(long = "type", value_name = "PROVIDER")]
     pub(super) provider: Option<String>,
     /// The agent: claude, codex, cursor, actions or custom
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
     /// The model profile to begin with
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     pub(super) profile: Option<String>,
     /// The most iterations
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     pub(super) max_iterations: Option<u32>,
     /// Answer from this script in place of a model (for trying things out)
     #[arg(long, value_name = "FILE")]
@@ -107,8 +107,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
         script,
     };
     // Everything that can be refused is refused before the run exists.
-    assemble::provider(context, &config)?;
-    assemble::settings(&config)?;
+    assemble::check(context, &config, new.script.as_deref())?;
     let redactor = crate::secret::Redactor::new(config.secrets());
     let dir = runner::create(&context.surroundings.runs()?, &repo, &redactor, new).await?;
     drive(context, &config, &dir, args.shown.into()).await
@@ -213,12 +212,7 @@ fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(),
     for finding in &findings {
         context.ui.say(lint::render(&args.task, finding));
     }
-    let count = match findings.len() {
-        1 => "one finding".to_owned(),
-        many => format!("{many} findings"),
-    };
-    Err(CliError::usage(format!("`{}` has {count}", args.task.display()))
-        .hint("`ralph init` writes a task that is fine, to start from"))
+    Err(lint::refusal(&args.task, findings.len()))
 }
 
 fn read_script(path: &Path) -> Result<String, CliError> {

@@ -28,15 +28,20 @@ pub(super) fn select(runs: &Runs, named: Option<&RunId>, which: Which) -> Result
     if which == Which::Live {
         candidates.retain(|run| run.holder().is_ok_and(|holder| holder.is_some()));
     }
-    let ids: Vec<&str> = candidates.iter().map(|run| run.facts().id.as_str()).collect();
-    match (which, candidates.len()) {
-        (_, 0) => Err(CliError::usage("there is no such run").hint("`ralph status` lists the runs")),
-        (Which::Live, 2..) => Err(
-            CliError::usage(format!("several runs are live: {}", ids.join(", ")))
-                .hint("name the one you mean"),
-        ),
-        _ => candidates
-            .pop()
-            .ok_or_else(|| CliError::usage("there is no such run")),
+    let newest = candidates.pop();
+    match (which, newest, candidates.as_slice()) {
+        (Which::Live, Some(newest), [_, ..]) => {
+            let mut ids: Vec<&str> = candidates.iter().map(|run| run.facts().id.as_str()).collect();
+            ids.push(newest.facts().id.as_str());
+            Err(
+                CliError::usage(format!("several runs are being worked on: {}", ids.join(", ")))
+                    .hint("name the one you mean"),
+            )
+        }
+        (_, Some(newest), _) => Ok(newest),
+        (Which::Live, None, _) => {
+            Err(CliError::usage("no run is being worked on").hint("`ralph status` lists the runs"))
+        }
+        (Which::Any, None, _) => Err(CliError::usage("there are no runs yet").hint("`ralph run` starts one")),
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 use crate::model::{Message, Profile, Purpose};
-use crate::state::{IterationRecord, Verdict};
+use crate::state::{Entry, IterationRecord, Verdict};
 
 use super::ask::Call;
 use super::error::{Halt, RunError};
@@ -58,15 +58,22 @@ impl Run<'_> {
     /// A diagnosis of a run that rests: kept, and returned.
     pub(super) async fn diagnosed(&mut self) -> Result<String, RunError> {
         let before = self.notebook.read("diagnostics.md")?.len();
+        let rested = self.rested();
         let consulted = match self.consult().await {
             // With `apply = "wait"` the diagnosis is there and waits, which is all that was asked for.
-            Err(Halt::End { .. }) | Ok(()) => self.checkpoint(None).await,
+            Err(Halt::End { .. }) | Ok(()) => self.checkpoint(rested).await,
             broken => broken,
         };
         match consulted {
             Err(Halt::Broken(error)) => Err(error),
             Ok(()) | Err(Halt::End { .. }) => Ok(self.notebook.read("diagnostics.md")?.split_off(before)),
         }
+    }
+
+    /// How the run had ended before it was opened for a diagnosis, after which it rests in the same way.
+    fn rested(&self) -> Option<Entry> {
+        let before_opening = self.journal.lines().iter().rev().nth(1)?;
+        matches!(before_opening.entry, Entry::Ended { .. }).then(|| before_opening.entry.clone())
     }
 
     /// Asks the doctor. A suggestion of another model lands in the record's `next_profile`.

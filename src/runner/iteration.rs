@@ -8,7 +8,7 @@ use crate::agent::{Ending, Prompt};
 use crate::event::EventKind;
 use crate::model::Profile;
 use crate::sandbox::SandboxError;
-use crate::scm::{self, Diff, Head, ScmError, Snapshot};
+use crate::scm::{self, Diff, Head, Refusal, ScmError, Snapshot};
 use crate::state::Entry;
 use crate::task::{CheckboxId, claimed_by_edit};
 use crate::usage::Tokens;
@@ -159,10 +159,16 @@ impl Run<'_> {
     /// What the clone holds now, handed back to the user's repository.
     ///
     /// What cannot be taken over (a rewritten history, a hostile name, a broken clone) fails the iteration: the clone
-    /// is made afresh from the last checkpoint and the next iteration is told why.
+    /// is made afresh from the last checkpoint and the next iteration is told why. With a known secret in it, the same
+    /// is done and a person must look.
     async fn collect(&mut self, work: &mut Work) -> Result<Collected, Halt> {
         let reason = match self.hand_back().await {
             Ok(collected) => return Ok(collected),
+            Err(Halt::Broken(super::RunError::Scm(error @ ScmError::Refused(Refusal::Secret)))) => {
+                self.lay_out().await?;
+                let reason = format!("{}; nothing of it was taken over", chain(&error));
+                return Err(Halt::paused(reason));
+            }
             Err(Halt::Broken(super::RunError::Scm(error))) if of_the_clone(&error) => chain(&error),
             Err(halt) => return Err(halt),
         };
@@ -187,18 +193,12 @@ impl Run<'_> {
         let clone = self.private_clone();
         let snapshot = clone.snapshot().await?;
         let diff = clone.diff(&self.tree, &snapshot.tree).await?;
-        if self.parts.redactor.finds_secret_in(&diff.patch) {
-            let files: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
-            return Err(Halt::paused(format!(
-                "a known secret stands in what the agent changed ({}); nothing of it was taken over",
-                files.join(", ")
-            )));
-        }
         let request = scm::Request {
             base: &self.dir.facts().base,
             snapshot: &snapshot,
             known: &self.known,
             limit: scm::DEFAULT_LIMIT,
+            redactor: &self.parts.redactor,
         };
         let handed = scm::take(&self.repo, &clone, &request, self.dir.path()).await?;
         if snapshot.head != Head::Branch(self.dir.facts().branch.clone()) {

@@ -63,7 +63,8 @@ pub async fn create(
     redactor: &Redactor,
     new: NewRun,
 ) -> Result<RunDir, RunError> {
-    let task = Task::parse(&new.task)?;
+    let text = redactor.redact(&new.task);
+    let task = Task::parse(&text)?;
     let base_branch = match &task.frontmatter.base_branch {
         Some(branch) => Some(branch.to_string()),
         None => repo.head_branch().await?,
@@ -94,12 +95,16 @@ pub async fn create(
         created: Timestamp::now(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         repository: repo.common_dir().to_owned(),
-        task: redactor.redact(&new.task),
+        task: text,
         base,
         base_branch,
         branch,
-        overrides: new.overrides,
-        script: new.script,
+        overrides: new
+            .overrides
+            .into_iter()
+            .map(|(key, value)| (key, redactor.redact(&value)))
+            .collect(),
+        script: new.script.map(|script| redactor.redact(&script)),
     };
     Ok(runs.create(facts)?)
 }
@@ -145,6 +150,7 @@ impl<'a> Found<'a> {
     pub(super) async fn look(parts: &Parts, dir: &'a RunDir) -> Result<Self, RunError> {
         let facts = dir.facts();
         let lock = dir.lock(&parts.owner)?;
+        dir.inbox().forget_the_past()?;
         let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
         let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
         let (mut journal, torn) = Journal::open(&dir.journal_file())?;

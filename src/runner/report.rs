@@ -103,4 +103,8 @@ impl OutputSink for LineReporter<'_> {
         }
         self.reporter.emit(EventKind::Output { text });
     }
+
+    fn wants_lines(&self) -> bool {
+        self.shown < SHOWN_LINES
+    }
 }

@@ -109,7 +109,9 @@ impl ScmError {
                     "fetch the rest with `git fetch --refetch --no-filter`, then unset `remote.<name>.promisor`"
                 }
             }),
-            Self::UnknownRevision(_) => Some("`git branch --all` lists what there is"),
+            Self::UnknownRevision(_) => {
+                Some("`git branch --all` lists what there is; a new repository needs a first commit")
+            }
             Self::RefMoved { .. } => {
                 Some("look at it with `git log`, then move it back or choose another name")
             }
@@ -179,6 +181,9 @@ pub enum Refusal {
         /// The other.
         other: RepoPath,
     },
+    /// A known secret stands in a message, a name or a file.
+    #[error("a known secret stands in what the agent changed")]
+    Secret,
 }
 
 fn or_nothing(id: Option<&ObjectId>) -> &str {

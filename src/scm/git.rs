@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::ScmError;
-use crate::exec::{Command, Discard, Exit, Host};
+use crate::exec::{Command, Discard, Exit, Host, OutputSink};
 use crate::id::ObjectId;
 use crate::sandbox::Sandbox;
 
@@ -63,6 +63,15 @@ impl GitDir {
     /// Runs it; a failure is an `Exit`.
     pub(super) async fn exit(&self, command: &Command) -> Result<Exit, ScmError> {
         on_host(&self.host, command).await
+    }
+
+    /// Runs it while somebody looks at what it prints; a failure is an `Exit`.
+    pub(super) async fn watched(
+        &self,
+        command: &Command,
+        output: &mut dyn OutputSink,
+    ) -> Result<Exit, ScmError> {
+        self.host.run(command, output).await.map_err(ScmError::Start)
     }
 
     /// Runs it and returns what it printed; a failure is an error.

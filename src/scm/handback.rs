@@ -10,9 +10,11 @@ use super::git::revisions;
 use super::history::{self, Commit};
 use super::quarantine::Quarantine;
 use super::repository::Repository;
+use super::secrets;
 use super::snapshot::{Snapshot, WORK_REF};
 use crate::id::ObjectId;
 use crate::sandbox::SandboxError;
+use crate::secret::Redactor;
 
 /// Packs with fewer objects become loose ones, as with `git fetch`; others are kept as packs.
 const UNPACK_LIMIT: u32 = 100;
@@ -29,6 +31,8 @@ pub struct Request<'a> {
     pub known: &'a [ObjectId],
     /// The longest bundle that is taken, in bytes. It is held in memory while it is checked.
     pub limit: u64,
+    /// Knows what must not be taken over.
+    pub redactor: &'a Redactor,
 }
 
 /// The longest bundle that is taken when nobody says otherwise.
@@ -92,6 +96,9 @@ pub async fn take(
         quarantine.descends(&snapshot.tip, request.base).await?;
     }
     check_work(&commits, snapshot)?;
+    if secrets::any_in(&quarantine.git, &commits, request.redactor).await? {
+        return Err(Refusal::Secret.into());
+    }
     let flags = flags(&quarantine.git, commits.iter().flat_map(|commit| &commit.changes)).await?;
     adopt(repository, pack).await?;
     Ok(hand_back(snapshot, &commits, flags))

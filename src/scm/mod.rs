@@ -28,6 +28,7 @@ mod objects;
 mod path;
 mod quarantine;
 mod repository;
+mod secrets;
 mod seed;
 mod snapshot;
 mod status;

@@ -69,6 +69,17 @@ impl Inbox {
         Ok(paths.into_iter().filter_map(parse).collect())
     }
 
+    /// Drops what was asked of an owner who is gone. What is said to the run itself stays.
+    pub fn forget_the_past(&self) -> Result<(), StateError> {
+        for (path, request) in self.waiting()? {
+            match request {
+                Request::Stop | Request::Pause | Request::Rotate => self.done_with(&path)?,
+                Request::Note { .. } | Request::Doctor => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Removes a request that was carried out.
     pub fn done_with(&self, path: &Path) -> Result<(), StateError> {
         match fs::remove_file(path) {
@@ -106,5 +117,23 @@ mod tests {
             inbox.done_with(&path).unwrap();
         }
         assert!(inbox.waiting().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_new_owner_finds_only_what_was_said_to_the_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let inbox = Inbox::of(dir.path());
+        let note = Request::Note { text: "a".into() };
+        for request in [&Request::Stop, &note, &Request::Pause, &Request::Rotate] {
+            inbox.leave(request).unwrap();
+        }
+        inbox.forget_the_past().unwrap();
+        let left: Vec<Request> = inbox
+            .waiting()
+            .unwrap()
+            .into_iter()
+            .map(|(_, request)| request)
+            .collect();
+        assert_eq!(left, [note]);
     }
 }

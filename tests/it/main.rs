@@ -9,13 +9,22 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
-mod scm;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod actions;
+mod config_cli;
+mod control;
+mod demo;
+mod events;
 mod examples;
 mod guide;
+mod lint_cli;
 mod litellm;
 mod model;
+mod output;
 mod patch;
+mod redaction;
 mod reference;
+mod scm;
+mod state;

@@ -4,4 +4,5 @@
 pub mod chat_server;
 pub mod dir_sandbox;
 pub mod model;
+pub mod ralph;
 pub mod skip;

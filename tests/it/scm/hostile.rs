@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use ralph::scm::bundle::BundleError;
 use ralph::scm::{NameProblem, Refusal};
+use ralph::secret::Redactor;
 use rstest::rstest;
 
 use super::*;
@@ -88,6 +89,7 @@ async fn tip_only(world: &World, clone: &PrivateClone<'_>, commit: &ObjectId) ->
         snapshot: &snapshot,
         known: &[],
         limit: 1024 * 1024,
+        redactor: &Redactor::default(),
     };
     take(&world.repository, clone, &request, &world.dir.path().join("run")).await
 }
@@ -230,6 +232,7 @@ async fn a_filter_of_the_clone_runs_in_the_sandbox_and_not_on_the_host() {
         snapshot: &snapshot,
         known: &[],
         limit: 1024 * 1024,
+        redactor: &Redactor::default(),
     };
     let back = take(&world.repository, &clone, &request, &world.dir.path().join("run"))
         .await
@@ -338,6 +341,7 @@ async fn another_commit_than_the_snapshot_saw_is_refused() {
         snapshot: &snapshot,
         known: &[],
         limit: 1024 * 1024,
+        redactor: &Redactor::default(),
     };
     let error = take(&world.repository, &clone, &request, &world.dir.path().join("run"))
         .await

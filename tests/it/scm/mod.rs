@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use ralph::id::ObjectId;
 use ralph::scm::{HandBack, Identity, PrivateClone, Repository, Request, ScmError, SeedPack, Start, take};
+use ralph::secret::Redactor;
 use tempfile::TempDir;
 
 use crate::support::dir_sandbox::{DirSandbox, host};
@@ -76,6 +77,7 @@ impl World {
             snapshot: &snapshot,
             known,
             limit: 1024 * 1024,
+            redactor: &Redactor::default(),
         };
         take(&self.repository, clone, &request, &self.dir.path().join("run")).await
     }

@@ -1,0 +1,93 @@
+//! The configuration as a user meets it: where values come from, and what mistakes in it look like.
+
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::support::ralph::Place;
+
+#[test]
+fn every_value_is_shown_with_the_layer_it_came_from() {
+    let place = Place::new();
+    let user = place.path().join("home/.config/ralph");
+    std::fs::create_dir_all(&user).unwrap();
+    std::fs::write(user.join("config.toml"), "[git]\nuser_name = \"Bot\"\n").unwrap();
+    let mut command = place.ralph(&["--set", "budget.max_iterations=7", "config", "show", "--json"]);
+    command.env("RALPH_DEFAULT_PROVIDER", "local");
+    let ended = crate::support::ralph::finish(&mut command);
+    ended.expect(0, &[]);
+    let rows: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    let layer_of = |key: &str| {
+        let row = rows.iter().find(|row| row["key"] == key);
+        row.unwrap_or_else(|| panic!("{key} is not in {rows:?}"))["layer"].clone()
+    };
+    for (key, layer) in [
+        ("budget.max_wall_time_minutes", "default"),
+        ("git.user_name", "user"),
+        ("agent.name", "project"),
+        ("sandbox.type", "env"),
+        ("budget.max_iterations", "flag"),
+    ] {
+        assert_eq!(layer_of(key), layer, "{key}");
+    }
+    let text = place.run(&["config", "show"]).stdout;
+    let line = text.lines().find(|line| line.starts_with("agent.name")).unwrap();
+    assert!(
+        line.contains("actions") && line.contains("ralph.toml:2:"),
+        "{line}"
+    );
+}
+
+#[test]
+fn the_schema_describes_every_key() {
+    let ended = Place::new().run(&["config", "schema"]);
+    ended.expect(0, &[]);
+    let schema: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(
+        schema["properties"]["budget"]["properties"]["max_iterations"]["type"],
+        "integer"
+    );
+}
+
+#[rstest]
+#[case::bad_toml("a = \n", &["ralph.toml:1:"])]
+#[case::unknown_key("[budget]\nmax_iteration = 3\n", &["ralph.toml:2:1", "unknown key `budget.max_iteration`", "did you mean `budget.max_iterations`?"])]
+#[case::wrong_type("[budget]\nmax_iterations = \"x\"\n", &["ralph.toml:2:18", "expected a whole number"])]
+#[case::unknown_word("[agent]\nname = \"clod\"\n", &["ralph.toml:2:8", "`claude`"])]
+fn a_mistake_in_the_file_is_named_with_its_place(#[case] text: &str, #[case] said: &[&str]) {
+    let place = Place::new();
+    place.write("ralph.toml", text);
+    for command in [&["config", "show"][..], &["run"], &["lint"]] {
+        place.run(command).expect_refused(said);
+    }
+    assert!(place.runs().is_empty());
+}
+
+#[rstest]
+#[case::no_such_file(&["--config", "nope.toml", "config", "show"], &["nope.toml", "hint: check the path"])]
+#[case::set_without_a_value(&["--set", "budget.max_iterations", "config", "show"], &["KEY=VALUE", "hint: "])]
+#[case::set_of_an_unknown_key(&["--set", "budget.max_iteration=1", "config", "show"], &["--set budget.max_iteration", "did you mean"])]
+#[case::set_to_the_wrong_type(&["--set", "budget.max_iterations=many", "config", "show"], &["expected a whole number"])]
+#[case::unknown_command(&["resum"], &["unrecognized subcommand 'resum'", "a similar subcommand exists: 'resume'"])]
+#[case::unknown_flag(&["run", "--frce"], &["unexpected argument '--frce'"])]
+#[case::verbose_json(&["run", "--json", "--verbose"], &["cannot be used with"])]
+fn a_mistake_on_the_command_line_is_refused(#[case] args: &[&str], #[case] said: &[&str]) {
+    Place::new().run(args).expect_refused(said);
+}
+
+#[test]
+fn without_a_command_the_help_is_shown() {
+    let ended = Place::new().run(&[]);
+    ended.expect(2, &["Usage: ralph", "  demo "]);
+    assert_eq!(ended.stdout, "");
+}
+
+#[test]
+fn a_configuration_file_named_by_a_flag_takes_the_place_of_the_usual_one() {
+    let place = Place::new();
+    place.write("other.toml", "[budget]\nmax_iterations = 11\n");
+    let ended = place.run(&["--config", "other.toml", "config", "show", "--json"]);
+    let rows: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    let value_of = |key: &str| rows.iter().find(|row| row["key"] == key).unwrap()["value"].clone();
+    assert_eq!(value_of("budget.max_iterations"), 11);
+    assert_eq!(value_of("agent.name"), "claude", "ralph.toml says otherwise");
+}

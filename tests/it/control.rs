@@ -1,0 +1,309 @@
+//! Control of a run from another terminal, by files: while it works, and while it rests.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ralph::event::Event;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::ralph::{Live, Place, call, commit, doing, eventually, run, script, whole_task, write};
+
+/// A run whose first iteration works until it is let go.
+struct Held {
+    place: Place,
+    live: Live,
+}
+
+impl Held {
+    /// Starts a run that will do the whole task in its second iteration, and waits until the first is at work.
+    fn start() -> Self {
+        Self::with(|hold| script([doing([write("draft.txt", "draft\n"), hold]), whole_task()]))
+    }
+
+    fn with(script: impl FnOnce(Value) -> Value) -> Self {
+        let place = Place::new();
+        let (started, go) = (place.path().join("started"), place.path().join("go"));
+        let hold = format!(
+            "setsid sh -c 'echo $$ >>{0}.pids; sleep 600' >/dev/null 2>&1 & echo $$ >>{0}.pids; touch {0}; \
+             until [ -e {1} ]; do sleep 0.02; done",
+            started.display(),
+            go.display()
+        );
+        let script = script(run(&hold));
+        let live = Live::start(&mut place.scripted(&script, &[]));
+        eventually("the first iteration is at work", || {
+            started.exists() && pids(&place).len() == 2
+        });
+        Self { place, live }
+    }
+
+    fn let_go(&self) {
+        fs::write(self.place.path().join("go"), "").unwrap();
+    }
+
+    fn ask(&self, args: &[&str]) {
+        self.place.run(args).expect(0, &[&self.place.run_id()]);
+    }
+}
+
+/// The processes that the held command started.
+fn pids(place: &Place) -> Vec<u32> {
+    let text = fs::read_to_string(place.path().join("started.pids")).unwrap_or_default();
+    text.lines().filter_map(|line| line.parse().ok()).collect()
+}
+
+fn assert_nothing_left(place: &Place) {
+    let alive = |pid: &u32| PathBuf::from(format!("/proc/{pid}")).exists();
+    eventually("the command's processes are gone", || {
+        !pids(place).iter().any(alive)
+    });
+}
+
+#[test]
+fn a_live_run_is_shown_with_its_process() {
+    let held = Held::start();
+    let status = held.place.status();
+    assert_eq!(status["state"], "running");
+    assert_eq!(status["pid"], held.live.pid());
+    assert_eq!(status["run"], held.place.run_id().as_str());
+    let table = held.place.run(&["status"]).stdout;
+    assert!(
+        table.contains("running") && table.contains("Say hello"),
+        "{table}"
+    );
+    let again = held.place.run(&["resume"]);
+    again.expect(
+        1,
+        &[
+            "is being worked on by process",
+            &held.live.pid().to_string(),
+            "hint: ",
+        ],
+    );
+    held.let_go();
+    held.live.wait().expect(0, &["done: "]);
+    let status = held.place.status();
+    assert_eq!(status["state"], "done");
+    assert_eq!(status["pid"], Value::Null);
+    assert_eq!(status["iterations"], 2);
+    let one = held.place.run(&["status", &held.place.run_id()]).stdout;
+    assert!(
+        one.contains("- [x] M1.1") && one.contains("pull-request.md"),
+        "{one}"
+    );
+}
+
+#[test]
+fn a_pause_waits_for_the_iteration_and_a_resume_finishes() {
+    let held = Held::start();
+    held.ask(&["pause"]);
+    held.let_go();
+    held.live
+        .wait()
+        .expect(3, &["paused: a person asked for a pause", "hint: `ralph resume "]);
+    let status = held.place.status();
+    assert_eq!(status["state"], "paused");
+    assert_eq!(status["iterations"], 1, "the iteration was finished first");
+    held.place
+        .run(&["resume"])
+        .expect(0, &["taken up after iteration 1", "iteration 2", "done: "]);
+}
+
+#[test]
+fn a_rotation_ends_the_iteration_early_and_keeps_its_work() {
+    let held = Held::start();
+    held.ask(&["rotate"]);
+    held.live
+        .wait()
+        .expect(0, &["a person asked for a fresh context", "iteration 2"]);
+    assert_nothing_left(&held.place);
+    let diff = held.place.noted("iterations/1/git_diff.patch");
+    assert!(diff.contains("+draft"), "{diff}");
+}
+
+#[rstest]
+#[case::by_command(&[])]
+#[case::by_interrupt(&["INT"])]
+#[case::by_termination(&["TERM"])]
+#[case::by_two_interrupts(&["INT", "INT"])]
+fn a_stop_ends_at_once_and_leaves_no_process(#[case] signals: &[&str]) {
+    let held = Held::start();
+    if signals.is_empty() {
+        held.ask(&["stop"]);
+    }
+    for name in signals {
+        held.live.signal(name);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let id = held.place.run_id();
+    held.live.wait().expect(3, &[&format!("`ralph resume {id}`")]);
+    assert_nothing_left(&held.place);
+    assert_eq!(held.place.status()["iterations"], 0);
+    fs::write(held.place.path().join("go"), "").unwrap();
+    held.place
+        .run(&["resume", &id])
+        .expect(0, &["taken up after iteration 0", "done: "]);
+}
+
+#[test]
+fn a_note_reaches_the_next_prompt() {
+    let held = Held::start();
+    held.ask(&["note", "mind the gap"]);
+    held.ask(&["note", &held.place.run_id(), "and the edge"]);
+    held.let_go();
+    held.live.wait().expect(0, &[]);
+    let prompt = |number: u32| held.place.noted(&format!("iterations/{number}/prompt.md"));
+    assert!(!prompt(1).contains("mind the gap"));
+    assert!(prompt(2).contains("mind the gap") && prompt(2).contains("and the edge"));
+}
+
+#[test]
+fn logs_can_be_read_followed_and_parsed() {
+    let held = Held::start();
+    let following = Live::start(&mut held.place.ralph(&["logs", "-f"]));
+    held.let_go();
+    let Held { place, live } = held;
+    live.wait().expect(0, &[]);
+    let followed = following.wait();
+    followed.expect(0, &[]);
+    assert!(followed.stdout.contains("done: "), "{}", followed.stdout);
+    assert_eq!(place.run(&["logs"]).stdout, followed.stdout);
+    let id = place.run_id();
+    let parsed = place.run(&["logs", "--json", &id]).json_lines();
+    assert!(parsed.len() > 10);
+    for value in parsed {
+        serde_json::from_value::<Event>(value).unwrap();
+    }
+}
+
+/// A run that committed one file, left another uncommitted, and waits for a person.
+fn resting() -> Place {
+    let place = Place::new();
+    let answer = doing([
+        write("a.txt", "hello\n"),
+        commit("Half of it"),
+        write("draft.txt", "draft\n"),
+        json!({"type": "pause", "reason": "look"}),
+    ]);
+    let script = json!({
+        "iterations": [[call(&answer)], [call(&whole_task())]],
+        "doctor": [call(&json!({
+            "failure_pattern": "it asks too early", "signs": ["Try first."], "spec_edits": ["Say how."],
+        }))],
+    });
+    place
+        .run_script(&script)
+        .expect(3, &["paused: the agent asks for a person: look"]);
+    place
+}
+
+#[test]
+fn the_diff_of_a_run_shows_committed_and_uncommitted_work() {
+    let place = resting();
+    let diff = place.run(&["diff"]);
+    diff.expect(0, &[]);
+    assert!(
+        diff.stdout.contains("+hello") && diff.stdout.contains("+draft"),
+        "{}",
+        diff.stdout
+    );
+    let stat = place.run(&["diff", "--stat", &place.run_id()]).stdout;
+    assert!(
+        stat.contains("a.txt     | 1 +") && stat.contains("draft.txt | 1 +") && !stat.contains("+hello"),
+        "{stat}"
+    );
+}
+
+#[test]
+fn a_resting_run_is_diagnosed_at_once_and_goes_on_with_the_signs() {
+    let place = resting();
+    let id = place.run_id();
+    let ended = place.run(&["doctor", &id]);
+    ended.expect(0, &[]);
+    assert!(
+        ended.stdout.contains("it asks too early") && ended.stdout.contains("Say how."),
+        "{}",
+        ended.stdout
+    );
+    assert_eq!(place.status()["state"], "paused", "a diagnosis changes no state");
+    place.run(&["note", "go on then"]).expect(0, &[&id]);
+    place.run(&["resume"]).expect(0, &["done: "]);
+    let prompt = place.noted("iterations/2/prompt.md");
+    assert!(prompt.contains("Try first.") && prompt.contains("go on then"));
+}
+
+#[test]
+fn a_live_run_asks_its_doctor_after_the_iteration() {
+    let held = Held::with(|hold| {
+        json!({
+            "iterations": [[call(&doing([hold]))], [call(&whole_task())]],
+            "doctor": [call(&json!({"failure_pattern": "it waits", "signs": ["Do not wait."]}))],
+        })
+    });
+    held.ask(&["doctor", &held.place.run_id()]);
+    held.let_go();
+    held.live.wait().expect(0, &["diagnosis"]);
+    assert!(held.place.noted("diagnostics.md").contains("it waits"));
+    assert!(
+        held.place
+            .noted("iterations/2/prompt.md")
+            .contains("Do not wait.")
+    );
+}
+
+#[test]
+fn the_environment_is_described() {
+    let place = Place::new();
+    let text = place.run(&["doctor", "env"]);
+    text.expect(0, &[]);
+    assert!(text.stdout.starts_with("git "), "{}", text.stdout);
+    let tools: Value = serde_json::from_str(&place.run(&["doctor", "env", "--json"]).stdout).unwrap();
+    assert_eq!(tools[0]["program"], "git");
+    assert!(
+        tools[0]["version"]
+            .as_str()
+            .is_some_and(|version| version.starts_with("git version"))
+    );
+}
+
+#[rstest]
+#[case(&["status", "rzzzzzzz"])]
+#[case(&["pause", "rzzzzzzz"])]
+#[case(&["rotate", "rzzzzzzz"])]
+#[case(&["stop", "rzzzzzzz"])]
+#[case(&["note", "rzzzzzzz", "text"])]
+#[case(&["logs", "rzzzzzzz"])]
+#[case(&["diff", "rzzzzzzz"])]
+#[case(&["doctor", "rzzzzzzz"])]
+#[case(&["resume", "rzzzzzzz"])]
+fn a_run_that_does_not_exist_is_refused_with_a_hint(#[case] args: &[&str]) {
+    let place = Place::new();
+    place.run(args).expect_refused(&[
+        "there is no run `rzzzzzzz`",
+        "hint: `ralph status` lists the runs",
+    ]);
+    assert!(place.runs().is_empty());
+}
+
+#[rstest]
+#[case(&["pause"], "no run is being worked on")]
+#[case(&["stop", "NOT-AN-ID"], "is not a run id")]
+#[case(&["note", " "], "the note is empty")]
+#[case(&["resume"], "there are no runs yet")]
+fn a_request_that_means_no_run_is_refused(#[case] args: &[&str], #[case] said: &str) {
+    Place::new().run(args).expect_refused(&[said]);
+}
+
+#[test]
+fn a_run_that_rests_takes_no_requests() {
+    let place = resting();
+    let id = place.run_id();
+    for command in ["pause", "rotate", "stop"] {
+        let hint = format!("hint: `ralph resume {id}`");
+        place
+            .run(&[command, &id])
+            .expect_refused(&["is not being worked on", &hint]);
+    }
+}

@@ -1,0 +1,144 @@
+//! The linter: `ralph lint` tells everything at once, `ralph run` starts nothing.
+
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::support::ralph::{Place, TASK, script, whole_task};
+
+#[test]
+fn a_task_that_is_fine_is_called_so() {
+    let place = Place::new();
+    place.run(&["lint"]).expect(0, &["ralph_task.md is fine."]);
+    assert_eq!(place.run(&["lint", "--json"]).stdout, "[]\n");
+}
+
+#[test]
+fn a_task_that_is_not_there_is_named() {
+    let place = Place::new();
+    let ended = place.run(&["lint", "other.md"]);
+    ended.expect(2, &["ralph: `other.md` has one finding\n"]);
+    assert!(
+        ended
+            .stdout
+            .starts_with("other.md: there is no task file\n  fix: "),
+        "{}",
+        ended.stdout
+    );
+}
+
+/// A task in which four things are wrong.
+const BROKEN: &str = "\
+---
+task_id: t1
+max_iterations: many
+max_wall_time_minutes: 5
+max_tokens_total: 1000
+tset_command: make
+---
+# Title
+
+- [ ] M1.1 the only box
+";
+
+#[test]
+fn every_finding_is_told_at_once_with_line_reason_and_fix() {
+    let place = Place::new();
+    place.write("ralph_task.md", BROKEN);
+    let ended = place.run(&["lint", "--json"]);
+    ended.expect(2, &["ralph: `ralph_task.md` has "]);
+    let findings: Vec<Value> = serde_json::from_str(&ended.stdout).unwrap();
+    for (rule, line) in [
+        ("values", 3),
+        ("known-keys", 6),
+        ("enough-checkboxes", 10),
+        ("verification", 10),
+    ] {
+        let found = findings.iter().find(|finding| finding["rule"] == rule);
+        let found = found.unwrap_or_else(|| panic!("{rule} is not in {findings:?}"));
+        assert_eq!(found["line"], line, "{found}");
+        assert!(
+            found["fix"].as_str().is_some_and(|fix| !fix.is_empty()),
+            "{found}"
+        );
+    }
+    let text = place.run(&["lint"]).stdout;
+    assert!(text.contains("ralph_task.md:3: "), "{text}");
+    assert_eq!(text.matches("\n  fix: ").count(), findings.len(), "{text}");
+}
+
+#[test]
+fn the_number_of_boxes_a_task_needs_is_configurable() {
+    let place = Place::new();
+    let ended = place.run(&["--set", "task.min_checkboxes=3", "lint"]);
+    ended.expect(2, &["one finding"]);
+}
+
+#[rstest]
+#[case::findings(BROKEN, &[], &["ralph_task.md:3: ", "  fix: ", "findings"])]
+#[case::unknown_agent(TASK, &["--agent", "clod"], &["clod"])]
+#[case::agent_of_a_later_version(TASK, &["--agent", "claude"], &["not part of this version", "--agent actions"])]
+#[case::provider_of_a_later_version(TASK, &["--type", "docker"], &["docker", "--type"])]
+#[case::unknown_profile(TASK, &["--profile", "nope"], &["there is no profile `nope`"])]
+#[case::no_such_script(TASK, &["--script", "nope.yaml"], &["nope.yaml"])]
+#[case::bad_script(TASK, &["--script", "README.md"], &["the script cannot be read: "])]
+#[case::unenforceable_policy(TASK, &["--set", "sandbox.network.policy=deny"], &["hint: ", "on_unenforceable"])]
+fn a_run_that_cannot_begin_leaves_nothing_behind(
+    #[case] task: &str,
+    #[case] args: &[&str],
+    #[case] said: &[&str],
+) {
+    let place = Place::new();
+    place.write("ralph_task.md", task);
+    let refs = place.git(&["for-each-ref"]);
+    place.run(&[&["run"], args].concat()).expect_refused(said);
+    assert!(place.runs().is_empty());
+    assert_eq!(place.git(&["for-each-ref"]), refs);
+}
+
+#[test]
+fn outside_of_a_repository_a_run_says_what_is_missing() {
+    let place = Place::new();
+    std::fs::remove_dir_all(place.repo().join(".git")).unwrap();
+    let ended = place.run_script(&script([whole_task()]));
+    ended.expect_refused(&["is not a git repository", "hint: ", "git init"]);
+    assert!(place.runs().is_empty());
+}
+
+#[rstest]
+#[case::without_a_commit(None)]
+#[case::without_the_base_branch(Some("nope"))]
+fn a_repository_that_lacks_the_base_is_refused(#[case] base: Option<&str>) {
+    let place = Place::new();
+    match base {
+        None => {
+            place.git(&["update-ref", "-d", "HEAD"]);
+        }
+        Some(branch) => place.write(
+            "ralph_task.md",
+            &TASK.replace("task_id", &format!("base_branch: {branch}\ntask_id")),
+        ),
+    }
+    let ended = place.run_script(&script([whole_task()]));
+    ended.expect_refused(&[
+        "names no commit in this repository",
+        "a new repository needs a first commit",
+    ]);
+    assert!(place.runs().is_empty());
+}
+
+#[test]
+fn what_init_writes_is_fine_and_is_not_overwritten_unasked() {
+    let place = Place::bare();
+    let ended = place.run(&["init"]);
+    ended.expect(0, &["ralph lint, ralph run"]);
+    assert_eq!(ended.stdout.lines().count(), 2);
+    place.run(&["lint"]).expect(0, &["is fine"]);
+    place.write("ralph_task.md", "mine");
+    place
+        .run(&["init"])
+        .expect_refused(&["ralph_task.md` is there already", "hint: `--force` replaces it"]);
+    let text = || std::fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
+    assert_eq!(text(), "mine");
+    place.run(&["init", "--force"]).expect(0, &[]);
+    assert_ne!(text(), "mine");
+}

@@ -1,0 +1,277 @@
+//! What a run leaves: its own files, its state ref, its branch, its pull request, and an untouched user.
+
+use std::fs;
+
+use rstest::rstest;
+use serde_json::Value;
+
+use crate::support::ralph::{Ended, Place, commit, doing, ending, finish, run, script, whole_task, write};
+
+/// A place with a run that did half of the task in one iteration and the rest in another.
+fn done() -> Place {
+    let place = Place::new();
+    let half = doing([write("a.txt", "hello\n"), run("echo out; false"), commit("never")]);
+    place.run_script(&script([half, whole_task()])).expect(0, &[]);
+    place
+}
+
+const FILES: [&str; 6] = [
+    "guardrails.md",
+    "progress.md",
+    "errors.log",
+    "activity.log",
+    "notes.md",
+    "diagnostics.md",
+];
+const ITERATION_FILES: [&str; 7] = [
+    "prompt.md",
+    "response.json",
+    "actions.jsonl",
+    "git_diff.patch",
+    "test_output.txt",
+    "metrics.json",
+    "pr_state.json",
+];
+
+#[test]
+fn every_file_of_a_run_is_kept_with_it_and_in_its_state_ref() {
+    let place = done();
+    let kept = place.git(&[
+        "ls-tree",
+        "-r",
+        "--name-only",
+        &format!("refs/ralph/{}/state", place.run_id()),
+    ]);
+    let kept: Vec<&str> = kept.lines().collect();
+    let iterations = ["1", "2"]
+        .iter()
+        .flat_map(|number| ITERATION_FILES.map(|name| format!("iterations/{number}/{name}")));
+    for name in FILES.map(ToOwned::to_owned).into_iter().chain(iterations) {
+        let text = place.noted(&name);
+        let path = format!("ralph/{name}");
+        assert!(kept.contains(&path.as_str()), "{path} is not in {kept:?}");
+        let object = format!("refs/ralph/{}/state:{path}", place.run_id());
+        assert_eq!(place.git(&["cat-file", "blob", &object]), text, "{path}");
+    }
+    for name in ["ralph_task.md", "run.json"] {
+        assert!(kept.contains(&name), "{name} is not in {kept:?}");
+    }
+    assert!(kept.iter().any(|name| name.starts_with("journal/")), "{kept:?}");
+    let task = fs::read_to_string(place.run_dir().join("ralph_task.md")).unwrap();
+    assert!(
+        task.contains("- [x] M1.1") && task.contains("- [x] M1.2"),
+        "{task}"
+    );
+}
+
+#[test]
+fn the_files_of_an_iteration_hold_what_their_names_say() {
+    let place = done();
+    let first = |name: &str| place.noted(&format!("iterations/1/{name}"));
+    let json = |name: &str| serde_json::from_str::<Value>(&first(name)).unwrap();
+    assert!(first("prompt.md").contains("M1.1 a.txt says hello"));
+    assert!(
+        json("response.json")["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("some work"))
+    );
+    let actions: Vec<Value> = first("actions.jsonl")
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let went: Vec<&Value> = actions.iter().map(|action| &action["ok"]).collect();
+    assert_eq!(went, [true, false], "{actions:?}");
+    assert_eq!(actions[1]["action"]["command"], "echo out; false");
+    assert!(first("git_diff.patch").contains("+hello"));
+    assert!(first("test_output.txt").contains("$ sh test.sh"));
+    assert_eq!(json("pr_state.json")["opened"], false);
+    let metrics = json("metrics.json");
+    for key in [
+        "tokens",
+        "cost_usd",
+        "loop_score",
+        "signals",
+        "changed_lines",
+        "milliseconds",
+    ] {
+        assert!(!metrics[key].is_null(), "{key} is not in {metrics}");
+    }
+    let last: Value = serde_json::from_str(&place.noted("iterations/2/pr_state.json")).unwrap();
+    assert_eq!(last["opened"], true);
+    assert!(
+        place
+            .noted("errors.log")
+            .contains("[iteration 1] run: echo out; false")
+    );
+    assert!(place.noted("activity.log").contains("signals {"));
+    assert!(
+        place
+            .noted("progress.md")
+            .contains("- iteration 2: some work; tests pass; ticked M1.1, M1.2")
+    );
+}
+
+#[test]
+fn nothing_of_the_user_is_touched() {
+    let place = Place::new();
+    place.write("staged.txt", "staged\n");
+    place.git(&["add", "staged.txt"]);
+    place.write("README.md", "edited\n");
+    let look = || {
+        (
+            place.git(&["status", "--porcelain=v2", "--branch", "--ignored"]),
+            place.git(&["rev-parse", "HEAD"]),
+            place.git(&["ls-files", "--stage"]),
+            place.git(&["config", "--local", "--list"]),
+        )
+    };
+    let before = look();
+    place.run_script(&script([whole_task()])).expect(0, &[]);
+    assert_eq!(look(), before);
+    place.git(&["fsck", "--strict", "--no-dangling"]);
+}
+
+/// The paths that a branch changes.
+fn changed(place: &Place, branch: &str) -> Vec<String> {
+    let names = place.git(&["diff", "--name-only", "main", branch]);
+    names.lines().map(ToOwned::to_owned).collect()
+}
+
+#[rstest]
+#[case::untracked(false)]
+#[case::tracked(true)]
+fn the_state_of_a_run_is_not_on_its_branch(#[case] tracked: bool) {
+    let place = Place::new();
+    if tracked {
+        place.commit("Track the task");
+    }
+    let ended = place.run_script(&script([ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        run("git add -A && git commit -qm All"),
+    ])]));
+    ended.expect(0, &[]);
+    assert_eq!(changed(&place, "ralph/t1/say-hello"), ["a.txt", "b.txt"]);
+    if tracked {
+        let task = fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
+        assert_eq!(place.git(&["show", "ralph/t1/say-hello:ralph_task.md"]), task);
+    }
+}
+
+#[test]
+fn state_that_an_agent_forces_onto_the_branch_is_flagged() {
+    let place = Place::new();
+    let ended = place.run_script(&script([ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        run("git add -A -f && git commit -qm All"),
+    ])]));
+    ended.expect(0, &[]);
+    let pull_request = pull_request(&ended);
+    for path in [".ralph/notes.md", "ralph_task.md"] {
+        assert!(
+            pull_request.contains(&format!("`{path}`: decides what runs later")),
+            "{path} is not flagged in\n{pull_request}"
+        );
+    }
+}
+
+#[test]
+fn a_change_to_a_policy_file_is_flagged_in_the_pull_request() {
+    let place = Place::new();
+    let ended = place.run_script(&script([ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        write("flake.nix", "{}\n"),
+        write(".github/workflows/ci.yml", "on: push\n"),
+        write("src/plain.rs", "\n"),
+        commit("Change what runs"),
+    ])]));
+    ended.expect(0, &[]);
+    let pull_request = pull_request(&ended);
+    for path in ["flake.nix", ".github/workflows/ci.yml"] {
+        assert!(
+            pull_request.contains(&format!("`{path}`: decides what runs later")),
+            "{pull_request}"
+        );
+    }
+    assert!(!pull_request.contains("plain.rs"), "{pull_request}");
+}
+
+fn pull_request(ended: &Ended) -> String {
+    fs::read_to_string(ended.stdout.trim_end()).unwrap()
+}
+
+#[test]
+fn a_rerun_gets_a_branch_of_its_own() {
+    let place = Place::new();
+    for _ in 0..3 {
+        place.run_script(&script([whole_task()])).expect(0, &[]);
+    }
+    let branches = place.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads/ralph"]);
+    assert_eq!(
+        branches.lines().collect::<Vec<_>>(),
+        [
+            "ralph/t1/say-hello",
+            "ralph/t1/say-hello-v2",
+            "ralph/t1/say-hello-v3"
+        ]
+    );
+    let listed: Value = serde_json::from_str(&place.run(&["status", "--json"]).stdout).unwrap();
+    let ids: Vec<&str> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|row| row["run"].as_str())
+        .collect();
+    assert_eq!(ids.len(), 3);
+    for id in ids {
+        assert!(ralph::id::RunId::parse(id).is_ok(), "{id}");
+    }
+}
+
+#[test]
+fn commits_are_by_whom_the_configuration_says() {
+    let place = Place::new();
+    let args = [
+        "--set",
+        "git.user_name=Robot R.",
+        "--set",
+        "git.user_email=robot@example.org",
+    ];
+    finish(&mut place.scripted(&script([whole_task()]), &args)).expect(0, &[]);
+    let author = place.git(&["log", "-1", "--format=%an <%ae> %cn <%ce>", "ralph/t1/say-hello"]);
+    assert_eq!(
+        author,
+        "Robot R. <robot@example.org> Robot R. <robot@example.org>\n"
+    );
+}
+
+#[test]
+fn a_torn_line_is_repaired_on_resume_and_said() {
+    let place = Place::new();
+    let pause = doing([serde_json::json!({"type": "pause", "reason": "look"})]);
+    place.run_script(&script([pause, whole_task()])).expect(3, &[]);
+    for name in [
+        "journal.jsonl",
+        "ralph/activity.log",
+        "ralph/errors.log",
+        "events.jsonl",
+    ] {
+        let path = place.run_dir().join(name);
+        let text = fs::read_to_string(&path).unwrap() + "torn {";
+        fs::write(path, text).unwrap();
+    }
+    let ended = place.run(&["resume"]);
+    ended.expect(
+        0,
+        &[
+            "journal.jsonl: removed a torn last line of 6 bytes",
+            "activity.log",
+            "done: ",
+        ],
+    );
+    for line in place.run(&["logs", "--json"]).stdout.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+    }
+}

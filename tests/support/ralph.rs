@@ -1,0 +1,359 @@
+//! The real binary in a place of its own: a repository, a data directory, and nothing of this machine's settings.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// How long anything may take that a test waits for. Far longer than it takes, so that a slow machine fails nothing.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A task with two boxes: `a.txt` and `b.txt` say hello.
+pub const TASK: &str = "\
+---
+task_id: t1
+test_command: sh test.sh
+max_iterations: 6
+max_wall_time_minutes: 5
+max_tokens_total: 1000000
+---
+# Say hello
+
+### Milestone M1 Both files
+
+- [ ] M1.1 a.txt says hello
+  - verify: `grep -q hello a.txt`
+- [ ] M1.2 b.txt says hello
+  - verify: `grep -q hello b.txt`
+";
+
+const CONFIG: &str = "\
+[agent]
+name = \"actions\"
+[sandbox]
+type = \"local\"
+[sandbox.network]
+policy = \"allow-all\"
+";
+
+/// A repository with a task in it, and a data directory for ralph; both vanish when it is dropped.
+pub struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    /// A repository with one commit on `main`; task and configuration lie beside it, untracked.
+    pub fn new() -> Self {
+        let place = Self::bare();
+        place.git(&["init", "--quiet", "--initial-branch=main"]);
+        place.write("README.md", "A project\n");
+        place.write("test.sh", "test ! -e broken\n");
+        place.commit("Begin");
+        place.write("ralph_task.md", TASK);
+        place.write("ralph.toml", CONFIG);
+        place
+    }
+
+    /// An empty directory in place of the repository.
+    pub fn bare() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["repo", "ralph", "home"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        Self { dir }
+    }
+
+    /// Everything of this place.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The user's repository.
+    pub fn repo(&self) -> PathBuf {
+        self.dir.path().join("repo")
+    }
+
+    /// `RALPH_HOME`.
+    pub fn home(&self) -> PathBuf {
+        self.dir.path().join("ralph")
+    }
+
+    /// Writes a file of the user's.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.repo().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Commits everything of the user's.
+    pub fn commit(&self, message: &str) {
+        self.git(&["add", "--all"]);
+        self.git(&["commit", "--quiet", "--message", message]);
+    }
+
+    /// What git prints in the user's repository.
+    pub fn git(&self, args: &[&str]) -> String {
+        let ended = self.git_in(&self.repo(), args);
+        assert_eq!(ended.code, Some(0), "git {args:?}: {ended:?}");
+        ended.stdout
+    }
+
+    /// Runs git in any directory.
+    pub fn git_in(&self, dir: &Path, args: &[&str]) -> Ended {
+        let mut command = self.command("git", dir);
+        for (name, value) in [
+            ("GIT_CONFIG_GLOBAL", "/dev/null"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_AUTHOR_NAME", "user"),
+            ("GIT_AUTHOR_EMAIL", "user@localhost"),
+            ("GIT_COMMITTER_NAME", "user"),
+            ("GIT_COMMITTER_EMAIL", "user@localhost"),
+        ] {
+            command.env(name, value);
+        }
+        finish(command.args(args))
+    }
+
+    /// `ralph` with these arguments, in the user's repository, with nothing in its environment but what it needs.
+    pub fn ralph(&self, args: &[&str]) -> Command {
+        let mut command = self.command(env!("CARGO_BIN_EXE_ralph"), &self.repo());
+        command.env("RALPH_HOME", self.home()).args(args);
+        command
+    }
+
+    /// Runs `ralph` with these arguments.
+    pub fn run(&self, args: &[&str]) -> Ended {
+        finish(&mut self.ralph(args))
+    }
+
+    /// Runs the task with a scripted model.
+    pub fn run_script(&self, script: &Value) -> Ended {
+        finish(&mut self.scripted(script, &[]))
+    }
+
+    /// `ralph run` with a scripted model.
+    pub fn scripted(&self, script: &Value, args: &[&str]) -> Command {
+        let file = self.path().join("script.json");
+        fs::write(&file, script.to_string()).unwrap();
+        let mut command = self.ralph(&["run", "--script"]);
+        command.arg(file).args(args);
+        command
+    }
+
+    /// The directories of the runs, in no order.
+    pub fn runs(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.home().join("runs")).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// The directory of the only run.
+    pub fn run_dir(&self) -> PathBuf {
+        let runs = self.runs();
+        assert_eq!(runs.len(), 1, "{runs:?}");
+        runs.into_iter().next().unwrap()
+    }
+
+    /// The id of the only run.
+    pub fn run_id(&self) -> String {
+        self.run_dir().file_name().unwrap().to_str().unwrap().to_owned()
+    }
+
+    /// A file of the only run, below its copy of `.ralph/`.
+    pub fn noted(&self, name: &str) -> String {
+        let path = self.run_dir().join("ralph").join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// What `ralph status --json` says of the only run.
+    pub fn status(&self) -> Value {
+        let ended = self.run(&["status", "--json"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        let rows: Value = serde_json::from_str(&ended.stdout).unwrap();
+        rows[0].clone()
+    }
+
+    fn command(&self, program: &str, dir: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(dir).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.dir.path().join("home"));
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+/// A process that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    fn new(status: ExitStatus, stdout: &[u8], stderr: &[u8]) -> Self {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            code: status.code(),
+            stdout: text(stdout),
+            stderr: text(stderr),
+        }
+    }
+
+    /// The values that stdout holds, one a line.
+    pub fn json_lines(&self) -> Vec<Value> {
+        let parse = |line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        self.stdout.lines().map(parse).collect()
+    }
+
+    /// Fails unless it ended with this code and said all of this on stderr.
+    pub fn expect(&self, code: i32, said: &[&str]) -> &Self {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        for text in said {
+            assert!(self.stderr.contains(text), "{text:?} is not in {self:?}");
+        }
+        self
+    }
+
+    /// Fails unless it was refused as a mistake of the caller's, with all of this said and nothing on stdout.
+    pub fn expect_refused(&self, said: &[&str]) -> &Self {
+        self.expect(2, said);
+        assert!(
+            self.stderr.lines().any(|line| line.starts_with("ralph: ")),
+            "{self:?}"
+        );
+        assert_eq!(self.stdout, "", "{self:?}");
+        self
+    }
+}
+
+/// Runs a command to its end.
+pub fn finish(command: &mut Command) -> Ended {
+    let output = command.output().unwrap();
+    Ended::new(output.status, &output.stdout, &output.stderr)
+}
+
+/// A process in the background; killed when dropped.
+pub struct Live {
+    child: Child,
+    streams: Option<[JoinHandle<Vec<u8>>; 2]>,
+}
+
+impl Live {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        Self {
+            child,
+            streams: Some([read_all(stdout), read_all(stderr)]),
+        }
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal, by name.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.pid().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Ended {
+        eventually("the process ends", || !self.is_running());
+        let status = self.child.wait().unwrap();
+        let streams = self.streams.take().unwrap();
+        let [stdout, stderr] = streams.map(|stream| stream.join().unwrap());
+        Ended::new(status, &stdout, &stderr)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// Waits until something holds; fails when it does not for too long.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A script of these iterations, each with one call.
+pub fn script(answers: impl IntoIterator<Item = Value>) -> Value {
+    let iterations: Vec<Value> = answers.into_iter().map(|answer| json!([call(&answer)])).collect();
+    json!({ "iterations": iterations })
+}
+
+/// A call that costs nothing much.
+pub fn call(answer: &Value) -> Value {
+    json!({"answer": answer, "tokens": {"input": 100, "output": 10}, "cost_usd": 0.001})
+}
+
+/// An answer that does this and claims nothing.
+pub fn doing(actions: impl IntoIterator<Item = Value>) -> Value {
+    json!({"summary": "some work", "actions": actions.into_iter().collect::<Vec<_>>()})
+}
+
+/// An answer that does this and says that the task is done.
+pub fn ending(actions: impl IntoIterator<Item = Value>) -> Value {
+    let stop = json!({"type": "stop_success", "reason": "it is done"});
+    doing(actions.into_iter().chain([stop]))
+}
+
+/// The action that runs a command.
+pub fn run(command: &str) -> Value {
+    json!({"type": "run", "command": command})
+}
+
+/// The action that writes a file.
+pub fn write(path: &str, content: &str) -> Value {
+    json!({"type": "write", "path": path, "content": content})
+}
+
+/// The action that commits everything.
+pub fn commit(message: &str) -> Value {
+    json!({"type": "commit", "message": message})
+}
+
+/// An answer that does the whole task.
+pub fn whole_task() -> Value {
+    ending([
+        write("a.txt", "hello\n"),
+        write("b.txt", "hello\n"),
+        commit("Say hello"),
+    ])
+}
