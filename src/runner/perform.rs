@@ -130,7 +130,7 @@ impl Bench<'_> {
                 json!({"status": exit.status.to_string(), "output": output}),
             ));
         }
-        let failure = gutter::failure(line, &exit, &self.sandbox.root().to_string_lossy());
+        let failure = gutter::failure(line, &exit, self.sandbox);
         Ok(Went::Wrong {
             reason: format!("{}\n{output}", exit.status),
             failure,

@@ -147,7 +147,7 @@ impl Run<'_> {
     fn note_exit(&self, program: &str, exit: &Exit, progress: &mut Progress) {
         progress.response = output_of(exit, &self.parts.redactor);
         if !exit.success() {
-            let failure: Failure = gutter::failure(program, exit, &self.sandbox.root().to_string_lossy());
+            let failure: Failure = gutter::failure(program, exit, self.sandbox.as_ref());
             progress.performed.failures.push(failure);
             progress
                 .performed
