@@ -130,8 +130,7 @@ impl Run<'_> {
                         reporter: &self.reporter,
                         redactor: &self.parts.redactor,
                     };
-                    bench.perform(&actions, &mut progress.performed).await?;
-                    Done::Performed
+                    Done::Performed(bench.perform(&actions, &mut progress.performed).await?)
                 }
                 Step::Finish(outcome) => return Ok(self.cleaned(outcome)),
             };
