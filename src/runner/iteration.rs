@@ -180,6 +180,7 @@ impl Run<'_> {
 
     async fn hand_back(&mut self) -> Result<Collected, Halt> {
         let clone = self.private_clone();
+        clone.break_locks().await?;
         let snapshot = clone.snapshot().await?;
         let diff = clone.diff(&self.tree, &snapshot.tree).await?;
         if self.parts.redactor.finds_secret_in(&diff.patch) {
