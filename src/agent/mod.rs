@@ -60,8 +60,17 @@ pub enum Done {
     Answered(Reply),
     /// The command ended.
     Exited(Exit),
-    /// The actions were performed, as far as they went.
-    Performed,
+    /// The actions were performed.
+    Performed(Reached),
+}
+
+/// How far a list of actions went. The first that fails ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// To its end.
+    End,
+    /// To the action that failed.
+    Failure,
 }
 
 /// How the agent left the iteration. What it claims is checked by the runner, never believed.

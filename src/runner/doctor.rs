@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 use crate::model::{Message, Profile, Purpose};
-use crate::state::{Entry, IterationRecord, Verdict};
+use crate::state::{Entry, IterationRecord, OutcomeKind, Verdict};
 
 use super::ask::Call;
 use super::error::{Halt, RunError};
@@ -48,10 +48,13 @@ impl Run<'_> {
                 .warn("there is nothing to diagnose before the first iteration");
             return Ok(());
         };
+        // What followed from that iteration has happened; a person took the run up since, if it was a pause.
+        record.verdict = Verdict::GoOn;
         self.diagnose(&mut record).await?;
         match record.verdict {
             Verdict::Paused { reason } => Err(Halt::paused(reason)),
-            _ => Ok(()),
+            Verdict::Failed { reason } => Err(Halt::failed(reason)),
+            Verdict::GoOn | Verdict::Complete => Ok(()),
         }
     }
 
@@ -77,6 +80,8 @@ impl Run<'_> {
     }
 
     /// Asks the doctor. A suggestion of another model lands in the record's `next_profile`.
+    ///
+    /// A doctor who cannot be asked ends the run, but not before the iteration is recorded: its work has happened.
     pub(super) async fn diagnose(&mut self, record: &mut IterationRecord) -> Result<(), Halt> {
         let Some(profile) = self.doctor_profile() else {
             self.reporter
@@ -91,21 +96,41 @@ impl Run<'_> {
         };
         let inbox = self.dir.inbox();
         let reply = tokio::select! {
-            reply = self.ask(&profile, vec![Message::user(prompt)], call) => reply?,
+            reply = self.ask(&profile, vec![Message::user(prompt)], call) => reply,
             urgent = watch::urgent(&inbox) => match urgent? {
                 Urgent::Stop => return Err(Halt::stopped("stopped by a person")),
                 Urgent::Rotate => return Ok(()),
             },
         };
-        match read(&reply.text) {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(Halt::End {
+                kind: OutcomeKind::Paused,
+                reason,
+            }) => {
+                record.verdict = Verdict::Paused { reason };
+                return Ok(());
+            }
+            Err(Halt::End {
+                kind: OutcomeKind::Failed,
+                reason,
+            }) => {
+                record.verdict = Verdict::Failed { reason };
+                return Ok(());
+            }
+            Err(halt) => return Err(halt),
+        };
+        self.heed(&reply.text, record)
+    }
+
+    /// Applies an answer, or puts on record that it is none.
+    fn heed(&mut self, answer: &str, record: &mut IterationRecord) -> Result<(), Halt> {
+        match read(answer) {
             Ok(diagnosis) => self.apply(&diagnosis, record),
             Err(reason) => {
-                self.log_error(
-                    record.iteration,
-                    &format!("the doctor's answer could not be used: {reason}"),
-                )?;
-                self.reporter
-                    .warn(format!("the doctor's answer could not be used: {reason}"));
+                let what = format!("the doctor's answer could not be used: {reason}");
+                self.log_error(record.iteration, &what)?;
+                self.reporter.warn(what);
                 Ok(())
             }
         }

@@ -5,11 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::event::EventKind;
 use crate::exec::{Command, Exit};
 use crate::id::ObjectId;
+use crate::sandbox::Sandbox;
 use crate::scm::PrivateClone;
 use crate::state::{Check, Failure};
 use crate::task::{Checkbox, CheckboxId};
@@ -150,7 +152,7 @@ impl Run<'_> {
     /// Runs commands in a fresh checkout of a commit, with every process of the agent's gone.
     pub(super) async fn gather(&mut self, commit: &ObjectId, commands: &[String]) -> Result<Evidence, Halt> {
         self.sandbox.end_processes().await?;
-        let dir = self.sandbox.root().join("evidence");
+        let dir = checkout_dir(self.sandbox.as_ref());
         self.sandbox.remove(&dir).await?;
         self.plant(&dir, commit).await?;
         let mut evidence = Evidence::default();
@@ -209,11 +211,9 @@ impl Run<'_> {
                 "`{line}` {place}: {status}\n{}",
                 output_of(exit, redactor)
             ));
-            evidence.failures.push(gutter::failure(
-                line,
-                exit,
-                &self.sandbox.root().to_string_lossy(),
-            ));
+            evidence
+                .failures
+                .push(gutter::failure(line, exit, self.sandbox.as_ref()));
         }
         evidence.checks.push(Check {
             command: line.to_owned(),
@@ -236,6 +236,11 @@ impl Run<'_> {
         .await?;
         Ok(())
     }
+}
+
+/// Where clean checkouts are made, beside the clone.
+pub(super) fn checkout_dir(sandbox: &dyn Sandbox) -> PathBuf {
+    sandbox.root().join("evidence")
 }
 
 /// The boxes a set of names means: ids of boxes, and ids of milestones for all of theirs. The rest is unknown.

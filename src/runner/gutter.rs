@@ -7,7 +7,10 @@ use regex_lite::Regex;
 use sha2::{Digest, Sha256};
 
 use crate::exec::Exit;
+use crate::sandbox::{Sandbox, clone_dir};
 use crate::state::{Failure, IterationRecord, Score, Signals};
+
+use super::evidence::checkout_dir;
 
 /// From this score on an iteration is a gutter.
 pub const GUTTER: f64 = 0.7;
@@ -62,16 +65,16 @@ pub(super) fn progressed(record: &IterationRecord) -> bool {
     record.score.signals.checkbox_verified || record.score.signals.tests_pass_now
 }
 
-/// The failure of a command in a form that recognises it again. `root` is where the sandbox keeps its files.
+/// The failure of a command in a form that recognises it again.
 #[must_use]
-pub(super) fn failure(command: &str, exit: &Exit, root: &str) -> Failure {
+pub(super) fn failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox) -> Failure {
     let stderr = exit.stderr.text();
     let output = if stderr.trim().is_empty() {
         exit.stdout.text()
     } else {
         stderr
     };
-    failure_of_text(command, exit.status.shell_code(), &output.replace(root, "<root>"))
+    failure_of_text(command, exit.status.shell_code(), &placeless(&output, sandbox))
 }
 
 /// The same for a failure that is no command: an answer that could not be used, an iteration that took too long.
@@ -122,6 +125,18 @@ pub fn normalise(output: &str) -> String {
         pattern.replace_all(&text, *with).into_owned()
     });
     text.trim().chars().take(SIGNATURE_CHARS).collect()
+}
+
+/// The output without where the sandbox is. What fails alike in the clone and in a clean checkout is one failure.
+fn placeless(output: &str, sandbox: &dyn Sandbox) -> String {
+    let places = [
+        (checkout_dir(sandbox), "<clone>"),
+        (clone_dir(sandbox), "<clone>"),
+        (sandbox.root().to_owned(), "<root>"),
+    ];
+    places.iter().fold(output.to_owned(), |text, (dir, name)| {
+        text.replace(&*dir.to_string_lossy(), name)
+    })
 }
 
 fn total(signals: Signals) -> f64 {

@@ -191,6 +191,7 @@ impl Run<'_> {
 
     async fn hand_back(&mut self) -> Result<Collected, Halt> {
         let clone = self.private_clone();
+        clone.break_locks().await?;
         let snapshot = clone.snapshot().await?;
         let diff = clone.diff(&self.tree, &snapshot.tree).await?;
         let request = scm::Request {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::sandbox::{Entry, Sandbox, SandboxError};
 use crate::secret::Redactor;
 use crate::state::StateError;
 
@@ -12,6 +12,8 @@ use crate::state::StateError;
 const AGENTS_OWN: [&str; 2] = ["notes.md", "progress.md"];
 /// The file the agent may add to, but not rewrite.
 const GUARDRAILS: &str = "guardrails.md";
+/// Where in the clone the agent finds it.
+const SHOWN_AS: &str = ".ralph";
 /// How much of a file the agent wrote is taken over.
 const LONGEST: u64 = 1024 * 1024;
 
@@ -77,20 +79,21 @@ impl Notebook {
         Ok(())
     }
 
-    /// Copies what is new into the clone.
-    pub(super) async fn show(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<(), SandboxError> {
+    /// Copies into the clone what is new, and what is no longer there as it was.
+    pub(super) async fn show(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<(), NotebookError> {
+        self.clear_the_way(sandbox, clone).await?;
         for name in std::mem::take(&mut self.unshown) {
             let Ok(bytes) = fs::read(self.dir.join(&name)) else {
                 continue;
             };
             sandbox
-                .write(&clone.join(".ralph").join(&name), &bytes, 0o644)
+                .write(&clone.join(SHOWN_AS).join(&name), &bytes, 0o644)
                 .await?;
         }
         Ok(())
     }
 
-    /// Takes over what the agent wrote where it may write. Everything else it finds as it was.
+    /// Takes over what the agent wrote where it may write. Everything else it will find as it was.
     pub(super) async fn take_over(
         &mut self,
         sandbox: &dyn Sandbox,
@@ -141,6 +144,47 @@ impl Notebook {
         Ok(())
     }
 
+    /// Removes what an agent, or a test that cleans up, left in place of our files, and marks those to be shown again.
+    ///
+    /// Files in directories of ours are not looked at one by one: they are for reading only, and many.
+    async fn clear_the_way(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<(), NotebookError> {
+        let place = clone.join(SHOWN_AS);
+        let is_ours = |entry: &Entry| entry.name == SHOWN_AS && entry.is_dir;
+        if !sandbox.list(clone).await?.iter().any(is_ours) {
+            sandbox.remove(&place).await?;
+            return Ok(self.show_all()?);
+        }
+        let theirs = sandbox.list(&place).await?;
+        for ours in self.top()? {
+            let same = |entry: &Entry| match ours.length {
+                Some(length) => !entry.is_dir && entry.size == length,
+                None => entry.is_dir,
+            };
+            if !theirs.iter().any(|entry| entry.name == ours.name && same(entry)) {
+                sandbox.remove(&place.join(&ours.name)).await?;
+                let again = match ours.length {
+                    Some(_) => BTreeSet::from([ours.name]),
+                    None => self.names(&self.dir.join(&ours.name))?,
+                };
+                self.unshown.extend(again);
+            }
+        }
+        Ok(())
+    }
+
+    /// What stands directly below our directory.
+    fn top(&self) -> Result<Vec<Ours>, StateError> {
+        let entries = fs::read_dir(&self.dir).map_err(StateError::io("list", &self.dir))?;
+        let ours = |entry: fs::DirEntry| {
+            let found = entry.metadata().ok()?;
+            Some(Ours {
+                name: entry.file_name().into_string().ok()?,
+                length: found.is_file().then_some(found.len()),
+            })
+        };
+        Ok(entries.filter_map(Result::ok).filter_map(ours).collect())
+    }
+
     fn touched(&mut self, name: &str) {
         self.unsaved.insert(name.to_owned());
         self.unshown.insert(name.to_owned());
@@ -165,6 +209,13 @@ impl Notebook {
     }
 }
 
+/// A file or a directory of ours.
+struct Ours {
+    name: String,
+    /// How long a file is; `None` for a directory.
+    length: Option<u64>,
+}
+
 /// What can go wrong with the notebook.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotebookError {
@@ -179,7 +230,7 @@ pub(super) enum NotebookError {
 /// A file as the agent left it; `None` when it is gone, too long or no file: then ours is shown again.
 async fn read_lossy(sandbox: &dyn Sandbox, clone: &Path, name: &str) -> Option<String> {
     let bytes = sandbox
-        .read(&clone.join(".ralph").join(name), LONGEST)
+        .read(&clone.join(SHOWN_AS).join(name), LONGEST)
         .await
         .ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())

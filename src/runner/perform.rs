@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use crate::agent::Reached;
 use crate::agent::actions::{Action, Applied, Patch, RelPath};
 use crate::event::EventKind;
 use crate::exec::{Command, Discard, Exit};
@@ -55,7 +56,7 @@ impl Bench<'_> {
         &self,
         actions: &[Action],
         performed: &mut Performed,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<Reached, SandboxError> {
         for action in actions {
             let started = Instant::now();
             let went = self.act(action).await?;
@@ -78,11 +79,11 @@ impl Bench<'_> {
                     });
                     performed.errors.push(format!("{what}: {reason}"));
                     performed.failures.push(failure);
-                    break;
+                    return Ok(Reached::Failure);
                 }
             }
         }
-        Ok(())
+        Ok(Reached::End)
     }
 
     async fn act(&self, action: &Action) -> Result<Went, SandboxError> {
@@ -130,7 +131,7 @@ impl Bench<'_> {
                 json!({"status": exit.status.to_string(), "output": output}),
             ));
         }
-        let failure = gutter::failure(line, &exit, &self.sandbox.root().to_string_lossy());
+        let failure = gutter::failure(line, &exit, self.sandbox);
         Ok(Went::Wrong {
             reason: format!("{}\n{output}", exit.status),
             failure,

@@ -267,9 +267,10 @@ impl Run<'_> {
     pub(super) async fn show_task(&mut self) -> Result<(), Halt> {
         let text = self.task_text();
         write_atomically(&self.dir.task_file(), text.as_bytes())?;
-        self.sandbox
-            .write(&self.clone_dir().join("ralph_task.md"), text.as_bytes(), 0o644)
-            .await?;
+        let file = self.clone_dir().join("ralph_task.md");
+        // Whatever the agent made of it, a directory or a link, gives way.
+        self.sandbox.remove(&file).await?;
+        self.sandbox.write(&file, text.as_bytes(), 0o644).await?;
         Ok(())
     }
 

@@ -130,8 +130,7 @@ impl Run<'_> {
                         reporter: &self.reporter,
                         redactor: &self.parts.redactor,
                     };
-                    bench.perform(&actions, &mut progress.performed).await?;
-                    Done::Performed
+                    Done::Performed(bench.perform(&actions, &mut progress.performed).await?)
                 }
                 Step::Finish(outcome) => return Ok(self.cleaned(outcome)),
             };
@@ -147,7 +146,7 @@ impl Run<'_> {
     fn note_exit(&self, program: &str, exit: &Exit, progress: &mut Progress) {
         progress.response = output_of(exit, &self.parts.redactor);
         if !exit.success() {
-            let failure: Failure = gutter::failure(program, exit, &self.sandbox.root().to_string_lossy());
+            let failure: Failure = gutter::failure(program, exit, self.sandbox.as_ref());
             progress.performed.failures.push(failure);
             progress
                 .performed

@@ -140,6 +140,20 @@ impl<'a> PrivateClone<'a> {
         Ok(())
     }
 
+    /// Removes the locks that git leaves behind when it is killed. Only for when no process of the agent's is left.
+    pub async fn break_locks(&self) -> Result<(), ScmError> {
+        let git = self.dir.join(".git");
+        let found = self.sandbox.list(&git).await?;
+        let locks = found
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .filter(|name| is_lock(name));
+        for name in locks.chain([&*format!("refs/heads/{}.lock", self.start.branch)]) {
+            self.sandbox.remove(&git.join(name)).await?;
+        }
+        Ok(())
+    }
+
     /// Where it is, inside.
     #[must_use]
     pub fn dir(&self) -> &Path {
@@ -209,6 +223,10 @@ impl<'a> PrivateClone<'a> {
              [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n[advice]\n\tdetachedHead = false\n"
         )
     }
+}
+
+fn is_lock(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|end| end == "lock")
 }
 
 /// Variables with which the agent's own git trusts the clone, whoever owns its files.

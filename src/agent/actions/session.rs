@@ -1,6 +1,6 @@
 //! One iteration of the `actions` agent: ask, read the answer, have it repaired once, have it performed.
 
-use crate::agent::{Done, Ending, Outcome, Prompt, Session, Step};
+use crate::agent::{Done, Ending, Outcome, Prompt, Reached, Session, Step};
 use crate::model::{Message, Reply};
 
 use super::answer::{AnswerError, parse_answer};
@@ -74,7 +74,7 @@ impl Session for ActionsSession {
                 Ok(answer) => self.perform(answer),
                 Err(error) => unusable(error.to_string()),
             },
-            (State::Performing(outcome), Done::Performed) => Step::Finish(outcome),
+            (State::Performing(outcome), Done::Performed(reached)) => Step::Finish(ended(outcome, reached)),
             (
                 State::Fresh | State::Asked | State::AskedAgain | State::Performing(_) | State::Finished,
                 last,
@@ -107,6 +107,17 @@ fn split(answer: Answer) -> (Vec<Action>, Outcome) {
     (actions, outcome)
 }
 
+/// An ending stands last in the list, so it is not reached when an action before it fails.
+fn ended(outcome: Outcome, reached: Reached) -> Outcome {
+    match reached {
+        Reached::End => outcome,
+        Reached::Failure => Outcome {
+            ending: Ending::Continue,
+            ..outcome
+        },
+    }
+}
+
 fn unusable(error: String) -> Step {
     Step::Finish(Outcome {
         summary: String::new(),
@@ -131,7 +142,7 @@ fn name(done: &Done) -> &'static str {
         Done::Nothing => "nothing",
         Done::Answered(_) => "answered",
         Done::Exited(_) => "exited",
-        Done::Performed => "performed",
+        Done::Performed(_) => "performed",
     }
 }
 
@@ -213,9 +224,20 @@ mod tests {
             r#"{{"type": "run", "command": "make"}}, {{"type": "commit", "message": "m"}}{last}"#
         ));
         assert_eq!(names(session.next(answered(&answer))), ["run", "commit"]);
-        let outcome = finished(session.next(Done::Performed));
+        let outcome = finished(session.next(Done::Performed(Reached::End)));
         assert_eq!(outcome.ending, ending);
         assert_eq!(outcome.summary, "s");
+        assert_eq!(outcome.claims.checkboxes_checked, ["M1.1"]);
+    }
+
+    #[test]
+    fn an_ending_behind_an_action_that_failed_is_not_reached() {
+        let mut session = session();
+        session.next(Done::Nothing);
+        let actions = r#"{"type": "run", "command": "make"}, {"type": "stop_failure", "reason": "r"}"#;
+        session.next(answered(&good(actions)));
+        let outcome = finished(session.next(Done::Performed(Reached::Failure)));
+        assert_eq!(outcome.ending, Ending::Continue);
         assert_eq!(outcome.claims.checkboxes_checked, ["M1.1"]);
     }
 
@@ -293,18 +315,18 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&[], Done::Performed)]
+    #[case(&[], Done::Performed(Reached::End))]
     #[case(&[Turn::Begin], Done::Nothing)]
-    #[case(&[Turn::Begin], Done::Performed)]
+    #[case(&[Turn::Begin], Done::Performed(Reached::End))]
     #[case(&[Turn::Begin, Turn::Answer], Done::Nothing)]
-    #[case(&[Turn::Begin, Turn::Answer, Turn::Perform], Done::Performed)]
+    #[case(&[Turn::Begin, Turn::Answer, Turn::Perform], Done::Performed(Reached::End))]
     fn what_comes_out_of_turn_ends_the_session(#[case] turns: &[Turn], #[case] odd: Done) {
         let mut session = session();
         for turn in turns {
             session.next(match turn {
                 Turn::Begin => Done::Nothing,
                 Turn::Answer => answered(&good(r#"{"type": "run", "command": "make"}"#)),
-                Turn::Perform => Done::Performed,
+                Turn::Perform => Done::Performed(Reached::End),
             });
         }
         assert!(matches!(
