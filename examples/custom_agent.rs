@@ -52,7 +52,7 @@ impl Session for SpellCheck {
             Done::Exited(exit) => finish(Ending::StopFailure {
                 reason: format!("sed: {}", exit.status),
             }),
-            Done::Performed | Done::Answered(_) => finish(Ending::StopSuccess {
+            Done::Performed(_) | Done::Answered(_) => finish(Ending::StopSuccess {
                 reason: "every word is in the dictionary".to_owned(),
             }),
         }

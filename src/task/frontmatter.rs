@@ -90,6 +90,10 @@ impl Frontmatter {
                 "sandbox.resources.memory",
                 resources.memory_gib.map(|gib| format!("{gib}g")),
             ),
+            (
+                "sandbox.resources.disk",
+                resources.disk_gib.map(|gib| format!("{gib}g")),
+            ),
             ("default_profile", self.model_profile_default.clone()),
             ("fallback_profile", self.model_profile_fallback.clone()),
             (
