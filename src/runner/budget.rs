@@ -189,3 +189,177 @@ fn worked(lines: &[Line], now: Timestamp) -> Duration {
 fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or(Duration::ZERO)
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::state::OutcomeKind;
+
+    fn usd(dollars: f64) -> Usd {
+        Usd::from_dollars(dollars).unwrap()
+    }
+
+    fn amount(tokens: u64, cost: Option<f64>) -> Reserved {
+        Reserved {
+            tokens: Tokens {
+                input: tokens,
+                output: 0,
+            },
+            cost: cost.map(usd),
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A journal with a line at each of these seconds.
+    fn journal(entries: impl IntoIterator<Item = (i64, Entry)>) -> Vec<Line> {
+        let line = |(seq, (second, entry))| Line {
+            seq,
+            at: at(second),
+            entry,
+        };
+        (1..).zip(entries).map(line).collect()
+    }
+
+    fn opened() -> Entry {
+        Entry::Opened {
+            owner: "o".to_owned(),
+        }
+    }
+
+    fn ended() -> Entry {
+        Entry::Ended {
+            outcome: OutcomeKind::Paused,
+            reason: String::new(),
+        }
+    }
+
+    fn calling(call: u64, reserved: Reserved) -> Entry {
+        Entry::Calling {
+            call,
+            iteration: 1,
+            reserved,
+        }
+    }
+
+    fn budget() -> Budget {
+        Budget {
+            max_iterations: 3,
+            max_wall_time: Duration::from_secs(60),
+            max_cost: Some(usd(1.0)),
+            max_tokens: Some(1000),
+            max_consecutive_gutter: 3,
+            max_rate_limit_wait: Duration::from_secs(60),
+        }
+    }
+
+    fn spent(tokens: u64, cost: f64) -> Ledger {
+        Ledger {
+            tokens: amount(tokens, None).tokens,
+            cost: usd(cost),
+            ..Ledger::default()
+        }
+    }
+
+    #[test]
+    fn a_call_costs_what_it_used_or_else_what_was_set_aside() {
+        let ledger = Ledger::from_journal(
+            &journal([
+                (0, opened()),
+                (1, calling(1, amount(500, Some(0.5)))),
+                (
+                    2,
+                    Entry::Called {
+                        call: 1,
+                        spent: amount(20, Some(0.01)),
+                    },
+                ),
+                (3, calling(2, amount(300, Some(0.2)))),
+                (4, calling(3, amount(7, None))),
+            ]),
+            at(4),
+        );
+        assert_eq!(ledger.tokens.total(), 20 + 300 + 7);
+        assert_eq!(ledger.cost, usd(0.21));
+        assert_eq!((ledger.calls, ledger.unpriced_calls), (3, 1));
+    }
+
+    #[rstest]
+    #[case::at_work(vec![(0, opened())], 40, 40)]
+    #[case::at_rest(vec![(0, opened()), (10, ended())], 1000, 10)]
+    #[case::taken_up(vec![(0, opened()), (10, ended()), (500, opened())], 505, 15)]
+    #[case::killed_at_its_last_line(
+        vec![(0, opened()), (7, Entry::IterationStarted { iteration: 1 }), (500, opened())],
+        505,
+        12
+    )]
+    #[case::waiting_is_no_work(vec![(0, opened()), (30, Entry::Waited { milliseconds: 20_000 })], 40, 20)]
+    fn work_is_the_time_a_process_had_the_run(
+        #[case] entries: Vec<(i64, Entry)>,
+        #[case] now: i64,
+        #[case] expected: u64,
+    ) {
+        let ledger = Ledger::from_journal(&journal(entries), at(now));
+        assert_eq!(ledger.worked, Duration::from_secs(expected));
+    }
+
+    #[rstest]
+    #[case::fresh(Ledger::default(), None)]
+    #[case::one_left(Ledger { iterations: 2, ..Ledger::default() }, None)]
+    #[case::none_left(Ledger { iterations: 3, ..Ledger::default() }, Some(Exceeded::Iterations(3)))]
+    #[case::late(Ledger { worked: Duration::from_secs(59), ..Ledger::default() }, None)]
+    #[case::too_late(
+        Ledger { worked: Duration::from_secs(60), ..Ledger::default() },
+        Some(Exceeded::WallTime(Duration::from_secs(60)))
+    )]
+    #[case::tokens_left(spent(999, 0.0), None)]
+    #[case::no_token_left(spent(1000, 0.0), Some(Exceeded::Tokens { spent: 1000, limit: 1000 }))]
+    #[case::too_dear(spent(0, 1.5), Some(Exceeded::Cost { spent: usd(1.5), limit: usd(1.0) }))]
+    fn an_iteration_begins_only_within_the_budget(
+        #[case] ledger: Ledger,
+        #[case] exceeded: Option<Exceeded>,
+    ) {
+        assert_eq!(ledger.check(&budget()).err(), exceeded);
+    }
+
+    #[rstest]
+    #[case::fits(spent(100, 0.1), amount(900, Some(0.9)), true)]
+    #[case::one_token_too_many(spent(100, 0.1), amount(901, Some(0.1)), false)]
+    #[case::a_little_too_dear(spent(100, 0.1), amount(1, Some(0.900_000_001)), false)]
+    #[case::a_price_nobody_knows(spent(100, 0.1), amount(900, None), true)]
+    #[case::more_than_can_be_counted(spent(1, 0.0), amount(u64::MAX, None), false)]
+    fn a_call_is_made_only_when_its_worst_case_fits(
+        #[case] ledger: Ledger,
+        #[case] worst: Reserved,
+        #[case] made: bool,
+    ) {
+        assert_eq!(ledger.check_call(&budget(), worst).is_ok(), made);
+    }
+
+    #[test]
+    fn what_has_no_limit_is_not_refused() {
+        let budget = Budget {
+            max_cost: None,
+            max_tokens: None,
+            ..budget()
+        };
+        assert_eq!(
+            spent(u64::MAX, 100.0).check_call(&budget, amount(1, Some(9.0))),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn the_time_left_is_never_below_nothing() {
+        let late = Ledger {
+            worked: Duration::from_secs(90),
+            ..Ledger::default()
+        };
+        assert_eq!(late.time_left(&budget()), Duration::ZERO);
+        assert_eq!(Ledger::default().time_left(&budget()), Duration::from_secs(60));
+    }
+}

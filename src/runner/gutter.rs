@@ -207,3 +207,236 @@ fn tests_pass_now(history: &[IterationRecord]) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::id::ObjectId;
+    use crate::state::{Check, FileState, Verdict};
+    use crate::usage::{Tokens, Usd};
+
+    /// What an iteration of a table left behind; the rest of its record does not count for the score.
+    #[derive(Clone, Copy, Default)]
+    struct Left {
+        /// What failed, a letter each.
+        failed: &'static str,
+        lines: u64,
+        /// What the one file holds now; nothing when it was not touched.
+        content: Option<char>,
+        committed: bool,
+        tests: Option<i32>,
+        ticked: bool,
+    }
+
+    const IDLE: Left = Left {
+        failed: "f",
+        lines: 0,
+        content: None,
+        committed: false,
+        tests: None,
+        ticked: false,
+    };
+    const QUIET: Left = Left { failed: "", ..IDLE };
+    const BUSY: Left = Left { lines: 9, ..IDLE };
+
+    fn id(letter: char) -> ObjectId {
+        ObjectId::parse(&letter.to_string().repeat(40)).unwrap()
+    }
+
+    /// An iteration in which nothing happened.
+    pub(in crate::runner) fn uneventful() -> IterationRecord {
+        IterationRecord {
+            iteration: 1,
+            tip: id('a'),
+            tree: id('b'),
+            profile: "p".to_owned(),
+            summary: String::new(),
+            ending: "continue".to_owned(),
+            failures: Vec::new(),
+            changed_lines: 0,
+            files: Vec::new(),
+            new_work_committed: false,
+            tests: None,
+            ticked: Vec::new(),
+            newly_ticked: Vec::new(),
+            evidence: Vec::new(),
+            verdict: Verdict::GoOn,
+            score: Score::default(),
+            rung: None,
+            next_profile: "p".to_owned(),
+            tokens: Tokens::default(),
+            cost: Usd::ZERO,
+            milliseconds: 0,
+        }
+    }
+
+    fn record(left: Left) -> IterationRecord {
+        let failure = |letter: char| failure_of_text("make", 1, &letter.to_string());
+        let file = |content: char| FileState {
+            path: "file".to_owned(),
+            content: Some(id(content)),
+        };
+        let check = |code: i32| Check {
+            command: "make test".to_owned(),
+            code,
+            seconds: 0.0,
+            commit: None,
+        };
+        IterationRecord {
+            failures: left.failed.chars().map(failure).collect(),
+            changed_lines: left.lines,
+            files: left.content.map(file).into_iter().collect(),
+            new_work_committed: left.committed,
+            tests: left.tests.map(check),
+            newly_ticked: left.ticked.then(|| "M1.1".to_owned()).into_iter().collect(),
+            ..uneventful()
+        }
+    }
+
+    /// The score of each iteration, as the loop computes them one after another.
+    fn scores(history: &[Left]) -> Vec<Score> {
+        let mut records: Vec<IterationRecord> = Vec::new();
+        for left in history {
+            records.push(record(*left));
+            let scored = score(&records, 3);
+            records.last_mut().unwrap().score = scored;
+        }
+        records.iter().map(|record| record.score).collect()
+    }
+
+    #[rstest]
+    #[case::nothing_yet(&[], 0.0)]
+    #[case::one_iteration(&[IDLE], 0.0)]
+    #[case::two_of_planning(&[IDLE, IDLE], 0.0)]
+    #[case::idle_and_failing(&[IDLE, IDLE, IDLE], 0.8)]
+    #[case::idle_and_fine(&[QUIET, QUIET, QUIET], 0.3)]
+    #[case::busy_and_failing(&[BUSY, BUSY, BUSY], 0.5)]
+    #[case::busy_at_last(&[IDLE, IDLE, BUSY], 0.5)]
+    #[case::below_the_threshold(&[Left { lines: 2, ..IDLE }; 3], 0.8)]
+    #[case::at_the_threshold(&[Left { lines: 3, ..IDLE }; 3], 0.5)]
+    #[case::three_of_five(&[BUSY, QUIET, BUSY, QUIET, BUSY], 0.5)]
+    #[case::two_of_five(&[BUSY, BUSY, QUIET, QUIET, QUIET, BUSY], 0.0)]
+    #[case::the_failure_is_gone(&[BUSY, BUSY, BUSY, Left { failed: "", ..BUSY }], 0.0)]
+    #[case::others_fail(&[BUSY, Left { failed: "g", ..BUSY }, Left { failed: "h", ..BUSY }], 0.0)]
+    #[case::one_of_several_stays(
+        &[Left { failed: "fa", ..BUSY }, Left { failed: "bf", ..BUSY }, Left { failed: "fc", ..BUSY }],
+        0.5
+    )]
+    #[case::committed_each_time(&[Left { committed: true, ..BUSY }; 4], 0.3)]
+    #[case::small_commits(&[Left { committed: true, ..IDLE }; 4], 0.6)]
+    #[case::committed_and_fine(&[Left { committed: true, ..QUIET }], 0.0)]
+    fn a_history_has_its_score(#[case] history: &[Left], #[case] expected: f64) {
+        let last = scores(history).pop().unwrap_or_default();
+        assert!((last.total - expected).abs() < 1e-9, "{last:?}");
+        assert_eq!(last.gutter, expected >= GUTTER);
+    }
+
+    #[rstest]
+    #[case("abab", true)]
+    #[case("cabab", true)]
+    #[case("aba", false)]
+    #[case("abba", false)]
+    #[case("aaaa", false)]
+    #[case("abac", false)]
+    #[case("ab-ab", true)]
+    fn a_file_flips_when_it_ends_in_a_b_a_b(#[case] contents: &str, #[case] flips: bool) {
+        let history: Vec<Left> = contents
+            .chars()
+            .map(|content| Left {
+                content: (content != '-').then_some(content),
+                ..QUIET
+            })
+            .collect();
+        assert_eq!(scores(&history).pop().unwrap().signals.flip_flop, flips);
+    }
+
+    #[test]
+    fn the_same_failure_and_a_flip_are_just_enough() {
+        let flip = ['a', 'b', 'a', 'b'].map(|content| Left {
+            content: Some(content),
+            ..BUSY
+        });
+        let gutters = scores(&flip).iter().map(|score| score.gutter).collect::<Vec<_>>();
+        assert_eq!(gutters, [false, false, false, true]);
+    }
+
+    #[rstest]
+    #[case::a_verified_box(Left { ticked: true, ..IDLE })]
+    #[case::tests_that_pass_now(Left { tests: Some(0), ..IDLE })]
+    fn progress_clears_the_slate(#[case] progress: Left) {
+        let failing = Left {
+            tests: Some(1),
+            ..IDLE
+        };
+        let totals: Vec<f64> = scores(&[failing, IDLE, IDLE, progress, IDLE, IDLE, IDLE])
+            .iter()
+            .map(|score| score.total)
+            .collect();
+        assert_eq!(totals, [0.0, 0.0, 0.8, 0.0, 0.0, 0.0, 0.8]);
+    }
+
+    #[rstest]
+    #[case::first_run(&[Some(0)], false)]
+    #[case::still_pass(&[Some(0), Some(0)], false)]
+    #[case::fail_now(&[Some(0), Some(1)], false)]
+    #[case::pass_now(&[Some(1), Some(0)], true)]
+    #[case::pass_after_a_break(&[Some(1), None, Some(0)], true)]
+    #[case::passed_a_while_ago(&[Some(1), Some(0), None], false)]
+    fn tests_pass_now_when_they_failed_the_last_time(#[case] codes: &[Option<i32>], #[case] expected: bool) {
+        let history: Vec<Left> = codes
+            .iter()
+            .map(|tests| Left {
+                tests: *tests,
+                ..BUSY
+            })
+            .collect();
+        assert_eq!(scores(&history).pop().unwrap().signals.tests_pass_now, expected);
+    }
+
+    #[test]
+    fn gutters_in_a_row_are_counted_from_the_newest() {
+        let mut history: Vec<IterationRecord> = vec![record(IDLE); 5];
+        for (record, gutter) in history.iter_mut().zip([true, true, false, true, true]) {
+            record.score.gutter = gutter;
+        }
+        assert_eq!(consecutive(&history), 2);
+        assert_eq!(consecutive(&history[..3]), 0);
+    }
+
+    #[rstest]
+    #[case::iso_time("2026-01-02T03:04:05.678Z boom", "2027-11-12 13:14:15,9+02:00 boom")]
+    #[case::clock_time("[03:04:05] boom", "[23:59:59.123] boom")]
+    #[case::address("at 0x7ffd00a1", "at 0xDEADBEEF01")]
+    #[case::duration("failed in 0.12s", "failed in 13 seconds")]
+    #[case::milliseconds("took 3 ms", "took 1204ms")]
+    #[case::temporary_path("cannot read /tmp/abc.123/x", "cannot read /var/folders/q/T/y")]
+    #[case::process("[pid 12] died", "[pid 4711] died")]
+    #[case::colour("\u{1b}[31merror\u{1b}[0m", "error")]
+    #[case::spacing("a  b\t c", "a b c")]
+    #[case::a_longer_time_moves_nothing_into_view(
+        &format!("2026-01-02T03:04:05Z {}a", "x".repeat(1994)),
+        &format!("2026-01-02T03:04:05.678901Z {}b", "x".repeat(1994))
+    )]
+    #[case::what_comes_late(&format!("{}a", "x".repeat(2000)), &format!("{}b", "x".repeat(2000)))]
+    fn what_differs_each_time_is_left_out(#[case] one: &str, #[case] other: &str) {
+        assert_eq!(normalise(one), normalise(other));
+    }
+
+    #[rstest]
+    #[case::line_numbers("main.rs:12: boom", "main.rs:13: boom")]
+    #[case::counts("3 tests failed", "4 tests failed")]
+    #[case::names("no such file: a", "no such file: b")]
+    fn what_tells_failures_apart_stays(#[case] one: &str, #[case] other: &str) {
+        assert_ne!(normalise(one), normalise(other));
+    }
+
+    #[test]
+    fn command_and_code_are_part_of_a_failure() {
+        let signature = |command, code| failure_of_text(command, code, "boom").signature;
+        assert_eq!(signature("make", 1), signature("make", 1));
+        assert_ne!(signature("make", 1), signature("make", 2));
+        assert_ne!(signature("make", 1), signature("make test", 1));
+    }
+}

@@ -148,6 +148,7 @@ pr:
             ("sandbox.image", "ralph:latest"),
             ("sandbox.resources.cpus", "4"),
             ("sandbox.resources.memory", "8g"),
+            ("sandbox.resources.disk", "20g"),
             ("default_profile", "default-cheap"),
             ("fallback_profile", "strong-doctor"),
             ("budget.max_iterations", "12"),

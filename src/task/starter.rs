@@ -49,7 +49,7 @@ mod tests {
         let text = format!("{}\n{}", head.collect::<Vec<_>>().join("\n"), body(TASK));
         assert_eq!(lint(Some(&text), &LintRules::default()), [], "{text}");
         let task = Task::parse(&text).unwrap().frontmatter;
-        assert_eq!(task.overrides().len(), 11);
+        assert_eq!(task.overrides().len(), 12);
         assert!(task.pr.draft && task.pr.title_template.is_some() && !task.verify_commands.is_empty());
     }
 

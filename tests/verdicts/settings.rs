@@ -1,0 +1,123 @@
+//! What a history tells the run.
+
+use std::time::Duration;
+
+use ralph::model::Profile;
+use ralph::runner::{Budget, DoctorApply, DoctorRules, Profiles, Settings};
+use ralph::scm::Identity;
+use ralph::state::Rung;
+use ralph::usage::{Price, Usd};
+use serde::Deserialize;
+
+/// What the run is told. What is left out is as in a run without any configuration, but quicker to run out.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SettingsShape {
+    max_iterations: u32,
+    max_wall_time_ms: u64,
+    max_cost_usd: Option<f64>,
+    max_tokens: Option<u64>,
+    max_consecutive_gutter: usize,
+    max_rate_limit_wait_ms: u64,
+    diff_line_threshold: u64,
+    ladder: Vec<Rung>,
+    doctor_every: Option<u32>,
+    doctor_apply: Apply,
+    fallback: Option<String>,
+    doctor: Option<String>,
+    /// The price of every profile; nobody knows it when `null`.
+    usd_per_million_tokens: Option<f64>,
+    max_output_tokens: u32,
+    iteration_timeout_ms: u64,
+    model_wait_ms: u64,
+    /// How long a command that has ended may be kept waiting by a child that holds its streams.
+    pub completion_grace_ms: u64,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Apply {
+    Auto,
+    Wait,
+}
+
+impl Default for SettingsShape {
+    fn default() -> Self {
+        Self {
+            max_iterations: 12,
+            max_wall_time_ms: 60_000,
+            max_cost_usd: Some(10.0),
+            max_tokens: Some(10_000_000),
+            max_consecutive_gutter: 3,
+            max_rate_limit_wait_ms: 10_000,
+            diff_line_threshold: 1,
+            ladder: vec![Rung::Rotate, Rung::Fallback, Rung::Doctor, Rung::Person],
+            doctor_every: None,
+            doctor_apply: Apply::Auto,
+            fallback: Some("strong".to_owned()),
+            doctor: Some("doctor".to_owned()),
+            usd_per_million_tokens: Some(1.0),
+            max_output_tokens: 1000,
+            iteration_timeout_ms: 30_000,
+            model_wait_ms: 10,
+            completion_grace_ms: 100,
+        }
+    }
+}
+
+impl SettingsShape {
+    /// The same as the runner takes them.
+    pub fn settings(&self) -> Settings {
+        let dollars = |amount: f64| Usd::from_dollars(amount).expect("an amount of money");
+        Settings {
+            budget: Budget {
+                max_iterations: self.max_iterations,
+                max_wall_time: Duration::from_millis(self.max_wall_time_ms),
+                max_cost: self.max_cost_usd.map(dollars),
+                max_tokens: self.max_tokens,
+                max_consecutive_gutter: self.max_consecutive_gutter,
+                max_rate_limit_wait: Duration::from_millis(self.max_rate_limit_wait_ms),
+            },
+            diff_line_threshold: self.diff_line_threshold,
+            ladder: self.ladder.clone(),
+            doctor: DoctorRules {
+                every_iterations: self.doctor_every,
+                apply: match self.doctor_apply {
+                    Apply::Auto => DoctorApply::Auto,
+                    Apply::Wait => DoctorApply::Wait,
+                },
+            },
+            profiles: Profiles {
+                default: "cheap".to_owned(),
+                fallback: self.fallback.clone(),
+                doctor: self.doctor.clone(),
+                all: ["cheap", "strong", "doctor"]
+                    .map(|name| (name.to_owned(), self.profile(name)))
+                    .into(),
+            },
+            identity: Identity::new("ralph", "ralph@localhost").unwrap(),
+            prompt_bytes: 100_000,
+            iteration_timeout: Duration::from_millis(self.iteration_timeout_ms),
+            idle_timeout: Duration::from_secs(30),
+            model_wait: Duration::from_millis(self.model_wait_ms),
+        }
+    }
+
+    fn profile(&self, name: &str) -> Profile {
+        let price = self.usd_per_million_tokens.map(|dollars| {
+            let amount = Usd::from_dollars(dollars).expect("an amount of money");
+            Price {
+                input_per_million: amount,
+                output_per_million: amount,
+            }
+        });
+        Profile {
+            name: name.to_owned(),
+            litellm_model: format!("scripted/{name}"),
+            max_output_tokens: self.max_output_tokens,
+            temperature: None,
+            price,
+            tags: Vec::new(),
+        }
+    }
+}
