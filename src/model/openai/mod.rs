@@ -78,7 +78,6 @@ impl Model for OpenAiCompatible {
                 Err(Failure::Final(error)) => return Err(error),
                 Err(Failure::Passing(breakdown)) => breakdown,
             };
-            tracing::debug!(attempt, endpoint = %self.endpoint, %breakdown, "a model call failed");
             unmetered_attempts += u32::from(breakdown.may_have_cost());
             if attempt == retry.attempts.get() {
                 return Err(self.give_up(attempt, unmetered_attempts, breakdown));
