@@ -23,7 +23,7 @@ impl SeedPack {
         have: &[&ObjectId],
         dir: &Path,
     ) -> Result<Self, ScmError> {
-        std::fs::create_dir_all(dir).map_err(|source| ScmError::File {
+        let objects = objects_beside(repository, dir).map_err(|source| ScmError::File {
             operation: "make the directory",
             path: dir.to_owned(),
             source,
@@ -42,6 +42,7 @@ impl SeedPack {
                 "--no-write-bitmap-index",
             ])
             .arg(base.to_string_lossy())
+            .env("GIT_OBJECT_DIRECTORY", objects.to_string_lossy())
             .stdin(revisions.join("\n") + "\n");
         let name = one_id(&repository.git.run(&command).await?)?;
         let file = |extension: &str| dir.join(format!("pack-{name}.{extension}"));
@@ -55,4 +56,18 @@ impl SeedPack {
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(PathBuf::as_path)
     }
+}
+
+/// An object store in `dir` that reads the repository's. Git makes a pack in its object store and moves it to where it
+/// was asked for, which does not work from one file system to another.
+fn objects_beside(repository: &Repository, dir: &Path) -> std::io::Result<PathBuf> {
+    let objects = dir.join("objects");
+    std::fs::create_dir_all(objects.join("info"))?;
+    std::fs::create_dir_all(objects.join("pack"))?;
+    let alternate = repository.common_dir().join("objects");
+    std::fs::write(
+        objects.join("info/alternates"),
+        format!("{}\n", alternate.display()),
+    )?;
+    Ok(objects)
 }
