@@ -21,10 +21,12 @@ pub enum ScmError {
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// A git command failed.
-    #[error("`{command}` failed ({status}): {stderr}")]
+    #[error("`{command}` failed ({status}) in `{}`: {stderr}", dir.display())]
     Git {
         /// The command, as it could be typed.
         command: String,
+        /// Where it ran.
+        dir: PathBuf,
         /// How it ended.
         status: Status,
         /// What it said.

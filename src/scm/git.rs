@@ -134,6 +134,7 @@ pub(super) fn output(command: &Command, exit: &Exit) -> Result<Vec<u8>, ScmError
 pub(super) fn failure(command: &Command, exit: &Exit) -> ScmError {
     ScmError::Git {
         command: subcommand(command),
+        dir: command.cwd.clone().unwrap_or_default(),
         status: exit.status,
         stderr: message(exit),
     }
