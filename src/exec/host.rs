@@ -1,6 +1,7 @@
 //! The one place that starts processes on the host, and ends them with everything they left behind.
 
 mod group;
+mod input;
 mod lines;
 mod mark;
 mod pump;
@@ -82,11 +83,6 @@ impl Host {
         let dir = self.dir_of(command)?;
         let mark = self.mark.one_command();
         let (variable, value) = mark.variable();
-        let stdin = if command.stdin.is_some() {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        };
         #[expect(clippy::disallowed_methods, reason = "this is the one module that may")]
         let mut process = tokio::process::Command::new(self.locate(command, dir.as_deref())?);
         process
@@ -98,7 +94,7 @@ impl Host {
             .env(variable, value)
             .process_group(0)
             .kill_on_drop(true)
-            .stdin(stdin)
+            .stdin(input::of(command))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         if let Some(dir) = dir {

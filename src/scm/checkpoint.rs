@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::entry::TREE;
 use super::error::ScmError;
 use super::git::unexpected;
-use super::import::{Date, Import, NewCommit, Target, read_ids};
+use super::import::{Date, Import, NewCommit, Target, read_mark};
 use super::objects;
 use super::path::{RepoPath, name_problem};
 use super::repository::{Expect, Repository};
@@ -98,12 +98,30 @@ impl Checkpoints {
             import.write(&state_path(&file.path)?, &file.bytes);
         }
         let git = &self.repository.git;
-        let command = import.finish(git.command(), self.repository.object_format());
-        let (saved, _tree) = read_ids(&git.run(&command).await?)?;
+        let marks = format!("ralph-{}", self.run);
+        let command = import.finish_in_silence(git.command(), self.repository.object_format(), &marks);
+        git.run(&command).await?;
+        let saved = self.take_mark(&marks)?;
         self.repository
             .update_ref(&self.ref_name(), &saved, Expect::from_found(expected))
             .await?;
         Ok(saved)
+    }
+
+    /// Reads the file in which git left the id of the new commit, and removes it.
+    fn take_mark(&self, marks: &str) -> Result<ObjectId, ScmError> {
+        let path = self.repository.common_dir().join("info/fast-import").join(marks);
+        let failed = |operation| {
+            let path = path.clone();
+            move |source| ScmError::File {
+                operation,
+                path,
+                source,
+            }
+        };
+        let text = std::fs::read(&path).map_err(failed("read"))?;
+        std::fs::remove_file(&path).map_err(failed("remove"))?;
+        read_mark(&text)
     }
 
     /// The last checkpoint.

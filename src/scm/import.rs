@@ -87,6 +87,18 @@ impl<'a> Import<'a> {
     /// The command that makes the commit and prints what [`read_ids`] reads.
     pub(super) fn finish(mut self, git: Command, format: ObjectFormat) -> Command {
         self.stream.extend_from_slice(b"\nget-mark :1\nls :1 \"\"\n");
+        self.end(git, format)
+    }
+
+    /// The command that makes the commit, prints nothing, and writes its id to this file below `info/fast-import` for
+    /// [`read_mark`]. One that prints is killed half-way, and leaves half a pack, when nobody lives to read it.
+    pub(super) fn finish_in_silence(mut self, git: Command, format: ObjectFormat, marks: &str) -> Command {
+        self.stream.push(b'\n');
+        self.end(git, format)
+            .args(["--relative-marks", &format!("--export-marks={marks}")])
+    }
+
+    fn end(mut self, git: Command, format: ObjectFormat) -> Command {
         if let Target::Scratch(name) = self.target {
             let forget = format!("reset {name}\nfrom {}\n", format.zero());
             self.stream.extend_from_slice(forget.as_bytes());
@@ -112,6 +124,15 @@ impl<'a> Import<'a> {
         }
         self.stream.extend(*b"\"\n");
     }
+}
+
+/// The commit that was made, from the text of a marks file.
+pub(super) fn read_mark(text: &[u8]) -> Result<ObjectId, ScmError> {
+    let id = text
+        .strip_prefix(b":1 ")
+        .and_then(|id| std::str::from_utf8(id).ok());
+    id.and_then(|id| ObjectId::parse(id).ok())
+        .ok_or_else(|| unexpected("a new commit", text))
 }
 
 /// The commit that was made and its tree.
