@@ -147,7 +147,9 @@ pub(super) async fn parts(
     run: &RunDir,
     show: Show,
 ) -> Result<Parts, CliError> {
-    let repo = Repository::open(context.surroundings.host(), &run.facts().repository).await?;
+    // Named, so that whoever takes the run up after a crash finds what this process started.
+    let host = context.surroundings.host().with_name(run.path());
+    let repo = Repository::open(host.clone(), &run.facts().repository).await?;
     let log = run.events_file();
     let file = OpenOptions::new()
         .append(true)
@@ -170,7 +172,7 @@ pub(super) async fn parts(
         forge: forge(config, repo, run)?,
         sink: Arc::new(Fanout(vec![shown, Arc::new(EventLog(Mutex::new(file)))])),
         clock: crate::clock::system(),
-        host: context.surroundings.host(),
+        host,
         redactor: Redactor::new(config.secrets()),
         owner: context.surroundings.owner(),
     })

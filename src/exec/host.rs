@@ -109,6 +109,12 @@ impl Host {
         self.mark.end().await
     }
 
+    /// Waits until everything that hosts of this name started has ended by itself, as what an earlier ralph began and
+    /// did not live to see the end of. The error is [`io::ErrorKind::TimedOut`] when that takes longer than `patience`.
+    pub async fn settled(&self, patience: Duration) -> io::Result<()> {
+        self.mark.gone(patience).await
+    }
+
     /// Where the command starts. Asked first, because a missing directory and a missing program look alike later.
     fn dir_of(&self, command: &Command) -> io::Result<Option<PathBuf>> {
         let dir = match (&self.dir, &command.cwd) {

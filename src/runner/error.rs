@@ -42,14 +42,6 @@ pub enum RunError {
     /// A profile that nothing defines.
     #[error("there is no model profile `{0}`")]
     NoProfile(String),
-    /// A run that another machine may be working on.
-    #[error("the run is leased by {owner} until {until}")]
-    Leased {
-        /// Who has it.
-        owner: String,
-        /// Until when.
-        until: jiff::Timestamp,
-    },
     /// A run that cannot be taken up.
     #[error("{0}")]
     Refused(String),

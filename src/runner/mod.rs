@@ -11,9 +11,11 @@ mod evidence;
 mod gutter;
 mod iteration;
 mod ladder;
+mod lease;
 mod logbook;
 mod notebook;
 mod open;
+mod past;
 mod perform;
 mod prompt;
 mod publish;
@@ -38,6 +40,8 @@ use crate::scm::Forge;
 use crate::secret::Redactor;
 use crate::state::{OutcomeKind, Owner, RunDir};
 use crate::usage::{Tokens, Usd};
+
+use open::Taken;
 
 pub use budget::{Budget, Exceeded, Ledger};
 pub use error::RunError;
@@ -102,9 +106,12 @@ pub async fn diagnose(
     sandbox: &SandboxSpec,
     dir: &RunDir,
 ) -> Result<String, RunError> {
-    let found = open::Found::look(parts, dir).await?;
-    let mut run = run::Run::open(parts, settings, sandbox, found).await?;
-    run.diagnosed().await
+    match run::Run::open(parts, settings, sandbox, dir).await? {
+        Taken::Up(mut run) => run.diagnosed().await,
+        Taken::Done(_) => Err(RunError::Refused(
+            "the run is done: there is nothing to diagnose".to_owned(),
+        )),
+    }
 }
 
 /// Works on a run until it is done, failed, paused or stopped: from its beginning, or from its last checkpoint.
@@ -114,10 +121,8 @@ pub async fn drive(
     sandbox: &SandboxSpec,
     dir: &RunDir,
 ) -> Result<Outcome, RunError> {
-    let found = open::Found::look(parts, dir).await?;
-    if let Some(outcome) = found.done() {
-        return Ok(outcome);
+    match run::Run::open(parts, settings, sandbox, dir).await? {
+        Taken::Up(mut run) => run.finish_it().await,
+        Taken::Done(outcome) => Ok(outcome),
     }
-    let mut run = run::Run::open(parts, settings, sandbox, found).await?;
-    run.finish_it().await
 }

@@ -14,6 +14,8 @@ const AGENTS_OWN: [&str; 2] = ["notes.md", "progress.md"];
 const GUARDRAILS: &str = "guardrails.md";
 /// Where in the clone the agent finds it.
 const SHOWN_AS: &str = ".ralph";
+/// What happened, also in iterations that a crash undid.
+const ACTIVITY: &str = "activity.log";
 /// How much of a file the agent wrote is taken over.
 const LONGEST: u64 = 1024 * 1024;
 
@@ -127,20 +129,24 @@ impl Notebook {
         std::mem::take(&mut self.unsaved).into_iter().map(read).collect()
     }
 
-    /// Puts everything back to what a checkpoint holds. The activity log alone is kept: it is a superset.
+    /// Puts everything back to what a checkpoint holds. The activity log alone is never cut: where ours is longer, it
+    /// tells of what happened since.
     pub(super) fn restore(&mut self, files: Vec<(String, Vec<u8>)>) -> Result<(), StateError> {
-        let activity = self.read("activity.log")?;
-        if self.dir.exists() {
-            fs::remove_dir_all(&self.dir).map_err(StateError::io("clear", &self.dir))?;
+        let activity = self.read(ACTIVITY)?.len();
+        let of_the_checkpoint: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        for name in self.names(&self.dir.clone())? {
+            if name != ACTIVITY && !of_the_checkpoint.contains(name.as_str()) {
+                let path = self.dir.join(name);
+                fs::remove_file(&path).map_err(StateError::io("remove", path))?;
+            }
         }
         for (name, bytes) in files {
-            self.write(&name, &String::from_utf8_lossy(&bytes))?;
-        }
-        if activity.len() > self.read("activity.log")?.len() {
-            self.write("activity.log", &activity)?;
+            if name != ACTIVITY || bytes.len() > activity {
+                self.write(&name, &String::from_utf8_lossy(&bytes))?;
+            }
         }
         self.unsaved.clear();
-        self.unsaved.insert("activity.log".to_owned());
+        self.unsaved.insert(ACTIVITY.to_owned());
         Ok(())
     }
 

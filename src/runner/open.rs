@@ -2,27 +2,24 @@
 //! another machine.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 use crate::id::{ObjectId, RunId};
 use crate::sandbox::{Sandbox, SandboxSpec};
-use crate::scm::{self, Checkpoint, Checkpoints, Repository, SeedPack, StateFile};
+use crate::scm::{self, Checkpoint, Checkpoints, Repository, SeedPack};
 use crate::secret::Redactor;
-use crate::state::{
-    Entry, Journal, Line, Lock, OutcomeKind, Owner, Repaired, RunDir, RunFacts, Runs, StateError, repair_log,
-};
+use crate::state::{Entry, Lock, RunDir, RunFacts, Runs, StateError};
 use crate::task::{CheckboxId, Task, starter};
 
 use super::error::Halt;
 use super::notebook::Notebook;
+use super::past::{Archive, Past, restore};
 use super::report::Reporter;
-use super::run::{Ended, Run, SEEN_FILE, Seen};
+use super::run::{Run, SEEN_FILE, Seen};
 use super::settings::Settings;
 use super::{Outcome, Parts, RunError};
 
@@ -35,6 +32,9 @@ const STARTERS: [(&str, &str); 6] = [
     ("errors.log", starter::ERRORS_LOG),
     ("activity.log", starter::ACTIVITY_LOG),
 ];
+
+/// How long processes of an earlier owner are waited for.
+const LONGEST_SETTLING: Duration = Duration::from_secs(30);
 
 /// What a new run is made from.
 #[derive(Clone, Debug)]
@@ -49,11 +49,12 @@ pub struct NewRun {
     pub script: Option<String>,
 }
 
-/// Who works on a run, and until when nobody on another machine may.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Lease {
-    owner: Owner,
-    until: Timestamp,
+/// A run in the hands of its owner, or one for which nothing is left to do.
+pub(super) enum Taken<'a> {
+    /// It goes on.
+    Up(Box<Run<'a>>),
+    /// It was done already.
+    Done(Outcome),
 }
 
 /// Makes a new run of a task in a repository. Nothing of the repository is touched yet.
@@ -132,108 +133,33 @@ pub async fn adopt(runs: &Runs, repo: &Repository, run: &RunId) -> Result<RunDir
     })?)
 }
 
-/// What there is of a run before anything is made for it: its files are mended and in step with its checkpoint.
-pub(super) struct Found<'a> {
-    dir: &'a RunDir,
-    lock: Lock,
-    journal: Journal,
-    repo: Repository,
-    checkpoints: Checkpoints,
-    checkpoint: Option<Checkpoint>,
-    /// The last journal line the checkpoint holds.
-    saved_seq: u64,
-    repaired: Vec<String>,
-}
-
-impl<'a> Found<'a> {
-    /// Takes the run over, unless somebody works on it.
-    pub(super) async fn look(parts: &Parts, dir: &'a RunDir) -> Result<Self, RunError> {
-        let facts = dir.facts();
-        let lock = dir.lock(&parts.owner)?;
-        dir.inbox().forget_the_past()?;
-        let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
-        let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
-        let (mut journal, torn) = Journal::open(&dir.journal_file())?;
-        let mut repaired = Vec::from_iter(describe(&dir.journal_file(), torn));
-        let logs = [
-            dir.ralph_dir().join("activity.log"),
-            dir.ralph_dir().join("errors.log"),
-            dir.events_file(),
-        ];
-        for path in logs {
-            repaired.extend(describe(&path, repair_log(&path)?));
-        }
-        let checkpoint = checkpoints.load().await?;
-        let mut saved_seq = 0;
-        if let Some(checkpoint) = &checkpoint {
-            let lines = journal_in(&checkpoints, checkpoint).await?;
-            respect_lease(&checkpoints, checkpoint, &lines, parts).await?;
-            saved_seq = lines.last().map_or(0, |line| line.seq);
-            if journal.catch_up(lines)? > 0 {
-                repaired.push("the journal caught up with the checkpoint".to_owned());
-            }
-        }
-        Ok(Self {
-            dir,
-            lock,
-            journal,
-            repo,
-            checkpoints,
-            checkpoint,
-            saved_seq,
-            repaired,
-        })
-    }
-
-    /// How the run ended, when it is done: then there is nothing left to do.
-    pub(super) fn done(&self) -> Option<Outcome> {
-        let lines = self.journal.lines();
-        let done = |line: &Line| {
-            matches!(
-                line.entry,
-                Entry::Ended {
-                    outcome: OutcomeKind::Done,
-                    ..
-                }
-            )
-        };
-        let at = lines.iter().find(|line| done(line))?.at;
-        let tip = self.journal.records().next_back()?.tip.clone();
-        let ended = Ended {
-            kind: OutcomeKind::Done,
-            reason: "the run was done already".to_owned(),
-            tip,
-        };
-        Some(ended.outcome(self.dir.facts(), lines, at))
-    }
-}
-
 impl<'a> Run<'a> {
     /// Takes the run up: from its beginning or from its last checkpoint.
     pub(super) async fn open(
         parts: &'a Parts,
         settings: &'a Settings,
         spec: &'a SandboxSpec,
-        found: Found<'a>,
-    ) -> Result<Self, RunError> {
-        let Found {
-            dir,
-            lock,
-            journal,
-            repo,
-            checkpoints,
-            checkpoint,
-            saved_seq,
-            repaired,
-        } = found;
+        dir: &'a RunDir,
+    ) -> Result<Taken<'a>, RunError> {
         let facts = dir.facts();
-        let reporter = Reporter {
-            sink: parts.sink.clone(),
-            run: facts.id.clone(),
-            clock: parts.clock.clone(),
-            redactor: parts.redactor.clone(),
-            iteration: None,
-        };
+        let lock = dir.lock(&parts.owner)?;
+        settle(parts, dir, &lock).await?;
+        let reporter = Reporter::of(parts, &facts.id);
+        let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
+        let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
+        let past = Past::read(parts, dir, &checkpoints).await?;
+        if let Some(checkpoint) = past.checkpoint.as_ref().filter(|_| past.is_done()) {
+            let archive = Archive {
+                parts,
+                spec,
+                dir,
+                reporter,
+            };
+            return archive
+                .conclude(&checkpoints, checkpoint, &past.journal)
+                .await
+                .map(Taken::Done);
+        }
         repo.pin_base(&facts.id, &facts.base).await?;
         let seed = SeedPack::make(&repo, &[&facts.base], &[], &dir.seed_dir()).await?;
         let tree = repo.tree_of(&facts.base).await?;
@@ -246,33 +172,36 @@ impl<'a> Run<'a> {
             known: vec![facts.base.clone()],
             seen: Seen::default(),
             saved: None,
+            saved_seq: past.saved_seq,
             waiting: Arc::default(),
             _lock: lock,
             parts,
             settings,
             spec,
             dir,
-            journal,
+            journal: past.journal,
             repo,
             checkpoints,
             reporter,
             seed,
             tree,
-            saved_seq,
         };
-        let opened = match checkpoint {
-            Some(checkpoint) => run.take_up(&checkpoint, repaired).await,
-            None => run.begin().await,
-        };
-        match opened {
-            Ok(()) => Ok(run),
-            Err(Halt::Broken(error)) => Err(error),
-            Err(Halt::End { reason, .. }) => Err(RunError::Refused(reason)),
+        match past.checkpoint {
+            Some(checkpoint) => run.take_up(&checkpoint, past.mended).await,
+            None => run.begin(past.mended).await,
         }
+        .map_err(|halt| match halt {
+            Halt::Broken(error) => error,
+            Halt::End { reason, .. } => RunError::Refused(reason),
+        })?;
+        Ok(Taken::Up(Box::new(run)))
     }
 
     /// The first time: starter files and the first checkpoint.
-    async fn begin(&mut self) -> Result<(), Halt> {
+    async fn begin(&mut self, mended: Vec<String>) -> Result<(), Halt> {
+        for what in mended {
+            self.reporter.warn(format!("mended: {what}"));
+        }
         for (name, text) in STARTERS {
             self.notebook.write(name, text)?;
         }
@@ -292,12 +221,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// A later time: everything as the checkpoint has it.
+    /// A later time: everything as the checkpoint has it, and a checkpoint of its own that says who has the run now.
     async fn take_up(&mut self, checkpoint: &Checkpoint, repaired: Vec<String>) -> Result<(), Halt> {
-        let files = self.checkpoints.files_in(&checkpoint.commit, "ralph").await?;
-        let below = |file: StateFile| Some((file.path.strip_prefix("ralph/")?.to_owned(), file.bytes));
-        self.notebook
-            .restore(files.into_iter().filter_map(below).collect())?;
+        restore(&mut self.notebook, &self.checkpoints, checkpoint).await?;
         self.saved = Some(checkpoint.commit.clone());
         self.tip = checkpoint.tip.clone();
         self.tree = checkpoint.work_tree.clone();
@@ -311,6 +237,7 @@ impl<'a> Run<'a> {
             "the run was taken up after iteration {}",
             self.recorded()
         ))?;
+        self.checkpoint(None).await?;
         self.lay_out().await?;
         self.reporter.emit(EventKind::RunResumed {
             recorded: self.recorded(),
@@ -344,15 +271,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The lease this owner writes into each checkpoint: long enough for the longest iteration.
-    pub(super) fn lease(&self) -> Lease {
-        let until = self.parts.clock.now() + self.settings.iteration_timeout + Duration::from_secs(600);
-        Lease {
-            owner: self.parts.owner.clone(),
-            until,
-        }
-    }
-
     fn ticked_by_journal(&self) -> BTreeSet<CheckboxId> {
         let ticked = self
             .journal
@@ -381,36 +299,17 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Refuses a run that another machine may be working on. On this machine the lock has already decided.
-async fn respect_lease(
-    checkpoints: &Checkpoints,
-    checkpoint: &Checkpoint,
-    journal: &[Line],
-    parts: &Parts,
-) -> Result<(), RunError> {
-    let ended = journal
-        .last()
-        .is_some_and(|line| matches!(line.entry, Entry::Ended { .. }));
-    let bytes = checkpoints.file(&checkpoint.commit, "lease.json").await?;
-    let lease: Option<Lease> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    match lease {
-        Some(lease) if !ended && lease.owner.host != parts.owner.host && lease.until > parts.clock.now() => {
-            Err(RunError::Leased {
-                owner: lease.owner.to_string(),
-                until: lease.until,
-            })
-        }
-        _ => Ok(()),
-    }
-}
-
-async fn journal_in(checkpoints: &Checkpoints, checkpoint: &Checkpoint) -> Result<Vec<Line>, RunError> {
-    let segments = checkpoints.files_in(&checkpoint.commit, "journal").await?;
-    let text: Vec<u8> = segments.into_iter().flat_map(|file| file.bytes).collect();
-    Ok(Journal::parse(
-        Path::new("journal"),
-        &String::from_utf8_lossy(&text),
-    )?)
+/// Clears away what an earlier owner left. Git processes that it did not live to see the end of are waited for: what
+/// they still do, they do now, not while this owner works.
+async fn settle(parts: &Parts, dir: &RunDir, lock: &Lock) -> Result<(), RunError> {
+    let settled = parts.host.settled(LONGEST_SETTLING).await;
+    settled.map_err(|error| StateError::Owned {
+        run: dir.facts().id.clone(),
+        owner: format!("what an earlier ralph started: {error}"),
+    })?;
+    dir.clear_leftovers(lock)?;
+    dir.inbox().forget_orders()?;
+    Ok(())
 }
 
 async fn sandbox_for(parts: &Parts, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, RunError> {
@@ -420,15 +319,5 @@ async fn sandbox_for(parts: &Parts, spec: &SandboxSpec) -> Result<Box<dyn Sandbo
             Ok(sandbox)
         }
         None => Ok(parts.provider.create(spec).await?),
-    }
-}
-
-fn describe(path: &Path, repaired: Repaired) -> Option<String> {
-    match repaired {
-        Repaired::Nothing => None,
-        Repaired::TornLine(bytes) => {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            Some(format!("{name}: removed a torn last line of {bytes} bytes"))
-        }
     }
 }

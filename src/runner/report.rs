@@ -8,6 +8,8 @@ use crate::exec::{OutputLine, OutputSink};
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 
+use super::Parts;
+
 /// How many lines of one command's output become events.
 const SHOWN_LINES: u32 = 200;
 /// A line this long arrives in pieces; the piece that is shorter ends it.
@@ -29,6 +31,17 @@ pub(super) struct Reporter {
 }
 
 impl Reporter {
+    /// Reports on a run, between its iterations.
+    pub(super) fn of(parts: &Parts, run: &RunId) -> Self {
+        Self {
+            sink: parts.sink.clone(),
+            run: run.clone(),
+            clock: parts.clock.clone(),
+            redactor: parts.redactor.clone(),
+            iteration: None,
+        }
+    }
+
     /// Emits one event.
     pub(super) fn emit(&self, kind: EventKind) {
         let kind = self.clean(kind);

@@ -19,6 +19,7 @@ use crate::task::{CheckboxId, Task, render_ticks};
 
 use super::budget::Ledger;
 use super::error::Halt;
+use super::lease::LEASE_FILE;
 use super::notebook::Notebook;
 use super::report::Reporter;
 use super::settings::Settings;
@@ -110,29 +111,42 @@ impl Run<'_> {
     async fn requests(&mut self) -> Result<(), Halt> {
         let inbox = self.dir.inbox();
         for (path, request) in inbox.waiting()? {
-            // A note is removed once it is safe; the others must not be carried out twice.
-            if let Request::Note { text } = &request {
-                self.add_note(text).await?;
+            let carried_out = self.carry_out(request).await;
+            // A crash must not lose what was asked for: it is kept until what came of it is in a checkpoint.
+            if !matches!(carried_out, Err(Halt::Broken(_))) {
+                inbox.done_with(&path)?;
             }
-            inbox.done_with(&path)?;
-            match request {
-                Request::Stop => return Err(Halt::stopped("stopped by a person")),
-                Request::Pause => return Err(Halt::paused("a person asked for a pause")),
-                // An iteration is about to begin with a fresh context anyway.
-                Request::Rotate | Request::Note { .. } => {}
-                Request::Doctor => self.consult().await?,
-            }
+            carried_out?;
         }
         Ok(())
     }
 
+    async fn carry_out(&mut self, request: Request) -> Result<(), Halt> {
+        let carried_out = match request {
+            Request::Stop => return Err(Halt::stopped("stopped by a person")),
+            Request::Pause => return Err(Halt::paused("a person asked for a pause")),
+            // An iteration is about to begin with a fresh context anyway.
+            Request::Rotate => return Ok(()),
+            Request::Note { text } => self.add_note(&text).await,
+            Request::Doctor => self.consult().await,
+        };
+        if !matches!(carried_out, Err(Halt::Broken(_))) {
+            self.checkpoint(None).await?;
+        }
+        carried_out
+    }
+
     async fn add_note(&mut self, text: &str) -> Result<(), Halt> {
+        let note = format!("\nNote from a person: {}\n", text.trim());
+        // A crash may have come between the checkpoint that holds it and the request's removal.
+        if self.notebook.read("notes.md")?.contains(&note) {
+            return Ok(());
+        }
         self.log_activity("a person left a note")?;
-        self.notebook
-            .append("notes.md", &format!("\nNote from a person: {}\n", text.trim()))?;
+        self.notebook.append("notes.md", &note)?;
         let clone = self.clone_dir();
         self.notebook.show(self.sandbox.as_ref(), &clone).await?;
-        self.checkpoint(None).await
+        Ok(())
     }
 
     /// Saves everything under the run's state ref; `entry`, when given, becomes true with it.
@@ -152,10 +166,12 @@ impl Run<'_> {
         };
         let mut files = vec![
             file("run.json", to_json(self.dir.facts())),
-            file("lease.json", to_json(&self.lease())),
+            file(LEASE_FILE, to_json(&self.lease())),
             file("ralph_task.md", self.task_text().into_bytes()),
-            file(&format!("journal/{last:08}.jsonl"), lines_text(&segment)),
         ];
+        if !segment.is_empty() {
+            files.push(file(&format!("journal/{last:08}.jsonl"), lines_text(&segment)));
+        }
         let unsaved = self.notebook.take_unsaved()?;
         files.extend(
             unsaved

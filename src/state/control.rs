@@ -69,8 +69,9 @@ impl Inbox {
         Ok(paths.into_iter().filter_map(parse).collect())
     }
 
-    /// Drops what was asked of an owner who is gone. What is said to the run itself stays.
-    pub fn forget_the_past(&self) -> Result<(), StateError> {
+    /// Removes orders to a process that is gone: they were about what it did, and whoever takes the run up means to go
+    /// on. Notes and questions to the doctor stay.
+    pub fn forget_orders(&self) -> Result<(), StateError> {
         for (path, request) in self.waiting()? {
             match request {
                 Request::Stop | Request::Pause | Request::Rotate => self.done_with(&path)?,
@@ -127,7 +128,7 @@ mod tests {
         for request in [&Request::Stop, &note, &Request::Pause, &Request::Rotate] {
             inbox.leave(request).unwrap();
         }
-        inbox.forget_the_past().unwrap();
+        inbox.forget_orders().unwrap();
         let left: Vec<Request> = inbox
             .waiting()
             .unwrap()

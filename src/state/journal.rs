@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
-use super::{IterationRecord, Repaired, StateError, repair_log};
+use super::{IterationRecord, Repaired, StateError, repair_log, write_atomically};
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,6 +100,20 @@ pub enum OutcomeKind {
     Stopped,
 }
 
+/// What [`Journal::catch_up`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaughtUp {
+    /// The journal had every line already.
+    Nothing,
+    /// It lacked so many lines at its end.
+    Lines(usize),
+    /// It went on differently after so many lines; of its own only what was spent is kept.
+    Parted {
+        /// The number of lines that were the same.
+        after: usize,
+    },
+}
+
 /// The journal of one run, open for writing by its owner.
 #[derive(Debug)]
 pub struct Journal {
@@ -113,15 +127,10 @@ impl Journal {
     pub fn open(path: &Path) -> Result<(Self, Repaired), StateError> {
         let repaired = repair_log(path)?;
         let lines = Self::read(path)?;
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(StateError::io("open", path))?;
         Ok((
             Self {
                 path: path.to_owned(),
-                file,
+                file: open_to_append(path)?,
                 lines,
             },
             repaired,
@@ -168,13 +177,44 @@ impl Journal {
         Ok(&self.lines[self.lines.len() - 1])
     }
 
-    /// Adds the lines of another copy that this one lacks: a checkpoint taken just before a crash holds one more.
-    pub fn catch_up(&mut self, other: Vec<Line>) -> Result<usize, StateError> {
-        let known = self.lines.last().map_or(0, |line| line.seq);
-        let missing: Vec<Line> = other.into_iter().filter(|line| line.seq > known).collect();
-        let count = missing.len();
-        missing.into_iter().try_for_each(|line| self.write(line))?;
-        Ok(count)
+    /// Takes over what a checkpoint says, which is right about every line it has. One taken just before a crash holds
+    /// a line more than this journal; one that another machine made goes on differently from where the two part.
+    pub fn catch_up(&mut self, checkpoint: Vec<Line>) -> Result<CaughtUp, StateError> {
+        let pairs = self.lines.iter().zip(&checkpoint);
+        let common = pairs.take_while(|(ours, theirs)| ours == theirs).count();
+        if common == checkpoint.len() {
+            return Ok(CaughtUp::Nothing);
+        }
+        if common == self.lines.len() {
+            let missing = checkpoint.into_iter().skip(common);
+            let count = missing.len();
+            missing.into_iter().try_for_each(|line| self.write(line))?;
+            return Ok(CaughtUp::Lines(count));
+        }
+        let spent = spent_apart(&self.lines[..common], &self.lines[common..], &checkpoint);
+        self.replace([checkpoint, spent].concat())?;
+        Ok(CaughtUp::Parted { after: common })
+    }
+
+    /// Puts other lines in place of all of them.
+    fn replace(&mut self, lines: Vec<Line>) -> Result<(), StateError> {
+        let mut text = Vec::new();
+        for line in &lines {
+            text.extend(self.text_of(line)?.bytes());
+        }
+        write_atomically(&self.path, &text)?;
+        self.file = open_to_append(&self.path)?;
+        self.lines = lines;
+        Ok(())
+    }
+
+    fn text_of(&self, line: &Line) -> Result<String, StateError> {
+        let text = serde_json::to_string(line).map_err(|source| StateError::Corrupt {
+            path: self.path.clone(),
+            line: 0,
+            source,
+        })?;
+        Ok(format!("{text}\n"))
     }
 
     /// All lines.
@@ -194,13 +234,9 @@ impl Journal {
 
     /// Writes one line; only the owner calls it.
     pub fn write(&mut self, line: Line) -> Result<(), StateError> {
-        let text = serde_json::to_string(&line).map_err(|source| StateError::Corrupt {
-            path: self.path.clone(),
-            line: 0,
-            source,
-        })?;
+        let text = self.text_of(&line)?;
         self.file
-            .write_all(format!("{text}\n").as_bytes())
+            .write_all(text.as_bytes())
             .map_err(StateError::io("append to", &self.path))?;
         self.file
             .sync_data()
@@ -208,6 +244,58 @@ impl Journal {
         self.lines.push(line);
         Ok(())
     }
+}
+
+fn open_to_append(path: &Path) -> Result<File, StateError> {
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(StateError::io("open", path))
+}
+
+/// What our own lines after the common ones say was spent, numbered to go after the checkpoint's.
+fn spent_apart(common: &[Line], ours: &[Line], checkpoint: &[Line]) -> Vec<Line> {
+    let (shared, theirs) = (calls(common), calls(checkpoint));
+    let renumbered = |call: u64| {
+        if call > shared {
+            call - shared + theirs
+        } else {
+            call
+        }
+    };
+    let spent = ours.iter().filter_map(|line| match line.entry.clone() {
+        Entry::Calling {
+            call,
+            iteration,
+            reserved,
+        } => Some(Entry::Calling {
+            call: renumbered(call),
+            iteration,
+            reserved,
+        }),
+        Entry::Called { call, spent } => Some(Entry::Called {
+            call: renumbered(call),
+            spent,
+        }),
+        waited @ Entry::Waited { .. } => Some(waited),
+        _ => None,
+    });
+    let last = checkpoint.last();
+    let (seq, at) = last.map_or((0, Timestamp::UNIX_EPOCH), |line| (line.seq, line.at));
+    (seq + 1..)
+        .zip(spent)
+        .map(|(seq, entry)| Line { seq, at, entry })
+        .collect()
+}
+
+/// The number of the last call.
+fn calls(lines: &[Line]) -> u64 {
+    let numbers = lines.iter().map(|line| match line.entry {
+        Entry::Calling { call, .. } | Entry::Called { call, .. } => call,
+        _ => 0,
+    });
+    numbers.max().unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -249,9 +337,38 @@ mod tests {
             journal.append(Timestamp::UNIX_EPOCH, entry(1)).unwrap();
         }
         theirs.append(Timestamp::UNIX_EPOCH, entry(2)).unwrap();
-        assert_eq!(ours.catch_up(theirs.lines().to_vec()).unwrap(), 1);
-        assert_eq!(ours.catch_up(theirs.lines().to_vec()).unwrap(), 0);
+        assert_eq!(
+            ours.catch_up(theirs.lines().to_vec()).unwrap(),
+            CaughtUp::Lines(1)
+        );
+        assert_eq!(ours.catch_up(theirs.lines().to_vec()).unwrap(), CaughtUp::Nothing);
         assert_eq!(ours.lines(), theirs.lines());
+    }
+
+    #[test]
+    fn a_journal_that_parted_from_the_checkpoint_keeps_only_what_it_spent() {
+        let calling = |call| Entry::Calling {
+            call,
+            iteration: 1,
+            reserved: Reserved::default(),
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let (mut ours, _) = Journal::open(&path).unwrap();
+        let (mut theirs, _) = Journal::open(&dir.path().join("b")).unwrap();
+        for (journal, own) in [(&mut ours, entry(2)), (&mut theirs, entry(3))] {
+            for entry in [calling(1), own, calling(2)] {
+                journal.append(Timestamp::UNIX_EPOCH, entry).unwrap();
+            }
+        }
+        let parted = ours.catch_up(theirs.lines().to_vec()).unwrap();
+        assert_eq!(parted, CaughtUp::Parted { after: 1 });
+        let entries: Vec<Entry> = ours.lines().iter().map(|line| line.entry.clone()).collect();
+        assert_eq!(entries, [calling(1), entry(3), calling(2), calling(3)]);
+        ours.append(Timestamp::UNIX_EPOCH, entry(4)).unwrap();
+        let read = Journal::read(&path).unwrap();
+        assert_eq!(read, ours.lines());
+        assert!(read.iter().map(|line| line.seq).eq(1..=5));
     }
 
     #[test]

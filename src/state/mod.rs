@@ -13,7 +13,7 @@ mod run_dir;
 pub use control::{Inbox, Request};
 pub use error::StateError;
 pub use files::{Repaired, append_line, repair_log, write_atomically};
-pub use journal::{Entry, Journal, Line, OutcomeKind, Reserved};
+pub use journal::{CaughtUp, Entry, Journal, Line, OutcomeKind, Reserved};
 pub use lock::{Lock, Owner};
 pub use record::{Check, Failure, FileState, IterationRecord, Rung, Score, Signals, Verdict};
 pub use run_dir::{RunDir, RunFacts, Runs};

@@ -10,6 +10,9 @@ use crate::id::{ObjectId, RunId};
 
 use super::{Inbox, Journal, Line, Lock, Owner, StateError, write_atomically};
 
+/// How the names of files and directories begin that are there for a moment only.
+const LEFTOVERS: [&str; 2] = [".tmp", "quarantine-"];
+
 /// What is fixed about a run from its beginning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFacts {
@@ -170,6 +173,23 @@ impl RunDir {
     /// Takes the run over, or says who has it.
     pub fn lock(&self, owner: &Owner) -> Result<Lock, StateError> {
         Lock::take(&self.path, &self.facts.id, owner)
+    }
+
+    /// Removes what a process that was killed left half made. Only the owner may.
+    pub fn clear_leftovers(&self, _owner: &Lock) -> Result<(), StateError> {
+        let entries = fs::read_dir(&self.path).map_err(StateError::io("list", &self.path))?;
+        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            if LEFTOVERS.iter().any(|prefix| name.starts_with(prefix)) {
+                let removed = if path.is_dir() {
+                    fs::remove_dir_all(&path)
+                } else {
+                    fs::remove_file(&path)
+                };
+                removed.map_err(StateError::io("remove", &path))?;
+            }
+        }
+        Ok(())
     }
 
     /// The process that works on the run now, if any.

@@ -55,8 +55,25 @@ impl Mark {
             .map_err(io::Error::other)?
     }
 
+    /// Waits until nothing carries the mark any more.
+    pub(super) async fn gone(&self, patience: Duration) -> io::Result<()> {
+        let mark = self.clone();
+        let wait = move || mark.pass_until_gone(patience, |_| {});
+        tokio::task::spawn_blocking(wait)
+            .await
+            .map_err(io::Error::other)?
+    }
+
     /// As [`Mark::end`], for where nothing can be awaited. A pass over the process table takes a few milliseconds.
     pub(super) fn end_blocking(&self, patience: Duration) -> io::Result<()> {
+        self.pass_until_gone(patience, |pid| {
+            // One that has gone by itself, or may not be killed, is seen by the next pass.
+            let _ = kill_process(pid, Signal::KILL);
+        })
+    }
+
+    /// Looks for processes with the mark until there are none, and does something to each on every pass.
+    fn pass_until_gone(&self, patience: Duration, each: impl Fn(Pid)) -> io::Result<()> {
         let give_up = Instant::now() + patience;
         loop {
             let found = self.processes()?;
@@ -67,10 +84,7 @@ impl Mark {
                 let message = format!("{} processes do not end (one is {})", found.len(), found[0]);
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
-            for pid in found {
-                // One that has gone by itself, or may not be killed, is seen by the next pass.
-                let _ = kill_process(pid, Signal::KILL);
-            }
+            found.into_iter().for_each(&each);
             thread::sleep(PAUSE);
         }
     }
