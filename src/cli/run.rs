@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
 use crate::config::Config;
-use crate::runner::{self, NewRun, Outcome};
+use crate::runner::{self, NewRun, Outcome, Parts};
+use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
 use crate::task::{LintRules, Task};
@@ -125,7 +128,10 @@ pub(super) async fn drive(
     let spec = assemble::sandbox_spec(config, dir);
     let outcome = tokio::select! {
         outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
-        error = interrupted(context, dir) => return Err(error),
+        error = interrupted(context, dir) => {
+            end_sandbox(&parts, &spec).await?;
+            return Err(error);
+        }
     };
     conclude(context, dir, &outcome, show)
 }
@@ -133,34 +139,54 @@ pub(super) async fn drive(
 /// The first Ctrl-C (or SIGTERM) asks the run to stop; the second gives up on asking.
 async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     let id = &dir.facts().id;
-    if let Err(error) = signal().await {
-        return error;
-    }
+    let mut signals = match Signals::watch() {
+        Ok(signals) => signals,
+        Err(error) => return CliError::runtime(format!("signals cannot be watched: {error}")),
+    };
+    signals.next().await;
     context.ui.say(format_args!(
         "Stopping. `ralph resume {id}` goes on; Ctrl-C again ends at once."
     ));
     if let Err(error) = dir.inbox().leave(&Request::Stop) {
         return error.into();
     }
-    match signal().await {
-        Err(error) => error,
-        Ok(()) => CliError {
-            exit: Exit::Paused,
-            message: "ended at once".to_owned(),
-            hint: None,
+    signals.next().await;
+    CliError {
+        exit: Exit::Paused,
+        message: "ended at once".to_owned(),
+        hint: None,
+    }
+    .hint(format!("`ralph resume {id}` goes on from the last iteration"))
+}
+
+/// Watched from one moment on, so that none is missed between the first and the second.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    fn watch() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
-        .hint(format!("`ralph resume {id}` goes on from the last iteration")),
     }
 }
 
-async fn signal() -> Result<(), CliError> {
-    let failed = |error: std::io::Error| CliError::runtime(format!("signals cannot be watched: {error}"));
-    let mut terminate =
-        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()).map_err(failed)?;
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => result.map_err(failed),
-        _ = terminate.recv() => Ok(()),
+/// Ends what the agent left running in the background; its commands ended with the loop.
+async fn end_sandbox(parts: &Parts, spec: &SandboxSpec) -> Result<(), CliError> {
+    if let Some(sandbox) = parts.provider.reopen(spec).await? {
+        sandbox.end_processes().await?;
     }
+    Ok(())
 }
 
 fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> Result<Exit, CliError> {
