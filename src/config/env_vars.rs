@@ -136,6 +136,16 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Tests,
     },
     EnvVar {
+        name: "RALPH_CRASH_SEED",
+        doc: "Seed of the moments at which the crash tests kill a run; random without it.",
+        role: Role::Tests,
+    },
+    EnvVar {
+        name: "RALPH_CRASH_KILLS",
+        doc: "How often the crash tests kill a run, all in all.",
+        role: Role::Tests,
+    },
+    EnvVar {
         name: "RALPH_UPDATE_REFERENCE",
         doc: "Set to 1, lets the tests rewrite the generated reference.",
         role: Role::Tests,

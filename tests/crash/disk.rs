@@ -1,0 +1,134 @@
+//! A disk that is full, and has room again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::ending::{Ending, Owners, UNDISTURBED};
+use crate::need;
+use crate::world::{SCRIPT, World, told};
+
+/// Fills the disk in the third iteration, out of the agent's hands.
+const GREEDY: (&str, &str) = (
+    "command: sh test.sh",
+    "command: sh test.sh; head -c 24M /dev/zero >\"$TMPDIR/filler\"; true",
+);
+
+#[test]
+fn a_run_whose_disk_the_agent_fills_says_so_and_goes_on_once_there_is_room() {
+    let world = World::new(&SCRIPT.replace(GREEDY.0, GREEDY.1));
+    let disk = need!(SmallDisk::mount(&world.home(), "16m"));
+    let owners = Owners::of(&world);
+    let mut ralph = world.go_on();
+    assert_eq!(ralph.finish().code(), Some(1), "{}", ralph.stderr());
+    let home = world.home().display().to_string();
+    let error = ralph.stderr();
+    let error = error
+        .lines()
+        .find(|line| line.starts_with("ralph: "))
+        .unwrap_or(&error);
+    assert!(
+        error.contains("No space left on device") && error.contains(&home),
+        "{error}"
+    );
+    disk.resize("64m");
+    let output = world.resume();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    Ending::of(&world).assert_same_result_as(&UNDISTURBED.0);
+    owners.assert_untouched(&world);
+}
+
+#[test]
+fn a_run_whose_files_find_no_room_says_so_and_goes_on_once_there_is() {
+    let world = World::new(SCRIPT);
+    let disk = need!(SmallDisk::mount(&world.home(), "16m"));
+    let mut ralph = world.go_on();
+    assert!(ralph.wait_for("iteration_ended", 2), "{}", ralph.stderr());
+    ralph.kill();
+    let filler = disk.fill();
+    let output = world.resume();
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let run = world.run_dir().unwrap().display().to_string();
+    let error = told(&output);
+    assert!(
+        error.contains("No space left on device") && error.contains(&run),
+        "{error}"
+    );
+    fs::remove_file(filler).unwrap();
+    let output = world.resume();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    Ending::of(&world).assert_same_as(&UNDISTURBED.0);
+}
+
+#[test]
+fn a_repository_without_room_ends_the_run_with_the_reason_and_stays_whole() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let disk = need!(SmallDisk::mount(elsewhere.path(), "4m"));
+    let world = World::with_repo_in(SCRIPT, elsewhere.path());
+    let owners = Owners::of(&world);
+    let mut ralph = world.go_on();
+    assert!(ralph.wait_for("iteration_ended", 2), "{}", ralph.stderr());
+    ralph.kill();
+    let filler = disk.fill();
+    let output = world.resume();
+    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    let repo = world.repo().display().to_string();
+    let error = told(&output);
+    assert!(
+        error.contains("Out of diskspace") && error.contains(&repo),
+        "{error}"
+    );
+    fs::remove_file(filler).unwrap();
+    let output = world.resume();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    Ending::of(&world).assert_same_as(&UNDISTURBED.0);
+    owners.assert_intact(&world);
+}
+
+/// A file system in memory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(dir: &Path, size: &str) -> Result<Self, String> {
+        fs::create_dir_all(dir).unwrap();
+        let disk = Self(dir.to_owned());
+        match disk.mount_with(&format!("size={size}")) {
+            Ok(()) => Ok(disk),
+            Err(reason) => {
+                std::mem::forget(disk);
+                Err(reason)
+            }
+        }
+    }
+
+    fn resize(&self, size: &str) {
+        self.mount_with(&format!("remount,size={size}")).unwrap();
+    }
+
+    /// Takes all the room there is.
+    fn fill(&self) -> PathBuf {
+        let filler = self.0.join("filler");
+        let full = fs::write(&filler, vec![0; 64 * 1024 * 1024]).unwrap_err();
+        assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+        filler
+    }
+
+    fn mount_with(&self, options: &str) -> Result<(), String> {
+        let mut mount = Command::new("mount");
+        let tried = mount
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(&self.0)
+            .output();
+        match tried {
+            Ok(output) if output.status.success() => Ok(()),
+            Ok(output) => Err(format!("cannot mount a tmpfs: {}", told(&output).trim())),
+            Err(error) => Err(format!("`mount` cannot be run: {error}")),
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+    }
+}
