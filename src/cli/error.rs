@@ -163,6 +163,8 @@ impl From<RunError> for CliError {
             RunError::Sandbox(error) => error.into(),
             RunError::Scm(error) => error.into(),
             RunError::Task(error) => error.into(),
+            error @ RunError::StateRefGone { .. } => Self::of(Exit::Failure, &error)
+                .hint("fetch it from where it was pushed to, or `ralph run` the task again"),
             RunError::Model(error) => Self::of(Exit::Failure, &error).maybe_hint(Some(error.hint())),
             error => Self::of(Exit::Failure, &error),
         }

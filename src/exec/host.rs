@@ -247,6 +247,22 @@ mod tests {
         assert!(started.elapsed() < Duration::from_secs(10));
     }
 
+    #[tokio::test]
+    async fn a_host_waits_for_the_processes_of_its_name_but_not_for_ever() {
+        let host = host().with_name("host-test-settled");
+        let sleep = Command::new("sleep").arg("0.4");
+        let running = host.start(&sleep).unwrap();
+        let started = Instant::now();
+        let impatient = host.settled(Duration::from_millis(50)).await.unwrap_err();
+        assert_eq!(impatient.kind(), io::ErrorKind::TimedOut);
+        let mut output = Discard;
+        let (settled, exit) =
+            tokio::join!(host.settled(Duration::from_secs(10)), running.finish(&mut output));
+        settled.unwrap();
+        assert!(exit.unwrap().success());
+        assert!(started.elapsed() >= Duration::from_millis(300));
+    }
+
     /// Each thread starts programs while others have theirs open for writing.
     #[test]
     fn a_program_just_written_can_be_run() {

@@ -42,6 +42,14 @@ pub enum RunError {
     /// A profile that nothing defines.
     #[error("there is no model profile `{0}`")]
     NoProfile(String),
+    /// The journal tells of iterations whose work is nowhere.
+    #[error("`{name}` is gone from the repository, and with it the work of {recorded} iterations")]
+    StateRefGone {
+        /// The ref.
+        name: String,
+        /// How many iterations are recorded.
+        recorded: usize,
+    },
     /// A run that cannot be taken up.
     #[error("{0}")]
     Refused(String),

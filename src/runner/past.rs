@@ -49,6 +49,13 @@ impl Past {
         for log in logs.into_iter().chain([dir.events_file()]) {
             mended.extend(describe(&log, repair_log(&log)?));
         }
+        let recorded = journal.records().count();
+        if checkpoint.is_none() && recorded > 0 {
+            return Err(RunError::StateRefGone {
+                name: checkpoints.ref_name(),
+                recorded,
+            });
+        }
         let saved_seq = lines.last().map_or(0, |line| line.seq);
         mended.extend(describe_catching_up(journal.catch_up(lines)?));
         Ok(Self {

@@ -12,7 +12,7 @@ use crate::world::{SCRIPT, SLOW_SCRIPT, World, told};
 type Harm = fn(&World);
 
 #[rstest]
-#[case::before_its_first_checkpoint(|_: &World| {}, 0)]
+#[case::before_its_first_iteration(|_: &World| {}, 0)]
 #[case::between_two_iterations(|_: &World| {}, 2)]
 #[case::without_its_sandbox(lose_sandbox, 2)]
 #[case::without_its_seed(|world: &World| fs::remove_dir_all(world.run_file("seed")).unwrap(), 2)]
@@ -88,6 +88,17 @@ fn a_torn_last_line_is_mended_and_said_so_before_the_first_checkpoint_too() {
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     let said = "journal.jsonl: removed a torn last line of 9 bytes";
     assert!(told(&output).contains(said), "{}", told(&output));
+}
+
+#[test]
+fn a_run_without_its_state_ref_is_not_begun_again_in_silence() {
+    let world = World::killed_at(SCRIPT, "iteration_ended", 2);
+    let state = format!("refs/ralph/{}/state", world.run_id());
+    world.git(&["update-ref", "-d", &state]);
+    let refused = world.resume();
+    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    let said = format!("`{state}` is gone from the repository, and with it the work of 2 iterations");
+    assert!(told(&refused).contains(&said), "{}", told(&refused));
 }
 
 #[test]
