@@ -116,6 +116,11 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Program,
     },
     EnvVar {
+        name: "RALPH_MARK",
+        doc: "Set by ralph for everything it starts, to find it again; a ralph started by a ralph passes it over.",
+        role: Role::Program,
+    },
+    EnvVar {
         name: "NO_COLOR",
         doc: "Turns colours off when it is set to anything.",
         role: Role::Program,

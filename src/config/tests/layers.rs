@@ -104,6 +104,7 @@ fn variables_set_any_key() {
             ("RALPH_BUDGET__MAX_COST_USD_ESTIMATE", "2.5"),
             ("RALPH_AGENT__MODEL", ""),
             ("RALPH_HOME", "/somewhere"),
+            ("RALPH_MARK", "/somewhere:1"),
             ("UNRELATED", "x"),
         ])
         .load();
