@@ -1,0 +1,59 @@
+//! What the loop itself costs: time per iteration, start-up, memory. `benches/run loop` runs it.
+#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![allow(missing_docs, reason = "nothing here is called by others")]
+
+mod concurrent;
+mod figure;
+mod overhead;
+mod program;
+mod stage;
+
+use std::error::Error;
+
+use figure::Figure;
+use stage::Stage;
+
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Fallible<()> {
+    // Two threads, as the command line has.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(measure())
+}
+
+/// Measures everything, or what the arguments name.
+async fn measure() -> Fallible<()> {
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
+    let stage = Stage::set_up()?;
+    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
+        println!("load of the machine before: {}", load.trim());
+    }
+    // First, because it reads how large this very process ever was.
+    if wanted("concurrent") {
+        report(concurrent::measure(&stage).await?);
+    }
+    if wanted("start-up") {
+        report(program::start_up(&stage).await?);
+    }
+    let large = stage.repository("large", stage::LARGE).await?;
+    if wanted("memory") {
+        report(program::memory(&stage, &large).await?);
+    }
+    if wanted("iteration") {
+        report(overhead::measure(&stage, &large).await?);
+    }
+    Ok(())
+}
+
+fn report(figures: Vec<Figure>) {
+    for figure in figures {
+        println!("{figure}");
+    }
+}
