@@ -214,11 +214,12 @@ impl<'a> PrivateClone<'a> {
         Ok(())
     }
 
+    /// Nothing is synced to disk: a clone that a power failure damages is planted anew from what the host has.
     fn config(&self) -> String {
         let Identity { name, email } = &self.start.identity;
         format!(
             "[user]\n\tname = \"{name}\"\n\temail = \"{email}\"\n\
-             [core]\n\tuntrackedCache = true\n\tlogAllRefUpdates = true\n[status]\n\tshowUntrackedFiles = all\n\
+             [core]\n\tuntrackedCache = true\n\tfsync = none\n\tlogAllRefUpdates = true\n[status]\n\tshowUntrackedFiles = all\n\
              [index]\n\tversion = 4\n\tskipHash = true\n\
              [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n[advice]\n\tdetachedHead = false\n"
         )

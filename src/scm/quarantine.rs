@@ -36,8 +36,9 @@ impl Quarantine {
             .tempdir_in(parent)
             .map_err(failed)?;
         let format = repository.object_format();
+        // It does not outlive this process, so that nothing in it needs to be synced to disk.
         let config = format!(
-            "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectFormat = {}\n",
+            "[core]\n\trepositoryformatversion = 1\n\tbare = true\n\tfsync = none\n[extensions]\n\tobjectFormat = {}\n",
             format.name()
         );
         let alternates = format!("{}\n", repository.common_dir().join("objects").display());
