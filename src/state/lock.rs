@@ -2,13 +2,24 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::id::RunId;
 
 use super::{StateError, write_atomically};
+
+/// How long to wait for the lock of an owner that is gone. A process it was about to start shares the lock until it
+/// becomes its own program, and on a busy machine it may get there after its parent was killed.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// How long to wait before the lock is tried again.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Who works on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,6 +46,15 @@ impl std::fmt::Display for Owner {
     }
 }
 
+impl Owner {
+    /// Whether it is sure to have ended, as seen from this machine.
+    fn is_gone(&self, here: &str) -> bool {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let lives = pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+        self.host == here && !lives
+    }
+}
+
 /// The right to work on a run, held until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Lock {
@@ -46,12 +66,17 @@ impl Lock {
     pub fn take(dir: &Path, run: &RunId, owner: &Owner) -> Result<Self, StateError> {
         let path = dir.join("lock");
         let file = open(&path)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let owner = read_owner(dir).map_or("another process".to_owned(), |owner| owner.to_string());
-            return Err(StateError::Owned {
-                run: run.clone(),
-                owner,
-            });
+        let give_up = Instant::now() + LAST_BREATH;
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let holder = read_owner(dir);
+            let gone = holder.as_ref().is_none_or(|holder| holder.is_gone(&owner.host));
+            if !gone || Instant::now() >= give_up {
+                return Err(StateError::Owned {
+                    run: run.clone(),
+                    owner: holder.map_or("another process".to_owned(), |holder| holder.to_string()),
+                });
+            }
+            thread::sleep(PAUSE);
         }
         let text = serde_json::to_string(owner).unwrap_or_default();
         write_atomically(&dir.join("owner.json"), text.as_bytes())?;
@@ -97,14 +122,36 @@ mod tests {
         let run = RunId::random();
         let owner = Owner {
             host: "here".into(),
-            pid: 7,
+            pid: std::process::id(),
         };
         let lock = Lock::take(dir.path(), &run, &owner).unwrap();
         assert_eq!(Lock::holder(dir.path()).unwrap(), Some(owner.clone()));
         let refused = Lock::take(dir.path(), &run, &owner).unwrap_err().to_string();
-        assert!(refused.contains("process 7 on here"), "{refused}");
+        assert!(
+            refused.contains(&format!("process {} on here", owner.pid)),
+            "{refused}"
+        );
         drop(lock);
         assert_eq!(Lock::holder(dir.path()).unwrap(), None);
         Lock::take(dir.path(), &run, &owner).unwrap();
+    }
+
+    #[test]
+    fn the_lock_of_an_owner_that_is_gone_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunId::random();
+        let owner = |pid| Owner {
+            host: "here".into(),
+            pid,
+        };
+        let held = Lock::take(dir.path(), &run, &owner(i32::MAX.unsigned_abs())).unwrap();
+        let started = Instant::now();
+        let let_go = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            drop(held);
+        });
+        Lock::take(dir.path(), &run, &owner(std::process::id())).unwrap();
+        assert!(started.elapsed() >= Duration::from_millis(100));
+        let_go.join().unwrap();
     }
 }
