@@ -164,10 +164,12 @@ impl Run<'_> {
     async fn collect(&mut self, work: &mut Work) -> Result<Collected, Halt> {
         let reason = match self.hand_back().await {
             Ok(collected) => return Ok(collected),
-            Err(Halt::Broken(super::RunError::Scm(error @ ScmError::Refused(Refusal::Secret)))) => {
+            Err(Halt::Broken(super::RunError::Scm(ScmError::Refused(refusal @ Refusal::Secret)))) => {
+                let files = self.changed_files().await?;
                 self.lay_out().await?;
-                let reason = format!("{}; nothing of it was taken over", chain(&error));
-                return Err(Halt::paused(reason));
+                return Err(Halt::paused(format!(
+                    "{refusal} ({files}); nothing of it was taken over"
+                )));
             }
             Err(Halt::Broken(super::RunError::Scm(error))) if of_the_clone(&error) => chain(&error),
             Err(halt) => return Err(halt),
@@ -186,6 +188,18 @@ impl Run<'_> {
             snapshot,
             diff: Diff::default(),
             new_work_committed: false,
+        })
+    }
+
+    /// The files that differ from the last checkpoint, for a person.
+    async fn changed_files(&self) -> Result<String, Halt> {
+        let clone = self.private_clone();
+        let diff = clone.diff(&self.tree, &clone.snapshot().await?.tree).await?;
+        let files: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
+        Ok(if files.is_empty() {
+            "in its history".to_owned()
+        } else {
+            files.join(", ")
         })
     }
 

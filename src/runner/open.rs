@@ -218,6 +218,9 @@ impl<'a> Run<'a> {
             provider: self.parts.provider.name().to_owned(),
             agent: self.parts.agent.name().to_owned(),
         });
+        for warning in self.repo.warnings(&facts.base).await? {
+            self.reporter.warn(warning.to_string());
+        }
         Ok(())
     }
 
