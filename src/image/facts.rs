@@ -111,7 +111,7 @@ mod tests {
     #[rstest]
     #[case::its_own_repository(&["aaa/mirror@sha256:11", "docker.io/library/debian@sha256:22"], "sha256:22")]
     #[case::another_repository(&["mirror@sha256:33", "copy@sha256:11"], "sha256:11")]
-    #[case::no_digest(&[], "layers:9d4e4ac09ac8fd2d9c9f7a3e4d64d1bf1c1ac0b3ee39d3c6a8b77d4f0b3f3ed3")]
+    #[case::no_digest(&[], "layers:1019c68dc3720ea7a70cc64bdfb7970bcdbe116ffc3c09539f12c8c157fa3857")]
     fn an_image_is_known_by_its_digest_or_else_by_its_layers(
         #[case] digests: &[&str],
         #[case] expected: &str,

@@ -19,6 +19,8 @@ mod spec;
 mod stages;
 mod tag;
 mod templates;
+#[cfg(test)]
+mod tests;
 
 pub use agent::{ImageAgent, Platform};
 pub use context::{Context, ContextError, Entry, EntryKind, FileMode, HashCache, SpecialFile};

@@ -338,3 +338,6 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,3 +153,99 @@ fn read_if_there(path: &Path) -> Result<Option<String>, ProjectError> {
         }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rstest::rstest;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const DOCKERFILE_TEXT: &str = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY a /a\n";
+
+    /// A repository in `My App!` with these files in `.agent-loop/`.
+    fn repository(files: &[(&str, &str)]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("My App!").join(DIRECTORY);
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in files {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        dir
+    }
+
+    fn read(dir: &TempDir) -> Result<Option<ProjectLayer>, ProjectError> {
+        let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
+        ProjectLayer::read(&dir.path().join("My App!"), &cache)
+    }
+
+    #[rstest]
+    #[case::no_files(&[])]
+    #[case::only_a_configuration(&[("config.json", "{}")])]
+    #[case::only_comments(&[("dependencies", "# nothing yet\n")])]
+    fn a_project_without_wishes_has_no_layer(#[case] files: &[(&str, &str)]) {
+        assert_eq!(read(&repository(files)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_repository_without_the_directory_has_no_layer() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(&dir).unwrap(), None);
+    }
+
+    #[test]
+    fn a_dockerfile_wins_over_dependencies() {
+        let dir = repository(&[
+            ("Dockerfile.sandbox", DOCKERFILE_TEXT),
+            ("dependencies", "not a package"),
+        ]);
+        let layer = read(&dir).unwrap().unwrap();
+        assert_eq!(layer.name.as_str(), "my-app");
+        assert_eq!(layer.dockerfile, DOCKERFILE_TEXT);
+        assert!(matches!(layer.source, LayerSource::Dockerfile(_)));
+    }
+
+    #[test]
+    fn dependencies_become_a_dockerfile_without_files_around_it() {
+        let layer = read(&repository(&[("dependencies", "jq"), ("a", "")]))
+            .unwrap()
+            .unwrap();
+        assert_eq!(layer.source, LayerSource::Dependencies);
+        assert!(layer.dockerfile.contains("\n    jq \\\n"));
+        assert_eq!(layer.context_digest(), Context::empty_digest());
+    }
+
+    #[rstest]
+    #[case::package("dependencies", "jq\n\nrm -rf\n", "line 3: `rm -rf` is not a package")]
+    #[case::stages(
+        "Dockerfile.sandbox",
+        "FROM ${BASE_IMAGE}",
+        "line 1: `FROM ${BASE_IMAGE}` needs a line `ARG BASE_IMAGE` before the first `FROM`"
+    )]
+    fn a_mistake_is_reported_with_file_line_and_what_to_do(
+        #[case] name: &str,
+        #[case] text: &str,
+        #[case] cause: &str,
+    ) {
+        let error = read(&repository(&[(name, text)])).unwrap_err();
+        let file = format!(".agent-loop/{name}` cannot be used");
+        assert!(error.to_string().ends_with(&file), "{error}");
+        assert_eq!(std::error::Error::source(&error).unwrap().to_string(), cause);
+        assert!(error.hint().is_some());
+    }
+
+    #[rstest]
+    #[case::nowhere("nowhere")]
+    #[case::itself("Dockerfile.sandbox")]
+    fn a_link_that_leads_nowhere_is_an_error(#[case] target: &str) {
+        let dir = repository(&[("dependencies", "jq")]);
+        symlink(
+            target,
+            dir.path().join("My App!").join(DIRECTORY).join(DOCKERFILE),
+        )
+        .unwrap();
+        assert!(matches!(read(&dir), Err(ProjectError::Read { .. })));
+    }
+}
