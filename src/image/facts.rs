@@ -24,7 +24,7 @@ pub enum Facts {
 /// An image under one of our tags.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnImage {
-    /// Its tag, as the engine writes it.
+    /// Its tag, without the host that some engines put before it.
     pub tag: String,
     /// Its labels.
     pub labels: Labels,

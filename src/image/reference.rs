@@ -1,7 +1,9 @@
 //! The name of somebody else's image.
 
 use std::fmt;
+use std::sync::LazyLock;
 
+use regex_lite::Regex;
 use serde::Serialize;
 use thiserror::Error;
 
@@ -22,12 +24,12 @@ pub struct ReferenceError(String);
 impl ImageReference {
     /// Reads `[host[:port]/]name[:tag][@digest]`.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
-        let wrong = || ReferenceError(text.to_owned());
-        let pattern = regex_lite::Regex::new(GRAMMAR).map_err(|_| wrong())?;
-        if pattern.is_match(text) && text.len() <= LONGEST {
+        static PATTERN: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(GRAMMAR).ok());
+        let is_reference = PATTERN.as_ref().is_some_and(|pattern| pattern.is_match(text));
+        if is_reference && text.len() <= LONGEST {
             Ok(Self(text.to_owned()))
         } else {
-            Err(wrong())
+            Err(ReferenceError(text.to_owned()))
         }
     }
 

@@ -109,29 +109,28 @@ fn instructions(dockerfile: &str) -> Vec<Instruction> {
         if is_comment_or_blank(first) {
             continue;
         }
-        let mut whole = String::new();
-        let mut current = Some(first);
-        while let Some(part) = current {
-            let continued = part.trim_end().strip_suffix(escape);
-            whole.push_str(continued.unwrap_or(part));
-            current = continued.and_then(|_| {
-                lines
-                    .by_ref()
-                    .map(|(text, _)| text)
-                    .find(|text| !is_comment_or_blank(text))
-            });
-        }
-        let words: Vec<String> = whole.split_whitespace().map(str::to_owned).collect();
+        let mut rest = lines.by_ref().map(|(text, _)| text);
+        let words = words_of(first, &mut rest, escape);
         for end in here_documents(&words) {
-            lines
-                .by_ref()
-                .find(|(text, _)| text.trim_start_matches('\t') == end);
+            rest.find(|text| text.trim_start_matches('\t') == end);
         }
         if !words.is_empty() {
             instructions.push(Instruction { line, words });
         }
     }
     instructions
+}
+
+/// The words of the instruction that starts with this line, and of the lines that continue it.
+fn words_of<'a>(first: &'a str, rest: &mut impl Iterator<Item = &'a str>, escape: char) -> Vec<String> {
+    let mut whole = String::new();
+    let mut part = first;
+    while let Some(continued) = part.trim_end().strip_suffix(escape) {
+        whole.push_str(continued);
+        part = rest.find(|line| !is_comment_or_blank(line)).unwrap_or_default();
+    }
+    whole.push_str(part);
+    whole.split_whitespace().map(str::to_owned).collect()
 }
 
 fn is_comment_or_blank(line: &str) -> bool {
