@@ -100,6 +100,7 @@ pub mod config;
 pub mod event;
 pub mod exec;
 pub mod id;
+pub mod image;
 pub mod model;
 pub mod network;
 pub mod runner;

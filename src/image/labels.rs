@@ -1,0 +1,43 @@
+//! The labels that our images carry, by which they are found and trusted again.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// The whole content hash, of which the tag shows the beginning.
+pub const HASH: &str = "ralph.image.hash";
+/// The agent.
+pub const AGENT: &str = "ralph.image.agent";
+/// The project, on a project's own image.
+pub const PROJECT: &str = "ralph.image.project";
+/// What identifies the image that the base was built from. A Nix image has none.
+pub const BASE: &str = "ralph.image.base";
+/// The version of ralph that made the image.
+pub const VERSION: &str = "ralph.version";
+
+/// The labels of an image, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Labels(BTreeMap<String, String>);
+
+impl Labels {
+    /// The value of a label.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Labels {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(labels: I) -> Self {
+        let owned = labels
+            .into_iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        Self(owned.collect())
+    }
+}

@@ -1,0 +1,411 @@
+//! What is planned, as tables: a wish and a state of the engine, and the steps.
+
+use std::time::Duration;
+
+use rstest::rstest;
+
+use super::*;
+use crate::image::agent::{ImageAgent, Platform};
+use crate::image::project::LayerSource;
+use crate::image::tag::ProjectName;
+use crate::image::{Context, Dependencies, HashCache};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What a test varies: the wish and the world.
+#[derive(Clone)]
+struct Case {
+    agent: ImageAgent,
+    platform: Platform,
+    base: &'static str,
+    digest: &'static str,
+    nix: Option<&'static str>,
+    dependencies: Option<&'static str>,
+    rebuild: Rebuild,
+    pulls: Pulls,
+}
+
+const FRESH: Pulls = Pulls::Earlier {
+    succeeded: Some(DAY),
+    failed: None,
+};
+
+fn case() -> Case {
+    Case {
+        agent: ImageAgent::Claude,
+        platform: Platform::LinuxAmd64,
+        base: "debian:12",
+        digest: "sha256:1",
+        nix: None,
+        dependencies: Some("jq"),
+        rebuild: Rebuild::WhenNeeded,
+        pulls: FRESH,
+    }
+}
+
+impl Case {
+    fn spec(&self) -> ImageSpec {
+        let mode = match self.nix {
+            Some(input) => Mode::Nix {
+                hash: Digest::of(input.as_bytes()),
+                attribute: "dockerImage".into(),
+            },
+            None => Mode::from_template(self.agent, ImageReference::parse(self.base).unwrap()).unwrap(),
+        };
+        let project = self.dependencies.map(|text| ProjectLayer {
+            name: ProjectName::of_directory("app".as_ref()),
+            source: LayerSource::Dependencies,
+            dockerfile: Dependencies::parse(text).unwrap().dockerfile().unwrap(),
+        });
+        let spec = ImageSpec::new(self.agent, self.platform, mode, project).unwrap();
+        spec.rebuild(self.rebuild)
+    }
+
+    fn facts(&self, images: Vec<OwnImage>) -> Facts {
+        let identity = BaseIdentity::RepoDigest(self.digest.to_owned());
+        let pulls = self.pulls;
+        let base = Some(BaseImage { identity, pulls });
+        Facts::Engine { images, base }
+    }
+
+    fn plan(&self, images: Vec<OwnImage>) -> Plan {
+        plan(&self.spec(), &self.facts(images))
+    }
+
+    /// The images that carrying out the plan leaves.
+    fn built(&self) -> Vec<OwnImage> {
+        built(&self.plan(Vec::new()))
+    }
+}
+
+fn built(plan: &Plan) -> Vec<OwnImage> {
+    let image = |image: &PlannedImage, layers: &[&str]| OwnImage {
+        tag: image.tag.to_string(),
+        labels: image.labels.clone(),
+        layers: layers.iter().map(|layer| (*layer).to_owned()).collect(),
+    };
+    let made = plan.steps.iter().filter_map(|step| match &step.action {
+        Action::BuildBase { image: base } | Action::Load { image: base } => Some(image(base, &["l1", "l2"])),
+        Action::BuildProject { image: project, .. } => Some(image(project, &["l1", "l2", "l3"])),
+        Action::PullBase { .. } | Action::NixBuild { .. } => None,
+    });
+    made.collect()
+}
+
+/// The steps in short: what is done and why.
+fn steps(plan: &Plan) -> Vec<(&'static str, Reason)> {
+    let short = |step: &Step| {
+        let name = match step.action {
+            Action::PullBase { .. } => "pull",
+            Action::BuildBase { .. } => "base",
+            Action::NixBuild { .. } => "nix",
+            Action::Load { .. } => "load",
+            Action::BuildProject { .. } => "project",
+        };
+        (name, step.reason.clone())
+    };
+    plan.steps.iter().map(short).collect()
+}
+
+#[test]
+fn the_first_plan_builds_the_base_and_the_project_on_it() {
+    let plan = case().plan(Vec::new());
+    assert_eq!(
+        steps(&plan),
+        [("base", Reason::FirstImage), ("project", Reason::FirstImage)]
+    );
+    let Action::BuildBase { image: base } = &plan.steps[0].action else {
+        panic!("{plan}");
+    };
+    assert!(matches!(&plan.steps[1].action, Action::BuildProject { base: tag, .. } if *tag == base.tag));
+    assert_eq!(base.tag.repository(), "agent-loop-sandbox-claude");
+    assert_eq!(plan.image.tag.repository(), "agent-loop-sandbox-claude-app");
+}
+
+#[rstest]
+#[case::dockerfile_and_project(case())]
+#[case::without_a_project(Case { dependencies: None, ..case() })]
+#[case::nix(Case { nix: Some("flake"), dependencies: None, ..case() })]
+fn an_image_that_is_there_needs_nothing(#[case] case: Case) {
+    let plan = case.plan(case.built());
+    assert_eq!(plan.steps, []);
+    assert!(!plan.is_provisional());
+}
+
+#[rstest]
+#[case::agent(Case { agent: ImageAgent::Codex, ..case() }, &["base", "project"])]
+#[case::base_digest(Case { digest: "sha256:2", ..case() }, &["base", "project"])]
+#[case::base_reference(Case { base: "debian:13", ..case() }, &["base", "project"])]
+#[case::platform(Case { platform: Platform::LinuxArm64, ..case() }, &["base", "project"])]
+#[case::nix(Case { nix: Some("flake"), dependencies: None, ..case() }, &["nix", "load"])]
+#[case::dependency(Case { dependencies: Some("jq\ncurl"), ..case() }, &["project"])]
+#[case::no_dependency(Case { dependencies: None, ..case() }, &[])]
+fn what_changed_is_built_under_another_tag(#[case] changed: Case, #[case] expected: &[&str]) {
+    let before = case().plan(Vec::new());
+    let after = changed.plan(built(&before));
+    assert_ne!(after.image.tag, before.image.tag);
+    let names: Vec<&str> = steps(&after).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn a_changed_comment_changes_nothing() {
+    let commented = Case {
+        dependencies: Some("# why\njq # JSON\n"),
+        ..case()
+    };
+    assert_eq!(commented.plan(case().built()), case().plan(case().built()));
+}
+
+#[test]
+fn a_changed_copy_source_is_built_under_another_tag() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join(".agent-loop");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(
+        folder.join("Dockerfile.sandbox"),
+        "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY a /a\n",
+    )
+    .unwrap();
+    let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
+    let planned = |content: &str, images: Vec<OwnImage>| {
+        std::fs::write(folder.join("a"), content).unwrap();
+        let layer = ProjectLayer::read(dir.path(), &cache).unwrap();
+        let mode = case().spec().mode().clone();
+        let spec = ImageSpec::new(ImageAgent::Claude, Platform::LinuxAmd64, mode, layer).unwrap();
+        plan(&spec, &case().facts(images))
+    };
+    let first = planned("1", Vec::new());
+    assert_eq!(planned("1", built(&first)).steps, []);
+    let second = planned("2", built(&first));
+    assert_eq!(steps(&second), [("project", Reason::ContentChanged)]);
+    assert_ne!(second.image.tag, first.image.tag);
+}
+
+#[rstest]
+#[case::one_day(FRESH, None)]
+#[case::just_now(Pulls::JustTried, None)]
+#[case::over_a_week(Pulls::Earlier { succeeded: Some(DAY * 8), failed: None }, Some(Reason::PulledLongAgo { ago: DAY * 8, limit: DAY * 7 }))]
+#[case::never(Pulls::Earlier { succeeded: None, failed: None }, Some(Reason::NeverPulled))]
+#[case::failed_a_minute_ago(Pulls::Earlier { succeeded: Some(DAY * 8), failed: Some(Duration::from_secs(60)) }, None)]
+#[case::failed_yesterday(Pulls::Earlier { succeeded: None, failed: Some(DAY) }, Some(Reason::NeverPulled))]
+fn a_base_is_pulled_when_the_last_pull_is_old(#[case] pulls: Pulls, #[case] expected: Option<Reason>) {
+    let case = Case { pulls, ..case() };
+    let plan = case.plan(
+        Case {
+            pulls: FRESH,
+            ..case.clone()
+        }
+        .built(),
+    );
+    let expected: Vec<_> = expected.into_iter().map(|reason| ("pull", reason)).collect();
+    assert_eq!(steps(&plan), expected);
+    assert!(plan.steps.iter().all(|step| step.on_failure == OnFailure::GoOn));
+    assert_eq!(plan.is_provisional(), !expected.is_empty());
+}
+
+#[test]
+fn the_age_of_a_pull_is_configurable() {
+    let facts = case().facts(case().built());
+    let spec = case().spec().refresh_after(DAY / 2);
+    assert_eq!(steps(&plan(&spec, &facts)).len(), 1);
+}
+
+#[rstest]
+#[case::made_on_this_machine("debian:12", BaseIdentity::Layers(Digest::of(b"")))]
+#[case::pinned_by_its_digest("debian@sha256:1111111111111111111111111111111111111111111111111111111111111111", BaseIdentity::RepoDigest("sha256:1".into()))]
+fn a_base_that_no_pull_can_change_is_not_pulled(#[case] base: &'static str, #[case] identity: BaseIdentity) {
+    let pulls = Pulls::Earlier {
+        succeeded: None,
+        failed: None,
+    };
+    let base_image = Some(BaseImage { identity, pulls });
+    let facts = Facts::Engine {
+        images: Vec::new(),
+        base: base_image,
+    };
+    let plan = plan(&Case { base, ..case() }.spec(), &facts);
+    assert!(!plan.is_provisional(), "{plan}");
+}
+
+#[test]
+fn a_missing_base_must_be_pulled_before_anything_is_known() {
+    let facts = Facts::Engine {
+        images: Vec::new(),
+        base: None,
+    };
+    let plan = plan(&case().spec(), &facts);
+    assert_eq!(steps(&plan)[0], ("pull", Reason::BaseMissing));
+    assert_eq!(plan.steps[0].on_failure, OnFailure::Stop);
+    assert!(plan.is_provisional());
+    assert_eq!(plan.base.unwrap().identity, BaseIdentity::Unresolved);
+}
+
+#[test]
+fn without_an_engine_everything_is_planned_for_an_unresolved_base() {
+    let plan = plan(&case().spec(), &Facts::NoEngine);
+    let expected = ["pull", "base", "project"].map(|name| (name, Reason::NoEngine));
+    assert_eq!(steps(&plan), expected);
+    assert_eq!(plan.image.labels.get(labels::BASE), Some("unresolved"));
+}
+
+#[test]
+fn a_rebuild_pulls_and_builds_everything_once() {
+    let rebuild = Case {
+        rebuild: Rebuild::Always,
+        ..case()
+    };
+    let asked = |name| (name, Reason::RebuildAsked);
+    assert_eq!(
+        steps(&rebuild.plan(case().built())),
+        [asked("pull"), asked("base"), asked("project")]
+    );
+    let pulled = Case {
+        pulls: Pulls::JustTried,
+        ..rebuild.clone()
+    };
+    assert_eq!(
+        steps(&pulled.plan(case().built())),
+        [asked("base"), asked("project")]
+    );
+    let nix = Case {
+        nix: Some("flake"),
+        dependencies: None,
+        ..rebuild
+    };
+    assert_eq!(
+        steps(&nix.plan(nix.built())),
+        [asked("nix"), ("load", Reason::Follows)]
+    );
+}
+
+#[test]
+fn a_base_that_was_rebuilt_alone_takes_the_project_along() {
+    let mut images = case().built();
+    images[0].layers = vec!["l1".into(), "another".into()];
+    assert_eq!(steps(&case().plan(images)), [("project", Reason::BaseRebuilt)]);
+}
+
+#[test]
+fn a_project_image_does_not_need_the_tag_of_its_base() {
+    let images = case().built().split_off(1);
+    assert_eq!(case().plan(images).steps, []);
+}
+
+#[test]
+fn an_image_that_only_has_our_name_is_replaced() {
+    let mut images = case().built();
+    images[1].labels = Labels::default();
+    assert_eq!(steps(&case().plan(images)), [("project", Reason::NotOurs)]);
+}
+
+#[test]
+fn an_image_is_labelled_with_what_it_was_made_from() {
+    let plan = case().plan(Vec::new());
+    let labels: Vec<_> = plan.image.labels.iter().collect();
+    let hash = plan.image.hash.to_string();
+    let expected = [
+        (labels::AGENT, "claude"),
+        (labels::BASE, "sha256:1"),
+        (labels::HASH, &*hash),
+        (labels::PROJECT, "app"),
+        (labels::VERSION, env!("CARGO_PKG_VERSION")),
+    ];
+    assert_eq!(labels, expected);
+    assert_eq!(plan.image.tag.version(), format!("v{}", &hash[..8]));
+}
+
+#[test]
+fn packages_for_apt_on_a_nix_image_are_an_error_that_points_to_packages() {
+    let mode = Mode::Nix {
+        hash: Digest::of(b""),
+        attribute: "dockerImage".into(),
+    };
+    let layer = case().spec().project().cloned();
+    let error = ImageSpec::new(ImageAgent::Claude, Platform::LinuxAmd64, mode, layer).unwrap_err();
+    assert!(error.to_string().contains("`dockerImage`"), "{error}");
+    assert!(error.hint().unwrap().contains("`packages`"));
+}
+
+#[test]
+fn a_dockerfile_goes_on_top_of_a_nix_image() {
+    let mode = Mode::Nix {
+        hash: Digest::of(b""),
+        attribute: "dockerImage".into(),
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
+    let layer = ProjectLayer {
+        name: ProjectName::of_directory("app".as_ref()),
+        source: LayerSource::Dockerfile(Context::read(dir.path(), &cache).unwrap()),
+        dockerfile: String::new(),
+    };
+    let spec = ImageSpec::new(ImageAgent::Claude, Platform::LinuxAmd64, mode, Some(layer)).unwrap();
+    let names: Vec<&str> = steps(&plan(&spec, &case().facts(Vec::new())))
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(names, ["nix", "load", "project"]);
+}
+
+#[test]
+fn a_person_can_read_a_plan() {
+    let old = Pulls::Earlier {
+        succeeded: Some(DAY * 9),
+        failed: None,
+    };
+    let plan = Case { pulls: old, ..case() }.plan(Vec::new());
+    let Action::BuildProject { image, base } = &plan.steps[2].action else {
+        panic!("{plan}");
+    };
+    let expected = format!(
+        "\
+image: {tag}
+base: debian:12 (sha256:1)
+1. pull debian:12: the last pull was 9 days ago, over 7 days (goes on with what is there if this fails)
+2. build {base}: there is none yet
+3. build {tag} on {base}: there is none yet
+What the pull brings may change the tag and the steps after it.
+",
+        tag = image.tag
+    );
+    assert_eq!(plan.to_string(), expected);
+    let hit = case().plan(case().built()).to_string();
+    assert!(hit.ends_with("\nnothing to do: the image is there\n"), "{hit}");
+}
+
+#[test]
+fn a_program_can_read_a_plan() {
+    let nix = Case {
+        nix: Some("flake"),
+        dependencies: None,
+        ..case()
+    };
+    let plan = nix.plan(Vec::new());
+    let (tag, hash) = (plan.image.tag.to_string(), plan.image.hash.to_string());
+    let expected = serde_json::json!({
+        "tag": tag,
+        "hash": hash,
+        "labels": {
+            "ralph.image.agent": "claude",
+            "ralph.image.hash": hash,
+            "ralph.version": env!("CARGO_PKG_VERSION"),
+        },
+        "base": null,
+        "provisional": false,
+        "steps": [
+            {
+                "step": "nix-build",
+                "attribute": "dockerImage",
+                "system": "x86_64-linux",
+                "reason": "there is none yet",
+                "on_failure": "stop",
+            },
+            { "step": "load", "tag": tag, "reason": "it was built anew", "on_failure": "stop" },
+        ],
+    });
+    assert_eq!(serde_json::to_value(&plan).unwrap(), expected);
+    let project = serde_json::to_value(case().plan(Vec::new())).unwrap();
+    assert_eq!(project["base"]["identity"], "sha256:1");
+    assert_eq!(project["steps"][1]["step"], "build-project");
+}

@@ -1,0 +1,251 @@
+//! What a project adds to its image, read from `.agent-loop/` in the main worktree of its repository.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+use super::context::{Context, ContextError, HashCache};
+use super::dependencies::{Dependencies, DependenciesError};
+use super::digest::Digest;
+use super::stages::{self, StagesError};
+use super::tag::ProjectName;
+use super::templates::TemplateError;
+
+/// The directory of a repository that describes its image.
+const DIRECTORY: &str = ".agent-loop";
+const DOCKERFILE: &str = "Dockerfile.sandbox";
+const DEPENDENCIES: &str = "dependencies";
+
+/// A project's own layer on top of the base.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectLayer {
+    /// The project's name in tags.
+    pub name: ProjectName,
+    /// What it is built from.
+    pub source: LayerSource,
+    /// The Dockerfile. It starts from the build argument `BASE_IMAGE`.
+    pub dockerfile: String,
+}
+
+/// What a project's layer is built from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerSource {
+    /// `.agent-loop/dependencies`. The Dockerfile is made from it, and built with nothing around it.
+    Dependencies,
+    /// `.agent-loop/Dockerfile.sandbox`, with the directory around it.
+    Dockerfile(Context),
+}
+
+/// Why a project's layer cannot be used.
+#[derive(Debug, Error)]
+pub enum ProjectError {
+    /// A file that cannot be read.
+    #[error("cannot read `{}`", path.display())]
+    Read {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line of `dependencies`.
+    #[error("`{}` cannot be used", path.display())]
+    Dependencies {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: DependenciesError,
+    },
+    /// A `Dockerfile.sandbox` that does not stand on the base.
+    #[error("`{}` cannot be used", path.display())]
+    Stages {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: StagesError,
+    },
+    /// The files around a `Dockerfile.sandbox`.
+    #[error(transparent)]
+    Context(#[from] ContextError),
+    /// The generated Dockerfile.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+impl ProjectError {
+    /// What the user can do next.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Dependencies { .. } => Some(
+                "write one Debian package a line, such as `jq` or `libc6:arm64=2.36-9`; `#` starts a comment",
+            ),
+            Self::Stages { .. } => Some("start the file with `ARG BASE_IMAGE` and `FROM ${BASE_IMAGE}`"),
+            Self::Context(error) => error.hint(),
+            Self::Read { .. } | Self::Template(_) => None,
+        }
+    }
+}
+
+impl ProjectLayer {
+    /// Reads the layer of the project whose main worktree this is. `None`: it adds nothing to the base.
+    ///
+    /// `Dockerfile.sandbox` wins over `dependencies`, which is not even read then.
+    pub fn read(main_worktree: &Path, cache: &HashCache) -> Result<Option<Self>, ProjectError> {
+        let name = ProjectName::of_directory(main_worktree);
+        let directory = main_worktree.join(DIRECTORY);
+        let layer = match dockerfile_layer(&directory, cache)? {
+            Some(layer) => Some(layer),
+            None => dependencies_layer(&directory)?,
+        };
+        Ok(layer.map(|(source, dockerfile)| Self {
+            name,
+            source,
+            dockerfile,
+        }))
+    }
+
+    /// The digest of the files that the Dockerfile can reach.
+    #[must_use]
+    pub fn context_digest(&self) -> Digest {
+        match &self.source {
+            LayerSource::Dependencies => Context::empty_digest(),
+            LayerSource::Dockerfile(context) => context.digest(),
+        }
+    }
+}
+
+fn dockerfile_layer(
+    directory: &Path,
+    cache: &HashCache,
+) -> Result<Option<(LayerSource, String)>, ProjectError> {
+    let path = directory.join(DOCKERFILE);
+    let Some(dockerfile) = read_if_there(&path)? else {
+        return Ok(None);
+    };
+    stages::check(&dockerfile).map_err(|source| ProjectError::Stages { path, source })?;
+    let context = Context::read(directory, cache)?;
+    Ok(Some((LayerSource::Dockerfile(context), dockerfile)))
+}
+
+fn dependencies_layer(directory: &Path) -> Result<Option<(LayerSource, String)>, ProjectError> {
+    let path = directory.join(DEPENDENCIES);
+    let Some(text) = read_if_there(&path)? else {
+        return Ok(None);
+    };
+    let dependencies =
+        Dependencies::parse(&text).map_err(|source| ProjectError::Dependencies { path, source })?;
+    if dependencies.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((LayerSource::Dependencies, dependencies.dockerfile()?)))
+}
+
+fn read_if_there(path: &Path) -> Result<Option<String>, ProjectError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        // A link that leads nowhere is there, and is a mistake.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => Ok(None),
+        Err(source) => Err(ProjectError::Read {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rstest::rstest;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const DOCKERFILE_TEXT: &str = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY a /a\n";
+
+    /// A repository in `My App!` with these files in `.agent-loop/`.
+    fn repository(files: &[(&str, &str)]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("My App!").join(DIRECTORY);
+        fs::create_dir_all(&folder).unwrap();
+        for (name, text) in files {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        dir
+    }
+
+    fn read(dir: &TempDir) -> Result<Option<ProjectLayer>, ProjectError> {
+        let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
+        ProjectLayer::read(&dir.path().join("My App!"), &cache)
+    }
+
+    #[rstest]
+    #[case::no_files(&[])]
+    #[case::only_a_configuration(&[("config.json", "{}")])]
+    #[case::only_comments(&[("dependencies", "# nothing yet\n")])]
+    fn a_project_without_wishes_has_no_layer(#[case] files: &[(&str, &str)]) {
+        assert_eq!(read(&repository(files)).unwrap(), None);
+    }
+
+    #[test]
+    fn a_repository_without_the_directory_has_no_layer() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(read(&dir).unwrap(), None);
+    }
+
+    #[test]
+    fn a_dockerfile_wins_over_dependencies() {
+        let dir = repository(&[
+            ("Dockerfile.sandbox", DOCKERFILE_TEXT),
+            ("dependencies", "not a package"),
+        ]);
+        let layer = read(&dir).unwrap().unwrap();
+        assert_eq!(layer.name.as_str(), "my-app");
+        assert_eq!(layer.dockerfile, DOCKERFILE_TEXT);
+        assert!(matches!(layer.source, LayerSource::Dockerfile(_)));
+    }
+
+    #[test]
+    fn dependencies_become_a_dockerfile_without_files_around_it() {
+        let layer = read(&repository(&[("dependencies", "jq"), ("a", "")]))
+            .unwrap()
+            .unwrap();
+        assert_eq!(layer.source, LayerSource::Dependencies);
+        assert!(layer.dockerfile.contains("\n    jq \\\n"));
+        assert_eq!(layer.context_digest(), Context::empty_digest());
+    }
+
+    #[rstest]
+    #[case::package("dependencies", "jq\n\nrm -rf\n", "line 3: `rm -rf` is not a package")]
+    #[case::stages(
+        "Dockerfile.sandbox",
+        "FROM ${BASE_IMAGE}",
+        "line 1: `FROM ${BASE_IMAGE}` needs a line `ARG BASE_IMAGE` before the first `FROM`"
+    )]
+    fn a_mistake_is_reported_with_file_line_and_what_to_do(
+        #[case] name: &str,
+        #[case] text: &str,
+        #[case] cause: &str,
+    ) {
+        let error = read(&repository(&[(name, text)])).unwrap_err();
+        let file = format!(".agent-loop/{name}` cannot be used");
+        assert!(error.to_string().ends_with(&file), "{error}");
+        assert_eq!(std::error::Error::source(&error).unwrap().to_string(), cause);
+        assert!(error.hint().is_some());
+    }
+
+    #[rstest]
+    #[case::nowhere("nowhere")]
+    #[case::itself("Dockerfile.sandbox")]
+    fn a_link_that_leads_nowhere_is_an_error(#[case] target: &str) {
+        let dir = repository(&[("dependencies", "jq")]);
+        symlink(
+            target,
+            dir.path().join("My App!").join(DIRECTORY).join(DOCKERFILE),
+        )
+        .unwrap();
+        assert!(matches!(read(&dir), Err(ProjectError::Read { .. })));
+    }
+}

@@ -1,0 +1,187 @@
+//! What images are called.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::agent::ImageAgent;
+use super::digest::Digest;
+
+/// Longer project names are cut. An engine takes 255 characters for the whole name.
+const LONGEST_NAME: usize = 64;
+
+/// The name of an image of ours: `agent-loop-sandbox-claude:v1f2e3d4c`, or with the project after the agent.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(into = "String")]
+pub struct ImageTag {
+    repository: String,
+    version: String,
+}
+
+impl ImageTag {
+    /// The tag of the image that every project starts from.
+    #[must_use]
+    pub fn base(agent: ImageAgent, hash: &Digest) -> Self {
+        Self::new(format!("agent-loop-sandbox-{}", agent.name()), hash)
+    }
+
+    /// The tag of a project's own image.
+    #[must_use]
+    pub fn project(agent: ImageAgent, project: &ProjectName, hash: &Digest) -> Self {
+        Self::new(format!("agent-loop-sandbox-{}-{project}", agent.name()), hash)
+    }
+
+    /// The part before the colon.
+    #[must_use]
+    pub fn repository(&self) -> &str {
+        &self.repository
+    }
+
+    /// The part after the colon.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn new(repository: String, hash: &Digest) -> Self {
+        let version = format!("v{}", hash.short());
+        Self { repository, version }
+    }
+}
+
+impl fmt::Display for ImageTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.repository, self.version)
+    }
+}
+
+impl From<ImageTag> for String {
+    fn from(tag: ImageTag) -> Self {
+        tag.to_string()
+    }
+}
+
+/// A project's name as it stands in a tag: words of lower-case letters and digits with single separators between them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ProjectName(String);
+
+impl ProjectName {
+    /// Names a project after the directory that its repository is in. `My App!` becomes `my-app`; a name without
+    /// anything that a tag may hold becomes `project-` and a hash of it.
+    #[must_use]
+    pub fn of_directory(repository: &Path) -> Self {
+        let name = repository.file_name().unwrap_or_default();
+        let mut slug = slug(&name.to_string_lossy());
+        slug.truncate(LONGEST_NAME);
+        match slug.trim_end_matches(SEPARATORS) {
+            "" => Self(format!("project-{}", Digest::of(name.as_encoded_bytes()).short())),
+            rest => Self(rest.to_owned()),
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What an engine takes between two words of a name; two underscores count as one separator.
+const SEPARATORS: [char; 3] = ['.', '_', '-'];
+
+/// ASCII words in lower case. One separator that an engine takes is kept; everything else between words is one dash.
+fn slug(name: &str) -> String {
+    let mut slug = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
+        if !slug.is_empty() {
+            slug.push_str(match &rest[..start] {
+                kept @ ("." | "_") => kept,
+                _ => "-",
+            });
+        }
+        let word = &rest[start..];
+        let end = word
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .unwrap_or(word.len());
+        slug.push_str(&word[..end].to_ascii_lowercase());
+        rest = &word[end..];
+    }
+    slug
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("ralph", "ralph")]
+    #[case("My App!", "my-app")]
+    #[case(".dotfiles", "dotfiles")]
+    #[case("..Weird..Name__x_", "weird-name-x")]
+    #[case("site.example_v2", "site.example_v2")]
+    #[case("a - b", "a-b")]
+    #[case("Übung 7", "bung-7")]
+    #[case("日本語", "project-77710aed")]
+    #[case("---", "project-cb3f91d5")]
+    fn a_project_is_named_after_its_directory(#[case] directory: &str, #[case] expected: &str) {
+        let name = ProjectName::of_directory(&Path::new("/srv").join(directory));
+        assert_eq!(name.as_str(), expected);
+    }
+
+    #[test]
+    fn a_directory_without_a_name_still_names_a_project() {
+        assert!(
+            ProjectName::of_directory(Path::new("/"))
+                .as_str()
+                .starts_with("project-")
+        );
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters_and_not_after_a_separator() {
+        let long = format!("{}.{}", "a".repeat(LONGEST_NAME - 1), "b".repeat(300));
+        let name = ProjectName::of_directory(Path::new(&long));
+        assert_eq!(name.as_str(), "a".repeat(LONGEST_NAME - 1));
+    }
+
+    #[test]
+    fn a_tag_says_agent_project_and_content() {
+        let hash = Digest::of(b"");
+        let project = ProjectName::of_directory(Path::new("My App!"));
+        assert_eq!(
+            ImageTag::base(ImageAgent::Claude, &hash).to_string(),
+            "agent-loop-sandbox-claude:ve3b0c442"
+        );
+        assert_eq!(
+            ImageTag::project(ImageAgent::Codex, &project, &hash).to_string(),
+            "agent-loop-sandbox-codex-my-app:ve3b0c442"
+        );
+    }
+
+    /// The grammar of a component of a name, as the distribution specification has it.
+    fn is_component(name: &str) -> bool {
+        let component = regex_lite::Regex::new(r"^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$").unwrap();
+        component.is_match(name)
+    }
+
+    proptest! {
+        #[test]
+        fn any_directory_gives_a_name_that_engines_take(directory in "\\PC{0,300}") {
+            let name = ProjectName::of_directory(Path::new(&directory));
+            prop_assert!(is_component(name.as_str()), "{name}");
+            prop_assert!(name.as_str().len() <= LONGEST_NAME);
+        }
+    }
+}
