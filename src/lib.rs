@@ -11,6 +11,7 @@ pub mod exec;
 pub mod id;
 pub mod model;
 pub mod network;
+pub mod nix;
 pub mod runner;
 pub mod sandbox;
 pub mod scm;

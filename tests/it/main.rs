@@ -15,5 +15,6 @@ mod support;
 
 mod litellm;
 mod model;
+mod nix;
 mod patch;
 mod reference;
