@@ -122,10 +122,11 @@ impl NixError {
             Self::NoFlake(_) => Some("write a flake.nix and `git add` it: Nix sees tracked files only"),
             Self::NoSuchInput { .. } => Some("mend the list of inputs, or `git add` the file"),
             Self::AttributeMissing { .. } => Some(
-                "`nix flake show` lists what there is; `nix flake init -t` with ralph's template shows how to add it",
+                "`nix flake show` lists what there is; `nix flake init -t` with ralph's flake shows how to add it",
             ),
             Self::EvaluationFailed { .. } => Some(
-                "`nix flake check --no-build` shows the whole message; when inputs changed, run `nix flake lock` and `git add flake.lock`",
+                "`nix flake check --no-build` shows the whole message; \
+                 when inputs changed, run `nix flake lock` and `git add flake.lock`",
             ),
             Self::BuildFailed { .. } => Some("`nix log` with the .drv named above shows the whole log"),
             Self::NoBuilder { .. } => Some(no_builder_hint(System::this_machine())),

@@ -26,7 +26,7 @@ const NO_BUILDER: [&str; 2] = ["is required to build", "required system or featu
 /// A flake that Nix can be asked about.
 #[derive(Clone, Debug)]
 pub struct Flake {
-    pub(super) host: Host,
+    host: Host,
     pub(super) place: Place,
 }
 
@@ -105,7 +105,7 @@ impl Flake {
     }
 
     /// The flake for people.
-    pub(super) fn name(&self) -> String {
+    fn name(&self) -> String {
         match &self.place {
             Place::Local(flake) => format!("the flake in `{}`", flake.path().display()),
             Place::Pinned(url) => format!("the flake `{url}`"),

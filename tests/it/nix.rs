@@ -109,6 +109,16 @@ impl World {
     }
 }
 
+/// Nix, where its store is this user's own: a daemon would build with its own settings, away from busybox.
+fn nix() -> Result<PathBuf, String> {
+    let found = program("nix")?;
+    let is_there = |dir: &&str| Path::new(dir).exists();
+    let nearest = ["/nix/store", "/nix", "/"].into_iter().find(is_there).unwrap();
+    rustix::fs::access(nearest, rustix::fs::Access::WRITE_OK)
+        .map_err(|_| format!("`{nearest}` cannot be written"))?;
+    Ok(found)
+}
+
 fn this_system() -> System {
     System::this_machine().unwrap().of_image()
 }
@@ -129,7 +139,7 @@ fn image() -> FlakeOutput {
 
 #[tokio::test]
 async fn the_image_is_built_and_the_second_time_found() {
-    need!(program("nix"));
+    need!(nix());
     need!(program("busybox"));
     let world = World::new();
     // Content of its own, so that no earlier test has built it.
@@ -158,7 +168,7 @@ async fn the_image_is_built_and_the_second_time_found() {
 
 #[tokio::test]
 async fn a_text_of_the_image_is_read_without_building_it() {
-    need!(program("nix"));
+    need!(nix());
     let world = World::new();
     let name: Attribute = "imageName".parse().unwrap();
     let read = world.flake().eval_raw(&image(), &name).await.unwrap();
@@ -167,7 +177,7 @@ async fn a_text_of_the_image_is_read_without_building_it() {
 
 #[tokio::test]
 async fn the_flake_may_be_below_the_root_of_a_shallow_repository() {
-    need!(program("nix"));
+    need!(nix());
     let world = World::new();
     let text =
         "{ outputs = _: { packages.x86_64-linux.dockerImage.text = builtins.readFile ../payload.txt; }; }";
@@ -190,7 +200,7 @@ async fn the_flake_may_be_below_the_root_of_a_shallow_repository() {
 #[case(r#"{ outputs = _: throw "no such luck"; }"#, "no such luck")]
 #[tokio::test]
 async fn a_broken_flake_is_an_error_with_what_nix_said(#[case] text: &str, #[case] said: &str) {
-    need!(program("nix"));
+    need!(nix());
     let world = World::new();
     world.write("flake.nix", text);
     let error = world.flake().build(&image(), &mut Discard).await.unwrap_err();
@@ -200,7 +210,7 @@ async fn a_broken_flake_is_an_error_with_what_nix_said(#[case] text: &str, #[cas
 
 #[tokio::test]
 async fn a_failing_build_is_an_error_with_the_end_of_its_log() {
-    need!(program("nix"));
+    need!(nix());
     let world = World::new();
     world.write("build-image.sh", "echo what went wrong; exit 3");
     let image = output(this_system(), "dockerImage");
@@ -213,7 +223,7 @@ async fn a_failing_build_is_an_error_with_the_end_of_its_log() {
 
 #[tokio::test]
 async fn a_missing_attribute_is_told_from_a_failing_one() {
-    need!(program("nix"));
+    need!(nix());
     let world = World::new();
     let missing = output(this_system(), "sandboxImage");
     let error = world.flake().build(&missing, &mut Discard).await.unwrap_err();
@@ -225,7 +235,7 @@ async fn a_missing_attribute_is_told_from_a_failing_one() {
 
 #[tokio::test]
 async fn a_system_that_nobody_here_can_build_for_is_named() {
-    need!(program("nix"));
+    need!(nix());
     let world = World::new();
     let foreign = ["x86_64-linux", "aarch64-linux"].map(|name| name.parse::<System>().unwrap());
     let foreign = foreign
@@ -245,48 +255,40 @@ async fn a_system_that_nobody_here_can_build_for_is_named() {
 
 #[tokio::test]
 async fn whether_the_attribute_exists_is_asked_once() {
-    need!(program("nix"));
+    need!(nix());
     let world = World::new();
-    let missing = output(this_system(), "sandboxImage");
-    let hash = world.hash().await;
-    let other = world
-        .flake()
-        .content_hash(&missing, &Inputs::Tracked, &world.cache())
-        .await
-        .unwrap();
-    let nix = world.flake();
-    assert_eq!(
-        nix.has_remembered(&image(), &hash, &world.cache()).await.unwrap(),
-        Presence::Present
-    );
-    assert_eq!(
-        nix.has_remembered(&missing, &other, &world.cache())
+    let cache = world.cache();
+    let without_nix = Flake::open(world.host("/nonexistent"), &FlakeRef::Dir(world.root())).unwrap();
+    let cases = [
+        ("dockerImage", Presence::Present),
+        ("sandboxImage", Presence::Missing),
+    ];
+    for (attribute, presence) in cases {
+        let (flake, output) = (world.flake(), output(this_system(), attribute));
+        let content = flake
+            .content_hash(&output, &Inputs::Tracked, &cache)
             .await
-            .unwrap(),
-        Presence::Missing
-    );
-
-    let no_nix = Flake::open(world.host("/nonexistent"), &FlakeRef::Pinned("unused".into())).unwrap();
-    assert_eq!(
-        no_nix
-            .has_remembered(&image(), &hash, &world.cache())
-            .await
-            .unwrap(),
-        Presence::Present
-    );
-    assert_eq!(
-        no_nix
-            .has_remembered(&missing, &other, &world.cache())
-            .await
-            .unwrap(),
-        Presence::Missing
-    );
+            .unwrap();
+        let unknown = without_nix.has_remembered(&output, &content, &cache).await;
+        assert!(matches!(unknown, Err(NixError::Missing(_))), "{unknown:?}");
+        assert_eq!(
+            flake.has_remembered(&output, &content, &cache).await.unwrap(),
+            presence
+        );
+        assert_eq!(
+            without_nix
+                .has_remembered(&output, &content, &cache)
+                .await
+                .unwrap(),
+            presence
+        );
+    }
 }
 
 // --- The content hash -------------------------------------------------------------------------------------------------
 
 #[tokio::test]
-async fn the_hash_of_the_fixture_is_written_down() {
+async fn the_hash_is_the_one_written_down_in_the_guide() {
     let world = World::new();
     world.write("flake.nix", "{ outputs = _: { }; }\n");
     world.write("payload.txt", "payload\n");
@@ -447,7 +449,7 @@ async fn a_known_hash_is_found_within_twenty_milliseconds_and_without_nix() {
 #[test]
 fn a_tree_is_archived_and_hashed_as_nix_does_it() {
     let dump = need!(program("nix-store"));
-    let nix = need!(program("nix"));
+    let nix = need!(nix());
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     fs::create_dir_all(tree.join("a/deep/er")).unwrap();
