@@ -11,19 +11,30 @@
     inherit (nixpkgs) lib;
     systems = ["x86_64-linux" "aarch64-linux" "x86_64-darwin" "aarch64-darwin"];
     forEachSystem = outputs: lib.genAttrs systems (system: outputs nixpkgs.legacyPackages.${system} self.packages.${system});
+    # Images are Linux: on a Mac they are those of Linux on the same processor.
+    linuxOf = pkgs: nixpkgs.legacyPackages.${builtins.replaceStrings ["darwin"] ["linux"] pkgs.stdenv.hostPlatform.system};
+    app = package: {
+      type = "app";
+      program = lib.getExe package;
+      meta = {inherit (package.meta) description;};
+    };
   in {
+    lib.mkSandboxImage = import ./nix/sandbox-image.nix;
+
+    overlays.default = final: _previous: {
+      ralph = final.callPackage ./nix/package.nix {};
+    };
+
     packages = forEachSystem (pkgs: own: {
       ralph = pkgs.callPackage ./nix/package.nix {};
+      dockerImage = self.lib.mkSandboxImage {pkgs = linuxOf pkgs;};
       default = own.ralph;
     });
 
     apps = forEachSystem (pkgs: own: {
-      ralph = {
-        type = "app";
-        program = lib.getExe own.ralph;
-        meta = {inherit (own.ralph.meta) description;};
-      };
-      default = self.apps.${pkgs.stdenv.hostPlatform.system}.ralph;
+      ralph = app own.ralph;
+      docker-image = app (pkgs.callPackage ./nix/load-image.nix {image = own.dockerImage;});
+      default = app own.ralph;
     });
 
     devShells = forEachSystem (pkgs: own: {
@@ -32,9 +43,15 @@
 
     checks = forEachSystem (pkgs: own: {
       inherit (own) ralph;
+      devShell = self.devShells.${pkgs.stdenv.hostPlatform.system}.default;
       format = pkgs.callPackage ./nix/format.nix {};
     });
 
-    formatter = forEachSystem (pkgs: own: pkgs.alejandra);
+    templates.default = {
+      path = ./nix/template;
+      description = "A development shell that is also the sandbox image";
+    };
+
+    formatter = forEachSystem (pkgs: _own: pkgs.alejandra);
   };
 }

@@ -7,7 +7,7 @@
 runCommand "ralph-nix-format" {
   src = lib.fileset.toSource {
     root = ../.;
-    fileset = lib.fileset.unions [../flake.nix ./.];
+    fileset = lib.fileset.fileFilter (file: file.hasExt "nix") ../.;
   };
   nativeBuildInputs = [alejandra];
 } ''

@@ -1,7 +1,9 @@
 # The program `ralph`, built from this repository. Its version is that of Cargo.toml.
 {
   lib,
+  stdenv,
   rustPlatform,
+  installShellFiles,
   git,
 }: let
   inherit (lib) fileset;
@@ -26,6 +28,16 @@ in
     # The other suites need the whole repository: see tests/run.
     cargoTestFlags = ["--lib"];
     nativeCheckInputs = [git];
+
+    nativeBuildInputs = [installShellFiles];
+    postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''
+      for shell in bash fish zsh; do
+        "$out/bin/ralph" completions "$shell" >"ralph.$shell"
+      done
+      installShellCompletion ralph.{bash,fish,zsh}
+      "$out/bin/ralph" man >ralph.1
+      installManPage ralph.1
+    '';
 
     meta = {
       inherit (manifest) description;

@@ -103,6 +103,7 @@ pub mod id;
 pub mod image;
 pub mod model;
 pub mod network;
+pub mod nix;
 pub mod runner;
 pub mod sandbox;
 pub mod scm;
