@@ -6,9 +6,11 @@ pub mod cli;
 pub mod clock;
 #[cfg(feature = "cli")]
 pub mod config;
+pub mod engine;
 pub mod event;
 pub mod exec;
 pub mod id;
+pub mod image;
 pub mod model;
 pub mod network;
 pub mod runner;

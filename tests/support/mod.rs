@@ -3,5 +3,6 @@
 
 pub mod chat_server;
 pub mod dir_sandbox;
+pub mod engine;
 pub mod model;
 pub mod skip;

@@ -1,0 +1,3 @@
+//! The images that sandboxes start from.
+
+pub mod load;
