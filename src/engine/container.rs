@@ -11,9 +11,8 @@ use super::{Digest, Engine, EngineError};
 const LABEL: &str = "ralph.verify";
 
 impl Engine {
-    /// Makes a container from the image and removes it, without starting it: that fails when a layer is missing.
-    pub async fn try_image(&self, image: &Digest) -> Result<(), EngineError> {
-        let failed = |error| EngineError::from_api(image.as_str(), error);
+    /// Makes a container from the image, without starting it: that fails when a layer is missing.
+    pub async fn try_image(&self, image: &Digest) -> Result<Trial, EngineError> {
         let body = ContainerCreateBody {
             image: Some(image.to_string()),
             // An image may name no command, but a container must.
@@ -30,15 +29,35 @@ impl Engine {
             .docker
             .create_container(None::<CreateContainerOptions>, body)
             .await;
+        let container = made
+            .map_err(|error| EngineError::from_api(image.as_str(), error))?
+            .id;
+        let engine = self.clone();
+        Ok(Trial { engine, container })
+    }
+}
+
+/// A container that was made to see whether it can be. It takes time to remove, in which other things can be done.
+#[must_use = "the container must be removed"]
+#[derive(Debug)]
+pub struct Trial {
+    engine: Engine,
+    container: String,
+}
+
+impl Trial {
+    /// Removes the container.
+    pub async fn end(self) -> Result<(), EngineError> {
         let options = RemoveContainerOptions {
             force: true,
             v: true,
             ..Default::default()
         };
         let removed = self
+            .engine
             .docker
-            .remove_container(&made.map_err(failed)?.id, Some(options))
+            .remove_container(&self.container, Some(options))
             .await;
-        removed.map_err(failed)
+        removed.map_err(|error| EngineError::from_api(&self.container, error))
     }
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 use bollard::{API_DEFAULT_VERSION, Docker};
 
 pub use build::{Base, Build};
+pub use container::Trial;
 pub use digest::{Digest, DigestError};
 pub use endpoint::{Endpoint, Surroundings, endpoints};
 pub use error::EngineError;

@@ -67,6 +67,24 @@ async fn images_are_named_listed_and_removed() {
     shop.close().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_is_tried_by_making_a_container_that_goes_again() {
+    let shop = need!(Workshop::open().await);
+    let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
+    let trial = shop.engine.try_image(&loaded.id).await.unwrap();
+    assert_eq!(containers(&shop), 1);
+    trial.end().await.unwrap();
+    assert_eq!(containers(&shop), 0);
+    shop.close().await;
+}
+
+/// How many containers there are of this test's images.
+fn containers(shop: &Workshop) -> usize {
+    let filter = format!("ancestor={}", shop.tag("a"));
+    let listed = support::engine::docker(&shop.engine, &["ps", "--all", "--quiet", "--filter", &filter]);
+    listed.lines().count()
+}
+
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let shop = need!(Workshop::open().await);

@@ -30,16 +30,18 @@ pub fn host() -> Host {
 
 /// Runs a program of an image, without any network, and returns what it printed.
 pub fn run(engine: &Engine, image: &str, argv: &[&str]) -> String {
+    let start = ["run", "--rm", "--network", "none", image];
+    docker(engine, &[&start, argv].concat())
+}
+
+/// Runs the `docker` command on this engine and returns what it printed.
+pub fn docker(engine: &Engine, args: &[&str]) -> String {
     let output = Command::new("docker")
         .env("DOCKER_HOST", engine.endpoint().to_string())
-        .args(["run", "--rm", "--network", "none", image])
-        .args(argv)
+        .args(args)
         .output()
         .unwrap();
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert!(output.status.success(), "docker run {image} {argv:?}: {stderr}");
-    stdout.into_owned()
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "docker {args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
 }

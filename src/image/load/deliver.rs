@@ -4,9 +4,9 @@ use super::Request;
 use super::arrange::{Arrangement, LeaveOut};
 use super::catalogue::Catalogue;
 use super::compose::Composed;
-use super::error::LoadError;
+use super::error::{Flaw, LoadError};
 use super::hybrid::Hybrid;
-use crate::engine::{Digest, Engine, EngineError, ProgressSink, TarStream};
+use crate::engine::{Digest, Engine, EngineError, ProgressSink, TarStream, Trial};
 
 /// An image that was read and arranged.
 #[derive(Debug)]
@@ -57,12 +57,9 @@ pub async fn deliver(
     progress: &mut dyn ProgressSink,
 ) -> Result<Loaded, LoadError> {
     let parcel = Parcel::pack(engine, delivery).await?;
-    let sent = if parcel.was_there && parcel.prove(engine).await.is_ok() {
-        Sent::Nothing
-    } else {
-        parcel.send(engine, progress).await?
-    };
-    engine.tag(&parcel.id, &delivery.request.tag).await?;
+    let (sent, trial) = parcel.bring(engine, progress).await?;
+    let (tagged, ()) = tokio::join!(engine.tag(&parcel.id, &delivery.request.tag), end(trial));
+    tagged?;
     Ok(Loaded {
         id: parcel.id,
         layers: delivery.catalogue.layers.len(),
@@ -99,29 +96,41 @@ impl<'a> Parcel<'a> {
         })
     }
 
-    async fn send(&self, engine: &Engine, progress: &mut dyn ProgressSink) -> Result<Sent, LoadError> {
+    /// Sees to it that the engine has the image, whole and without a name.
+    async fn bring(
+        &self,
+        engine: &Engine,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<(Sent, Option<Trial>), LoadError> {
+        if self.was_there
+            && let Ok(trial) = self.prove(engine).await
+        {
+            return Ok((Sent::Nothing, trial));
+        }
         let arrangement = &self.delivery.arrangement;
         if !arrangement.is_complete() {
-            match self.attempt(engine, arrangement, progress).await {
-                Ok(bytes) => {
-                    let layers = arrangement.send.len();
-                    return Ok(Sent::Missing { layers, bytes });
+            match self.send(engine, arrangement, progress).await {
+                Ok(trial) => {
+                    let (layers, bytes) = (arrangement.send.len(), self.size(arrangement));
+                    return Ok((Sent::Missing { layers, bytes }, trial));
                 }
                 Err(error) if is_final(&error) => return Err(error),
                 Err(error) => tracing::info!(%error, "sending the whole image"),
             }
         }
-        let bytes = self.attempt(engine, &arrangement.complete(), progress).await?;
-        Ok(Sent::Everything { bytes })
+        let complete = arrangement.complete();
+        let trial = self.send(engine, &complete, progress).await?;
+        let bytes = self.size(&complete);
+        Ok((Sent::Everything { bytes }, trial))
     }
 
     /// Sends it and proves it whole. What does not prove whole is removed, unless it was there before.
-    async fn attempt(
+    async fn send(
         &self,
         engine: &Engine,
         arrangement: &Arrangement,
         progress: &mut dyn ProgressSink,
-    ) -> Result<u64, LoadError> {
+    ) -> Result<Option<Trial>, LoadError> {
         let tag = self.delivery.request.tag.to_string();
         let outcome = match engine.load(&tag, self.tar(arrangement), progress).await {
             Ok(()) => self.prove(engine).await,
@@ -133,26 +142,30 @@ impl<'a> Parcel<'a> {
         {
             tracing::warn!(%error, "an image that is not whole could not be removed");
         }
-        outcome?;
-        let layers = &self.delivery.catalogue.layers;
-        Ok(arrangement.send.iter().map(|at| layers[*at].size).sum())
+        outcome
     }
 
-    /// Whether the engine has this image, with these layers, and can make a container from it.
-    async fn prove(&self, engine: &Engine) -> Result<(), LoadError> {
-        let broken = |reason: String| LoadError::Broken {
+    /// Whether the engine has this image, with these layers, and can use it. A graph driver refuses an image of which
+    /// it lacks a layer; containerd takes it and says nothing, so there a container is made from it on trial.
+    async fn prove(&self, engine: &Engine) -> Result<Option<Trial>, LoadError> {
+        let broken = |flaw| LoadError::Broken {
             tag: self.delivery.request.tag.to_string(),
-            reason,
+            flaw,
         };
-        let image = engine.image(self.id.as_str()).await?;
-        let image = image.ok_or_else(|| broken("it is not there".to_owned()))?;
-        if image.diff_ids != self.diff_ids {
-            return Err(broken("its layers are others".to_owned()));
+        match engine.image(self.id.as_str()).await? {
+            None => Err(broken(Flaw::Missing)),
+            Some(image) if image.diff_ids != self.diff_ids => Err(broken(Flaw::OtherLayers)),
+            Some(_) if self.delivery.arrangement.leave_out == LeaveOut::Prefix => Ok(None),
+            Some(_) => {
+                let trial = engine.try_image(&self.id).await;
+                trial.map(Some).map_err(|error| broken(Flaw::NoContainer(error)))
+            }
         }
-        engine
-            .try_image(&self.id)
-            .await
-            .map_err(|error| broken(error.to_string()))
+    }
+
+    fn size(&self, arrangement: &Arrangement) -> u64 {
+        let layers = &self.delivery.catalogue.layers;
+        arrangement.send.iter().map(|at| layers[*at].size).sum()
     }
 
     fn tar(&self, arrangement: &Arrangement) -> TarStream {
@@ -167,6 +180,14 @@ impl<'a> Parcel<'a> {
             };
             hybrid.write(out)
         })
+    }
+}
+
+async fn end(trial: Option<Trial>) {
+    if let Some(trial) = trial
+        && let Err(error) = trial.end().await
+    {
+        tracing::warn!(%error, "a container that was made on trial could not be removed");
     }
 }
 

@@ -31,13 +31,28 @@ pub enum LoadError {
         reason: String,
     },
     /// The engine has all of the image and still cannot use it.
-    #[error("the engine cannot use {tag}, although it was sent all of it: {reason}")]
+    #[error("the engine cannot use {tag}, although it was sent all of it")]
     Broken {
         /// The name it should have got.
         tag: String,
         /// What is wrong with it.
-        reason: String,
+        #[source]
+        flaw: Flaw,
     },
+}
+
+/// What is wrong with an image that was sent.
+#[derive(Debug, Error)]
+pub enum Flaw {
+    /// It is not there.
+    #[error("the engine took it and does not have it")]
+    Missing,
+    /// It is another than the one that was sent.
+    #[error("the engine has other layers than it was sent")]
+    OtherLayers,
+    /// It cannot be started from.
+    #[error("the engine can make no container from it")]
+    NoContainer(#[source] EngineError),
 }
 
 impl LoadError {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 pub use arrange::{Arrangement, LayerOrder, LeaveOut, arrange};
 pub use catalogue::{Catalogue, Encoding, Layer};
 pub use deliver::{Delivery, Loaded, Sent, deliver};
-pub use error::LoadError;
+pub use error::{Flaw, LoadError};
 pub use source::Source;
 
 use crate::engine::{Digest, Engine, Image, ProgressSink, Reference};
