@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
-use ralph::engine::{Base, Build, EngineError, TarStream};
+use ralph::engine::{Base, Build, Engine, EngineError, TarStream};
+use ralph::exec::Host;
 
 use super::support;
 use super::workshop::{LABEL, Workshop};
@@ -75,6 +77,56 @@ async fn a_build_that_fails_shows_the_end_of_its_log() {
     assert!(tail.contains("the reason") && tail.contains('7'), "{tail}");
     assert!(fs::read_to_string(log).unwrap().contains("the reason"));
     assert_eq!(shop.find("built").await, None);
+    shop.close().await;
+}
+
+/// Stands for a CLI with `buildx`: takes the words of that plugin, and has the real CLI's own builder do the work.
+const BUILDX: &str = r#"#!/bin/sh
+[ "$1 $2" = "buildx version" ] && exit 0
+[ "$*" = "${*#buildx build --builder default --load --progress plain }" ] && exit 64
+shift 7
+echo "stands for buildx" >&2
+PATH=${PATH#*:} DOCKER_BUILDKIT=0 exec docker build "$@"
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_buildx_is_installed_it_builds() {
+    let shop = need!(Workshop::open().await);
+    let bin = shop.path("bin");
+    fs::create_dir(&bin).unwrap();
+    fs::write(bin.join("docker"), BUILDX).unwrap();
+    fs::set_permissions(bin.join("docker"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let host = Host::new(BTreeMap::from([("PATH".to_owned(), path)]));
+    let engine = Engine::connect(&support::engine::surroundings(), &host)
+        .await
+        .unwrap();
+
+    shop.load(&shop.image(&[]), "base").await.unwrap();
+    let dockerfile = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY copied /copied\n";
+    let image = engine
+        .build(build(&shop, "built", dockerfile), &mut Vec::new())
+        .await
+        .unwrap();
+    assert_eq!(image.labels[LABEL], shop.name);
+    let tag = shop.tag("built").to_string();
+    assert_eq!(
+        support::engine::run(&engine, &tag, &["/bin/cat", "/copied"]),
+        "from the context"
+    );
+    let log = fs::read_to_string(shop.path("build.log")).unwrap();
+    assert!(log.contains("stands for buildx"), "{log}");
+
+    let failing = build(
+        &shop,
+        "failing",
+        "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN [\"/bin/nothing\"]\n",
+    );
+    let error = engine.build(failing, &mut Vec::new()).await.unwrap_err();
+    assert!(
+        matches!(&error, EngineError::Build { tail, .. } if tail.contains("/bin/nothing")),
+        "{error:?}"
+    );
     shop.close().await;
 }
 
