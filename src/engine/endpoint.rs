@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use super::{Digest, EngineError};
 
 /// What decides which engine is used, passed in by whoever knows the process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Surroundings {
     /// The environment: `DOCKER_HOST`, `DOCKER_CONTEXT`, `DOCKER_CONFIG`, `DOCKER_TLS_VERIFY`, `DOCKER_CERT_PATH`,
     /// `XDG_RUNTIME_DIR`.
@@ -34,6 +34,16 @@ impl Surroundings {
     pub(super) fn docker_dir(&self) -> Option<PathBuf> {
         let default = || self.home.as_ref().map(|home| home.join(".docker"));
         self.var("DOCKER_CONFIG").map(PathBuf::from).or_else(default)
+    }
+}
+
+/// Names of variables only: their values may be confidential.
+impl fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Surroundings")
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .field("home", &self.home)
+            .finish()
     }
 }
 

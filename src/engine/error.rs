@@ -73,6 +73,12 @@ pub enum EngineError {
         /// What was asked for.
         subject: String,
     },
+    /// An image is given and sent under tags only.
+    #[error("`{name}` names an image by its content; a tag is needed")]
+    NoTag {
+        /// The name.
+        name: String,
+    },
     /// A build ended without an image.
     #[error("the build of {tag} failed; its log is {}\n{tail}", log.display())]
     Build {
@@ -132,6 +138,7 @@ impl EngineError {
             }
             Self::RegistryDenied { .. } => "log in with `docker login`, and check the name of the image",
             Self::NotFound { .. } => "check its name, or pull or build it first",
+            Self::NoTag { .. } => "name it like `registry/name:tag`",
             Self::Build { .. } => {
                 "the lines above are the end of the log; mend what they name and build again"
             }
@@ -176,10 +183,13 @@ impl EngineError {
             Some(io::ErrorKind::PermissionDenied) => Self::NoPermission {
                 endpoint: endpoint.clone(),
             },
-            None if status(&error).is_some() => Self::from_api(&endpoint.to_string(), error),
-            _ => Self::NoEngine {
+            Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Self::NoEngine {
                 tried: vec![endpoint.clone()],
             },
+            None if matches!(error, bollard::errors::Error::SocketNotFoundError(_)) => Self::NoEngine {
+                tried: vec![endpoint.clone()],
+            },
+            _ => Self::from_api(&endpoint.to_string(), error),
         }
     }
 }

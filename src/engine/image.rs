@@ -61,7 +61,7 @@ impl Engine {
     pub async fn tag(&self, image: &Digest, name: &Reference) -> Result<(), EngineError> {
         let options = TagImageOptions {
             repo: Some(name.repository().to_owned()),
-            tag: name.tag().map(ToOwned::to_owned),
+            tag: Some(tag_of(name)?.to_owned()),
         };
         let tagged = self.docker.tag_image(image.as_str(), Some(options)).await;
         tagged.map_err(|error| EngineError::from_api(&name.to_string(), error))
@@ -82,6 +82,13 @@ impl Engine {
             },
         }
     }
+}
+
+/// The tag of a name that is to be given or sent. Without one the engine would take `latest`, or all.
+pub(super) fn tag_of(name: &Reference) -> Result<&str, EngineError> {
+    name.tag().ok_or_else(|| EngineError::NoTag {
+        name: name.to_string(),
+    })
 }
 
 fn read(name: &str, found: ImageInspect) -> Result<Image, EngineError> {

@@ -6,6 +6,7 @@ use bollard::query_parameters::{CreateImageOptions, ImportImageOptions, PushImag
 use futures_util::{Stream, StreamExt};
 use tokio::task::JoinHandle;
 
+use super::image::tag_of;
 use super::{Engine, EngineError, Reference, TarStream};
 use crate::exec::Discard;
 
@@ -68,7 +69,7 @@ impl Engine {
     pub async fn push(&self, image: &Reference, progress: &mut dyn ProgressSink) -> Result<(), EngineError> {
         let credentials = self.credentials(image.registry()).await?;
         let options = PushImageOptions {
-            tag: image.tag().map(ToOwned::to_owned),
+            tag: Some(tag_of(image)?.to_owned()),
             ..Default::default()
         };
         let docker = self.patient();

@@ -97,6 +97,19 @@ async fn what_is_not_there_is_not_found() {
     shop.close().await;
 }
 
+#[tokio::test]
+async fn a_name_by_content_is_neither_given_nor_sent() {
+    let shop = need!(Workshop::open().await);
+    let nothing = Digest::of(b"nothing");
+    let name = Reference::parse(&format!("{}@{nothing}", shop.tag("a").repository())).unwrap();
+    let given = shop.engine.tag(&nothing, &name).await.unwrap_err();
+    let sent = shop.engine.push(&name, &mut Discard).await.unwrap_err();
+    for error in [given, sent] {
+        assert!(matches!(error, EngineError::NoTag { .. }), "{error:?}");
+    }
+    shop.close().await;
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Direction {
     Pull,

@@ -30,8 +30,8 @@ pub enum LoadError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The engine has all of the image and still cannot use it.
-    #[error("the engine cannot use {tag}, although it was sent all of it")]
+    /// The engine took the image and cannot use it.
+    #[error("the engine took {tag} and cannot use it")]
     Broken {
         /// The name it should have got.
         tag: String,

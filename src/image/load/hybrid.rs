@@ -97,3 +97,101 @@ impl Read for Hashed<'_> {
         Ok(read)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::path::Path;
+
+    use rstest::rstest;
+
+    use super::*;
+    use crate::image::load::catalogue::Catalogue;
+
+    const LAYERS: [&[u8]; 3] = [b"the first layer", b"the second layer", b"the last layer"];
+
+    /// An archive with these three layers, each as it is named by `docker save`.
+    fn archive(dir: &Path) -> Source {
+        let names = LAYERS.map(|layer| format!("{}/layer.tar", Digest::of(layer).hex()));
+        let config = json!({"rootfs": {"type": "layers", "diff_ids": LAYERS.map(Digest::of)}});
+        let manifest = json!([{"Config": "config.json", "Layers": names}]);
+        let path = dir.join("archive.tar");
+        let mut file = fs::File::create(&path).unwrap();
+        let mut tar = Builder::new(&mut file as &mut dyn Write);
+        for (name, layer) in names.iter().zip(LAYERS) {
+            add(&mut tar, name, layer).unwrap();
+        }
+        add_json(&mut tar, "config.json", &config).unwrap();
+        add_json(&mut tar, "manifest.json", &manifest).unwrap();
+        tar.finish().unwrap();
+        Source::Archive(path)
+    }
+
+    fn written(
+        catalogue: &Catalogue,
+        source: &Source,
+        send: &[usize],
+        leave_out: LeaveOut,
+    ) -> Vec<(String, Vec<u8>)> {
+        let order: Vec<usize> = (0..catalogue.layers.len()).collect();
+        let hybrid = Hybrid {
+            image: Composed::new(catalogue, &order, &BTreeMap::new()).unwrap(),
+            send: send.iter().map(|at| &catalogue.layers[*at]).collect(),
+            source,
+            leave_out,
+        };
+        let mut bytes = Vec::new();
+        hybrid.write(&mut bytes).unwrap();
+        let mut archive = tar::Archive::new(bytes.as_slice());
+        let members = archive.entries().unwrap().map(|entry| {
+            let mut entry = entry.unwrap();
+            let mut content = Vec::new();
+            entry.read_to_end(&mut content).unwrap();
+            (entry.path().unwrap().to_string_lossy().into_owned(), content)
+        });
+        members.collect()
+    }
+
+    #[rstest]
+    #[case::everything(&[0, 1, 2])]
+    #[case::the_last(&[2])]
+    #[case::nothing(&[])]
+    fn it_lists_all_layers_and_holds_those_that_are_sent(#[case] send: &[usize]) {
+        let dir = tempfile::tempdir().unwrap();
+        let source = archive(dir.path());
+        let members = written(&source.catalogue().unwrap(), &source, send, LeaveOut::Prefix);
+
+        let (last, list) = members.last().unwrap();
+        assert_eq!(last, "manifest.json");
+        let list: Value = serde_json::from_slice(list).unwrap();
+        assert_eq!(
+            list[0]["Layers"],
+            json!(LAYERS.map(|layer| blob_path(&Digest::of(layer))))
+        );
+        let is_there = |layer: &[u8]| members.iter().any(|(_, content)| content == layer);
+        let held: Vec<usize> = (0..LAYERS.len()).filter(|at| is_there(LAYERS[*at])).collect();
+        assert_eq!(held, send);
+        for (name, content) in members.iter().filter(|(name, _)| name.starts_with("blobs/")) {
+            assert_eq!(*name, blob_path(&Digest::of(content)));
+        }
+    }
+
+    #[test]
+    fn an_engine_that_takes_whole_images_only_is_given_one_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = archive(dir.path());
+        let members = written(
+            &source.catalogue().unwrap(),
+            &source,
+            &[0, 1, 2],
+            LeaveOut::Nothing,
+        );
+        assert!(
+            members
+                .iter()
+                .all(|(name, _)| name != "index.json" && name != "oci-layout")
+        );
+        assert_eq!(members.len(), 5);
+    }
+}

@@ -102,3 +102,69 @@ impl OutputSink for Pipe {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn script(dir: &Path, text: &str) -> (PathBuf, Host) {
+        let program = dir.join("script");
+        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        (program, Host::new(path))
+    }
+
+    async fn read(text: &'static str) -> io::Result<Vec<u8>> {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, host) = script(dir.path(), text);
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut bytes = Vec::new();
+            Output::of(&program, &host).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        });
+        reading.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn bytes_arrive_as_they_are_printed() {
+        let text = r"printf 'a\000\377\nb'; head -c 300000 /dev/zero; echo not this >&2";
+        let printed = read(text).await.unwrap();
+        assert!(printed.starts_with(b"a\0\xff\nb\0") && printed.len() == 300_005);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_fails_fails_the_stream() {
+        let error = read("echo half; echo the reason >&2; exit 9").await.unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("exit 9") && error.contains("the reason"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_program_nobody_reads_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, host) = script(dir.path(), "echo $$ >\"$0.pid\"; exec yes");
+        let reading = tokio::task::spawn_blocking(move || Output::of(&program, &host).read(&mut [0; 1]));
+        assert_eq!(reading.await.unwrap().unwrap(), 1);
+        let pid = fs::read_to_string(dir.path().join("script.pid")).unwrap();
+        let process = Path::new("/proc").join(pid.trim());
+        let started = Instant::now();
+        while process.exists() {
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "{} still runs",
+                process.display()
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
