@@ -1,4 +1,4 @@
-//! The tar file that is sent: one that engines of every kind can read, with the layers they have left out.
+//! The tar file that is sent, with the layers left out that the engine has.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
@@ -25,8 +25,8 @@ impl Hybrid<'_> {
     /// Writes it. The list of images comes last: without it nothing can be loaded.
     pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let (mut tar, image) = (Builder::new(out), &self.image);
-        // podman tries one format after the other; it is given the one it knows best, alone.
-        if self.leave_out != LeaveOut::Nothing {
+        // Only containerd goes by the index; graph drivers and podman go by the list, and would read the rest in vain.
+        if self.leave_out == LeaveOut::Any {
             add_json(&mut tar, "oci-layout", &json!({"imageLayoutVersion": "1.0.0"}))?;
             add_json(&mut tar, "index.json", &image.index())?;
             add(
@@ -177,21 +177,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn an_engine_that_takes_whole_images_only_is_given_one_list() {
+    #[rstest]
+    #[case::containerd(LeaveOut::Any, true)]
+    #[case::graph_driver(LeaveOut::Prefix, false)]
+    #[case::podman(LeaveOut::Nothing, false)]
+    fn an_index_is_written_where_it_is_read(#[case] leave_out: LeaveOut, #[case] expected: bool) {
         let dir = tempfile::tempdir().unwrap();
         let source = archive(dir.path());
-        let members = written(
-            &source.catalogue().unwrap(),
-            &source,
-            &[0, 1, 2],
-            LeaveOut::Nothing,
+        let members = written(&source.catalogue().unwrap(), &source, &[2], leave_out);
+        let find = |wanted: &str| members.iter().find(|(name, _)| name == wanted);
+        assert_eq!(
+            (find("oci-layout").is_some(), find("index.json").is_some()),
+            (expected, expected)
         );
-        assert!(
-            members
+
+        if let Some((_, index)) = find("index.json") {
+            let index: Value = serde_json::from_slice(index).unwrap();
+            let digest = Digest::parse(index["manifests"][0]["digest"].as_str().unwrap()).unwrap();
+            let (_, manifest) = find(&blob_path(&digest)).unwrap();
+            let manifest: Value = serde_json::from_slice(manifest).unwrap();
+            let digests: Vec<&Value> = manifest["layers"]
+                .as_array()
+                .unwrap()
                 .iter()
-                .all(|(name, _)| name != "index.json" && name != "oci-layout")
-        );
-        assert_eq!(members.len(), 5);
+                .map(|layer| &layer["digest"])
+                .collect();
+            assert_eq!(json!(digests), json!(LAYERS.map(Digest::of)));
+        }
     }
 }
