@@ -97,6 +97,7 @@ pub mod cli;
 pub mod clock;
 #[cfg(feature = "cli")]
 pub mod config;
+pub mod engine;
 pub mod event;
 pub mod exec;
 pub mod id;

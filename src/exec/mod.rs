@@ -35,6 +35,9 @@ pub trait OutputSink: Send {
     /// Takes one line.
     fn line(&mut self, line: OutputLine);
 
+    /// Takes a piece of a stream just as it was printed, for those who want bytes and not lines.
+    fn bytes(&mut self, _stream: Stream, _bytes: &[u8]) {}
+
     /// Whether it looks at lines at all. Output nobody looks at is not cut into lines.
     fn wants_lines(&self) -> bool {
         true

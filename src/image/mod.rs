@@ -12,6 +12,7 @@ mod digest;
 mod dockerignore;
 mod facts;
 pub mod labels;
+pub mod load;
 mod plan;
 mod project;
 mod reference;

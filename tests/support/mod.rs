@@ -3,6 +3,7 @@
 
 pub mod chat_server;
 pub mod dir_sandbox;
+pub mod engine;
 pub mod model;
 pub mod ralph;
 pub mod skip;

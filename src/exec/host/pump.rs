@@ -88,6 +88,7 @@ impl<R: AsyncRead + Unpin> Tap<R> {
     fn pass_on(&mut self, read: usize, output: &mut dyn OutputSink) {
         let stream = self.stream;
         let wanted = output.wants_lines();
+        output.bytes(stream, &self.chunk[..read]);
         let emit = |text| output.line(OutputLine { stream, text });
         if read == 0 {
             self.pipe = None;

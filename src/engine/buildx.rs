@@ -1,0 +1,117 @@
+//! Building with the CLI's `buildx`, which knows `BuildKit`'s own protocol.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::build::{Base, Build};
+use super::log::BuildLog;
+use super::{Endpoint, Engine, EngineError, TarStream};
+use crate::exec::{Command, Discard};
+
+/// How long `docker` may take to say what is installed.
+const ASK_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Whether `docker buildx` runs here.
+pub(super) async fn is_installed(engine: &Engine) -> bool {
+    let ask = docker(engine).args(["buildx", "version"]).timeout(ASK_TIMEOUT);
+    let exit = engine.host.run(&ask, &mut Discard).await;
+    exit.is_ok_and(|exit| exit.success())
+}
+
+/// Builds on the engine itself, which alone sees the images that are only there.
+pub(super) async fn build(engine: &Engine, build: Build, log: &mut BuildLog<'_>) -> Result<(), EngineError> {
+    let tag = build.tag.to_string();
+    let beside = build.log.parent().unwrap_or(Path::new("."));
+    let context = tempfile::tempdir_in(beside).map_err(|source| EngineError::File {
+        path: beside.to_owned(),
+        source,
+    })?;
+    let command = command(engine, &build, context.path());
+    let unpacked = unpack(build.context, context.path()).await;
+    unpacked.map_err(|source| EngineError::Content {
+        subject: tag.clone(),
+        source,
+    })?;
+    let exit = engine
+        .host
+        .run(&command, log)
+        .await
+        .map_err(|source| EngineError::Program {
+            program: command.program.clone(),
+            source,
+        })?;
+    if exit.success() {
+        return Ok(());
+    }
+    let message = exit.stderr.text();
+    let last = message
+        .lines()
+        .rev()
+        .find_map(|line| line.strip_prefix("ERROR: "));
+    Err(last
+        .and_then(|line| EngineError::from_words(&tag, line))
+        .unwrap_or_else(|| log.failed(&tag)))
+}
+
+fn command(engine: &Engine, build: &Build, context: &Path) -> Command {
+    let pairs = |option: &'static str, pairs: &std::collections::BTreeMap<String, String>| {
+        let flags = pairs
+            .iter()
+            .map(|(name, value)| [option.to_owned(), format!("{name}={value}")]);
+        flags.flatten().collect::<Vec<_>>()
+    };
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let mut command = docker(engine)
+        .args([
+            "buildx",
+            "build",
+            "--builder",
+            "default",
+            "--load",
+            "--progress",
+            "plain",
+        ])
+        .args(["--tag".to_owned(), build.tag.to_string()])
+        .args(["--file".to_owned(), path(&context.join(&build.dockerfile))])
+        .args(pairs("--build-arg", &build.build_args))
+        .args(pairs("--label", &build.labels));
+    if let Some(platform) = &build.platform {
+        command = command.args(["--platform", platform.as_str()]);
+    }
+    if build.base == Base::Pulled {
+        command = command.arg("--pull");
+    }
+    command.arg(path(context))
+}
+
+/// The `docker` command, talking to this engine whatever context is chosen.
+fn docker(engine: &Engine) -> Command {
+    let mut command = Command::new("docker").env("DOCKER_HOST", engine.endpoint().to_string());
+    if let Endpoint::Tls { certificates, .. } = engine.endpoint() {
+        command = command
+            .env("DOCKER_TLS_VERIFY", "1")
+            .env("DOCKER_CERT_PATH", certificates.to_string_lossy());
+    }
+    match engine.surroundings.docker_dir() {
+        Some(dir) => command.env("DOCKER_CONFIG", dir.to_string_lossy()),
+        None => command,
+    }
+}
+
+/// Puts the context into a folder: the CLI takes a stream only from its own input.
+async fn unpack(tar: TarStream, dir: &Path) -> io::Result<()> {
+    let (reader, mut writer) = io::pipe()?;
+    let dir = dir.to_owned();
+    let written = tokio::task::spawn_blocking(move || tar.write_to(&mut writer));
+    let unpacked = tokio::task::spawn_blocking(move || {
+        let mut archive = tar::Archive::new(reader);
+        archive.set_preserve_permissions(true);
+        archive.unpack(dir)
+    });
+    let (written, unpacked) = (written.await?, unpacked.await?);
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => unpacked,
+    }
+}

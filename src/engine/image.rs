@@ -1,0 +1,118 @@
+//! The images an engine has.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bollard::models::ImageInspect;
+use bollard::query_parameters::{ListImagesOptions, RemoveImageOptions, TagImageOptions};
+use futures_util::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+
+use super::{Digest, Engine, EngineError, Reference};
+
+/// How many images are asked about at once.
+const AT_ONCE: usize = 8;
+
+/// An image as the engine has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Its id: the digest of its config, or with containerd that of its manifest. Never a name for its content.
+    pub id: Digest,
+    /// The uncompressed layers, lowest first.
+    pub diff_ids: Vec<Digest>,
+    /// What registries call it.
+    pub repo_digests: Vec<String>,
+    /// What it is called here.
+    pub repo_tags: Vec<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// When it was made; images that are built the same twice often carry a made-up time.
+    pub created: Option<Timestamp>,
+    /// How many bytes it takes, shared layers included.
+    pub size: u64,
+}
+
+impl Engine {
+    /// The image of this name or id, if the engine has it.
+    pub async fn image(&self, name: &str) -> Result<Option<Image>, EngineError> {
+        match self.docker.inspect_image(name).await {
+            Ok(found) => read(name, found).map(Some),
+            Err(error) => match EngineError::from_api(name, error) {
+                EngineError::NotFound { .. } => Ok(None),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// All images, or those with this label (`name` or `name=value`).
+    pub async fn images(&self, label: Option<&str>) -> Result<Vec<Image>, EngineError> {
+        let filters = label.map(|label| HashMap::from([("label".to_owned(), vec![label.to_owned()])]));
+        let options = ListImagesOptions {
+            filters,
+            ..Default::default()
+        };
+        let listed = self.docker.list_images(Some(options)).await;
+        let listed = listed.map_err(|error| EngineError::from_api("the images", error))?;
+        let asked = stream::iter(listed).map(|summary| async move { self.image(&summary.id).await });
+        let found: Vec<Option<Image>> = asked.buffered(AT_ONCE).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Gives an image a name; it is taken from the image that had it.
+    pub async fn tag(&self, image: &Digest, name: &Reference) -> Result<(), EngineError> {
+        let options = TagImageOptions {
+            repo: Some(name.repository().to_owned()),
+            tag: Some(tag_of(name)?.to_owned()),
+        };
+        let tagged = self.docker.tag_image(image.as_str(), Some(options)).await;
+        tagged.map_err(|error| EngineError::from_api(&name.to_string(), error))
+    }
+
+    /// Removes a name, and the image when it was its last one; by id, the image with all its names. One that is not
+    /// there is removed already.
+    pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
+        let options = RemoveImageOptions {
+            force: true,
+            ..Default::default()
+        };
+        match self.docker.remove_image(name, Some(options), None).await {
+            Ok(_) => Ok(()),
+            Err(error) => match EngineError::from_api(name, error) {
+                EngineError::NotFound { .. } => Ok(()),
+                error => Err(error),
+            },
+        }
+    }
+}
+
+/// The tag of a name that is to be given or sent. Without one the engine would take `latest`, or all.
+pub(super) fn tag_of(name: &Reference) -> Result<&str, EngineError> {
+    name.tag().ok_or_else(|| EngineError::NoTag {
+        name: name.to_string(),
+    })
+}
+
+fn read(name: &str, found: ImageInspect) -> Result<Image, EngineError> {
+    let digest = |text: &str| {
+        Digest::parse(text).map_err(|error| EngineError::Answer {
+            subject: name.to_owned(),
+            reason: error.to_string(),
+        })
+    };
+    let layers = found.root_fs.and_then(|root| root.layers).unwrap_or_default();
+    let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
+    Ok(Image {
+        id: digest(&found.id.unwrap_or_default())?,
+        diff_ids: layers
+            .iter()
+            .map(|layer| digest(layer))
+            .collect::<Result<_, _>>()?,
+        repo_digests: found.repo_digests.unwrap_or_default(),
+        repo_tags: found.repo_tags.unwrap_or_default(),
+        labels: labels.into_iter().collect(),
+        created: found.created.and_then(|time| time.parse().ok()),
+        size: found
+            .size
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or_default(),
+    })
+}

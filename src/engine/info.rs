@@ -1,0 +1,115 @@
+//! What an engine is.
+
+use bollard::models::{SystemInfo, SystemVersion};
+
+use super::{Engine, EngineError};
+
+/// What is known of an engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineInfo {
+    /// Its version, as it writes it.
+    pub version: String,
+    /// Whose it is.
+    pub flavour: Flavour,
+    /// How it keeps images.
+    pub store: ImageStore,
+    /// The operating system its containers see, as images name it: `linux`.
+    pub os: String,
+    /// The processor its containers see, as images name it: `amd64`, `arm64`.
+    pub arch: String,
+}
+
+/// Whose engine it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// Docker.
+    Docker,
+    /// podman, through the API it shares with Docker.
+    Podman,
+}
+
+/// How an engine keeps images, which decides what may be left out when one is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImageStore {
+    /// A graph driver such as overlay2: layers are known by the chain they stand in.
+    GraphDriver,
+    /// containerd: every layer is known by its own content.
+    Containerd,
+}
+
+impl Engine {
+    /// Asks the engine what it is.
+    pub async fn info(&self) -> Result<EngineInfo, EngineError> {
+        let failed = |error| EngineError::from_api("the engine itself", error);
+        let (version, info) = tokio::join!(self.docker.version(), self.docker.info());
+        Ok(read(version.map_err(failed)?, &info.map_err(failed)?))
+    }
+
+    /// Whose engine it is: all that is needed where the store does not matter, and quickly told.
+    pub(super) async fn flavour(&self) -> Result<Flavour, EngineError> {
+        let version = self.docker.version().await;
+        version
+            .map(|version| flavour(&version))
+            .map_err(|error| EngineError::from_api("the engine itself", error))
+    }
+}
+
+fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
+    EngineInfo {
+        flavour: flavour(&version),
+        version: version.version.unwrap_or_default(),
+        store: store(info),
+        os: version.os.unwrap_or_default(),
+        arch: version.arch.unwrap_or_default(),
+    }
+}
+
+fn flavour(version: &SystemVersion) -> Flavour {
+    let mut components = version.components.iter().flatten();
+    if components.any(|component| component.name.contains("Podman")) {
+        Flavour::Podman
+    } else {
+        Flavour::Docker
+    }
+}
+
+/// With containerd the driver carries the name of its snapshotter, and says so beside it.
+fn store(info: &SystemInfo) -> ImageStore {
+    let facts = info.driver_status.iter().flatten().flatten();
+    if facts
+        .into_iter()
+        .any(|fact| fact.starts_with("io.containerd.snapshotter"))
+    {
+        ImageStore::Containerd
+    } else {
+        ImageStore::GraphDriver
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::docker_20(json!([{"Name": "Engine", "Version": "20.10.24"}]), json!([["Backing Filesystem", "extfs"]]), Flavour::Docker, ImageStore::GraphDriver)]
+    #[case::docker_28(json!([{"Name": "Engine", "Version": "28.5.0"}]), json!([["driver-type", "io.containerd.snapshotter.v1"]]), Flavour::Docker, ImageStore::Containerd)]
+    #[case::podman(json!([{"Name": "Podman Engine", "Version": "4.3.1"}]), json!(null), Flavour::Podman, ImageStore::GraphDriver)]
+    fn an_engine_is_told_by_its_answers(
+        #[case] components: serde_json::Value,
+        #[case] driver: serde_json::Value,
+        #[case] flavour: Flavour,
+        #[case] store: ImageStore,
+    ) {
+        let version = json!({"Version": "1", "Os": "linux", "Arch": "amd64", "Components": components});
+        let info = json!({"Driver": "overlay2", "DriverStatus": driver});
+        let info = read(
+            serde_json::from_value(version).unwrap(),
+            &serde_json::from_value(info).unwrap(),
+        );
+        assert_eq!((info.flavour, info.store), (flavour, store));
+        assert_eq!((info.os.as_str(), info.arch.as_str()), ("linux", "amd64"));
+    }
+}

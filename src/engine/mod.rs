@@ -1,0 +1,117 @@
+//! A container engine, through its API: Docker, rootless or not, near or far, and podman.
+//!
+//! [`Engine::connect`] finds one the way the `docker` command does; [`EngineError`] says what stood in the way and what
+//! to do about it.
+
+mod build;
+mod buildx;
+mod container;
+mod credentials;
+mod digest;
+mod endpoint;
+mod error;
+mod image;
+mod info;
+mod log;
+mod reference;
+mod tar_stream;
+mod transfer;
+
+use std::fmt;
+use std::time::Duration;
+
+use bollard::{API_DEFAULT_VERSION, Docker};
+
+pub use build::{Base, Build};
+pub use container::Trial;
+pub use digest::{Digest, DigestError};
+pub use endpoint::{Endpoint, Surroundings, endpoints};
+pub use error::EngineError;
+pub use image::Image;
+pub use info::{EngineInfo, Flavour, ImageStore};
+pub use reference::{Reference, ReferenceError};
+pub use tar_stream::TarStream;
+pub use transfer::{Amount, Progress, ProgressSink};
+
+use crate::exec::Host;
+
+/// How long an engine may take to begin an answer that costs it little.
+const SHORT: Duration = Duration::from_secs(120);
+/// How long it may take to begin one that moves or makes an image: it says nothing while it unpacks.
+const LONG: Duration = Duration::from_secs(6 * 60 * 60);
+
+/// A container engine that answered. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    docker: Docker,
+    endpoint: Endpoint,
+    surroundings: Surroundings,
+    host: Host,
+}
+
+impl Engine {
+    /// Finds the engine that the `docker` command would use: `DOCKER_HOST`, the chosen context, then the usual
+    /// sockets, podman's last. `host` starts the few programs that are needed beside the API: `docker buildx` and the
+    /// helpers that keep credentials.
+    pub async fn connect(surroundings: &Surroundings, host: &Host) -> Result<Self, EngineError> {
+        let candidates = endpoints(surroundings)?;
+        let mut refusal = None;
+        for endpoint in &candidates {
+            match Self::at(endpoint, surroundings, host).await {
+                Ok(engine) => return Ok(engine),
+                Err(EngineError::NoEngine { .. }) => {}
+                Err(error) => refusal = refusal.or(Some(error)),
+            }
+        }
+        Err(refusal.unwrap_or(EngineError::NoEngine { tried: candidates }))
+    }
+
+    /// Where it answers.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    async fn at(endpoint: &Endpoint, surroundings: &Surroundings, host: &Host) -> Result<Self, EngineError> {
+        let refused = |error| EngineError::from_connecting(endpoint, error);
+        let docker = client(endpoint).map_err(refused)?.negotiate_version().await;
+        Ok(Self {
+            docker: docker.map_err(refused)?,
+            endpoint: endpoint.clone(),
+            surroundings: surroundings.clone(),
+            host: host.clone(),
+        })
+    }
+
+    /// The same engine, for calls that take long to begin their answer.
+    fn patient(&self) -> Docker {
+        self.docker.clone().with_timeout(LONG)
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({})", self.endpoint)
+    }
+}
+
+fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Error> {
+    let timeout = SHORT.as_secs();
+    match endpoint {
+        Endpoint::Unix(path) => {
+            Docker::connect_with_unix(&path.to_string_lossy(), timeout, API_DEFAULT_VERSION)
+        }
+        Endpoint::Tcp(address) => Docker::connect_with_http(address, timeout, API_DEFAULT_VERSION),
+        Endpoint::Tls {
+            address,
+            certificates,
+        } => Docker::connect_with_ssl(
+            address,
+            &certificates.join("key.pem"),
+            &certificates.join("cert.pem"),
+            &certificates.join("ca.pem"),
+            timeout,
+            API_DEFAULT_VERSION,
+        ),
+    }
+}

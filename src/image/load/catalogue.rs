@@ -1,0 +1,71 @@
+//! What an image consists of.
+
+use serde_json::{Map, Value};
+
+use crate::engine::Digest;
+
+/// An image's config and layers, without the layers' bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalogue {
+    /// The config, just as it was written.
+    pub config: Vec<u8>,
+    /// The layers, lowest first.
+    pub layers: Vec<Layer>,
+}
+
+/// One layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layer {
+    /// The digest of its uncompressed tar, by which engines know it.
+    pub diff_id: Digest,
+    /// The digest of its bytes as they are sent.
+    pub blob: Digest,
+    /// How many bytes those are.
+    pub size: u64,
+    /// How they are packed.
+    pub encoding: Encoding,
+    /// Where its source has it.
+    pub(super) place: Place,
+}
+
+/// How a layer's bytes are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encoding {
+    /// A plain tar.
+    Plain,
+    /// A tar packed with gzip.
+    Gzip,
+}
+
+impl Encoding {
+    /// Tells it by a file's first bytes.
+    pub(super) fn of(beginning: &[u8]) -> Self {
+        if beginning.starts_with(&[0x1f, 0x8b]) {
+            Self::Gzip
+        } else {
+            Self::Plain
+        }
+    }
+}
+
+/// Where in an archive a layer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The name of the member.
+    pub(super) member: String,
+    /// Where its bytes begin, for archives in which one can jump.
+    pub(super) offset: u64,
+}
+
+/// Reads the layers an image's config lists.
+pub(super) fn diff_ids(config: &[u8]) -> Result<Vec<Digest>, String> {
+    let config: Map<String, Value> =
+        serde_json::from_slice(config).map_err(|error| format!("its config: {error}"))?;
+    let listed = config.get("rootfs").and_then(|rootfs| rootfs.get("diff_ids"));
+    let listed = listed
+        .and_then(Value::as_array)
+        .ok_or("its config lists no layers")?;
+    let digest =
+        |value: &Value| Digest::parse(value.as_str().unwrap_or_default()).map_err(|error| error.to_string());
+    listed.iter().map(digest).collect()
+}

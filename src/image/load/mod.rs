@@ -1,0 +1,62 @@
+//! Loads an image into an engine, and sends only what the engine lacks of it.
+//!
+//! A [`Source`] is read twice: once for its [`Catalogue`] (which layers there are, how large), once for the bytes of
+//! the layers to be sent. Between the two, [`arrange`] decides, without looking at anything, in which order the layers
+//! stand and which are left out. [`deliver`] sends them, proves the image whole, and names it last: whatever happens on
+//! the way, there is no broken image under the name.
+
+mod archive;
+mod arrange;
+mod catalogue;
+mod compose;
+mod deliver;
+mod error;
+mod hybrid;
+mod script;
+mod source;
+
+use std::collections::BTreeMap;
+
+pub use arrange::{Arrangement, LayerOrder, LeaveOut, arrange};
+pub use catalogue::{Catalogue, Encoding, Layer};
+pub use deliver::{Delivery, Loaded, Sent, deliver};
+pub use error::{Flaw, LoadError};
+pub use source::Source;
+
+use crate::engine::{Digest, Engine, Image, ProgressSink, Reference};
+
+/// An image to be loaded.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Where its layers come from.
+    pub source: Source,
+    /// Whether its layers may change places.
+    pub order: LayerOrder,
+    /// Labels it gets, besides its own.
+    pub labels: BTreeMap<String, String>,
+    /// What it is called in the end.
+    pub tag: Reference,
+}
+
+/// Loads an image. When it fails, whatever had the name before still has it.
+pub async fn load(
+    engine: &Engine,
+    request: &Request,
+    progress: &mut dyn ProgressSink,
+) -> Result<Loaded, LoadError> {
+    let source = request.source.clone();
+    let read = tokio::task::spawn_blocking(move || source.catalogue());
+    let (read, info, images) = tokio::join!(read, engine.info(), engine.images(None));
+    let catalogue = read.map_err(|error| LoadError::read(&request.source, error.into()))??;
+    let present = layers_of(&images?);
+    let delivery = Delivery {
+        request,
+        arrangement: arrange(&catalogue.layers, request.order, &present, LeaveOut::by(&info?)),
+        catalogue,
+    };
+    deliver(engine, &delivery, progress).await
+}
+
+fn layers_of(images: &[Image]) -> Vec<Vec<Digest>> {
+    images.iter().map(|image| image.diff_ids.clone()).collect()
+}

@@ -1,0 +1,170 @@
+//! Images that a program prints.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::archive::{catalogue_of_stream, read_layers_of_stream};
+use super::catalogue::{Catalogue, Layer};
+use super::error::LoadError;
+use super::source::EachLayer;
+use crate::exec::{Command, Host, OutputLine, OutputSink, Stream};
+
+/// How many pieces of output wait at most.
+const PIECES: usize = 8;
+
+/// Runs the program for what its image consists of.
+pub(super) fn catalogue(program: &Path, host: &Host) -> Result<Catalogue, LoadError> {
+    catalogue_of_stream(Output::of(program, host), program)
+}
+
+/// Runs the program for the bytes of these layers.
+pub(super) fn read_layers(
+    program: &Path,
+    host: &Host,
+    layers: &[&Layer],
+    each: &mut EachLayer<'_>,
+) -> io::Result<()> {
+    read_layers_of_stream(Output::of(program, host), layers, each)
+}
+
+/// What a program prints, while it runs on another thread. Dropping it ends the program.
+struct Output {
+    pieces: Receiver<io::Result<Vec<u8>>>,
+    piece: io::Cursor<Vec<u8>>,
+    _wanted: oneshot::Sender<()>,
+}
+
+impl Output {
+    fn of(program: &Path, host: &Host) -> Self {
+        let (sender, pieces) = sync_channel(PIECES);
+        let (wanted, mut unwanted) = oneshot::channel();
+        let command = Command::new(program.to_string_lossy());
+        let (host, runtime) = (host.clone(), Handle::current());
+        tokio::task::spawn_blocking(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = run(&host, &command, sender) => {}
+                    _ = &mut unwanted => {}
+                }
+            });
+        });
+        Self {
+            pieces,
+            piece: io::Cursor::default(),
+            _wanted: wanted,
+        }
+    }
+}
+
+impl Read for Output {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.piece.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            match self.pieces.recv() {
+                Ok(piece) => self.piece = io::Cursor::new(piece?),
+                Err(_) => return Ok(0),
+            }
+        }
+    }
+}
+
+/// Runs the program to its end; one that fails makes the stream fail, so that half an image is never taken for one.
+async fn run(host: &Host, command: &Command, sender: SyncSender<io::Result<Vec<u8>>>) {
+    let mut pipe = Pipe(sender.clone());
+    let failure = match host.run(command, &mut pipe).await {
+        Ok(exit) if exit.success() => return,
+        Ok(exit) => io::Error::other(format!("{}\n{}", exit.status, exit.stderr.text())),
+        Err(error) => error,
+    };
+    let _ = sender.send(Err(failure));
+}
+
+/// Passes standard output on as it is.
+struct Pipe(SyncSender<io::Result<Vec<u8>>>);
+
+impl OutputSink for Pipe {
+    fn line(&mut self, _line: OutputLine) {}
+
+    fn wants_lines(&self) -> bool {
+        false
+    }
+
+    fn bytes(&mut self, stream: Stream, bytes: &[u8]) {
+        if stream == Stream::Stdout && !bytes.is_empty() {
+            let _ = self.0.send(Ok(bytes.to_vec()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::PathBuf;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn script(dir: &Path, text: &str) -> (PathBuf, Host) {
+        let program = dir.join("script");
+        fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+        (program, Host::new(path))
+    }
+
+    async fn read(text: &'static str) -> io::Result<Vec<u8>> {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, host) = script(dir.path(), text);
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut bytes = Vec::new();
+            Output::of(&program, &host).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        });
+        reading.await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn bytes_arrive_as_they_are_printed() {
+        let text = r"printf 'a\000\377\nb'; head -c 300000 /dev/zero; echo not this >&2";
+        let printed = read(text).await.unwrap();
+        assert!(printed.starts_with(b"a\0\xff\nb\0") && printed.len() == 300_005);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_fails_fails_the_stream() {
+        let error = read("echo half; echo the reason >&2; exit 9").await.unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("exit 9") && error.contains("the reason"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_program_nobody_reads_is_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let (program, host) = script(dir.path(), "echo $$ >\"$0.pid\"; exec yes");
+        let reading = tokio::task::spawn_blocking(move || Output::of(&program, &host).read(&mut [0; 1]));
+        assert_eq!(reading.await.unwrap().unwrap(), 1);
+        let pid = fs::read_to_string(dir.path().join("script.pid")).unwrap();
+        let process = Path::new("/proc").join(pid.trim());
+        let started = Instant::now();
+        while process.exists() {
+            assert!(
+                started.elapsed() < Duration::from_secs(10),
+                "{} still runs",
+                process.display()
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}

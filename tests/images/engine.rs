@@ -1,0 +1,138 @@
+//! The engine itself: finding it, and its images.
+
+use std::collections::BTreeMap;
+
+use ralph::engine::{Digest, Engine, EngineError, Flavour, Reference, Surroundings};
+use ralph::exec::Discard;
+use rstest::rstest;
+
+use super::support;
+use super::workshop::Workshop;
+use crate::need;
+
+#[tokio::test]
+async fn an_engine_says_what_it_is() {
+    let shop = need!(Workshop::open().await);
+    let info = shop.engine.info().await.unwrap();
+    assert_eq!((info.flavour, info.os.as_str()), (Flavour::Docker, "linux"));
+    assert!(!info.version.is_empty() && !info.arch.is_empty());
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn where_nothing_listens_there_is_no_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let left_behind = dir.path().join("left.sock");
+    drop(std::os::unix::net::UnixListener::bind(&left_behind).unwrap());
+    for socket in [dir.path().join("missing.sock"), left_behind] {
+        let host = format!("unix://{}", socket.display());
+        let surroundings = Surroundings {
+            env: BTreeMap::from([("DOCKER_HOST".to_owned(), host.clone())]),
+            home: None,
+        };
+        let error = Engine::connect(&surroundings, &support::engine::host())
+            .await
+            .unwrap_err();
+        assert!(matches!(error, EngineError::NoEngine { .. }), "{error:?}");
+        assert!(
+            error.to_string().contains(&host) && error.hint().is_some(),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn images_are_named_listed_and_removed() {
+    let shop = need!(Workshop::open().await);
+    let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
+    shop.engine.tag(&loaded.id, &shop.tag("b")).await.unwrap();
+
+    let image = shop.find("b").await.unwrap();
+    assert_eq!(image.id, loaded.id);
+    assert_eq!(image.labels["ralph.test"], shop.name);
+    let mut tags = image.repo_tags.clone();
+    tags.sort();
+    assert_eq!(tags, [shop.tag("a").to_string(), shop.tag("b").to_string()]);
+    assert_eq!(shop.images().await, [image]);
+
+    shop.engine
+        .remove_image(&shop.tag("b").to_string())
+        .await
+        .unwrap();
+    assert!(shop.find("a").await.is_some() && shop.find("b").await.is_none());
+    shop.engine
+        .remove_image(&shop.tag("b").to_string())
+        .await
+        .unwrap();
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_is_tried_by_making_a_container_that_goes_again() {
+    let shop = need!(Workshop::open().await);
+    let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
+    let trial = shop.engine.try_image(&loaded.id).await.unwrap();
+    assert_eq!(containers(&shop), 1);
+    trial.end().await.unwrap();
+    assert_eq!(containers(&shop), 0);
+    shop.close().await;
+}
+
+/// How many containers there are of this test's images.
+fn containers(shop: &Workshop) -> usize {
+    let filter = format!("ancestor={}", shop.tag("a"));
+    let listed = support::engine::docker(&shop.engine, &["ps", "--all", "--quiet", "--filter", &filter]);
+    listed.lines().count()
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_not_found() {
+    let shop = need!(Workshop::open().await);
+    let nothing = Digest::of(b"nothing");
+    assert_eq!(shop.engine.image(nothing.as_str()).await.unwrap(), None);
+    let error = shop.engine.tag(&nothing, &shop.tag("a")).await.unwrap_err();
+    assert!(matches!(error, EngineError::NotFound { .. }), "{error:?}");
+    let error = shop.engine.try_image(&nothing).await.unwrap_err();
+    assert!(matches!(error, EngineError::NotFound { .. }), "{error:?}");
+    shop.close().await;
+}
+
+#[tokio::test]
+async fn a_name_by_content_is_neither_given_nor_sent() {
+    let shop = need!(Workshop::open().await);
+    let nothing = Digest::of(b"nothing");
+    let name = Reference::parse(&format!("{}@{nothing}", shop.tag("a").repository())).unwrap();
+    let given = shop.engine.tag(&nothing, &name).await.unwrap_err();
+    let sent = shop.engine.push(&name, &mut Discard).await.unwrap_err();
+    for error in [given, sent] {
+        assert!(matches!(error, EngineError::NoTag { .. }), "{error:?}");
+    }
+    shop.close().await;
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Direction {
+    Pull,
+    Push,
+}
+
+#[rstest]
+#[case::pull(Direction::Pull)]
+#[case::push(Direction::Push)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_out_of_reach_is_told_as_such(#[case] direction: Direction) {
+    let shop = need!(Workshop::open().await);
+    let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
+    let reference = Reference::parse(&format!("127.0.0.1:1/ralph-test-{}:a", shop.name)).unwrap();
+    shop.engine.tag(&loaded.id, &reference).await.unwrap();
+    let outcome = match direction {
+        Direction::Pull => shop.engine.pull(&reference, None, &mut Discard).await,
+        Direction::Push => shop.engine.push(&reference, &mut Discard).await,
+    };
+    let error = outcome.unwrap_err();
+    assert!(
+        matches!(error, EngineError::RegistryUnreachable { .. }),
+        "{error:?}"
+    );
+    shop.close().await;
+}

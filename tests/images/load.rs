@@ -1,0 +1,245 @@
+//! Loading: only what is missing is sent, and no name ever stands for half an image.
+
+use std::fs;
+use std::time::Duration;
+
+use ralph::engine::EngineError;
+use ralph::exec::Discard;
+use ralph::image::load::{Delivery, LayerOrder, LeaveOut, LoadError, Sent, Source, arrange, deliver, load};
+use rstest::rstest;
+
+use super::support;
+use super::workshop::Workshop;
+use crate::need;
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Plain,
+    Gzip,
+    Script,
+}
+
+#[rstest]
+#[case::plain(Kind::Plain)]
+#[case::gzip(Kind::Gzip)]
+#[case::script(Kind::Script)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(#[case] kind: Kind) {
+    let shop = need!(Workshop::open().await);
+    let image = shop.image(&[100_000, 300_000]);
+    let source = match kind {
+        Kind::Plain => Source::Archive(image.write(&shop.path("image"))),
+        Kind::Gzip => Source::Archive(image.write_gzip(&shop.path("image"))),
+        Kind::Script => Source::Script {
+            program: image.write_script(&shop.path("image")),
+            host: support::engine::host(),
+        },
+    };
+    let request = shop.request(source, "a");
+    let mut progress = Vec::new();
+
+    let first = load(&shop.engine, &request, &mut progress).await.unwrap();
+    assert_eq!(first.sent, everything(&image.layer_sizes()));
+    assert_eq!(shop.run("a"), format!("hello from {}", shop.name));
+    assert!(!progress.is_empty());
+
+    let second = load(&shop.engine, &request, &mut Discard).await.unwrap();
+    assert_eq!((second.id, second.sent), (first.id, Sent::Nothing));
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_changed_small_layer_is_all_that_is_sent() {
+    let shop = need!(Workshop::open().await);
+    shop.load(&shop.image(&[100_000, 5_000_000]), "a").await.unwrap();
+
+    let changed = shop.image(&[100_000, 5_000_000]).saying("good evening");
+    let loaded = shop.load(&changed, "b").await.unwrap();
+    let last = *changed.layer_sizes().last().unwrap();
+    assert_eq!(
+        loaded.sent,
+        Sent::Missing {
+            layers: 1,
+            bytes: last
+        }
+    );
+    assert_eq!(
+        (shop.run("a"), shop.run("b")),
+        (format!("hello from {}", shop.name), "good evening".to_owned())
+    );
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_layers_go_below_small_ones_so_that_a_small_change_leaves_them_alone() {
+    let shop = need!(Workshop::open().await);
+    let sizes = [1_000, 2_000, 6_000_000];
+    let first = shop.image(&sizes);
+    shop.load(&first, "a").await.unwrap();
+    let ids = first.diff_ids();
+    let expected = [3, 0, 2, 1, 4].map(|at: usize| ids[at].clone());
+    assert_eq!(shop.find("a").await.unwrap().diff_ids, expected);
+
+    let changed = shop.image(&sizes).with_data(0, "another", 1_000);
+    let loaded = shop.load(&changed, "b").await.unwrap();
+    let sizes = changed.layer_sizes();
+    let bytes = sizes[1] + sizes[4];
+    assert_eq!(loaded.sent, Sent::Missing { layers: 2, bytes });
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_whose_order_is_fixed_keeps_its_order_and_id() {
+    let shop = need!(Workshop::open().await);
+    let image = shop.image(&[1_000, 500_000]);
+    let mut request = shop.request(Source::Archive(image.write(&shop.path("image"))), "a");
+    request.order = LayerOrder::Fixed;
+    load(&shop.engine, &request, &mut Discard).await.unwrap();
+    assert_eq!(shop.find("a").await.unwrap().diff_ids, image.diff_ids());
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_lost_the_image_gets_it_again() {
+    let shop = need!(Workshop::open().await);
+    let image = shop.image(&[200_000]);
+    shop.load(&image, "a").await.unwrap();
+    shop.engine
+        .remove_image(&shop.tag("a").to_string())
+        .await
+        .unwrap();
+    assert_eq!(shop.find("a").await, None);
+
+    let again = shop.load(&image, "a").await.unwrap();
+    assert_eq!(again.sent, everything(&image.layer_sizes()));
+    assert_eq!(shop.run("a"), format!("hello from {}", shop.name));
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything() {
+    let shop = need!(Workshop::open().await);
+    let image = shop.image(&[200_000, 300_000]);
+    let source = Source::Archive(image.write(&shop.path("image")));
+    let request = shop.request(source.clone(), "a");
+    let catalogue = source.catalogue().unwrap();
+    // What the engine would have had a moment ago.
+    let present = [image.diff_ids()[..2].to_vec()];
+    let leave_out = LeaveOut::by(&shop.engine.info().await.unwrap());
+    let delivery = Delivery {
+        request: &request,
+        arrangement: arrange(&catalogue.layers, request.order, &present, leave_out),
+        catalogue,
+    };
+    assert_eq!(delivery.arrangement.send.len(), 2);
+
+    let loaded = deliver(&shop.engine, &delivery, &mut Discard).await.unwrap();
+    assert_eq!(loaded.sent, everything(&image.layer_sizes()));
+    assert_eq!(shop.run("a"), format!("hello from {}", shop.name));
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works() {
+    let shop = need!(Workshop::open().await);
+    let image = shop.image(&[3_000_000, 3_000_000]);
+    let program = image.write_script(&shop.path("image"));
+    let host = support::engine::host();
+    let request = shop.request(Source::Script { program, host }, "a");
+    let source = request.source.clone();
+    let catalogue = tokio::task::spawn_blocking(move || source.catalogue())
+        .await
+        .unwrap()
+        .unwrap();
+    let leave_out = LeaveOut::by(&shop.engine.info().await.unwrap());
+    fs::write(shop.path("stall"), "").unwrap();
+
+    let (engine, stalled) = (shop.engine.clone(), shop.path("stalled"));
+    let sent = request.clone();
+    let killed = tokio::spawn(async move {
+        let delivery = Delivery {
+            arrangement: arrange(&catalogue.layers, sent.order, &[], leave_out),
+            request: &sent,
+            catalogue,
+        };
+        deliver(&engine, &delivery, &mut Discard).await
+    });
+    while !stalled.exists() {
+        assert!(!killed.is_finished(), "{:?}", killed.await);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    killed.abort();
+    assert!(killed.await.unwrap_err().is_cancelled());
+    assert_eq!((shop.find("a").await, shop.images().await), (None, vec![]));
+
+    fs::remove_file(shop.path("stall")).unwrap();
+    load(&shop.engine, &request, &mut Discard).await.unwrap();
+    assert_eq!(shop.run("a"), format!("hello from {}", shop.name));
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it() {
+    let shop = need!(Workshop::open().await);
+    shop.load(&shop.image(&[100_000]), "a").await.unwrap();
+    let before = shop.find("a").await;
+
+    let mut bytes = shop.image(&[2_000_000]).to_tar();
+    let middle = bytes.len() / 2 + 500_000;
+    bytes[middle] ^= 1;
+    fs::write(shop.path("damaged"), &bytes).unwrap();
+    let request = shop.request(Source::Archive(shop.path("damaged")), "a");
+    let error = load(&shop.engine, &request, &mut Discard).await.unwrap_err();
+    assert!(
+        matches!(&error, LoadError::Engine(EngineError::Content { source, .. }) if source.to_string().contains("damaged")),
+        "{error:?}"
+    );
+    assert_eq!((shop.find("a").await, shop.images().await.len()), (before, 1));
+    shop.close().await;
+}
+
+#[rstest]
+#[case::cut_off(|tar: Vec<u8>| tar[..tar.len() / 2].to_vec(), "no `manifest.json`")]
+#[case::empty(|_| Vec::new(), "no `manifest.json`")]
+#[case::no_archive(|_| b"#!/bin/sh\necho hello\n".repeat(1000), "cannot be read")]
+#[case::packed_and_cut_off(|tar: Vec<u8>| gzip(&tar)[..5_000].to_vec(), "cannot be read")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_image_is_an_error(#[case] spoil: fn(Vec<u8>) -> Vec<u8>, #[case] expected: &str) {
+    let shop = need!(Workshop::open().await);
+    fs::write(shop.path("image"), spoil(shop.image(&[100_000]).to_tar())).unwrap();
+    let request = shop.request(Source::Archive(shop.path("image")), "a");
+    let error = load(&shop.engine, &request, &mut Discard).await.unwrap_err();
+    assert!(error.to_string().contains(expected), "{error}");
+    assert_eq!(shop.find("a").await, None);
+    shop.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_script_that_fails_says_why() {
+    let shop = need!(Workshop::open().await);
+    let program = shop.image(&[]).write_script(&shop.path("image"));
+    fs::write(&program, "#!/bin/sh\necho no such store path >&2\nexit 3\n").unwrap();
+    let host = support::engine::host();
+    let request = shop.request(Source::Script { program, host }, "a");
+    let error = load(&shop.engine, &request, &mut Discard).await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(
+        source.contains("exit 3") && source.contains("no such store path"),
+        "{source}"
+    );
+    shop.close().await;
+}
+
+fn everything(sizes: &[u64]) -> Sent {
+    Sent::Everything {
+        bytes: sizes.iter().sum(),
+    }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    use std::io::Write;
+
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
+    gzip.write_all(bytes).unwrap();
+    gzip.finish().unwrap()
+}

@@ -1,0 +1,19 @@
+//! Images, on a real engine.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod archive;
+mod build;
+mod engine;
+mod load;
+mod workshop;

@@ -1,0 +1,90 @@
+//! Where a test works: an engine, a folder, and a name of its own, all of which are left as they were found.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use ralph::engine::{Engine, Image, Reference};
+use ralph::exec::Discard;
+use ralph::id::RunId;
+use ralph::image::load::{LayerOrder, LoadError, Loaded, Request, Source, load};
+
+use super::archive::TestImage;
+use super::support;
+
+/// What every image of a test carries.
+pub const LABEL: &str = "ralph.test";
+
+pub struct Workshop {
+    pub engine: Engine,
+    pub name: String,
+    busybox: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Workshop {
+    /// A workshop, or why the test cannot run.
+    pub async fn open() -> Result<Self, String> {
+        Ok(Self {
+            engine: support::engine::engine().await?,
+            name: RunId::random().to_string(),
+            busybox: support::skip::program("busybox")?,
+            dir: tempfile::tempdir().unwrap(),
+        })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A name for an image that no other test uses.
+    pub fn tag(&self, tag: &str) -> Reference {
+        Reference::parse(&format!("ralph-test-{}:{tag}", self.name)).unwrap()
+    }
+
+    /// `name=value` of the label that this test's images carry.
+    pub fn label(&self) -> String {
+        format!("{LABEL}={}", self.name)
+    }
+
+    /// An image whose layers no other test has.
+    pub fn image(&self, sizes: &[usize]) -> TestImage {
+        TestImage::new(&self.busybox, &self.name, sizes)
+    }
+
+    pub fn request(&self, source: Source, tag: &str) -> Request {
+        Request {
+            source,
+            order: LayerOrder::Free,
+            labels: BTreeMap::from([(LABEL.to_owned(), self.name.clone())]),
+            tag: self.tag(tag),
+        }
+    }
+
+    /// Writes the image as a plain archive and loads it.
+    pub async fn load(&self, image: &TestImage, tag: &str) -> Result<Loaded, LoadError> {
+        let source = Source::Archive(image.write(&self.path(tag)));
+        load(&self.engine, &self.request(source, tag), &mut Discard).await
+    }
+
+    /// What an image of this tag prints.
+    pub fn run(&self, tag: &str) -> String {
+        support::engine::run(&self.engine, &self.tag(tag).to_string(), &[])
+    }
+
+    pub async fn find(&self, tag: &str) -> Option<Image> {
+        self.engine.image(&self.tag(tag).to_string()).await.unwrap()
+    }
+
+    /// The images of this test that the engine has.
+    pub async fn images(&self) -> Vec<Image> {
+        self.engine.images(Some(&self.label())).await.unwrap()
+    }
+
+    /// Leaves the engine as it was found.
+    pub async fn close(self) {
+        for image in self.images().await {
+            self.engine.remove_image(image.id.as_str()).await.unwrap();
+        }
+        assert_eq!(self.images().await, []);
+    }
+}
