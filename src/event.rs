@@ -109,10 +109,15 @@ pub enum EventKind {
     },
     /// Something was done about a gutter.
     Ladder {
-        /// Which rung.
+        /// Which rung: `rotate`, `fallback`, `doctor` or `person`.
         rung: String,
         /// What it led to.
         detail: String,
+    },
+    /// The doctor gave a diagnosis.
+    Diagnosed {
+        /// The pattern of failure that was seen.
+        pattern: String,
     },
     /// The run waits by itself.
     Waiting {
@@ -135,11 +140,39 @@ pub enum EventKind {
     },
     /// The run is over, or waits for a person.
     RunEnded {
-        /// How: `done`, `failed`, `paused` or `stopped`; `broken` when an error ended it.
-        outcome: String,
+        /// How.
+        outcome: RunEnd,
         /// Why.
         reason: String,
     },
+}
+
+/// How a run ended, for this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunEnd {
+    /// All evidence holds and the pull request is open.
+    Done,
+    /// It cannot be done, or a budget is spent.
+    Failed,
+    /// It waits for a person.
+    Paused,
+    /// A person stopped it.
+    Stopped,
+    /// Something broke; a resume goes on from the last iteration.
+    Broken,
+}
+
+impl std::fmt::Display for RunEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+            Self::Broken => "broken",
+        })
+    }
 }
 
 /// Receives everything a run reports.

@@ -55,7 +55,7 @@
 //! let key = Secret::new(key);
 //! let redactor = Redactor::new([key.clone()]);
 //!
-//! let new = NewRun { task, branch_prefix: "ralph".to_owned(), overrides: Vec::new(), script: None };
+//! let new = NewRun { task, branch_prefix: "ralph".to_owned(), project: None, overrides: Vec::new(), script: None };
 //! let run = ralph::create(&runs, &repo, &redactor, new).await?;
 //!
 //! let local = LocalOptions {

@@ -147,6 +147,7 @@ impl Stage {
         let new = NewRun {
             task: task(iterations),
             branch_prefix: "ralph".to_owned(),
+            project: None,
             overrides: Vec::new(),
             script: None,
         };

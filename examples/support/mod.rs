@@ -83,6 +83,7 @@ impl Bench {
         let new = NewRun {
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
+            project: None,
             overrides: Vec::new(),
             script: None,
         };

@@ -29,10 +29,11 @@ use super::terminal::{EventLog, JsonLines, Terminal};
 /// How long to wait for a model that is out of reach and does not say until when.
 const MODEL_WAIT: Duration = Duration::from_secs(30);
 
-/// A task file and where it is.
+/// A task file, where it is, and the directory whose configuration goes with it.
 pub(super) struct TaskFile {
     pub(super) path: PathBuf,
     pub(super) text: String,
+    pub(super) project: PathBuf,
 }
 
 /// Reads the configuration. `flags` are the command's own, by key; `--set` adds to them.
@@ -60,7 +61,7 @@ fn inputs(context: &Context, task: Option<&TaskFile>, flags: &[Given]) -> Result
     Ok(Inputs {
         env: surroundings.env.clone(),
         user_file: surroundings.user_config(),
-        project_dir: project_dir(&surroundings.cwd),
+        project_dir: task.map_or_else(|| project_dir(&surroundings.cwd), |task| task.project.clone()),
         config_file: context
             .global
             .config
@@ -72,12 +73,22 @@ fn inputs(context: &Context, task: Option<&TaskFile>, flags: &[Given]) -> Result
 }
 
 /// The configuration without a task and without telling its warnings, for a look at one setting.
-pub(super) fn configuration_quietly(context: &Context) -> Result<Config, CliError> {
-    config::load(&inputs(context, None, &[])?).map_err(Into::into)
+pub(super) fn configuration_quietly(context: &Context, project: PathBuf) -> Result<Config, CliError> {
+    let inputs = Inputs {
+        project_dir: project,
+        ..inputs(context, None, &[])?
+    };
+    config::load(&inputs).map_err(Into::into)
+}
+
+/// The directory whose configuration a run was begun with; where that is gone or elsewhere, the one at hand.
+pub(super) fn project_of(context: &Context, run: &RunDir) -> PathBuf {
+    let known = run.facts().project.clone().filter(|dir| dir.is_dir());
+    known.unwrap_or_else(|| project_dir(&context.surroundings.cwd))
 }
 
 /// The directory that holds the project's configuration: the nearest one upwards with a `ralph.toml` or a `.git`.
-fn project_dir(cwd: &Path) -> PathBuf {
+pub(super) fn project_dir(cwd: &Path) -> PathBuf {
     let marked = |dir: &&Path| dir.join("ralph.toml").exists() || dir.join(".git").exists();
     cwd.ancestors().find(marked).unwrap_or(cwd).to_owned()
 }

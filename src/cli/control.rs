@@ -2,7 +2,7 @@
 
 use crate::id::RunId;
 use crate::secret::Redactor;
-use crate::state::Request;
+use crate::state::{Request, RunDir};
 
 use super::Context;
 use super::assemble;
@@ -57,13 +57,19 @@ pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError>
     if text.is_empty() {
         return Err(CliError::usage("the note is empty"));
     }
-    let secrets = assemble::configuration_quietly(context)?.secrets();
+    let run = select(&context.surroundings.runs()?, args.run.as_ref(), Which::Any)?;
+    let project = assemble::project_of(context, &run);
+    let secrets = assemble::configuration_quietly(context, project)?.secrets();
     let text = Redactor::new(secrets).redact(text);
-    ask(context, args.run.as_ref(), Which::Any, &Request::Note { text })
+    leave(context, &run, &Request::Note { text })
 }
 
 fn ask(context: &Context, run: Option<&RunId>, which: Which, request: &Request) -> Result<Exit, CliError> {
     let run = select(&context.surroundings.runs()?, run, which)?;
+    leave(context, &run, request)
+}
+
+fn leave(context: &Context, run: &RunDir, request: &Request) -> Result<Exit, CliError> {
     run.inbox().leave(request)?;
     let what = match request {
         Request::Stop => "Asked it to stop",

@@ -32,6 +32,7 @@ pub(super) fn configuration(context: &Context, dir: &RunDir) -> Result<crate::co
     let file = TaskFile {
         path: dir.task_file(),
         text: facts.task.clone(),
+        project: assemble::project_of(context, dir),
     };
     let given = |(key, value): &(String, String)| Given {
         flag: format!("{key}, as the run was begun with"),

@@ -88,6 +88,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
     let path = context.surroundings.cwd.join(&args.task);
     let file = TaskFile {
         text: lint::read(&path)?.unwrap_or_default(),
+        project: assemble::project_dir(path.parent().unwrap_or(&context.surroundings.cwd)),
         path,
     };
     lint_or_refuse(context, &args, &file)?;
@@ -101,6 +102,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
     let repo = repository(context, &file).await?;
     let overrides = [given, context.global.given()?].concat();
     let new = NewRun {
+        project: Some(file.project),
         task: file.text,
         branch_prefix: config.settings.git.branch_prefix.clone(),
         overrides: overrides
@@ -226,7 +228,7 @@ fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> R
 
 fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(), CliError> {
     // The minimum of checkboxes is configuration that the task cannot change, so it is read without the task.
-    let config = assemble::configuration_quietly(context)?;
+    let config = assemble::configuration_quietly(context, file.project.clone())?;
     let rules = LintRules {
         min_checkboxes: config.settings.task.min_checkboxes.get() as usize,
     };

@@ -87,7 +87,7 @@ fn row(run: &RunDir) -> Result<Row, CliError> {
     let ended = lines.last().and_then(ended);
     let (state, reason) = match (&holder, ended) {
         (Some(_), _) => ("running".to_owned(), None),
-        (None, Some((kind, reason))) => (format!("{kind:?}").to_lowercase(), Some(reason.to_owned())),
+        (None, Some((kind, reason))) => (kind.to_string(), Some(reason.to_owned())),
         (None, None) => ("interrupted".to_owned(), None),
     };
     let pull_request = run.pull_request_file();

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use crate::event::{Event, EventKind, EventSink};
+use crate::event::{Event, EventKind, EventSink, RunEnd};
 
 use super::ui::Ui;
 
@@ -103,7 +103,7 @@ pub(super) fn line(event: &Event, colour: bool) -> String {
             )
         }
         EventKind::RunEnded { outcome, reason } => paint(
-            if outcome == "done" { "1;32" } else { "1;33" },
+            if *outcome == RunEnd::Done { "1;32" } else { "1;33" },
             format!("{outcome}: {reason}"),
         ),
         kind => format!("  {}", detail(kind, &paint)),
@@ -142,6 +142,7 @@ fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
         EventKind::Ticked { checkbox } => paint("32", format!("[x] {checkbox}")),
         EventKind::NotTicked { checkbox, reason } => paint("31", format!("[ ] {checkbox}: {reason}")),
         EventKind::Ladder { rung, detail } => paint("33", format!("ladder: {rung}: {}", first_line(detail))),
+        EventKind::Diagnosed { pattern } => paint("33", format!("diagnosis: {pattern}")),
         EventKind::Waiting { reason, until } => paint(
             "33",
             format!(

@@ -7,6 +7,7 @@ use crate::model::{Message, ModelError, Profile, Purpose, Reply, Request};
 use crate::state::{Entry, Line, Reserved};
 use crate::usage::{Tokens, Usd};
 
+use super::budget::{Ledger, since_rest};
 use super::error::Halt;
 use super::perform::chain;
 use super::run::Run;
@@ -107,9 +108,9 @@ impl Run<'_> {
     /// Waits, unless that would be longer than the run may wait. Whoever called watches for a person's requests.
     async fn wait(&mut self, wait: Duration, reason: String) -> Result<(), Halt> {
         let limit = self.settings.budget.max_rate_limit_wait;
-        if self.ledger().waited + wait > limit {
+        if self.recent().waited + wait > limit {
             return Err(Halt::paused(format!(
-                "the model asks for a longer wait than {} minutes (max_rate_limit_wait_minutes)",
+                "the model asks for a longer wait than {} minutes in all (max_rate_limit_wait_minutes)",
                 limit.as_secs() / 60
             )));
         }
@@ -118,9 +119,29 @@ impl Run<'_> {
         let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         self.waiting
             .fetch_add(milliseconds, std::sync::atomic::Ordering::Relaxed);
+        // The lease is renewed, so that no other machine takes the run over meanwhile.
+        self.lease_until = Some(until);
+        self.checkpoint(None).await?;
         tokio::time::sleep(wait).await;
         self.note(Entry::Waited { milliseconds })?;
         Ok(())
+    }
+
+    /// What was spent since the run last rested.
+    fn recent(&self) -> Ledger {
+        Ledger::from_journal(since_rest(self.journal.lines()), self.parts.clock.now())
+    }
+
+    /// Refuses to go on after calls that nobody knows the price of, cut-off ones too, while only a cost bounds the run.
+    pub(super) fn check_prices(&self) -> Result<(), Halt> {
+        let budget = &self.settings.budget;
+        if budget.max_cost.is_none() || budget.max_tokens.is_some() || self.recent().unpriced_calls == 0 {
+            return Ok(());
+        }
+        Err(Halt::paused(
+            "a call was made whose cost is unknown, so max_cost_usd_estimate cannot hold: give the model's price in \
+             [models.NAME] or set max_tokens_total",
+        ))
     }
 
     /// An endpoint that never answered in this run is more likely misconfigured than down for a while.

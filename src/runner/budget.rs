@@ -164,6 +164,15 @@ impl Ledger {
     }
 }
 
+/// The journal since the run last rested: what came before, a person has seen.
+pub(super) fn since_rest(lines: &[Line]) -> &[Line] {
+    let from = lines
+        .iter()
+        .rposition(|line| matches!(line.entry, Entry::Ended { .. }))
+        .map_or(0, |at| at + 1);
+    &lines[from..]
+}
+
 /// The time during which some process had the run open. A process that was killed ends at its last line.
 fn worked(lines: &[Line], now: Timestamp) -> Duration {
     let mut total = Duration::ZERO;

@@ -1,6 +1,8 @@
 //! The doctor: a strong model that looks at a stuck run and says what it sees. What it says goes to
 //! `.ralph/diagnostics.md`; its signs and its choice of model are applied, or wait for a person.
 
+use std::sync::atomic::Ordering;
+
 use minijinja::{Environment, UndefinedBehavior, context};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +18,7 @@ use super::run::Run;
 use super::settings::DoctorApply;
 use super::text::{self, list};
 use super::watch::{self, Urgent};
+use super::work::time_is_up;
 
 const TEMPLATE: &str = include_str!("../../templates/prompt/doctor.md.j2");
 /// How many iterations the doctor is shown.
@@ -40,6 +43,17 @@ struct Diagnosis {
     model_suggestion: Option<String>,
 }
 
+/// What came of asking the doctor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Consulted {
+    /// There is a diagnosis.
+    Diagnosed,
+    /// There is an answer, which is none.
+    Unusable,
+    /// The doctor gave no answer.
+    NotAtAll,
+}
+
 impl Run<'_> {
     /// A diagnosis between two iterations, because a person asked for it.
     pub(super) async fn consult(&mut self) -> Result<(), Halt> {
@@ -50,7 +64,13 @@ impl Run<'_> {
         };
         // What followed from that iteration has happened; a person took the run up since, if it was a pause.
         record.verdict = Verdict::GoOn;
+        let before = record.next_profile.clone();
         self.diagnose(&mut record).await?;
+        if record.next_profile != before {
+            self.note(Entry::Profile {
+                name: record.next_profile,
+            })?;
+        }
         match record.verdict {
             Verdict::Paused { reason } => Err(Halt::paused(reason)),
             Verdict::Failed { reason } => Err(Halt::failed(reason)),
@@ -82,11 +102,11 @@ impl Run<'_> {
     /// Asks the doctor. A suggestion of another model lands in the record's `next_profile`.
     ///
     /// A doctor who cannot be asked ends the run, but not before the iteration is recorded: its work has happened.
-    pub(super) async fn diagnose(&mut self, record: &mut IterationRecord) -> Result<(), Halt> {
+    pub(super) async fn diagnose(&mut self, record: &mut IterationRecord) -> Result<Consulted, Halt> {
         let Some(profile) = self.doctor_profile() else {
             self.reporter
                 .warn("no doctor profile is configured (doctor_profile)");
-            return Ok(());
+            return Ok(Consulted::NotAtAll);
         };
         let prompt = self.doctor_prompt()?;
         let call = Call {
@@ -94,13 +114,22 @@ impl Run<'_> {
             number: 0,
             purpose: Purpose::Doctor,
         };
-        let inbox = self.dir.inbox();
+        let limit = self
+            .settings
+            .iteration_timeout
+            .min(self.ledger().time_left(&self.settings.budget));
+        let (inbox, waiting) = (self.dir.inbox(), self.waiting.clone());
+        waiting.store(0, Ordering::Relaxed);
         let reply = tokio::select! {
             reply = self.ask(&profile, vec![Message::user(prompt)], call) => reply,
             urgent = watch::urgent(&inbox) => match urgent? {
                 Urgent::Stop => return Err(Halt::stopped("stopped by a person")),
-                Urgent::Rotate => return Ok(()),
+                Urgent::Rotate => return Ok(Consulted::NotAtAll),
             },
+            () = time_is_up(limit, &waiting) => {
+                self.reporter.warn("the doctor took too long and was not waited for");
+                return Ok(Consulted::NotAtAll);
+            }
         };
         let reply = match reply {
             Ok(reply) => reply,
@@ -109,14 +138,14 @@ impl Run<'_> {
                 reason,
             }) => {
                 record.verdict = Verdict::Paused { reason };
-                return Ok(());
+                return Ok(Consulted::NotAtAll);
             }
             Err(Halt::End {
                 kind: OutcomeKind::Failed,
                 reason,
             }) => {
                 record.verdict = Verdict::Failed { reason };
-                return Ok(());
+                return Ok(Consulted::NotAtAll);
             }
             Err(halt) => return Err(halt),
         };
@@ -124,14 +153,17 @@ impl Run<'_> {
     }
 
     /// Applies an answer, or puts on record that it is none.
-    fn heed(&mut self, answer: &str, record: &mut IterationRecord) -> Result<(), Halt> {
+    fn heed(&mut self, answer: &str, record: &mut IterationRecord) -> Result<Consulted, Halt> {
         match read(answer) {
-            Ok(diagnosis) => self.apply(&diagnosis, record),
+            Ok(diagnosis) => {
+                self.apply(&diagnosis, record)?;
+                Ok(Consulted::Diagnosed)
+            }
             Err(reason) => {
                 let what = format!("the doctor's answer could not be used: {reason}");
                 self.log_error(record.iteration, &what)?;
                 self.reporter.warn(what);
-                Ok(())
+                Ok(Consulted::Unusable)
             }
         }
     }
@@ -150,10 +182,7 @@ impl Run<'_> {
         self.notebook.append("diagnostics.md", &text)?;
         self.log_activity(&format!("doctor: {}", diagnosis.failure_pattern))?;
         let detail = diagnosis.failure_pattern.clone();
-        self.reporter.emit(EventKind::Ladder {
-            rung: "diagnosis".to_owned(),
-            detail,
-        });
+        self.reporter.emit(EventKind::Diagnosed { pattern: detail });
         if self.settings.doctor.apply == DoctorApply::Wait {
             let reason = "a diagnosis waits in .ralph/diagnostics.md ([doctor] apply = \"wait\")".to_owned();
             record.verdict = Verdict::Paused { reason };

@@ -52,13 +52,14 @@ impl Run<'_> {
         let clone = self.clone_dir();
         self.notebook.show(self.sandbox.as_ref(), &clone).await?;
         let mut work = self.work(&prompt, &profile).await?;
-        self.notebook.take_over(self.sandbox.as_ref(), &clone).await?;
         let collected = self.collect(&mut work).await?;
         let inbox = self.dir.inbox();
         let verified = tokio::select! {
             verified = self.check(&work, &collected, number) => verified?,
             stopped = watch::stopped(&inbox) => return Err(stopped.map_or_else(Halt::from, |()| Halt::stopped("stopped by a person"))),
         };
+        // Only now: what the agent wrote down belongs to work that is taken over.
+        self.notebook.take_over(self.sandbox.as_ref(), &clone).await?;
         let mut record = unjudged(number, &profile.name, &work, &collected);
         self.judge(&mut record, &verified);
         self.decide(&mut record, &work).await?;
@@ -79,14 +80,20 @@ impl Run<'_> {
         self.seal(finished).await
     }
 
-    /// The profile of this iteration: what the last one decided, else the default.
+    /// The profile of this iteration: what was decided last, else the default.
     fn profile(&self) -> Result<Profile, Halt> {
         let default = &self.settings.profiles.default;
-        let name = self
+        let decided = self
             .journal
-            .records()
-            .next_back()
-            .map_or(default, |record| &record.next_profile);
+            .lines()
+            .iter()
+            .rev()
+            .find_map(|line| match &line.entry {
+                Entry::Recorded(record) => Some(&record.next_profile),
+                Entry::Profile { name } => Some(name),
+                _ => None,
+            });
+        let name = decided.unwrap_or(default);
         // A profile that has since left the configuration gives way to the default.
         let profiles = &self.settings.profiles;
         let profile = profiles.get(name).or_else(|| profiles.get(default));

@@ -2,6 +2,7 @@
 
 use crate::state::{Entry, IterationRecord, Line, Rung};
 
+use super::budget::since_rest;
 use super::gutter;
 
 /// Where a run stands: what counts for its next verdict.
@@ -28,11 +29,7 @@ impl Standing {
     /// Reads the journal.
     #[must_use]
     pub fn from_journal(lines: &[Line]) -> Self {
-        let from = lines
-            .iter()
-            .rposition(|line| matches!(line.entry, Entry::Ended { .. }))
-            .map_or(0, |at| at + 1);
-        let history = lines[from..]
+        let history = since_rest(lines)
             .iter()
             .filter_map(|line| match &line.entry {
                 Entry::Recorded(record) => Some(record.as_ref().clone()),

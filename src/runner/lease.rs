@@ -22,9 +22,12 @@ pub(super) struct Lease {
 }
 
 impl Run<'_> {
-    /// The lease this owner writes into each checkpoint: long enough for the longest iteration.
+    /// The lease this owner writes into each checkpoint: long enough for the agent's work, its checks, and a wait that
+    /// has begun.
     pub(super) fn lease(&self) -> Lease {
-        let until = self.parts.clock.now() + self.settings.iteration_timeout + Duration::from_secs(600);
+        let now = self.parts.clock.now();
+        let from = self.lease_until.map_or(now, |until| until.max(now));
+        let until = from + self.settings.iteration_timeout * 2 + Duration::from_secs(600);
         Lease {
             owner: self.parts.owner.clone(),
             until,

@@ -2,6 +2,7 @@
 //! another machine.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct NewRun {
     pub task: String,
     /// The first part of the branch's name.
     pub branch_prefix: String,
+    /// The directory whose configuration the run was begun with; a resume reads it again.
+    pub project: Option<PathBuf>,
     /// Settings given on the command line, which a resume keeps.
     pub overrides: Vec<(String, String)>,
     /// The script of a scripted model.
@@ -71,9 +74,11 @@ pub async fn create(
         None => repo.head_branch().await?,
     };
     let base = repo.resolve(base_branch.as_deref().unwrap_or("HEAD")).await?;
-    let taken: Vec<String> = runs
-        .list()?
+    let here = |run: &&RunDir| run.facts().repository == repo.common_dir();
+    let known = runs.list()?;
+    let taken: Vec<String> = known
         .iter()
+        .filter(here)
         .map(|run| run.facts().branch.clone())
         .collect();
     let front = &task.frontmatter;
@@ -100,6 +105,7 @@ pub async fn create(
         base,
         base_branch,
         branch,
+        project: new.project,
         overrides: new
             .overrides
             .into_iter()
@@ -174,6 +180,7 @@ impl<'a> Run<'a> {
             saved: None,
             saved_seq: past.saved_seq,
             waiting: Arc::default(),
+            lease_until: None,
             _lock: lock,
             parts,
             settings,
@@ -305,13 +312,14 @@ impl<'a> Run<'a> {
 /// Clears away what an earlier owner left. Git processes that it did not live to see the end of are waited for: what
 /// they still do, they do now, not while this owner works.
 async fn settle(parts: &Parts, dir: &RunDir, lock: &Lock) -> Result<(), RunError> {
+    // First of all: what a person asks from here on is asked of this owner.
+    dir.inbox().forget_orders()?;
     let settled = parts.host.settled(LONGEST_SETTLING).await;
     settled.map_err(|error| StateError::Owned {
         run: dir.facts().id.clone(),
         owner: format!("what an earlier ralph started: {error}"),
     })?;
     dir.clear_leftovers(lock)?;
-    dir.inbox().forget_orders()?;
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use crate::state::{
 use super::lease;
 use super::notebook::Notebook;
 use super::report::Reporter;
-use super::run::{Ended, word};
+use super::run::{Ended, end_of};
 use super::{Outcome, Parts, RunError};
 
 /// What is known of a run.
@@ -119,7 +119,7 @@ impl Archive<'_> {
         }
         let reason = "the run was done already".to_owned();
         self.reporter.emit(EventKind::RunEnded {
-            outcome: word(OutcomeKind::Done).to_owned(),
+            outcome: end_of(OutcomeKind::Done),
             reason: reason.clone(),
         });
         let ended = Ended {

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, EventSink};
 use crate::exec::{OutputLine, OutputSink};
@@ -79,17 +82,16 @@ impl Reporter {
         }
     }
 
-    fn clean(&self, kind: EventKind) -> EventKind {
-        let Ok(text) = serde_json::to_string(&kind) else {
-            return kind;
+    /// The same value without secrets in any of its texts.
+    pub(super) fn clean<T: Serialize + DeserializeOwned>(&self, value: T) -> T {
+        let Ok(text) = serde_json::to_string(&value) else {
+            return value;
         };
         if !self.redactor.finds_secret_in(&text) {
-            return kind;
+            return value;
         }
-        let redacted = self.redactor.redact(&text);
-        serde_json::from_str(&redacted).unwrap_or(EventKind::Warning {
-            message: "an event was left out: it held a secret".into(),
-        })
+        // What is put in place of a secret needs no escaping, so the text stays what it was: the same shape of JSON.
+        serde_json::from_str(&self.redactor.redact(&text)).unwrap_or(value)
     }
 }
 

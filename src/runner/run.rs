@@ -1,14 +1,14 @@
 //! One run in the hands of its owner: the loop itself, its checkpoints and its end.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::event::EventKind;
+use crate::event::{EventKind, RunEnd};
 use crate::id::ObjectId;
 use crate::sandbox::{Sandbox, SandboxError, SandboxSpec, clone_dir};
 use crate::scm::{Checkpoints, Content, PrivateClone, Repository, SeedPack, Start, StateFile};
@@ -17,7 +17,7 @@ use crate::state::{
 };
 use crate::task::{CheckboxId, Task, render_ticks};
 
-use super::budget::Ledger;
+use super::budget::{Ledger, since_rest};
 use super::error::Halt;
 use super::lease::LEASE_FILE;
 use super::notebook::Notebook;
@@ -51,6 +51,8 @@ pub(super) struct Run<'a> {
     pub(super) seen: Seen,
     /// Milliseconds the current iteration spent waiting, which do not count against its time.
     pub(super) waiting: Arc<AtomicU64>,
+    /// Until when a wait lasts that has begun.
+    pub(super) lease_until: Option<Timestamp>,
     pub(super) _lock: Lock,
 }
 
@@ -95,23 +97,42 @@ impl Run<'_> {
     /// What is done between two iterations, and one iteration.
     async fn turn(&mut self) -> Result<(), Halt> {
         self.requests().await?;
-        if self
+        match self.standing_verdict() {
+            Verdict::GoOn => {}
+            Verdict::Complete => return self.publish().await,
+            // Recorded, and then a crash: the end that was decided comes now.
+            Verdict::Failed { reason } => return Err(Halt::failed(reason)),
+            Verdict::Paused { reason } => return Err(Halt::paused(reason)),
+        }
+        self.ledger().check(&self.settings.budget)?;
+        self.check_prices()?;
+        self.iterate().await
+    }
+
+    /// What the newest record decided, unless the run has rested since and a person took it up again.
+    fn standing_verdict(&self) -> Verdict {
+        let newest = since_rest(self.journal.lines())
+            .iter()
+            .rev()
+            .find_map(|line| match &line.entry {
+                Entry::Recorded(record) => Some(record.verdict.clone()),
+                _ => None,
+            });
+        let complete = self
             .journal
             .records()
             .next_back()
-            .is_some_and(|record| record.verdict == Verdict::Complete)
-        {
-            return self.publish().await;
-        }
-        self.ledger().check(&self.settings.budget)?;
-        self.iterate().await
+            .filter(|record| record.verdict == Verdict::Complete);
+        newest
+            .or(complete.map(|record| record.verdict.clone()))
+            .unwrap_or(Verdict::GoOn)
     }
 
     /// Carries out what people asked for.
     async fn requests(&mut self) -> Result<(), Halt> {
         let inbox = self.dir.inbox();
         for (path, request) in inbox.waiting()? {
-            let carried_out = self.carry_out(request).await;
+            let carried_out = self.carry_out(request, &path).await;
             // A crash must not lose what was asked for: it is kept until what came of it is in a checkpoint.
             if !matches!(carried_out, Err(Halt::Broken(_))) {
                 inbox.done_with(&path)?;
@@ -121,13 +142,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn carry_out(&mut self, request: Request) -> Result<(), Halt> {
+    async fn carry_out(&mut self, request: Request, path: &Path) -> Result<(), Halt> {
         let carried_out = match request {
             Request::Stop => return Err(Halt::stopped("stopped by a person")),
             Request::Pause => return Err(Halt::paused("a person asked for a pause")),
             // An iteration is about to begin with a fresh context anyway.
             Request::Rotate => return Ok(()),
-            Request::Note { text } => self.add_note(&text).await,
+            Request::Note { text } => self.add_note(&text, path).await,
             Request::Doctor => self.consult().await,
         };
         if !matches!(carried_out, Err(Halt::Broken(_))) {
@@ -136,12 +157,14 @@ impl Run<'_> {
         carried_out
     }
 
-    async fn add_note(&mut self, text: &str) -> Result<(), Halt> {
-        let note = format!("\nNote from a person: {}\n", text.trim());
+    async fn add_note(&mut self, text: &str, path: &Path) -> Result<(), Halt> {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
         // A crash may have come between the checkpoint that holds it and the request's removal.
-        if self.notebook.read("notes.md")?.contains(&note) {
+        let mark = format!("<!-- {name} -->");
+        if self.notebook.read("notes.md")?.contains(&mark) {
             return Ok(());
         }
+        let note = format!("\nNote from a person: {} {mark}\n", text.trim());
         self.log_activity("a person left a note")?;
         self.notebook.append("notes.md", &note)?;
         let clone = self.clone_dir();
@@ -151,6 +174,7 @@ impl Run<'_> {
 
     /// Saves everything under the run's state ref; `entry`, when given, becomes true with it.
     pub(super) async fn checkpoint(&mut self, entry: Option<Entry>) -> Result<(), Halt> {
+        let entry = entry.map(|entry| self.reporter.clean(entry));
         let line = entry.map(|entry| self.journal.next(self.parts.clock.now(), entry));
         let segment: Vec<&Line> = self
             .journal
@@ -200,7 +224,7 @@ impl Run<'_> {
             self.reporter
                 .warn(format!("the sandbox's processes could not be ended: {error}"));
         }
-        self.log_activity(&format!("the run ended: {}: {reason}", word(kind)))?;
+        self.log_activity(&format!("the run ended: {}: {reason}", end_of(kind)))?;
         let entry = Entry::Ended {
             outcome: kind,
             reason: reason.clone(),
@@ -212,7 +236,7 @@ impl Run<'_> {
             self.sandbox.close().await?;
         }
         self.reporter.emit(EventKind::RunEnded {
-            outcome: word(kind).to_owned(),
+            outcome: end_of(kind),
             reason: reason.clone(),
         });
         Ok(self.outcome(kind, reason))
@@ -221,7 +245,7 @@ impl Run<'_> {
     fn broken(&self, error: RunError) -> RunError {
         let reason = super::perform::chain(&error);
         self.reporter.emit(EventKind::RunEnded {
-            outcome: "broken".to_owned(),
+            outcome: RunEnd::Broken,
             reason,
         });
         error
@@ -251,6 +275,7 @@ impl Run<'_> {
 
     /// Writes a journal line.
     pub(super) fn note(&mut self, entry: Entry) -> Result<(), StateError> {
+        let entry = self.reporter.clean(entry);
         self.journal.append(self.parts.clock.now(), entry).map(|_| ())
     }
 
@@ -328,13 +353,13 @@ impl Ended {
     }
 }
 
-/// How an outcome is called in events and logs.
-pub(super) fn word(kind: OutcomeKind) -> &'static str {
+/// How an outcome is reported.
+pub(super) fn end_of(kind: OutcomeKind) -> RunEnd {
     match kind {
-        OutcomeKind::Done => "done",
-        OutcomeKind::Failed => "failed",
-        OutcomeKind::Paused => "paused",
-        OutcomeKind::Stopped => "stopped",
+        OutcomeKind::Done => RunEnd::Done,
+        OutcomeKind::Failed => RunEnd::Failed,
+        OutcomeKind::Paused => RunEnd::Paused,
+        OutcomeKind::Stopped => RunEnd::Stopped,
     }
 }
 

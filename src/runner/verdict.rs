@@ -9,6 +9,7 @@ use crate::state::{FileState, IterationRecord, Rung, Score, Verdict};
 use crate::task::CheckboxId;
 use crate::usage::{Tokens, Usd};
 
+use super::doctor::Consulted;
 use super::error::Halt;
 use super::evidence::Verified;
 use super::gutter;
@@ -95,7 +96,7 @@ impl Run<'_> {
             .every_iterations
             .is_some_and(|every| record.iteration.is_multiple_of(every));
         match standing.next(&self.rungs(record), self.settings.budget.max_consecutive_gutter) {
-            Next::Continue if due => self.diagnose(record).await,
+            Next::Continue if due => self.diagnose(record).await.map(|_consulted| ()),
             Next::Continue => Ok(()),
             Next::Climb(rung) => self.climb(rung, record).await,
             Next::GiveUp => {
@@ -136,8 +137,12 @@ impl Run<'_> {
                 format!("going on with profile {}", record.next_profile)
             }
             Rung::Doctor => {
-                self.diagnose(record).await?;
-                "see .ralph/diagnostics.md".to_owned()
+                let came_of_it = match self.diagnose(record).await? {
+                    Consulted::Diagnosed => "see .ralph/diagnostics.md",
+                    Consulted::Unusable => "its answer could not be used",
+                    Consulted::NotAtAll => "it gave no answer",
+                };
+                came_of_it.to_owned()
             }
             Rung::Person => {
                 let reason =
@@ -146,7 +151,7 @@ impl Run<'_> {
                 "waiting for a person".to_owned()
             }
         };
-        let rung = format!("{rung:?}").to_lowercase();
+        let rung = rung.name().to_owned();
         self.log_activity(&format!("ladder: {rung}: {detail}"))?;
         self.reporter.emit(EventKind::Ladder { rung, detail });
         Ok(())

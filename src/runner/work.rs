@@ -174,7 +174,7 @@ fn cut_short(reason: &str) -> Outcome {
 }
 
 /// Returns when `limit` has passed, not counting what was spent waiting.
-async fn time_is_up(limit: Duration, waiting: &Arc<AtomicU64>) {
+pub(super) async fn time_is_up(limit: Duration, waiting: &Arc<AtomicU64>) {
     let started = Instant::now();
     loop {
         let waited = Duration::from_millis(waiting.load(Ordering::Relaxed));

@@ -61,6 +61,11 @@ pub enum Entry {
     },
     /// An iteration is recorded.
     Recorded(Box<IterationRecord>),
+    /// Another profile was chosen between two iterations.
+    Profile {
+        /// The profile from now on.
+        name: String,
+    },
     /// The pull request is open.
     PullRequest {
         /// Where.
@@ -112,6 +117,17 @@ pub enum CaughtUp {
         /// The number of lines that were the same.
         after: usize,
     },
+}
+
+impl std::fmt::Display for OutcomeKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        })
+    }
 }
 
 /// The journal of one run, open for writing by its owner.

@@ -146,6 +146,19 @@ pub struct Signals {
     pub checkbox_verified: bool,
 }
 
+impl Rung {
+    /// Its name in the configuration, in events and logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rotate => "rotate",
+            Self::Fallback => "fallback",
+            Self::Doctor => "doctor",
+            Self::Person => "person",
+        }
+    }
+}
+
 /// What is done about a gutter, from mild to strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

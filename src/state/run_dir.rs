@@ -32,6 +32,9 @@ pub struct RunFacts {
     pub base_branch: Option<String>,
     /// The branch its work goes to.
     pub branch: String,
+    /// The directory whose configuration it was begun with.
+    #[serde(default)]
+    pub project: Option<PathBuf>,
     /// Settings given on the command line, which a resume keeps: key and value.
     pub overrides: Vec<(String, String)>,
     /// The script of a scripted model, when that is what answers.
@@ -227,6 +230,7 @@ mod tests {
             base: ObjectId::parse(&"a".repeat(40)).unwrap(),
             base_branch: None,
             branch: "ralph/t/x".into(),
+            project: None,
             overrides: vec![],
             script: None,
         }

@@ -14,6 +14,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod decided;
 mod disk;
 mod ending;
 mod interrupt;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ralph::event::{Event, EventKind};
+use ralph::event::{Event, EventKind, RunEnd};
 
 use crate::support::ralph::Place;
 
@@ -91,7 +91,13 @@ fn a_demo_for_programs_prints_events_and_nothing_else() {
         .collect();
     let last = &events.last().unwrap().kind;
     assert!(
-        matches!(last, EventKind::RunEnded { outcome, .. } if outcome == "done"),
+        matches!(
+            last,
+            EventKind::RunEnded {
+                outcome: RunEnd::Done,
+                ..
+            }
+        ),
         "{last:?}"
     );
 }

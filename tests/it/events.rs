@@ -1,6 +1,6 @@
 //! `ralph run --json`: events for programs, one object a line.
 
-use ralph::event::{Event, EventKind};
+use ralph::event::{Event, EventKind, RunEnd};
 
 use crate::support::ralph::{Place, commit, doing, finish, run, script, whole_task, write};
 
@@ -36,7 +36,15 @@ fn a_run_prints_its_events_in_order_and_nothing_else() {
         at(|kind| matches!(kind, EventKind::Checked { clean: true, .. })),
         at(|kind| matches!(kind, EventKind::Ticked { .. })),
         at(|kind| matches!(kind, EventKind::PullRequest { .. })),
-        at(|kind| matches!(kind, EventKind::RunEnded { outcome, .. } if outcome == "done")),
+        at(|kind| {
+            matches!(
+                kind,
+                EventKind::RunEnded {
+                    outcome: RunEnd::Done,
+                    ..
+                }
+            )
+        }),
     ];
     assert!(order.is_sorted(), "{order:?} in {events:#?}");
     assert_eq!(order[8], events.len() - 1);

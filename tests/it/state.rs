@@ -231,6 +231,34 @@ fn a_rerun_gets_a_branch_of_its_own() {
 }
 
 #[test]
+fn a_run_in_another_repository_takes_no_name_away() {
+    let (here, there) = (Place::new(), Place::new());
+    here.run_script(&script([whole_task()])).expect(0, &[]);
+    let mut elsewhere = there.scripted(&script([whole_task()]), &[]);
+    finish(elsewhere.env("RALPH_HOME", here.home())).expect(0, &[]);
+    let branches = there.git(&["for-each-ref", "--format=%(refname:short)", "refs/heads/ralph"]);
+    assert_eq!(branches.trim(), "ralph/t1/say-hello");
+}
+
+#[test]
+fn a_run_is_taken_up_with_the_settings_of_its_own_project_from_anywhere() {
+    let (place, elsewhere) = (Place::new(), Place::new());
+    for (place, name) in [(&place, "Its Own"), (&elsewhere, "Another")] {
+        let config = std::fs::read_to_string(place.repo().join("ralph.toml")).unwrap();
+        place.write(
+            "ralph.toml",
+            &format!("{config}\n[git]\nuser_name = \"{name}\"\n"),
+        );
+    }
+    let steps = script([doing([run("true")]), whole_task()]);
+    finish(&mut place.scripted(&steps, &["--max-iterations", "1"])).expect(1, &[]);
+    let mut resume = place.ralph(&["resume", &place.run_id(), "--set", "budget.max_iterations=3"]);
+    finish(resume.current_dir(elsewhere.repo())).expect(0, &[]);
+    let authors = place.git(&["log", "--format=%an", "main..ralph/t1/say-hello"]);
+    assert_eq!(authors.trim(), "Its Own");
+}
+
+#[test]
 fn commits_are_by_whom_the_configuration_says() {
     let place = Place::new();
     let args = [

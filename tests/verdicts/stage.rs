@@ -174,6 +174,7 @@ impl<'a> Stage<'a> {
         let new = NewRun {
             task: self.history.task.text(),
             branch_prefix: "ralph".to_owned(),
+            project: None,
             overrides: Vec::new(),
             script: None,
         };
