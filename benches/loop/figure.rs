@@ -49,8 +49,12 @@ impl FromIterator<f64> for Samples {
 
 impl fmt::Display for Samples {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (median, p95, count) = (self.median(), self.p95(), self.0.len());
-        write!(f, "median {median:.1}, p95 {p95:.1} ({count} samples)")
+        let (best, median, p95) = (self.quantile(0.0), self.median(), self.p95());
+        let count = self.0.len();
+        write!(
+            f,
+            "best {best:.1}, median {median:.1}, p95 {p95:.1} ({count} samples)"
+        )
     }
 }
 

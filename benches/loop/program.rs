@@ -38,7 +38,7 @@ async fn time_version(stage: &Stage, program: &str) -> Fallible<Duration> {
     Ok(started.elapsed())
 }
 
-/// Each iteration of a real `ralph run` kept how much memory its parent, which is ralph, holds.
+/// Each iteration of a real `ralph run` writes down how much memory its parent, which is ralph, holds.
 pub(crate) async fn memory(stage: &Stage, repository: &Path) -> Fallible<Vec<Figure>> {
     let kept = stage.path("resident");
     let look = format!(
