@@ -33,8 +33,7 @@ pub(crate) async fn measure(stage: &Stage, repository: &Path) -> Fallible<Vec<Fi
     }
     let (ours, peer) = watch.samples();
     println!("iteration, ms: ours {ours}; git status, add, diff and commit {peer}");
-    let growth_of_peer = peer.part(LATE).median() / peer.part(EARLY).median();
-    println!("growth of what git alone needs meanwhile: {growth_of_peer:.2}");
+    let growth = |samples: &Samples| samples.part(LATE).median() / samples.part(EARLY).median();
     let figure = |name, ours, peer, target| Figure {
         name,
         unit: "ms",
@@ -42,7 +41,14 @@ pub(crate) async fn measure(stage: &Stage, repository: &Path) -> Fallible<Vec<Fi
         peer,
         target,
     };
-    let (early, late) = (ours.part(EARLY).median(), ours.part(LATE).median());
+    // A machine drifts during a run of minutes, and a repository grows: both show in what git alone needs, too.
+    let drift = Figure {
+        name: "iteration-growth",
+        unit: "x",
+        ours: growth(&ours),
+        peer: Some(growth(&peer)),
+        target: Target::Ratio(1.15),
+    };
     Ok(vec![
         figure(
             "iteration",
@@ -52,7 +58,7 @@ pub(crate) async fn measure(stage: &Stage, repository: &Path) -> Fallible<Vec<Fi
         ),
         figure("iteration-p95", ours.p95(), Some(peer.p95()), Target::Ratio(1.5)),
         figure("iteration-median", ours.median(), None, Target::Most(250.0)),
-        figure("iteration-growth", late, Some(early), Target::Ratio(1.15)),
+        drift,
     ])
 }
 
