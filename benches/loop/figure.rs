@@ -93,7 +93,7 @@ impl fmt::Display for Figure {
         let Self { name, unit, ours, .. } = self;
         let peer = self
             .peer
-            .map_or("-".to_owned(), |peer| format!("{peer:.2}{unit}"));
+            .map_or("-".to_owned(), |peer| format!("{peer:.1}{unit}"));
         let ratio = self.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
         let target = match self.target {
             Target::Ratio(most) => format!("ratio<={most}"),
@@ -102,7 +102,7 @@ impl fmt::Display for Figure {
         let verdict = if self.is_reached() { "ok" } else { "short" };
         write!(
             f,
-            "bench {name} ours={ours:.2}{unit} peer={peer} ratio={ratio} target={target} {verdict}"
+            "bench {name} ours={ours:.1}{unit} peer={peer} ratio={ratio} target={target} {verdict}"
         )
     }
 }
