@@ -7,6 +7,8 @@ mod figure;
 mod overhead;
 mod program;
 mod stage;
+mod stopwatch;
+mod young;
 
 use std::error::Error;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::exec::{Command, Discard, Host};
-use ralph::model::{Model, Profile, Reply};
+use ralph::model::{Model, ModelError, Profile, Reply};
 use ralph::network::Policy;
 use ralph::runner::{self, Budget, DoctorApply, DoctorRules, NewRun, Outcome, Parts, Profiles, Settings};
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
@@ -64,6 +64,15 @@ pub(crate) fn reply(answer: &serde_json::Value) -> Reply {
         cost: Some(Usd::ZERO),
         cut_off: false,
         unmetered_attempts: 0,
+    }
+}
+
+/// What a model says that cannot go on.
+pub(crate) fn refusal(reason: &str) -> ModelError {
+    ModelError::Refused {
+        endpoint: "the benchmark".to_owned(),
+        status: 500,
+        message: reason.to_owned(),
     }
 }
 
