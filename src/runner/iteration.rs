@@ -26,6 +26,8 @@ use super::work::Work;
 
 /// The longest task file read back from the clone.
 const TASK_LIMIT: u64 = 4 * 1024 * 1024;
+/// How often the clone's index is renewed, in iterations.
+const RENEW_INDEX_EVERY: u32 = 10;
 /// How many earlier loop scores the prompt shows.
 const SCORES_SHOWN: usize = 5;
 
@@ -228,6 +230,9 @@ impl Run<'_> {
                 .warn("the agent left the run's branch; its work is put back onto it");
             clone.reset_to(&snapshot.tip).await?;
             clone.restore(&snapshot.tree).await?;
+        }
+        if (self.recorded() + 1).is_multiple_of(RENEW_INDEX_EVERY) {
+            clone.renew_index().await?;
         }
         let had_before = self.journal.records().any(|record| record.tree == snapshot.tree);
         let new_work_committed = !handed.new_commits.is_empty() && !had_before;

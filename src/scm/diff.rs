@@ -107,8 +107,11 @@ impl PrivateClone<'_> {
             return Ok(Diff::default());
         }
         let git = self.inside();
+        // Two trees need no index, which git would read all the same: there is none of this name.
+        let no_index = self.dir().join(".git/ralph-no-index").display().to_string();
         let compare = |format: &[&str]| {
             git.command()
+                .env("GIT_INDEX_FILE", no_index.clone())
                 .args(["-c", BIG_FILE, "diff-tree", "-r", "--no-renames", "--no-color"])
                 .args(["--no-ext-diff", "--no-textconv", "--full-index"])
                 .args(format.iter().copied())

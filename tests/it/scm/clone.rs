@@ -80,6 +80,50 @@ async fn planting_again_starts_over() {
     assert_eq!(clone.snapshot().await.unwrap().dirty, []);
 }
 
+/// Whether the index knows the tree of the whole working directory: the first number of its `TREE` extension.
+fn index_knows_its_trees(dir: &Path) -> bool {
+    let index = std::fs::read(dir.join(".git/index")).unwrap();
+    let extension = index.windows(4).position(|name| name == b"TREE");
+    let root = extension.map(|at| &index[at + 8..]).expect("no TREE extension");
+    !root.starts_with(b"\0-1 ")
+}
+
+#[tokio::test]
+async fn a_renewed_index_remembers_the_trees_that_commits_made_it_forget() {
+    let world = World::with(&[("a/b/c", "one\n")]).await;
+    let clone = world.plant().await;
+    assert!(index_knows_its_trees(clone.dir()));
+    write(clone.dir(), "a/b/c", "two\n");
+    clone.commit("Two", &[]).await.unwrap().unwrap();
+    assert!(!index_knows_its_trees(clone.dir()));
+    clone.renew_index().await.unwrap();
+    assert!(index_knows_its_trees(clone.dir()));
+    assert_eq!(clone.snapshot().await.unwrap().dirty, []);
+}
+
+#[tokio::test]
+async fn an_index_with_a_conflict_is_left_as_it_is() {
+    let world = World::with(&[("a", "one\n")]).await;
+    let clone = world.plant().await;
+    let blob = git(clone.dir(), &["rev-parse", "HEAD:a"]);
+    let info = clone.dir().join("conflict");
+    std::fs::write(
+        &info,
+        format!("100644 {0} 1\ta\n100644 {0} 2\ta\n100644 {0} 3\ta\n", blob.trim()),
+    )
+    .unwrap();
+    git(clone.dir(), &["rm", "--quiet", "--cached", "a"]);
+    let stdin = std::fs::File::open(&info).unwrap();
+    let made = std::process::Command::new("git")
+        .current_dir(clone.dir())
+        .args(["update-index", "--index-info"])
+        .stdin(stdin)
+        .status();
+    assert!(made.unwrap().success());
+    clone.renew_index().await.unwrap();
+    assert_eq!(git(clone.dir(), &["ls-files", "--unmerged"]).lines().count(), 3);
+}
+
 const VARIED: [(&str, &str); 9] = [
     ("keep", "k\n"),
     ("edit", "e\n"),
