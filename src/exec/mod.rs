@@ -6,10 +6,13 @@
 mod command;
 mod exit;
 pub mod host;
+mod lines;
+mod recording;
 
 pub use command::Command;
 pub use exit::{Captured, Exit, Status, Streams};
 pub use host::Host;
+pub(crate) use recording::Recording;
 
 /// Which of the two output streams a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

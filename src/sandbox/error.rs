@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::session::SessionError;
+
 /// What can go wrong with a sandbox. A command that fails is not among them: that is an `Exit`.
 #[derive(Debug, Error)]
 pub enum SandboxError {
@@ -54,6 +56,14 @@ pub enum SandboxError {
         /// Why.
         source: io::Error,
     },
+    /// The way into the sandbox broke while something ran. The sandbox itself may be well: the provider opens another.
+    #[error("cannot reach the processes in the sandbox `{id}`")]
+    Session {
+        /// Which one.
+        id: String,
+        /// Why.
+        source: SessionError,
+    },
     /// A path leads out of the sandbox: by itself, or by a symlink.
     #[error("`{}` leads out of the sandbox", path.display())]
     Outside {
@@ -101,6 +111,7 @@ impl SandboxError {
             Self::Unsupported { .. } => {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
+            Self::Session { source, .. } => source.hint(),
             Self::Gone { .. } => Some("`ralph resume` makes a new one from the run's last checkpoint"),
             Self::Stopped { .. }
             | Self::Start { .. }

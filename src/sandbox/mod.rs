@@ -3,6 +3,7 @@
 pub mod connect;
 mod error;
 pub mod local;
+pub mod session;
 mod spec;
 
 use std::path::{Path, PathBuf};

@@ -13,6 +13,8 @@ use ralph::sandbox::local::LocalOptions;
 use ralph::sandbox::{Provider, Resources, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
+use crate::support::guest::{self, SessionProvider};
+
 /// Long enough for every contract.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -35,12 +37,24 @@ pub struct Bench {
 /// The `local` provider: always here.
 pub async fn local() -> Result<Bench, String> {
     let host = TempDir::new().unwrap();
-    let choice = Choice::Local(LocalOptions {
+    let choice = Choice::Local(options(&host));
+    Ok(Bench::new(connect(&choice).unwrap(), host).await)
+}
+
+/// The files of `local`, and commands over a session with a guest.
+pub async fn session() -> Result<Bench, String> {
+    let host = TempDir::new().unwrap();
+    let guest = guest::install(host.path())?;
+    let provider = SessionProvider::new(options(&host), guest);
+    Ok(Bench::new(Arc::new(provider), host).await)
+}
+
+fn options(host: &TempDir) -> LocalOptions {
+    LocalOptions {
         base: host.path().join("runs"),
         path: std::env::var("PATH").unwrap(),
         passthrough: BTreeMap::from([("PASSED_THROUGH".to_owned(), "by choice".to_owned())]),
-    });
-    Ok(Bench::new(connect(&choice).unwrap(), host).await)
+    }
 }
 
 impl Bench {
