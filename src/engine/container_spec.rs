@@ -104,10 +104,7 @@ impl ContainerSpec {
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
             memory,
             memory_swap: memory,
-            nano_cpus: self
-                .limits
-                .cpu_millis
-                .map(|millis| i64::from(millis) * 1_000_000),
+            nano_cpus: self.limits.cpu_millis.map(|millis| i64::from(millis) * 1_000_000),
             pids_limit: self.limits.pids.map(i64::from),
             ulimits: Some(vec![ResourcesUlimits {
                 name: Some("core".to_owned()),
@@ -151,7 +148,9 @@ impl Mount {
 
 /// `NAME=value`, as the API has variables.
 pub(super) fn pairs(env: &BTreeMap<String, String>) -> Vec<String> {
-    env.iter().map(|(name, value)| format!("{name}={value}")).collect()
+    env.iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect()
 }
 
 fn saturating(bytes: u64) -> i64 {

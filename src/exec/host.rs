@@ -2,7 +2,6 @@
 
 mod group;
 mod input;
-mod lines;
 mod mark;
 mod pump;
 mod running;

@@ -2,6 +2,7 @@
 
 pub mod connect;
 mod error;
+mod files;
 pub mod local;
 mod spec;
 

@@ -5,8 +5,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use super::super::{Captured, OutputLine, OutputSink, Stream};
-use super::lines::Lines;
+use super::super::{Captured, Collector, OutputSink, Stream};
 
 /// How much is read at once: what a pipe holds.
 const CHUNK: usize = 64 * 1024;
@@ -52,26 +51,22 @@ impl Outputs {
 /// One output stream.
 #[derive(Debug)]
 pub(super) struct Tap<R> {
-    stream: Stream,
     pipe: Option<R>,
     chunk: Vec<u8>,
-    lines: Lines,
-    captured: Captured,
+    collector: Collector,
 }
 
 impl<R: AsyncRead + Unpin> Tap<R> {
     fn new(stream: Stream, pipe: Option<R>, keep: usize) -> Self {
         Self {
-            stream,
             pipe,
             chunk: Vec::with_capacity(CHUNK),
-            lines: Lines::default(),
-            captured: Captured::with_limit(keep),
+            collector: Collector::new(stream, keep),
         }
     }
 
     pub(super) fn into_captured(self) -> Captured {
-        self.captured
+        self.collector.into_captured()
     }
 
     fn is_open(&self) -> bool {
@@ -86,18 +81,11 @@ impl<R: AsyncRead + Unpin> Tap<R> {
     }
 
     fn pass_on(&mut self, read: usize, output: &mut dyn OutputSink) {
-        let stream = self.stream;
-        let wanted = output.wants_lines();
-        output.bytes(stream, &self.chunk[..read]);
-        let emit = |text| output.line(OutputLine { stream, text });
         if read == 0 {
             self.pipe = None;
-            self.lines.finish(emit);
+            self.collector.finish(output);
         } else {
-            self.captured.push(&self.chunk);
-            if wanted {
-                self.lines.push(&self.chunk, emit);
-            }
+            self.collector.push(&self.chunk[..read], output);
         }
         self.chunk.clear();
     }
