@@ -136,7 +136,7 @@ impl Exec {
     }
 
     /// Asks the engine how far the command is.
-    pub async fn state(&self) -> Result<ExecState, EngineError> {
+    pub async fn state(&mut self) -> Result<ExecState, EngineError> {
         let found = self.engine.docker.inspect_exec(&self.id).await;
         let found = found.map_err(|error| EngineError::from_api(&self.id, error))?;
         Ok(match (found.running, found.pid, found.exit_code) {

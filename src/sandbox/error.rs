@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::engine::EngineError;
+
 /// What can go wrong with a sandbox. A command that fails is not among them: that is an `Exit`.
 #[derive(Debug, Error)]
 pub enum SandboxError {
@@ -31,6 +33,22 @@ pub enum SandboxError {
     Gone {
         /// Which one.
         id: String,
+    },
+    /// The sandbox stopped by itself, or whatever it runs on went away. The run makes a new one from its checkpoint.
+    #[error("the sandbox `{id}` was lost: {reason}")]
+    Lost {
+        /// Which one.
+        id: String,
+        /// What became of it.
+        reason: String,
+    },
+    /// The container engine failed it.
+    #[error("the container engine failed the sandbox `{id}`")]
+    Engine {
+        /// Which one.
+        id: String,
+        /// What the engine said.
+        source: Box<EngineError>,
     },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
@@ -101,7 +119,10 @@ impl SandboxError {
             Self::Unsupported { .. } => {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
-            Self::Gone { .. } => Some("`ralph resume` makes a new one from the run's last checkpoint"),
+            Self::Engine { source, .. } => source.hint(),
+            Self::Gone { .. } | Self::Lost { .. } => {
+                Some("`ralph resume` makes a new one from the run's last checkpoint")
+            }
             Self::Stopped { .. }
             | Self::Start { .. }
             | Self::Processes { .. }

@@ -293,11 +293,9 @@ mod tests {
     use rstest::rstest;
     use tempfile::TempDir;
 
-    use super::super::Resources;
     use super::*;
     use crate::exec::Discard;
     use crate::id::RunId;
-    use crate::network::Policy;
 
     fn provider(base: &Path) -> LocalProvider {
         LocalProvider::new(LocalOptions {
@@ -309,12 +307,9 @@ mod tests {
 
     fn spec() -> SandboxSpec {
         SandboxSpec {
-            run: RunId::parse("r2345").unwrap(),
-            image: None,
-            resources: Resources::default(),
-            network: Policy::AllowAll,
             env: BTreeMap::from([("OF_SPEC".to_owned(), "1".to_owned())]),
             completion_grace: Duration::from_millis(100),
+            ..SandboxSpec::unrestricted(RunId::parse("r2345").unwrap())
         }
     }
 

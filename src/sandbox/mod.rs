@@ -1,6 +1,7 @@
 //! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
 
 pub mod connect;
+pub mod docker;
 mod error;
 mod files;
 pub mod local;
@@ -14,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::exec::{Command, Exit, OutputSink};
 
 pub use error::SandboxError;
-pub use spec::{Resources, SandboxSpec};
+pub use spec::{Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
 /// What a provider can enforce. Asked before anything is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +62,8 @@ pub enum Isolation {
 pub enum NetworkEnforcement {
     /// Nothing.
     Nothing,
+    /// That there is no network, or that there is one.
+    AllOrNothing,
     /// Address ranges.
     Cidrs,
     /// Names.
@@ -85,6 +88,11 @@ pub trait Provider: Send + Sync {
 
     /// What sandboxes of this kind can enforce.
     fn capabilities(&self) -> Capabilities;
+
+    /// Whether sandboxes can be made here at all. Asked before there is a run to make one for.
+    async fn check(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
 
     /// Makes a new sandbox and starts it.
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError>;

@@ -10,8 +10,10 @@ use ralph::id::RunId;
 use ralph::network::Policy;
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::local::LocalOptions;
-use ralph::sandbox::{Provider, Resources, Sandbox, SandboxError, SandboxSpec};
+use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
+
+use crate::support;
 
 /// Long enough for every contract.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -40,18 +42,27 @@ pub async fn local() -> Result<Bench, String> {
         path: std::env::var("PATH").unwrap(),
         passthrough: BTreeMap::from([("PASSED_THROUGH".to_owned(), "by choice".to_owned())]),
     });
-    Ok(Bench::new(connect(&choice).unwrap(), host).await)
+    Ok(Bench::new(connect(&choice).unwrap(), None, host).await)
+}
+
+/// The `docker` provider, on the engine that answers.
+pub async fn docker() -> Result<Bench, String> {
+    let engine = support::engine::engine().await?;
+    let image = support::base::image(&engine).await?;
+    let host = TempDir::new().unwrap();
+    let choice = Choice::Docker(support::engine::options(host.path()));
+    Ok(Bench::new(connect(&choice).unwrap(), Some(image), host).await)
 }
 
 impl Bench {
-    async fn new(provider: Arc<dyn Provider>, host: TempDir) -> Self {
+    async fn new(provider: Arc<dyn Provider>, image: Option<String>, host: TempDir) -> Self {
         let spec = SandboxSpec {
-            run: RunId::random(),
-            image: None,
-            resources: Resources::default(),
-            network: Policy::AllowAll,
+            image,
             env: BTreeMap::from([("FROM_SPEC".to_owned(), "of the spec".to_owned())]),
             completion_grace: Duration::from_millis(300),
+            // What needs a network is not tried here.
+            network: Policy::Deny,
+            ..SandboxSpec::unrestricted(RunId::random())
         };
         let sandbox = provider.create(&spec).await.unwrap();
         Self {
