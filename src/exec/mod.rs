@@ -3,16 +3,16 @@
 //! A [`Command`] is a program and its arguments, never a shell line. Whoever runs one (the host, a sandbox)
 //! reports an [`Exit`] and, while it runs, each [`OutputLine`].
 
-mod collect;
 mod command;
 mod exit;
 pub mod host;
 mod lines;
+mod recording;
 
-pub use collect::Collector;
 pub use command::Command;
 pub use exit::{Captured, Exit, Status, Streams};
 pub use host::Host;
+pub(crate) use recording::Recording;
 
 /// Which of the two output streams a line came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::session::SessionError;
 use crate::engine::EngineError;
 
 /// What can go wrong with a sandbox. A command that fails is not among them: that is an `Exit`.
@@ -72,6 +73,14 @@ pub enum SandboxError {
         /// Why.
         source: io::Error,
     },
+    /// The way into the sandbox broke while something ran. The sandbox itself may be well: the provider opens another.
+    #[error("cannot reach the processes in the sandbox `{id}`")]
+    Session {
+        /// Which one.
+        id: String,
+        /// Why.
+        source: SessionError,
+    },
     /// A path leads out of the sandbox: by itself, or by a symlink.
     #[error("`{}` leads out of the sandbox", path.display())]
     Outside {
@@ -120,6 +129,7 @@ impl SandboxError {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
             Self::Engine { source, .. } => source.hint(),
+            Self::Session { source, .. } => source.hint(),
             Self::Gone { .. } | Self::Lost { .. } => {
                 Some("`ralph resume` makes a new one from the run's last checkpoint")
             }

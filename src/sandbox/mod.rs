@@ -5,6 +5,7 @@ pub mod docker;
 mod error;
 mod files;
 pub mod local;
+pub mod session;
 mod spec;
 
 use std::path::{Path, PathBuf};

@@ -35,7 +35,7 @@ fn no_source_file_is_too_long() {
 
 fn ambient(file: &File) -> Vec<String> {
     let is_edge = file.path.starts_with("src/cli/") || ["src/cli.rs", "src/main.rs"].contains(&&*file.path);
-    if is_edge {
+    if is_edge || is_guest(file) {
         Vec::new()
     } else {
         find(file, touches_the_process)
@@ -53,10 +53,15 @@ fn touches_the_process(path: &Path) -> bool {
 }
 
 fn processes(file: &File) -> Vec<String> {
-    if file.path == "src/exec/host.rs" {
+    if file.path == "src/exec/host.rs" || is_guest(file) {
         return Vec::new();
     }
     find(file, |path| path.contains(&["process", "Command"]))
+}
+
+/// The guest is a program of its own, in the sandbox: its process is its own, and starting processes is what it is for.
+fn is_guest(file: &File) -> bool {
+    file.path.starts_with("src/guest/")
 }
 
 fn find(file: &File, is_wrong: impl Fn(&Path) -> bool) -> Vec<String> {

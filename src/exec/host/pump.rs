@@ -5,7 +5,7 @@ use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use super::super::{Captured, Collector, OutputSink, Stream};
+use super::super::{Captured, OutputSink, Recording, Stream};
 
 /// How much is read at once: what a pipe holds.
 const CHUNK: usize = 64 * 1024;
@@ -53,7 +53,7 @@ impl Outputs {
 pub(super) struct Tap<R> {
     pipe: Option<R>,
     chunk: Vec<u8>,
-    collector: Collector,
+    recording: Recording,
 }
 
 impl<R: AsyncRead + Unpin> Tap<R> {
@@ -61,12 +61,12 @@ impl<R: AsyncRead + Unpin> Tap<R> {
         Self {
             pipe,
             chunk: Vec::with_capacity(CHUNK),
-            collector: Collector::new(stream, keep),
+            recording: Recording::new(stream, keep),
         }
     }
 
     pub(super) fn into_captured(self) -> Captured {
-        self.collector.into_captured()
+        self.recording.into_captured()
     }
 
     fn is_open(&self) -> bool {
@@ -83,9 +83,9 @@ impl<R: AsyncRead + Unpin> Tap<R> {
     fn pass_on(&mut self, read: usize, output: &mut dyn OutputSink) {
         if read == 0 {
             self.pipe = None;
-            self.collector.finish(output);
+            self.recording.finish(output);
         } else {
-            self.collector.push(&self.chunk[..read], output);
+            self.recording.push(&self.chunk, output);
         }
         self.chunk.clear();
     }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::engine::{Engine, EngineError, Exec, ExecInput, ExecOutput, ExecSpec, ExecState};
-use crate::exec::{Collector, Command, Exit, OutputSink, Status, Stream, Streams};
+use crate::exec::{Command, Exit, OutputSink, Recording, Status, Stream, Streams};
 
 /// How long a command that was asked to end may take, and how long what was killed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -210,8 +210,8 @@ struct Running<'a> {
     exec: Exec,
     input: Option<Pin<Box<dyn AsyncWrite + Send>>>,
     rest: &'a [u8],
-    stdout: Collector,
-    stderr: Collector,
+    stdout: Recording,
+    stderr: Recording,
     /// What the engine, and not the command, said.
     said: Vec<u8>,
     streams: Streams,
@@ -223,8 +223,8 @@ impl<'a> Running<'a> {
             input: exec.input.take(),
             exec,
             rest: command.stdin.as_deref().unwrap_or_default(),
-            stdout: Collector::new(Stream::Stdout, command.keep),
-            stderr: Collector::new(Stream::Stderr, command.keep),
+            stdout: Recording::new(Stream::Stdout, command.keep),
+            stderr: Recording::new(Stream::Stderr, command.keep),
             said: Vec::new(),
             streams: Streams::Held,
         }

@@ -1,0 +1,52 @@
+//! The guest: a static program of ralph's own inside a sandbox. It uses nothing but the standard library, has a single
+//! thread, and is built by ralph's `build.rs`.
+
+#![allow(dead_code, reason = "each end of a session uses one half of the messages")]
+
+mod descendants;
+mod frame;
+mod job;
+mod keeper;
+mod message;
+mod outbox;
+mod server;
+mod sys;
+mod version;
+
+use std::io;
+use std::process::ExitCode;
+
+use self::server::{Server, Turn};
+
+fn main() -> ExitCode {
+    let done = match std::env::args().nth(1).as_deref() {
+        Some("session") => session(),
+        _ => Err(io::Error::other("usage: guest session")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("guest: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs commands for whoever is at the other end of the standard streams, until they are closed.
+fn session() -> io::Result<()> {
+    sys::shut_the_door()?;
+    sys::adopt_orphans()?;
+    sys::forget_children();
+    let mut server = Server::open()?;
+    loop {
+        match server.turn()? {
+            Turn::On => {}
+            Turn::Over => return Ok(()),
+            Turn::Keep(duty) => {
+                // This is the keeper of one command, forked off: nothing of the server is its business.
+                drop(server);
+                return keeper::keep(duty);
+            }
+        }
+    }
+}

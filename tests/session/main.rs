@@ -1,0 +1,15 @@
+//! The session and the guest at its other end, which runs here as a plain process: no sandbox is needed to try them.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+mod commands;
+mod room;
+#[path = "../support/mod.rs"]
+mod support;
