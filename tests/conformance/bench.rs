@@ -13,7 +13,8 @@ use ralph::sandbox::local::LocalOptions;
 use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
-use crate::support;
+use crate::support::guest::{self, SessionProvider};
+use crate::support::{base, engine};
 
 /// Long enough for every contract.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,21 +38,33 @@ pub struct Bench {
 /// The `local` provider: always here.
 pub async fn local() -> Result<Bench, String> {
     let host = TempDir::new().unwrap();
-    let choice = Choice::Local(LocalOptions {
-        base: host.path().join("runs"),
-        path: std::env::var("PATH").unwrap(),
-        passthrough: BTreeMap::from([("PASSED_THROUGH".to_owned(), "by choice".to_owned())]),
-    });
+    let choice = Choice::Local(options(&host));
     Ok(Bench::new(connect(&choice).unwrap(), None, host).await)
+}
+
+/// The files of `local`, and commands over a session with a guest.
+pub async fn session() -> Result<Bench, String> {
+    let host = TempDir::new().unwrap();
+    let guest = guest::install(host.path())?;
+    let provider = SessionProvider::new(options(&host), guest);
+    Ok(Bench::new(Arc::new(provider), None, host).await)
 }
 
 /// The `docker` provider, on the engine that answers.
 pub async fn docker() -> Result<Bench, String> {
-    let engine = support::engine::engine().await?;
-    let image = support::base::image(&engine).await?;
+    let engine = engine::engine().await?;
+    let image = base::image(&engine).await?;
     let host = TempDir::new().unwrap();
-    let choice = Choice::Docker(support::engine::options(host.path()));
+    let choice = Choice::Docker(engine::options(host.path()));
     Ok(Bench::new(connect(&choice).unwrap(), Some(image), host).await)
+}
+
+fn options(host: &TempDir) -> LocalOptions {
+    LocalOptions {
+        base: host.path().join("runs"),
+        path: std::env::var("PATH").unwrap(),
+        passthrough: BTreeMap::from([("PASSED_THROUGH".to_owned(), "by choice".to_owned())]),
+    }
 }
 
 impl Bench {

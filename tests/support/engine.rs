@@ -34,6 +34,7 @@ pub fn options(dir: &Path) -> DockerOptions {
     DockerOptions {
         base: dir.join("sandboxes"),
         surroundings: surroundings(),
+        guest_dir: dir.join("guest"),
         host: host(),
         machine: "test".to_owned(),
     }

@@ -5,6 +5,7 @@ pub mod base;
 pub mod chat_server;
 pub mod dir_sandbox;
 pub mod engine;
+pub mod guest;
 pub mod model;
 pub mod ralph;
 pub mod skip;
