@@ -234,6 +234,7 @@ pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
             env: surroundings.env.clone(),
             home: surroundings.var("HOME").map(PathBuf::from),
         },
+        guest_dir: surroundings.data_dir()?.join("guest"),
         host: surroundings.host(),
         machine: surroundings.owner().host,
     })

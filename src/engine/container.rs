@@ -26,6 +26,8 @@ pub struct Container {
     pub state: ContainerState,
     /// When it was made.
     pub created: Option<Timestamp>,
+    /// The variables its commands start with, where it was asked about alone.
+    pub env: BTreeMap<String, String>,
 }
 
 /// Whether a container runs.
@@ -143,6 +145,13 @@ fn of_inspect(found: ContainerInspectResponse) -> Container {
             _ => ContainerState::Stopped,
         },
         created: found.created.and_then(|time| time.parse().ok()),
+        env: config
+            .env
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
     }
 }
 
@@ -162,6 +171,7 @@ fn of_summary(found: ContainerSummary) -> Container {
         created: found
             .created
             .and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        env: BTreeMap::new(),
     }
 }
 

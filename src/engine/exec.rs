@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bollard::container::LogOutput;
 use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::container_spec::pairs;
 use super::{Engine, EngineError};
@@ -144,6 +146,48 @@ impl Exec {
             (_, None | Some(0), _) => ExecState::NotStarted,
             (.., code) => ExecState::Exited(i32::try_from(code.unwrap_or_default()).unwrap_or(-1)),
         })
+    }
+}
+
+/// The standard output of a command as bytes to read. What comes on its standard error is dropped.
+pub struct ExecStdout {
+    exec: Exec,
+    rest: Bytes,
+}
+
+impl Exec {
+    /// Its standard output alone.
+    #[must_use]
+    pub fn into_stdout(self) -> ExecStdout {
+        ExecStdout {
+            exec: self,
+            rest: Bytes::new(),
+        }
+    }
+}
+
+impl AsyncRead for ExecStdout {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.rest.is_empty() {
+            match ready!(self.exec.output.as_mut().poll_next(context)) {
+                None => return Poll::Ready(Ok(())),
+                Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
+                Some(Ok(LogOutput::StdOut { message })) => self.rest = message,
+                // The engine's own words: the program could not be started.
+                Some(Ok(LogOutput::Console { message })) => {
+                    let said = String::from_utf8_lossy(&message).trim().to_owned();
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::NotFound, said)));
+                }
+                Some(Ok(LogOutput::StdErr { .. } | LogOutput::StdIn { .. })) => {}
+            }
+        }
+        let taken = self.rest.len().min(buffer.remaining());
+        buffer.put_slice(&self.rest.split_to(taken));
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -32,7 +32,7 @@ pub use container_spec::{ContainerSpec, Limits, Mount, MountAccess, Network};
 pub use digest::{Digest, DigestError};
 pub use endpoint::{Endpoint, Surroundings, endpoints};
 pub use error::EngineError;
-pub use exec::{Exec, ExecInput, ExecOutput, ExecSpec, ExecState};
+pub use exec::{Exec, ExecInput, ExecOutput, ExecSpec, ExecState, ExecStdout};
 pub use image::Image;
 pub use info::{EngineInfo, Flavour, ImageStore, UserMapping};
 pub use reference::{Reference, ReferenceError};

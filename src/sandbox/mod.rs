@@ -116,6 +116,17 @@ pub trait Sandbox: Send + Sync {
     /// A command that fails is an `Exit`, not an error. Without a `cwd` it starts in [`Sandbox::root`].
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError>;
 
+    /// Runs a command whose exit is evidence: by a way that nothing the agent started could have touched. Where there
+    /// is only one way, it is that.
+    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.exec(command, output).await
+    }
+
+    /// What a person should know of that went differently than it should have, each thing once.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Ends every process that was started in this sandbox and everything those left behind.
     async fn end_processes(&self) -> Result<(), SandboxError>;
 

@@ -122,6 +122,16 @@ impl Bench {
         self.has(name).await
     }
 
+    /// Whether a heartbeat that is being ended stops: the word for it may still be under way.
+    pub async fn stops(&self, name: &str) -> bool {
+        for _ in 0..10 {
+            if !self.lives(name).await {
+                return true;
+            }
+        }
+        false
+    }
+
     /// Waits for a file to appear.
     pub async fn wait_for(&self, name: &str) {
         for _ in 0..500 {

@@ -1,6 +1,7 @@
 //! The `docker` provider: each sandbox is a container of a Docker Engine, with no capability, no way to gain one, and
 //! nothing of the host in it but its workspace.
 
+mod guest;
 mod name;
 mod owner;
 mod place;
@@ -8,6 +9,7 @@ mod plain;
 mod plan;
 mod sandbox;
 mod user;
+mod warm;
 
 use std::io;
 use std::path::PathBuf;
@@ -15,18 +17,21 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
+use self::guest::Guest;
 use self::name::names;
 use self::owner::Owner;
 use self::place::{Place, Record};
+use self::plain::Plain;
 use self::plan::Facts;
 use self::sandbox::DockerSandbox;
 use self::user::Agent;
+use self::warm::Warm;
 use super::files::Files;
 use super::{
     Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, Reuse, Sandbox, SandboxError,
     SandboxSpec,
 };
-use crate::engine::{Digest, Engine, EngineError, EngineInfo, Surroundings};
+use crate::engine::{Digest, Endpoint, Engine, EngineError, Surroundings};
 use crate::exec::Host;
 
 const NAME: &str = "docker";
@@ -40,6 +45,8 @@ pub struct DockerOptions {
     pub surroundings: Surroundings,
     /// Starts the few programs that are needed beside the engine's API.
     pub host: Host,
+    /// The directory for the guest's file, which every container sees.
+    pub guest_dir: PathBuf,
     /// What this machine is called.
     pub machine: String,
 }
@@ -49,7 +56,16 @@ pub struct DockerOptions {
 pub struct DockerProvider {
     options: DockerOptions,
     owner: Owner,
-    engine: OnceCell<(Engine, EngineInfo)>,
+    ground: OnceCell<Ground>,
+}
+
+/// What every sandbox stands on.
+#[derive(Debug)]
+struct Ground {
+    engine: Engine,
+    processors: u32,
+    agent: Agent,
+    guest: Guest,
 }
 
 impl DockerProvider {
@@ -59,25 +75,41 @@ impl DockerProvider {
         Self {
             owner: Owner::this_process(&options.machine),
             options,
-            engine: OnceCell::new(),
+            ground: OnceCell::new(),
         }
     }
 
-    async fn engine(&self) -> Result<&(Engine, EngineInfo), SandboxError> {
-        let connect = || async {
-            let engine = Engine::connect(&self.options.surroundings, &self.options.host).await?;
-            let info = engine.info().await?;
-            Ok((engine, info))
-        };
-        self.engine
-            .get_or_try_init(connect)
-            .await
-            .map_err(|source| failed("(to be)", source))
+    async fn ground(&self) -> Result<&Ground, SandboxError> {
+        self.ground.get_or_try_init(|| self.prepare()).await
+    }
+
+    async fn prepare(&self) -> Result<Ground, SandboxError> {
+        let engine = Engine::connect(&self.options.surroundings, &self.options.host).await;
+        let engine = engine.map_err(unavailable)?;
+        if !matches!(engine.endpoint(), Endpoint::Unix(_)) {
+            return Err(SandboxError::Unsupported {
+                provider: NAME,
+                operation: "share a workspace with its containers",
+                reason: format!("the engine at {} is not on this machine", engine.endpoint()),
+            });
+        }
+        let info = engine.info().await.map_err(unavailable)?;
+        let dir = &self.options.guest_dir;
+        Ok(Ground {
+            agent: Agent::on(info.users)?,
+            guest: Guest::put(dir, &info).map_err(|source| SandboxError::Host {
+                operation: "write the guest to",
+                path: dir.clone(),
+                source,
+            })?,
+            processors: info.processors,
+            engine,
+        })
     }
 
     /// The image a sandbox is made from, by content.
     async fn image(&self, spec: &SandboxSpec) -> Result<Digest, SandboxError> {
-        let (engine, _) = self.engine().await?;
+        let engine = &self.ground().await?.engine;
         let name = spec.image.as_deref().ok_or_else(|| SandboxError::Unavailable {
             provider: NAME,
             reason: "no image is named: set sandbox.image".to_owned(),
@@ -116,9 +148,14 @@ impl DockerProvider {
             .collect())
     }
 
-    fn open(&self, engine: &Engine, place: Place, agent: Agent) -> DockerSandbox {
-        let files = Files::new(&place.workspace(), &place.staging()).owned_by(agent.outside);
-        DockerSandbox::new(engine.clone(), place, files)
+    fn open(&self, ground: &Ground, place: Place, spec: &SandboxSpec) -> DockerSandbox {
+        let files = Files::new(&place.workspace(), &place.staging()).owned_by(ground.agent.outside);
+        let plain = Plain {
+            engine: ground.engine.clone(),
+            container: place.name(),
+        };
+        let warm = Warm::new(plain.clone(), &ground.guest, spec.completion_grace);
+        DockerSandbox::new(plain, warm, place, files)
     }
 
     /// Makes a sandbox under the first of its names that nobody has.
@@ -144,7 +181,7 @@ impl DockerProvider {
         spec: &SandboxSpec,
         facts: &Facts<'_>,
     ) -> Result<(), SandboxError> {
-        let (engine, _) = self.engine().await?;
+        let engine = &self.ground().await?.engine;
         place
             .make(&self.record(spec, facts), facts.agent.outside)
             .map_err(|source| on_host("make", place, source))?;
@@ -170,7 +207,7 @@ impl DockerProvider {
 
     /// Takes over what an earlier run of the same task left, made from the same, in nobody's hands.
     async fn take_over(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<Option<Place>, SandboxError> {
-        let (engine, _) = self.engine().await?;
+        let engine = &self.ground().await?.engine;
         let fingerprint = plan::fingerprint(spec, facts);
         for (place, record) in self.known()? {
             let fits = record.task == spec.purpose.task && record.fingerprint == fingerprint;
@@ -185,6 +222,17 @@ impl DockerProvider {
             }
         }
         Ok(None)
+    }
+}
+
+impl Ground {
+    fn facts<'a>(&'a self, image: &'a Digest) -> Facts<'a> {
+        Facts {
+            image,
+            agent: self.agent,
+            guest: &self.guest,
+            processors: self.processors,
+        }
     }
 }
 
@@ -204,17 +252,13 @@ impl Provider for DockerProvider {
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
-        self.engine().await.map(drop)
+        self.ground().await.map(drop)
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let (engine, info) = self.engine().await?;
+        let ground = self.ground().await?;
         let image = self.image(spec).await?;
-        let facts = Facts {
-            image: &image,
-            agent: Agent::on(info.users)?,
-            processors: info.processors,
-        };
+        let facts = ground.facts(&image);
         if let Some((place, _)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) {
             return Err(on_host("make", &place, io::ErrorKind::AlreadyExists.into()));
         }
@@ -222,27 +266,22 @@ impl Provider for DockerProvider {
             Reuse::Allowed => self.take_over(spec, &facts).await?,
             Reuse::Never => None,
         };
-        let place = match place {
-            Some(place) => place,
-            None => self.make(spec, &facts).await?,
-        };
-        Ok(Box::new(self.open(engine, place, facts.agent)))
+        Ok(Box::new(match place {
+            Some(place) => self.open(ground, place, spec),
+            None => self.open(ground, self.make(spec, &facts).await?, spec).fresh(),
+        }))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
-        let (engine, info) = self.engine().await?;
+        let ground = self.ground().await?;
         let Some((place, record)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) else {
             return Ok(None);
         };
         let image = self.image(spec).await?;
-        let facts = Facts {
-            image: &image,
-            agent: Agent::on(info.users)?,
-            processors: info.processors,
-        };
-        let container = engine.container(&place.name()).await;
+        let facts = ground.facts(&image);
+        let container = ground.engine.container(&place.name()).await;
         let container = container.map_err(|error| failed(&place.name(), error))?;
-        let sandbox = self.open(engine, place.clone(), facts.agent);
+        let sandbox = self.open(ground, place.clone(), spec);
         if container.is_none() || record.fingerprint != plan::fingerprint(spec, &facts) {
             sandbox.close().await?;
             return Ok(None);
@@ -269,6 +308,11 @@ fn on_host(operation: &'static str, place: &Place, source: io::Error) -> Sandbox
         path: place.workspace(),
         source,
     }
+}
+
+/// Why there are no sandboxes of this kind here.
+fn unavailable(error: EngineError) -> SandboxError {
+    failed("(none yet)", error)
 }
 
 fn failed(sandbox: &str, source: EngineError) -> SandboxError {

@@ -7,6 +7,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use super::super::{ReadOnlyMount, Resources, SandboxSpec};
+use super::guest::{Guest, INSIDE};
 use super::place::Place;
 use super::user::Agent;
 use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network};
@@ -44,6 +45,8 @@ pub(super) struct Facts<'a> {
     pub(super) image: &'a Digest,
     /// Who the agent is.
     pub(super) agent: Agent,
+    /// What runs its commands.
+    pub(super) guest: &'a Guest,
     /// How many processors the engine has.
     pub(super) processors: u32,
 }
@@ -52,7 +55,7 @@ pub(super) struct Facts<'a> {
 pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
     #[derive(Serialize)]
     struct Parts<'a> {
-        version: &'a str,
+        guest: u64,
         image: &'a str,
         user: String,
         network: &'a Policy,
@@ -62,7 +65,7 @@ pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
         task: &'a str,
     }
     let parts = Parts {
-        version: env!("CARGO_PKG_VERSION"),
+        guest: crate::guest::VERSION,
         image: facts.image.as_str(),
         user: facts.agent.as_text(),
         network: &spec.network,
@@ -97,7 +100,7 @@ pub(super) fn container(spec: &SandboxSpec, facts: &Facts<'_>, place: &Place, ow
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
-        mounts: mounts(spec, &workspace),
+        mounts: mounts(spec, facts.guest, &workspace),
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, facts.processors),
         network: match spec.network {
@@ -123,18 +126,26 @@ fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
     env
 }
 
-fn mounts(spec: &SandboxSpec, workspace: &Path) -> Vec<Mount> {
+fn mounts(spec: &SandboxSpec, guest: &Guest, workspace: &Path) -> Vec<Mount> {
     let own = Mount {
         source: workspace.to_owned(),
         target: PathBuf::from(ROOT),
         access: MountAccess::ReadWrite,
+    };
+    let guest = match guest {
+        Guest::Here(file) => Some(Mount {
+            source: file.clone(),
+            target: PathBuf::from(INSIDE),
+            access: MountAccess::ReadOnly,
+        }),
+        Guest::Missing(_) => None,
     };
     let others = spec.mounts.iter().map(|mount| Mount {
         source: mount.source.clone(),
         target: mount.target.clone(),
         access: MountAccess::ReadOnly,
     });
-    std::iter::once(own).chain(others).collect()
+    std::iter::once(own).chain(guest).chain(others).collect()
 }
 
 /// What is in `/tmp` is in memory and counts as memory; half of it at most.

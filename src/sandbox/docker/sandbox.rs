@@ -2,21 +2,35 @@
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
 
 use super::super::files::{FileError, Files};
+use super::super::session::SessionError;
 use super::super::{Entry, Sandbox, SandboxError};
 use super::place::Place;
 use super::plain::{Plain, PlainError};
 use super::plan::ROOT;
+use super::warm::Warm;
 use crate::engine::{ContainerState, Engine, EngineError, ExecState};
-use crate::exec::{Command, Exit, OutputSink};
+use crate::exec::{Captured, Command, Exit, OutputSink, Status, Streams};
 
 /// Kills every process of the agent's at once: all that this one may kill, which is all but the first. The kernel
 /// does it in one go, so that nothing can be started meanwhile.
 const KILL_ALL: &str = "kill -9 -1";
+
+/// The signal that ends what nothing else does, and the code by which a shell tells that it did.
+const SIGKILL: i32 = 9;
+const KILLED: i32 = 128 + SIGKILL;
+
+/// How long the engine may take to tell that memory ran out, and how often it is asked.
+const OOM_PATIENCE: Duration = Duration::from_millis(200);
+const OOM_PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether commands may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,24 +48,31 @@ pub(super) struct DockerSandbox {
     place: Place,
     files: Files,
     plain: Plain,
+    warm: Warm,
     state: RwLock<State>,
+    /// Whether something may run that was started in here.
+    used: AtomicBool,
 }
 
 impl DockerSandbox {
     /// The sandbox at this place, whose container has its name and runs.
-    pub(super) fn new(engine: Engine, place: Place, files: Files) -> Self {
-        let name = place.name();
+    pub(super) fn new(plain: Plain, warm: Warm, place: Place, files: Files) -> Self {
         Self {
+            name: place.name(),
             root: PathBuf::from(ROOT),
             files,
-            plain: Plain {
-                engine,
-                container: name.clone(),
-            },
+            plain,
+            warm,
             place,
-            name,
             state: RwLock::new(State::Running),
+            used: AtomicBool::new(true),
         }
+    }
+
+    /// The same, when nothing runs in it yet.
+    pub(super) fn fresh(mut self) -> Self {
+        self.used = AtomicBool::new(false);
+        self
     }
 
     fn engine(&self) -> &Engine {
@@ -88,7 +109,7 @@ impl DockerSandbox {
     async fn explain(&self, error: EngineError) -> SandboxError {
         match error {
             EngineError::NotFound { .. } => self.gone(),
-            EngineError::Conflict { .. } => self.why_stopped(error).await,
+            EngineError::Conflict { .. } => self.why_stopped().await,
             EngineError::WentAway { .. } | EngineError::NoEngine { .. } => {
                 self.lost("the container engine does not answer")
             }
@@ -99,7 +120,7 @@ impl DockerSandbox {
         }
     }
 
-    async fn why_stopped(&self, error: EngineError) -> SandboxError {
+    async fn why_stopped(&self) -> SandboxError {
         if self.state() == State::Stopped {
             return SandboxError::Stopped {
                 id: self.name.clone(),
@@ -111,12 +132,59 @@ impl DockerSandbox {
                 ContainerState::OutOfMemory => self.lost("it was killed for its use of memory"),
                 ContainerState::Stopped | ContainerState::Created => self.lost("its container was stopped"),
                 ContainerState::Paused => self.lost("its container was paused"),
-                ContainerState::Running => SandboxError::Engine {
-                    id: self.name.clone(),
-                    source: Box::new(error),
-                },
+                ContainerState::Running => self.lost("its container was started anew"),
             },
             Err(_) => self.lost("the container engine does not answer"),
+        }
+    }
+
+    /// A session ended under a command. When the container is well, something inside ended it, and the command with it.
+    async fn survive(&self, command: &Command, lost: SessionError) -> Result<Exit, SandboxError> {
+        self.warm.take().await;
+        match self.engine().container(&self.name).await {
+            Ok(Some(found)) if found.state == ContainerState::Running => {
+                let notice = format!("the session with the sandbox was lost and is opened again: {lost}");
+                let mut stderr = Captured::with_limit(command.keep);
+                stderr.push(notice.as_bytes());
+                self.warm.tell(notice);
+                Ok(Exit {
+                    status: Status::Signal(SIGKILL),
+                    duration: Duration::ZERO,
+                    stdout: Captured::with_limit(command.keep),
+                    stderr,
+                    streams: Streams::Held,
+                })
+            }
+            Ok(_) => Err(self.why_stopped().await),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    /// Names the cause where a command was killed for the sandbox's use of memory: the engine knows.
+    async fn with_cause(&self, exit: Exit, started: Timestamp) -> Exit {
+        let killed = matches!(exit.status, Status::Signal(SIGKILL) | Status::Code(KILLED));
+        if exit.success() {
+            return exit;
+        }
+        // What killed the command may be told before what it was killed for.
+        let patience = if killed { OOM_PATIENCE } else { Duration::ZERO };
+        let give_up = Instant::now() + patience;
+        loop {
+            match self.engine().ran_out_of_memory(&self.name, started).await {
+                Ok(true) if killed => {
+                    return Exit {
+                        status: Status::OutOfMemory,
+                        ..exit
+                    };
+                }
+                Ok(true) => {
+                    self.warm
+                        .tell("a process in the sandbox was killed for its use of memory".to_owned());
+                    return exit;
+                }
+                Ok(false) if Instant::now() < give_up => sleep(OOM_PAUSE).await,
+                Ok(false) | Err(_) => return exit,
+            }
         }
     }
 
@@ -160,8 +228,25 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        let session = match self.warm.session().await {
+            Ok(Some(session)) => session,
+            Ok(None) => return self.witness(command, output).await,
+            Err(error) => return Err(self.explain(error).await),
+        };
+        self.used.store(true, Ordering::Relaxed);
+        let started = Timestamp::now();
+        match session.exec(command, output).await {
+            Ok(exit) => Ok(self.with_cause(exit, started).await),
+            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.used.store(true, Ordering::Relaxed);
+        let started = Timestamp::now();
         match self.plain.run(command, &self.root, output).await {
-            Ok(exit) => Ok(exit),
+            Ok(exit) => Ok(self.with_cause(exit, started).await),
             Err(PlainError::Start(source)) => Err(SandboxError::Start {
                 program: command.program.clone(),
                 source,
@@ -170,14 +255,29 @@ impl Sandbox for DockerSandbox {
         }
     }
 
+    fn notices(&self) -> Vec<String> {
+        self.warm.notices()
+    }
+
     async fn end_processes(&self) -> Result<(), SandboxError> {
-        match self.plain.script(KILL_ALL, &[]).await {
+        if !self.used.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        // The guest tells what runs that it was ended. Whether it can is no matter: it is killed with the rest.
+        if let Some(session) = self.warm.take().await {
+            let _ = session.end_processes().await;
+        }
+        let ended = match self.plain.script(KILL_ALL, &[]).await {
             Ok(ExecState::Exited(_)) => Ok(()),
             // Nothing can be started in there any more, as when it is full of processes.
             Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
             Err(EngineError::Conflict { .. }) if self.state() == State::Stopped => Ok(()),
             Err(error) => Err(self.explain(error).await),
+        };
+        if ended.is_err() {
+            self.used.store(true, Ordering::Relaxed);
         }
+        ended
     }
 
     async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
