@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::session::SessionError;
+use crate::engine::EngineError;
 
 /// What can go wrong with a sandbox. A command that fails is not among them: that is an `Exit`.
 #[derive(Debug, Error)]
@@ -33,6 +34,22 @@ pub enum SandboxError {
     Gone {
         /// Which one.
         id: String,
+    },
+    /// The sandbox stopped by itself, or whatever it runs on went away. The run makes a new one from its checkpoint.
+    #[error("the sandbox `{id}` was lost: {reason}")]
+    Lost {
+        /// Which one.
+        id: String,
+        /// What became of it.
+        reason: String,
+    },
+    /// The container engine failed it.
+    #[error("the container engine failed the sandbox `{id}`")]
+    Engine {
+        /// Which one.
+        id: String,
+        /// What the engine said.
+        source: Box<EngineError>,
     },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
@@ -111,8 +128,11 @@ impl SandboxError {
             Self::Unsupported { .. } => {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
+            Self::Engine { source, .. } => source.hint(),
             Self::Session { source, .. } => source.hint(),
-            Self::Gone { .. } => Some("`ralph resume` makes a new one from the run's last checkpoint"),
+            Self::Gone { .. } | Self::Lost { .. } => {
+                Some("`ralph resume` makes a new one from the run's last checkpoint")
+            }
             Self::Stopped { .. }
             | Self::Start { .. }
             | Self::Processes { .. }
