@@ -106,6 +106,7 @@ pub mod image;
 pub mod model;
 pub mod network;
 pub mod nix;
+mod remember;
 pub mod runner;
 pub mod sandbox;
 pub mod scm;

@@ -16,7 +16,6 @@ use thiserror::Error;
 
 use super::digest::Digest;
 use super::dockerignore::{Ignore, IgnoreError};
-use cache::Files;
 use reader::{ReadEntry, read_entries};
 
 pub use cache::HashCache;
@@ -149,12 +148,7 @@ impl Context {
         let listing = walk::list(root, &ignore(root)?)?;
         let remembered = cache.load(root);
         let read = read_entries(root, listing, &remembered)?;
-        let to_remember: Files = read.iter().filter_map(ReadEntry::to_remember).collect();
-        if to_remember != remembered.files
-            && let Err(error) = cache.save(root, &to_remember)
-        {
-            tracing::warn!(%error, "the digests of the build context are not remembered");
-        }
+        remembered.replace(&read.iter().filter_map(ReadEntry::to_remember).collect());
         Ok(Self {
             root: root.to_owned(),
             entries: read.into_iter().map(|read| read.entry).collect(),

@@ -13,6 +13,7 @@ mod dockerignore;
 mod facts;
 pub mod labels;
 pub mod load;
+mod parallel;
 mod plan;
 mod project;
 mod reference;

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::error::NixError;
-use super::file_hashes::{FileHashes, hex, remember};
 use super::flake::{Flake, Presence};
 use super::flake_ref::LocalFlake;
-use super::inputs::ContentHash;
+use super::inputs::{ContentHash, hex};
 use super::output::FlakeOutput;
 use crate::clock::Clock;
+use crate::remember::{self, FileHashes};
 
 /// How many answers are kept; the oldest go first.
 const ANSWERS: usize = 256;
@@ -39,7 +39,7 @@ impl Cache {
     pub(super) fn file_hashes(&self, flake: &LocalFlake) -> FileHashes {
         let name = hex(&Sha256::digest(flake.root().as_os_str().as_bytes())[..8]);
         let store = self.dir.join("files").join(name);
-        FileHashes::load(flake.root().to_owned(), store, self.clock.now())
+        FileHashes::load(store, self.clock.now())
     }
 
     fn answers(&self) -> PathBuf {
@@ -122,7 +122,7 @@ impl Answers {
 
     fn write(&self, path: &Path) {
         if let Ok(text) = serde_json::to_vec(self) {
-            remember(path, &text);
+            remember::save(path, &text);
         }
     }
 }

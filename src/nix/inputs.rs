@@ -3,21 +3,21 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use super::cache::Cache;
 use super::error::NixError;
-use super::file_hashes::{FileHashes, hex};
 use super::flake::{Flake, Place, git};
 use super::flake_ref::LocalFlake;
 use super::output::FlakeOutput;
+use crate::remember::{FileHash, FileHashes, Hashed, Hashes, Look};
 
 /// The first line of what is hashed. A change of the form changes it, and with it every hash.
 const HEADER: &str = "ralph nix image 1\n";
@@ -109,8 +109,12 @@ impl Flake {
             Place::Local(flake) => {
                 let chosen = choose(flake, inputs, self.tracked(flake).await?)?;
                 manifest.add("flake", flake.dir().as_os_str().as_bytes(), b"");
-                let hashes = cache.file_hashes(flake);
-                tokio::task::spawn_blocking(move || manifest.with_files(&chosen, hashes))
+                let files = Files {
+                    root: flake.root().to_owned(),
+                    known: cache.file_hashes(flake),
+                    used: Hashes::new(),
+                };
+                tokio::task::spawn_blocking(move || manifest.with_files(&chosen, files))
                     .await
                     .map_err(|error| NixError::file("hash the files of", flake.root())(error.into()))?
             }
@@ -189,9 +193,8 @@ impl Manifest {
         self.0.update(value);
     }
 
-    fn add_file(&mut self, path: &[u8], entry: &IndexEntry, hashes: &mut FileHashes) -> Result<(), NixError> {
-        let name = OsStr::from_bytes(path);
-        let full = hashes.full(name);
+    fn add_file(&mut self, path: &[u8], entry: &IndexEntry, files: &mut Files) -> Result<(), NixError> {
+        let full = files.full(path);
         let metadata = match fs::symlink_metadata(&full) {
             Ok(metadata) => Some(metadata),
             Err(error) if is_absent(&error) => None,
@@ -201,7 +204,7 @@ impl Manifest {
             Some(metadata) if metadata.is_file() => {
                 let is_executable = metadata.permissions().mode() & 0o100 != 0;
                 let word = if is_executable { "executable" } else { "file" };
-                let hash = hashes.hash(name, &metadata)?;
+                let hash = files.hash(path, &metadata)?;
                 self.add(word, path, hex(&hash).as_bytes());
             }
             Some(metadata) if metadata.is_symlink() => {
@@ -217,19 +220,52 @@ impl Manifest {
 
     fn with_files(
         mut self,
-        files: &BTreeMap<Vec<u8>, IndexEntry>,
-        mut hashes: FileHashes,
+        entries: &BTreeMap<Vec<u8>, IndexEntry>,
+        mut files: Files,
     ) -> Result<ContentHash, NixError> {
-        for (path, entry) in files {
-            self.add_file(path, entry, &mut hashes)?;
+        for (path, entry) in entries {
+            self.add_file(path, entry, &mut files)?;
         }
-        hashes.save();
+        files.known.replace(&files.used);
         Ok(self.hash())
     }
 
     fn hash(self) -> ContentHash {
         ContentHash(self.0.finalize().into())
     }
+}
+
+/// The files of a repository, and what is remembered of them.
+struct Files {
+    root: PathBuf,
+    known: FileHashes,
+    /// The hashes that were asked for.
+    used: Hashes,
+}
+
+impl Files {
+    /// Where a path from the root is in the file system.
+    fn full(&self, path: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(path))
+    }
+
+    fn hash(&mut self, path: &[u8], metadata: &Metadata) -> Result<FileHash, NixError> {
+        let full = self.full(path);
+        let hashed = self.known.hash(path, &full, &Look::of(metadata));
+        let Hashed { hash, lasting } = hashed.map_err(NixError::file("read", &full))?;
+        if let Some(look) = lasting {
+            self.used.insert(path.to_owned(), (look, hash));
+        }
+        Ok(hash)
+    }
+}
+
+/// Lower-case hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    digits
+        .filter_map(|digit| char::from_digit(u32::from(digit), 16))
+        .collect()
 }
 
 fn is_absent(error: &io::Error) -> bool {

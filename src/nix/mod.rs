@@ -6,7 +6,6 @@
 
 mod cache;
 mod error;
-mod file_hashes;
 mod flake;
 mod flake_ref;
 mod inputs;

@@ -107,7 +107,7 @@ impl TestImage {
     }
 }
 
-fn greeting(text: &str) -> Vec<u8> {
+pub fn greeting(text: &str) -> Vec<u8> {
     let mut layer = Layer::default();
     layer.file("greeting", text.as_bytes(), 0o644);
     layer.finish()

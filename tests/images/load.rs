@@ -122,7 +122,7 @@ async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything() {
     let image = shop.image(&[200_000, 300_000]);
     let source = Source::Archive(image.write(&shop.path("image")));
     let request = shop.request(source.clone(), "a");
-    let catalogue = source.catalogue().unwrap();
+    let catalogue = source.catalogue(&request.cache, &[]).unwrap();
     // What the engine would have had a moment ago.
     let present = [image.diff_ids()[..2].to_vec()];
     let leave_out = LeaveOut::by(&shop.engine.info().await.unwrap());
@@ -146,8 +146,10 @@ async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works() {
     let program = image.write_script(&shop.path("image"));
     let host = support::engine::host();
     let request = shop.request(Source::Script { program, host }, "a");
-    let source = request.source.clone();
-    let catalogue = tokio::task::spawn_blocking(move || source.catalogue())
+    let (source, cache) = (request.source.clone(), request.cache.clone());
+    // As if the engine had everything: then nothing is kept, and the script is run again for what is sent.
+    let present = [image.diff_ids()];
+    let catalogue = tokio::task::spawn_blocking(move || source.catalogue(&cache, &present))
         .await
         .unwrap()
         .unwrap();

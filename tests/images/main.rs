@@ -16,4 +16,5 @@ mod archive;
 mod build;
 mod engine;
 mod load;
+mod stream;
 mod workshop;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ralph::engine::{Engine, Image, Reference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
-use ralph::image::load::{LayerOrder, LoadError, Loaded, Request, Source, load};
+use ralph::image::load::{LayerCache, LayerOrder, LoadError, Loaded, Request, Source, load};
 
 use super::archive::TestImage;
 use super::support;
@@ -17,7 +17,7 @@ pub const LABEL: &str = "ralph.test";
 pub struct Workshop {
     pub engine: Engine,
     pub name: String,
-    busybox: PathBuf,
+    pub busybox: PathBuf,
     dir: tempfile::TempDir,
 }
 
@@ -57,7 +57,12 @@ impl Workshop {
             order: LayerOrder::Free,
             labels: BTreeMap::from([(LABEL.to_owned(), self.name.clone())]),
             tag: self.tag(tag),
+            cache: self.cache(),
         }
+    }
+
+    pub fn cache(&self) -> LayerCache {
+        LayerCache::new(self.path("cache"), ralph::clock::system())
     }
 
     /// Writes the image as a plain archive and loads it.

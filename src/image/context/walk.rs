@@ -5,9 +5,9 @@ use std::fs::{self, FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::cache::Fingerprint;
 use super::{ContextError, FileMode, SpecialFile};
 use crate::image::dockerignore::Ignore;
+use crate::remember::Look;
 
 /// Ralph's own files at the top of `.agent-loop/`; no `.dockerignore` takes them in.
 const NEVER_SENT: [&str; 2] = ["config.json", "dependencies"];
@@ -18,14 +18,8 @@ pub(super) type Listing = BTreeMap<String, Found>;
 /// One thing in a context.
 pub(super) enum Found {
     Directory,
-    File {
-        mode: FileMode,
-        size: u64,
-        fingerprint: Fingerprint,
-    },
-    Link {
-        target: PathBuf,
-    },
+    File { mode: FileMode, size: u64, look: Look },
+    Link { target: PathBuf },
 }
 
 /// Lists everything below `root` that stays in. Links are not followed, and sockets are left out, as Docker does.
@@ -117,7 +111,7 @@ fn file(metadata: &Metadata) -> Found {
             FileMode::Plain
         },
         size: metadata.len(),
-        fingerprint: Fingerprint::of(metadata),
+        look: Look::of(metadata),
     }
 }
 

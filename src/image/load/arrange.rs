@@ -157,9 +157,9 @@ mod tests {
                 blob: digest(name),
                 size: word[1..].parse().unwrap(),
                 encoding: Encoding::Plain,
-                place: Place {
-                    member: name.to_string(),
-                    offset: 0,
+                place: Place::Member {
+                    name: name.to_string(),
+                    spooled: None,
                 },
             }
         };
@@ -171,7 +171,11 @@ mod tests {
     }
 
     fn names(layers: &[Layer], at: &[usize]) -> String {
-        at.iter().map(|at| layers[*at].place.member.as_str()).collect()
+        let name = |at: &usize| match &layers[*at].place {
+            Place::Member { name, .. } => name.as_str(),
+            other => panic!("{other:?}"),
+        };
+        at.iter().map(name).collect()
     }
 
     #[rstest]

@@ -1,11 +1,17 @@
 //! What an image consists of.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
+use super::store_tar::StoreLayer;
 use crate::engine::Digest;
 
 /// An image's config and layers, without the layers' bytes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Catalogue {
     /// The config, just as it was written.
     pub config: Vec<u8>,
@@ -14,7 +20,7 @@ pub struct Catalogue {
 }
 
 /// One layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Layer {
     /// The digest of its uncompressed tar, by which engines know it.
     pub diff_id: Digest,
@@ -24,7 +30,7 @@ pub struct Layer {
     pub size: u64,
     /// How they are packed.
     pub encoding: Encoding,
-    /// Where its source has it.
+    /// Where its bytes are.
     pub(super) place: Place,
 }
 
@@ -48,13 +54,37 @@ impl Encoding {
     }
 }
 
-/// Where in an archive a layer is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The name of the member.
-    pub(super) member: String,
-    /// Where its bytes begin, for archives in which one can jump.
+/// Where a layer's bytes are.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// In a file.
+    File(Slice),
+    /// In what its source streams, under this name; and on the spool, if it went there.
+    Member { name: String, spooled: Option<Slice> },
+    /// In the Nix store, file by file.
+    Store(StoreLayer),
+}
+
+/// The bytes of an open file, from one on.
+#[derive(Clone, Debug)]
+pub(super) struct Slice {
+    pub(super) file: Arc<File>,
     pub(super) offset: u64,
+}
+
+impl Slice {
+    pub(super) fn of(file: &Arc<File>, offset: u64) -> Self {
+        let file = file.clone();
+        Self { file, offset }
+    }
+}
+
+impl Read for Slice {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.offset)?;
+        self.offset += read as u64;
+        Ok(read)
+    }
 }
 
 /// Reads the layers an image's config lists.

@@ -149,9 +149,9 @@ mod tests {
             blob: Digest::of(name.as_bytes()),
             size: 1,
             encoding: Encoding::Plain,
-            place: Place {
-                member: name.to_owned(),
-                offset: 0,
+            place: Place::Member {
+                name: name.to_owned(),
+                spooled: None,
             },
         };
         Catalogue {

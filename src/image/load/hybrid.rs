@@ -10,6 +10,7 @@ use tar::{Builder, Header};
 use super::arrange::LeaveOut;
 use super::catalogue::Layer;
 use super::compose::{Composed, blob_path};
+use super::copy::copy;
 use super::source::Source;
 use crate::engine::Digest;
 
@@ -64,17 +65,23 @@ fn add(tar: &mut Builder<&mut dyn Write>, name: &str, bytes: &[u8]) -> io::Resul
 
 /// Copies a layer and checks on the way that it is what its name says.
 fn add_layer(tar: &mut Builder<&mut dyn Write>, layer: &Layer, bytes: &mut dyn Read) -> io::Result<()> {
+    let mut header = header(layer.size);
+    header.set_path(blob_path(&layer.blob))?;
+    header.set_cksum();
+    let out = tar.get_mut();
+    out.write_all(header.as_bytes())?;
     let mut hashed = Hashed {
-        bytes,
+        out,
         hasher: Sha256::new(),
     };
-    tar.append_data(&mut header(layer.size), blob_path(&layer.blob), &mut hashed)?;
+    let copied = copy(bytes, &mut hashed)?;
     let found = Digest::finish(hashed.hasher);
-    if found == layer.blob {
-        return Ok(());
+    if found != layer.blob || copied != layer.size {
+        let message = format!("the layer {} is damaged: its content is {found}", layer.blob);
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    let message = format!("the layer {} is damaged: its content is {found}", layer.blob);
-    Err(io::Error::new(io::ErrorKind::InvalidData, message))
+    let padding = copied.next_multiple_of(512) - copied;
+    copy(&mut io::repeat(0).take(padding), tar.get_mut()).map(drop)
 }
 
 fn header(size: u64) -> Header {
@@ -86,15 +93,19 @@ fn header(size: u64) -> Header {
 }
 
 struct Hashed<'a> {
-    bytes: &'a mut dyn Read,
+    out: &'a mut dyn Write,
     hasher: Sha256,
 }
 
-impl Read for Hashed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.bytes.read(buffer)?;
-        self.hasher.update(&buffer[..read]);
-        Ok(read)
+impl Write for Hashed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
     }
 }
 
@@ -107,6 +118,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::image::load::cache::LayerCache;
     use crate::image::load::catalogue::Catalogue;
 
     const LAYERS: [&[u8]; 3] = [b"the first layer", b"the second layer", b"the last layer"];
@@ -126,6 +138,12 @@ mod tests {
         add_json(&mut tar, "manifest.json", &manifest).unwrap();
         tar.finish().unwrap();
         Source::Archive(path)
+    }
+
+    fn catalogue(source: &Source) -> Catalogue {
+        let dir = tempfile::tempdir().unwrap();
+        let cache = LayerCache::new(dir.path(), crate::clock::system());
+        source.catalogue(&cache, &[]).unwrap()
     }
 
     fn written(
@@ -160,7 +178,7 @@ mod tests {
     fn it_lists_all_layers_and_holds_those_that_are_sent(#[case] send: &[usize]) {
         let dir = tempfile::tempdir().unwrap();
         let source = archive(dir.path());
-        let members = written(&source.catalogue().unwrap(), &source, send, LeaveOut::Prefix);
+        let members = written(&catalogue(&source), &source, send, LeaveOut::Prefix);
 
         let (last, list) = members.last().unwrap();
         assert_eq!(last, "manifest.json");
@@ -184,7 +202,7 @@ mod tests {
     fn an_index_is_written_where_it_is_read(#[case] leave_out: LeaveOut, #[case] expected: bool) {
         let dir = tempfile::tempdir().unwrap();
         let source = archive(dir.path());
-        let members = written(&source.catalogue().unwrap(), &source, &[2], leave_out);
+        let members = written(&catalogue(&source), &source, &[2], leave_out);
         let find = |wanted: &str| members.iter().find(|(name, _)| name == wanted);
         assert_eq!(
             (find("oci-layout").is_some(), find("index.json").is_some()),

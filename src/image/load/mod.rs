@@ -1,23 +1,32 @@
 //! Loads an image into an engine, and sends only what the engine lacks of it.
 //!
-//! A [`Source`] is read twice: once for its [`Catalogue`] (which layers there are, how large), once for the bytes of
-//! the layers to be sent. Between the two, [`arrange`] decides, without looking at anything, in which order the layers
-//! stand and which are left out. [`deliver`] sends them, proves the image whole, and names it last: whatever happens on
-//! the way, there is no broken image under the name.
+//! A [`Source`] is first read for its [`Catalogue`]: which layers there are, and how large. What is known of it from an
+//! earlier load is not read again ([`LayerCache`]). Then [`arrange`] decides, without looking at anything, in which order
+//! the layers stand and which are left out. [`deliver`] sends the others, proves the image whole, and names it last:
+//! whatever happens on the way, there is no broken image under the name.
 
 mod archive;
 mod arrange;
+mod cache;
 mod catalogue;
 mod compose;
+mod copy;
 mod deliver;
 mod error;
 mod hybrid;
+mod listing;
+mod probe;
+mod remembered;
 mod script;
 mod source;
+mod spool;
+mod store_tar;
+mod stream_conf;
 
 use std::collections::BTreeMap;
 
 pub use arrange::{Arrangement, LayerOrder, LeaveOut, arrange};
+pub use cache::LayerCache;
 pub use catalogue::{Catalogue, Encoding, Layer};
 pub use deliver::{Delivery, Loaded, Sent, deliver};
 pub use error::{Flaw, LoadError};
@@ -36,6 +45,8 @@ pub struct Request {
     pub labels: BTreeMap<String, String>,
     /// What it is called in the end.
     pub tag: Reference,
+    /// What is remembered of images that were read.
+    pub cache: LayerCache,
 }
 
 /// Loads an image. When it fails, whatever had the name before still has it.
@@ -44,11 +55,14 @@ pub async fn load(
     request: &Request,
     progress: &mut dyn ProgressSink,
 ) -> Result<Loaded, LoadError> {
-    let source = request.source.clone();
-    let read = tokio::task::spawn_blocking(move || source.catalogue());
-    let (read, info, images) = tokio::join!(read, engine.info(), engine.images(None));
-    let catalogue = read.map_err(|error| LoadError::read(&request.source, error.into()))??;
+    let (info, images) = tokio::join!(engine.info(), engine.images(None));
     let present = layers_of(&images?);
+    let (source, cache) = (request.source.clone(), request.cache.clone());
+    let read = tokio::task::spawn_blocking(move || (source.catalogue(&cache, &present), present));
+    let (read, present) = read
+        .await
+        .map_err(|error| LoadError::read(&request.source, error.into()))?;
+    let catalogue = read?;
     let delivery = Delivery {
         request,
         arrangement: arrange(&catalogue.layers, request.order, &present, LeaveOut::by(&info?)),

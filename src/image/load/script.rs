@@ -7,42 +7,70 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::archive::{catalogue_of_stream, read_layers_of_stream};
-use super::catalogue::{Catalogue, Layer};
-use super::error::LoadError;
-use super::source::EachLayer;
-use crate::exec::{Command, Host, OutputLine, OutputSink, Stream};
+use super::archive::catalogue_of_stream;
+use super::cache::LayerCache;
+use super::catalogue::Catalogue;
+use super::listing::Flawed;
+use super::probe::{Probe, Verdict};
+use super::spool::Spool;
+use super::stream_conf::Stream;
+use crate::exec::{Command, Host, OutputLine, OutputSink, Stream as OutputStream};
 
 /// How many pieces of output wait at most.
 const PIECES: usize = 8;
 
-/// Runs the program for what its image consists of.
-pub(super) fn catalogue(program: &Path, host: &Host) -> Result<Catalogue, LoadError> {
-    catalogue_of_stream(Output::of(program, host), program)
-}
-
-/// Runs the program for the bytes of these layers.
-pub(super) fn read_layers(
+/// Finds out what a program's image consists of: from its conf if its layers can be made here, else by running it.
+pub(super) fn catalogue(
     program: &Path,
     host: &Host,
-    layers: &[&Layer],
-    each: &mut EachLayer<'_>,
-) -> io::Result<()> {
-    read_layers_of_stream(Output::of(program, host), layers, each)
+    cache: &LayerCache,
+    spool: Spool,
+) -> Result<Catalogue, Flawed> {
+    match made_here(program, host, cache) {
+        Ok(Some(catalogue)) => return Ok(catalogue),
+        Ok(None) => {}
+        // Whatever is wrong, the program itself says it best.
+        Err(error) => tracing::info!(%error, "running the program for its layers"),
+    }
+    catalogue_of_stream(stream(program, host), Some(spool))
+}
+
+/// What the program prints.
+pub(super) fn stream(program: &Path, host: &Host) -> Output {
+    Output::of(Command::new(program.to_string_lossy()), host)
+}
+
+/// What the program's image consists of, if we can make its layers ourselves.
+fn made_here(program: &Path, host: &Host, cache: &LayerCache) -> io::Result<Option<Catalogue>> {
+    let Some(stream) = Stream::find(program) else {
+        return Ok(None);
+    };
+    let Some(stamp) = stream.conf.stamp() else {
+        return Ok(None);
+    };
+    let probe = Probe {
+        stream: &stream,
+        stamp: &stamp,
+        host,
+        cache,
+    };
+    match probe.verdict()? {
+        Verdict::Same => stream.conf.catalogue(&stamp, cache).map(Some),
+        Verdict::Other => Ok(None),
+    }
 }
 
 /// What a program prints, while it runs on another thread. Dropping it ends the program.
-struct Output {
+pub(super) struct Output {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
     _wanted: oneshot::Sender<()>,
 }
 
 impl Output {
-    fn of(program: &Path, host: &Host) -> Self {
+    pub(super) fn of(command: Command, host: &Host) -> Self {
         let (sender, pieces) = sync_channel(PIECES);
         let (wanted, mut unwanted) = oneshot::channel();
-        let command = Command::new(program.to_string_lossy());
         let (host, runtime) = (host.clone(), Handle::current());
         tokio::task::spawn_blocking(move || {
             runtime.block_on(async {
@@ -96,8 +124,8 @@ impl OutputSink for Pipe {
         false
     }
 
-    fn bytes(&mut self, stream: Stream, bytes: &[u8]) {
-        if stream == Stream::Stdout && !bytes.is_empty() {
+    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if stream == OutputStream::Stdout && !bytes.is_empty() {
             let _ = self.0.send(Ok(bytes.to_vec()));
         }
     }
@@ -126,7 +154,7 @@ mod tests {
         let (program, host) = script(dir.path(), text);
         let reading = tokio::task::spawn_blocking(move || {
             let mut bytes = Vec::new();
-            Output::of(&program, &host).read_to_end(&mut bytes)?;
+            stream(&program, &host).read_to_end(&mut bytes)?;
             Ok(bytes)
         });
         reading.await.unwrap()
@@ -153,7 +181,7 @@ mod tests {
     async fn a_program_nobody_reads_is_ended() {
         let dir = tempfile::tempdir().unwrap();
         let (program, host) = script(dir.path(), "echo $$ >\"$0.pid\"; exec yes");
-        let reading = tokio::task::spawn_blocking(move || Output::of(&program, &host).read(&mut [0; 1]));
+        let reading = tokio::task::spawn_blocking(move || stream(&program, &host).read(&mut [0; 1]));
         assert_eq!(reading.await.unwrap().unwrap(), 1);
         let pid = fs::read_to_string(dir.path().join("script.pid")).unwrap();
         let process = Path::new("/proc").join(pid.trim());

@@ -3,9 +3,13 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::catalogue::{Catalogue, Layer};
+use super::cache::LayerCache;
+use super::catalogue::{Catalogue, Layer, Place};
 use super::error::LoadError;
+use super::listing::Flawed;
+use super::spool::Spool;
 use super::{archive, script};
+use crate::engine::Digest;
 use crate::exec::Host;
 
 /// An image outside the engine.
@@ -32,19 +36,46 @@ impl Source {
         }
     }
 
-    /// Reads what the image consists of. Blocks; a packed file and a program are read to their end.
-    pub fn catalogue(&self) -> Result<Catalogue, LoadError> {
-        match self {
-            Self::Archive(path) => archive::catalogue(path),
-            Self::Script { program, host } => script::catalogue(program, host),
-        }
+    /// Reads what the image consists of, as far as the cache does not know it. Blocks. What is read anyway, and is none
+    /// of the layers an engine has, is kept for sending.
+    pub fn catalogue(&self, cache: &LayerCache, present: &[Vec<Digest>]) -> Result<Catalogue, LoadError> {
+        let read = Spool::new(cache, present).map_err(Flawed::from);
+        let read = read.and_then(|spool| match self {
+            Self::Archive(path) => archive::catalogue(path, cache, spool),
+            Self::Script { program, host } => script::catalogue(program, host, cache, spool),
+        });
+        read.map_err(|flaw| match flaw {
+            Flawed::Unread(error) => LoadError::read(self, error),
+            Flawed::NoImage(reason) => LoadError::NotAnImage {
+                path: self.path().to_owned(),
+                reason,
+            },
+        })
     }
 
     /// Hands over the bytes of these layers, in any order. Blocks.
     pub(super) fn read_layers(&self, layers: &[&Layer], each: &mut EachLayer<'_>) -> io::Result<()> {
+        let mut streamed = Vec::new();
+        for layer in layers {
+            match &layer.place {
+                Place::File(slice)
+                | Place::Member {
+                    spooled: Some(slice), ..
+                } => {
+                    each(layer, &mut slice.clone().take(layer.size))?;
+                }
+                Place::Store(paths) => each(layer, &mut paths.open()?)?,
+                Place::Member { name, spooled: None } => streamed.push((name.as_str(), *layer)),
+            }
+        }
+        if streamed.is_empty() {
+            return Ok(());
+        }
         match self {
-            Self::Archive(path) => archive::read_layers(path, layers, each),
-            Self::Script { program, host } => script::read_layers(program, host, layers, each),
+            Self::Archive(path) => archive::read_members(archive::stream(path)?, streamed, each),
+            Self::Script { program, host } => {
+                archive::read_members(script::stream(program, host), streamed, each)
+            }
         }
     }
 }
