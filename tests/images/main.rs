@@ -14,6 +14,11 @@ mod support;
 
 mod archive;
 mod build;
+mod command;
+mod disk;
 mod engine;
+mod flake;
 mod load;
+mod project;
+mod trouble;
 mod workshop;

@@ -166,7 +166,8 @@ impl Workshop<'_> {
             labels: labels_of(image),
             tag: Reference::parse(&image.tag.to_string())?,
         };
-        load(self.engine, &request, observer).await?;
+        let loaded = load(self.engine, &request, observer).await?;
+        observer.loaded(&loaded);
         Ok(())
     }
 
