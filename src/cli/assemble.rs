@@ -203,7 +203,16 @@ pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) ->
 
 /// The provider, once it is sure that it can enforce what is asked of it.
 pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
-    let choice = match config.provider() {
+    let provider = connect(&choice(context, config)?)?;
+    match check_policy(provider.as_ref(), &config.network_policy()) {
+        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
+        _ => Ok(provider),
+    }
+}
+
+/// Which provider is meant.
+pub(super) fn choice(context: &Context, config: &Config) -> Result<Choice, CliError> {
+    Ok(match config.provider() {
         SandboxType::Local => Choice::Local(LocalOptions {
             base: context.surroundings.runs()?.dir().to_owned(),
             path: context
@@ -217,12 +226,7 @@ pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Pro
         SandboxType::DockerSandbox => Choice::DockerSandbox,
         SandboxType::Tart => Choice::Tart,
         SandboxType::Daytona => Choice::Daytona,
-    };
-    let provider = connect(&choice)?;
-    match check_policy(provider.as_ref(), &config.network_policy()) {
-        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
-        _ => Ok(provider),
-    }
+    })
 }
 
 /// What the `docker` provider needs to know.
@@ -353,8 +357,8 @@ fn rung_of(rung: LadderRung) -> Rung {
     }
 }
 
-/// What the sandbox is made from.
-pub(super) fn sandbox_spec(config: &Config, run: &RunDir) -> SandboxSpec {
+/// What the sandbox is made from; `image` is what [`super::image::for_sandbox`] gave.
+pub(super) fn sandbox_spec(config: &Config, run: &RunDir, image: Option<String>) -> SandboxSpec {
     SandboxSpec {
         run: run.facts().id.clone(),
         purpose: Purpose {
@@ -363,7 +367,7 @@ pub(super) fn sandbox_spec(config: &Config, run: &RunDir) -> SandboxSpec {
             task: task_key(run),
         },
         mounts: Vec::new(),
-        image: config.settings.sandbox.image.clone(),
+        image,
         resources: config.resources(),
         network: config.network_policy(),
         env: std::collections::BTreeMap::new(),

@@ -6,6 +6,7 @@ use crate::exec::{Command, Discard};
 use crate::state::write_atomically;
 
 use super::error::{CliError, Exit, io};
+use super::image::RebuildFlag;
 use super::run::{self, Shown};
 use super::{Context, Global};
 
@@ -73,6 +74,7 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
         profile: None,
         max_iterations: None,
         script: Some(script),
+        image: RebuildFlag::default(),
         shown: args.shown,
     };
     let exit = run::run(&inside, arguments).await?;

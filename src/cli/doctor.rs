@@ -12,6 +12,7 @@ use crate::state::Request;
 use super::Context;
 use super::assemble::{self, Show};
 use super::error::{CliError, Exit};
+use super::image::{self, RebuildFlag};
 use super::resume::configuration;
 
 /// Diagnose a stuck run, or (`ralph doctor env`) say what is installed and what that enables
@@ -62,7 +63,9 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
     }
     let config = configuration(context, &dir)?;
     let parts = assemble::parts(context, &config, &dir, Show::Lines).await?;
-    let spec = assemble::sandbox_spec(&config, &dir);
+    let project = assemble::project_of(context, &dir);
+    let image = image::for_sandbox(context, &config, &project, RebuildFlag::default()).await?;
+    let spec = assemble::sandbox_spec(&config, &dir, image);
     let diagnosis = runner::diagnose(&parts, &assemble::settings(&config)?, &spec, &dir).await?;
     context.ui.data(diagnosis.trim())?;
     Ok(Exit::Success)

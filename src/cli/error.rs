@@ -4,7 +4,9 @@ use std::error::Error;
 use std::fmt::Display;
 
 use crate::config::ConfigError;
+use crate::engine::EngineError;
 use crate::id::RunIdError;
+use crate::image::ImageError;
 use crate::model::ScriptError;
 use crate::runner::RunError;
 use crate::sandbox::SandboxError;
@@ -78,7 +80,7 @@ impl CliError {
 }
 
 /// An error and its causes. A cause whose text its parent already shows is left out.
-fn chain(error: &(dyn Error + 'static)) -> String {
+pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(cause) = next {
@@ -153,6 +155,23 @@ impl From<SandboxError> for CliError {
             _ => Exit::Failure,
         };
         Self::of(exit, &error).maybe_hint(error.hint())
+    }
+}
+
+impl From<ImageError> for CliError {
+    fn from(error: ImageError) -> Self {
+        let exit = if error.is_mistake() {
+            Exit::Usage
+        } else {
+            Exit::Failure
+        };
+        Self::of(exit, &error).maybe_hint(error.hint())
+    }
+}
+
+impl From<EngineError> for CliError {
+    fn from(error: EngineError) -> Self {
+        ImageError::from(error).into()
     }
 }
 

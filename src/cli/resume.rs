@@ -8,7 +8,8 @@ use crate::state::{RunDir, StateError};
 use super::Context;
 use super::assemble::{self, Given, TaskFile};
 use super::error::{CliError, Exit};
-use super::run::{Shown, drive};
+use super::image;
+use super::run::{Shown, Start, drive};
 use super::select::{Which, select};
 
 /// Go on with a run that was stopped, paused, killed or begun on another machine
@@ -17,13 +18,21 @@ pub(super) struct Args {
     /// The run; the newest one by default
     run: Option<RunId>,
     #[command(flatten)]
+    image: image::RebuildFlag,
+    #[command(flatten)]
     shown: Shown,
 }
 
 pub(super) async fn resume(context: &Context, args: Args) -> Result<Exit, CliError> {
     let dir = find(context, args.run.as_ref()).await?;
     let config = configuration(context, &dir)?;
-    drive(context, &config, &dir, args.shown.into()).await
+    let project = assemble::project_of(context, &dir);
+    let start = Start {
+        image: image::for_sandbox(context, &config, &project, args.image).await?,
+        config: &config,
+        show: args.shown.into(),
+    };
+    drive(context, &dir, start).await
 }
 
 /// The configuration of a run that exists: today's files, its own task, and the flags it was begun with.

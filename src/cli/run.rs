@@ -13,7 +13,7 @@ use crate::task::{LintRules, Task};
 
 use super::assemble::{self, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
-use super::{Context, lint};
+use super::{Context, image, lint};
 
 /// Work on a task until it is done, failed, paused or stopped
 #[derive(Debug, clap::Args)]
@@ -36,6 +36,8 @@ pub(super) struct Args {
     /// Answer from this script in place of a model (for trying things out)
     #[arg(long, value_name = "FILE")]
     pub(super) script: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) image: image::RebuildFlag,
     #[command(flatten)]
     pub(super) shown: Shown,
 }
@@ -101,6 +103,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
         .transpose()?;
     let repo = repository(context, &file).await?;
     let overrides = [given, context.global.given()?].concat();
+    let project = file.project.clone();
     let new = NewRun {
         project: Some(file.project),
         task: file.text,
@@ -113,21 +116,31 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
     };
     // Everything that can be refused is refused before the run exists.
     assemble::check(context, &config, new.script.as_deref())?;
+    let image = image::for_sandbox(context, &config, &project, args.image).await?;
     let redactor = crate::secret::Redactor::new(config.secrets());
     let dir = runner::create(&context.surroundings.runs()?, &repo, &redactor, new).await?;
-    drive(context, &config, &dir, args.shown.into()).await
+    let start = Start {
+        config: &config,
+        image,
+        show: args.shown.into(),
+    };
+    drive(context, &dir, start).await
+}
+
+/// What a run is taken up with.
+pub(super) struct Start<'a> {
+    pub(super) config: &'a Config,
+    /// What its sandbox starts from.
+    pub(super) image: Option<String>,
+    pub(super) show: Show,
 }
 
 /// Works on a run, with Ctrl-C wired to a clean stop, and tells how it ended.
-pub(super) async fn drive(
-    context: &Context,
-    config: &Config,
-    dir: &RunDir,
-    show: Show,
-) -> Result<Exit, CliError> {
+pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
+    let Start { config, image, show } = start;
     let parts = assemble::parts(context, config, dir, show).await?;
     let settings = assemble::settings(config)?;
-    let spec = assemble::sandbox_spec(config, dir);
+    let spec = assemble::sandbox_spec(config, dir, image);
     let outcome = tokio::select! {
         outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {

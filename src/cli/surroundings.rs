@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::engine;
 use crate::exec::Host;
 use crate::state::{Owner, Runs};
 
@@ -10,6 +11,27 @@ use super::error::CliError;
 
 /// Variables that programs on the host need and that hold nothing confidential.
 const FOR_THE_HOST: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
+
+/// What builders of images need besides, as far as they are single variables: where certificates, proxies and keys are.
+const FOR_BUILDERS: [&str; 14] = [
+    "USER",
+    "LOGNAME",
+    "LC_ALL",
+    "LOCALE_ARCHIVE",
+    "SSH_AUTH_SOCK",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "ALL_PROXY",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+];
+
+/// And as far as they come in families: Nix's own, and where a user's files are.
+const FAMILIES_FOR_BUILDERS: [&str; 2] = ["NIX_", "XDG_"];
 
 /// What the process was started in.
 #[derive(Clone, Debug)]
@@ -77,10 +99,35 @@ impl Surroundings {
     /// Starts processes on the host with nothing confidential in their environment.
     #[must_use]
     pub(super) fn host(&self) -> Host {
-        let keep = FOR_THE_HOST
+        self.host_with(|name| FOR_THE_HOST.contains(&name))
+    }
+
+    /// Starts what builds images: `nix`, `git` and `docker buildx`.
+    #[must_use]
+    pub(super) fn builder_host(&self) -> Host {
+        let in_family = |name: &str| {
+            FAMILIES_FOR_BUILDERS
+                .iter()
+                .any(|family| name.starts_with(family))
+        };
+        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_BUILDERS.contains(&name) || in_family(name))
+    }
+
+    fn host_with(&self, keep: impl Fn(&str) -> bool) -> Host {
+        let kept = self
+            .env
             .iter()
-            .filter_map(|name| Some(((*name).to_owned(), self.var(name)?.to_owned())));
-        Host::new(keep.collect())
+            .filter(|(name, value)| keep(name) && !value.is_empty());
+        Host::new(kept.map(|(name, value)| (name.clone(), value.clone())).collect())
+    }
+
+    /// Where a container engine is looked for.
+    #[must_use]
+    pub(super) fn engine(&self) -> engine::Surroundings {
+        engine::Surroundings {
+            env: self.env.clone(),
+            home: self.var("HOME").map(PathBuf::from),
+        }
     }
 
     /// This process as the owner of a run.

@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 use super::quantity;
+use crate::image::ImageReference;
+use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
 /// A text with something in it.
@@ -196,6 +198,50 @@ pub(super) fn branch_prefix<'de, D: Deserializer<'de>>(from: D) -> Result<String
     })
 }
 
+/// Days; at least one.
+pub(super) fn days<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let days = whole(from, "a whole number of days, at least 1")?;
+    Ok(Duration::from_secs(u64::from(days.get()) * 24 * 60 * 60))
+}
+
+/// The name of an image, which may be absent.
+pub(super) fn optional_image<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ImageReference>, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "the name of an image such as \"debian:bookworm-slim\"",
+        parse: |text| ImageReference::parse(text).ok(),
+    })
+    .map(Some)
+}
+
+/// What stands before the names of images in a registry, which may be absent.
+pub(super) fn optional_registry<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "a registry and perhaps a path in it, such as \"ghcr.io/team\", without a tag or a scheme",
+        parse: |text| {
+            let prefix = text.trim_end_matches('/');
+            let named = ImageReference::parse(&format!("{prefix}/image")).ok()?;
+            named.as_str().strip_suffix("/image").map(str::to_owned)
+        },
+    })
+    .map(Some)
+}
+
+/// The name of a flake's package.
+pub(super) fn attribute<'de, D: Deserializer<'de>>(from: D) -> Result<Attribute, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "the name of a package such as \"dockerImage\"",
+        parse: |text| text.parse().ok(),
+    })
+}
+
+/// Paths inside the repository, which may be absent.
+pub(super) fn optional_inputs<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<InputPath>>, D::Error> {
+    let paths = Vec::<Input>::deserialize(from)?;
+    Ok(Some(paths.into_iter().map(|path| path.0).collect()))
+}
+
 /// Whether a text can be the name of an environment variable.
 pub(super) fn is_variable_name(text: &str) -> bool {
     !text.starts_with(|c: char| c.is_ascii_digit())
@@ -224,6 +270,17 @@ impl<'de> Deserialize<'de> for Host {
                 let allowed = |c: char| !c.is_whitespace() && !matches!(c, '/' | '@' | ',');
                 (!text.is_empty() && text.chars().all(allowed)).then(|| Self(text.to_owned()))
             },
+        })
+    }
+}
+
+struct Input(InputPath);
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Parsed {
+            expected: "a path inside the repository, from its root, such as \"nix\" or \"Cargo.lock\"",
+            parse: |text| InputPath::parse(text).ok().map(Self),
         })
     }
 }

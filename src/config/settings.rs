@@ -13,6 +13,8 @@ use super::choice::{
 };
 use super::models::ModelSettings;
 use super::read;
+use crate::image::ImageReference;
+use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
 /// The whole configuration.
@@ -30,6 +32,8 @@ pub struct Settings {
     pub doctor_profile: String,
     /// The sandbox of a run.
     pub sandbox: SandboxSettings,
+    /// What a sandbox starts from.
+    pub image: ImageSettings,
     /// What edits the code.
     pub agent: AgentSettings,
     /// Model profiles by name.
@@ -67,6 +71,9 @@ pub struct SandboxSettings {
     /// An image to use as it is.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub image: Option<String>,
+    /// Where `image push` and `image pull` find planned images.
+    #[serde(default, deserialize_with = "read::optional_registry")]
+    pub registry: Option<String>,
     /// Whether a run keeps its sandbox between iterations.
     #[serde(deserialize_with = "read::flag")]
     pub reuse_container: bool,
@@ -115,6 +122,36 @@ pub struct ResourceSettings {
     #[serde(rename = "timeout_minutes", deserialize_with = "read::minutes")]
     #[schemars(with = "NonZeroU32")]
     pub timeout: Duration,
+}
+
+/// `[image]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ImageSettings {
+    /// The image that a Dockerfile starts from; `None` is the agent's own.
+    #[serde(default, deserialize_with = "read::optional_image")]
+    #[schemars(with = "Option<String>")]
+    pub base: Option<ImageReference>,
+    /// How old the last pull of the base may be.
+    #[serde(rename = "refresh_days", deserialize_with = "read::days")]
+    #[schemars(with = "NonZeroU32")]
+    pub refresh_after: Duration,
+    /// The image of a flake.
+    pub nix: NixImageSettings,
+}
+
+/// `[image.nix]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NixImageSettings {
+    /// The package that is the image.
+    #[serde(deserialize_with = "read::attribute")]
+    #[schemars(with = "String")]
+    pub attribute: Attribute,
+    /// The files that the image depends on; `None` is every file that git tracks.
+    #[serde(default, deserialize_with = "read::optional_inputs")]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub inputs: Option<Vec<InputPath>>,
 }
 
 /// `[agent]`

@@ -30,6 +30,8 @@ pub struct Build {
     pub platform: Option<String>,
     /// Where the base comes from.
     pub base: Base,
+    /// What becomes of the layers that earlier builds left.
+    pub cache: BuildCache,
     /// Where the whole log is written.
     pub log: PathBuf,
 }
@@ -43,13 +45,22 @@ pub enum Base {
     Pulled,
 }
 
+/// Whether a build takes over the layers that earlier builds left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BuildCache {
+    /// Where nothing changed.
+    Use,
+    /// Never: every instruction is carried out anew.
+    Ignore,
+}
+
 impl Engine {
     /// Builds an image: with `docker buildx` where that is installed, else with the engine's own builder. What is
     /// printed goes to `output` line by line and to the log.
     pub async fn build(&self, build: Build, output: &mut dyn OutputSink) -> Result<Image, EngineError> {
         let tag = build.tag.to_string();
         let mut log = BuildLog::create(&build.log, output)?;
-        let has_buildkit = self.flavour().await? == Flavour::Docker;
+        let has_buildkit = self.flavour == Flavour::Docker;
         if has_buildkit && buildx::is_installed(self).await {
             buildx::build(self, build, &mut log).await?;
         } else {
@@ -65,6 +76,7 @@ impl Engine {
             dockerfile: build.dockerfile,
             t: Some(tag.clone()),
             pull: (build.base == Base::Pulled).then(|| "1".to_owned()),
+            nocache: build.cache == BuildCache::Ignore,
             rm: true,
             forcerm: true,
             buildargs: Some(build.build_args.into_iter().collect()),

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::build::{Base, Build};
+use super::build::{Base, Build, BuildCache};
 use super::log::BuildLog;
 use super::{Endpoint, Engine, EngineError, TarStream};
 use crate::exec::{Command, Discard};
@@ -81,6 +81,9 @@ fn command(engine: &Engine, build: &Build, context: &Path) -> Command {
     }
     if build.base == Base::Pulled {
         command = command.arg("--pull");
+    }
+    if build.cache == BuildCache::Ignore {
+        command = command.arg("--no-cache");
     }
     command.arg(path(context))
 }

@@ -1,8 +1,9 @@
 //! What an engine is.
 
 use bollard::models::{SystemInfo, SystemVersion};
+use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
-use super::{Engine, EngineError};
+use super::{Endpoint, Engine, EngineError};
 
 /// What is known of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,14 +60,6 @@ impl Engine {
         let (version, info) = tokio::join!(self.docker.version(), self.docker.info());
         Ok(read(version.map_err(failed)?, &info.map_err(failed)?))
     }
-
-    /// Whose engine it is: all that is needed where the store does not matter, and quickly told.
-    pub(super) async fn flavour(&self) -> Result<Flavour, EngineError> {
-        let version = self.docker.version().await;
-        version
-            .map(|version| flavour(&version))
-            .map_err(|error| EngineError::from_api("the engine itself", error))
-    }
 }
 
 fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
@@ -81,7 +74,24 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
     }
 }
 
-fn flavour(version: &SystemVersion) -> Flavour {
+/// The version of the API that both sides know.
+pub(super) fn spoken(endpoint: &Endpoint, version: &SystemVersion) -> Result<ClientVersion, EngineError> {
+    let named = version.api_version.as_deref().unwrap_or_default();
+    let parsed = named.split_once('.').and_then(|(major, minor)| {
+        Some(ClientVersion {
+            major_version: major.parse().ok()?,
+            minor_version: minor.parse().ok()?,
+        })
+    });
+    let theirs = parsed.ok_or_else(|| EngineError::Answer {
+        subject: endpoint.to_string(),
+        reason: format!("`{named}` is no version of its API"),
+    })?;
+    let ours = *API_DEFAULT_VERSION;
+    Ok(if theirs < ours { theirs } else { ours })
+}
+
+pub(super) fn flavour(version: &SystemVersion) -> Flavour {
     let mut components = version.components.iter().flatten();
     if components.any(|component| component.name.contains("Podman")) {
         Flavour::Podman

@@ -24,9 +24,9 @@ mod trial;
 use std::fmt;
 use std::time::Duration;
 
-use bollard::{API_DEFAULT_VERSION, Docker};
+use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 
-pub use build::{Base, Build};
+pub use build::{Base, Build, BuildCache};
 pub use container::{Container, ContainerState};
 pub use container_spec::{ContainerSpec, Limits, Mount, MountAccess, Network};
 pub use digest::{Digest, DigestError};
@@ -54,6 +54,8 @@ pub struct Engine {
     endpoint: Endpoint,
     surroundings: Surroundings,
     host: Host,
+    flavour: Flavour,
+    arch: String,
 }
 
 impl Engine {
@@ -79,14 +81,24 @@ impl Engine {
         &self.endpoint
     }
 
+    /// The processor its containers see, as images name it: `amd64`, `arm64`.
+    #[must_use]
+    pub fn arch(&self) -> &str {
+        &self.arch
+    }
+
+    /// Asks what it is just once: an engine takes longer to tell its version than to tell of an image.
     async fn at(endpoint: &Endpoint, surroundings: &Surroundings, host: &Host) -> Result<Self, EngineError> {
         let refused = |error| EngineError::from_connecting(endpoint, error);
-        let docker = client(endpoint).map_err(refused)?.negotiate_version().await;
+        let asking = client(endpoint, API_DEFAULT_VERSION).map_err(refused)?;
+        let version = asking.version().await.map_err(refused)?;
         Ok(Self {
-            docker: docker.map_err(refused)?,
+            docker: client(endpoint, &info::spoken(endpoint, &version)?).map_err(refused)?,
             endpoint: endpoint.clone(),
             surroundings: surroundings.clone(),
             host: host.clone(),
+            flavour: info::flavour(&version),
+            arch: version.arch.unwrap_or_default(),
         })
     }
 
@@ -102,13 +114,11 @@ impl fmt::Debug for Engine {
     }
 }
 
-fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Error> {
+fn client(endpoint: &Endpoint, version: &ClientVersion) -> Result<Docker, bollard::errors::Error> {
     let timeout = SHORT.as_secs();
     match endpoint {
-        Endpoint::Unix(path) => {
-            Docker::connect_with_unix(&path.to_string_lossy(), timeout, API_DEFAULT_VERSION)
-        }
-        Endpoint::Tcp(address) => Docker::connect_with_http(address, timeout, API_DEFAULT_VERSION),
+        Endpoint::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), timeout, version),
+        Endpoint::Tcp(address) => Docker::connect_with_http(address, timeout, version),
         Endpoint::Tls {
             address,
             certificates,
@@ -118,7 +128,7 @@ fn client(endpoint: &Endpoint) -> Result<Docker, bollard::errors::Error> {
             &certificates.join("cert.pem"),
             &certificates.join("ca.pem"),
             timeout,
-            API_DEFAULT_VERSION,
+            version,
         ),
     }
 }

@@ -102,6 +102,12 @@ impl Host {
         Running::new(spawn(&mut process)?, command, mark, self.grace)
     }
 
+    /// Whether there is such a program on its `PATH`.
+    #[must_use]
+    pub fn finds(&self, program: &str) -> bool {
+        self.locate(&Command::new(program), None).is_ok()
+    }
+
     /// Ends everything that hosts of this name started, also what left its process group or was left behind by an
     /// earlier ralph. What cleared its environment *and* lost its parent is out of reach.
     pub async fn end_all(&self) -> io::Result<()> {

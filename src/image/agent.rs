@@ -1,6 +1,11 @@
 //! Whom an image is made for, and for which machine.
 
+use std::str::FromStr;
+
 use serde::Serialize;
+use thiserror::Error;
+
+use crate::nix::{Cpu, Os, System};
 
 /// The agent that an image carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -44,6 +49,35 @@ pub enum Platform {
 }
 
 impl Platform {
+    /// Linux on a processor as engines name it: `amd64`, `arm64`.
+    #[must_use]
+    pub fn linux_on(arch: &str) -> Option<Self> {
+        match arch {
+            "amd64" => Some(Self::LinuxAmd64),
+            "arm64" => Some(Self::LinuxArm64),
+            _ => None,
+        }
+    }
+
+    /// What an engine on this machine runs, if images are made for it.
+    #[must_use]
+    pub fn this_machine() -> Option<Self> {
+        System::this_machine().map(|system| match system.cpu {
+            Cpu::X86_64 => Self::LinuxAmd64,
+            Cpu::Aarch64 => Self::LinuxArm64,
+        })
+    }
+
+    /// The system as Nix knows it.
+    #[must_use]
+    pub fn system(self) -> System {
+        let cpu = match self {
+            Self::LinuxAmd64 => Cpu::X86_64,
+            Self::LinuxArm64 => Cpu::Aarch64,
+        };
+        System { cpu, os: Os::Linux }
+    }
+
     /// The name as engines write it.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -60,5 +94,20 @@ impl Platform {
             Self::LinuxAmd64 => "x86_64-linux",
             Self::LinuxArm64 => "aarch64-linux",
         }
+    }
+}
+
+/// Text that names no [`Platform`].
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is no platform that images are made for; these are: linux/amd64, linux/arm64")]
+pub struct UnknownPlatform(String);
+
+impl FromStr for Platform {
+    type Err = UnknownPlatform;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let arch = text.strip_prefix("linux/");
+        arch.and_then(Self::linux_on)
+            .ok_or_else(|| UnknownPlatform(text.to_owned()))
     }
 }

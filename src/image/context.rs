@@ -4,6 +4,7 @@
 
 mod cache;
 mod reader;
+mod send;
 mod walk;
 
 use std::fmt;
@@ -19,6 +20,7 @@ use super::dockerignore::{Ignore, IgnoreError};
 use reader::{ReadEntry, read_entries};
 
 pub use cache::HashCache;
+pub(super) use send::lone_dockerfile;
 
 /// The first field of what is hashed.
 const FORMAT: &str = "ralph build context 1";
@@ -110,9 +112,9 @@ impl ContextError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Read { .. } | Self::Special { .. } | Self::Name { .. } => {
-                Some("if the image does not need it, leave it out with a line in `.agent-loop/.dockerignore`")
-            }
+            Self::Read { .. } | Self::Special { .. } | Self::Name { .. } => Some(
+                "if the image does not need it, leave it out with a line in the `.dockerignore` of that directory",
+            ),
             Self::Ignore { .. } => None,
         }
     }
@@ -142,10 +144,10 @@ impl fmt::Display for SpecialFile {
 }
 
 impl Context {
-    /// Reads the context in `root`: everything but what its `.dockerignore` leaves out and ralph's own files. Takes as
-    /// long as reading every file that the cache does not remember.
-    pub fn read(root: &Path, cache: &HashCache) -> Result<Self, ContextError> {
-        let listing = walk::list(root, &ignore(root)?)?;
+    /// Reads the context in `root`: everything but what its `.dockerignore` leaves out, and but the files at its top
+    /// that are `never_sent`. Takes as long as reading every file that the cache does not remember.
+    pub fn read(root: &Path, never_sent: &[&str], cache: &HashCache) -> Result<Self, ContextError> {
+        let listing = walk::list(root, &ignore(root)?, never_sent)?;
         let remembered = cache.load(root);
         let read = read_entries(root, listing, &remembered)?;
         remembered.replace(&read.iter().filter_map(ReadEntry::to_remember).collect());

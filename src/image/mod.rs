@@ -4,37 +4,53 @@
 //! ([`ProjectLayer::read`]). An [`ImageSpec`] says what is wanted, [`Facts`] what the engine has, and [`plan`] what must
 //! be done: nothing, when an image of that content is there. The content's hash is the tag; what goes into it is written
 //! down in `docs/reference/image-hash.md`.
+//!
+//! A [`Wish`] is what a user asks for; [`Wish::read`] makes a spec of it, [`survey`] asks an engine for the facts, and
+//! [`ensure`] does what the plan says. Whatever starts a sandbox gets its image from there.
 
 mod agent;
 mod context;
 mod dependencies;
 mod digest;
 mod dockerignore;
+mod ensure;
+mod error;
 mod facts;
+mod flake;
 pub mod labels;
 pub mod load;
 mod parallel;
 mod plan;
 mod project;
+mod pulls;
 mod reference;
 mod spec;
 mod stages;
+mod survey;
 mod tag;
 mod templates;
 #[cfg(test)]
 mod tests;
+mod tools;
+mod wish;
 
-pub use agent::{ImageAgent, Platform};
+pub use agent::{ImageAgent, Platform, UnknownPlatform};
 pub use context::{Context, ContextError, Entry, EntryKind, FileMode, HashCache, SpecialFile};
 pub use dependencies::{Dependencies, DependenciesError, Package, PackageError};
 pub use digest::{Digest, DigestError};
 pub use dockerignore::{Ignore, IgnoreError, PatternError};
+pub use ensure::{Ensured, Observer, ensure};
+pub use error::ImageError;
 pub use facts::{BaseIdentity, BaseImage, Facts, OwnImage, Pulls};
+pub use flake::PassedOver;
 pub use labels::Labels;
 pub use plan::{Action, OnFailure, Plan, PlannedBase, PlannedImage, Reason, Step, plan};
 pub use project::{LayerSource, ProjectError, ProjectLayer};
 pub use reference::{ImageReference, ReferenceError};
-pub use spec::{DEFAULT_REFRESH, ImageSpec, Mode, Rebuild, SpecError};
+pub use spec::{DEFAULT_REFRESH, ImageSpec, Mode, OwnDockerfile, Rebuild, SpecError};
 pub use stages::StagesError;
+pub use survey::survey;
 pub use tag::{ImageTag, ProjectName};
 pub use templates::{TemplateError, base_dockerfile};
+pub use tools::Tools;
+pub use wish::{Origin, Recipe, Wish};

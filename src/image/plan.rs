@@ -65,7 +65,7 @@ pub enum Action {
         /// Which one.
         reference: ImageReference,
     },
-    /// Build the base from its Dockerfile, in an empty context.
+    /// Build the base from its Dockerfile.
     BuildBase {
         /// What comes of it.
         image: PlannedImage,
@@ -165,12 +165,20 @@ impl Plan {
         let first = self.steps.first().map(|step| &step.action);
         matches!(first, Some(Action::PullBase { .. }))
     }
+
+    /// The images that its steps make.
+    pub(super) fn makes(&self) -> impl Iterator<Item = &PlannedImage> {
+        self.steps.iter().filter_map(|step| match &step.action {
+            Action::BuildBase { image } | Action::Load { image } | Action::BuildProject { image, .. } => {
+                Some(image)
+            }
+            Action::PullBase { .. } | Action::NixBuild { .. } => None,
+        })
+    }
 }
 
 fn planned_base(spec: &ImageSpec, facts: &Facts) -> Option<PlannedBase> {
-    let Mode::Dockerfile { base, .. } = spec.mode() else {
-        return None;
-    };
+    let base = spec.mode().base()?;
     let identity = match facts {
         Facts::Engine {
             base: Some(image), ..
@@ -222,9 +230,7 @@ fn common_labels(spec: &ImageSpec, hash: &Digest) -> impl Iterator<Item = (&'sta
 
 /// The pull, where one is due. Without it there may be nothing to build from; then it must not fail.
 fn pull(spec: &ImageSpec, facts: &Facts) -> Option<Step> {
-    let Mode::Dockerfile { base, .. } = spec.mode() else {
-        return None;
-    };
+    let base = spec.mode().base()?;
     let (reason, on_failure) = match facts {
         Facts::NoEngine => (Reason::NoEngine, OnFailure::Stop),
         Facts::Engine { base: None, .. } => (Reason::BaseMissing, OnFailure::Stop),
@@ -307,7 +313,9 @@ fn find<'a>(tag: &ImageTag, images: &'a [OwnImage]) -> Option<&'a OwnImage> {
 fn base_steps(spec: &ImageSpec, image: &PlannedImage, reason: Reason) -> Vec<Step> {
     let image = image.clone();
     match spec.mode() {
-        Mode::Dockerfile { .. } => vec![Step::needed(Action::BuildBase { image }, reason)],
+        Mode::Dockerfile { .. } | Mode::File { .. } => {
+            vec![Step::needed(Action::BuildBase { image }, reason)]
+        }
         Mode::Nix { attribute, .. } => {
             let build = Action::NixBuild {
                 attribute: attribute.clone(),

@@ -15,8 +15,10 @@ use super::templates::TemplateError;
 
 /// The directory of a repository that describes its image.
 const DIRECTORY: &str = ".agent-loop";
-const DOCKERFILE: &str = "Dockerfile.sandbox";
+pub(super) const DOCKERFILE: &str = "Dockerfile.sandbox";
 const DEPENDENCIES: &str = "dependencies";
+/// Ralph's own files there, which no image needs.
+pub(super) const NEVER_SENT: [&str; 2] = ["config.json", DEPENDENCIES];
 
 /// A project's own layer on top of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,7 +127,7 @@ fn dockerfile_layer(
         return Ok(None);
     };
     stages::check(&dockerfile).map_err(|source| ProjectError::Stages { path, source })?;
-    let context = Context::read(directory, cache)?;
+    let context = Context::read(directory, &NEVER_SENT, cache)?;
     Ok(Some((LayerSource::Dockerfile(context), dockerfile)))
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::agent::{ImageAgent, Platform};
+use super::context::Context;
 use super::digest::Digest;
 use super::facts::BaseIdentity;
 use super::project::{LayerSource, ProjectLayer};
@@ -36,6 +37,13 @@ pub enum Mode {
         /// The whole Dockerfile.
         dockerfile: String,
     },
+    /// By a builder, from a Dockerfile of the user's and the files around it.
+    File {
+        /// The image that it starts from. It is the build argument `BASE_IMAGE`, too.
+        base: ImageReference,
+        /// The Dockerfile and its context.
+        file: OwnDockerfile,
+    },
     /// By Nix, from a flake.
     Nix {
         /// The hash of everything that the flake's own files say.
@@ -51,6 +59,26 @@ impl Mode {
         let dockerfile = base_dockerfile(agent, &base)?;
         Ok(Self::Dockerfile { base, dockerfile })
     }
+
+    /// The image that the base is built from. A Nix image starts from nothing.
+    #[must_use]
+    pub fn base(&self) -> Option<&ImageReference> {
+        match self {
+            Self::Dockerfile { base, .. } | Self::File { base, .. } => Some(base),
+            Self::Nix { .. } => None,
+        }
+    }
+}
+
+/// A Dockerfile in a directory of the user's. The directory is its build context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnDockerfile {
+    /// Its name in the directory.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+    /// The directory.
+    pub context: Context,
 }
 
 /// When images are built.
@@ -166,17 +194,28 @@ impl ImageSpec {
     pub fn base_hash(&self, identity: &BaseIdentity) -> Digest {
         match &self.mode {
             Mode::Dockerfile { base, dockerfile } => {
-                let identity = match identity {
-                    BaseIdentity::Unresolved => format!("unresolved:{base}"),
-                    known => known.to_string(),
-                };
-                Digest::of_fields(["ralph base image 1", self.platform.name(), &identity, dockerfile])
+                let identity = identity_of(base, identity);
+                Digest::of_fields([BASE_FORMAT, self.platform.name(), &identity, dockerfile])
+            }
+            Mode::File { base, file } => {
+                let (identity, context) = (identity_of(base, identity), file.context.digest().to_string());
+                Digest::of_fields([BASE_FORMAT, self.platform.name(), &identity, &file.text, &context])
             }
             Mode::Nix { hash, attribute } => {
                 let system = self.platform.nix_system();
                 Digest::of_fields(["ralph nix image 1", system, attribute, &hash.to_string()])
             }
         }
+    }
+}
+
+/// The first field of a hash over a Dockerfile.
+const BASE_FORMAT: &str = "ralph base image 1";
+
+fn identity_of(base: &ImageReference, identity: &BaseIdentity) -> String {
+    match identity {
+        BaseIdentity::Unresolved => format!("unresolved:{base}"),
+        known => known.to_string(),
     }
 }
 

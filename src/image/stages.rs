@@ -1,13 +1,15 @@
-//! What a project's own Dockerfile starts from.
+//! What a Dockerfile of the user's starts from.
 
 use std::collections::HashMap;
 
 use thiserror::Error;
 
-/// The build argument that names the base.
-const ARGUMENT: &str = "BASE_IMAGE";
+use super::reference::ImageReference;
 
-/// A `Dockerfile.sandbox` whose image would not stand on the base.
+/// The build argument that names the base.
+pub(super) const ARGUMENT: &str = "BASE_IMAGE";
+
+/// A Dockerfile whose image would not stand on what it must, or on nothing that can be told.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StagesError {
     /// `FROM ${BASE_IMAGE}` means nothing without the argument.
@@ -24,6 +26,14 @@ pub enum StagesError {
         /// What it starts from.
         image: String,
     },
+    /// What the last stage is built from cannot be looked up.
+    #[error("line {line}: the last stage starts from `{image}`, which names no image by itself")]
+    NoImage {
+        /// The line of its `FROM`, counted from 1.
+        line: usize,
+        /// What it starts from.
+        image: String,
+    },
     /// No stage at all.
     #[error("line {line}: the file ends without a `FROM ${{BASE_IMAGE}}`")]
     NoStage {
@@ -34,6 +44,23 @@ pub enum StagesError {
 
 /// Checks that the last stage of a Dockerfile stands on `${BASE_IMAGE}`, and that the argument is declared for it.
 pub(super) fn check(dockerfile: &str) -> Result<(), StagesError> {
+    match last_stage(dockerfile)? {
+        Stage::OnBase => Ok(()),
+        Stage::OnOther { line, image } => Err(StagesError::OtherBase { line, image }),
+    }
+}
+
+/// The image that the last stage of a Dockerfile stands on; `given` when that is `${BASE_IMAGE}`.
+pub(super) fn foundation(dockerfile: &str, given: ImageReference) -> Result<ImageReference, StagesError> {
+    match last_stage(dockerfile)? {
+        Stage::OnBase => Ok(given),
+        Stage::OnOther { line, image } => {
+            ImageReference::parse(&image).map_err(|_| StagesError::NoImage { line, image })
+        }
+    }
+}
+
+fn last_stage(dockerfile: &str) -> Result<Stage, StagesError> {
     let mut declared = false;
     let mut stages: HashMap<String, Stage> = HashMap::new();
     let mut last = None;
@@ -56,13 +83,9 @@ pub(super) fn check(dockerfile: &str) -> Result<(), StagesError> {
             last = Some(stage);
         }
     }
-    match last {
-        Some(Stage::OnBase) => Ok(()),
-        Some(Stage::OnOther { line, image }) => Err(StagesError::OtherBase { line, image }),
-        None => Err(StagesError::NoStage {
-            line: dockerfile.lines().count().max(1),
-        }),
-    }
+    last.ok_or_else(|| StagesError::NoStage {
+        line: dockerfile.lines().count().max(1),
+    })
 }
 
 /// What a stage stands on in the end.
@@ -229,6 +252,26 @@ mod tests {
     )]
     fn any_other_is_refused_with_the_line(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(check(text).unwrap_err().to_string(), expected);
+    }
+
+    #[rstest]
+    #[case::argument("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n", Ok("given:1"))]
+    #[case::image("FROM rust AS build\nFROM debian:12\n", Ok("debian:12"))]
+    #[case::earlier_stage("FROM debian:12 AS a\nFROM a\n", Ok("debian:12"))]
+    #[case::another_argument(
+        "ARG X\nFROM ${X}\n",
+        Err("line 2: the last stage starts from `${X}`, which names no image by itself")
+    )]
+    fn what_a_dockerfile_stands_on_is_found(#[case] text: &str, #[case] expected: Result<&str, &str>) {
+        let given = ImageReference::parse("given:1").unwrap();
+        let found = foundation(text, given);
+        assert_eq!(
+            found
+                .as_ref()
+                .map(ImageReference::as_str)
+                .map_err(ToString::to_string),
+            expected.map_err(ToOwned::to_owned)
+        );
     }
 
     proptest::proptest! {

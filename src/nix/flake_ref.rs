@@ -18,6 +18,17 @@ pub enum FlakeRef {
     Pinned(String),
 }
 
+impl FlakeRef {
+    /// The same flake, named from elsewhere: a relative directory is taken from `dir`.
+    #[must_use]
+    pub fn seen_from(&self, dir: &Path) -> Self {
+        match self {
+            Self::Dir(relative) => Self::Dir(dir.join(relative)),
+            Self::Pinned(url) => Self::Pinned(url.clone()),
+        }
+    }
+}
+
 /// Text that is no [`FlakeRef`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlakeRefError {

@@ -34,6 +34,15 @@ impl Choice {
             Self::Daytona => "daytona",
         }
     }
+
+    /// Whether its sandboxes start from an image of a container engine, which must be there first.
+    #[must_use]
+    pub fn needs_image(&self) -> bool {
+        match self {
+            Self::Docker => true,
+            Self::Local(_) | Self::DockerSandbox | Self::Tart | Self::Daytona => false,
+        }
+    }
 }
 
 /// The provider that was chosen, or why it cannot be used.

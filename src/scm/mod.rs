@@ -32,6 +32,7 @@ mod secrets;
 mod seed;
 mod snapshot;
 mod status;
+mod worktree;
 
 pub use branch::{branch_name, free_branch, slug};
 pub use checkpoint::{Checkpoint, Checkpoints, Content, StateFile};
@@ -48,3 +49,4 @@ pub use repository::{Expect, ObjectFormat, Repository, Warning};
 pub use seed::SeedPack;
 pub use snapshot::{Change, DirtyPath, Snapshot};
 pub use status::Head;
+pub use worktree::main_worktree;

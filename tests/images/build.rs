@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ralph::engine::{Base, Build, Engine, EngineError, TarStream};
+use ralph::engine::{Base, Build, BuildCache, Engine, EngineError, TarStream};
 use ralph::exec::Host;
 
 use super::support;
@@ -34,6 +34,7 @@ fn build(shop: &Workshop, tag: &str, dockerfile: &str) -> Build {
         tag: shop.tag(tag),
         platform: None,
         base: Base::Present,
+        cache: BuildCache::Use,
         log: shop.path("build.log"),
     }
 }

@@ -14,7 +14,12 @@ mod support;
 
 mod archive;
 mod build;
+mod command;
+mod disk;
 mod engine;
+mod flake;
 mod load;
+mod project;
 mod stream;
+mod trouble;
 mod workshop;

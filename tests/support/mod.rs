@@ -7,5 +7,6 @@ pub mod dir_sandbox;
 pub mod engine;
 pub mod guest;
 pub mod model;
+pub mod nix;
 pub mod ralph;
 pub mod skip;

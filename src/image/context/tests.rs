@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::clock::Clock;
+use crate::image::project::NEVER_SENT;
 
 /// A context in a directory of its own, and a clock that says when files are looked at.
 struct Fixture {
@@ -54,7 +55,7 @@ impl Fixture {
     }
 
     fn read(&self) -> Result<Context, ContextError> {
-        Context::read(&self.root(), &self.cache(0))
+        Context::read(&self.root(), &NEVER_SENT, &self.cache(0))
     }
 
     fn paths(&self) -> Vec<String> {
@@ -252,7 +253,7 @@ mod cache {
     }
 
     fn digest(fixture: &Fixture, seconds_from_now: i64) -> Digest {
-        let context = Context::read(&fixture.root(), &fixture.cache(seconds_from_now)).unwrap();
+        let context = Context::read(&fixture.root(), &NEVER_SENT, &fixture.cache(seconds_from_now)).unwrap();
         context.digest()
     }
 

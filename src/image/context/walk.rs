@@ -9,9 +9,6 @@ use super::{ContextError, FileMode, SpecialFile};
 use crate::image::dockerignore::Ignore;
 use crate::remember::Look;
 
-/// Ralph's own files at the top of `.agent-loop/`; no `.dockerignore` takes them in.
-const NEVER_SENT: [&str; 2] = ["config.json", "dependencies"];
-
 /// What is in a context, by path, in the order of the bytes.
 pub(super) type Listing = BTreeMap<String, Found>;
 
@@ -22,11 +19,13 @@ pub(super) enum Found {
     Link { target: PathBuf },
 }
 
-/// Lists everything below `root` that stays in. Links are not followed, and sockets are left out, as Docker does.
-pub(super) fn list(root: &Path, ignore: &Ignore) -> Result<Listing, ContextError> {
+/// Lists everything below `root` that stays in. Links are not followed, and sockets are left out, as Docker does. No
+/// `.dockerignore` takes in what is `never_sent`.
+pub(super) fn list(root: &Path, ignore: &Ignore, never_sent: &[&str]) -> Result<Listing, ContextError> {
     let mut walk = Walk {
         root,
         ignore,
+        never_sent,
         listing: Listing::new(),
         open: vec![PathBuf::new()],
     };
@@ -39,6 +38,7 @@ pub(super) fn list(root: &Path, ignore: &Ignore) -> Result<Listing, ContextError
 struct Walk<'a> {
     root: &'a Path,
     ignore: &'a Ignore,
+    never_sent: &'a [&'a str],
     listing: Listing,
     /// Directories to look into, relative to the root.
     open: Vec<PathBuf>,
@@ -63,7 +63,7 @@ impl Walk<'_> {
 
     fn look_at(&mut self, path: PathBuf, metadata: &Metadata) -> Result<(), ContextError> {
         let text = path.to_string_lossy();
-        let is_own = NEVER_SENT.contains(&&*text) && !metadata.is_dir();
+        let is_own = self.never_sent.contains(&&*text) && !metadata.is_dir();
         let stays_out = is_own || self.ignore.leaves_out(&text);
         if !stays_out {
             self.take_in(&path, metadata)?;

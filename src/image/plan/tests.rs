@@ -337,7 +337,7 @@ fn a_dockerfile_goes_on_top_of_a_nix_image() {
     let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
     let layer = ProjectLayer {
         name: ProjectName::of_directory("app".as_ref()),
-        source: LayerSource::Dockerfile(Context::read(dir.path(), &cache).unwrap()),
+        source: LayerSource::Dockerfile(Context::read(dir.path(), &[], &cache).unwrap()),
         dockerfile: String::new(),
     };
     let spec = ImageSpec::new(ImageAgent::Claude, Platform::LinuxAmd64, mode, Some(layer)).unwrap();

@@ -104,9 +104,15 @@ impl Serialize for Plan {
                 identity: base.identity.to_string(),
             }),
             provisional: self.is_provisional(),
-            steps: self.steps.iter().map(JsonStep::of).collect(),
+            steps: &self.steps,
         };
         plan.serialize(serializer)
+    }
+}
+
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        JsonStep::of(self).serialize(serializer)
     }
 }
 
@@ -117,7 +123,7 @@ struct JsonPlan<'a> {
     labels: &'a Labels,
     base: Option<JsonBase<'a>>,
     provisional: bool,
-    steps: Vec<JsonStep<'a>>,
+    steps: &'a [Step],
 }
 
 #[derive(Serialize)]

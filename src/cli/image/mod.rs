@@ -1,0 +1,95 @@
+//! `ralph image`, and the image that a run starts from.
+
+mod build;
+mod progress;
+mod wanted;
+
+use std::path::Path;
+
+use clap::Subcommand;
+
+use crate::config::Config;
+use crate::engine::{Engine, EngineError};
+use crate::image::{Rebuild, Tools, Wish, ensure};
+
+use super::Context;
+use super::assemble;
+use super::error::{CliError, Exit};
+use progress::observer;
+use wanted::Wanted;
+
+/// Build the image that a sandbox starts from
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Build(build::Args),
+}
+
+pub(super) async fn image(context: &Context, args: Args) -> Result<Exit, CliError> {
+    match args.what {
+        What::Build(args) => build::build(context, args).await,
+    }
+}
+
+/// Whether the image is built anew, for every command that starts from one.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub(super) struct RebuildFlag {
+    /// Pull the base, and build the image and the project's layer anew
+    #[arg(long)]
+    rebuild: bool,
+}
+
+impl From<RebuildFlag> for Rebuild {
+    fn from(flag: RebuildFlag) -> Self {
+        if flag.rebuild {
+            Self::Always
+        } else {
+            Self::WhenNeeded
+        }
+    }
+}
+
+/// The image that the chosen provider's sandboxes start from: the one that `sandbox.image` names, as it is, else the
+/// planned one, which is there afterwards. `None`: the provider needs none.
+///
+/// There is no other way to an image, so that no sandbox starts from one that is stale.
+pub(super) async fn for_sandbox(
+    context: &Context,
+    config: &Config,
+    project: &Path,
+    rebuild: RebuildFlag,
+) -> Result<Option<String>, CliError> {
+    if !assemble::choice(context, config)?.needs_image() {
+        return Ok(None);
+    }
+    if let Some(named) = &config.settings.sandbox.image {
+        return Ok(Some(named.clone()));
+    }
+    let wish = Wish {
+        rebuild: rebuild.into(),
+        ..Wanted::default().wish(context, config, project)
+    };
+    let tools = tools(context)?;
+    let engine = engine(context, &tools).await?;
+    let recipe = wish.read(Some(&engine), &tools).await?;
+    let ensured = ensure(&engine, &recipe, &tools, observer(context.ui).as_mut()).await?;
+    Ok(Some(ensured.image.tag.to_string()))
+}
+
+/// What images are made with here.
+fn tools(context: &Context) -> Result<Tools, CliError> {
+    Ok(Tools {
+        host: context.surroundings.builder_host(),
+        cache: context.surroundings.cache_dir()?.join("images"),
+        clock: crate::clock::system(),
+    })
+}
+
+async fn engine(context: &Context, tools: &Tools) -> Result<Engine, EngineError> {
+    Engine::connect(&context.surroundings.engine(), &tools.host).await
+}

@@ -1,0 +1,116 @@
+//! What a builder is sent: the very bytes that were hashed.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use sha2::{Digest as _, Sha256};
+use tar::{Builder, EntryType, Header};
+
+use super::{Context, Entry, EntryKind, FileMode};
+use crate::engine::TarStream;
+use crate::image::digest::Digest;
+
+/// A Dockerfile with nothing around it, under the usual name.
+pub(in crate::image) fn lone_dockerfile(text: &str) -> TarStream {
+    let text = text.to_owned();
+    TarStream::written_by(move |out| {
+        let mut tar = Builder::new(out);
+        append_dockerfile(&mut tar, "Dockerfile", &text)?;
+        tar.finish()
+    })
+}
+
+impl Context {
+    /// The context with its Dockerfile, which is sent even where a `.dockerignore` leaves it out. Whatever is not as it
+    /// was when it was read breaks the stream off: the image would not be what its hash says.
+    pub(in crate::image) fn with_dockerfile(&self, name: &str, text: &str) -> TarStream {
+        let (context, name, text) = (self.clone(), name.to_owned(), text.to_owned());
+        TarStream::written_by(move |out| {
+            let mut tar = Builder::new(out);
+            for entry in &context.entries {
+                context.append(&mut tar, entry)?;
+            }
+            match context.entries.iter().find(|entry| entry.path == name) {
+                Some(entry) => entry.expect(Digest::of(text.as_bytes()))?,
+                None => append_dockerfile(&mut tar, &name, &text)?,
+            }
+            tar.finish()
+        })
+    }
+
+    fn append(&self, tar: &mut Tar<'_>, entry: &Entry) -> io::Result<()> {
+        match &entry.kind {
+            EntryKind::Directory => {
+                let mut header = header(EntryType::Directory, 0o755, 0);
+                tar.append_data(&mut header, &entry.path, io::empty())
+            }
+            EntryKind::Link { target } => {
+                tar.append_link(&mut header(EntryType::Symlink, 0o777, 0), &entry.path, target)
+            }
+            EntryKind::File { mode, size, .. } => {
+                let mut hashed = Hashed {
+                    bytes: File::open(self.root.join(&entry.path))?.take(*size),
+                    hasher: Sha256::new(),
+                };
+                let mut header = header(EntryType::Regular, mode.bits(), *size);
+                tar.append_data(&mut header, &entry.path, &mut hashed)?;
+                entry.expect(Digest::from_bytes(hashed.hasher.finalize().into()))
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Refuses content other than that which was hashed.
+    fn expect(&self, found: Digest) -> io::Result<()> {
+        match &self.kind {
+            EntryKind::File { digest, .. } if *digest == found => Ok(()),
+            _ => {
+                let message = format!("`{}` changed while the image was being built", self.path);
+                Err(io::Error::new(io::ErrorKind::InvalidData, message))
+            }
+        }
+    }
+}
+
+impl FileMode {
+    fn bits(self) -> u32 {
+        match self {
+            Self::Plain => 0o644,
+            Self::Executable => 0o755,
+        }
+    }
+}
+
+type Tar<'a> = Builder<&'a mut dyn Write>;
+
+fn append_dockerfile(tar: &mut Tar<'_>, name: &str, text: &str) -> io::Result<()> {
+    let mut header = header(EntryType::Regular, 0o644, text.len() as u64);
+    tar.append_data(&mut header, name, text.as_bytes())
+}
+
+/// Owned by root, without a time.
+fn header(kind: EntryType, mode: u32, size: u64) -> Header {
+    let mut header = Header::new_gnu();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header
+}
+
+/// Hashes what is read through it.
+struct Hashed<R> {
+    bytes: R,
+    hasher: Sha256,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.bytes.read(buffer)?;
+        self.hasher.update(&buffer[..length]);
+        Ok(length)
+    }
+}
