@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::context::HashCache;
+use super::load::LayerCache;
 use super::pulls::PullLog;
 use super::tag::ImageTag;
 use crate::clock::Clock;
@@ -29,6 +30,10 @@ impl Tools {
 
     pub(super) fn flakes(&self) -> nix::Cache {
         nix::Cache::new(self.cache.join("flakes"), Arc::clone(&self.clock))
+    }
+
+    pub(super) fn layers(&self) -> LayerCache {
+        LayerCache::new(self.cache.join("layers"), Arc::clone(&self.clock))
     }
 
     pub(super) fn pulls(&self, engine: &Engine) -> PullLog {

@@ -39,7 +39,7 @@ impl Choice {
     #[must_use]
     pub fn needs_image(&self) -> bool {
         match self {
-            Self::Docker => true,
+            Self::Docker(_) => true,
             Self::Local(_) | Self::DockerSandbox | Self::Tart | Self::Daytona => false,
         }
     }

@@ -165,6 +165,7 @@ impl Workshop<'_> {
             order,
             labels: labels_of(image),
             tag: Reference::parse(&image.tag.to_string())?,
+            cache: self.tools.layers(),
         };
         let loaded = load(self.engine, &request, observer).await?;
         observer.loaded(&loaded);
