@@ -123,6 +123,20 @@ pub(super) struct Given {
     pub(super) value: String,
 }
 
+impl Given {
+    /// Those of these flags that were given: flag, key and value.
+    pub(super) fn of_flags<const N: usize>(flags: [(&str, &str, Option<String>); N]) -> Vec<Self> {
+        let given = |(flag, key, value): (&str, &str, Option<String>)| {
+            Some(Self {
+                flag: flag.to_owned(),
+                key: key.to_owned(),
+                value: value?,
+            })
+        };
+        flags.into_iter().filter_map(given).collect()
+    }
+}
+
 impl super::Global {
     /// What `--set` gives.
     pub(super) fn given(&self) -> Result<Vec<Given>, CliError> {

@@ -15,6 +15,7 @@ mod reference;
 mod resume;
 mod run;
 mod select;
+mod selftest;
 mod status;
 mod surroundings;
 mod terminal;
@@ -70,6 +71,7 @@ enum Command {
     Doctor(doctor::Args),
     Demo(demo::Args),
     Image(image::Args),
+    Selftest(selftest::Args),
     Config(config::Args),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
@@ -126,6 +128,7 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Doctor(args) => block_on(doctor::doctor(context, args)),
         Command::Demo(args) => block_on(demo::demo(context, args)),
         Command::Image(args) => block_on(image::image(context, args)),
+        Command::Selftest(args) => block_on(selftest::try_out(context, args)),
         Command::Config(args) => config::config(context, &args),
         Command::Completions(args) => reference::completions(context, &args),
         Command::Man(args) => reference::man(context, &args),

@@ -65,7 +65,7 @@ impl From<Shown> for Show {
 
 impl Args {
     fn given(&self) -> Vec<Given> {
-        let flags = [
+        Given::of_flags([
             ("--type", "sandbox.type", self.provider.clone()),
             ("--agent", "agent.name", self.agent.clone()),
             ("--profile", "default_profile", self.profile.clone()),
@@ -74,15 +74,7 @@ impl Args {
                 "budget.max_iterations",
                 self.max_iterations.map(|count| count.to_string()),
             ),
-        ];
-        let given = |(flag, key, value): (&str, &str, Option<String>)| {
-            Some(Given {
-                flag: flag.to_owned(),
-                key: key.to_owned(),
-                value: value?,
-            })
-        };
-        flags.into_iter().filter_map(given).collect()
+        ])
     }
 }
 

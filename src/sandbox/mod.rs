@@ -5,6 +5,7 @@ pub mod docker;
 mod error;
 mod files;
 pub mod local;
+pub mod selftest;
 pub mod session;
 mod spec;
 

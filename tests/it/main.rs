@@ -28,4 +28,5 @@ mod patch;
 mod redaction;
 mod reference;
 mod scm;
+mod selftest;
 mod state;
