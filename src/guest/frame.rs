@@ -139,7 +139,8 @@ mod tests {
             let (frames, error) = decode(&bytes, piece);
             let read: usize = frames.iter().map(|(_, _, payload)| HEADER + payload.len()).sum();
             prop_assert!(read <= bytes.len());
-            prop_assert!(matches!(error, None | Some(FrameError::TooLong { .. })));
+            let expected = matches!(error, None | Some(FrameError::TooLong { .. }));
+            prop_assert!(expected, "{error:?}");
         }
     }
 
@@ -162,6 +163,6 @@ mod tests {
             payload: &payload,
         };
         assert!(frame.append_to(&mut out).is_err());
-        assert_eq!(out, []);
+        assert!(out.is_empty());
     }
 }
