@@ -203,6 +203,15 @@ pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) ->
 
 /// The provider, once it is sure that it can enforce what is asked of it.
 pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
+    let provider = connected(context, config)?;
+    match check_policy(provider.as_ref(), &config.network_policy()) {
+        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
+        _ => Ok(provider),
+    }
+}
+
+/// The provider, whatever it can enforce.
+pub(super) fn connected(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
     let choice = match config.provider() {
         SandboxType::Local => Choice::Local(LocalOptions {
             base: context.surroundings.runs()?.dir().to_owned(),
@@ -218,11 +227,7 @@ pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Pro
         SandboxType::Tart => Choice::Tart,
         SandboxType::Daytona => Choice::Daytona,
     };
-    let provider = connect(&choice)?;
-    match check_policy(provider.as_ref(), &config.network_policy()) {
-        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
-        _ => Ok(provider),
-    }
+    Ok(connect(&choice)?)
 }
 
 /// What the `docker` provider needs to know.
