@@ -10,10 +10,9 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::{Model, Profile, Reply};
-use ralph::network::Policy;
 use ralph::runner::{self, Budget, DoctorApply, DoctorRules, NewRun, Outcome, Parts, Profiles, Settings};
+use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
-use ralph::sandbox::{Resources, SandboxSpec};
 use ralph::scm::{Identity, LocalForge, Repository};
 use ralph::secret::Redactor;
 use ralph::state::{Owner, RunDir, Rung, Runs};
@@ -188,12 +187,8 @@ impl Stage {
 
 fn sandbox(dir: &RunDir) -> SandboxSpec {
     SandboxSpec {
-        run: dir.facts().id.clone(),
-        image: None,
-        resources: Resources::default(),
-        network: Policy::AllowAll,
-        env: BTreeMap::new(),
         completion_grace: Duration::from_secs(2),
+        ..SandboxSpec::unrestricted(dir.facts().id.clone())
     }
 }
 

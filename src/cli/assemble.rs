@@ -11,12 +11,14 @@ use crate::config::{
     self, AgentName, Config, FilePlace, ForgeType, Inputs, LadderRung, Layer, OnUnenforceable, Override,
     Place, SandboxType,
 };
+use crate::engine;
 use crate::event::{EventSink, Fanout};
 use crate::model::{Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Script, ScriptedModel};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
 use crate::sandbox::connect::{Choice, check_policy, connect};
+use crate::sandbox::docker::DockerOptions;
 use crate::sandbox::local::LocalOptions;
-use crate::sandbox::{Provider, SandboxError, SandboxSpec};
+use crate::sandbox::{Provider, Purpose, Reuse, SandboxError, SandboxSpec};
 use crate::scm::{Forge, Identity, LocalForge, Repository};
 use crate::secret::Redactor;
 use crate::state::{RunDir, Rung};
@@ -201,6 +203,15 @@ pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) ->
 
 /// The provider, once it is sure that it can enforce what is asked of it.
 pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
+    let provider = connected(context, config)?;
+    match check_policy(provider.as_ref(), &config.network_policy()) {
+        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
+        _ => Ok(provider),
+    }
+}
+
+/// The provider, whatever it can enforce.
+pub(super) fn connected(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
     let choice = match config.provider() {
         SandboxType::Local => Choice::Local(LocalOptions {
             base: context.surroundings.runs()?.dir().to_owned(),
@@ -211,16 +222,27 @@ pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Pro
                 .to_owned(),
             passthrough: config.passthrough(),
         }),
-        SandboxType::Docker => Choice::Docker,
+        SandboxType::Docker => Choice::Docker(docker(context)?),
         SandboxType::DockerSandbox => Choice::DockerSandbox,
         SandboxType::Tart => Choice::Tart,
         SandboxType::Daytona => Choice::Daytona,
     };
-    let provider = connect(&choice)?;
-    match check_policy(provider.as_ref(), &config.network_policy()) {
-        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
-        _ => Ok(provider),
-    }
+    Ok(connect(&choice)?)
+}
+
+/// What the `docker` provider needs to know.
+pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
+    let surroundings = &context.surroundings;
+    Ok(DockerOptions {
+        base: surroundings.data_dir()?.join("sandboxes"),
+        surroundings: engine::Surroundings {
+            env: surroundings.env.clone(),
+            home: surroundings.var("HOME").map(PathBuf::from),
+        },
+        guest_dir: surroundings.data_dir()?.join("guest"),
+        host: surroundings.host(),
+        machine: surroundings.owner().host,
+    })
 }
 
 /// Tells what the provider does not hold.
@@ -340,10 +362,28 @@ fn rung_of(rung: LadderRung) -> Rung {
 pub(super) fn sandbox_spec(config: &Config, run: &RunDir) -> SandboxSpec {
     SandboxSpec {
         run: run.facts().id.clone(),
+        purpose: Purpose {
+            agent: config.settings.agent.name.name().to_owned(),
+            branch: run.facts().branch.clone(),
+            task: task_key(run),
+        },
+        mounts: Vec::new(),
         image: config.settings.sandbox.image.clone(),
         resources: config.resources(),
         network: config.network_policy(),
         env: std::collections::BTreeMap::new(),
         completion_grace: config.settings.timers.completion_grace,
+        reuse: if config.settings.sandbox.reuse_container {
+            Reuse::Allowed
+        } else {
+            Reuse::Never
+        },
     }
+}
+
+/// The task of a run, told apart from those of other repositories.
+fn task_key(run: &RunDir) -> String {
+    let facts = run.facts();
+    let id = Task::parse(&facts.task).map(|task| task.frontmatter.task_id.to_string());
+    format!("{}#{}", facts.repository.display(), id.unwrap_or_default())
 }

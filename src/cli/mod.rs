@@ -13,6 +13,7 @@ mod logs;
 mod reference;
 mod resume;
 mod run;
+mod sandbox;
 mod select;
 mod status;
 mod surroundings;
@@ -68,6 +69,8 @@ enum Command {
     Diff(diff::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Sandbox(sandbox::Args),
+    PruneSandboxes(sandbox::PruneArgs),
     Config(config::Args),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
@@ -123,6 +126,8 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Diff(args) => block_on(diff::diff(context, args)),
         Command::Doctor(args) => block_on(doctor::doctor(context, args)),
         Command::Demo(args) => block_on(demo::demo(context, args)),
+        Command::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
+        Command::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
         Command::Config(args) => config::config(context, &args),
         Command::Completions(args) => reference::completions(context, &args),
         Command::Man(args) => reference::man(context, &args),

@@ -1,63 +1,184 @@
-//! The proof that an image can be started from.
+//! The containers of an engine, and their lives.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use bollard::models::{ContainerCreateBody, HostConfig};
-use bollard::query_parameters::{CreateContainerOptions, RemoveContainerOptions};
+use bollard::models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum};
+use bollard::query_parameters::{
+    CreateContainerOptions, InspectContainerOptions, KillContainerOptions, ListContainersOptions,
+    RemoveContainerOptions, StartContainerOptions,
+};
+use jiff::Timestamp;
 
-use super::{Digest, Engine, EngineError};
+use super::{ContainerSpec, Engine, EngineError};
 
-/// By which a container that was left behind is known.
-const LABEL: &str = "ralph.verify";
+/// A container as the engine has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Container {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// The image it was made from, as it was named then.
+    pub image: String,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+    /// Whether it runs.
+    pub state: ContainerState,
+    /// When it was made.
+    pub created: Option<Timestamp>,
+    /// The variables its commands start with, where it was asked about alone.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Whether a container runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    /// It does.
+    Running,
+    /// It was held still by somebody.
+    Paused,
+    /// It was made and never started.
+    Created,
+    /// Its first process has ended.
+    Stopped,
+    /// Its first process was killed for the container's use of memory.
+    OutOfMemory,
+}
 
 impl Engine {
-    /// Makes a container from the image, without starting it: that fails when a layer is missing.
-    pub async fn try_image(&self, image: &Digest) -> Result<Trial, EngineError> {
-        let body = ContainerCreateBody {
-            image: Some(image.to_string()),
-            // An image may name no command, but a container must.
-            cmd: Some(vec!["true".to_owned()]),
-            labels: Some(HashMap::from([(LABEL.to_owned(), "true".to_owned())])),
-            network_disabled: Some(true),
-            host_config: Some(HostConfig {
-                network_mode: Some("none".to_owned()),
-                ..Default::default()
-            }),
+    /// Makes a container without starting it; returns its id.
+    pub async fn create_container(&self, spec: &ContainerSpec) -> Result<String, EngineError> {
+        let options = CreateContainerOptions {
+            name: Some(spec.name.clone()),
             ..Default::default()
         };
-        let made = self
-            .docker
-            .create_container(None::<CreateContainerOptions>, body)
-            .await;
-        let container = made
-            .map_err(|error| EngineError::from_api(image.as_str(), error))?
-            .id;
-        let engine = self.clone();
-        Ok(Trial { engine, container })
+        let made = self.docker.create_container(Some(options), spec.body()).await;
+        made.map(|made| made.id).map_err(|error| {
+            // The engine knows every part of the body but the image.
+            match EngineError::from_api(&spec.name, error) {
+                EngineError::NotFound { .. } => EngineError::NotFound {
+                    subject: format!("the image `{}`", spec.image),
+                },
+                other => other,
+            }
+        })
     }
-}
 
-/// A container that was made to see whether it can be. It takes time to remove, in which other things can be done.
-#[must_use = "the container must be removed"]
-#[derive(Debug)]
-pub struct Trial {
-    engine: Engine,
-    container: String,
-}
+    /// Starts a container; one that runs is left alone.
+    pub async fn start_container(&self, container: &str) -> Result<(), EngineError> {
+        let started = self
+            .docker
+            .start_container(container, None::<StartContainerOptions>)
+            .await;
+        started.map_err(|error| EngineError::from_api(container, error))
+    }
 
-impl Trial {
-    /// Removes the container.
-    pub async fn end(self) -> Result<(), EngineError> {
+    /// Kills every process of a container; one that does not run is left alone.
+    pub async fn kill_container(&self, container: &str) -> Result<(), EngineError> {
+        let options = KillContainerOptions {
+            signal: "SIGKILL".to_owned(),
+        };
+        let killed = self.docker.kill_container(container, Some(options)).await;
+        match killed.map_err(|error| EngineError::from_api(container, error)) {
+            Err(EngineError::Conflict { .. }) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Removes a container, whatever it does, with the volumes nobody else has. One that is not there is removed
+    /// already.
+    pub async fn remove_container(&self, container: &str) -> Result<(), EngineError> {
         let options = RemoveContainerOptions {
             force: true,
             v: true,
             ..Default::default()
         };
-        let removed = self
-            .engine
-            .docker
-            .remove_container(&self.container, Some(options))
-            .await;
-        removed.map_err(|error| EngineError::from_api(&self.container, error))
+        let removed = self.docker.remove_container(container, Some(options)).await;
+        match removed.map_err(|error| EngineError::from_api(container, error)) {
+            // Somebody else is removing it.
+            Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) => Ok(()),
+            other => other,
+        }
     }
+
+    /// The container of this name or id, if there is one.
+    pub async fn container(&self, container: &str) -> Result<Option<Container>, EngineError> {
+        let found = self
+            .docker
+            .inspect_container(container, None::<InspectContainerOptions>)
+            .await;
+        match found.map_err(|error| EngineError::from_api(container, error)) {
+            Ok(found) => Ok(Some(of_inspect(found))),
+            Err(EngineError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All containers with this label (`name` or `name=value`), whether they run or not.
+    pub async fn containers(&self, label: &str) -> Result<Vec<Container>, EngineError> {
+        let options = ListContainersOptions {
+            all: true,
+            filters: Some(HashMap::from([("label".to_owned(), vec![label.to_owned()])])),
+            ..Default::default()
+        };
+        let listed = self.docker.list_containers(Some(options)).await;
+        let listed = listed.map_err(|error| EngineError::from_api("the containers", error))?;
+        Ok(listed.into_iter().map(of_summary).collect())
+    }
+}
+
+fn of_inspect(found: ContainerInspectResponse) -> Container {
+    let state = found.state.unwrap_or_default();
+    let config = found.config.unwrap_or_default();
+    Container {
+        id: found.id.unwrap_or_default(),
+        name: plain_name(found.name.as_deref()),
+        image: config.image.unwrap_or_default(),
+        labels: config.labels.unwrap_or_default().into_iter().collect(),
+        state: match state {
+            state if state.paused == Some(true) => ContainerState::Paused,
+            state if state.running == Some(true) => ContainerState::Running,
+            state if state.oom_killed == Some(true) => ContainerState::OutOfMemory,
+            state if state.pid == Some(0) && state.finished_at.as_deref() == Some(NEVER) => {
+                ContainerState::Created
+            }
+            _ => ContainerState::Stopped,
+        },
+        created: found.created.and_then(|time| time.parse().ok()),
+        env: config
+            .env
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect(),
+    }
+}
+
+fn of_summary(found: ContainerSummary) -> Container {
+    let names = found.names.unwrap_or_default();
+    Container {
+        id: found.id.unwrap_or_default(),
+        name: plain_name(names.first().map(String::as_str)),
+        image: found.image.unwrap_or_default(),
+        labels: found.labels.unwrap_or_default().into_iter().collect(),
+        state: match found.state {
+            Some(ContainerSummaryStateEnum::RUNNING) => ContainerState::Running,
+            Some(ContainerSummaryStateEnum::PAUSED) => ContainerState::Paused,
+            Some(ContainerSummaryStateEnum::CREATED) => ContainerState::Created,
+            _ => ContainerState::Stopped,
+        },
+        created: found
+            .created
+            .and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        env: BTreeMap::new(),
+    }
+}
+
+/// How the engine writes a time that has not come.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+/// The API writes names with a slash before them.
+fn plain_name(name: Option<&str>) -> String {
+    name.unwrap_or_default().trim_start_matches('/').to_owned()
 }

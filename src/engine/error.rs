@@ -73,6 +73,22 @@ pub enum EngineError {
         /// What was asked for.
         subject: String,
     },
+    /// It is not in a state for that: a container that does not run, a name that is taken.
+    #[error("the engine cannot do that with {subject} now: {message}")]
+    Conflict {
+        /// What was asked about.
+        subject: String,
+        /// What the engine said.
+        message: String,
+    },
+    /// The engine stopped answering.
+    #[error("the container engine went away while it was asked about {subject}")]
+    WentAway {
+        /// What it was asked about.
+        subject: String,
+        /// How that showed.
+        source: Box<bollard::errors::Error>,
+    },
     /// An image is given and sent under tags only.
     #[error("`{name}` names an image by its content; a tag is needed")]
     NoTag {
@@ -138,6 +154,7 @@ impl EngineError {
             }
             Self::RegistryDenied { .. } => "log in with `docker login`, and check the name of the image",
             Self::NotFound { .. } => "check its name, or pull or build it first",
+            Self::WentAway { .. } => "see whether it runs: `docker info`",
             Self::NoTag { .. } => "name it like `registry/name:tag`",
             Self::Build { .. } => {
                 "the lines above are the end of the log; mend what they name and build again"
@@ -146,8 +163,15 @@ impl EngineError {
             | Self::Content { .. }
             | Self::Program { .. }
             | Self::Answer { .. }
+            | Self::Conflict { .. }
             | Self::Api { .. } => return None,
         })
+    }
+
+    /// Whether no engine answers, which may pass.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::NoEngine { .. } | Self::WentAway { .. })
     }
 
     /// Sorts what the client library reports about `subject`.
@@ -156,12 +180,20 @@ impl EngineError {
             return known;
         }
         let subject = subject.to_owned();
-        if status(&error) == Some(404) {
-            return Self::NotFound { subject };
-        }
-        Self::Api {
-            subject,
-            source: Box::new(error),
+        match status(&error) {
+            Some(404) => Self::NotFound { subject },
+            Some(409) => Self::Conflict {
+                subject,
+                message: said(&error),
+            },
+            None if is_of_the_connection(&error) => Self::WentAway {
+                subject,
+                source: Box::new(error),
+            },
+            _ => Self::Api {
+                subject,
+                source: Box::new(error),
+            },
         }
     }
 
@@ -233,6 +265,19 @@ fn status(error: &bollard::errors::Error) -> Option<u16> {
         bollard::errors::Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
         _ => None,
     }
+}
+
+/// Whether it is the way to the engine that failed, and not the engine.
+fn is_of_the_connection(error: &bollard::errors::Error) -> bool {
+    use bollard::errors::Error;
+    matches!(
+        error,
+        Error::IOError { .. }
+            | Error::HyperResponseError { .. }
+            | Error::HyperLegacyError { .. }
+            | Error::RequestTimeoutError
+            | Error::SocketNotFoundError(_)
+    )
 }
 
 /// The operating system's reason, which lies deep in the chain of causes.

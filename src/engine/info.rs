@@ -17,6 +17,21 @@ pub struct EngineInfo {
     pub os: String,
     /// The processor its containers see, as images name it: `amd64`, `arm64`.
     pub arch: String,
+    /// How many processors it can give to a container.
+    pub processors: u32,
+    /// Who its containers' users are outside.
+    pub users: UserMapping,
+}
+
+/// Who the users of containers are outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserMapping {
+    /// The same: user 1000 inside is user 1000.
+    Same,
+    /// The engine belongs to a plain user, who is root inside.
+    Rootless,
+    /// Others, from a range of their own.
+    Remapped,
 }
 
 /// Whose engine it is.
@@ -61,6 +76,8 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
         store: store(info),
         os: version.os.unwrap_or_default(),
         arch: version.arch.unwrap_or_default(),
+        processors: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
+        users: users(info),
     }
 }
 
@@ -70,6 +87,18 @@ fn flavour(version: &SystemVersion) -> Flavour {
         Flavour::Podman
     } else {
         Flavour::Docker
+    }
+}
+
+fn users(info: &SystemInfo) -> UserMapping {
+    let options = info.security_options.as_deref().unwrap_or_default();
+    let has = |name: &str| options.iter().any(|option| option.starts_with(name));
+    if has("name=rootless") {
+        UserMapping::Rootless
+    } else if has("name=userns") {
+        UserMapping::Remapped
+    } else {
+        UserMapping::Same
     }
 }
 

@@ -6,16 +6,20 @@
 mod build;
 mod buildx;
 mod container;
+mod container_spec;
 mod credentials;
 mod digest;
 mod endpoint;
 mod error;
+mod events;
+mod exec;
 mod image;
 mod info;
 mod log;
 mod reference;
 mod tar_stream;
 mod transfer;
+mod trial;
 
 use std::fmt;
 use std::time::Duration;
@@ -23,15 +27,18 @@ use std::time::Duration;
 use bollard::{API_DEFAULT_VERSION, Docker};
 
 pub use build::{Base, Build};
-pub use container::Trial;
+pub use container::{Container, ContainerState};
+pub use container_spec::{ContainerSpec, Limits, Mount, MountAccess, Network};
 pub use digest::{Digest, DigestError};
 pub use endpoint::{Endpoint, Surroundings, endpoints};
 pub use error::EngineError;
+pub use exec::{Exec, ExecInput, ExecOutput, ExecSpec, ExecState, ExecStdout};
 pub use image::Image;
-pub use info::{EngineInfo, Flavour, ImageStore};
+pub use info::{EngineInfo, Flavour, ImageStore, UserMapping};
 pub use reference::{Reference, ReferenceError};
 pub use tar_stream::TarStream;
 pub use transfer::{Amount, Progress, ProgressSink};
+pub use trial::Trial;
 
 use crate::exec::Host;
 

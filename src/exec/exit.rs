@@ -17,6 +17,8 @@ pub enum Status {
     TimedOut,
     /// It printed nothing for longer than it may and was ended.
     Idle,
+    /// It was killed because its sandbox used more memory than it has.
+    OutOfMemory,
 }
 
 impl Status {
@@ -33,6 +35,7 @@ impl Status {
             Self::Code(code) => code,
             Self::Signal(signal) => 128 + signal,
             Self::TimedOut | Self::Idle => 124,
+            Self::OutOfMemory => 128 + 9,
         }
     }
 }
@@ -44,6 +47,7 @@ impl fmt::Display for Status {
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::TimedOut => f.write_str("timed out"),
             Self::Idle => f.write_str("printed nothing for too long"),
+            Self::OutOfMemory => f.write_str("killed: the sandbox is out of memory"),
         }
     }
 }

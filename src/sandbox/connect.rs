@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
+use super::docker::{DockerOptions, DockerProvider};
 use super::local::{LocalOptions, LocalProvider};
 use super::{NetworkEnforcement, Provider, SandboxError};
 use crate::network::Policy;
 
 /// Which provider to use, with what it needs to know.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Choice {
     /// Plain processes in a directory of the host.
     Local(LocalOptions),
     /// Containers of a Docker Engine.
-    Docker,
+    Docker(DockerOptions),
     /// Docker's own sandboxes.
     DockerSandbox,
     /// Virtual machines on a Mac.
@@ -27,7 +28,7 @@ impl Choice {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Local(_) => "local",
-            Self::Docker => "docker",
+            Self::Docker(_) => "docker",
             Self::DockerSandbox => "docker-sandbox",
             Self::Tart => "tart",
             Self::Daytona => "daytona",
@@ -39,12 +40,11 @@ impl Choice {
 pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
     match choice {
         Choice::Local(options) => Ok(Arc::new(LocalProvider::new(options.clone()))),
-        Choice::Docker | Choice::DockerSandbox | Choice::Tart | Choice::Daytona => {
-            Err(SandboxError::Unavailable {
-                provider: choice.name(),
-                reason: "it is not part of this version yet".to_owned(),
-            })
-        }
+        Choice::Docker(options) => Ok(Arc::new(DockerProvider::new(options.clone()))),
+        Choice::DockerSandbox | Choice::Tart | Choice::Daytona => Err(SandboxError::Unavailable {
+            provider: choice.name(),
+            reason: "it is not part of this version yet".to_owned(),
+        }),
     }
 }
 
@@ -53,9 +53,12 @@ pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), Sand
     let reason = match (provider.capabilities().network, policy) {
         (_, Policy::AllowAll)
         | (NetworkEnforcement::Names, Policy::Deny | Policy::Allowlist(_))
-        | (NetworkEnforcement::Cidrs, Policy::Deny) => return Ok(()),
+        | (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Policy::Deny) => return Ok(()),
         (NetworkEnforcement::Nothing, Policy::Deny | Policy::Allowlist(_)) => {
             "its commands reach whatever this machine reaches"
+        }
+        (NetworkEnforcement::AllOrNothing, Policy::Allowlist(_)) => {
+            "it can open the network or close it, and tells no names apart"
         }
         (NetworkEnforcement::Cidrs, Policy::Allowlist(_)) => "it knows address ranges, not names",
     };
@@ -89,7 +92,7 @@ mod tests {
 
     #[rstest]
     fn a_provider_of_a_later_version_says_so(
-        #[values(Choice::Docker, Choice::DockerSandbox, Choice::Tart, Choice::Daytona)] choice: Choice,
+        #[values(Choice::DockerSandbox, Choice::Tart, Choice::Daytona)] choice: Choice,
     ) {
         let Err(error) = connect(&choice) else {
             panic!("{choice:?} is here")

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::session::SessionError;
+use crate::engine::EngineError;
 
 /// What can go wrong with a sandbox. A command that fails is not among them: that is an `Exit`.
 #[derive(Debug, Error)]
@@ -33,6 +34,22 @@ pub enum SandboxError {
     Gone {
         /// Which one.
         id: String,
+    },
+    /// The sandbox stopped by itself, or whatever it runs on went away. The run makes a new one from its checkpoint.
+    #[error("the sandbox `{id}` was lost: {reason}")]
+    Lost {
+        /// Which one.
+        id: String,
+        /// What became of it.
+        reason: String,
+    },
+    /// The container engine failed it.
+    #[error("the container engine failed the sandbox `{id}`")]
+    Engine {
+        /// Which one.
+        id: String,
+        /// What the engine said.
+        source: Box<EngineError>,
     },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
@@ -100,7 +117,39 @@ pub enum SandboxError {
     },
 }
 
+/// What an error means for the sandbox it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: it is what was asked that cannot be done.
+    Request,
+    /// It is lost. A new one may do better.
+    Lost,
+    /// Whatever it runs on does not answer. That may pass.
+    Away,
+    /// There are no sandboxes until a person does something.
+    Provider,
+}
+
 impl SandboxError {
+    /// What it means for the sandbox.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Gone { .. } | Self::Lost { .. } | Self::Stopped { .. } | Self::Session { .. } => {
+                Fault::Lost
+            }
+            Self::Engine { source, .. } if source.is_absence() => Fault::Away,
+            Self::Engine { .. } | Self::Unavailable { .. } => Fault::Provider,
+            Self::Unsupported { .. }
+            | Self::Start { .. }
+            | Self::Processes { .. }
+            | Self::Outside { .. }
+            | Self::File { .. }
+            | Self::Host { .. }
+            | Self::TooLong { .. } => Fault::Request,
+        }
+    }
+
     /// What the user can do next.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
@@ -111,8 +160,11 @@ impl SandboxError {
             Self::Unsupported { .. } => {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
+            Self::Engine { source, .. } => source.hint(),
             Self::Session { source, .. } => source.hint(),
-            Self::Gone { .. } => Some("`ralph resume` makes a new one from the run's last checkpoint"),
+            Self::Gone { .. } | Self::Lost { .. } => {
+                Some("`ralph resume` makes a new one from the run's last checkpoint")
+            }
             Self::Stopped { .. }
             | Self::Start { .. }
             | Self::Processes { .. }

@@ -1,8 +1,6 @@
 //! The `local` provider: plain processes of the host in a directory of their own. It isolates nothing else.
 
-mod files;
 mod layout;
-mod place;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,8 +10,8 @@ use std::sync::{PoisonError, RwLock};
 
 use async_trait::async_trait;
 
-use self::files::{FileError, Files};
 use self::layout::Layout;
+use super::files::{FileError, Files};
 use super::{
     Capabilities, Enforced, Entry, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError,
     SandboxSpec,
@@ -179,27 +177,8 @@ impl LocalSandbox {
     ) -> Result<T, SandboxError> {
         let (files, inside) = (self.files.clone(), path.to_owned());
         let done = blocking(move || Ok(work(&files, &inside))).await;
-        let path = path.to_owned();
         done.unwrap_or_else(|error| Err(FileError::Io(error)))
-            .map_err(|error| match error {
-                FileError::Outside => SandboxError::Outside { path },
-                FileError::Gone => self.gone(),
-                FileError::TooLong { limit } => SandboxError::TooLong { path, limit },
-                FileError::Host {
-                    operation,
-                    path,
-                    source,
-                } => SandboxError::Host {
-                    operation,
-                    path,
-                    source,
-                },
-                FileError::Io(source) => SandboxError::File {
-                    operation,
-                    path,
-                    source,
-                },
-            })
+            .map_err(|error| error.named(operation, path, &self.id))
     }
 }
 
@@ -314,11 +293,9 @@ mod tests {
     use rstest::rstest;
     use tempfile::TempDir;
 
-    use super::super::Resources;
     use super::*;
     use crate::exec::Discard;
     use crate::id::RunId;
-    use crate::network::Policy;
 
     fn provider(base: &Path) -> LocalProvider {
         LocalProvider::new(LocalOptions {
@@ -330,12 +307,9 @@ mod tests {
 
     fn spec() -> SandboxSpec {
         SandboxSpec {
-            run: RunId::parse("r2345").unwrap(),
-            image: None,
-            resources: Resources::default(),
-            network: Policy::AllowAll,
             env: BTreeMap::from([("OF_SPEC".to_owned(), "1".to_owned())]),
             completion_grace: Duration::from_millis(100),
+            ..SandboxSpec::unrestricted(RunId::parse("r2345").unwrap())
         }
     }
 

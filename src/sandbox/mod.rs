@@ -1,7 +1,10 @@
 //! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
 
 pub mod connect;
+pub mod docker;
 mod error;
+mod files;
+mod listed;
 pub mod local;
 pub mod session;
 mod spec;
@@ -13,8 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::exec::{Command, Exit, OutputSink};
 
-pub use error::SandboxError;
-pub use spec::{Resources, SandboxSpec};
+pub use error::{Fault, SandboxError};
+pub use listed::{Activity, Listed, Removable, Standing};
+pub use spec::{Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
 /// What a provider can enforce. Asked before anything is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,6 +65,8 @@ pub enum Isolation {
 pub enum NetworkEnforcement {
     /// Nothing.
     Nothing,
+    /// That there is no network, or that there is one.
+    AllOrNothing,
     /// Address ranges.
     Cidrs,
     /// Names.
@@ -86,11 +92,32 @@ pub trait Provider: Send + Sync {
     /// What sandboxes of this kind can enforce.
     fn capabilities(&self) -> Capabilities;
 
+    /// Whether sandboxes can be made here at all. Asked before there is a run to make one for.
+    async fn check(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
     /// Makes a new sandbox and starts it.
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError>;
 
     /// Finds the sandbox an earlier process of the same run made; `None` when it is gone.
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError>;
+
+    /// All sandboxes of this kind, of whatever run. Those that are nothing but a part of their run are not told.
+    async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
+        Ok(Vec::new())
+    }
+
+    /// A sandbox that was listed, to look into it; it stays in the hands of whoever has it.
+    async fn attach(&self, _id: &str) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        Ok(None)
+    }
+
+    /// Removes a sandbox that was listed, with all that belongs to it. False when it is not there, may not be removed,
+    /// or somebody took it meanwhile.
+    async fn remove(&self, _id: &str, _removable: Removable) -> Result<bool, SandboxError> {
+        Ok(false)
+    }
 }
 
 /// One live sandbox. Dropping it without [`Sandbox::close`] leaves it to the orphan sweep (or to a resume).
@@ -106,6 +133,17 @@ pub trait Sandbox: Send + Sync {
     ///
     /// A command that fails is an `Exit`, not an error. Without a `cwd` it starts in [`Sandbox::root`].
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError>;
+
+    /// Runs a command whose exit is evidence: by a way that nothing the agent started could have touched. Where there
+    /// is only one way, it is that.
+    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.exec(command, output).await
+    }
+
+    /// What a person should know of that went differently than it should have, each thing once.
+    fn notices(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Ends every process that was started in this sandbox and everything those left behind.
     async fn end_processes(&self) -> Result<(), SandboxError>;

@@ -1,7 +1,10 @@
 //! What a sandbox is made from.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
+
+use serde::Serialize;
 
 use crate::id::RunId;
 use crate::network::Policy;
@@ -9,10 +12,14 @@ use crate::network::Policy;
 /// What to make a sandbox from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxSpec {
-    /// The run it belongs to; its name is derived from it.
+    /// The run it belongs to.
     pub run: RunId,
+    /// What is done in it.
+    pub purpose: Purpose,
     /// The image, for providers that have images.
     pub image: Option<String>,
+    /// What of the host it sees besides its workspace. It can change none of it.
+    pub mounts: Vec<ReadOnlyMount>,
     /// Its limits.
     pub resources: Resources,
     /// Which names it may reach.
@@ -21,25 +28,62 @@ pub struct SandboxSpec {
     pub env: BTreeMap<String, String>,
     /// How long a command that has ended may be kept waiting by a child that holds its streams.
     pub completion_grace: Duration,
+    /// Whether it may be used again.
+    pub reuse: Reuse,
 }
 
 impl SandboxSpec {
+    /// How long a child that holds its streams is waited for, unless somebody says otherwise.
+    pub const USUAL_GRACE: Duration = Duration::from_secs(5);
+
     /// A sandbox without limits that reaches every name, as `local` makes them. Other fields can be set afterwards.
     #[must_use]
     pub fn unrestricted(run: RunId) -> Self {
         Self {
             run,
+            purpose: Purpose::default(),
             image: None,
+            mounts: Vec::new(),
             resources: Resources::default(),
             network: Policy::AllowAll,
             env: BTreeMap::new(),
-            completion_grace: Duration::from_secs(5),
+            completion_grace: Self::USUAL_GRACE,
+            reuse: Reuse::Allowed,
         }
     }
 }
 
-/// Limits of a sandbox; `None` leaves one to the provider.
+/// What is done in a sandbox: from it comes its name, and by it a later run of the same task finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Purpose {
+    /// The agent.
+    pub agent: String,
+    /// The branch it works on.
+    pub branch: String,
+    /// The task, as one of all repositories of this machine.
+    pub task: String,
+}
+
+/// A file or directory of the host that a sandbox sees and cannot change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ReadOnlyMount {
+    /// Where it is on the host.
+    pub source: PathBuf,
+    /// Where it is seen.
+    pub target: PathBuf,
+}
+
+/// Whether a sandbox may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// By the iterations of its run, and by a later run of the same task.
+    Allowed,
+    /// Not even by the next iteration.
+    Never,
+}
+
+/// Limits of a sandbox; `None` leaves one to the provider.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Resources {
     /// Bytes of memory.
     pub memory_bytes: Option<u64>,

@@ -10,10 +10,11 @@ use ralph::id::RunId;
 use ralph::network::Policy;
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::local::LocalOptions;
-use ralph::sandbox::{Provider, Resources, Sandbox, SandboxError, SandboxSpec};
+use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
 use crate::support::guest::{self, SessionProvider};
+use crate::support::{base, engine};
 
 /// Long enough for every contract.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -38,7 +39,7 @@ pub struct Bench {
 pub async fn local() -> Result<Bench, String> {
     let host = TempDir::new().unwrap();
     let choice = Choice::Local(options(&host));
-    Ok(Bench::new(connect(&choice).unwrap(), host).await)
+    Ok(Bench::new(connect(&choice).unwrap(), None, host).await)
 }
 
 /// The files of `local`, and commands over a session with a guest.
@@ -46,7 +47,16 @@ pub async fn session() -> Result<Bench, String> {
     let host = TempDir::new().unwrap();
     let guest = guest::install(host.path())?;
     let provider = SessionProvider::new(options(&host), guest);
-    Ok(Bench::new(Arc::new(provider), host).await)
+    Ok(Bench::new(Arc::new(provider), None, host).await)
+}
+
+/// The `docker` provider, on the engine that answers.
+pub async fn docker() -> Result<Bench, String> {
+    let engine = engine::engine().await?;
+    let image = base::image(&engine).await?;
+    let host = TempDir::new().unwrap();
+    let choice = Choice::Docker(engine::options(host.path()));
+    Ok(Bench::new(connect(&choice).unwrap(), Some(image), host).await)
 }
 
 fn options(host: &TempDir) -> LocalOptions {
@@ -58,14 +68,14 @@ fn options(host: &TempDir) -> LocalOptions {
 }
 
 impl Bench {
-    async fn new(provider: Arc<dyn Provider>, host: TempDir) -> Self {
+    async fn new(provider: Arc<dyn Provider>, image: Option<String>, host: TempDir) -> Self {
         let spec = SandboxSpec {
-            run: RunId::random(),
-            image: None,
-            resources: Resources::default(),
-            network: Policy::AllowAll,
+            image,
             env: BTreeMap::from([("FROM_SPEC".to_owned(), "of the spec".to_owned())]),
             completion_grace: Duration::from_millis(300),
+            // What needs a network is not tried here.
+            network: Policy::Deny,
+            ..SandboxSpec::unrestricted(RunId::random())
         };
         let sandbox = provider.create(&spec).await.unwrap();
         Self {
@@ -110,6 +120,16 @@ impl Bench {
         self.sandbox.remove(&self.path(name)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
         self.has(name).await
+    }
+
+    /// Whether a heartbeat that is being ended stops: the word for it may still be under way.
+    pub async fn stops(&self, name: &str) -> bool {
+        for _ in 0..10 {
+            if !self.lives(name).await {
+                return true;
+            }
+        }
+        false
     }
 
     /// Waits for a file to appear.

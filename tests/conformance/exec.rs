@@ -298,8 +298,8 @@ async fn dropping_the_future_ends_the_command(bench: &Bench) {
         exit = bench.sandbox.exec(&command, &mut output) => panic!("{exit:?}"),
         () = cancelled => {}
     }
-    assert!(!bench.lives("near").await);
-    assert!(!bench.lives("far").await);
+    assert!(bench.stops("near").await);
+    assert!(bench.stops("far").await);
 }
 
 async fn parallel_commands_do_not_cross(bench: &Bench) {

@@ -1,11 +1,12 @@
 //! The container engine that tests run against: the one that answers. `tests/run` starts one where none does.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use ralph::engine::{Engine, Surroundings};
 use ralph::exec::Host;
+use ralph::sandbox::docker::DockerOptions;
 
 /// The engine, or why the test cannot run.
 pub async fn engine() -> Result<Engine, String> {
@@ -26,6 +27,17 @@ pub fn surroundings() -> Surroundings {
 pub fn host() -> Host {
     let path = std::env::var("PATH").unwrap_or_default();
     Host::new(BTreeMap::from([("PATH".to_owned(), path)]))
+}
+
+/// A `docker` provider on that engine, which keeps its workspaces below `dir`.
+pub fn options(dir: &Path) -> DockerOptions {
+    DockerOptions {
+        base: dir.join("sandboxes"),
+        surroundings: surroundings(),
+        guest_dir: dir.join("guest"),
+        host: host(),
+        machine: "test".to_owned(),
+    }
 }
 
 /// Runs a program of an image, without any network, and returns what it printed.

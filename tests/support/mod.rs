@@ -1,6 +1,7 @@
 //! What the test binaries share: whole fakes on real sockets, and the way a test says that it cannot run here.
 #![allow(dead_code, unused_macros, reason = "each test binary uses a part of it")]
 
+pub mod base;
 pub mod chat_server;
 pub mod dir_sandbox;
 pub mod engine;

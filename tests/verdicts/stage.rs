@@ -9,10 +9,9 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::event::{Event, EventKind, EventSink, Fanout};
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::ScriptedModel;
-use ralph::network::Policy;
 use ralph::runner::{self, NewRun, Outcome, Parts, RunError};
+use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
-use ralph::sandbox::{Resources, SandboxSpec};
 use ralph::scm::{LocalForge, Repository};
 use ralph::secret::{Redactor, Secret};
 use ralph::state::{Entry, Inbox, IterationRecord, Line, Owner, RunDir, Runs};
@@ -118,12 +117,8 @@ impl<'a> Stage<'a> {
         let events = Arc::new(Mutex::new(Vec::new()));
         let parts = self.parts(repository, &run, events.clone());
         let sandbox = SandboxSpec {
-            run: run.facts().id.clone(),
-            image: None,
-            resources: Resources::default(),
-            network: Policy::AllowAll,
-            env: BTreeMap::new(),
             completion_grace: Duration::from_millis(act.settings.completion_grace_ms),
+            ..SandboxSpec::unrestricted(run.facts().id.clone())
         };
         let started = Instant::now();
         let outcome = runner::drive(&parts, &act.settings.settings(), &sandbox, &run).await;

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::files;
+use super::super::files;
 use crate::id::RunId;
 
 /// Where the parts of a sandbox are on the host.

@@ -1,4 +1,6 @@
-//! The files of a sandbox that is a directory. Everything here blocks.
+//! The files of a sandbox that is, or has, a directory of the host. Everything here blocks.
+
+mod place;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Permissions};
@@ -8,12 +10,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, chmodat, fchown, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use super::super::Entry;
-use super::place::{Last, Parents, Place, make_dir, open_dir};
+use self::place::{Last, Parents, Place, Root, make_dir, open_dir};
+use super::{Entry, SandboxError};
 
 /// The permission bits of a file that nobody gave any.
 const MODE_DEFAULT: u32 = 0o644;
@@ -58,19 +62,70 @@ impl From<Errno> for FileError {
     }
 }
 
+impl FileError {
+    /// The error as callers of a sandbox see it: what was tried on which path, in which sandbox.
+    pub(super) fn named(self, operation: &'static str, path: &Path, sandbox: &str) -> SandboxError {
+        let path = path.to_owned();
+        match self {
+            Self::Outside => SandboxError::Outside { path },
+            Self::Gone => SandboxError::Gone {
+                id: sandbox.to_owned(),
+            },
+            Self::TooLong { limit } => SandboxError::TooLong { path, limit },
+            Self::Host {
+                operation,
+                path,
+                source,
+            } => SandboxError::Host {
+                operation,
+                path,
+                source,
+            },
+            Self::Io(source) => SandboxError::File {
+                operation,
+                path,
+                source,
+            },
+        }
+    }
+}
+
 /// The files below a root. Paths are absolute or relative to it.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
-    root: PathBuf,
+    root: Root,
     staging: PathBuf,
+}
+
+/// Who the files of a sandbox belong to, where that is not who this process is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileOwner {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+impl FileOwner {
+    /// Gives an open file to this owner.
+    fn take(self, file: impl AsFd) -> Result<(), Errno> {
+        fchown(file, Some(Uid::from_raw(self.uid)), Some(Gid::from_raw(self.gid)))
+    }
 }
 
 impl Files {
     pub(super) fn new(root: &Path, staging: &Path) -> Self {
         Self {
-            root: root.to_owned(),
+            root: Root {
+                path: root.to_owned(),
+                owner: None,
+            },
             staging: staging.to_owned(),
         }
+    }
+
+    /// Gives whatever is made from now on to this owner.
+    pub(super) fn owned_by(mut self, owner: Option<FileOwner>) -> Self {
+        self.root.owner = owner;
+        self
     }
 
     pub(super) fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
@@ -93,6 +148,7 @@ impl Files {
         let mut file = match open_file(&place, append | OFlags::CREATE | OFlags::EXCL) {
             Ok(file) => {
                 file.set_permissions(permissions(MODE_DEFAULT))?;
+                self.give(&file)?;
                 file
             }
             Err(Errno::EXIST) => regular(open_file(&place, append)?)?.0,
@@ -118,7 +174,7 @@ impl Files {
 
     pub(super) fn mkdir(&self, path: &Path) -> Result<(), FileError> {
         let place = self.place(path, Last::Followed, Parents::Made)?;
-        make_dir(place.dir.as_fd(), &place.name)?;
+        make_dir(place.dir.as_fd(), &place.name, self.root.owner)?;
         open_dir(place.dir.as_fd(), &place.name)?;
         Ok(())
     }
@@ -156,6 +212,10 @@ impl Files {
         Place::find(&self.root, path, last, parents)
     }
 
+    fn give(&self, file: &File) -> Result<(), Errno> {
+        self.root.owner.map_or(Ok(()), |owner| owner.take(file))
+    }
+
     fn open_to_read(&self, path: &Path, limit: u64) -> Result<(File, u64), FileError> {
         let place = self.place(path, Last::Followed, Parents::Expected)?;
         match regular(open_file(&place, OFlags::RDONLY)?)? {
@@ -174,6 +234,8 @@ impl Files {
         let place = self.place(path, Last::Followed, Parents::Made)?;
         let mut aside = NamedTempFile::new_in(&self.staging)?;
         fill(aside.as_file_mut())?;
+        self.give(aside.as_file())?;
+        // After the owner: whoever gives a file away loses some of its bits.
         aside.as_file().set_permissions(permissions(mode))?;
         renameat(rustix::fs::CWD, aside.path(), &place.dir, &place.name)?;
         Ok(())

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, mkdirat, open, openat, readlinkat};
 use rustix::io::Errno;
 
-use super::files::FileError;
+use super::{FileError, FileOwner};
 
 /// As many symlinks as the kernel itself would follow.
 const LINKS_LIMIT: u32 = 40;
@@ -41,11 +41,19 @@ pub(super) enum Parents {
     Made,
 }
 
+/// The directory that no path leads out of.
+#[derive(Clone, Debug)]
+pub(super) struct Root {
+    pub(super) path: PathBuf,
+    /// Who gets what is made in it; whoever makes it, unless it is said.
+    pub(super) owner: Option<FileOwner>,
+}
+
 impl Place {
     /// Finds `path`, absolute or relative to `root`. Whether something is there is left to the caller.
-    pub(super) fn find(root: &Path, path: &Path, last: Last, parents: Parents) -> Result<Self, FileError> {
+    pub(super) fn find(root: &Root, path: &Path, last: Last, parents: Parents) -> Result<Self, FileError> {
         let inside = if path.is_absolute() {
-            path.strip_prefix(root).map_err(|_| FileError::Outside)?
+            path.strip_prefix(&root.path).map_err(|_| FileError::Outside)?
         } else {
             path
         };
@@ -82,6 +90,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
 
 struct Walk {
     root: OwnedFd,
+    owner: Option<FileOwner>,
     /// The directories from the root to where we are.
     below: Vec<OwnedFd>,
     /// The components still to come.
@@ -90,13 +99,14 @@ struct Walk {
 }
 
 impl Walk {
-    fn begin(root: &Path) -> Result<Self, FileError> {
-        let root = match open(root, DIRECTORY, Mode::empty()) {
+    fn begin(root: &Root) -> Result<Self, FileError> {
+        let opened = match open(&root.path, DIRECTORY, Mode::empty()) {
             Err(Errno::NOENT) => return Err(FileError::Gone),
             opened => opened?,
         };
         Ok(Self {
-            root,
+            root: opened,
+            owner: root.owner,
             below: Vec::new(),
             ahead: VecDeque::new(),
             links_left: LINKS_LIMIT,
@@ -137,7 +147,7 @@ impl Walk {
     fn enter(&mut self, name: &OsStr, parents: Parents) -> Result<(), FileError> {
         let entered = match open_dir(self.here(), name) {
             Err(Errno::NOENT) if parents == Parents::Made => {
-                make_dir(self.here(), name)?;
+                make_dir(self.here(), name, self.owner)?;
                 open_dir(self.here(), name)
             }
             opened => opened,
@@ -155,9 +165,13 @@ impl Walk {
 }
 
 /// Makes a directory; one that somebody else just made is fine.
-pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+pub(super) fn make_dir(dir: BorrowedFd<'_>, name: &OsStr, owner: Option<FileOwner>) -> Result<(), Errno> {
     match mkdirat(dir, name, Mode::from_raw_mode(0o755)) {
-        Err(Errno::EXIST) => Ok(()),
-        made => made,
+        Err(Errno::EXIST) => return Ok(()),
+        made => made?,
+    }
+    match owner {
+        Some(owner) => owner.take(open_dir(dir, name)?),
+        None => Ok(()),
     }
 }

@@ -1,0 +1,63 @@
+//! The proof that an image can be started from.
+
+use std::collections::HashMap;
+
+use bollard::models::{ContainerCreateBody, HostConfig};
+use bollard::query_parameters::{CreateContainerOptions, RemoveContainerOptions};
+
+use super::{Digest, Engine, EngineError};
+
+/// By which a container that was left behind is known.
+const LABEL: &str = "ralph.verify";
+
+impl Engine {
+    /// Makes a container from the image, without starting it: that fails when a layer is missing.
+    pub async fn try_image(&self, image: &Digest) -> Result<Trial, EngineError> {
+        let body = ContainerCreateBody {
+            image: Some(image.to_string()),
+            // An image may name no command, but a container must.
+            cmd: Some(vec!["true".to_owned()]),
+            labels: Some(HashMap::from([(LABEL.to_owned(), "true".to_owned())])),
+            network_disabled: Some(true),
+            host_config: Some(HostConfig {
+                network_mode: Some("none".to_owned()),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let made = self
+            .docker
+            .create_container(None::<CreateContainerOptions>, body)
+            .await;
+        let container = made
+            .map_err(|error| EngineError::from_api(image.as_str(), error))?
+            .id;
+        let engine = self.clone();
+        Ok(Trial { engine, container })
+    }
+}
+
+/// A container that was made to see whether it can be. It takes time to remove, in which other things can be done.
+#[must_use = "the container must be removed"]
+#[derive(Debug)]
+pub struct Trial {
+    engine: Engine,
+    container: String,
+}
+
+impl Trial {
+    /// Removes the container.
+    pub async fn end(self) -> Result<(), EngineError> {
+        let options = RemoveContainerOptions {
+            force: true,
+            v: true,
+            ..Default::default()
+        };
+        let removed = self
+            .engine
+            .docker
+            .remove_container(&self.container, Some(options))
+            .await;
+        removed.map_err(|error| EngineError::from_api(&self.container, error))
+    }
+}

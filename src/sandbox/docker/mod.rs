@@ -1,0 +1,398 @@
+//! The `docker` provider: each sandbox is a container of a Docker Engine, with no capability, no way to gain one, and
+//! nothing of the host in it but its workspace.
+
+mod census;
+mod guest;
+mod name;
+mod owner;
+mod place;
+mod plain;
+mod plan;
+mod sandbox;
+mod user;
+mod warm;
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::OnceCell;
+
+use self::census::Census;
+use self::guest::Guest;
+use self::name::names;
+use self::owner::Owner;
+use self::place::{Place, Record};
+use self::plain::Plain;
+use self::plan::Facts;
+use self::sandbox::DockerSandbox;
+use self::user::Agent;
+use self::warm::Warm;
+use super::files::Files;
+use super::{
+    Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
+    Sandbox, SandboxError, SandboxSpec,
+};
+use crate::engine::{Digest, Endpoint, Engine, EngineError, Surroundings};
+use crate::exec::Host;
+
+const NAME: &str = "docker";
+
+/// What the provider needs to know.
+#[derive(Clone, Debug)]
+pub struct DockerOptions {
+    /// The directory below which each sandbox gets one of its own.
+    pub base: PathBuf,
+    /// By which the engine is found.
+    pub surroundings: Surroundings,
+    /// Starts the few programs that are needed beside the engine's API.
+    pub host: Host,
+    /// The directory for the guest's file, which every container sees.
+    pub guest_dir: PathBuf,
+    /// What this machine is called.
+    pub machine: String,
+}
+
+/// Makes sandboxes that are containers. The engine is looked for when it is first needed.
+#[derive(Debug)]
+pub struct DockerProvider {
+    options: DockerOptions,
+    owner: Owner,
+    ground: OnceCell<Ground>,
+}
+
+/// What every sandbox stands on.
+#[derive(Debug)]
+struct Ground {
+    engine: Engine,
+    processors: u32,
+    agent: Agent,
+    guest: Guest,
+}
+
+impl DockerProvider {
+    /// A provider that keeps its workspaces below `options.base`.
+    #[must_use]
+    pub fn new(options: DockerOptions) -> Self {
+        Self {
+            owner: Owner::this_process(&options.machine),
+            options,
+            ground: OnceCell::new(),
+        }
+    }
+
+    async fn ground(&self) -> Result<&Ground, SandboxError> {
+        self.ground.get_or_try_init(|| self.prepare()).await
+    }
+
+    async fn prepare(&self) -> Result<Ground, SandboxError> {
+        let engine = Engine::connect(&self.options.surroundings, &self.options.host).await;
+        let engine = engine.map_err(unavailable)?;
+        if !matches!(engine.endpoint(), Endpoint::Unix(_)) {
+            return Err(SandboxError::Unsupported {
+                provider: NAME,
+                operation: "share a workspace with its containers",
+                reason: format!("the engine at {} is not on this machine", engine.endpoint()),
+            });
+        }
+        let info = engine.info().await.map_err(unavailable)?;
+        let dir = &self.options.guest_dir;
+        Ok(Ground {
+            agent: Agent::on(info.users)?,
+            guest: Guest::put(dir, &info).map_err(|source| SandboxError::Host {
+                operation: "write the guest to",
+                path: dir.clone(),
+                source,
+            })?,
+            processors: info.processors,
+            engine,
+        })
+    }
+
+    /// The image a sandbox is made from, by content.
+    async fn image(&self, spec: &SandboxSpec) -> Result<Digest, SandboxError> {
+        let engine = &self.ground().await?.engine;
+        let name = spec.image.as_deref().ok_or_else(|| SandboxError::Unavailable {
+            provider: NAME,
+            reason: "no image is named: set sandbox.image".to_owned(),
+        })?;
+        match engine.image(name).await {
+            Ok(Some(image)) => Ok(image.id),
+            Ok(None) => Err(failed(
+                spec.run.as_str(),
+                EngineError::NotFound {
+                    subject: format!("the image `{name}`"),
+                },
+            )),
+            Err(error) => Err(failed(spec.run.as_str(), error)),
+        }
+    }
+
+    fn record(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Record {
+        Record {
+            run: spec.run.clone(),
+            task: spec.purpose.task.clone(),
+            fingerprint: plan::fingerprint(spec, facts),
+            owner: self.owner.clone(),
+        }
+    }
+
+    /// The places that have a record.
+    fn known(&self) -> Result<Vec<(Place, Record)>, SandboxError> {
+        let places = Place::all(&self.options.base).map_err(|source| SandboxError::Host {
+            operation: "list",
+            path: self.options.base.clone(),
+            source,
+        })?;
+        Ok(places
+            .into_iter()
+            .filter_map(|place| Some((place.clone(), place.record()?)))
+            .collect())
+    }
+
+    async fn census(&self) -> Result<Census<'_>, SandboxError> {
+        Ok(Census {
+            engine: &self.ground().await?.engine,
+            base: &self.options.base,
+            here: &self.owner,
+        })
+    }
+
+    /// Removes what a process left that was killed: whoever ends in peace puts its sandbox to rest.
+    async fn sweep(&self) -> Result<(), SandboxError> {
+        let census = self.census().await?;
+        for found in census.take().await? {
+            if found.listed.activity != Activity::Running {
+                continue;
+            }
+            // One that another user of this machine left is that user's to remove.
+            if let Err(error) = census.remove(&found, Removable::Orphans).await {
+                tracing::warn!(sandbox = found.listed.id, %error, "an orphan could not be removed");
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, ground: &Ground, place: Place, grace: Duration) -> DockerSandbox {
+        let files = Files::new(&place.workspace(), &place.staging()).owned_by(ground.agent.outside);
+        let plain = Plain {
+            engine: ground.engine.clone(),
+            container: place.name(),
+        };
+        let warm = Warm::new(plain.clone(), &ground.guest, grace);
+        DockerSandbox::new(plain, warm, place, files)
+    }
+
+    /// Makes a sandbox under the first of its names that nobody has.
+    async fn make(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<Place, SandboxError> {
+        let mut taken = None;
+        for name in names(spec, &self.options.base) {
+            let place = Place::of(&self.options.base, &name);
+            match self.make_at(&place, spec, facts).await {
+                Err(error) if is_taken(&error) => taken = Some(error),
+                Err(error) => return Err(error),
+                Ok(()) => return Ok(place),
+            }
+        }
+        Err(taken.unwrap_or_else(|| SandboxError::Unavailable {
+            provider: NAME,
+            reason: "no name is free".to_owned(),
+        }))
+    }
+
+    async fn make_at(
+        &self,
+        place: &Place,
+        spec: &SandboxSpec,
+        facts: &Facts<'_>,
+    ) -> Result<(), SandboxError> {
+        let engine = &self.ground().await?.engine;
+        place
+            .make(&self.record(spec, facts), facts.agent.outside)
+            .map_err(|source| on_host("make", place, source))?;
+        let made = async {
+            let container = plan::container(spec, facts, place, &self.owner);
+            let id = engine.create_container(&container).await?;
+            match engine.start_container(&id).await {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    engine.remove_container(&id).await?;
+                    Err(error)
+                }
+            }
+        };
+        if let Err(error) = made.await {
+            place
+                .remove()
+                .map_err(|source| on_host("remove", place, source))?;
+            return Err(failed(&place.name(), error));
+        }
+        Ok(())
+    }
+
+    /// Takes over what an earlier run of the same task left, made from the same, in nobody's hands.
+    async fn take_over(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<Option<Place>, SandboxError> {
+        let engine = &self.ground().await?.engine;
+        let fingerprint = plan::fingerprint(spec, facts);
+        for (place, record) in self.known()? {
+            let fits = record.task == spec.purpose.task && record.fingerprint == fingerprint;
+            if !fits || !record.owner.is_dead(&self.owner) {
+                continue;
+            }
+            let taken = place
+                .claim(&record, &self.record(spec, facts))
+                .map_err(|source| on_host("take over", &place, source))?;
+            if !taken {
+                continue;
+            }
+            if engine.start_container(&place.name()).await.is_ok() {
+                return Ok(Some(place));
+            }
+            self.discard(&place).await?;
+        }
+        Ok(None)
+    }
+
+    async fn discard(&self, place: &Place) -> Result<(), SandboxError> {
+        let engine = &self.ground().await?.engine;
+        let removed = engine.remove_container(&place.name()).await;
+        removed.map_err(|error| failed(&place.name(), error))?;
+        place.remove().map_err(|source| on_host("remove", place, source))
+    }
+}
+
+impl Ground {
+    fn facts<'a>(&'a self, image: &'a Digest) -> Facts<'a> {
+        Facts {
+            image,
+            agent: self.agent,
+            guest: &self.guest,
+            processors: self.processors,
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for DockerProvider {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            isolation: Isolation::Container,
+            network: NetworkEnforcement::AllOrNothing,
+            resources: Enforced::Yes,
+            preview: false,
+        }
+    }
+
+    async fn check(&self) -> Result<(), SandboxError> {
+        self.ground().await.map(drop)
+    }
+
+    async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let ground = self.ground().await?;
+        let image = self.image(spec).await?;
+        let facts = ground.facts(&image);
+        if let Some((place, _)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) {
+            return Err(on_host("make", &place, io::ErrorKind::AlreadyExists.into()));
+        }
+        let place = match spec.reuse {
+            Reuse::Allowed => self.take_over(spec, &facts).await?,
+            Reuse::Never => None,
+        };
+        Ok(Box::new(match place {
+            Some(place) => self.open(ground, place, spec.completion_grace),
+            None => {
+                self.sweep().await?;
+                let place = self.make(spec, &facts).await?;
+                self.open(ground, place, spec.completion_grace).fresh()
+            }
+        }))
+    }
+
+    async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        let ground = self.ground().await?;
+        let Some((place, record)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) else {
+            return Ok(None);
+        };
+        let fits = match self.image(spec).await {
+            Ok(image) => record.fingerprint == plan::fingerprint(spec, &ground.facts(&image)),
+            // What can no longer be made is not what is asked for.
+            Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => false,
+            Err(error) => return Err(error),
+        };
+        let container = ground.engine.container(&place.name()).await;
+        let container = container.map_err(|error| failed(&place.name(), error))?;
+        if container.is_none() || !fits {
+            self.discard(&place).await?;
+            return Ok(None);
+        }
+        let taken = Record {
+            owner: self.owner.clone(),
+            ..record
+        };
+        place
+            .write(&taken)
+            .map_err(|source| on_host("take over", &place, source))?;
+        Ok(Some(Box::new(self.open(ground, place, spec.completion_grace))))
+    }
+
+    async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
+        let found = self.census().await?.take().await?;
+        Ok(found.into_iter().map(|found| found.listed).collect())
+    }
+
+    async fn attach(&self, id: &str) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        let ground = self.ground().await?;
+        let found = self.census().await?.take().await?;
+        let found = found.into_iter().find(|found| found.listed.id == id);
+        Ok(found.map(|found| -> Box<dyn Sandbox> {
+            Box::new(self.open(ground, found.place, SandboxSpec::USUAL_GRACE))
+        }))
+    }
+
+    async fn remove(&self, id: &str, removable: Removable) -> Result<bool, SandboxError> {
+        let census = self.census().await?;
+        let found = census.take().await?;
+        match found.iter().find(|found| found.listed.id == id) {
+            Some(found) => census.remove(found, removable).await,
+            None => Ok(false),
+        }
+    }
+}
+
+/// Whether somebody else has the name.
+fn is_taken(error: &SandboxError) -> bool {
+    match error {
+        SandboxError::Host { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
+        SandboxError::Engine { source, .. } => matches!(**source, EngineError::Conflict { .. }),
+        _ => false,
+    }
+}
+
+fn is_not_found(error: &EngineError) -> bool {
+    matches!(error, EngineError::NotFound { .. })
+}
+
+fn on_host(operation: &'static str, place: &Place, source: io::Error) -> SandboxError {
+    SandboxError::Host {
+        operation,
+        path: place.workspace(),
+        source,
+    }
+}
+
+/// Why there are no sandboxes of this kind here.
+fn unavailable(error: EngineError) -> SandboxError {
+    failed("(none yet)", error)
+}
+
+fn failed(sandbox: &str, source: EngineError) -> SandboxError {
+    SandboxError::Engine {
+        id: sandbox.to_owned(),
+        source: Box::new(source),
+    }
+}

@@ -1,0 +1,174 @@
+//! What a sandbox's container is made from: decided here, made elsewhere.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::super::{ReadOnlyMount, Resources, SandboxSpec};
+use super::guest::{Guest, INSIDE};
+use super::owner::Owner;
+use super::place::Place;
+use super::user::Agent;
+use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network};
+use crate::network::Policy;
+
+/// Where the workspace is inside.
+pub(super) const ROOT: &str = "/workspace";
+
+/// The labels of our containers.
+pub(super) mod label {
+    /// The run it was made for. Every container of ours has it.
+    pub(in super::super) const RUN: &str = "ralph.run";
+    /// The process it was made by.
+    pub(in super::super) const OWNER: &str = "ralph.owner";
+    /// The version of ralph it was made by.
+    pub(in super::super) const VERSION: &str = "ralph.version";
+    /// What it was made from.
+    pub(in super::super) const FINGERPRINT: &str = "ralph.fingerprint";
+    /// Where its workspace is on the host.
+    pub(in super::super) const WORKSPACE: &str = "ralph.workspace";
+}
+
+/// The most processes and threads: enough for a parallel build, and an end to what only multiplies.
+const PIDS: u32 = 4096;
+/// What `/tmp` may hold where nobody limits memory, of which it is a part.
+const TMP_BYTES: u64 = 2 << 30;
+
+/// The first process: it starts nothing of the agent's, takes in what the agent leaves behind, and never ends. What
+/// kills everything kills its `sleep` too, and then there is another.
+const KEEP: [&str; 3] = ["/bin/sh", "-c", "while :; do sleep 2147483647 & wait; done"];
+
+/// What is known when a container is planned.
+pub(super) struct Facts<'a> {
+    /// The image, by content.
+    pub(super) image: &'a Digest,
+    /// Who the agent is.
+    pub(super) agent: Agent,
+    /// What runs its commands.
+    pub(super) guest: &'a Guest,
+    /// How many processors the engine has.
+    pub(super) processors: u32,
+}
+
+/// What would have to be made anew if it were different.
+pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
+    #[derive(Serialize)]
+    struct Parts<'a> {
+        guest: u64,
+        image: &'a str,
+        user: String,
+        network: &'a Policy,
+        mounts: &'a [ReadOnlyMount],
+        resources: &'a Resources,
+        env: &'a BTreeMap<String, String>,
+        task: &'a str,
+    }
+    let parts = Parts {
+        guest: crate::guest::VERSION,
+        image: facts.image.as_str(),
+        user: facts.agent.as_text(),
+        network: &spec.network,
+        mounts: &spec.mounts,
+        resources: &spec.resources,
+        env: &spec.env,
+        task: &spec.purpose.task,
+    };
+    let json = serde_json::to_vec(&parts).unwrap_or_default();
+    let digits = Sha256::digest(json);
+    digits.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The container of a sandbox at this place.
+pub(super) fn container(
+    spec: &SandboxSpec,
+    facts: &Facts<'_>,
+    place: &Place,
+    owner: &Owner,
+) -> ContainerSpec {
+    let workspace = place.workspace();
+    let labels = [
+        (label::RUN, spec.run.to_string()),
+        (label::OWNER, owner.as_json()),
+        (label::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
+        (label::FINGERPRINT, fingerprint(spec, facts)),
+        (label::WORKSPACE, workspace.display().to_string()),
+    ];
+    ContainerSpec {
+        name: place.name(),
+        image: facts.image.to_string(),
+        command: KEEP.map(str::to_owned).to_vec(),
+        user: facts.agent.as_text(),
+        work_dir: PathBuf::from(ROOT),
+        env: variables(spec),
+        labels: labels
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+        mounts: mounts(spec, facts.guest, &workspace),
+        in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
+        limits: limits(&spec.resources, facts.processors),
+        network: match spec.network {
+            Policy::Deny => Network::Nothing,
+            // A list of names comes this far only when its user was told that it does not hold, and said go on.
+            Policy::AllowAll | Policy::Allowlist(_) => Network::Bridge,
+        },
+    }
+}
+
+fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
+    let own = [
+        ("HOME", format!("{ROOT}/home")),
+        ("TMPDIR", "/tmp".to_owned()),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("USER", "agent".to_owned()),
+    ];
+    let mut env: BTreeMap<String, String> = own
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect();
+    env.extend(spec.env.clone());
+    env
+}
+
+fn mounts(spec: &SandboxSpec, guest: &Guest, workspace: &Path) -> Vec<Mount> {
+    let own = Mount {
+        source: workspace.to_owned(),
+        target: PathBuf::from(ROOT),
+        access: MountAccess::ReadWrite,
+    };
+    let guest = match guest {
+        Guest::Here(file) => Some(Mount {
+            source: file.clone(),
+            target: PathBuf::from(INSIDE),
+            access: MountAccess::ReadOnly,
+        }),
+        Guest::Missing(_) => None,
+    };
+    let others = spec.mounts.iter().map(|mount| Mount {
+        source: mount.source.clone(),
+        target: mount.target.clone(),
+        access: MountAccess::ReadOnly,
+    });
+    std::iter::once(own).chain(guest).chain(others).collect()
+}
+
+/// What is in `/tmp` is in memory and counts as memory; half of it at most.
+fn tmp_options(resources: &Resources) -> String {
+    let size = resources
+        .memory_bytes
+        .map_or(TMP_BYTES, |bytes| (bytes / 2).min(TMP_BYTES));
+    format!("rw,exec,nosuid,nodev,mode=1777,size={size}")
+}
+
+fn limits(resources: &Resources, processors: u32) -> Limits {
+    Limits {
+        memory_bytes: resources.memory_bytes,
+        // An engine refuses to give more than it has.
+        cpu_millis: resources
+            .cpu_millis
+            .map(|millis| millis.min(processors.saturating_mul(1000))),
+        pids: Some(PIDS),
+    }
+}

@@ -1,0 +1,376 @@
+//! One live container and its workspace.
+
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
+
+use super::super::files::{FileError, Files};
+use super::super::session::SessionError;
+use super::super::{Entry, Sandbox, SandboxError};
+use super::place::Place;
+use super::plain::{Plain, PlainError};
+use super::plan::ROOT;
+use super::warm::Warm;
+use crate::engine::{ContainerState, Engine, EngineError, ExecState};
+use crate::exec::{Captured, Command, Exit, OutputSink, Status, Streams};
+
+/// Kills every process of the agent's at once: all that this one may kill, which is all but the first. The kernel
+/// does it in one go, so that nothing can be started meanwhile.
+const KILL_ALL: &str = "kill -9 -1";
+
+/// The signal that ends what nothing else does, and the code by which a shell tells that it did.
+const SIGKILL: i32 = 9;
+const KILLED: i32 = 128 + SIGKILL;
+
+/// How long the engine may take to tell that memory ran out, and how often it is asked.
+const OOM_PATIENCE: Duration = Duration::from_millis(200);
+const OOM_PAUSE: Duration = Duration::from_millis(20);
+
+/// Whether commands may start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Stopped,
+    Closed,
+}
+
+/// One live container and its workspace.
+#[derive(Debug)]
+pub(super) struct DockerSandbox {
+    name: String,
+    root: PathBuf,
+    place: Place,
+    files: Files,
+    plain: Plain,
+    warm: Warm,
+    state: RwLock<State>,
+    /// Whether something may run that was started in here.
+    used: AtomicBool,
+}
+
+impl DockerSandbox {
+    /// The sandbox at this place, whose container has its name and runs.
+    pub(super) fn new(plain: Plain, warm: Warm, place: Place, files: Files) -> Self {
+        Self {
+            name: place.name(),
+            root: PathBuf::from(ROOT),
+            files,
+            plain,
+            warm,
+            place,
+            state: RwLock::new(State::Running),
+            used: AtomicBool::new(true),
+        }
+    }
+
+    /// The same, when nothing runs in it yet.
+    pub(super) fn fresh(mut self) -> Self {
+        self.used = AtomicBool::new(false);
+        self
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.plain.engine
+    }
+
+    fn state(&self) -> State {
+        *self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enter(&self, next: State) -> Result<(), SandboxError> {
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if *state == State::Closed && next != State::Closed {
+            return Err(self.gone());
+        }
+        *state = next;
+        Ok(())
+    }
+
+    fn gone(&self) -> SandboxError {
+        SandboxError::Gone {
+            id: self.name.clone(),
+        }
+    }
+
+    fn lost(&self, reason: &str) -> SandboxError {
+        SandboxError::Lost {
+            id: self.name.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    /// What an error of the engine's means for the sandbox.
+    async fn explain(&self, error: EngineError) -> SandboxError {
+        match error {
+            EngineError::NotFound { .. } => self.gone(),
+            EngineError::Conflict { .. } => self.why_stopped().await,
+            error => self.failed(error),
+        }
+    }
+
+    fn failed(&self, source: EngineError) -> SandboxError {
+        SandboxError::Engine {
+            id: self.name.clone(),
+            source: Box::new(source),
+        }
+    }
+
+    async fn why_stopped(&self) -> SandboxError {
+        if self.state() == State::Stopped {
+            return SandboxError::Stopped {
+                id: self.name.clone(),
+            };
+        }
+        match self.engine().container(&self.name).await {
+            Ok(None) => self.gone(),
+            Ok(Some(container)) => match container.state {
+                ContainerState::OutOfMemory => self.lost("it was killed for its use of memory"),
+                ContainerState::Stopped | ContainerState::Created => self.lost("its container was stopped"),
+                ContainerState::Paused => self.lost("its container was paused"),
+                ContainerState::Running => self.lost("its container was started anew"),
+            },
+            Err(error) => self.failed(error),
+        }
+    }
+
+    /// A session ended under a command. When the container is well, something inside ended it, and the command with it.
+    async fn survive(&self, command: &Command, lost: SessionError) -> Result<Exit, SandboxError> {
+        self.warm.take().await;
+        match self.engine().container(&self.name).await {
+            Ok(Some(found)) if found.state == ContainerState::Running => {
+                let notice = format!("the session with the sandbox was lost and is opened again: {lost}");
+                let mut stderr = Captured::with_limit(command.keep);
+                stderr.push(notice.as_bytes());
+                self.warm.tell(notice);
+                Ok(Exit {
+                    status: Status::Signal(SIGKILL),
+                    duration: Duration::ZERO,
+                    stdout: Captured::with_limit(command.keep),
+                    stderr,
+                    streams: Streams::Held,
+                })
+            }
+            Ok(_) => Err(self.why_stopped().await),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    /// Names the cause where a command was killed for the sandbox's use of memory: the engine knows.
+    async fn with_cause(&self, exit: Exit, started: Timestamp) -> Exit {
+        let killed = matches!(exit.status, Status::Signal(SIGKILL) | Status::Code(KILLED));
+        if exit.success() {
+            return exit;
+        }
+        // What killed the command may be told before what it was killed for.
+        let patience = if killed { OOM_PATIENCE } else { Duration::ZERO };
+        let give_up = Instant::now() + patience;
+        loop {
+            match self.engine().ran_out_of_memory(&self.name, started).await {
+                Ok(true) if killed => {
+                    return Exit {
+                        status: Status::OutOfMemory,
+                        ..exit
+                    };
+                }
+                Ok(true) => {
+                    self.warm
+                        .tell("a process in the sandbox was killed for its use of memory".to_owned());
+                    return exit;
+                }
+                Ok(false) if Instant::now() < give_up => sleep(OOM_PAUSE).await,
+                Ok(false) | Err(_) => return exit,
+            }
+        }
+    }
+
+    /// The path below the workspace that a path inside means.
+    fn below<'p>(&self, path: &'p Path) -> Result<&'p Path, SandboxError> {
+        let below = if path.is_absolute() {
+            path.strip_prefix(&self.root).ok()
+        } else {
+            Some(path)
+        };
+        below
+            .filter(|below| !below.components().any(|part| part == Component::RootDir))
+            .ok_or_else(|| SandboxError::Outside {
+                path: path.to_owned(),
+            })
+    }
+
+    /// Does something with the files where waiting for a disk holds nobody up.
+    async fn with_files<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        work: impl FnOnce(&Files, &Path) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, SandboxError> {
+        let (files, below) = (self.files.clone(), self.below(path)?.to_owned());
+        tokio::task::spawn_blocking(move || work(&files, &below))
+            .await
+            .unwrap_or_else(|error| Err(FileError::Io(io::Error::other(error))))
+            .map_err(|error| error.named(operation, path, &self.name))
+    }
+}
+
+#[async_trait]
+impl Sandbox for DockerSandbox {
+    fn id(&self) -> &str {
+        &self.name
+    }
+
+    fn root(&self) -> &Path {
+        &self.root
+    }
+
+    async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        let session = match self.warm.session().await {
+            Ok(Some(session)) => session,
+            Ok(None) => return self.witness(command, output).await,
+            Err(error) => return Err(self.explain(error).await),
+        };
+        self.used.store(true, Ordering::Relaxed);
+        let started = Timestamp::now();
+        match session.exec(command, output).await {
+            Ok(exit) => Ok(self.with_cause(exit, started).await),
+            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.used.store(true, Ordering::Relaxed);
+        let started = Timestamp::now();
+        match self.plain.run(command, &self.root, output).await {
+            Ok(exit) => Ok(self.with_cause(exit, started).await),
+            Err(PlainError::Start(source)) => Err(SandboxError::Start {
+                program: command.program.clone(),
+                source,
+            }),
+            Err(PlainError::Engine(error)) => Err(self.explain(error).await),
+        }
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.warm.notices()
+    }
+
+    async fn end_processes(&self) -> Result<(), SandboxError> {
+        if !self.used.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        // The guest tells what runs that it was ended. Whether it can is no matter: it is killed with the rest.
+        if let Some(session) = self.warm.take().await {
+            let _ = session.end_processes().await;
+        }
+        let ended = match self.plain.script(KILL_ALL, &[]).await {
+            Ok(ExecState::Exited(_)) => Ok(()),
+            // Nothing can be started in there any more, as when it is full of processes.
+            Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
+            Err(EngineError::Conflict { .. }) if self.state() == State::Stopped => Ok(()),
+            Err(error) => Err(self.explain(error).await),
+        };
+        if ended.is_err() {
+            self.used.store(true, Ordering::Relaxed);
+        }
+        ended
+    }
+
+    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
+        self.with_files("read", path, move |files, path| files.read(path, limit))
+            .await
+    }
+
+    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
+        let bytes = bytes.to_owned();
+        self.with_files("write", path, move |files, path| files.write(path, &bytes, mode))
+            .await
+    }
+
+    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
+        let bytes = bytes.to_owned();
+        self.with_files("append to", path, move |files, path| files.append(path, &bytes))
+            .await
+    }
+
+    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
+        self.with_files("list", path, Files::list).await
+    }
+
+    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
+        self.with_files("make the directory", path, Files::mkdir).await
+    }
+
+    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
+        self.with_files("remove", path, Files::remove).await
+    }
+
+    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
+        let from = from.to_owned();
+        self.with_files("upload to", to, move |files, to| files.upload(&from, to))
+            .await
+    }
+
+    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
+        let to = to.to_owned();
+        self.with_files("download", from, move |files, from| {
+            files.download(from, &to, limit)
+        })
+        .await
+    }
+
+    async fn start(&self) -> Result<(), SandboxError> {
+        self.enter(State::Running)?;
+        match self.engine().start_container(&self.name).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    async fn stop(&self) -> Result<(), SandboxError> {
+        self.enter(State::Stopped)?;
+        match self.engine().kill_container(&self.name).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    async fn preview(&self, _port: u16) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
+    async fn close(&self) -> Result<(), SandboxError> {
+        self.enter(State::Closed)?;
+        if let Err(error) = self.engine().remove_container(&self.name).await {
+            return Err(self.explain(error).await);
+        }
+        let place = self.place.clone();
+        let removed = tokio::task::spawn_blocking(move || place.remove()).await;
+        removed
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|source| SandboxError::Host {
+                operation: "remove",
+                path: self.place.workspace(),
+                source,
+            })
+    }
+}
+
+impl DockerSandbox {
+    /// Ends everything in it by stopping it whole.
+    async fn restart(&self) -> Result<(), SandboxError> {
+        let restarted = async {
+            self.engine().kill_container(&self.name).await?;
+            self.engine().start_container(&self.name).await
+        };
+        match restarted.await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+}
