@@ -69,9 +69,9 @@ async fn by_api(stage: &Stage, container: &str) -> Fallible<Duration> {
     while let Some(piece) = exec.next().await {
         piece?;
     }
-    let state = exec.state().await?;
+    let ended = exec.state().await?;
     let spent = started.elapsed();
-    match state {
+    match ended {
         ExecState::Exited(0) => Ok(spent),
         other => Err(format!("`true` ended as {other:?}").into()),
     }
