@@ -19,6 +19,7 @@ in
       fileset = fileset.unions [
         ../Cargo.toml
         ../Cargo.lock
+        ../build.rs
         ../src
         (fileset.maybeMissing ../templates)
       ];
@@ -28,6 +29,9 @@ in
     # The other suites need the whole repository: see tests/run.
     cargoTestFlags = ["--lib"];
     nativeCheckInputs = [git];
+
+    # The guest (src/guest) is linked statically.
+    buildInputs = lib.optional stdenv.hostPlatform.isGnu stdenv.cc.libc.static;
 
     nativeBuildInputs = [installShellFiles];
     postInstall = lib.optionalString (stdenv.buildPlatform.canExecute stdenv.hostPlatform) ''

@@ -94,7 +94,7 @@ impl fmt::Display for Figure {
         let peer = self
             .peer
             .map_or("-".to_owned(), |peer| format!("{peer:.1}{unit}"));
-        let ratio = self.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+        let ratio = self.ratio().map_or("-".to_owned(), |ratio| format!("{ratio:.3}"));
         let target = match self.target {
             Target::Ratio(most) => format!("ratio<={most}"),
             Target::Most(most) => format!("<={most}{unit}"),

@@ -217,11 +217,16 @@ pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) ->
 
 /// The provider, once it is sure that it can enforce what is asked of it.
 pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
-    let provider = connect(&choice(context, config)?)?;
+    let provider = connected(context, config)?;
     match check_policy(provider.as_ref(), &config.network_policy()) {
         Err(error) if !may_go_on(config) => Err(unenforceable(error)),
         _ => Ok(provider),
     }
+}
+
+/// The provider, whatever it can enforce.
+pub(super) fn connected(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
+    Ok(connect(&choice(context, config)?)?)
 }
 
 /// Which provider is meant.

@@ -14,6 +14,7 @@ mod logs;
 mod reference;
 mod resume;
 mod run;
+mod sandbox;
 mod select;
 mod selftest;
 mod status;
@@ -72,6 +73,8 @@ enum Command {
     Demo(demo::Args),
     Image(image::Args),
     Selftest(selftest::Args),
+    Sandbox(sandbox::Args),
+    PruneSandboxes(sandbox::PruneArgs),
     Config(config::Args),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
@@ -129,6 +132,8 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Demo(args) => block_on(demo::demo(context, args)),
         Command::Image(args) => block_on(image::image(context, args)),
         Command::Selftest(args) => block_on(selftest::try_out(context, args)),
+        Command::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
+        Command::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
         Command::Config(args) => config::config(context, &args),
         Command::Completions(args) => reference::completions(context, &args),
         Command::Man(args) => reference::man(context, &args),

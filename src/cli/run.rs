@@ -191,7 +191,7 @@ impl Signals {
 /// Ends what the agent left running in the background; its commands ended with the loop.
 async fn end_sandbox(parts: &Parts, spec: &SandboxSpec) -> Result<(), CliError> {
     if let Some(sandbox) = parts.provider.reopen(spec).await? {
-        sandbox.end_processes().await?;
+        sandbox.stop().await?;
     }
     Ok(())
 }

@@ -5,6 +5,8 @@ use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::exec::Stream;
+
 use super::error::{CliError, Exit};
 
 /// Writes to the person at the terminal and to the program behind the pipe.
@@ -40,6 +42,15 @@ impl Ui {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Passes on what a command printed, where it printed it.
+    pub(super) fn bytes(self, stream: Stream, bytes: &[u8]) {
+        // A reader that went away is no reason to cut the command short.
+        let _ = match stream {
+            Stream::Stdout => std::io::stdout().lock().write_all(bytes),
+            Stream::Stderr => std::io::stderr().lock().write_all(bytes),
+        };
     }
 
     /// Writes a value as JSON.

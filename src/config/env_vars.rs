@@ -22,6 +22,8 @@ pub enum Role {
     Key(&'static str),
     /// The program itself looks at it, before there is a configuration.
     Program,
+    /// Only the build of ralph looks at it.
+    Build,
     /// Only ralph's own tests look at it.
     Tests,
 }
@@ -32,7 +34,7 @@ impl EnvVar {
     pub fn is_secret(&self) -> bool {
         match self.role {
             Role::Secret => true,
-            Role::Identifier | Role::Key(_) | Role::Program | Role::Tests => false,
+            Role::Identifier | Role::Key(_) | Role::Program | Role::Build | Role::Tests => false,
         }
     }
 
@@ -124,6 +126,11 @@ pub const ENV_VARS: &[EnvVar] = &[
         name: "NO_COLOR",
         doc: "Turns colours off when it is set to anything.",
         role: Role::Program,
+    },
+    EnvVar {
+        name: "RALPH_GUEST",
+        doc: "The program that runs commands in sandboxes, where ralph cannot build it itself; read when ralph is built.",
+        role: Role::Build,
     },
     EnvVar {
         name: "RALPH_TEST_LITELLM",

@@ -71,7 +71,7 @@ fn environment_page() -> String {
         let secret = if var.is_secret() { "yes" } else { "no" };
         let sets = match var.role {
             Role::Key(key) => format!("`{key}`"),
-            Role::Secret | Role::Identifier | Role::Program | Role::Tests => String::new(),
+            Role::Secret | Role::Identifier | Role::Program | Role::Build | Role::Tests => String::new(),
         };
         lines.push(format!("| `{}` | {} | {secret} | {sets} |", var.name, var.doc));
     }
@@ -87,7 +87,7 @@ fn env_example() -> String {
     let mut lines = vec![ENV_EXAMPLE_INTRO.to_owned()];
     let settable = |var: &&EnvVar| match var.role {
         Role::Secret | Role::Identifier | Role::Key(_) => true,
-        Role::Program | Role::Tests => false,
+        Role::Program | Role::Build | Role::Tests => false,
     };
     for var in ENV_VARS.iter().filter(settable) {
         lines.push(format!("# {}\n#{}=\n", var.doc, var.name));

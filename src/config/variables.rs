@@ -68,7 +68,7 @@ impl Variables {
     pub(super) fn named_settings(&self, known: &Known) -> Vec<Entry> {
         let entry = |var: &EnvVar| match var.role {
             Role::Key(key) => self.entry(var.name, KeyPath::parse(key), known),
-            Role::Secret | Role::Identifier | Role::Program | Role::Tests => None,
+            Role::Secret | Role::Identifier | Role::Program | Role::Build | Role::Tests => None,
         };
         ENV_VARS.iter().filter_map(entry).collect()
     }

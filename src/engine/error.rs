@@ -168,6 +168,12 @@ impl EngineError {
         })
     }
 
+    /// Whether no engine answers, which may pass.
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
+        matches!(self, Self::NoEngine { .. } | Self::WentAway { .. })
+    }
+
     /// Sorts what the client library reports about `subject`.
     pub(super) fn from_api(subject: &str, error: bollard::errors::Error) -> Self {
         if let Some(known) = Self::from_words(subject, &said(&error)) {

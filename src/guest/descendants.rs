@@ -44,7 +44,9 @@ pub(crate) fn kill(
     let give_up = Instant::now() + patience;
     loop {
         let found = below(ancestor, except)?;
-        found.iter().for_each(|process| sys::send(Signal::Kill, *process));
+        for process in &found {
+            sys::send(Signal::Kill, *process);
+        }
         on_pass();
         if found.is_empty() || Instant::now() >= give_up {
             return Ok(());

@@ -256,11 +256,16 @@ impl Link {
         Report::read(&self.stream)
     }
 
-    /// Ends a command with its keeper, and waits until that is done.
+    /// Ends a command with its keeper.
     pub(crate) fn end(&self) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(keeper::PATIENCE * 2))?;
         self.stream.shutdown(std::net::Shutdown::Write)?;
         sys::send(Signal::Continue, self.process);
+        Ok(())
+    }
+
+    /// Waits until the keeper has left.
+    pub(crate) fn outlast(&self) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(keeper::PATIENCE * 2))?;
         while self.hear().is_some() {}
         Ok(())
     }

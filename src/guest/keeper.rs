@@ -2,7 +2,7 @@
 //!
 //! Whatever the command starts stays below its keeper, which adopts orphans. So all of it can be found when it has to
 //! end, and what a command left running is not taken for part of another one. The keeper lives until nothing is below it.
-//! When the guest ends without a word, it ends the command.
+//! When the guest ends without a word, it ends a command that runs; what one left behind in peace may go on.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Read, Write};
@@ -22,7 +22,7 @@ use super::sys::{self, Reaped, Signal, Watched};
 /// How long processes may take to go once they were killed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What a keeper is told, in one byte. The end of the stream is [`Order::Kill`] and leave.
+/// What a keeper is told, in one byte. At the end of the stream it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Asks everything to end.
@@ -192,7 +192,9 @@ impl Keeper {
     fn obey(&mut self) -> io::Result<Next> {
         let mut byte = [0];
         if self.guest.read(&mut byte)? == 0 {
-            self.kill()?;
+            if !self.released {
+                self.kill()?;
+            }
             return Ok(Next::Leave);
         }
         match Order::of(byte[0]) {

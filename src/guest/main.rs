@@ -35,6 +35,7 @@ fn main() -> ExitCode {
 /// Runs commands for whoever is at the other end of the standard streams, until they are closed.
 fn session() -> io::Result<()> {
     sys::shut_the_door()?;
+    sys::keep_open_files_back()?;
     sys::adopt_orphans()?;
     sys::forget_children();
     let mut server = Server::open()?;

@@ -395,6 +395,7 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
+    #[expect(clippy::option_option, reason = "not enough bytes, or no limit")]
     fn time(&mut self) -> Option<Option<Duration>> {
         match (self.u8()?, self.u64()?) {
             (0, 0) => Some(None),

@@ -16,17 +16,13 @@ pub(crate) mod version;
 
 /// The program, for Linux on the processor that ralph itself was built for. `None` when ralph was built where it could
 /// not be made; then commands need another way into the sandbox.
-pub const PROGRAM: Option<&[u8]> = program();
+pub const PROGRAM: Option<&[u8]> = BUILT;
 
 /// Differs whenever the program does. A session with a guest of another version is refused.
 pub const VERSION: u64 = version::VERSION;
 
 #[cfg(guest)]
-const fn program() -> Option<&'static [u8]> {
-    Some(include_bytes!(concat!(env!("OUT_DIR"), "/guest")))
-}
+const BUILT: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/guest")));
 
 #[cfg(not(guest))]
-const fn program() -> Option<&'static [u8]> {
-    None
-}
+const BUILT: Option<&[u8]> = None;

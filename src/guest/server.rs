@@ -154,7 +154,7 @@ impl Server {
             if let Some(pipe) = job.input.as_ref().and_then(Feed::watched) {
                 watched.push((Source::Input(*id), Watched::for_writing(pipe)));
             }
-            let outputs = job.outputs().into_iter().filter(|_| !self.outbox.is_full());
+            let outputs = job.outputs().filter(|_| !self.outbox.is_full());
             for (channel, pipe) in outputs {
                 watched.push((Source::Output(*id, channel), Watched::for_reading(pipe)));
             }
@@ -287,8 +287,8 @@ impl Server {
         let Some(feed) = &mut job.input else {
             return Ok(());
         };
-        let (written, fed) = feed.write();
-        if fed == Fed::Enough {
+        let (written, appetite) = feed.write();
+        if appetite == Fed::Enough {
             job.input = None;
         }
         match u32::try_from(written) {
@@ -299,9 +299,12 @@ impl Server {
 
     /// Ends every command that runs. Their input stays open until then: half of it must not be taken for all of it.
     fn end(&mut self) -> Turn {
+        // All at once, then one after the other. A keeper that is gone already needs neither.
         for job in self.jobs.values() {
-            // A keeper that is gone already needs no telling.
             let _ = job.keeper.end();
+        }
+        for job in self.jobs.values() {
+            let _ = job.keeper.outlast();
         }
         Turn::Over
     }
@@ -336,12 +339,12 @@ fn start_job(start: &Start<'_>) -> io::Result<Started> {
             )))
         }
         Forked::Child => {
-            let stdio = Stdio3 {
+            let streams = Stdio3 {
                 stdin,
                 stdout: stdout.into(),
                 stderr: stderr.into(),
             };
-            Ok(Started::AsKeeper(Duty::new(start, stdio, guest)))
+            Ok(Started::AsKeeper(Duty::new(start, streams, guest)))
         }
     }
 }

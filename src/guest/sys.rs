@@ -2,7 +2,7 @@
 //! those of Linux on every processor that Rust's own builds support.
 
 use std::ffi::{c_int, c_short, c_ulong, c_void};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -63,6 +63,20 @@ pub(crate) fn silence<const N: usize>(fds: [BorrowedFd<'_>; N]) -> io::Result<()
     for fd in fds {
         // SAFETY: both are open; whoever owns the second one keeps owning a file that is open.
         checked(unsafe { dup2(null.as_raw_fd(), fd.as_raw_fd()) })?;
+    }
+    Ok(())
+}
+
+/// Keeps what whoever started this process had open from the programs that are started here.
+pub(crate) fn keep_open_files_back() -> io::Result<()> {
+    const F_SETFD: c_int = 2;
+    const FD_CLOEXEC: c_int = 1;
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let fd = entry?.file_name().to_str().and_then(|name| name.parse().ok());
+        if let Some(fd) = fd.filter(|fd: &c_int| *fd > 2) {
+            // SAFETY: takes numbers; one that is no open file is refused.
+            checked(unsafe { fcntl(fd, F_SETFD, FD_CLOEXEC) })?;
+        }
     }
     Ok(())
 }
@@ -208,7 +222,9 @@ pub(crate) fn wait(watched: &mut [Watched], longest: Option<Duration>) -> io::Re
     let found = unsafe { poll(watched.as_mut_ptr(), watched.len() as c_ulong, milliseconds) };
     match checked(found) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => {
-            watched.iter_mut().for_each(|one| one.seen = 0);
+            for one in watched {
+                one.seen = 0;
+            }
             Ok(())
         }
         waited => waited,

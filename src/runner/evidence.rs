@@ -181,7 +181,7 @@ impl Run<'_> {
             .min(left)
             .max(Duration::from_secs(1));
         let command = Command::shell(line).cwd(dir).timeout(timeout).keep(OUTPUT_KEPT);
-        Ok(self.sandbox.exec(&command, &mut self.reporter.lines()).await?)
+        Ok(self.sandbox.witness(&command, &mut self.reporter.lines()).await?)
     }
 
     /// What one command says.

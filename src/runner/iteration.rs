@@ -50,6 +50,7 @@ impl Run<'_> {
             profile: profile.name.clone(),
         });
 
+        self.change_sandbox().await?;
         let prompt = self.prompt(number)?;
         let clone = self.clone_dir();
         self.notebook.show(self.sandbox.as_ref(), &clone).await?;

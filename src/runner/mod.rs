@@ -21,6 +21,7 @@ mod prompt;
 mod publish;
 mod report;
 mod run;
+mod sandboxes;
 mod settings;
 mod text;
 mod verdict;

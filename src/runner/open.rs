@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::event::EventKind;
 use crate::id::{ObjectId, RunId};
-use crate::sandbox::{Sandbox, SandboxSpec};
+use crate::sandbox::SandboxSpec;
 use crate::scm::{self, Checkpoint, Checkpoints, Repository, SeedPack};
 use crate::secret::Redactor;
 use crate::state::{Entry, Lock, RunDir, RunFacts, Runs, StateError};
@@ -21,6 +21,7 @@ use super::notebook::Notebook;
 use super::past::{Archive, Past, restore};
 use super::report::Reporter;
 use super::run::{Run, SEEN_FILE, Seen};
+use super::sandboxes::sandbox_for;
 use super::settings::Settings;
 use super::{Outcome, Parts, RunError};
 
@@ -172,6 +173,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             task: Task::parse(&facts.task)?,
             sandbox: sandbox_for(parts, spec).await?,
+            worn: false,
             notebook: Notebook::open(dir.ralph_dir(), parts.redactor.clone()),
             ticked: BTreeSet::new(),
             tip: facts.base.clone(),
@@ -271,16 +273,6 @@ impl<'a> Run<'a> {
         self.show_task().await
     }
 
-    /// A new sandbox after the old one was lost.
-    pub(super) async fn renew_sandbox(&mut self) -> Result<(), RunError> {
-        self.sandbox = sandbox_for(self.parts, self.spec).await?;
-        match self.lay_out().await {
-            Ok(()) => Ok(()),
-            Err(Halt::Broken(error)) => Err(error),
-            Err(Halt::End { reason, .. }) => Err(RunError::Refused(reason)),
-        }
-    }
-
     fn ticked_by_journal(&self) -> BTreeSet<CheckboxId> {
         let ticked = self
             .journal
@@ -321,14 +313,4 @@ async fn settle(parts: &Parts, dir: &RunDir, lock: &Lock) -> Result<(), RunError
     })?;
     dir.clear_leftovers(lock)?;
     Ok(())
-}
-
-async fn sandbox_for(parts: &Parts, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, RunError> {
-    match parts.provider.reopen(spec).await? {
-        Some(sandbox) => {
-            sandbox.start().await?;
-            Ok(sandbox)
-        }
-        None => Ok(parts.provider.create(spec).await?),
-    }
 }

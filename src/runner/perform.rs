@@ -9,7 +9,7 @@ use crate::agent::Reached;
 use crate::agent::actions::{Action, Applied, Patch, RelPath};
 use crate::event::EventKind;
 use crate::exec::{Command, Discard, Exit};
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::sandbox::{Fault, Sandbox, SandboxError};
 use crate::scm::PrivateClone;
 use crate::secret::Redactor;
 use crate::state::Failure;
@@ -231,11 +231,9 @@ fn wrong(what: &str, reason: String) -> Went {
 
 /// A file operation that the sandbox refused is the action's failure; a sandbox that is gone is the run's.
 fn refused(what: &str, error: SandboxError) -> Result<Went, SandboxError> {
-    match error {
-        SandboxError::Gone { .. } | SandboxError::Stopped { .. } | SandboxError::Unavailable { .. } => {
-            Err(error)
-        }
-        error => Ok(wrong(what, chain(&error))),
+    match error.fault() {
+        Fault::Request => Ok(wrong(what, chain(&error))),
+        Fault::Lost | Fault::Away | Fault::Provider => Err(error),
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{EventKind, RunEnd};
 use crate::id::ObjectId;
-use crate::sandbox::{Sandbox, SandboxError, SandboxSpec, clone_dir};
+use crate::sandbox::{Sandbox, SandboxSpec, clone_dir};
 use crate::scm::{Checkpoints, Content, PrivateClone, Repository, SeedPack, Start, StateFile};
 use crate::state::{
     Entry, Journal, Line, Lock, OutcomeKind, Request, RunDir, RunFacts, StateError, Verdict, write_atomically,
@@ -37,6 +37,8 @@ pub(super) struct Run<'a> {
     pub(super) repo: Repository,
     pub(super) checkpoints: Checkpoints,
     pub(super) sandbox: Box<dyn Sandbox>,
+    /// Whether an iteration began in it.
+    pub(super) worn: bool,
     pub(super) reporter: Reporter,
     pub(super) seed: SeedPack,
     /// The newest checkpoint.
@@ -77,18 +79,23 @@ pub(super) const SEEN_FILE: &str = "last_iteration.json";
 impl Run<'_> {
     /// Iterates until a rule or an error ends it.
     pub(super) async fn finish_it(&mut self) -> Result<Outcome, RunError> {
-        let mut sandboxes_lost = 0;
+        let mut losses = 0;
         loop {
-            match self.turn().await {
-                Ok(()) => sandboxes_lost = 0,
-                Err(Halt::End { kind, reason }) => return self.finish(kind, reason).await,
-                Err(Halt::Broken(RunError::Sandbox(SandboxError::Gone { id }))) if sandboxes_lost == 0 => {
-                    sandboxes_lost += 1;
-                    self.reporter.warn(format!(
-                        "the sandbox `{id}` is gone; making a new one from the checkpoint"
-                    ));
-                    self.renew_sandbox().await?;
+            let went = match self.turn().await {
+                Ok(()) => {
+                    losses = 0;
+                    Ok(())
                 }
+                Err(Halt::Broken(error)) => {
+                    losses += 1;
+                    self.mend(error, losses).await
+                }
+                end @ Err(Halt::End { .. }) => end,
+            };
+            self.tell_notices();
+            match went {
+                Ok(()) => {}
+                Err(Halt::End { kind, reason }) => return self.finish(kind, reason).await,
                 Err(Halt::Broken(error)) => return Err(self.broken(error)),
             }
         }
@@ -232,9 +239,7 @@ impl Run<'_> {
         if let Err(Halt::Broken(error)) = self.checkpoint(Some(entry)).await {
             return Err(self.broken(error));
         }
-        if matches!(kind, OutcomeKind::Done | OutcomeKind::Failed) {
-            self.sandbox.close().await?;
-        }
+        self.put_to_rest(kind).await?;
         self.reporter.emit(EventKind::RunEnded {
             outcome: end_of(kind),
             reason: reason.clone(),

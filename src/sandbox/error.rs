@@ -117,7 +117,39 @@ pub enum SandboxError {
     },
 }
 
+/// What an error means for the sandbox it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: it is what was asked that cannot be done.
+    Request,
+    /// It is lost. A new one may do better.
+    Lost,
+    /// Whatever it runs on does not answer. That may pass.
+    Away,
+    /// There are no sandboxes until a person does something.
+    Provider,
+}
+
 impl SandboxError {
+    /// What it means for the sandbox.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Gone { .. } | Self::Lost { .. } | Self::Stopped { .. } | Self::Session { .. } => {
+                Fault::Lost
+            }
+            Self::Engine { source, .. } if source.is_absence() => Fault::Away,
+            Self::Engine { .. } | Self::Unavailable { .. } => Fault::Provider,
+            Self::Unsupported { .. }
+            | Self::Start { .. }
+            | Self::Processes { .. }
+            | Self::Outside { .. }
+            | Self::File { .. }
+            | Self::Host { .. }
+            | Self::TooLong { .. } => Fault::Request,
+        }
+    }
+
     /// What the user can do next.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {

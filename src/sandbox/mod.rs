@@ -4,6 +4,7 @@ pub mod connect;
 pub mod docker;
 mod error;
 mod files;
+mod listed;
 pub mod local;
 pub mod selftest;
 pub mod session;
@@ -16,7 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::exec::{Command, Exit, OutputSink};
 
-pub use error::SandboxError;
+pub use error::{Fault, SandboxError};
+pub use listed::{Activity, Listed, Removable, Standing};
 pub use spec::{Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
 /// What a provider can enforce. Asked before anything is created.
@@ -101,6 +103,22 @@ pub trait Provider: Send + Sync {
 
     /// Finds the sandbox an earlier process of the same run made; `None` when it is gone.
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError>;
+
+    /// All sandboxes of this kind, of whatever run. Those that are nothing but a part of their run are not told.
+    async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
+        Ok(Vec::new())
+    }
+
+    /// A sandbox that was listed, to look into it; it stays in the hands of whoever has it.
+    async fn attach(&self, _id: &str) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        Ok(None)
+    }
+
+    /// Removes a sandbox that was listed, with all that belongs to it. False when it is not there, may not be removed,
+    /// or somebody took it meanwhile.
+    async fn remove(&self, _id: &str, _removable: Removable) -> Result<bool, SandboxError> {
+        Ok(false)
+    }
 }
 
 /// One live sandbox. Dropping it without [`Sandbox::close`] leaves it to the orphan sweep (or to a resume).

@@ -71,9 +71,12 @@ impl Trial<'_> {
 
     async fn file(&self) -> Result<(), String> {
         let (path, bytes) = (self.sandbox.root().join("selftest"), b"\0\xff\n");
-        self.sandbox.write(&path, bytes, 0o600).await.map_err(told)?;
-        let read = self.sandbox.read(&path, 16).await.map_err(told)?;
-        self.sandbox.remove(&path).await.map_err(told)?;
+        self.sandbox
+            .write(&path, bytes, 0o600)
+            .await
+            .map_err(|error| told(&error))?;
+        let read = self.sandbox.read(&path, 16).await.map_err(|error| told(&error))?;
+        self.sandbox.remove(&path).await.map_err(|error| told(&error))?;
         if read == bytes {
             Ok(())
         } else {
@@ -96,7 +99,7 @@ impl Trial<'_> {
     async fn evidence(&self) -> Result<(), String> {
         let command = Command::shell("echo seen; exit 3").timeout(LONGEST);
         let exit = self.sandbox.witness(&command, &mut Discard).await;
-        let exit = exit.map_err(told)?;
+        let exit = exit.map_err(|error| told(&error))?;
         let holds = exit.status == Status::Code(3) && exit.stdout.text() == "seen\n";
         expect(holds, &exit)
     }
@@ -109,11 +112,19 @@ impl Trial<'_> {
         );
         let exit = self.exec(Command::shell(beating)).await?;
         expect(exit.success(), &exit)?;
-        self.sandbox.end_processes().await.map_err(told)?;
-        let ended = self.sandbox.read(&file, BEATS).await.map_err(told)?;
+        self.sandbox.end_processes().await.map_err(|error| told(&error))?;
+        let ended = self
+            .sandbox
+            .read(&file, BEATS)
+            .await
+            .map_err(|error| told(&error))?;
         tokio::time::sleep(Duration::from_millis(400)).await;
-        let later = self.sandbox.read(&file, BEATS).await.map_err(told)?;
-        self.sandbox.remove(&file).await.map_err(told)?;
+        let later = self
+            .sandbox
+            .read(&file, BEATS)
+            .await
+            .map_err(|error| told(&error))?;
+        self.sandbox.remove(&file).await.map_err(|error| told(&error))?;
         if ended == later {
             Ok(())
         } else {
@@ -126,7 +137,10 @@ impl Trial<'_> {
             Some(_) => command,
             None => command.timeout(LONGEST),
         };
-        self.sandbox.exec(&command, &mut Discard).await.map_err(told)
+        self.sandbox
+            .exec(&command, &mut Discard)
+            .await
+            .map_err(|error| told(&error))
     }
 }
 
@@ -142,9 +156,9 @@ fn expect(holds: bool, exit: &Exit) -> Result<(), String> {
 }
 
 /// An error with its causes.
-fn told(error: SandboxError) -> String {
+fn told(error: &SandboxError) -> String {
     let mut text = error.to_string();
-    let mut cause = std::error::Error::source(&error);
+    let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
         text = format!("{text}: {error}");
         cause = error.source();

@@ -33,6 +33,9 @@ pub struct SandboxSpec {
 }
 
 impl SandboxSpec {
+    /// How long a child that holds its streams is waited for, unless somebody says otherwise.
+    pub const USUAL_GRACE: Duration = Duration::from_secs(5);
+
     /// A sandbox without limits that reaches every name, as `local` makes them. Other fields can be set afterwards.
     #[must_use]
     pub fn unrestricted(run: RunId) -> Self {
@@ -44,7 +47,7 @@ impl SandboxSpec {
             resources: Resources::default(),
             network: Policy::AllowAll,
             env: BTreeMap::new(),
-            completion_grace: Duration::from_secs(5),
+            completion_grace: Self::USUAL_GRACE,
             reuse: Reuse::Allowed,
         }
     }

@@ -9,7 +9,10 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
-mod commands;
+mod flow;
+mod hostile;
+mod life;
+mod protocol;
 mod room;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,7 +1,8 @@
 //! A directory with a guest in it, and a session with that guest.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ralph::exec::{Command, Discard, Exit};
@@ -10,7 +11,7 @@ use ralph::sandbox::session::{Session, Surroundings};
 use tempfile::TempDir;
 use tokio::process::Child;
 
-use crate::support::guest;
+use crate::support::{guest, skip};
 
 /// Long enough for every test.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,13 +35,32 @@ pub struct Room {
 impl Room {
     /// A room, or why there can be none here.
     pub async fn open() -> Result<Self, String> {
+        Self::behind(&[]).await
+    }
+
+    /// A room whose guest, and so every command, is an ordinary user that nobody else is.
+    pub async fn of_a_stranger() -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("only root can become another user".to_owned());
+        }
+        skip::program("setpriv")?;
+        let user = 50_000 + std::process::id() % 10_000 * 10 + fastrand::u32(..10);
+        let (user, group) = (format!("--reuid={user}"), format!("--regid={user}"));
+        Self::behind(&["setpriv", &user, &group, "--clear-groups", "--"]).await
+    }
+
+    /// A room whose guest is started by way of a wrapper.
+    pub async fn behind(wrapper: &[&str]) -> Result<Self, String> {
         let dir = TempDir::new().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         let program = guest::install(dir.path())?;
-        let mut guest = guest::start(&program, &[]);
-        let session = guest::converse(&mut guest, surroundings(dir.path()))
-            .await
-            .unwrap();
+        let (guest, session) = enter(&program, wrapper).await;
         Ok(Self { dir, guest, session })
+    }
+
+    /// Starts another guest after the first was lost.
+    pub async fn reopen(&mut self) {
+        (self.guest, self.session) = enter(&self.path("guest"), &[]).await;
     }
 
     pub async fn try_exec(&self, command: Command) -> Result<Exit, SandboxError> {
@@ -61,14 +81,68 @@ impl Room {
         assert!(exit.success(), "{line}: {} {}", exit.status, exit.stderr.text());
         exit.stdout.text()
     }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A shell line that goes on for longer than any test, but not for ever, and shows that it lives: see
+    /// [`Room::lives`].
+    pub fn heartbeat(&self, name: &str) -> String {
+        let file = self.path(name);
+        format!(
+            "for n in $(seq 4000); do : > {}; sleep 0.02; done",
+            file.display()
+        )
+    }
+
+    /// Whether a heartbeat still beats.
+    pub async fn lives(&self, name: &str) -> bool {
+        beats(&self.path(name)).await
+    }
+
+    /// Waits for a file to appear.
+    pub async fn wait_for(&self, name: &str) {
+        in_time(async {
+            while !self.path(name).exists() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+    }
+
+    pub fn guest_id(&self) -> u32 {
+        self.guest.id().expect("the guest runs")
+    }
+
+    /// The most memory the guest ever used, in bytes.
+    pub fn memory_of_the_guest(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.guest_id())).unwrap();
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .unwrap();
+        let kibibytes: u64 = peak.split_ascii_whitespace().next().unwrap().parse().unwrap();
+        kibibytes * 1024
+    }
 }
 
-/// What commands see in a directory.
-pub fn surroundings(dir: &Path) -> Surroundings {
-    Surroundings {
+/// Whether somebody makes this file again when it is removed.
+pub async fn beats(file: &Path) -> bool {
+    let _ = std::fs::remove_file(file);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    file.exists()
+}
+
+/// Starts a guest and opens a session with it.
+async fn enter(program: &Path, wrapper: &[&str]) -> (Child, Session) {
+    let mut guest = guest::start(program, wrapper);
+    let surroundings = Surroundings {
         sandbox: "a room".to_owned(),
         env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
-        dir: dir.canonicalize().unwrap(),
+        dir: program.parent().unwrap().canonicalize().unwrap(),
         grace: GRACE,
-    }
+    };
+    let session = in_time(guest::converse(&mut guest, surroundings)).await.unwrap();
+    (guest, session)
 }

@@ -1,6 +1,7 @@
 //! The `docker` provider: each sandbox is a container of a Docker Engine, with no capability, no way to gain one, and
 //! nothing of the host in it but its workspace.
 
+mod census;
 mod guest;
 mod name;
 mod owner;
@@ -13,10 +14,12 @@ mod warm;
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
+use self::census::Census;
 use self::guest::Guest;
 use self::name::names;
 use self::owner::Owner;
@@ -28,8 +31,8 @@ use self::user::Agent;
 use self::warm::Warm;
 use super::files::Files;
 use super::{
-    Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, Reuse, Sandbox, SandboxError,
-    SandboxSpec,
+    Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
+    Sandbox, SandboxError, SandboxSpec,
 };
 use crate::engine::{Digest, Endpoint, Engine, EngineError, Surroundings};
 use crate::exec::Host;
@@ -148,13 +151,36 @@ impl DockerProvider {
             .collect())
     }
 
-    fn open(&self, ground: &Ground, place: Place, spec: &SandboxSpec) -> DockerSandbox {
+    async fn census(&self) -> Result<Census<'_>, SandboxError> {
+        Ok(Census {
+            engine: &self.ground().await?.engine,
+            base: &self.options.base,
+            here: &self.owner,
+        })
+    }
+
+    /// Removes what a process left that was killed: whoever ends in peace puts its sandbox to rest.
+    async fn sweep(&self) -> Result<(), SandboxError> {
+        let census = self.census().await?;
+        for found in census.take().await? {
+            if found.listed.activity != Activity::Running {
+                continue;
+            }
+            // One that another user of this machine left is that user's to remove.
+            if let Err(error) = census.remove(&found, Removable::Orphans).await {
+                tracing::warn!(sandbox = found.listed.id, %error, "an orphan could not be removed");
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, ground: &Ground, place: Place, grace: Duration) -> DockerSandbox {
         let files = Files::new(&place.workspace(), &place.staging()).owned_by(ground.agent.outside);
         let plain = Plain {
             engine: ground.engine.clone(),
             container: place.name(),
         };
-        let warm = Warm::new(plain.clone(), &ground.guest, spec.completion_grace);
+        let warm = Warm::new(plain.clone(), &ground.guest, grace);
         DockerSandbox::new(plain, warm, place, files)
     }
 
@@ -186,7 +212,7 @@ impl DockerProvider {
             .make(&self.record(spec, facts), facts.agent.outside)
             .map_err(|source| on_host("make", place, source))?;
         let made = async {
-            let container = plan::container(spec, facts, place, &self.owner.to_string());
+            let container = plan::container(spec, facts, place, &self.owner);
             let id = engine.create_container(&container).await?;
             match engine.start_container(&id).await {
                 Ok(()) => Ok(()),
@@ -217,11 +243,22 @@ impl DockerProvider {
             let taken = place
                 .claim(&record, &self.record(spec, facts))
                 .map_err(|source| on_host("take over", &place, source))?;
-            if taken && engine.start_container(&place.name()).await.is_ok() {
+            if !taken {
+                continue;
+            }
+            if engine.start_container(&place.name()).await.is_ok() {
                 return Ok(Some(place));
             }
+            self.discard(&place).await?;
         }
         Ok(None)
+    }
+
+    async fn discard(&self, place: &Place) -> Result<(), SandboxError> {
+        let engine = &self.ground().await?.engine;
+        let removed = engine.remove_container(&place.name()).await;
+        removed.map_err(|error| failed(&place.name(), error))?;
+        place.remove().map_err(|source| on_host("remove", place, source))
     }
 }
 
@@ -267,8 +304,12 @@ impl Provider for DockerProvider {
             Reuse::Never => None,
         };
         Ok(Box::new(match place {
-            Some(place) => self.open(ground, place, spec),
-            None => self.open(ground, self.make(spec, &facts).await?, spec).fresh(),
+            Some(place) => self.open(ground, place, spec.completion_grace),
+            None => {
+                self.sweep().await?;
+                let place = self.make(spec, &facts).await?;
+                self.open(ground, place, spec.completion_grace).fresh()
+            }
         }))
     }
 
@@ -277,19 +318,49 @@ impl Provider for DockerProvider {
         let Some((place, record)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) else {
             return Ok(None);
         };
-        let image = self.image(spec).await?;
-        let facts = ground.facts(&image);
+        let fits = match self.image(spec).await {
+            Ok(image) => record.fingerprint == plan::fingerprint(spec, &ground.facts(&image)),
+            // What can no longer be made is not what is asked for.
+            Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => false,
+            Err(error) => return Err(error),
+        };
         let container = ground.engine.container(&place.name()).await;
         let container = container.map_err(|error| failed(&place.name(), error))?;
-        let sandbox = self.open(ground, place.clone(), spec);
-        if container.is_none() || record.fingerprint != plan::fingerprint(spec, &facts) {
-            sandbox.close().await?;
+        if container.is_none() || !fits {
+            self.discard(&place).await?;
             return Ok(None);
         }
+        let taken = Record {
+            owner: self.owner.clone(),
+            ..record
+        };
         place
-            .write(&self.record(spec, &facts))
+            .write(&taken)
             .map_err(|source| on_host("take over", &place, source))?;
-        Ok(Some(Box::new(sandbox)))
+        Ok(Some(Box::new(self.open(ground, place, spec.completion_grace))))
+    }
+
+    async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
+        let found = self.census().await?.take().await?;
+        Ok(found.into_iter().map(|found| found.listed).collect())
+    }
+
+    async fn attach(&self, id: &str) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        let ground = self.ground().await?;
+        let found = self.census().await?.take().await?;
+        let found = found.into_iter().find(|found| found.listed.id == id);
+        Ok(found.map(|found| -> Box<dyn Sandbox> {
+            Box::new(self.open(ground, found.place, SandboxSpec::USUAL_GRACE))
+        }))
+    }
+
+    async fn remove(&self, id: &str, removable: Removable) -> Result<bool, SandboxError> {
+        let census = self.census().await?;
+        let found = census.take().await?;
+        match found.iter().find(|found| found.listed.id == id) {
+            Some(found) => census.remove(found, removable).await,
+            None => Ok(false),
+        }
     }
 }
 
@@ -300,6 +371,10 @@ fn is_taken(error: &SandboxError) -> bool {
         SandboxError::Engine { source, .. } => matches!(**source, EngineError::Conflict { .. }),
         _ => false,
     }
+}
+
+fn is_not_found(error: &EngineError) -> bool {
+    matches!(error, EngineError::NotFound { .. })
 }
 
 fn on_host(operation: &'static str, place: &Place, source: io::Error) -> SandboxError {

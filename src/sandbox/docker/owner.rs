@@ -28,9 +28,19 @@ impl Owner {
         }
     }
 
+    /// As it is written on a container.
+    pub(super) fn as_json(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Whether it is, or was, a process of the same machine as `here`.
+    pub(super) fn is_of_this_machine(&self, here: &Self) -> bool {
+        self.host == here.host
+    }
+
     /// Whether it is sure to have ended, as seen from where `here` is. Of another machine nobody can say so.
     pub(super) fn is_dead(&self, here: &Self) -> bool {
-        if self.host != here.host {
+        if !self.is_of_this_machine(here) {
             return false;
         }
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);

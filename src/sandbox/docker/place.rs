@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
@@ -37,10 +38,27 @@ pub(super) struct Record {
     pub(super) owner: Owner,
 }
 
+/// Whether a place could be kept from others.
+#[derive(Debug)]
+pub(super) enum Claim {
+    /// It is, for as long as this is kept; there is no lock where there is no place.
+    Held(Option<File>),
+    /// Somebody took it, or removed it, since it was seen.
+    Changed,
+}
+
 impl Place {
     /// The place of the sandbox of this name.
     pub(super) fn of(base: &Path, name: &str) -> Self {
         Self { dir: base.join(name) }
+    }
+
+    /// The place with this workspace.
+    pub(super) fn with_workspace(workspace: &Path) -> Option<Self> {
+        let place = Self {
+            dir: workspace.parent()?.to_owned(),
+        };
+        (place.workspace() == workspace).then_some(place)
     }
 
     /// All places there are.
@@ -89,13 +107,35 @@ impl Place {
 
     /// Writes down a new owner in place of a dead one, unless somebody else was quicker.
     pub(super) fn claim(&self, dead: &Record, record: &Record) -> io::Result<bool> {
-        let lock = File::create(self.dir.join("lock"))?;
-        flock(&lock, FlockOperation::LockExclusive)?;
-        if self.record().as_ref() != Some(dead) {
-            return Ok(false);
+        match self.hold(Some(dead))? {
+            Claim::Held(_lock) => self.write(record).map(|()| true),
+            Claim::Changed => Ok(false),
         }
-        self.write(record)?;
-        Ok(true)
+    }
+
+    /// Keeps others from claiming it, as long as it is as it was last seen.
+    pub(super) fn hold(&self, seen: Option<&Record>) -> io::Result<Claim> {
+        let lock = match File::create(self.dir.join("lock")) {
+            Ok(lock) => lock,
+            // Nobody can claim what is gone.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && seen.is_none() => {
+                return Ok(Claim::Held(None));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Claim::Changed),
+            Err(error) => return Err(error),
+        };
+        flock(&lock, FlockOperation::LockExclusive)?;
+        if self.record().as_ref() == seen {
+            Ok(Claim::Held(Some(lock)))
+        } else {
+            Ok(Claim::Changed)
+        }
+    }
+
+    /// When it was made.
+    pub(super) fn made(&self) -> Option<Timestamp> {
+        let made = fs::metadata(&self.dir).and_then(|dir| dir.modified()).ok()?;
+        Timestamp::try_from(made).ok()
     }
 
     /// The name of the sandbox.

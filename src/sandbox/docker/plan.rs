@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::super::{ReadOnlyMount, Resources, SandboxSpec};
 use super::guest::{Guest, INSIDE};
+use super::owner::Owner;
 use super::place::Place;
 use super::user::Agent;
 use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network};
@@ -80,11 +81,16 @@ pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
 }
 
 /// The container of a sandbox at this place.
-pub(super) fn container(spec: &SandboxSpec, facts: &Facts<'_>, place: &Place, owner: &str) -> ContainerSpec {
+pub(super) fn container(
+    spec: &SandboxSpec,
+    facts: &Facts<'_>,
+    place: &Place,
+    owner: &Owner,
+) -> ContainerSpec {
     let workspace = place.workspace();
     let labels = [
         (label::RUN, spec.run.to_string()),
-        (label::OWNER, owner.to_owned()),
+        (label::OWNER, owner.as_json()),
         (label::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         (label::FINGERPRINT, fingerprint(spec, facts)),
         (label::WORKSPACE, workspace.display().to_string()),

@@ -110,13 +110,14 @@ impl DockerSandbox {
         match error {
             EngineError::NotFound { .. } => self.gone(),
             EngineError::Conflict { .. } => self.why_stopped().await,
-            EngineError::WentAway { .. } | EngineError::NoEngine { .. } => {
-                self.lost("the container engine does not answer")
-            }
-            error => SandboxError::Engine {
-                id: self.name.clone(),
-                source: Box::new(error),
-            },
+            error => self.failed(error),
+        }
+    }
+
+    fn failed(&self, source: EngineError) -> SandboxError {
+        SandboxError::Engine {
+            id: self.name.clone(),
+            source: Box::new(source),
         }
     }
 
@@ -134,7 +135,7 @@ impl DockerSandbox {
                 ContainerState::Paused => self.lost("its container was paused"),
                 ContainerState::Running => self.lost("its container was started anew"),
             },
-            Err(_) => self.lost("the container engine does not answer"),
+            Err(error) => self.failed(error),
         }
     }
 

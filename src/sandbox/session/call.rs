@@ -19,7 +19,7 @@ use crate::sandbox::SandboxError;
 const GRANT: usize = WINDOW / 4;
 
 /// How long the guest may be late: longer than it needs to end the most stubborn command.
-const LATE: Duration = Duration::from_secs(15);
+const LATE: Duration = Duration::from_secs(10);
 
 /// One line to the guest. Dropped before its end, it tells the guest to end the command.
 #[derive(Debug)]
@@ -63,7 +63,8 @@ impl<'a> Call<'a> {
                 Heard::Credit(bytes) => self.feed(&mut feed, bytes)?,
                 Heard::Exit(status, hold) => {
                     self.over = true;
-                    return Ok(printed.into_exit(status, hold, started.elapsed(), output));
+                    printed.finish(output);
+                    return Ok(printed.into_exit(status, hold, started.elapsed()));
                 }
                 Heard::Failed(stage, errno) => {
                     self.over = true;
@@ -71,7 +72,7 @@ impl<'a> Call<'a> {
                     let source = why_not_started(command, &dir, stage, errno);
                     return Err(SandboxError::Start { program, source });
                 }
-                Heard::AllEnded => return Err(self.lost(out_of_turn())),
+                Heard::AllEnded => return Err(self.out_of_turn()),
             }
         }
     }
@@ -86,7 +87,7 @@ impl<'a> Call<'a> {
                 self.over = true;
                 Ok(())
             }
-            _ => Err(self.lost(out_of_turn())),
+            _ => Err(self.out_of_turn()),
         }
     }
 
@@ -176,6 +177,13 @@ impl<'a> Call<'a> {
         heard.ok_or_else(|| self.lost(self.exchange.why_closed()))
     }
 
+    /// A guest that answers what it was not asked is not listened to any more.
+    fn out_of_turn(&self) -> SandboxError {
+        let why = SessionError::nonsense("the guest answered what it was not asked");
+        self.exchange.close(why.clone());
+        self.lost(why)
+    }
+
     fn lost(&self, source: SessionError) -> SandboxError {
         lost(self.surroundings, source)
     }
@@ -256,15 +264,13 @@ impl Printed {
         if *taken < GRANT { 0 } else { mem::take(taken) }
     }
 
-    fn into_exit(
-        mut self,
-        status: Status,
-        hold: Hold,
-        duration: Duration,
-        output: &mut dyn OutputSink,
-    ) -> Exit {
+    /// Hands out the last lines, which may lack their end.
+    fn finish(&mut self, output: &mut dyn OutputSink) {
         self.stdout.finish(output);
         self.stderr.finish(output);
+    }
+
+    fn into_exit(self, status: Status, hold: Hold, duration: Duration) -> Exit {
         Exit {
             status: match status {
                 Status::Code(code) => exec::Status::Code(code),
@@ -297,10 +303,6 @@ fn why_not_started(command: &Command, dir: &Path, stage: Stage, errno: i32) -> i
         }
         Stage::Program | Stage::Prepare => error,
     }
-}
-
-fn out_of_turn() -> SessionError {
-    SessionError::nonsense("the guest answered what it was not asked")
 }
 
 fn lost(surroundings: &Surroundings, source: SessionError) -> SandboxError {

@@ -1,0 +1,38 @@
+//! A gigabyte from a command's standard output.
+
+use ralph::exec::Command;
+use ralph::sandbox::Provider;
+
+use super::Fallible;
+use super::figure::{Figure, Samples, Target};
+use super::stage::{Stage, exec};
+
+const ROUNDS: usize = 5;
+const PRINT: [&str; 4] = ["head", "-c", "1000000000", "/dev/zero"];
+
+pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
+    let sandbox = stage.provider().create(&stage.spec()).await?;
+    let command = Command::new(PRINT[0]).args(PRINT[1..].iter().copied());
+    // Straight to nowhere: to look at what the peer prints would only slow it down.
+    let line = format!(
+        "exec docker exec {} {} > /dev/null",
+        sandbox.id(),
+        PRINT.join(" ")
+    );
+    let peer = Command::shell(line).env("DOCKER_HOST", stage.engine.endpoint().to_string());
+    let (mut ours, mut docker_exec) = (vec![], vec![]);
+    for _ in 0..ROUNDS {
+        ours.push(exec(&*sandbox, &command).await?);
+        docker_exec.push(stage.run(&peer).await?);
+    }
+    sandbox.close().await?;
+    let [ours, docker_exec] = [ours, docker_exec].map(Samples::milliseconds);
+    println!("a gigabyte, ms: ours {ours}; docker exec {docker_exec}");
+    Ok(vec![Figure {
+        name: "exec-gigabyte",
+        unit: "ms",
+        ours: ours.median(),
+        peer: Some(docker_exec.median()),
+        target: Target::Ratio(1.0),
+    }])
+}

@@ -1,0 +1,61 @@
+//! What a command in a container costs: its round trip, the way to the first one, and a gigabyte of output.
+//! `benches/run exec` runs it.
+#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![allow(missing_docs, reason = "nothing here is called by others")]
+
+#[path = "../loop/figure.rs"]
+#[allow(dead_code, reason = "the loop needs more of it")]
+mod figure;
+mod first;
+mod flow;
+mod round_trip;
+mod stage;
+
+use std::error::Error;
+
+use figure::Figure;
+use stage::Stage;
+
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Fallible<()> {
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    // Two threads, as the command line has.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let stage = Stage::set_up().await?;
+        let measured = measure(&stage, &named).await;
+        stage.tear_down().await?;
+        measured
+    })
+}
+
+/// Measures everything, or what the arguments name.
+async fn measure(stage: &Stage, named: &[String]) -> Fallible<()> {
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
+    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
+        println!("load of the machine before: {}", load.trim());
+    }
+    if wanted("round-trip") {
+        report(round_trip::measure(stage).await?);
+    }
+    if wanted("first") {
+        report(first::measure(stage).await?);
+    }
+    if wanted("flow") {
+        report(flow::measure(stage).await?);
+    }
+    Ok(())
+}
+
+fn report(figures: Vec<Figure>) {
+    for figure in figures {
+        println!("{figure}");
+    }
+}

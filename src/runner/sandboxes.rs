@@ -1,0 +1,117 @@
+//! The sandbox of a run: had, lost and made anew, put to rest.
+
+use std::time::{Duration, Instant};
+
+use crate::sandbox::{Fault, Reuse, Sandbox, SandboxError, SandboxSpec};
+use crate::scm::ScmError;
+use crate::state::OutcomeKind;
+
+use super::error::Halt;
+use super::perform::chain;
+use super::run::Run;
+use super::{Parts, RunError, watch};
+
+/// How many sandboxes one iteration may lose before a person should have a look.
+const MOST_LOSSES: u32 = 1;
+/// How long a provider that went away may take to come back, and how often it is asked.
+const AWAY_PATIENCE: Duration = Duration::from_secs(60);
+const AWAY_PAUSE: Duration = Duration::from_millis(500);
+
+impl Run<'_> {
+    /// What is done when something broke. A lost sandbox is made anew from the checkpoint, and the iteration begun
+    /// again; any other fault of the provider pauses the run. `losses` counts those of this iteration.
+    pub(super) async fn mend(&mut self, error: RunError, losses: u32) -> Result<(), Halt> {
+        match fault_of(&error) {
+            Some(Fault::Lost | Fault::Away) if losses <= MOST_LOSSES => {
+                self.reporter
+                    .warn(format!("{}; making a new one from the checkpoint", chain(&error)));
+                self.renew_in_time().await
+            }
+            Some(Fault::Lost | Fault::Away | Fault::Provider) => Err(Halt::paused(chain(&error))),
+            Some(Fault::Request) | None => Err(Halt::Broken(error)),
+        }
+    }
+
+    /// Tells what went differently in the sandbox than it should have.
+    pub(super) fn tell_notices(&self) {
+        for notice in self.sandbox.notices() {
+            self.reporter.warn(notice);
+        }
+    }
+
+    /// A sandbox that may not be used again gives way to a new one before the next iteration.
+    pub(super) async fn change_sandbox(&mut self) -> Result<(), Halt> {
+        match self.spec.reuse {
+            Reuse::Never if self.worn => {
+                self.sandbox.close().await?;
+                self.renew_sandbox().await
+            }
+            Reuse::Never | Reuse::Allowed => {
+                self.worn = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// What becomes of the sandbox when the run ends: kept, without a process in it, for as long as somebody may go on.
+    pub(super) async fn put_to_rest(&self, kind: OutcomeKind) -> Result<(), RunError> {
+        let resting = match (kind, self.spec.reuse) {
+            (OutcomeKind::Done | OutcomeKind::Failed, _) => return Ok(self.sandbox.close().await?),
+            (OutcomeKind::Paused | OutcomeKind::Stopped, Reuse::Allowed) => self.sandbox.stop().await,
+            (OutcomeKind::Paused | OutcomeKind::Stopped, Reuse::Never) => self.sandbox.close().await,
+        };
+        if let Err(error) = resting {
+            self.reporter
+                .warn(format!("the sandbox was not put to rest: {}", chain(&error)));
+        }
+        Ok(())
+    }
+
+    async fn renew_in_time(&mut self) -> Result<(), Halt> {
+        let (inbox, give_up) = (self.dir.inbox(), Instant::now() + AWAY_PATIENCE);
+        loop {
+            match self.renew_sandbox().await {
+                Err(Halt::Broken(error)) => match fault_of(&error) {
+                    Some(Fault::Away) if Instant::now() < give_up => {}
+                    Some(Fault::Request) | None => return Err(Halt::Broken(error)),
+                    Some(_) => return Err(Halt::paused(chain(&error))),
+                },
+                other => return other,
+            }
+            tokio::select! {
+                () = tokio::time::sleep(AWAY_PAUSE) => {}
+                stopped = watch::stopped(&inbox) => {
+                    return Err(stopped.map_or_else(Halt::from, |()| Halt::stopped("stopped by a person")));
+                }
+            }
+        }
+    }
+
+    async fn renew_sandbox(&mut self) -> Result<(), Halt> {
+        self.sandbox = sandbox_for(self.parts, self.spec).await?;
+        self.lay_out().await
+    }
+}
+
+/// The sandbox of a run: the one it has, or a new one.
+pub(super) async fn sandbox_for(parts: &Parts, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, RunError> {
+    match (parts.provider.reopen(spec).await?, spec.reuse) {
+        (Some(sandbox), Reuse::Allowed) => {
+            sandbox.start().await?;
+            return Ok(sandbox);
+        }
+        (Some(sandbox), Reuse::Never) => sandbox.close().await?,
+        (None, _) => {}
+    }
+    Ok(parts.provider.create(spec).await?)
+}
+
+/// What an error means for the sandbox, if it comes from there.
+fn fault_of(error: &RunError) -> Option<Fault> {
+    match error {
+        RunError::Sandbox(error) | RunError::Scm(ScmError::Sandbox(error)) => {
+            Some(SandboxError::fault(error))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,227 @@
+//! How commands are ended, with everything they started, and what becomes of a session.
+
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use ralph::exec::{Command, Discard, Exit, Status, Streams};
+use ralph::sandbox::SandboxError;
+use ralph::sandbox::session::SessionError;
+use rstest::rstest;
+
+use crate::room::{GRACE, Room, beats, in_time};
+
+/// Whether the command failed because its session was lost.
+fn is_lost(result: &Result<Exit, SandboxError>) -> bool {
+    matches!(
+        result,
+        Err(SandboxError::Session { id, source: SessionError::Lost { .. } }) if id == "a room"
+    )
+}
+
+#[rstest]
+#[case::in_the_group("sh -c \"$BEAT\" &")]
+#[case::in_another_session("setsid sh -c \"$BEAT\" &")]
+#[case::without_a_parent("(setsid sh -c \"$BEAT\" & exit 0);")]
+#[case::without_an_environment("(env -i PATH=$PATH setsid sh -c \"($BEAT) & exit 0\" & exit 0);")]
+#[case::deaf_to_being_asked("(trap '' TERM HUP INT; setsid sh -c \"$BEAT\" & exit 0);")]
+#[case::stopped("setsid sh -c \"kill -STOP \\$\\$; $BEAT\" &")]
+#[tokio::test]
+async fn a_timeout_reaches_a_child(#[case] escape: &str) {
+    let room = crate::need!(Room::open().await);
+    let line = format!("{escape} sleep 30");
+    let command = Command::shell(line)
+        .env("BEAT", room.heartbeat("beat"))
+        .timeout(Duration::from_millis(500));
+    let started = Instant::now();
+    let exit = room.exec(command).await;
+    assert_eq!((exit.status, exit.streams), (Status::TimedOut, Streams::Closed));
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(!room.lives("beat").await);
+}
+
+#[tokio::test]
+async fn a_command_is_asked_before_it_is_killed() {
+    let room = crate::need!(Room::open().await);
+    let line = "trap 'echo asked; exit 0' TERM; for n in $(seq 1000); do sleep 0.02; done";
+    let exit = room
+        .exec(Command::shell(line).timeout(Duration::from_millis(200)))
+        .await;
+    assert_eq!(exit.status, Status::TimedOut);
+    assert_eq!(exit.stdout.text(), "asked\n");
+}
+
+#[tokio::test]
+async fn ending_one_command_leaves_the_others_and_what_they_left_alone() {
+    let room = crate::need!(Room::open().await);
+    let released = format!("setsid sh -c '{}' > /dev/null 2>&1 &", room.heartbeat("released"));
+    room.prints(&released).await;
+    let timed = Command::shell(format!("setsid sh -c '{}' & sleep 30", room.heartbeat("timed")))
+        .timeout(Duration::from_millis(400));
+    let other = Command::shell(format!(
+        "setsid sh -c '{}' & sleep 2.5; kill $!",
+        room.heartbeat("other")
+    ));
+    let mut outputs = (Discard, Discard);
+    let (timed, other, ()) = tokio::join!(
+        room.session.exec(&timed, &mut outputs.0),
+        room.session.exec(&other, &mut outputs.1),
+        async {
+            tokio::time::sleep(Duration::from_millis(1500)).await;
+            assert!(!room.lives("timed").await);
+            assert!(room.lives("other").await);
+        }
+    );
+    assert_eq!(timed.unwrap().status, Status::TimedOut);
+    assert_eq!(other.unwrap().status, Status::Code(0));
+    assert!(room.lives("released").await);
+    room.session.end_processes().await.unwrap();
+    assert!(!room.lives("released").await);
+}
+
+#[rstest]
+#[case::itself("kill -9 $$; sleep 30")]
+#[case::its_keeper("kill -9 $PPID; sleep 30")]
+#[case::its_group("kill -9 0; sleep 30")]
+#[tokio::test]
+async fn a_command_that_kills(#[case] line: &str) {
+    let room = crate::need!(Room::open().await);
+    let line = format!(
+        "setsid sh -c '{}' > /dev/null 2>&1 & {line}",
+        room.heartbeat("beat")
+    );
+    room.wait_for("guest").await;
+    let exit = room.shell(&line).await;
+    assert_eq!(exit.status, Status::Signal(9));
+    assert_eq!(room.prints("echo on").await, "on\n");
+    in_time(room.session.end_processes()).await.unwrap();
+    assert!(!room.lives("beat").await);
+}
+
+#[tokio::test]
+async fn what_a_lost_keeper_kept_is_ended_and_what_it_printed_is_heard() {
+    let room = crate::need!(Room::open().await);
+    let beat = room.heartbeat("beat");
+    let line = format!("echo before; setsid sh -c '{beat}' & sleep 0.1; kill -9 $PPID; sleep 30");
+    let exit = room.shell(&line).await;
+    assert_eq!(exit.status, Status::Signal(9));
+    assert_eq!(exit.stdout.text(), "before\n");
+    assert!(!room.lives("beat").await);
+}
+
+#[tokio::test]
+async fn a_stopped_keeper_does_not_keep_a_command_from_being_ended() {
+    let room = crate::need!(Room::open().await);
+    let line = format!("kill -STOP $PPID; {}", room.heartbeat("beat"));
+    let exit = room
+        .exec(Command::shell(line).timeout(Duration::from_millis(300)))
+        .await;
+    assert_eq!(exit.status, Status::TimedOut);
+    assert!(!room.lives("beat").await);
+}
+
+#[tokio::test]
+async fn a_session_whose_guest_was_killed_fails_and_can_be_opened_again() {
+    let mut room = crate::need!(Room::open().await);
+    let beat = Command::shell(format!("setsid sh -c '{}' & sleep 30", room.heartbeat("beat")));
+    let sleeps = vec![Command::new("sleep").arg("30"); 20];
+    let killer = Command::shell(format!("sleep 0.3; kill -9 {}; sleep 30", room.guest_id()));
+    let commands = sleeps.into_iter().chain([beat, killer]);
+    for result in join_all(commands.map(|command| room.try_exec(command))).await {
+        assert!(is_lost(&result), "{result:?}");
+    }
+    assert!(!room.session.is_open());
+    assert!(is_lost(&room.try_exec(Command::new("true")).await));
+    // Its keeper sees the end of the guest no sooner than the session does.
+    in_time(async { while room.lives("beat").await {} }).await;
+    room.reopen().await;
+    assert_eq!(room.prints("echo again").await, "again\n");
+}
+
+#[tokio::test]
+async fn a_guest_that_does_not_answer_is_given_up() {
+    let room = crate::need!(Room::open().await);
+    let line = format!("kill -STOP {}; sleep 30", room.guest_id());
+    let command = Command::shell(line).timeout(Duration::from_millis(200));
+    let result = room.try_exec(command).await;
+    assert!(
+        matches!(
+            &result,
+            Err(SandboxError::Session {
+                source: SessionError::Silent { .. },
+                ..
+            })
+        ),
+        "{result:?}"
+    );
+    assert!(!room.session.is_open());
+}
+
+#[tokio::test]
+async fn a_command_that_kills_its_keeper_and_the_guest_only_ends_the_session() {
+    let room = crate::need!(Room::of_a_stranger().await);
+    let line = format!("kill -9 $PPID {}; sleep 30", room.guest_id());
+    assert!(is_lost(&room.try_exec(Command::shell(line)).await));
+}
+
+#[tokio::test]
+async fn a_session_that_is_dropped_ends_what_runs_and_leaves_what_was_left() {
+    let room = crate::need!(Room::open().await);
+    let (left, running) = (room.heartbeat("left"), room.heartbeat("running"));
+    room.prints(&format!(
+        "setsid sh -c '{left}' > /dev/null 2>&1 & echo $! > left-id"
+    ))
+    .await;
+    let command = Command::shell(format!("setsid sh -c '{running}' & sleep 30"));
+    let mut output = Discard;
+    tokio::select! {
+        exit = room.session.exec(&command, &mut output) => panic!("{exit:?}"),
+        () = room.wait_for("running") => {}
+    }
+    let Room {
+        dir,
+        mut guest,
+        session,
+    } = room;
+    drop(session);
+    assert!(in_time(guest.wait()).await.unwrap().success());
+    assert!(!beats(&dir.path().join("running")).await);
+    assert!(beats(&dir.path().join("left")).await);
+    let left_id = std::fs::read_to_string(dir.path().join("left-id")).unwrap();
+    let killed = std::process::Command::new("kill").arg(left_id.trim()).status();
+    assert!(killed.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_dropped_command_is_ended_and_the_session_goes_on() {
+    let room = crate::need!(Room::open().await);
+    for round in 0..10 {
+        let name = format!("beat-{round}");
+        let command = Command::shell(format!(
+            "setsid sh -c '{}' & head -c 100000000000 /dev/zero",
+            room.heartbeat(&name)
+        ));
+        let mut output = Discard;
+        tokio::select! {
+            exit = room.session.exec(&command, &mut output) => panic!("{exit:?}"),
+            () = room.wait_for(&name) => {}
+        }
+        assert_eq!(room.prints("echo on").await, "on\n");
+        assert!(!room.lives(&name).await);
+    }
+}
+
+#[tokio::test]
+async fn no_process_of_a_command_that_ended_is_left() {
+    let room = crate::need!(Room::open().await);
+    let below = format!("ps -o pid= --ppid {} | wc -l", room.guest_id());
+    for _ in 0..50 {
+        room.prints("true; (exit 3) & sleep 0.001").await;
+    }
+    tokio::time::sleep(GRACE).await;
+    // The keeper of the command that counts.
+    assert_eq!(room.prints(&below).await.trim(), "1");
+}
