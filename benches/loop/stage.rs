@@ -191,7 +191,7 @@ fn sandbox(dir: &RunDir) -> SandboxSpec {
         run: dir.facts().id.clone(),
         image: None,
         resources: Resources::default(),
-        network: Policy::AllowAll,
+        network: Policy::allow_all(),
         env: BTreeMap::new(),
         completion_grace: Duration::from_secs(2),
     }

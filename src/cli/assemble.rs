@@ -13,6 +13,7 @@ use crate::config::{
 };
 use crate::event::{EventSink, Fanout};
 use crate::model::{Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Script, ScriptedModel};
+use crate::network::{Clients, Directory, Policy};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
 use crate::sandbox::connect::{Choice, check_policy, connect};
 use crate::sandbox::local::LocalOptions;
@@ -217,7 +218,7 @@ pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Pro
         SandboxType::Daytona => Choice::Daytona,
     };
     let provider = connect(&choice)?;
-    match check_policy(provider.as_ref(), &config.network_policy()) {
+    match check_policy(provider.as_ref(), &config.network_policy(&Clients::NONE)) {
         Err(error) if !may_go_on(config) => Err(unenforceable(error)),
         _ => Ok(provider),
     }
@@ -228,7 +229,7 @@ fn tell_limits(context: &Context, config: &Config, provider: &dyn Provider) {
     if let Some(notice) = provider.capabilities().notice() {
         context.ui.say(format_args!("warning: {notice}"));
     }
-    if let Err(error) = check_policy(provider, &config.network_policy()) {
+    if let Err(error) = check_policy(provider, &config.network_policy(&Clients::NONE)) {
         context
             .ui
             .say(format_args!("warning: {error}: the network policy does not hold"));
@@ -336,13 +337,21 @@ fn rung_of(rung: LadderRung) -> Rung {
     }
 }
 
+/// Which names may be reached, with what the project's own files tell package clients.
+pub(super) fn network_policy(config: &Config, project: Option<&Path>) -> Policy {
+    match project {
+        Some(dir) => config.network_policy(&Clients::of_project(&Directory::at(dir))),
+        None => config.network_policy(&Clients::NONE),
+    }
+}
+
 /// What the sandbox is made from.
 pub(super) fn sandbox_spec(config: &Config, run: &RunDir) -> SandboxSpec {
     SandboxSpec {
         run: run.facts().id.clone(),
         image: config.settings.sandbox.image.clone(),
         resources: config.resources(),
-        network: config.network_policy(),
+        network: network_policy(config, run.facts().project.as_deref()),
         env: std::collections::BTreeMap::new(),
         completion_grace: config.settings.timers.completion_grace,
     }

@@ -333,7 +333,7 @@ mod tests {
             run: RunId::parse("r2345").unwrap(),
             image: None,
             resources: Resources::default(),
-            network: Policy::AllowAll,
+            network: Policy::allow_all(),
             env: BTreeMap::from([("OF_SPEC".to_owned(), "1".to_owned())]),
             completion_grace: Duration::from_millis(100),
         }

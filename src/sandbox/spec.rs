@@ -31,7 +31,7 @@ impl SandboxSpec {
             run,
             image: None,
             resources: Resources::default(),
-            network: Policy::AllowAll,
+            network: Policy::allow_all(),
             env: BTreeMap::new(),
             completion_grace: Duration::from_secs(5),
         }

@@ -49,7 +49,7 @@ impl Bench {
             run: RunId::random(),
             image: None,
             resources: Resources::default(),
-            network: Policy::AllowAll,
+            network: Policy::allow_all(),
             env: BTreeMap::from([("FROM_SPEC".to_owned(), "of the spec".to_owned())]),
             completion_grace: Duration::from_millis(300),
         };

@@ -121,7 +121,7 @@ impl<'a> Stage<'a> {
             run: run.facts().id.clone(),
             image: None,
             resources: Resources::default(),
-            network: Policy::AllowAll,
+            network: Policy::allow_all(),
             env: BTreeMap::new(),
             completion_grace: Duration::from_millis(act.settings.completion_grace_ms),
         };
