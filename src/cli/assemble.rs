@@ -25,6 +25,7 @@ use crate::task::Task;
 
 use super::Context;
 use super::error::{CliError, Exit, io};
+use super::network;
 use super::terminal::{EventLog, JsonLines, Terminal};
 
 /// How long to wait for a model that is out of reach and does not say until when.
@@ -192,6 +193,7 @@ pub(super) async fn parts(
 
 /// Whether the parts of a run can be had at all, before there is a run to put them together for.
 pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
+    network::check_attended(config)?;
     provider(context, config)?;
     agent(config)?;
     model(config, script)?;

@@ -10,6 +10,7 @@ mod error;
 mod init;
 mod lint;
 mod logs;
+mod network;
 mod reference;
 mod resume;
 mod run;
@@ -68,6 +69,7 @@ enum Command {
     Diff(diff::Args),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Network(network::Args),
     Config(config::Args),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
@@ -123,6 +125,7 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Diff(args) => block_on(diff::diff(context, args)),
         Command::Doctor(args) => block_on(doctor::doctor(context, args)),
         Command::Demo(args) => block_on(demo::demo(context, args)),
+        Command::Network(args) => network::network(context, args),
         Command::Config(args) => config::config(context, &args),
         Command::Completions(args) => reference::completions(context, &args),
         Command::Man(args) => reference::man(context, &args),
