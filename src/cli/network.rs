@@ -1,5 +1,6 @@
 //! `ralph network`
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 
 use clap::Subcommand;
@@ -149,21 +150,17 @@ fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<Exit, C
 
 /// An allowlist of what was reached. What was blocked is left for a person to decide.
 fn as_toml(suggested: &Suggested) -> String {
-    let mut text = "[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n".to_owned();
-    let mut known = std::collections::BTreeSet::new();
-    for asked in &suggested.reached {
-        let line = asked.suggestion();
-        if known.insert(line.clone()) {
-            text += &format!("  \"{line}\", # reached {}x\n", asked.count);
-        }
-    }
-    for asked in &suggested.blocked {
-        let line = asked.suggestion();
-        if known.insert(line.clone()) {
-            text += &format!("  # \"{line}\", # blocked {}x\n", asked.count);
-        }
-    }
-    text + "]\n"
+    let mut known = BTreeSet::new();
+    let asked = suggested.reached.iter().chain(&suggested.blocked);
+    let lines: Vec<String> = asked
+        .filter(|asked| known.insert(asked.suggestion()))
+        .map(|asked| match asked.verdict {
+            Outcome::Allowed => format!("  \"{}\", # reached {}x\n", asked.suggestion(), asked.count),
+            Outcome::Denied => format!("  # \"{}\", # blocked {}x\n", asked.suggestion(), asked.count),
+        })
+        .collect();
+    let lines = lines.concat();
+    format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{lines}]\n")
 }
 
 fn parse_target(text: &str) -> Result<(Host, u16), TargetError> {

@@ -13,7 +13,7 @@ use super::dns::Lookup;
 use super::guard::AddressGuard;
 use super::injection::Injection;
 use super::limits::Limits;
-use super::permit::{Generation, Notary, Permit};
+use super::permit::{Generation, Notary, Permit, Subject};
 use super::phantom::Phantom;
 use super::resolve::Resolver;
 use super::seats::{Seat, Seats};
@@ -44,8 +44,7 @@ impl Core {
     /// Asks the policy about a request. What is denied is written down.
     pub(super) fn admit(&self, protocol: Protocol, request: Request) -> Result<Permit, Denial> {
         if let Some(denial) = self.tunnels_an_injected_host(&request) {
-            let host = Some(request.host.to_string());
-            self.notary.denied(protocol, host, Some(request.port), &denial);
+            self.notary.denied(Subject::request(protocol, &request), &denial);
             return Err(denial);
         }
         Permit::ask(&self.policies, &self.notary, protocol, request)
@@ -83,14 +82,13 @@ impl Core {
     pub(super) fn look_up(&self, name: &HostName) -> Lookup {
         match self.policies.borrow().policy.judge_name(name) {
             Verdict::Denied(denial) => {
-                let host = Some(name.to_string());
-                self.notary.denied(Protocol::Dns, host, None, &denial);
+                self.notary.denied(Subject::lookup(name), &denial);
                 Lookup::Unknown
             }
             Verdict::Allowed(line) => {
                 let mut names = self.lock_names();
                 if !names.knows(name) {
-                    self.notary.looked_up(name.as_str(), &line);
+                    self.notary.looked_up(name, &line);
                 }
                 names.address_of(name).map_or(Lookup::Unavailable, Lookup::At)
             }

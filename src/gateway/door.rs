@@ -59,17 +59,14 @@ pub(super) async fn accept(core: Arc<Core>, door: Door, listener: TcpListener) {
         while connections.try_join_next().is_some() {}
         let accepted = listener.accept().await;
         let accepted = accepted.and_then(|(client, _)| client.local_addr().map(|to| (client, to)));
-        match accepted {
-            Ok((client, destination)) => {
-                // Small messages are not held back; where that cannot be had, they come a little later.
-                let _ = client.set_nodelay(true);
-                connections.spawn(serve(core.clone(), door, client, destination));
-            }
-            Err(_) => {
-                core.seats.make_room();
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
+        let Ok((client, destination)) = accepted else {
+            core.seats.make_room();
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        // Small messages are not held back; where that cannot be had, they come a little later.
+        let _ = client.set_nodelay(true);
+        connections.spawn(serve(core.clone(), door, client, destination));
     }
 }
 

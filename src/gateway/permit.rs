@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::audit::{AuditSink, Outcome, Protocol, Record};
 use crate::clock::Clock;
-use crate::network::{Denial, Line, Policy, Request, Verdict};
+use crate::network::{Denial, HostName, Line, Policy, Request, Verdict};
 
 /// A policy and its number. A later one has a higher number.
 pub(super) struct Generation {
@@ -24,31 +24,53 @@ pub(super) struct Notary {
 
 impl Notary {
     /// Writes down what was denied before anything passed.
-    pub(super) fn denied(&self, protocol: Protocol, host: Option<String>, port: Option<u16>, why: &Denial) {
+    pub(super) fn denied(&self, subject: Subject, why: &Denial) {
+        self.note(subject, Outcome::Denied, why.to_string());
+    }
+
+    /// Writes down that a name was looked up for the first time.
+    pub(super) fn looked_up(&self, name: &HostName, line: &Line) {
+        self.note(Subject::lookup(name), Outcome::Allowed, line.to_string());
+    }
+
+    fn note(&self, subject: Subject, verdict: Outcome, rule: String) {
         self.sink.record(Record {
             at: self.clock.now(),
-            protocol,
-            host,
-            port,
-            verdict: Outcome::Denied,
-            rule: why.to_string(),
+            protocol: subject.protocol,
+            host: subject.host,
+            port: subject.port,
+            verdict,
+            rule,
             sent: 0,
             received: 0,
         });
     }
+}
 
-    /// Writes down that a name was looked up for the first time.
-    pub(super) fn looked_up(&self, name: &str, line: &Line) {
-        self.sink.record(Record {
-            at: self.clock.now(),
+/// What something is about, as far as it is known.
+pub(super) struct Subject {
+    pub(super) protocol: Protocol,
+    pub(super) host: Option<String>,
+    pub(super) port: Option<u16>,
+}
+
+impl Subject {
+    /// A request.
+    pub(super) fn request(protocol: Protocol, request: &Request) -> Self {
+        Self {
+            protocol,
+            host: Some(request.host.to_string()),
+            port: Some(request.port),
+        }
+    }
+
+    /// A lookup.
+    pub(super) fn lookup(name: &HostName) -> Self {
+        Self {
             protocol: Protocol::Dns,
-            host: Some(name.to_owned()),
+            host: Some(name.to_string()),
             port: None,
-            verdict: Outcome::Allowed,
-            rule: line.to_string(),
-            sent: 0,
-            received: 0,
-        });
+        }
     }
 }
 
@@ -92,8 +114,7 @@ impl Permit {
                 notary: notary.clone(),
             }),
             Verdict::Denied(denial) => {
-                let host = Some(request.host.to_string());
-                notary.denied(protocol, host, Some(request.port), &denial);
+                notary.denied(Subject::request(protocol, &request), &denial);
                 Err(denial)
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
 use thiserror::Error;
 
 use crate::secret::Secret;
@@ -20,8 +20,8 @@ impl Phantom {
     pub fn random() -> Result<Self, NoRandomness> {
         let mut bytes = [0_u8; 24];
         getrandom::fill(&mut bytes).map_err(|error| NoRandomness(error.to_string()))?;
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Self(Secret::new(format!("ralph-phantom-{hex}"))))
+        let text = BASE64_URL_SAFE_NO_PAD.encode(bytes);
+        Ok(Self(Secret::new(format!("ralph-phantom-{text}"))))
     }
 
     /// The text that the sandbox is given.

@@ -7,6 +7,7 @@ use tokio::io::AsyncWriteExt;
 use super::audit::Protocol;
 use super::core::Session;
 use super::http::{self, Answer, Ask, Scope, Served};
+use super::permit::Subject;
 use super::stream::Client;
 use super::{tcp, tls};
 use crate::network::{Denial, Host, Request, Verdict};
@@ -26,7 +27,7 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>) -> io::Result<
         let phantom = session.core.phantom.as_ref().zip(authorization);
         if !phantom.is_some_and(|(phantom, header)| phantom.authorizes(header)) {
             let denial = Denial::Unclear("not this run's phantom");
-            session.core.notary.denied(Protocol::Proxy, None, None, &denial);
+            session.core.notary.denied(subject(None, None), &denial);
             session
                 .client
                 .say_goodbye(&Answer::unauthorized().to_bytes())
@@ -82,8 +83,16 @@ async fn refuse<C: Client>(
 ) -> io::Result<()> {
     let (host, port) = target.unzip();
     let shown = host.as_ref().map(ToString::to_string);
-    session.core.notary.denied(Protocol::Proxy, shown, port, denial);
+    session.core.notary.denied(subject(shown, port), denial);
     let answer = Answer::denied(denial, host.as_ref());
     session.client.say_goodbye(&answer.to_bytes()).await;
     Ok(())
+}
+
+fn subject(host: Option<String>, port: Option<u16>) -> Subject {
+    Subject {
+        protocol: Protocol::Proxy,
+        host,
+        port,
+    }
 }

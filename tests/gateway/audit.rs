@@ -56,7 +56,7 @@ async fn a_host_with_an_injected_credential_is_never_tunnelled() {
     let server = Server::http(OK).await;
     let broker = Broker(server.port);
     let world = World::with(Policy::allow_all(), |setup| {
-        setup.injection = Some(Arc::new(broker))
+        setup.injection = Some(Arc::new(broker));
     });
     let world = world.name("api.example");
     let mut client = world.enter(Door::Tls { port: 443 }).await;

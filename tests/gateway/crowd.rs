@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use ralph::gateway::{Door, Limits};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::need;
@@ -48,13 +48,19 @@ async fn five_thousand_idle_connections_do_not_stop_a_request() {
 
 #[tokio::test]
 async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
-    let server = Server::echo().await;
+    let server = Server::new(|mut stream, seen| async move {
+        let mut chunk = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+            seen.lock().unwrap().extend(&chunk[..count]);
+        }
+    })
+    .await;
     let limits = Limits {
         connections: 3,
         ..Limits::default()
     };
     let world = World::with(allowlist(&[&format!("a.example:{}", server.port)]), |setup| {
-        setup.limits = limits
+        setup.limits = limits;
     });
     let world = world.name("a.example");
     let address = world.open(Door::Http { port: server.port });

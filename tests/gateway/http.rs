@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{OK, Server, World, allowlist, hear_all, hear_until, hear_until_after, say};
 
-async fn world_with(server: &Server) -> World {
+fn world_with(server: &Server) -> World {
     World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example")
 }
 
@@ -32,7 +32,7 @@ async fn every_request_of_a_connection_is_judged_anew() {
 #[tokio::test]
 async fn pipelined_requests_are_judged_one_by_one() {
     let server = Server::http(OK).await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     let other = get(&server, "/2").replace("a.example", "b.example");
     let answer = say(&mut client, get(&server, "/1") + &other + &get(&server, "/3")).await;
@@ -55,7 +55,7 @@ async fn bodies_pass_in_both_directions_and_are_counted() {
         stream.write_all(answer.as_bytes()).await.unwrap();
     })
     .await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     let head = format!(
         "POST / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n",
@@ -93,7 +93,7 @@ async fn events_are_passed_on_as_they_come() {
         }
     })
     .await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     client.write_all(get(&server, "/").as_bytes()).await.unwrap();
     for number in 0..3 {
@@ -117,7 +117,7 @@ async fn a_websocket_is_a_tunnel_once_the_host_agrees() {
         }
     })
     .await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     let request = get(&server, "/socket").replace(
         "\r\n\r\n",
@@ -139,7 +139,7 @@ async fn a_websocket_is_a_tunnel_once_the_host_agrees() {
 async fn no_other_protocol_is_changed_to() {
     let server =
         Server::http("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n").await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     let request = get(&server, "/").replace("\r\n\r\n", "\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
     let answer = String::from_utf8(say(&mut client, request).await).unwrap();
@@ -161,7 +161,7 @@ async fn a_long_download_passes_whole() {
         }
     })
     .await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     let answer = say(
         &mut client,
@@ -186,7 +186,7 @@ async fn a_connection_that_the_host_closed_meanwhile_is_made_again() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     })
     .await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     for _ in 0..3 {
         hear_until_after(&mut client, &get(&server, "/"), "ok").await;
@@ -199,7 +199,7 @@ async fn a_connection_that_the_host_closed_meanwhile_is_made_again() {
 async fn an_answer_that_can_be_read_in_two_ways_is_not_passed_on() {
     let server =
         Server::http("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok").await;
-    let world = world_with(&server).await;
+    let world = world_with(&server);
     let mut client = world.enter(Door::Http { port: server.port }).await;
     let answer = String::from_utf8(say(&mut client, get(&server, "/")).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");

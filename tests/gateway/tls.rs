@@ -202,7 +202,7 @@ async fn a_hello_that_does_not_come_is_not_waited_for() {
 #[tokio::test]
 async fn a_name_that_leads_to_a_denied_address_is_told_so() {
     let world = World::with(allowlist(&["a.example"]), |setup| {
-        setup.guard = AddressGuard::default()
+        setup.guard = AddressGuard::default();
     });
     world.names.set("a.example", &["169.254.169.254"]);
     let mut stream = world.enter(Door::Tls { port: 443 }).await;

@@ -219,7 +219,7 @@ impl Server {
     /// Sends everything back.
     pub async fn echo() -> Self {
         Self::new(|mut stream, seen| async move {
-            let mut chunk = [0; 65536];
+            let mut chunk = [0; 4096];
             while let Ok(count @ 1..) = stream.read(&mut chunk).await {
                 seen.lock().unwrap().extend(&chunk[..count]);
                 if stream.write_all(&chunk[..count]).await.is_err() {

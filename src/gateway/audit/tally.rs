@@ -10,7 +10,7 @@ use super::{Outcome, Protocol, Record};
 /// Counts of what was asked for, by host and port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    counts: BTreeMap<(String, Option<u16>, bool), u64>,
+    counts: BTreeMap<(String, Option<u16>, Outcome), u64>,
     /// What came when there was no room for further hosts.
     others: u64,
 }
@@ -66,7 +66,7 @@ impl Tally {
             Protocol::Dns => None,
             _ => record.port,
         };
-        let key = (host, port, record.verdict == Outcome::Denied);
+        let key = (host, port, record.verdict);
         if self.counts.len() < Self::MOST_HOSTS || self.counts.contains_key(&key) {
             *self.counts.entry(key).or_default() += 1;
         } else {
@@ -91,18 +91,16 @@ impl Tally {
     }
 
     fn asked(&self, verdict: Outcome) -> std::vec::IntoIter<Asked> {
-        let denied = verdict == Outcome::Denied;
         let connected = |host: &String| {
-            let from = (host.clone(), Some(0), false);
-            let to = (host.clone(), Some(u16::MAX), true);
-            self.counts
-                .range(from..=to)
-                .any(|((_, _, own), _)| *own == denied)
+            let from = (host.clone(), Some(0), Outcome::Allowed);
+            let to = (host.clone(), Some(u16::MAX), Outcome::Denied);
+            let mut ports = self.counts.range(from..=to);
+            ports.any(|((_, _, own), _)| *own == verdict)
         };
         let mut asked: Vec<Asked> = self
             .counts
             .iter()
-            .filter(|((host, port, own), _)| *own == denied && (port.is_some() || !connected(host)))
+            .filter(|((host, port, own), _)| *own == verdict && (port.is_some() || !connected(host)))
             .map(|((host, port, _), count)| Asked {
                 host: host.clone(),
                 port: *port,

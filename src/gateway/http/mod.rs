@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::audit::Protocol;
 use super::core::Session;
+use super::permit::Subject;
 use super::stream::Client;
 use crate::network::{Denial, Host};
 use exchange::{Ended, Upstream, exchange};
@@ -38,8 +39,7 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, scope: Scope) 
         let served = match asked {
             Ok(ask) => serve_one(&mut session, ask, &mut upstream, Protocol::Http).await?,
             Err(denial) => {
-                let (host, port) = scope.known();
-                session.core.notary.denied(Protocol::Http, host, port, &denial);
+                session.core.notary.denied(scope.subject(), &denial);
                 Served::Refused(Answer::denied(&denial, None))
             }
         };
@@ -142,10 +142,15 @@ impl From<HeadError> for Denial {
 }
 
 impl Scope {
-    fn known(&self) -> (Option<String>, Option<u16>) {
-        match self {
-            Self::Port(port) => (None, Some(*port)),
-            Self::Tunnel(host, port) => (Some(host.to_string()), Some(*port)),
+    fn subject(&self) -> Subject {
+        let (host, port) = match self {
+            Self::Port(port) => (None, *port),
+            Self::Tunnel(host, port) => (Some(host.to_string()), *port),
+        };
+        Subject {
+            protocol: Protocol::Http,
+            host,
+            port: Some(port),
         }
     }
 }

@@ -91,8 +91,11 @@ impl HelloReader {
     }
 }
 
-/// The content of the next record and what comes after it; `None` when it is not whole yet.
-fn next_record(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, HelloError> {
+/// The content of a record, and what comes after it.
+type Record<'a> = (&'a [u8], &'a [u8]);
+
+/// The next record; `None` when it is not whole yet.
+fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloError> {
     // What is there of the header is checked at once: what is no TLS need not be waited for.
     if bytes.first().is_some_and(|kind| *kind != RECORD_HANDSHAKE)
         || bytes.get(1).is_some_and(|major| *major != 3)

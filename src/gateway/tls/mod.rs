@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::audit::Protocol;
 use super::core::Session;
 use super::dial::DialError;
+use super::permit::Subject;
 use super::relay::relay;
 use super::stream::{Buffered, Client};
 use crate::network::{Denial, Host, HostName, Request};
@@ -26,10 +27,12 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, target: Target
                 denial,
                 alert: code,
             } = refusal;
-            session
-                .core
-                .notary
-                .denied(Protocol::Tls, host, Some(target.port), &denial);
+            let subject = Subject {
+                protocol: Protocol::Tls,
+                host,
+                port: Some(target.port),
+            };
+            session.core.notary.denied(subject, &denial);
             session.client.say_goodbye(&alert(code)).await;
             return Ok(());
         }
