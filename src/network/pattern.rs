@@ -44,13 +44,11 @@ impl HostPattern {
     /// Whether the name is one of these.
     #[must_use]
     pub fn covers(&self, name: &HostName) -> bool {
-        let above = |root: &HostName| {
-            let (label, rest) = name.split_first_label()?;
-            (!label.is_empty() && rest == root.as_str()).then_some(())
-        };
         match &self.names {
             Names::Exactly(host) => name == host,
-            Names::OneBelow(root) => above(root).is_some(),
+            Names::OneBelow(root) => name
+                .split_first_label()
+                .is_some_and(|(_, rest)| rest == root.as_str()),
             Names::AnyBelow(root) => name
                 .as_str()
                 .strip_suffix(root.as_str())

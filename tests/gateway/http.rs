@@ -204,3 +204,46 @@ async fn an_answer_that_can_be_read_in_two_ways_is_not_passed_on() {
     let answer = String::from_utf8(say(&mut client, get(&server, "/")).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
+
+#[tokio::test]
+async fn a_client_that_waits_to_be_told_to_go_on_is_told_by_the_host() {
+    let server = Server::new(|mut stream, seen| async move {
+        let mut chunk = [0; 4096];
+        let _ = stream.read(&mut chunk).await;
+        stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.unwrap();
+        let count = stream.read(&mut chunk).await.unwrap();
+        seen.lock().unwrap().extend(&chunk[..count]);
+        stream.write_all(OK.as_bytes()).await.unwrap();
+    })
+    .await;
+    let world = world_with(&server);
+    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let head = get(&server, "/").replace("GET", "PUT");
+    let request = head.replace(
+        "\r\n\r\n",
+        "\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
+    );
+    hear_until_after(&mut client, &request, "100 Continue\r\n\r\n").await;
+    hear_until_after(&mut client, "body", "ok").await;
+    assert_eq!(server.seen(), "body");
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_before_the_whole_request_is_passed_on() {
+    let server = Server::new(|mut stream, _| async move {
+        let mut chunk = [0; 4096];
+        let _ = stream.read(&mut chunk).await;
+        let _ = stream
+            .write_all(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+            .await;
+        let _ = stream.shutdown().await;
+        while let Ok(1..) = stream.read(&mut chunk).await {}
+    })
+    .await;
+    let world = world_with(&server);
+    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let head = get(&server, "/").replace("GET", "PUT");
+    let request = head.replace("\r\n\r\n", "\r\nContent-Length: 1000000\r\n\r\nbegin");
+    let answer = String::from_utf8(say(&mut client, request).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+}
