@@ -100,6 +100,7 @@ pub mod config;
 pub mod engine;
 pub mod event;
 pub mod exec;
+pub mod gateway;
 pub mod guest;
 pub mod id;
 pub mod image;

@@ -14,6 +14,7 @@ use crate::config::{
 use crate::engine;
 use crate::event::{EventSink, Fanout};
 use crate::model::{Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Script, ScriptedModel};
+use crate::network::{Clients, Directory, Policy};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
 use crate::sandbox::connect::{Choice, check_policy, connect};
 use crate::sandbox::docker::DockerOptions;
@@ -26,6 +27,7 @@ use crate::task::Task;
 
 use super::Context;
 use super::error::{CliError, Exit, io};
+use super::network;
 use super::terminal::{EventLog, JsonLines, Terminal};
 
 /// How long to wait for a model that is out of reach and does not say until when.
@@ -207,6 +209,7 @@ pub(super) async fn parts(
 
 /// Whether the parts of a run can be had at all, before there is a run to put them together for.
 pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
+    network::check_attended(config)?;
     provider(context, config)?;
     agent(config)?;
     model(config, script)?;
@@ -218,7 +221,7 @@ pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) ->
 /// The provider, once it is sure that it can enforce what is asked of it.
 pub(super) fn provider(context: &Context, config: &Config) -> Result<Arc<dyn Provider>, CliError> {
     let provider = connected(context, config)?;
-    match check_policy(provider.as_ref(), &config.network_policy()) {
+    match check_policy(provider.as_ref(), &config.network_policy(&Clients::NONE)) {
         Err(error) if !may_go_on(config) => Err(unenforceable(error)),
         _ => Ok(provider),
     }
@@ -268,7 +271,7 @@ fn tell_limits(context: &Context, config: &Config, provider: &dyn Provider) {
     if let Some(notice) = provider.capabilities().notice() {
         context.ui.say(format_args!("warning: {notice}"));
     }
-    if let Err(error) = check_policy(provider, &config.network_policy()) {
+    if let Err(error) = check_policy(provider, &config.network_policy(&Clients::NONE)) {
         context
             .ui
             .say(format_args!("warning: {error}: the network policy does not hold"));
@@ -376,6 +379,14 @@ fn rung_of(rung: LadderRung) -> Rung {
     }
 }
 
+/// Which names may be reached, with what the project's own files tell package clients.
+pub(super) fn network_policy(config: &Config, project: Option<&Path>) -> Policy {
+    match project {
+        Some(dir) => config.network_policy(&Clients::of_project(&Directory::at(dir))),
+        None => config.network_policy(&Clients::NONE),
+    }
+}
+
 /// What the sandbox is made from; `image` is what [`super::image::for_sandbox`] gave.
 pub(super) fn sandbox_spec(config: &Config, run: &RunDir, image: Option<String>) -> SandboxSpec {
     SandboxSpec {
@@ -388,7 +399,7 @@ pub(super) fn sandbox_spec(config: &Config, run: &RunDir, image: Option<String>)
         mounts: Vec::new(),
         image,
         resources: config.resources(),
-        network: config.network_policy(),
+        network: network_policy(config, run.facts().project.as_deref()),
         env: std::collections::BTreeMap::new(),
         completion_grace: config.settings.timers.completion_grace,
         reuse: if config.settings.sandbox.reuse_container {

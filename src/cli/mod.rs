@@ -11,6 +11,7 @@ mod image;
 mod init;
 mod lint;
 mod logs;
+mod network;
 mod reference;
 mod resume;
 mod run;
@@ -75,6 +76,7 @@ enum Command {
     Selftest(selftest::Args),
     Sandbox(sandbox::Args),
     PruneSandboxes(sandbox::PruneArgs),
+    Network(network::Args),
     Config(config::Args),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
@@ -134,6 +136,7 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Selftest(args) => block_on(selftest::try_out(context, args)),
         Command::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
         Command::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
+        Command::Network(args) => network::network(context, args),
         Command::Config(args) => config::config(context, &args),
         Command::Completions(args) => reference::completions(context, &args),
         Command::Man(args) => reference::man(context, &args),

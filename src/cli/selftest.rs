@@ -45,7 +45,7 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
         },
         image: image::for_sandbox(context, &config, &project, args.image).await?,
         resources: config.resources(),
-        network: config.network_policy(),
+        network: assemble::network_policy(&config, Some(&project)),
         completion_grace: config.settings.timers.completion_grace,
         reuse: Reuse::Never,
         ..SandboxSpec::unrestricted(run.clone())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::choice::{NetworkPolicy, SandboxType};
+use super::choice::SandboxType;
 use super::env_vars::{ENV_VARS, EnvVar, Role};
 use super::error::ConfigError;
 use super::key::KeyPath;
@@ -13,7 +13,6 @@ use super::stack::Stack;
 use super::value::Setting;
 use super::variables::Variables;
 use crate::model::Profile;
-use crate::network::Policy;
 use crate::sandbox::Resources;
 use crate::secret::Secret;
 
@@ -76,17 +75,6 @@ impl Config {
             self.settings.sandbox.kind
         } else {
             SandboxType::Local
-        }
-    }
-
-    /// Which names the sandbox may reach. To record is to allow everything.
-    #[must_use]
-    pub fn network_policy(&self) -> Policy {
-        let network = &self.settings.sandbox.network;
-        match network.policy {
-            NetworkPolicy::Allowlist => Policy::Allowlist(network.allowed.clone()),
-            NetworkPolicy::Deny => Policy::Deny,
-            NetworkPolicy::AllowAll | NetworkPolicy::Record => Policy::AllowAll,
         }
     }
 

@@ -16,6 +16,7 @@ mod layer;
 mod loaded;
 mod models;
 mod models_yaml;
+mod network;
 mod quantity;
 mod read;
 pub mod reference;

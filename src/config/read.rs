@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 use super::quantity;
 use crate::image::ImageReference;
+use crate::network::{AddressRange, Preset, Rule};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
@@ -171,14 +172,22 @@ pub(super) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::
 
 /// Names of environment variables.
 pub(super) fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let names = Vec::<Variable>::deserialize(from)?;
-    Ok(names.into_iter().map(|name| name.0).collect())
+    list(from, |Variable(name)| name)
 }
 
-/// Names of hosts.
-pub(super) fn hosts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    let hosts = Vec::<Host>::deserialize(from)?;
-    Ok(hosts.into_iter().map(|host| host.0).collect())
+/// Lines of a network policy.
+pub(super) fn rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rule>, D::Error> {
+    list(from, |PolicyRule(rule)| rule)
+}
+
+/// Names for sets of hosts.
+pub(super) fn presets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Preset>, D::Error> {
+    list(from, |PolicyPreset(preset)| preset)
+}
+
+/// Ranges of addresses.
+pub(super) fn address_ranges<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AddressRange>, D::Error> {
+    list(from, |PolicyRange(range)| range)
 }
 
 /// The beginning of branch names.
@@ -260,16 +269,45 @@ impl<'de> Deserialize<'de> for Variable {
     }
 }
 
-struct Host(String);
+fn list<'de, D: Deserializer<'de>, W: Deserialize<'de>, T>(
+    from: D,
+    unwrap: fn(W) -> T,
+) -> Result<Vec<T>, D::Error> {
+    let items = Vec::<W>::deserialize(from)?;
+    Ok(items.into_iter().map(unwrap).collect())
+}
 
-impl<'de> Deserialize<'de> for Host {
+struct PolicyRule(Rule);
+
+impl<'de> Deserialize<'de> for PolicyRule {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_str(Parsed {
-            expected: "the name of a host such as \"github.com\", without a scheme or a path",
-            parse: |text| {
-                let allowed = |c: char| !c.is_whitespace() && !matches!(c, '/' | '@' | ',');
-                (!text.is_empty() && text.chars().all(allowed)).then(|| Self(text.to_owned()))
-            },
+            expected: "the name of a host such as \"github.com\", \"*.github.com\" or \"db.example.org:5432\", \
+                       without a scheme, perhaps with methods and a path as in \"GET docs.example.org/api/*\"",
+            parse: |text| Rule::parse(text).ok().map(Self),
+        })
+    }
+}
+
+struct PolicyPreset(Preset);
+
+impl<'de> Deserialize<'de> for PolicyPreset {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Parsed {
+            expected: "one of `anthropic`, `openai`, `github`, `packages:npm`, `packages:pypi`, `packages:cargo`, \
+                       `packages:apt`, `packages:nix`, `packages:go`",
+            parse: |text| text.parse().ok().map(Self),
+        })
+    }
+}
+
+struct PolicyRange(AddressRange);
+
+impl<'de> Deserialize<'de> for PolicyRange {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Parsed {
+            expected: "an address or a range such as \"10.1.2.3\" or \"10.1.0.0/16\", at most a /8 (or a /16 of IPv6)",
+            parse: |text| text.parse().ok().map(Self),
         })
     }
 }

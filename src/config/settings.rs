@@ -14,6 +14,7 @@ use super::choice::{
 use super::models::ModelSettings;
 use super::read;
 use crate::image::ImageReference;
+use crate::network::{AddressRange, Preset, Rule};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
@@ -95,9 +96,25 @@ pub struct SandboxSettings {
 pub struct NetworkSettings {
     /// The policy.
     pub policy: NetworkPolicy,
-    /// The names an allowlist holds.
-    #[serde(deserialize_with = "read::hosts")]
-    pub allowed: Vec<String>,
+    /// The lines an allowlist holds.
+    #[serde(deserialize_with = "read::rules")]
+    #[schemars(with = "Vec<String>")]
+    pub allowed: Vec<Rule>,
+    /// The sets of hosts an allowlist holds besides.
+    #[serde(deserialize_with = "read::presets")]
+    #[schemars(with = "Vec<String>")]
+    pub presets: Vec<Preset>,
+    /// What is denied whatever else is said.
+    #[serde(deserialize_with = "read::rules")]
+    #[schemars(with = "Vec<String>")]
+    pub denied: Vec<Rule>,
+    /// Addresses that names may lead to although they are not of the internet.
+    #[serde(deserialize_with = "read::address_ranges")]
+    #[schemars(with = "Vec<String>")]
+    pub dangerously_allow_addresses: Vec<AddressRange>,
+    /// Whether `record` is taken although nobody is at the terminal.
+    #[serde(deserialize_with = "read::flag")]
+    pub dangerously_record_unattended: bool,
     /// What to do when the provider cannot enforce the policy.
     pub on_unenforceable: OnUnenforceable,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::docker::{DockerOptions, DockerProvider};
 use super::local::{LocalOptions, LocalProvider};
 use super::{NetworkEnforcement, Provider, SandboxError};
-use crate::network::Policy;
+use crate::network::{Mode, Policy};
 
 /// Which provider to use, with what it needs to know.
 #[derive(Clone, Debug)]
@@ -59,17 +59,16 @@ pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
 
 /// Refuses a policy that the provider cannot enforce. Whether that ends the run is the user's choice.
 pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), SandboxError> {
-    let reason = match (provider.capabilities().network, policy) {
-        (_, Policy::AllowAll)
-        | (NetworkEnforcement::Names, Policy::Deny | Policy::Allowlist(_))
-        | (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Policy::Deny) => return Ok(()),
-        (NetworkEnforcement::Nothing, Policy::Deny | Policy::Allowlist(_)) => {
-            "its commands reach whatever this machine reaches"
-        }
-        (NetworkEnforcement::AllOrNothing, Policy::Allowlist(_)) => {
+    let reason = match (provider.capabilities().network, policy.mode()) {
+        (NetworkEnforcement::Names, _)
+        | (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Mode::Deny) => return Ok(()),
+        (_, Mode::AllowAll) if !policy.restricts() => return Ok(()),
+        (_, Mode::Record) => "it does not see which names are used, so there is nothing to record",
+        (NetworkEnforcement::Nothing, _) => "its commands reach whatever this machine reaches",
+        (NetworkEnforcement::AllOrNothing, _) => {
             "it can open the network or close it, and tells no names apart"
         }
-        (NetworkEnforcement::Cidrs, Policy::Allowlist(_)) => "it knows address ranges, not names",
+        (NetworkEnforcement::Cidrs, _) => "it knows address ranges, not names",
     };
     Err(SandboxError::Unsupported {
         provider: provider.name(),
@@ -85,6 +84,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::network::Rule;
 
     fn local() -> Choice {
         Choice::Local(LocalOptions {
@@ -115,10 +115,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_asked(Policy::AllowAll, true)]
-    #[case::names_asked(Policy::Allowlist(vec!["github.com".to_owned()]), false)]
-    #[case::an_empty_list(Policy::Allowlist(Vec::new()), false)]
-    #[case::all_denied(Policy::Deny, false)]
+    #[case::nothing_asked(Policy::allow_all(), true)]
+    #[case::names_asked(Policy::allowlist([Rule::parse("github.com").unwrap()]), false)]
+    #[case::an_empty_list(Policy::allowlist([]), false)]
+    #[case::all_denied(Policy::deny(), false)]
+    #[case::one_denied(Policy::allow_all().denying([Rule::parse("github.com").unwrap()]), false)]
+    #[case::all_recorded(Policy::record(), false)]
     fn local_refuses_every_policy_that_restricts(#[case] policy: Policy, #[case] taken: bool) {
         let provider = connect(&local()).unwrap();
         match check_policy(provider.as_ref(), &policy) {

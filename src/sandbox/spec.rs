@@ -45,7 +45,7 @@ impl SandboxSpec {
             image: None,
             mounts: Vec::new(),
             resources: Resources::default(),
-            network: Policy::AllowAll,
+            network: Policy::allow_all(),
             env: BTreeMap::new(),
             completion_grace: Self::USUAL_GRACE,
             reuse: Reuse::Allowed,

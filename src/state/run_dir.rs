@@ -155,6 +155,12 @@ impl RunDir {
         self.path.join("events.jsonl")
     }
 
+    /// What the sandbox asked of the network, one JSON object a line.
+    #[must_use]
+    pub fn network_file(&self) -> PathBuf {
+        self.path.join("network.jsonl")
+    }
+
     /// Where packs for planting clones are kept.
     #[must_use]
     pub fn seed_dir(&self) -> PathBuf {

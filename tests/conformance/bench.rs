@@ -74,7 +74,7 @@ impl Bench {
             env: BTreeMap::from([("FROM_SPEC".to_owned(), "of the spec".to_owned())]),
             completion_grace: Duration::from_millis(300),
             // What needs a network is not tried here.
-            network: Policy::Deny,
+            network: Policy::deny(),
             ..SandboxSpec::unrestricted(RunId::random())
         };
         let sandbox = provider.create(&spec).await.unwrap();

@@ -22,6 +22,7 @@ mod guide;
 mod lint_cli;
 mod litellm;
 mod model;
+mod network_cli;
 mod nix;
 mod output;
 mod patch;

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::Profile;
-use crate::network::Policy;
 use crate::runner;
 use crate::task::starter;
 use crate::usage::Usd;
@@ -23,11 +22,14 @@ fn the_defaults_are_those_of_the_design() {
     assert_eq!(sandbox.image, None);
     assert_eq!(sandbox.network.on_unenforceable, OnUnenforceable::Error);
     assert_eq!(sandbox.resources.timeout, Duration::from_secs(3600));
-    let allowed = ["github.com", "crates.io", "api.anthropic.com"];
-    assert_eq!(
-        config.network_policy(),
-        Policy::Allowlist(allowed.map(str::to_owned).to_vec())
-    );
+    assert_eq!(sandbox.network.policy, NetworkPolicy::Allowlist);
+    let allowed: Vec<&str> = sandbox
+        .network
+        .allowed
+        .iter()
+        .map(|rule| rule.line().text())
+        .collect();
+    assert_eq!(allowed, ["github.com", "crates.io", "api.anthropic.com"]);
     assert_eq!(config.resources().memory_bytes, Some(8 << 30));
     assert_eq!(config.resources().cpu_millis, Some(4000));
     assert_eq!((agent.name, agent.model.as_deref()), (AgentName::Claude, None));
@@ -72,7 +74,7 @@ fn a_library_user_gets_the_same_defaults() {
 fn the_starter_file_names_what_this_version_has() {
     let config = Project::new(&[("ralph.toml", starter::CONFIG)]).load();
     assert_eq!(config.provider(), SandboxType::Local);
-    assert_eq!(config.network_policy(), Policy::AllowAll);
+    assert_eq!(config.settings.sandbox.network.policy, NetworkPolicy::AllowAll);
     assert_eq!(config.settings.agent.name, AgentName::Actions);
 }
 

@@ -1,7 +1,6 @@
 //! Who wins, and who is remembered.
 
 use super::*;
-use crate::network::Policy;
 use crate::usage::Usd;
 
 #[test]
@@ -45,10 +44,10 @@ fn within_the_project_ralph_toml_wins() {
     assert_eq!(config.settings.sandbox.image.as_deref(), Some("img:1"));
     assert_eq!(config.resources().memory_bytes, Some(3 << 29));
     assert_eq!(config.resources().cpu_millis, Some(2000));
-    assert_eq!(
-        config.network_policy(),
-        Policy::Allowlist(vec!["a.example".to_owned()])
-    );
+    let [rule] = config.settings.sandbox.network.allowed.as_slice() else {
+        panic!("one host")
+    };
+    assert_eq!(rule.line().text(), "a.example");
     let cheap = &config.profiles["default-cheap"];
     assert_eq!(
         (cheap.litellm_model.as_str(), cheap.temperature),
@@ -111,10 +110,9 @@ fn variables_set_any_key() {
     assert_eq!(config.provider(), SandboxType::Local);
     assert_eq!(config.settings.default_profile, "strong-doctor");
     assert_eq!(config.settings.fallback_profile, "default-cheap");
-    assert_eq!(
-        config.settings.sandbox.network.allowed,
-        ["a.example", "b.example"]
-    );
+    let allowed = config.settings.sandbox.network.allowed.iter();
+    let allowed: Vec<&str> = allowed.map(|rule| rule.line().text()).collect();
+    assert_eq!(allowed, ["a.example", "b.example"]);
     assert_eq!(config.profiles["default-cheap"].temperature, Some(1.0));
     assert_eq!(config.resources().cpu_millis, Some(1500));
     assert_eq!(Some(config.settings.budget.max_cost), Usd::from_dollars(2.5));

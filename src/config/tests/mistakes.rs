@@ -23,7 +23,9 @@ use super::*;
 #[case::password("[model_endpoint]\nbase_url = 'http://me:hunter2@host'", &["ralph.toml:2:12: `model_endpoint.base_url`: found an address with a user name, expected an address such as \"http://127.0.0.1:4000\", without a user name or password"])]
 #[case::size("[sandbox.resources]\nmemory = 8", &["ralph.toml:2:10: `sandbox.resources.memory`: found the number `8`, expected a size above 0 with its unit, such as \"512m\" or \"8g\""])]
 #[case::nameless_profile("[models.'']\nlitellm_model = 'x'", &["ralph.toml:2:17: `models.\"\"`: the profile has no name"])]
-#[case::host("[sandbox.network]\nallowed = ['https://github.com']", &["ralph.toml:2:12: `sandbox.network.allowed`: found the text `https://github.com`, expected the name of a host such as \"github.com\", without a scheme or a path"])]
+#[case::host("[sandbox.network]\nallowed = ['https://github.com']", &["ralph.toml:2:12: `sandbox.network.allowed`: found the text `https://github.com`, expected the name of a host such as \"github.com\", \"*.github.com\" or \"db.example.org:5432\", without a scheme, perhaps with methods and a path as in \"GET docs.example.org/api/*\""])]
+#[case::preset("[sandbox.network]\npresets = ['github', 'npm']", &["ralph.toml:2:22: `sandbox.network.presets`: found the text `npm`, expected one of `anthropic`, `openai`, `github`, `packages:npm`, `packages:pypi`, `packages:cargo`, `packages:apt`, `packages:nix`, `packages:go`"])]
+#[case::address_range("[sandbox.network]\ndangerously_allow_addresses = ['0.0.0.0/0']", &["ralph.toml:2:32: `sandbox.network.dangerously_allow_addresses`: found the text `0.0.0.0/0`, expected an address or a range such as \"10.1.2.3\" or \"10.1.0.0/16\", at most a /8 (or a /16 of IPv6)"])]
 #[case::no_profile("doctor_profile = 'x'", &["ralph.toml:1:18: `doctor_profile`: there is no profile `x`; expected one of `default-cheap`, `strong-doctor`"])]
 #[case::no_model("[models.mine]\ntags = []", &["ralph.toml:2:8: `models.mine`: the profile has no `litellm_model`"])]
 #[case::half_a_price("[models.mine]\nlitellm_model = 'x'\ninput_usd_per_million = 1", &["ralph.toml:3:25: `models.mine`: a price needs both `input_usd_per_million` and `output_usd_per_million`"])]
@@ -96,7 +98,7 @@ fn a_mistake_is_found_even_where_a_higher_layer_hides_it() {
 )]
 #[case::item(
     "{\"allowed_hosts\":\n[\"a\",\n null]}",
-    ".agent-loop/config.json:3:2: `sandbox.network.allowed`: found null, expected the name of a host such as \"github.com\", without a scheme or a path"
+    ".agent-loop/config.json:3:2: `sandbox.network.allowed`: found null, expected the name of a host such as \"github.com\", \"*.github.com\" or \"db.example.org:5432\", without a scheme, perhaps with methods and a path as in \"GET docs.example.org/api/*\""
 )]
 #[case::twice(
     "{\"cpu\": 1, \"cpu\": 2}",

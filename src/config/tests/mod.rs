@@ -4,6 +4,7 @@ mod any_input;
 mod defaults;
 mod layers;
 mod mistakes;
+mod network;
 mod secrets;
 
 use std::fs;

@@ -12,7 +12,7 @@ use super::owner::Owner;
 use super::place::Place;
 use super::user::Agent;
 use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network};
-use crate::network::Policy;
+use crate::network::Mode;
 
 /// Where the workspace is inside.
 pub(super) const ROOT: &str = "/workspace";
@@ -59,7 +59,7 @@ pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
         guest: u64,
         image: &'a str,
         user: String,
-        network: &'a Policy,
+        network: Vec<String>,
         mounts: &'a [ReadOnlyMount],
         resources: &'a Resources,
         env: &'a BTreeMap<String, String>,
@@ -69,7 +69,7 @@ pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
         guest: crate::guest::VERSION,
         image: facts.image.as_str(),
         user: facts.agent.as_text(),
-        network: &spec.network,
+        network: spec.network.lines(),
         mounts: &spec.mounts,
         resources: &spec.resources,
         env: &spec.env,
@@ -109,10 +109,10 @@ pub(super) fn container(
         mounts: mounts(spec, facts.guest, &workspace),
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, facts.processors),
-        network: match spec.network {
-            Policy::Deny => Network::Nothing,
+        network: match spec.network.mode() {
+            Mode::Deny => Network::Nothing,
             // A list of names comes this far only when its user was told that it does not hold, and said go on.
-            Policy::AllowAll | Policy::Allowlist(_) => Network::Bridge,
+            Mode::AllowAll | Mode::Allowlist | Mode::Record => Network::Bridge,
         },
     }
 }

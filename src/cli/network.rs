@@ -1,0 +1,188 @@
+//! `ralph network`
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use crate::config::{Config, NetworkPolicy};
+use crate::gateway::audit::{Asked, AuditError, AuditLog, Outcome, Tally};
+use crate::id::RunId;
+use crate::network::{Host, HostNameError, Request, Seen, Verdict};
+
+use super::Context;
+use super::assemble;
+use super::error::{CliError, Exit};
+use super::select::{Which, select};
+
+/// Ask what a sandbox may reach, and what it wanted to
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Say whether a host may be reached, and by which line; exits with 1 when it may not
+    Check(CheckArgs),
+    /// Print the allowlist that a run would have needed
+    Suggest {
+        /// The run; the newest one by default
+        #[arg(long, value_name = "RUN")]
+        from: Option<RunId>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct CheckArgs {
+    /// A host, at port 443 unless another one is given
+    #[arg(value_name = "HOST[:PORT]", value_parser = parse_target)]
+    target: (Host, u16),
+    /// The method of a request that can be seen, for lines that name methods
+    #[arg(long, requires = "path")]
+    method: Option<String>,
+    /// The path of a request that can be seen, for lines that name paths
+    #[arg(long, requires = "method")]
+    path: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn network(context: &Context, args: Args) -> Result<Exit, CliError> {
+    match args.what {
+        What::Check(args) => check(context, args),
+        What::Suggest { from, json } => suggest(context, from.as_ref(), json),
+    }
+}
+
+/// Refuses to record when nobody watches: a first, attended run is what that is for.
+pub(super) fn check_attended(config: &Config) -> Result<(), CliError> {
+    let network = &config.settings.sandbox.network;
+    let recording = network.policy == NetworkPolicy::Record && !network.dangerously_record_unattended;
+    if recording && !std::io::stdin().is_terminal() {
+        return Err(CliError::usage(
+            "`policy = \"record\"` allows everything, and nobody is at the terminal",
+        )
+        .hint("run it from a terminal, or set sandbox.network.dangerously_record_unattended = true"));
+    }
+    Ok(())
+}
+
+/// What `check` prints.
+#[derive(Serialize)]
+struct Checked {
+    host: String,
+    port: u16,
+    verdict: Outcome,
+    /// The line that allows it, or why it is denied.
+    reason: String,
+}
+
+fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
+    let config = assemble::configuration(context, None, &[])?;
+    let project = assemble::project_dir(&context.surroundings.cwd);
+    let policy = assemble::network_policy(&config, Some(&project));
+    let (host, port) = args.target;
+    let seen = args
+        .method
+        .zip(args.path)
+        .map_or(Seen::Nothing, |(method, path)| Seen::Http { method, path });
+    let request = Request { host, port, seen };
+    let (verdict, reason) = match policy.judge(&request) {
+        Verdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
+        Verdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
+    };
+    let checked = Checked {
+        host: request.host.to_string(),
+        port,
+        verdict,
+        reason,
+    };
+    if args.json {
+        context.ui.json(&checked)?;
+    } else {
+        let Checked { host, reason, .. } = &checked;
+        context
+            .ui
+            .data(format_args!("{verdict}: {host}:{port}: {reason}"))?;
+    }
+    Ok(match verdict {
+        Outcome::Allowed => Exit::Success,
+        Outcome::Denied => Exit::Failure,
+    })
+}
+
+/// What `suggest` prints as JSON.
+#[derive(Serialize)]
+struct Suggested {
+    reached: Vec<Asked>,
+    blocked: Vec<Asked>,
+}
+
+fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<Exit, CliError> {
+    let run = select(&context.surroundings.runs()?, run, Which::Any)?;
+    let records = AuditLog::read(&run.network_file())?;
+    if records.is_empty() {
+        let id = &run.facts().id;
+        return Err(
+            CliError::runtime(format!("nothing is written down of what run `{id}` reached"))
+                .hint("only sandboxes behind the gateway are watched; `local` is not"),
+        );
+    }
+    let tally: Tally = records.iter().collect();
+    let suggested = Suggested {
+        reached: tally.reached().collect(),
+        blocked: tally.blocked().collect(),
+    };
+    if json {
+        context.ui.json(&suggested)?;
+    } else {
+        context.ui.data(as_toml(&suggested).trim_end())?;
+    }
+    Ok(Exit::Success)
+}
+
+/// An allowlist of what was reached. What was blocked is left for a person to decide.
+fn as_toml(suggested: &Suggested) -> String {
+    let mut known = BTreeSet::new();
+    let asked = suggested.reached.iter().chain(&suggested.blocked);
+    let lines: Vec<String> = asked
+        .filter(|asked| known.insert(asked.suggestion()))
+        .map(|asked| match asked.verdict {
+            Outcome::Allowed => format!("  \"{}\", # reached {}x\n", asked.suggestion(), asked.count),
+            Outcome::Denied => format!("  # \"{}\", # blocked {}x\n", asked.suggestion(), asked.count),
+        })
+        .collect();
+    let lines = lines.concat();
+    format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{lines}]\n")
+}
+
+fn parse_target(text: &str) -> Result<(Host, u16), TargetError> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| TargetError::Port)?),
+        _ => (text, 443),
+    };
+    let host = Host::parse(host).map_err(TargetError::Host)?;
+    Ok((host, port))
+}
+
+#[derive(Debug, thiserror::Error)]
+enum TargetError {
+    #[error(transparent)]
+    Host(HostNameError),
+    #[error("the port is a number from 1 to 65535")]
+    Port,
+}
+
+impl From<AuditError> for CliError {
+    fn from(error: AuditError) -> Self {
+        let AuditError::Io { source, .. } = &error;
+        Self::runtime(format!("{error}: {source}"))
+    }
+}

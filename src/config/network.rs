@@ -1,0 +1,58 @@
+//! The network policy of a configuration. Each of its lines knows where it stands.
+
+use super::choice::NetworkPolicy;
+use super::key::KeyPath;
+use super::loaded::Config;
+use super::value::Value;
+use crate::network::{Clients, Mode, Policy, Rule};
+
+const SECTION: &str = "sandbox.network";
+
+impl Config {
+    /// Which names the sandbox may reach. Presets of package clients are taken from `clients`.
+    #[must_use]
+    pub fn network_policy(&self, clients: &Clients<'_>) -> Policy {
+        let network = &self.settings.sandbox.network;
+        let mode = match network.policy {
+            NetworkPolicy::Allowlist => Mode::Allowlist,
+            NetworkPolicy::Deny => Mode::Deny,
+            NetworkPolicy::AllowAll => Mode::AllowAll,
+            NetworkPolicy::Record => Mode::Record,
+        };
+        let chosen_at = self.origin(&format!("{SECTION}.policy"));
+        Policy::new(mode)
+            .chosen_at(&chosen_at.map_or(String::new(), |origin| origin.place.to_string()))
+            .allowing(self.placed("allowed", &network.allowed))
+            .allowing(self.preset_rules(clients))
+            .denying(self.placed("denied", &network.denied))
+    }
+
+    fn placed(&self, key: &str, rules: &[Rule]) -> Vec<Rule> {
+        let with_places = rules.iter().zip(self.item_places(key));
+        with_places.map(|(rule, place)| rule.clone().at(&place)).collect()
+    }
+
+    /// A preset whose lines cannot be read stands for none: half a policy is less, not more.
+    fn preset_rules(&self, clients: &Clients<'_>) -> Vec<Rule> {
+        let presets = self.settings.sandbox.network.presets.iter();
+        presets
+            .zip(self.item_places("presets"))
+            .flat_map(|(preset, place)| {
+                let rules = preset.rules(clients).unwrap_or_default();
+                rules.into_iter().map(move |rule| {
+                    let within = rule.line().place().unwrap_or_default();
+                    rule.clone().at(&format!("{within}, {place}"))
+                })
+            })
+            .collect()
+    }
+
+    /// Where each item of a list stands.
+    fn item_places(&self, key: &str) -> Vec<String> {
+        let setting = self.entries.get(&KeyPath::parse(&format!("{SECTION}.{key}")));
+        match setting.map(|setting| &setting.value) {
+            Some(Value::List(items)) => items.iter().map(|item| item.origin.place.to_string()).collect(),
+            _ => Vec::new(),
+        }
+    }
+}

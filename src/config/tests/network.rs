@@ -1,0 +1,50 @@
+//! The network policy knows the line that each of its decisions comes from.
+
+use rstest::rstest;
+
+use super::*;
+use crate::network::{Clients, Directory, Request, Verdict};
+
+const TOML: &str = "\
+[sandbox.network]
+allowed = ['a.example', '*.b.example']
+presets = ['anthropic', 'packages:npm']
+denied = ['bad.b.example']
+";
+
+#[rstest]
+#[case("a.example:443", "`a.example` (ralph.toml:2:12)")]
+#[case("x.b.example:443", "`*.b.example` (ralph.toml:2:25)")]
+#[case("bad.b.example:443", "denied by `bad.b.example` (ralph.toml:4:11)")]
+#[case("sentry.io:443", "`sentry.io` (preset `anthropic`, ralph.toml:3:12)")]
+#[case(
+    "npm.corp.example:443",
+    "`npm.corp.example` (.npmrc:1, preset `packages:npm`, ralph.toml:3:25)"
+)]
+#[case("registry.npmjs.org:443", "host not in policy")]
+fn a_verdict_names_file_and_line(#[case] target: &str, #[case] expected: &str) {
+    let files = [
+        ("ralph.toml", TOML),
+        (".npmrc", "registry=https://npm.corp.example/"),
+    ];
+    let project = Project::new(&files);
+    let tree = Directory::at(project.dir.path());
+    let policy = project.load().network_policy(&Clients::of_project(&tree));
+    let (host, port) = target.split_once(':').unwrap();
+    let request = Request::opaque(host.parse().unwrap(), port.parse().unwrap());
+    let said = match policy.judge(&request) {
+        Verdict::Allowed(line) => line.to_string(),
+        Verdict::Denied(denial) => denial.to_string(),
+    };
+    let dir = format!("{}/", project.dir.path().display());
+    assert_eq!(said.replace(&dir, ""), expected);
+}
+
+#[test]
+fn a_policy_without_lines_denies() {
+    let toml = "[sandbox.network]\npolicy = 'allowlist'\nallowed = []";
+    let policy = Project::new(&[("ralph.toml", toml)])
+        .load()
+        .network_policy(&Clients::NONE);
+    assert!(!policy.judge_name(&"github.com".parse().unwrap()).is_allowed());
+}

@@ -1,0 +1,116 @@
+//! What all connections of one sandbox share.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+
+use super::audit::Protocol;
+use super::dial::{self, DialError};
+use super::dns::Lookup;
+use super::guard::AddressGuard;
+use super::injection::Injection;
+use super::limits::Limits;
+use super::permit::{Generation, Notary, Permit, Subject};
+use super::phantom::Phantom;
+use super::resolve::Resolver;
+use super::seats::{Seat, Seats};
+use super::stream::{Buffered, Stream};
+use crate::network::{Denial, Host, HostName, Request, Seen, SyntheticAddresses, Verdict};
+
+/// What all connections of one sandbox share.
+pub(super) struct Core {
+    pub(super) policies: watch::Receiver<Arc<Generation>>,
+    pub(super) names: Mutex<SyntheticAddresses>,
+    pub(super) resolver: Arc<dyn Resolver>,
+    pub(super) guard: AddressGuard,
+    pub(super) phantom: Option<Phantom>,
+    pub(super) injection: Option<Arc<dyn Injection>>,
+    pub(super) notary: Notary,
+    pub(super) limits: Limits,
+    pub(super) seats: Arc<Seats>,
+}
+
+/// One connection that is being served.
+pub(super) struct Session<'a, C> {
+    pub(super) core: &'a Core,
+    pub(super) seat: &'a Seat,
+    pub(super) client: Buffered<C>,
+}
+
+impl Core {
+    /// Asks the policy about a request. What is denied is written down.
+    pub(super) fn admit(&self, protocol: Protocol, request: Request) -> Result<Permit, Denial> {
+        if let Some(denial) = self.tunnels_an_injected_host(&request) {
+            self.notary.denied(Subject::request(protocol, &request), &denial);
+            return Err(denial);
+        }
+        Permit::ask(&self.policies, &self.notary, protocol, request)
+    }
+
+    /// What the policy says about a request, written down nowhere.
+    pub(super) fn judge(&self, request: &Request) -> Verdict {
+        match self.tunnels_an_injected_host(request) {
+            Some(denial) => Verdict::Denied(denial),
+            None => self.policies.borrow().policy.judge(request),
+        }
+    }
+
+    /// Connects to the host of a permit.
+    pub(super) async fn dial(&self, permit: &Permit) -> Result<TcpStream, DialError> {
+        dial::dial(self.resolver.as_ref(), &self.guard, self.limits.connect, permit).await
+    }
+
+    /// Opens a connection for HTTP requests to the host of a permit: the host itself, or whoever adds its credential.
+    pub(super) async fn open(&self, permit: &Permit) -> Result<Box<dyn Stream>, DialError> {
+        let injection = self.injection.as_ref().zip(permit.request.host.name());
+        match injection.filter(|(injection, name)| injection.injects(name)) {
+            Some((injection, name)) => {
+                let unreachable = |source: io::Error| DialError::Unreachable {
+                    host: name.to_string(),
+                    source,
+                };
+                injection.open(name).await.map_err(unreachable)
+            }
+            None => Ok(Box::new(self.dial(permit).await?)),
+        }
+    }
+
+    /// What the sandbox is told of a name.
+    pub(super) fn look_up(&self, name: &HostName) -> Lookup {
+        match self.policies.borrow().policy.judge_name(name) {
+            Verdict::Denied(denial) => {
+                self.notary.denied(Subject::lookup(name), &denial);
+                Lookup::Unknown
+            }
+            Verdict::Allowed(line) => {
+                let mut names = self.lock_names();
+                if !names.knows(name) {
+                    self.notary.looked_up(name, &line);
+                }
+                names.address_of(name).map_or(Lookup::Unavailable, Lookup::At)
+            }
+        }
+    }
+
+    /// The host that a connection to this address is meant for.
+    pub(super) fn host_at(&self, address: IpAddr) -> Host {
+        let name = match address {
+            IpAddr::V4(address) => self.lock_names().name_of(address).cloned(),
+            IpAddr::V6(_) => None,
+        };
+        name.map_or(Host::Address(address), Host::Name)
+    }
+
+    fn lock_names(&self) -> MutexGuard<'_, SyntheticAddresses> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tunnels_an_injected_host(&self, request: &Request) -> Option<Denial> {
+        let (injection, name) = self.injection.as_ref().zip(request.host.name())?;
+        let tunnelled = request.seen == Seen::Nothing && injection.injects(name);
+        tunnelled.then(|| Denial::Injected(name.clone()))
+    }
+}

@@ -1,0 +1,166 @@
+//! The right of one connection or request to pass, under the policy of its time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::audit::{AuditSink, Outcome, Protocol, Record};
+use crate::clock::Clock;
+use crate::network::{Denial, HostName, Line, Policy, Request, Verdict};
+
+/// A policy and its number. A later one has a higher number.
+pub(super) struct Generation {
+    pub(super) number: u64,
+    pub(super) policy: Policy,
+}
+
+/// Writes down what was asked. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Notary {
+    pub(super) sink: Arc<dyn AuditSink>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+impl Notary {
+    /// Writes down what was denied before anything passed.
+    pub(super) fn denied(&self, subject: Subject, why: &Denial) {
+        self.note(subject, Outcome::Denied, why.to_string());
+    }
+
+    /// Writes down that a name was looked up for the first time.
+    pub(super) fn looked_up(&self, name: &HostName, line: &Line) {
+        self.note(Subject::lookup(name), Outcome::Allowed, line.to_string());
+    }
+
+    fn note(&self, subject: Subject, verdict: Outcome, rule: String) {
+        self.sink.record(Record {
+            at: self.clock.now(),
+            protocol: subject.protocol,
+            host: subject.host,
+            port: subject.port,
+            verdict,
+            rule,
+            sent: 0,
+            received: 0,
+        });
+    }
+}
+
+/// What something is about, as far as it is known.
+pub(super) struct Subject {
+    pub(super) protocol: Protocol,
+    pub(super) host: Option<String>,
+    pub(super) port: Option<u16>,
+}
+
+impl Subject {
+    /// A request.
+    pub(super) fn request(protocol: Protocol, request: &Request) -> Self {
+        Self {
+            protocol,
+            host: Some(request.host.to_string()),
+            port: Some(request.port),
+        }
+    }
+
+    /// A lookup.
+    pub(super) fn lookup(name: &HostName) -> Self {
+        Self {
+            protocol: Protocol::Dns,
+            host: Some(name.to_string()),
+            port: None,
+        }
+    }
+}
+
+/// The right to pass. When it is dropped, what passed is written down.
+pub(super) struct Permit {
+    pub(super) request: Request,
+    pub(super) traffic: Traffic,
+    protocol: Protocol,
+    line: Arc<Line>,
+    refused: Mutex<Option<Denial>>,
+    generation: u64,
+    policies: watch::Receiver<Arc<Generation>>,
+    notary: Notary,
+}
+
+/// Bytes in both directions.
+#[derive(Default)]
+pub(super) struct Traffic {
+    pub(super) sent: AtomicU64,
+    pub(super) received: AtomicU64,
+}
+
+impl Permit {
+    /// Asks the policy of now.
+    pub(super) fn ask(
+        policies: &watch::Receiver<Arc<Generation>>,
+        notary: &Notary,
+        protocol: Protocol,
+        request: Request,
+    ) -> Result<Self, Denial> {
+        let current = policies.borrow().clone();
+        match current.policy.judge(&request) {
+            Verdict::Allowed(line) => Ok(Self {
+                request,
+                traffic: Traffic::default(),
+                protocol,
+                line,
+                refused: Mutex::default(),
+                generation: current.number,
+                policies: policies.clone(),
+                notary: notary.clone(),
+            }),
+            Verdict::Denied(denial) => {
+                notary.denied(Subject::request(protocol, &request), &denial);
+                Err(denial)
+            }
+        }
+    }
+
+    /// Takes it back: the host turned out to be one that may not be reached.
+    pub(super) fn refuse(&self, denial: Denial) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.get_or_insert(denial);
+    }
+
+    /// Returns when a later policy does not allow what this one did.
+    pub(super) async fn revoked(&self) {
+        let mut policies = self.policies.clone();
+        loop {
+            let current = policies.borrow_and_update().clone();
+            if current.number > self.generation
+                && let Verdict::Denied(denial) = current.policy.judge(&self.request)
+            {
+                self.refuse(denial);
+                return;
+            }
+            if policies.changed().await.is_err() {
+                // The gateway is being closed, and everything with it.
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (verdict, rule) = match refused {
+            Some(denial) => (Outcome::Denied, denial.to_string()),
+            None => (Outcome::Allowed, self.line.to_string()),
+        };
+        self.notary.sink.record(Record {
+            at: self.notary.clock.now(),
+            protocol: self.protocol,
+            host: Some(self.request.host.to_string()),
+            port: Some(self.request.port),
+            verdict,
+            rule,
+            sent: self.traffic.sent.load(Ordering::Relaxed),
+            received: self.traffic.received.load(Ordering::Relaxed),
+        });
+    }
+}

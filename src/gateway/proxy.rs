@@ -1,0 +1,98 @@
+//! The explicit proxy: whole addresses and CONNECT, for whoever has the run's phantom.
+
+use std::io;
+
+use tokio::io::AsyncWriteExt;
+
+use super::audit::Protocol;
+use super::core::Session;
+use super::http::{self, Answer, Ask, Scope, Served};
+use super::permit::Subject;
+use super::stream::Client;
+use super::{tcp, tls};
+use crate::network::{Denial, Host, Request, Verdict};
+
+const HTTP_PORT: u16 = 80;
+const TLS_PORT: u16 = 443;
+
+/// Serves one connection to the proxy.
+pub(super) async fn serve<C: Client>(mut session: Session<'_, C>) -> io::Result<()> {
+    let mut upstream = None;
+    while let Some(read) = http::read_head(&mut session).await {
+        let head = match read {
+            Ok(head) => head,
+            Err(error) => return refuse(session, None, &error.into()).await,
+        };
+        let authorization = head.fields.one("proxy-authorization").ok().flatten();
+        let phantom = session.core.phantom.as_ref().zip(authorization);
+        if !phantom.is_some_and(|(phantom, header)| phantom.authorizes(header)) {
+            let denial = Denial::Unclear("not this run's phantom");
+            session.core.notary.denied(subject(None, None), &denial);
+            session
+                .client
+                .say_goodbye(&Answer::unauthorized().to_bytes())
+                .await;
+            return Ok(());
+        }
+        if head.method == "CONNECT" {
+            return match http::parse_connect(&head) {
+                Ok((host, port)) => connect(session, host, port).await,
+                Err(error) => refuse(session, None, &error.into()).await,
+            };
+        }
+        let ask = match Ask::of_proxy(head) {
+            Ok(ask) => ask,
+            Err(denial) => return refuse(session, None, &denial).await,
+        };
+        match http::serve_one(&mut session, ask, &mut upstream, Protocol::Proxy).await? {
+            Served::Open => {}
+            Served::Closed => return Ok(()),
+            Served::Refused(answer) => {
+                session.client.say_goodbye(&answer.to_bytes()).await;
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Opens a tunnel. What goes through it must be for the host that was asked for.
+async fn connect<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) -> io::Result<()> {
+    match session.core.judge(&Request::opaque(host.clone(), port)) {
+        Verdict::Allowed(_) => {}
+        // In plain HTTP the methods and paths can be seen, and are judged there.
+        Verdict::Denied(Denial::Unseen(_)) if port != TLS_PORT => {}
+        Verdict::Denied(denial) => return refuse(session, Some((host, port)), &denial).await,
+    }
+    let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
+    session.client.stream.write_all(established).await?;
+    match (host, port) {
+        (Host::Name(name), TLS_PORT) => {
+            let expected = Some(name);
+            tls::serve(session, tls::Target { port, expected }).await
+        }
+        (host, HTTP_PORT) => http::serve(session, Scope::Tunnel(host, port)).await,
+        (host, port) => tcp::serve(session, host, port).await,
+    }
+}
+
+async fn refuse<C: Client>(
+    session: Session<'_, C>,
+    target: Option<(Host, u16)>,
+    denial: &Denial,
+) -> io::Result<()> {
+    let (host, port) = target.unzip();
+    let shown = host.as_ref().map(ToString::to_string);
+    session.core.notary.denied(subject(shown, port), denial);
+    let answer = Answer::denied(denial, host.as_ref());
+    session.client.say_goodbye(&answer.to_bytes()).await;
+    Ok(())
+}
+
+fn subject(host: Option<String>, port: Option<u16>) -> Subject {
+    Subject {
+        protocol: Protocol::Proxy,
+        host,
+        port,
+    }
+}

@@ -1,0 +1,173 @@
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rstest::rstest;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::*;
+
+fn parse(bytes: &[u8]) -> Result<Parsed, HelloError> {
+    HelloReader::default().look(bytes)
+}
+
+/// The first bytes that a real client sends.
+fn real_hello(name: &'static str) -> Vec<u8> {
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let mut client = ClientConnection::new(Arc::new(config), name.try_into().unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    client.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+/// A hello made by hand, in one record.
+fn hello(extensions: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut body = vec![3, 3];
+    body.extend([7; 32]);
+    body.push(0);
+    body.extend([0, 2, 0x13, 0x01]);
+    body.extend([1, 0]);
+    let mut all = Vec::new();
+    for (kind, content) in extensions {
+        all.extend(kind.to_be_bytes());
+        all.extend(u16::try_from(content.len()).unwrap().to_be_bytes());
+        all.extend(*content);
+    }
+    body.extend(u16::try_from(all.len()).unwrap().to_be_bytes());
+    body.extend(all);
+    let mut message = vec![1, 0];
+    message.extend(u16::try_from(body.len()).unwrap().to_be_bytes());
+    message.extend(body);
+    in_records(&message, message.len())
+}
+
+/// A message cut into records of this many bytes.
+fn in_records(message: &[u8], size: usize) -> Vec<u8> {
+    let record = |fragment: &[u8]| {
+        let length = u16::try_from(fragment.len()).unwrap().to_be_bytes();
+        [&[22, 3, 1], &length[..], fragment].concat()
+    };
+    message.chunks(size).flat_map(record).collect()
+}
+
+fn sni(name: &str) -> Vec<u8> {
+    let length = u16::try_from(name.len()).unwrap();
+    let mut content = (length + 3).to_be_bytes().to_vec();
+    content.push(0);
+    content.extend(length.to_be_bytes());
+    content.extend(name.as_bytes());
+    content
+}
+
+fn named(name: &str) -> Parsed {
+    let server_name = HostName::parse(name).unwrap();
+    Parsed::Hello(ClientHello { server_name })
+}
+
+#[test]
+fn the_hello_of_a_real_client_is_read() {
+    assert_eq!(
+        parse(&real_hello("www.example.org")),
+        Ok(named("www.example.org"))
+    );
+}
+
+#[rstest]
+fn a_hello_over_many_records_is_put_together(#[values(1, 2, 5, 100, 10_000)] size: usize) {
+    let whole = real_hello("www.example.org");
+    let cut = in_records(&whole[RECORD_HEADER..], size);
+    assert_eq!(parse(&cut), Ok(named("www.example.org")));
+    let mut reader = HelloReader::default();
+    for length in 0..cut.len() {
+        assert_eq!(reader.look(&cut[..length]), Ok(Parsed::Partial), "{length}");
+    }
+    assert_eq!(reader.look(&cut), Ok(named("www.example.org")));
+}
+
+#[test]
+fn what_follows_the_hello_is_left_alone() {
+    let mut bytes = real_hello("www.example.org");
+    bytes.extend([23, 3, 3, 0, 1, 0]);
+    assert_eq!(parse(&bytes), Ok(named("www.example.org")));
+}
+
+#[test]
+fn values_that_mean_nothing_are_tolerated() {
+    let name = sni("a.example");
+    let bytes = hello(&[(0x0a0a, &[]), (0, &name), (0xfafa, &[0]), (0xdada, b"anything")]);
+    assert_eq!(parse(&bytes), Ok(named("a.example")));
+}
+
+#[rstest]
+#[case::no_extension(&[], HelloError::NoName)]
+#[case::other_extensions(&[(16, b"\0\x03\x02h2".as_slice())], HelloError::NoName)]
+#[case::encrypted(&[(0, b"\0\x0c\0\0\x09a.example".as_slice()), (0xfe0d, b"\0")], HelloError::Encrypted)]
+#[case::encrypted_draft(&[(0xffce, b"\0".as_slice()), (0, b"\0\x0c\0\0\x09a.example")], HelloError::Encrypted)]
+#[case::two_extensions(&[(0, b"\0\x0c\0\0\x09a.example".as_slice()), (0, b"\0\x0c\0\0\x09b.example")], HelloError::Malformed)]
+#[case::two_names(&[(0, b"\0\x18\0\0\x09a.example\0\0\x09b.example".as_slice())], HelloError::Malformed)]
+#[case::empty_list(&[(0, b"\0\0".as_slice())], HelloError::Malformed)]
+#[case::another_kind_of_name(&[(0, b"\0\x0c\x01\0\x09a.example".as_slice())], HelloError::Malformed)]
+#[case::an_address(&[(0, b"\0\x0c\0\0\x09127.0.0.1".as_slice())], HelloError::NoName)]
+#[case::a_dot_at_the_end(&[(0, b"\0\x0d\0\0\x0aa.example.".as_slice())], HelloError::NoName)]
+#[case::a_zero_in_it(&[(0, b"\0\x0c\0\0\x09a.ex\0mple".as_slice())], HelloError::NoName)]
+#[case::not_utf8(&[(0, b"\0\x0c\0\0\x09a.ex\xffmple".as_slice())], HelloError::Malformed)]
+fn a_hello_that_does_not_say_one_name_is_refused(
+    #[case] extensions: &[(u16, &[u8])],
+    #[case] expected: HelloError,
+) {
+    assert_eq!(parse(&hello(extensions)), Err(expected));
+}
+
+#[rstest]
+#[case::http(b"GET / HTTP/1.1\r\n".as_slice(), HelloError::NotTls)]
+#[case::ssl2(&[0x80, 0x2e, 1, 0, 2], HelloError::NotTls)]
+#[case::other_record(&[23, 3, 3], HelloError::NotTls)]
+#[case::other_version(&[22, 2], HelloError::NotTls)]
+#[case::empty_record(&[22, 3, 1, 0, 0], HelloError::Malformed)]
+#[case::huge_record(&[22, 3, 1, 0x40, 1], HelloError::Malformed)]
+#[case::server_hello(&[22, 3, 1, 0, 1, 2], HelloError::Malformed)]
+#[case::huge_message(&[22, 3, 1, 0, 4, 1, 0, 0x40, 0], HelloError::TooLong)]
+fn what_is_no_hello_is_refused_at_once(#[case] bytes: &[u8], #[case] expected: HelloError) {
+    assert_eq!(parse(bytes), Err(expected));
+}
+
+#[test]
+fn a_hello_is_sixteen_kibibytes_at_most() {
+    let name = sni("a.example");
+    let padding = |total: usize| vec![0; total - hello(&[(0, &name), (21, &[])]).len()];
+    let longest = LONGEST + RECORD_HEADER;
+    assert_eq!(
+        parse(&hello(&[(0, &name), (21, &padding(longest))])),
+        Ok(named("a.example"))
+    );
+    assert_eq!(
+        parse(&hello(&[(0, &name), (21, &padding(longest + 1))])),
+        Err(HelloError::Malformed)
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        let _ = parse(&bytes);
+        let _ = parse(&in_records(&bytes, 7));
+        let _ = parse_hello(&bytes);
+        let _ = parse_server_name(&bytes);
+    }
+
+    #[test]
+    fn a_changed_hello_never_names_a_host_that_is_not_in_it(at in 0_usize..300, to in any::<u8>()) {
+        let mut bytes = real_hello("www.example.org");
+        let at = at % bytes.len();
+        bytes[at] = to;
+        if let Ok(Parsed::Hello(hello)) = parse(&bytes) {
+            let name = hello.server_name.as_str().as_bytes();
+            prop_assert!(bytes.to_ascii_lowercase().windows(name.len()).any(|window| window == name));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! apt's sources, in both formats.
+
+use super::{ClientFile, Clients, Found, or_default};
+
+/// apt itself has none; these are Debian's.
+const DEFAULT: [&str; 2] = ["deb.debian.org", "security.debian.org"];
+const DIRECTORY: &str = "etc/apt/sources.list.d";
+
+/// Every source of the image.
+pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
+    let in_directory: Vec<String> = clients
+        .image
+        .names(DIRECTORY)
+        .into_iter()
+        .map(|name| format!("{DIRECTORY}/{name}"))
+        .collect();
+    let of_kind = |extension: &str| -> Vec<&str> {
+        let paths = in_directory.iter().map(String::as_str);
+        paths.filter(|path| path.ends_with(extension)).collect()
+    };
+    let mut one_line = vec!["etc/apt/sources.list"];
+    one_line.extend(of_kind(".list"));
+
+    let mut hosts = Vec::new();
+    for file in clients.files(&[], &one_line) {
+        hosts.extend(
+            file.lines()
+                .filter_map(|(line, place)| one_line_source(line, place)),
+        );
+    }
+    for file in clients.files(&[], &of_kind(".sources")) {
+        hosts.extend(deb822_sources(&file));
+    }
+    or_default(hosts, Vec::new(), &DEFAULT)
+}
+
+/// `deb [options] URI suite components`
+fn one_line_source(line: &str, place: String) -> Option<Found> {
+    let rest = line
+        .strip_prefix("deb-src")
+        .or_else(|| line.strip_prefix("deb"))?;
+    let rest = rest.strip_prefix([' ', '\t'])?.trim_start();
+    let rest = match rest.strip_prefix('[') {
+        Some(options) => options.split_once(']')?.1,
+        None => rest,
+    };
+    Found::from_url(rest.split_whitespace().next()?, place)
+}
+
+/// Stanzas of `Key: value`, whose values may go on over indented lines.
+fn deb822_sources(file: &ClientFile) -> Vec<Found> {
+    let mut hosts = Vec::new();
+    let mut stanza = Vec::new();
+    let mut enabled = true;
+    let mut in_uris = false;
+    for (index, line) in file.text.lines().enumerate() {
+        if line.trim().is_empty() {
+            hosts.append(&mut keep(&mut stanza, enabled));
+            (enabled, in_uris) = (true, false);
+            continue;
+        }
+        if line.starts_with('#') {
+            continue;
+        }
+        let value = match line.split_once(':').filter(|_| !line.starts_with([' ', '\t'])) {
+            Some((key, value)) => {
+                in_uris = key.eq_ignore_ascii_case("URIs");
+                enabled &= !(key.eq_ignore_ascii_case("Enabled") && is_no(value));
+                value
+            }
+            None => line,
+        };
+        if in_uris {
+            let place = format!("{}:{}", file.shown, index + 1);
+            let urls = value.split_whitespace();
+            stanza.extend(urls.filter_map(|url| Found::from_url(url, place.clone())));
+        }
+    }
+    hosts.append(&mut keep(&mut stanza, enabled));
+    hosts
+}
+
+fn keep(stanza: &mut Vec<Found>, enabled: bool) -> Vec<Found> {
+    let hosts = std::mem::take(stanza);
+    if enabled { hosts } else { Vec::new() }
+}
+
+fn is_no(value: &str) -> bool {
+    let no = ["no", "false", "without", "off", "disable", "0"];
+    no.iter().any(|word| value.trim().eq_ignore_ascii_case(word))
+}

@@ -1,0 +1,80 @@
+//! What was asked is written down, and an injected host is never tunnelled.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use ralph::gateway::audit::{AuditLog, AuditSink};
+use ralph::gateway::{Door, Injection, Stream};
+use ralph::network::{HostName, Policy};
+use tokio::net::TcpStream;
+
+use crate::tls::real_hello;
+use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
+
+#[tokio::test]
+async fn the_file_tells_what_was_blocked_and_how_to_allow_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("network.jsonl");
+    let log = Arc::new(AuditLog::open(&file).unwrap());
+    let sink: Arc<dyn AuditSink> = log.clone();
+    let world = World::with(allowlist(&["a.example"]), |setup| setup.audit = sink);
+    for _ in 0..14 {
+        let mut client = world.enter(Door::Tls { port: 443 }).await;
+        say(&mut client, real_hello("packages.example")).await;
+    }
+    let blocked: Vec<String> = log.tally().blocked().map(|asked| asked.to_string()).collect();
+    let expected =
+        "blocked packages.example 14x: to allow, add \"packages.example\" to sandbox.network.allowed";
+    assert_eq!(blocked, [expected]);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let line: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    assert_eq!(line["host"], "packages.example");
+    assert_eq!(line["port"], 443);
+    assert_eq!(line["verdict"], "denied");
+    assert_eq!(line["rule"], "host not in policy");
+    assert_eq!((&line["sent"], &line["received"]), (&0.into(), &0.into()));
+    assert!(line["at"].is_string());
+}
+
+/// Answers for one host from a server of the test.
+struct Broker(u16);
+
+#[async_trait]
+impl Injection for Broker {
+    fn injects(&self, host: &HostName) -> bool {
+        host.as_str() == "api.example"
+    }
+
+    async fn open(&self, _: &HostName) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(TcpStream::connect(("127.0.0.1", self.0)).await?))
+    }
+}
+
+#[tokio::test]
+async fn a_host_with_an_injected_credential_is_never_tunnelled() {
+    let server = Server::http(OK).await;
+    let broker = Broker(server.port);
+    let world = World::with(Policy::allow_all(), |setup| {
+        setup.injection = Some(Arc::new(broker));
+    });
+    let world = world.name("api.example");
+    let mut client = world.enter(Door::Tls { port: 443 }).await;
+    assert_eq!(
+        say(&mut client, real_hello("api.example")).await,
+        [21, 3, 3, 0, 2, 2, 49]
+    );
+    world
+        .check_denied(Some("api.example"), "never through a tunnel")
+        .await;
+    assert_eq!(server.connections(), 0);
+
+    let mut client = world.enter(Door::Http { port: 80 }).await;
+    let request = "POST /v1/messages HTTP/1.1\r\nHost: api.example\r\nContent-Length: 0\r\n\r\n";
+    hear_until_after(&mut client, request, "ok").await;
+    assert!(
+        server
+            .seen()
+            .starts_with("POST /v1/messages HTTP/1.1\r\nhost: api.example\r\n")
+    );
+}

@@ -1,0 +1,135 @@
+//! Many connections, and slow ones.
+
+use std::time::{Duration, Instant};
+
+use ralph::gateway::{Door, Limits};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::need;
+use crate::world::{OK, Server, World, allowlist, hear_all, hear_until_after, impatient, say};
+
+const IDLE: usize = 5000;
+
+/// Lets this process have so many files open, or says why not.
+fn allow_open_files(count: u64) -> Result<(), String> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.maximum.is_some_and(|most| most < count) {
+        return Err(format!("only {:?} files may be open", limit.maximum));
+    }
+    if limit.current.is_some_and(|current| current < count) {
+        limit.current = Some(count);
+        setrlimit(Resource::Nofile, limit).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_thousand_idle_connections_do_not_stop_a_request() {
+    need!(allow_open_files(3 * IDLE as u64));
+    let server = Server::http(OK).await;
+    let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
+    let address = world.open(Door::Http { port: server.port });
+    let mut idle = Vec::new();
+    for number in 0..IDLE {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        if number % 2 == 0 {
+            let _ = client.write_all(b"GET / HT").await;
+        }
+        idle.push(client);
+    }
+    let began = Instant::now();
+    let mut client = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
+    hear_until_after(&mut client, &request, "ok").await;
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
+    let server = Server::new(|mut stream, seen| async move {
+        let mut chunk = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+            seen.lock().unwrap().extend(&chunk[..count]);
+        }
+    })
+    .await;
+    let limits = Limits {
+        connections: 3,
+        ..Limits::default()
+    };
+    let world = World::with(allowlist(&[&format!("a.example:{}", server.port)]), |setup| {
+        setup.limits = limits;
+    });
+    let world = world.name("a.example");
+    let address = world.open(Door::Http { port: server.port });
+    let mut working = TcpStream::connect(address).await.unwrap();
+    let request = format!(
+        "POST / HTTP/1.1\r\nHost: a.example:{}\r\nContent-Length: 9\r\n\r\n",
+        server.port
+    );
+    working.write_all(request.as_bytes()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let mut idle = Vec::new();
+    for _ in 0..4 {
+        idle.push(TcpStream::connect(address).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(hear_all(&mut idle[0]).await, b"");
+    assert_eq!(hear_all(&mut idle[1]).await, b"");
+    let _ = working.write_all(b"123456789").await;
+    let seen = async {
+        while !server.seen().ends_with("123456789") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(crate::world::PATIENCE, seen).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_head_that_trickles_is_cut_off() {
+    let world = World::with(allowlist(&["a.example"]), |setup| setup.limits = impatient());
+    let mut client = world.enter(Door::Http { port: 80 }).await;
+    let began = Instant::now();
+    for byte in b"GET / HTTP/1.1\r\nHost: a.example\r\nX: ".iter().cycle() {
+        if client.write_all(&[*byte]).await.is_err() || began.elapsed() > Duration::from_secs(1) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let heard = String::from_utf8(hear_all(&mut client).await).unwrap();
+    assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 400 "), "{heard}");
+    world.check_denied(None, "did not come in time").await;
+}
+
+#[tokio::test]
+async fn a_head_without_an_end_is_cut_off_by_its_length() {
+    let world = World::new(allowlist(&["a.example"]));
+    let mut client = world.enter(Door::Http { port: 80 }).await;
+    let head = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(200 * 1024));
+    let answer = String::from_utf8(say(&mut client, head).await).unwrap();
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 400 "),
+        "{answer}"
+    );
+    world.check_denied(None, "too long").await;
+}
+
+#[tokio::test]
+async fn silence_ends_a_connection() {
+    let limits = Limits {
+        idle: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let server = Server::echo().await;
+    let world =
+        World::with(ralph::network::Policy::allow_all(), |setup| setup.limits = limits).name("a.example");
+    let mut client = world.enter(Door::Tls { port: server.port }).await;
+    client
+        .write_all(&crate::tls::real_hello("a.example"))
+        .await
+        .unwrap();
+    let heard = hear_all(&mut client).await;
+    assert_eq!(heard[..3], [22, 3, 1], "the echo came, and then the end");
+}

@@ -1,0 +1,25 @@
+//! The gateway, on real sockets: real clients on one side, whole servers on the other.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod audit;
+mod crowd;
+mod dns;
+mod http;
+mod names;
+mod narrower;
+mod proxy;
+mod smuggling;
+mod tcp;
+mod tls;
+mod world;

@@ -1,0 +1,119 @@
+//! Names in the policy, and addresses behind them.
+
+use ralph::gateway::{AddressGuard, Door};
+use ralph::network::Policy;
+use rstest::rstest;
+
+use crate::world::{OK, Server, World, allowlist, say};
+
+#[tokio::test]
+async fn five_common_domains_work_together_and_a_sixth_does_not() {
+    let mut servers = Vec::new();
+    for _ in 0..5 {
+        servers.push(Server::http(OK).await);
+    }
+    let names = [
+        "forge.example",
+        "index.example",
+        "api.model.example",
+        "cdn.example",
+        "docs.example",
+    ];
+    let lines: Vec<String> = names
+        .iter()
+        .zip(&servers)
+        .map(|(name, server)| format!("{name}:{}", server.port))
+        .collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let world = names
+        .iter()
+        .fold(World::new(allowlist(&lines)), |world, name| world.name(name));
+    for (name, server) in names.iter().zip(&servers) {
+        let mut client = world.enter(Door::Http { port: server.port }).await;
+        let request = format!(
+            "GET /{name} HTTP/1.1\r\nHost: {name}:{}\r\nConnection: close\r\n\r\n",
+            server.port
+        );
+        let answer = String::from_utf8(say(&mut client, request).await).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 200 OK") && answer.ends_with("ok"),
+            "{name}: {answer}"
+        );
+        assert!(server.seen().starts_with(&format!("GET /{name} ")));
+    }
+    let mut client = world
+        .enter(Door::Http {
+            port: servers[0].port,
+        })
+        .await;
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: sixth.example:{}\r\n\r\n",
+        servers[0].port
+    );
+    let answer = String::from_utf8(say(&mut client, request).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
+    assert!(answer.contains("x-ralph-denied: host not in policy"), "{answer}");
+    assert_eq!(servers.iter().map(Server::connections).sum::<usize>(), 5);
+}
+
+#[rstest]
+#[case::loopback("127.0.0.1", "a loopback address")]
+#[case::private("10.1.2.3", "an address of a private network")]
+#[case::metadata("169.254.169.254", "a metadata service")]
+#[case::mapped("::ffff:127.0.0.1", "an IPv4 address written as an IPv6 one")]
+#[case::loopback6("::1", "a loopback address")]
+#[tokio::test]
+async fn an_allowed_name_that_leads_to_a_denied_address_is_refused(
+    #[case] address: &str,
+    #[case] class: &str,
+) {
+    let server = Server::http(OK).await;
+    let world = World::with(Policy::allow_all(), |setup| setup.guard = AddressGuard::default());
+    world.names.set("rebound.example", &[address]);
+    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let request = format!("GET / HTTP/1.1\r\nHost: rebound.example:{}\r\n\r\n", server.port);
+    let answer = String::from_utf8(say(&mut client, request).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
+    assert!(answer.contains(class), "{answer}");
+    world.check_denied(Some("rebound.example"), class).await;
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn a_name_that_moves_to_a_denied_address_is_refused_from_then_on() {
+    let server = Server::http("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await;
+    let world = World::new(allowlist(&[&format!("moving.example:{}", server.port)])).name("moving.example");
+    let request = format!("GET / HTTP/1.1\r\nHost: moving.example:{}\r\n\r\n", server.port);
+    let mut client = world.enter(Door::Http { port: server.port }).await;
+    crate::world::hear_until_after(&mut client, &request, "ok").await;
+    world
+        .names
+        .set("moving.example", &["10.0.0.1", "169.254.169.254"]);
+    let answer = String::from_utf8(say(&mut client, &request).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
+async fn of_several_addresses_only_open_ones_are_used() {
+    let server = Server::http(OK).await;
+    let world = World::new(allowlist(&[&format!("mixed.example:{}", server.port)]));
+    world.names.set("mixed.example", &["10.0.0.1", "127.0.0.1"]);
+    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: mixed.example:{}\r\nConnection: close\r\n\r\n",
+        server.port
+    );
+    let answer = String::from_utf8(say(&mut client, request).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_knows_is_a_bad_gateway() {
+    let world = World::new(allowlist(&["nobody.example"]));
+    let mut client = world.enter(Door::Http { port: 80 }).await;
+    let answer = say(&mut client, "GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n").await;
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert!(answer.contains("there is no host nobody.example"), "{answer}");
+}

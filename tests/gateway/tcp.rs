@@ -1,0 +1,96 @@
+//! Any other port, by the made-up address.
+
+use std::net::SocketAddr;
+
+use ralph::gateway::Door;
+use ralph::network::Policy;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::dns::address_of;
+use crate::tls::real_hello;
+use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
+
+/// A connection that the gateway is told was made to this destination, as a sandbox's own network would make it.
+async fn connect_to(world: &World, destination: SocketAddr) -> TcpStream {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (client, accepted) = tokio::join!(
+        TcpStream::connect(listener.local_addr().unwrap()),
+        listener.accept()
+    );
+    let door = Door::Tcp {
+        port: destination.port(),
+    };
+    world.gateway.serve(door, accepted.unwrap().0, destination);
+    client.unwrap()
+}
+
+async fn connect_to_name(world: &World, name: &str, port: u16) -> TcpStream {
+    let address = address_of(world, name).await.unwrap();
+    connect_to(world, SocketAddr::from((address, port))).await
+}
+
+#[tokio::test]
+async fn a_name_and_port_are_reached_by_the_made_up_address() {
+    let server = Server::echo().await;
+    let world = World::new(allowlist(&[&format!("db.example:{}", server.port)])).name("db.example");
+    let mut client = connect_to_name(&world, "db.example", server.port).await;
+    client.write_all(b"\0\0\0\x08ping").await.unwrap();
+    let mut heard = [0; 8];
+    client.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"\0\0\0\x08ping");
+}
+
+#[tokio::test]
+async fn a_host_that_speaks_first_is_heard() {
+    let server = Server::new(|mut stream, _| async move {
+        stream.write_all(b"SSH-2.0-test\r\n").await.unwrap();
+        let mut chunk = [0; 64];
+        let count = stream.read(&mut chunk).await.unwrap();
+        stream.write_all(&chunk[..count]).await.unwrap();
+    })
+    .await;
+    let world = World::new(allowlist(&[&format!("git.example:{}", server.port)])).name("git.example");
+    let mut client = connect_to_name(&world, "git.example", server.port).await;
+    crate::world::hear_until(&mut client, "SSH-2.0-test\r\n").await;
+    hear_until_after(&mut client, "SSH-2.0-client\r\n", "SSH-2.0-client\r\n").await;
+}
+
+#[tokio::test]
+async fn an_address_that_stands_for_no_name_is_reset() {
+    let server = Server::echo().await;
+    let world = World::new(allowlist(&[&format!("db.example:{}", server.port)])).name("db.example");
+    for address in ["127.0.0.1", "198.18.0.9", "93.184.216.34"] {
+        let destination = SocketAddr::new(address.parse().unwrap(), server.port);
+        let mut client = connect_to(&world, destination).await;
+        let mut heard = Vec::new();
+        let error = client.read_to_end(&mut heard).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{address}");
+    }
+    assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn tls_and_http_on_another_port_are_for_the_same_name() {
+    let server = Server::http(OK).await;
+    let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
+    let mut client = connect_to_name(&world, "a.example", server.port).await;
+    say(&mut client, real_hello("evil.example")).await;
+    let record = world.record(1).await;
+    assert!(record.rule.contains("evil.example is meant"), "{record:?}");
+
+    let mut client = connect_to_name(&world, "a.example", server.port).await;
+    let answer = say(&mut client, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
+    assert!(answer.starts_with(b"HTTP/1.1 403 "), "{answer:?}");
+    let mut client = connect_to_name(&world, "a.example", server.port).await;
+    hear_until_after(&mut client, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "ok").await;
+    assert!(!server.seen().contains("evil"));
+}
+
+#[tokio::test]
+async fn everything_allowed_allows_a_bare_address_but_not_a_private_one() {
+    let world = World::new(Policy::allow_all());
+    let mut client = connect_to(&world, "10.1.2.3:5432".parse().unwrap()).await;
+    assert_eq!(say(&mut client, "x").await, b"");
+    world.check_denied(Some("10.1.2.3"), "a private network").await;
+}

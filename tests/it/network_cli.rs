@@ -1,0 +1,77 @@
+//! `ralph network`, as a person uses it.
+
+use rstest::rstest;
+
+use crate::support::ralph::{Place, script, whole_task};
+
+const CONFIG: &str = "\
+[sandbox.network]
+allowed = ['github.com', 'GET docs.example/api/*']
+presets = ['anthropic', 'packages:npm']
+denied = ['gist.github.com']
+";
+
+#[rstest]
+#[case(&["github.com"], 0, "allowed: github.com:443: by `github.com` (ralph.toml:2:12)")]
+#[case(&["github.com:22"], 1, "denied: github.com:22: port 22 not in policy; `github.com` (ralph.toml:2:12) does not cover it")]
+#[case(&["gist.github.com"], 1, "denied: gist.github.com:443: denied by `gist.github.com` (ralph.toml:4:11)")]
+#[case(&["statsig.anthropic.com"], 0, "allowed: statsig.anthropic.com:443: by `statsig.anthropic.com` (preset `anthropic`, ralph.toml:3:12)")]
+#[case(&["npm.corp.example"], 0, "allowed: npm.corp.example:443: by `npm.corp.example` (.npmrc:1, preset `packages:npm`, ralph.toml:3:25)")]
+#[case(&["evil.example"], 1, "denied: evil.example:443: host not in policy")]
+#[case(&["10.0.0.1"], 1, "denied: 10.0.0.1:443: an address is not in the policy; only names are")]
+#[case(&["docs.example:80", "--method", "GET", "--path", "/api/x"], 0, "allowed: docs.example:80: by `GET docs.example/api/*` (ralph.toml:2:26)")]
+fn check_says_by_which_line(#[case] args: &[&str], #[case] code: i32, #[case] expected: &str) {
+    let place = Place::new();
+    place.write("ralph.toml", CONFIG);
+    place.write(".npmrc", "registry=https://npm.corp.example/");
+    let ended = place.run(&[&["network", "check"], args].concat());
+    let repo = format!("{}/", place.repo().display());
+    assert_eq!(ended.stdout.trim_end().replace(&repo, ""), expected, "{ended:?}");
+    assert_eq!(ended.code, Some(code));
+}
+
+#[test]
+fn check_refuses_what_is_no_host() {
+    let ended = Place::new().run(&["network", "check", "https://github.com"]);
+    assert_eq!(ended.code, Some(2));
+}
+
+#[test]
+fn suggest_makes_an_allowlist_of_what_a_run_reached() {
+    let place = Place::new();
+    place.run_script(&script([whole_task()])).expect(0, &[]);
+    let id = place.run_id();
+    let file = place.run_dir().join("network.jsonl");
+    let none = place.run(&["network", "suggest", "--from", &id]);
+    assert_eq!(none.code, Some(1), "{none:?}");
+    let record = |host: &str, port: u16, verdict: &str| {
+        format!(
+            "{{\"at\":\"2026-01-01T00:00:00Z\",\"protocol\":\"tls\",\"host\":\"{host}\",\"port\":{port},\"verdict\":\"{verdict}\",\"rule\":\"\",\"sent\":1,\"received\":1}}\n"
+        )
+    };
+    let lines = [
+        record("github.com", 443, "allowed"),
+        record("github.com", 443, "allowed"),
+        record("db.example", 5432, "allowed"),
+        record("evil.example", 443, "denied"),
+    ];
+    std::fs::write(file, lines.concat()).unwrap();
+    let ended = place.run(&["network", "suggest", "--from", &id]);
+    assert_eq!(
+        ended.stdout,
+        "[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n  \"github.com\", # reached 2x\n  \"db.example:5432\", # reached 1x\n  # \"evil.example\", # blocked 1x\n]\n"
+    );
+}
+
+#[test]
+fn recording_needs_a_person_at_the_terminal() {
+    let place = Place::new();
+    place.write("ralph.toml", "[sandbox]\ntype = 'local'\n[sandbox.network]\npolicy = 'record'\non_unenforceable = 'warn'\n[agent]\nname = 'actions'\n");
+    let ended = place.run(&["run"]);
+    assert_eq!(ended.code, Some(2), "{ended:?}");
+    assert!(
+        ended.stderr.contains("nobody is at the terminal"),
+        "{}",
+        ended.stderr
+    );
+}
