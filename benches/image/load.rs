@@ -44,11 +44,11 @@ pub(crate) async fn reload(stage: &Stage) -> Fallible<Vec<Figure>> {
             small.change(1_000_000 * (round + 1) + number)?;
             least.push(load_with_docker(stage, &small).await?);
             next(&mut archive)?;
-            let (sent, spent) = load_with_us(stage, &archive).await?;
+            let (sent, took) = load_with_us(stage, &archive).await?;
             if !matches!(sent, Sent::Missing { layers: 1, .. }) {
                 return Err(format!("more was sent than had changed: {sent:?}").into());
             }
-            ours.push(spent);
+            ours.push(took);
         }
     }
     stage.clean().await?;
@@ -73,11 +73,11 @@ pub(crate) async fn first_load(stage: &Stage) -> Fallible<Vec<Figure>> {
         stage.clean().await?;
         peer.push(load_with_docker(stage, &archive).await?);
         stage.clean().await?;
-        let (sent, spent) = load_with_us(stage, &archive).await?;
+        let (sent, took) = load_with_us(stage, &archive).await?;
         if !matches!(sent, Sent::Everything { .. }) {
             return Err(format!("the engine was not clean: {sent:?}").into());
         }
-        ours.push(spent);
+        ours.push(took);
     }
     stage.clean().await?;
     let (ours, peer) = (Samples::milliseconds(ours), Samples::milliseconds(peer));
