@@ -138,6 +138,21 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Tests,
     },
     EnvVar {
+        name: "RALPH_TEST_PODMAN",
+        doc: "Where podman answers that the tests load images into; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
+        name: "RALPH_TEST_CONTAINERD",
+        doc: "Where an engine answers that keeps its images in containerd; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
+        name: "RALPH_TEST_BUILDX",
+        doc: "The buildx that the tests build with on that engine; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
         name: "RALPH_TEST_SKIPS",
         doc: "File to which tests add what they skipped.",
         role: Role::Tests,

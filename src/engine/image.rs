@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use bollard::models::ImageInspect;
+use bollard::models::{ImageInspect, ImageSummary};
 use bollard::query_parameters::{ListImagesOptions, RemoveImageOptions, TagImageOptions};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
@@ -11,6 +11,8 @@ use super::{Digest, Engine, EngineError, Reference};
 
 /// How many images are asked about at once.
 const AT_ONCE: usize = 8;
+/// How often they are listed once more.
+const LISTINGS: usize = 20;
 
 /// An image as the engine has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,11 +52,22 @@ impl Engine {
             filters,
             ..Default::default()
         };
-        let listed = self.docker.list_images(Some(options)).await;
-        let listed = listed.map_err(|error| EngineError::from_api("the images", error))?;
+        let listed = self.list(&options).await?;
         let asked = stream::iter(listed).map(|summary| async move { self.image(&summary.id).await });
         let found: Vec<Option<Image>> = asked.buffered(AT_ONCE).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Lists images. With containerd, an image that is removed while they are listed makes the list itself "not found".
+    async fn list(&self, options: &ListImagesOptions) -> Result<Vec<ImageSummary>, EngineError> {
+        let mut tries = LISTINGS;
+        loop {
+            let listed = self.docker.list_images(Some(options.clone())).await;
+            match listed.map_err(|error| EngineError::from_api("the images", error)) {
+                Err(EngineError::NotFound { .. }) if tries > 0 => tries -= 1,
+                listed => return listed,
+            }
+        }
     }
 
     /// Gives an image a name; it is taken from the image that had it.
@@ -106,8 +119,8 @@ fn read(name: &str, found: ImageInspect) -> Result<Image, EngineError> {
             .iter()
             .map(|layer| digest(layer))
             .collect::<Result<_, _>>()?,
-        repo_digests: found.repo_digests.unwrap_or_default(),
-        repo_tags: found.repo_tags.unwrap_or_default(),
+        repo_digests: familiar(found.repo_digests),
+        repo_tags: familiar(found.repo_tags),
         labels: labels.into_iter().collect(),
         created: found.created.and_then(|time| time.parse().ok()),
         size: found
@@ -115,4 +128,17 @@ fn read(name: &str, found: ImageInspect) -> Result<Image, EngineError> {
             .and_then(|size| u64::try_from(size).ok())
             .unwrap_or_default(),
     })
+}
+
+/// Names as users write them: podman answers with the registry that Docker leaves out.
+fn familiar(names: Option<Vec<String>>) -> Vec<String> {
+    let shorten = |name: String| {
+        let short = name.strip_prefix("docker.io/");
+        short
+            .map_or(name.as_str(), |short| {
+                short.strip_prefix("library/").unwrap_or(short)
+            })
+            .to_owned()
+    };
+    names.unwrap_or_default().into_iter().map(shorten).collect()
 }

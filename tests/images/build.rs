@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use ralph::engine::{Base, Build, BuildCache, Engine, EngineError, TarStream};
 use ralph::exec::Host;
+use rstest::rstest;
 
 use super::support;
+use super::support::engine::Which;
 use super::workshop::{LABEL, Workshop};
 use crate::need;
 
@@ -39,9 +41,12 @@ fn build(shop: &Workshop, tag: &str, dockerfile: &str) -> Build {
     }
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dockerfile_becomes_an_image_that_runs() {
-    let shop = need!(Workshop::open().await);
+async fn a_dockerfile_becomes_an_image_that_runs(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     shop.load(&shop.image(&[]), "base").await.unwrap();
     let dockerfile = "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nCOPY copied /copied\nRUN [\"/bin/sh\", \"-c\", \"echo made here > /made\"]\n";
     let mut output = Vec::new();
@@ -61,9 +66,12 @@ async fn a_dockerfile_becomes_an_image_that_runs() {
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_fails_shows_the_end_of_its_log() {
-    let shop = need!(Workshop::open().await);
+async fn a_build_that_fails_shows_the_end_of_its_log(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     shop.load(&shop.image(&[]), "base").await.unwrap();
     let dockerfile =
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN [\"/bin/sh\", \"-c\", \"echo the reason; exit 7\"]\n";

@@ -2,19 +2,29 @@
 
 use std::collections::BTreeMap;
 
-use ralph::engine::{Digest, Engine, EngineError, Flavour, Reference, Surroundings};
+use ralph::engine::{Digest, Engine, EngineError, Flavour, ImageStore, Reference, Surroundings};
 use ralph::exec::Discard;
 use rstest::rstest;
 
 use super::support;
+use super::support::engine::Which;
 use super::workshop::Workshop;
 use crate::need;
 
+#[rstest]
+#[case::found(Which::Found, Flavour::Docker, None)]
+#[case::containerd(Which::Containerd, Flavour::Docker, Some(ImageStore::Containerd))]
+#[case::podman(Which::Podman, Flavour::Podman, Some(ImageStore::GraphDriver))]
 #[tokio::test]
-async fn an_engine_says_what_it_is() {
-    let shop = need!(Workshop::open().await);
+async fn an_engine_says_what_it_is(
+    #[case] which: Which,
+    #[case] flavour: Flavour,
+    #[case] store: Option<ImageStore>,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let info = shop.engine.info().await.unwrap();
-    assert_eq!((info.flavour, info.os.as_str()), (Flavour::Docker, "linux"));
+    assert_eq!((info.flavour, info.os.as_str()), (flavour, "linux"));
+    assert_eq!(info.store, store.unwrap_or(info.store));
     assert!(!info.version.is_empty() && !info.arch.is_empty());
     shop.close().await;
 }
@@ -41,9 +51,12 @@ async fn where_nothing_listens_there_is_no_engine() {
     }
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn images_are_named_listed_and_removed() {
-    let shop = need!(Workshop::open().await);
+async fn images_are_named_listed_and_removed(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
     shop.engine.tag(&loaded.id, &shop.tag("b")).await.unwrap();
 
@@ -67,20 +80,23 @@ async fn images_are_named_listed_and_removed() {
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_is_tried_by_making_a_container_that_goes_again() {
-    let shop = need!(Workshop::open().await);
+async fn an_image_is_tried_by_making_a_container_that_goes_again(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
     let trial = shop.engine.try_image(&loaded.id).await.unwrap();
-    assert_eq!(containers(&shop), 1);
+    assert_eq!(containers(&shop, &loaded.id), 1);
     trial.end().await.unwrap();
-    assert_eq!(containers(&shop), 0);
+    assert_eq!(containers(&shop, &loaded.id), 0);
     shop.close().await;
 }
 
-/// How many containers there are of this test's images.
-fn containers(shop: &Workshop) -> usize {
-    let filter = format!("ancestor={}", shop.tag("a"));
+/// How many containers there are of an image.
+fn containers(shop: &Workshop, image: &Digest) -> usize {
+    let filter = format!("ancestor={}", image.hex());
     let listed = support::engine::docker(&shop.engine, &["ps", "--all", "--quiet", "--filter", &filter]);
     listed.lines().count()
 }

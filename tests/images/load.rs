@@ -9,6 +9,7 @@ use ralph::image::load::{Delivery, LayerOrder, LeaveOut, LoadError, Sent, Source
 use rstest::rstest;
 
 use super::support;
+use super::support::engine::Which;
 use super::workshop::Workshop;
 use crate::need;
 
@@ -24,8 +25,11 @@ enum Kind {
 #[case::gzip(Kind::Gzip)]
 #[case::script(Kind::Script)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(#[case] kind: Kind) {
-    let shop = need!(Workshop::open().await);
+async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(
+    #[case] kind: Kind,
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let image = shop.image(&[100_000, 300_000]);
     let source = match kind {
         Kind::Plain => Source::Archive(image.write(&shop.path("image"))),
@@ -48,21 +52,21 @@ async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(#[case] kind: Ki
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn one_changed_small_layer_is_all_that_is_sent() {
-    let shop = need!(Workshop::open().await);
+async fn one_changed_small_layer_is_all_that_is_sent(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     shop.load(&shop.image(&[100_000, 5_000_000]), "a").await.unwrap();
 
     let changed = shop.image(&[100_000, 5_000_000]).saying("good evening");
     let loaded = shop.load(&changed, "b").await.unwrap();
-    let last = *changed.layer_sizes().last().unwrap();
-    assert_eq!(
-        loaded.sent,
-        Sent::Missing {
-            layers: 1,
-            bytes: last
-        }
-    );
+    let expected = match shop.leave_out().await {
+        LeaveOut::Nothing => everything(&changed.layer_sizes()),
+        LeaveOut::Prefix | LeaveOut::Any => missing(&changed.layer_sizes()[3..]),
+    };
+    assert_eq!(loaded.sent, expected);
     assert_eq!(
         (shop.run("a"), shop.run("b")),
         (format!("hello from {}", shop.name), "good evening".to_owned())
@@ -70,9 +74,12 @@ async fn one_changed_small_layer_is_all_that_is_sent() {
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn large_layers_go_below_small_ones_so_that_a_small_change_leaves_them_alone() {
-    let shop = need!(Workshop::open().await);
+async fn large_layers_go_below_small_ones_so_that_a_small_change_leaves_them_alone(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let sizes = [1_000, 2_000, 6_000_000];
     let first = shop.image(&sizes);
     shop.load(&first, "a").await.unwrap();
@@ -83,8 +90,12 @@ async fn large_layers_go_below_small_ones_so_that_a_small_change_leaves_them_alo
     let changed = shop.image(&sizes).with_data(0, "another", 1_000);
     let loaded = shop.load(&changed, "b").await.unwrap();
     let sizes = changed.layer_sizes();
-    let bytes = sizes[1] + sizes[4];
-    assert_eq!(loaded.sent, Sent::Missing { layers: 2, bytes });
+    let expected = match shop.leave_out().await {
+        LeaveOut::Nothing => everything(&sizes),
+        LeaveOut::Prefix => missing(&[sizes[1], sizes[4]]),
+        LeaveOut::Any => missing(&[sizes[1]]),
+    };
+    assert_eq!(loaded.sent, expected);
     shop.close().await;
 }
 
@@ -99,9 +110,12 @@ async fn an_image_whose_order_is_fixed_keeps_its_order_and_id() {
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_lost_the_image_gets_it_again() {
-    let shop = need!(Workshop::open().await);
+async fn an_engine_that_lost_the_image_gets_it_again(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let image = shop.image(&[200_000]);
     shop.load(&image, "a").await.unwrap();
     shop.engine
@@ -116,16 +130,19 @@ async fn an_engine_that_lost_the_image_gets_it_again() {
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything() {
-    let shop = need!(Workshop::open().await);
+async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything(
+    #[values(Which::Found, Which::Containerd)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let image = shop.image(&[200_000, 300_000]);
     let source = Source::Archive(image.write(&shop.path("image")));
     let request = shop.request(source.clone(), "a");
     let catalogue = source.catalogue(&request.cache, &[]).unwrap();
     // What the engine would have had a moment ago.
     let present = [image.diff_ids()[..2].to_vec()];
-    let leave_out = LeaveOut::by(&shop.engine.info().await.unwrap());
+    let leave_out = shop.leave_out().await;
     let delivery = Delivery {
         request: &request,
         arrangement: arrange(&catalogue.layers, request.order, &present, leave_out),
@@ -139,9 +156,12 @@ async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything() {
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works() {
-    let shop = need!(Workshop::open().await);
+async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     let image = shop.image(&[3_000_000, 3_000_000]);
     let program = image.write_script(&shop.path("image"));
     let host = support::engine::host();
@@ -153,7 +173,7 @@ async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works() {
         .await
         .unwrap()
         .unwrap();
-    let leave_out = LeaveOut::by(&shop.engine.info().await.unwrap());
+    let leave_out = shop.leave_out().await;
     fs::write(shop.path("stall"), "").unwrap();
 
     let (engine, stalled) = (shop.engine.clone(), shop.path("stalled"));
@@ -180,9 +200,12 @@ async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works() {
     shop.close().await;
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it() {
-    let shop = need!(Workshop::open().await);
+async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it(
+    #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+) {
+    let shop = need!(Workshop::open_with(which).await);
     shop.load(&shop.image(&[100_000]), "a").await.unwrap();
     let before = shop.find("a").await;
 
@@ -230,6 +253,13 @@ async fn a_script_that_fails_says_why() {
         "{source}"
     );
     shop.close().await;
+}
+
+fn missing(sizes: &[u64]) -> Sent {
+    Sent::Missing {
+        layers: sizes.len(),
+        bytes: sizes.iter().sum(),
+    }
 }
 
 fn everything(sizes: &[u64]) -> Sent {

@@ -47,7 +47,7 @@ impl<'a> Store<'a> {
 
     /// A greeting in a store path of its own, as any change in the store gets another path.
     fn greet(&self, text: &str) {
-        let greeting = self.path_of(text);
+        let greeting = Self::path_of(text);
         self.write(&format!("{greeting}/greeting"), text.as_bytes());
         let last = archive::greeting(&format!("{text} from {}", self.shop.name));
         self.write("custom/layer.tar", &last);
@@ -72,7 +72,7 @@ impl<'a> Store<'a> {
         self.write("image-conf.json", conf.to_string().as_bytes());
     }
 
-    fn path_of(&self, greeting: &str) -> String {
+    fn path_of(greeting: &str) -> String {
         format!("{}-greeting", Digest::of(greeting.as_bytes()).hex())
     }
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use ralph::engine::{Engine, Image, Reference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
-use ralph::image::load::{LayerCache, LayerOrder, LoadError, Loaded, Request, Source, load};
+use ralph::image::load::{LayerCache, LayerOrder, LeaveOut, LoadError, Loaded, Request, Source, load};
 
 use super::archive::TestImage;
 use super::support;
+use super::support::engine::Which;
 
 /// What every image of a test carries.
 pub const LABEL: &str = "ralph.test";
@@ -22,14 +23,25 @@ pub struct Workshop {
 }
 
 impl Workshop {
-    /// A workshop, or why the test cannot run.
+    /// A workshop with the engine that is found, or why the test cannot run.
     pub async fn open() -> Result<Self, String> {
+        Self::open_with(Which::Found).await
+    }
+
+    /// A workshop with one of the engines, or why the test cannot run.
+    pub async fn open_with(which: Which) -> Result<Self, String> {
+        let dir = tempfile::tempdir().unwrap();
         Ok(Self {
-            engine: support::engine::engine().await?,
+            engine: support::engine::engine_of(which, &dir.path().join("docker")).await?,
             name: RunId::random().to_string(),
             busybox: support::skip::program("busybox")?,
-            dir: tempfile::tempdir().unwrap(),
+            dir,
         })
+    }
+
+    /// What this engine lets us leave out of an image.
+    pub async fn leave_out(&self) -> LeaveOut {
+        LeaveOut::by(&self.engine.info().await.unwrap())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

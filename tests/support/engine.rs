@@ -1,4 +1,4 @@
-//! The container engine that tests run against: the one that answers. `tests/run` starts one where none does.
+//! The container engines that tests run against. `tests/run` starts those that do not answer.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,9 +8,50 @@ use ralph::engine::{Engine, Surroundings};
 use ralph::exec::Host;
 use ralph::sandbox::docker::DockerOptions;
 
-/// The engine, or why the test cannot run.
+/// The engines there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The one that the `docker` command finds.
+    Found,
+    /// One that keeps its images in containerd, and has buildx.
+    Containerd,
+    Podman,
+}
+
+/// The engine that answers, or why the test cannot run.
 pub async fn engine() -> Result<Engine, String> {
-    let engine = Engine::connect(&surroundings(), &host()).await;
+    connect(&surroundings()).await
+}
+
+/// One of the engines, or why the test cannot run. What the `docker` command keeps is kept in `docker_dir`.
+pub async fn engine_of(which: Which, docker_dir: &Path) -> Result<Engine, String> {
+    let variable = match which {
+        Which::Found => return engine().await,
+        Which::Containerd => "RALPH_TEST_CONTAINERD",
+        Which::Podman => "RALPH_TEST_PODMAN",
+    };
+    let mut env = BTreeMap::from([
+        ("DOCKER_HOST".to_owned(), named(variable)?),
+        (
+            "DOCKER_CONFIG".to_owned(),
+            docker_dir.to_string_lossy().into_owned(),
+        ),
+    ]);
+    if which == Which::Containerd {
+        let plugins = docker_dir.join("cli-plugins");
+        std::fs::create_dir_all(&plugins).unwrap();
+        std::os::unix::fs::symlink(named("RALPH_TEST_BUILDX")?, plugins.join("docker-buildx")).unwrap();
+    }
+    env.extend(surroundings().env.remove_entry("PATH"));
+    connect(&Surroundings { env, home: None }).await
+}
+
+fn named(variable: &str) -> Result<String, String> {
+    std::env::var(variable).map_err(|_| format!("{variable} names nothing; tests/run sets it"))
+}
+
+async fn connect(surroundings: &Surroundings) -> Result<Engine, String> {
+    let engine = Engine::connect(surroundings, &host()).await;
     engine.map_err(|error| format!("{error}; tests/run starts one"))
 }
 

@@ -13,7 +13,7 @@ use std::vec;
 const BLOCK: u64 = 512;
 const RECORD: u64 = 20 * BLOCK;
 /// The largest numbers that fit the fields of a header; a larger one would need a header of its own.
-const LARGEST_SIZE: u64 = 0o7777_7777_777;
+const LARGEST_SIZE: u64 = 0o77_777_777_777;
 const LARGEST_ID: u64 = 0o777_7777;
 
 /// The store paths of a layer, and all else that decides its bytes.

@@ -1,0 +1,68 @@
+//! What images cost: hashing a build context, loading, and finding out that nothing must be done. `benches/run image`
+//! runs it.
+#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![allow(missing_docs, reason = "nothing here is called by others")]
+
+mod context;
+#[path = "../loop/figure.rs"]
+#[allow(dead_code, reason = "the loop needs more of it")]
+mod figure;
+mod load;
+mod no_op;
+mod stage;
+
+use std::error::Error;
+
+use figure::Figure;
+use stage::Stage;
+
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Fallible<()> {
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    if let [context::ALONE, root] = named.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        return context::hash_alone(root.as_ref());
+    }
+    // Two threads, as the command line has.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(measure(&named))
+}
+
+/// Measures everything, or what the arguments name.
+async fn measure(named: &[String]) -> Fallible<()> {
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
+    let stage = Stage::set_up().await?;
+    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
+        println!("load of the machine before: {}", load.trim());
+    }
+    if wanted("context") {
+        report(context::measure(&stage).await?);
+    }
+    if wanted("reload") {
+        report(load::reload(&stage).await?);
+    }
+    if wanted("first-load") {
+        report(load::first_load(&stage).await?);
+    }
+    // Last, since it needs more than an engine: git, and nix for the flake.
+    if wanted("no-op") {
+        report(no_op::small(&stage).await?);
+        report(no_op::large(&stage).await?);
+    }
+    if wanted("no-op-flake") {
+        report(no_op::flake(&stage).await?);
+    }
+    Ok(())
+}
+
+fn report(figures: Vec<Figure>) {
+    for figure in figures {
+        println!("{figure}");
+    }
+}
