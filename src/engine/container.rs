@@ -1,9 +1,9 @@
-//! The proof that an image can be started from.
+//! Containers, as far as images are concerned: which are in use, and the proof that one can be started from.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use bollard::models::{ContainerCreateBody, HostConfig};
-use bollard::query_parameters::{CreateContainerOptions, RemoveContainerOptions};
+use bollard::query_parameters::{CreateContainerOptions, ListContainersOptions, RemoveContainerOptions};
 
 use super::{Digest, Engine, EngineError};
 
@@ -11,6 +11,18 @@ use super::{Digest, Engine, EngineError};
 const LABEL: &str = "ralph.verify";
 
 impl Engine {
+    /// The images that there are containers of, running or not.
+    pub async fn images_in_use(&self) -> Result<BTreeSet<Digest>, EngineError> {
+        let options = ListContainersOptions {
+            all: true,
+            ..Default::default()
+        };
+        let listed = self.docker.list_containers(Some(options)).await;
+        let listed = listed.map_err(|error| EngineError::from_api("the containers", error))?;
+        let ids = listed.into_iter().filter_map(|container| container.image_id);
+        Ok(ids.filter_map(|id| Digest::parse(&id).ok()).collect())
+    }
+
     /// Makes a container from the image, without starting it: that fails when a layer is missing.
     pub async fn try_image(&self, image: &Digest) -> Result<Trial, EngineError> {
         let body = ContainerCreateBody {

@@ -14,6 +14,7 @@ mod image;
 mod info;
 mod log;
 mod reference;
+mod save;
 mod tar_stream;
 mod transfer;
 
@@ -27,7 +28,7 @@ pub use container::Trial;
 pub use digest::{Digest, DigestError};
 pub use endpoint::{Endpoint, Surroundings, endpoints};
 pub use error::EngineError;
-pub use image::Image;
+pub use image::{Image, Removal};
 pub use info::{EngineInfo, Flavour, ImageStore};
 pub use reference::{Reference, ReferenceError};
 pub use tar_stream::TarStream;
