@@ -189,7 +189,10 @@ mod tests {
             "Metadata": {"LastTagTime": "0001-01-01T00:00:00Z"},
         });
         let image = read("x", serde_json::from_value(found).unwrap()).unwrap();
-        assert_eq!(image.settings, BTreeMap::from([("Cmd".to_owned(), json!(["sh"]))]));
+        assert_eq!(
+            image.settings,
+            BTreeMap::from([("Cmd".to_owned(), json!(["sh"]))])
+        );
         assert_eq!((image.labels["a"].as_str(), image.named), ("b", None));
     }
 }
