@@ -14,8 +14,10 @@ const MIB: usize = 1024 * 1024;
 fn a_full_disk_is_told_as_such_and_leaves_no_image() {
     let engine = need!(SmallEngine::start());
     let place = Place::new();
+    engine.docker(&["import", engine.small_image().to_str().unwrap(), "small:1"]);
+    let before = engine.docker(&["images", "--all", "--quiet"]);
     place.write("ralph.toml", "[agent]\nname = \"actions\"\n");
-    place.write("image/Dockerfile", "FROM scratch\nCOPY large /large\n");
+    place.write("image/Dockerfile", "FROM small:1\nCOPY large /large\n");
     fs::write(place.repo().join("image/large"), vec![7; 48 * MIB]).unwrap();
     let mut command = place.ralph(&["image", "build", "--dockerfile", "image/Dockerfile"]);
     let ended = finish(command.env("DOCKER_HOST", engine.host()));
@@ -28,7 +30,7 @@ fn a_full_disk_is_told_as_such_and_leaves_no_image() {
         ],
     );
     assert_eq!(ended.stdout, "");
-    assert_eq!(engine.docker(&["images", "--all", "--quiet"]), "");
+    assert_eq!(engine.docker(&["images", "--all", "--quiet"]), before);
 }
 
 /// An engine of its own, with little room. Both vanish when it is dropped.
@@ -39,15 +41,18 @@ struct SmallEngine {
 
 impl SmallEngine {
     fn start() -> Result<Self, String> {
-        let dockerd = program("dockerd")?;
+        let (unshare, dockerd) = (program("unshare")?, program("dockerd")?);
         let dir = tempfile::tempdir().unwrap();
         let data = dir.path().join("data");
         fs::create_dir(&data).unwrap();
         run(Command::new("mount")
             .args(["-t", "tmpfs", "-o", "size=32m", "tmpfs"])
             .arg(&data))?;
-        let mut command = Command::new(dockerd);
+        // Without a bridge of its own, an engine removes the `docker0` of whatever network it is in.
+        let mut command = Command::new(unshare);
         command
+            .arg("--net")
+            .arg(dockerd)
             .arg("--host")
             .arg(format!("unix://{}", dir.path().join("socket").display()))
             .arg("--data-root")
@@ -71,6 +76,15 @@ impl SmallEngine {
 
     fn host(&self) -> String {
         format!("unix://{}", self.dir.path().join("socket").display())
+    }
+
+    /// A root file system with a single file.
+    fn small_image(&self) -> PathBuf {
+        let path = self.dir.path().join("small.tar");
+        let mut tar = tar::Builder::new(fs::File::create(&path).unwrap());
+        tar.append_path_with_name(file!(), "file").unwrap();
+        tar.finish().unwrap();
+        path
     }
 
     fn docker(&self, args: &[&str]) -> String {

@@ -114,9 +114,8 @@ async fn links_in_circles_are_sent_as_they_are_and_sockets_not_at_all() {
     symlink("..", dir.join("up")).unwrap();
     let _listener = UnixListener::bind(dir.join("socket")).unwrap();
     let built = project.build(&[]);
-    let listed = project.run(&built.tag, &["/bin/ls", "/all"]);
-    let expected = ["Dockerfile.sandbox", "greeting", "here", "there", "up"];
-    assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
+    let listed = project.run(&built.tag, &["/bin/sh", "-c", "cd /all; echo *"]);
+    assert_eq!(listed, "Dockerfile.sandbox greeting here there up\n");
     project.close().await;
 }
 
