@@ -3,6 +3,7 @@
 mod workshop;
 
 use super::error::ImageError;
+use super::load::Loaded;
 use super::plan::{Plan, PlannedBase, PlannedImage, Step, plan};
 use super::survey::{survey, survey_after_pull};
 use super::tools::Tools;
@@ -18,12 +19,17 @@ pub trait Observer: OutputSink + ProgressSink {
 
     /// A step failed, and things go on without it.
     fn goes_on(&mut self, step: &Step, error: &ImageError);
+
+    /// An image that Nix built is in the engine.
+    fn loaded(&mut self, loaded: &Loaded);
 }
 
 impl Observer for Discard {
     fn begins(&mut self, _step: &Step) {}
 
     fn goes_on(&mut self, _step: &Step, _error: &ImageError) {}
+
+    fn loaded(&mut self, _loaded: &Loaded) {}
 }
 
 /// An image that is there.

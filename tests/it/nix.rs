@@ -18,10 +18,8 @@ use rstest::rstest;
 use tempfile::TempDir;
 
 use crate::need;
+use crate::support;
 use crate::support::skip::program;
-
-/// No build users, no sandbox and no network: what a container of a CI has.
-const NIX_CONFIG: &str = "sandbox = false\nbuild-users-group =\nsubstituters =";
 
 /// Later than any file a test writes, so that every one of them has settled.
 struct InTenSeconds;
@@ -81,7 +79,7 @@ impl World {
         let variables = [
             ("PATH", path),
             ("HOME", home),
-            ("NIX_CONFIG", NIX_CONFIG),
+            ("NIX_CONFIG", support::nix::CONFIG),
             ("GIT_CONFIG_GLOBAL", "/dev/null"),
         ];
         Host::new(
@@ -109,16 +107,6 @@ impl World {
     }
 }
 
-/// Nix, where its store is this user's own: a daemon would build with its own settings, away from busybox.
-fn nix() -> Result<PathBuf, String> {
-    let found = program("nix")?;
-    let is_there = |dir: &&str| Path::new(dir).exists();
-    let nearest = ["/nix/store", "/nix", "/"].into_iter().find(is_there).unwrap();
-    rustix::fs::access(nearest, rustix::fs::Access::WRITE_OK)
-        .map_err(|_| format!("`{nearest}` cannot be written"))?;
-    Ok(found)
-}
-
 fn this_system() -> System {
     System::this_machine().unwrap().of_image()
 }
@@ -139,7 +127,7 @@ fn image() -> FlakeOutput {
 
 #[tokio::test]
 async fn the_image_is_built_and_the_second_time_found() {
-    need!(nix());
+    need!(support::nix::with_own_store());
     need!(program("busybox"));
     let world = World::new();
     // Content of its own, so that no earlier test has built it.
@@ -168,7 +156,7 @@ async fn the_image_is_built_and_the_second_time_found() {
 
 #[tokio::test]
 async fn a_text_of_the_image_is_read_without_building_it() {
-    need!(nix());
+    need!(support::nix::with_own_store());
     let world = World::new();
     let name: Attribute = "imageName".parse().unwrap();
     let read = world.flake().eval_raw(&image(), &name).await.unwrap();
@@ -177,7 +165,7 @@ async fn a_text_of_the_image_is_read_without_building_it() {
 
 #[tokio::test]
 async fn the_flake_may_be_below_the_root_of_a_shallow_repository() {
-    need!(nix());
+    need!(support::nix::with_own_store());
     let world = World::new();
     let text =
         "{ outputs = _: { packages.x86_64-linux.dockerImage.text = builtins.readFile ../payload.txt; }; }";
@@ -200,7 +188,7 @@ async fn the_flake_may_be_below_the_root_of_a_shallow_repository() {
 #[case(r#"{ outputs = _: throw "no such luck"; }"#, "no such luck")]
 #[tokio::test]
 async fn a_broken_flake_is_an_error_with_what_nix_said(#[case] text: &str, #[case] said: &str) {
-    need!(nix());
+    need!(support::nix::with_own_store());
     let world = World::new();
     world.write("flake.nix", text);
     let error = world.flake().build(&image(), &mut Discard).await.unwrap_err();
@@ -210,7 +198,7 @@ async fn a_broken_flake_is_an_error_with_what_nix_said(#[case] text: &str, #[cas
 
 #[tokio::test]
 async fn a_failing_build_is_an_error_with_the_end_of_its_log() {
-    need!(nix());
+    need!(support::nix::with_own_store());
     let world = World::new();
     world.write("build-image.sh", "echo what went wrong; exit 3");
     let image = output(this_system(), "dockerImage");
@@ -223,7 +211,7 @@ async fn a_failing_build_is_an_error_with_the_end_of_its_log() {
 
 #[tokio::test]
 async fn a_missing_attribute_is_told_from_a_failing_one() {
-    need!(nix());
+    need!(support::nix::with_own_store());
     let world = World::new();
     let missing = output(this_system(), "sandboxImage");
     let error = world.flake().build(&missing, &mut Discard).await.unwrap_err();
@@ -235,7 +223,7 @@ async fn a_missing_attribute_is_told_from_a_failing_one() {
 
 #[tokio::test]
 async fn a_system_that_nobody_here_can_build_for_is_named() {
-    need!(nix());
+    need!(support::nix::with_own_store());
     let world = World::new();
     let foreign = ["x86_64-linux", "aarch64-linux"].map(|name| name.parse::<System>().unwrap());
     let foreign = foreign
@@ -255,7 +243,7 @@ async fn a_system_that_nobody_here_can_build_for_is_named() {
 
 #[tokio::test]
 async fn whether_the_attribute_exists_is_asked_once() {
-    need!(nix());
+    need!(support::nix::with_own_store());
     let world = World::new();
     let cache = world.cache();
     let without_nix = Flake::open(world.host("/nonexistent"), &FlakeRef::Dir(world.root())).unwrap();
@@ -449,7 +437,7 @@ async fn a_known_hash_is_found_within_twenty_milliseconds_and_without_nix() {
 #[test]
 fn a_tree_is_archived_and_hashed_as_nix_does_it() {
     let dump = need!(program("nix-store"));
-    let nix = need!(nix());
+    let nix = need!(support::nix::with_own_store());
     let dir = tempfile::tempdir().unwrap();
     let tree = dir.path().join("tree");
     fs::create_dir_all(tree.join("a/deep/er")).unwrap();

@@ -5,5 +5,6 @@ pub mod chat_server;
 pub mod dir_sandbox;
 pub mod engine;
 pub mod model;
+pub mod nix;
 pub mod ralph;
 pub mod skip;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::engine::{Progress, ProgressSink};
 use crate::exec::{OutputLine, OutputSink};
+use crate::image::load::{Loaded, Sent};
 use crate::image::{ImageError, Observer, Step};
 
 use super::super::error::chain;
@@ -25,6 +26,15 @@ fn went_on(error: &ImageError) -> String {
     format!("warning: {}; going on with what is there", chain(error))
 }
 
+fn sent(loaded: &Loaded) -> String {
+    let all = loaded.layers;
+    match loaded.sent {
+        Sent::Nothing => "the engine had all of it".to_owned(),
+        Sent::Missing { layers, bytes } => format!("sent {layers} of {all} layers, {}", HumanBytes(bytes)),
+        Sent::Everything { bytes } => format!("sent all {all} layers, {}", HumanBytes(bytes)),
+    }
+}
+
 /// For logs: what begins and what ends, without anything in between.
 struct Lines(Ui);
 
@@ -35,6 +45,10 @@ impl Observer for Lines {
 
     fn goes_on(&mut self, _step: &Step, error: &ImageError) {
         self.0.say(went_on(error));
+    }
+
+    fn loaded(&mut self, loaded: &Loaded) {
+        self.0.say(format_args!("  {}", sent(loaded)));
     }
 }
 
@@ -102,6 +116,11 @@ impl Observer for Bars {
     fn goes_on(&mut self, _step: &Step, error: &ImageError) {
         self.clear();
         self.say(&went_on(error));
+    }
+
+    fn loaded(&mut self, loaded: &Loaded) {
+        self.clear();
+        self.say(&format!("  {}", sent(loaded)));
     }
 }
 

@@ -191,7 +191,8 @@ impl<'a> Workshop<'a> {
             labels: labels_of(image),
             tag: Reference::parse(&image.tag.to_string())?,
         };
-        load(self.engine, &request, observer).await?;
+        let loaded = load(self.engine, &request, observer).await?;
+        observer.loaded(&loaded);
         Ok(())
     }
 

@@ -390,6 +390,7 @@ fn a_program_can_read_a_plan() {
         "labels": {
             "ralph.image.agent": "claude",
             "ralph.image.hash": hash,
+            "ralph.image.mode": "nix",
             "ralph.version": env!("CARGO_PKG_VERSION"),
         },
         "base": null,
