@@ -59,9 +59,10 @@ fn sorted(names: &[&str]) -> Vec<String> {
 #[test]
 fn old_images_of_ours_go_and_no_others() {
     let yard = need!(Yard::open());
-    let [used, named, old, kept, planned] = ["a", "b", "c", "d", "e"].map(|content| yard.build(content));
-    yard.engine.docker(&["create", "--name", "user", &used, "true"]);
+    let named = yard.build("a");
     yard.engine.docker(&["tag", &named, "mine:1"]);
+    let [used, old, kept, planned] = ["b", "c", "d", "e"].map(|content| yard.build(content));
+    yard.engine.docker(&["create", "--name", "user", &used, "true"]);
     yard.place
         .write("mine/Dockerfile", &format!("FROM {old}\nENV MINE=1\n"));
     let derived = yard.place.repo().join("mine");
