@@ -1,5 +1,6 @@
 //! Images in a registry, where others find what was built once.
 
+use super::agent::Platform;
 use super::ensure::Observer;
 use super::error::ImageError;
 use super::fingerprint::Fingerprint;
@@ -17,32 +18,35 @@ pub struct Shared {
     pub image: PlannedImage,
     /// What it is called in the registry.
     pub remote: Reference,
+    /// The machine that it is for.
+    pub platform: Platform,
     /// The [digest](Fingerprint::digest) it must have, where somebody wrote it down.
     pub recorded: Option<Digest>,
 }
 
 impl Shared {
     /// An image in a registry (`ghcr.io/team`).
-    pub fn at(registry: &str, image: PlannedImage) -> Result<Self, ImageError> {
+    pub fn at(registry: &str, image: PlannedImage, platform: Platform) -> Result<Self, ImageError> {
         let remote = Reference::parse(&format!("{registry}/{}", image.tag))?;
         Ok(Self {
             image,
             remote,
+            platform,
             recorded: None,
         })
     }
 
-    /// Pulls the image and, once it is known to be the planned one, gives it our tag. The platform is named where it is
-    /// not the engine's own.
+    /// Pulls the image and, once it is known to be the planned one, gives it our tag.
     pub async fn pull(
         &self,
         engine: &Engine,
         tools: &Tools,
-        platform: Option<&str>,
         observer: &mut dyn Observer,
     ) -> Result<(), ImageError> {
         let before = engine.image(&self.remote.to_string()).await?;
-        engine.pull(&self.remote, platform, observer).await?;
+        engine
+            .pull(&self.remote, self.platform.unless_of(engine), observer)
+            .await?;
         let pulled = found(engine, &self.remote).await?;
         if let Err(error) = self.check(&pulled) {
             self.undo(engine, before).await?;

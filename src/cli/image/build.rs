@@ -27,6 +27,16 @@ pub(super) struct Args {
     /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    proof: Proof,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Whether a build gives the same image again.
+#[derive(Debug, clap::Args)]
+struct Proof {
     /// Build the image twice, from scratch and out of everybody's way, and compare the two with each other and with
     /// what `ralph.lock` records; exit with 1 where they differ
     #[arg(long, conflicts_with_all = ["dry_run", "tag", "lock", "rebuild"])]
@@ -34,9 +44,6 @@ pub(super) struct Args {
     /// Record in `ralph.lock` which image this is
     #[arg(long, conflicts_with = "dry_run")]
     lock: bool,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 pub(super) async fn build(context: &Context, args: Args) -> Result<Exit, CliError> {
@@ -51,7 +58,7 @@ pub(super) async fn build(context: &Context, args: Args) -> Result<Exit, CliErro
     }
     let name = args.tag.as_deref().map(Reference::parse).transpose();
     let (engine, name) = (found?, name.map_err(ImageError::from)?);
-    if args.check {
+    if args.proof.check {
         let form = if args.json { Form::Json } else { Form::Text };
         return check::run(context, &scene, &engine, check::Request { wish, form }).await;
     }
@@ -61,7 +68,7 @@ pub(super) async fn build(context: &Context, args: Args) -> Result<Exit, CliErro
         let image = built(&engine, &ensured).await?;
         engine.tag(&image.id, name).await?;
     }
-    if args.lock {
+    if args.proof.lock {
         let fingerprint = &Fingerprint::of(&built(&engine, &ensured).await?);
         let platform = recipe.spec.platform();
         let made = Made {

@@ -7,7 +7,7 @@ use crate::image::{Checked, Difference, FileDifference, Files, Found, Wish, chec
 
 use super::super::Context;
 use super::super::error::{CliError, Exit};
-use super::lock::{Locked, Made};
+use super::lock::{Lock, Locked, Made};
 use super::progress::observer;
 use super::scene::Scene;
 
@@ -43,7 +43,7 @@ pub(super) async fn run(
     request: Request,
 ) -> Result<Exit, CliError> {
     let recipe = scene.read(&request.wish, Some(engine)).await?;
-    let lock = scene.lock(&request.wish)?;
+    let lock = Lock::of_project(&request.wish.project)?;
     let checked = check(engine, &recipe, &scene.tools, observer(context.ui).as_mut()).await?;
     let platform = recipe.spec.platform();
     let recorded = lock

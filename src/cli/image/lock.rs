@@ -53,8 +53,12 @@ impl Lock {
         project.join("ralph.lock")
     }
 
-    /// What is recorded; `None`: nothing is.
-    pub(super) fn read(path: &Path) -> Result<Option<Self>, CliError> {
+    /// What is recorded of a project's images; `None`: nothing is.
+    pub(super) fn of_project(project: &Path) -> Result<Option<Self>, CliError> {
+        Self::read(&Self::path_in(project))
+    }
+
+    fn read(path: &Path) -> Result<Option<Self>, CliError> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -161,6 +165,7 @@ impl Locked {
 }
 
 /// What came of a build.
+#[derive(Clone, Copy)]
 pub(super) struct Made<'a> {
     pub(super) platform: Platform,
     pub(super) fingerprint: &'a Fingerprint,

@@ -87,7 +87,7 @@ fn show(context: &Context, args: &Args, judged: &[(&Stocked, Fate)]) -> Result<(
     Ok(())
 }
 
-fn row<'a>(image: &'a Stocked, fate: Fate) -> Row<'a> {
+fn row(image: &Stocked, fate: Fate) -> Row<'_> {
     Row {
         image: image.tag.to_string(),
         names: &image.names,

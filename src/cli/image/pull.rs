@@ -7,6 +7,7 @@ use crate::image::{Shared, present, settle};
 
 use super::super::Context;
 use super::super::error::{CliError, Exit};
+use super::lock::Lock;
 use super::progress::observer;
 use super::scene::Scene;
 use super::target::Target;
@@ -110,18 +111,15 @@ async fn planned(
     let mut observer = observer(context.ui);
     let plan = settle(engine, &recipe, &scene.tools, observer.as_mut()).await?;
     let platform = recipe.spec.platform();
-    let lock = scene.lock(&wish)?;
+    let lock = Lock::of_project(&wish.project)?;
     let locked = lock.as_ref().and_then(|lock| lock.of(&plan.image, platform));
     let shared = Shared {
         recorded: locked.map(|locked| locked.digest.clone()),
-        ..Shared::at(&wanted.registry, plan.image.clone())?
+        ..Shared::at(&wanted.registry, plan.image.clone(), platform)?
     };
     let skips = wanted.here == Here::IsEnough && present(engine, &plan.image).await?.is_some();
     if !skips {
-        let platform = platform.unless_of(engine);
-        shared
-            .pull(engine, &scene.tools, platform, observer.as_mut())
-            .await?;
+        shared.pull(engine, &scene.tools, observer.as_mut()).await?;
     }
     Ok(Report {
         image: plan.image.tag.to_string(),

@@ -44,7 +44,11 @@ pub(super) async fn push(context: &Context, args: Args) -> Result<Exit, CliError
         Target::Planned { registry } => {
             let recipe = scene.read(&scene.wish(&args.wanted), Some(&engine)).await?;
             let facts = survey(&engine, &recipe.spec, &scene.tools).await?;
-            let shared = Shared::at(&registry, plan(&recipe.spec, &facts).image)?;
+            let shared = Shared::at(
+                &registry,
+                plan(&recipe.spec, &facts).image,
+                recipe.spec.platform(),
+            )?;
             shared.push(&engine, observer.as_mut()).await?;
             Report {
                 image: shared.image.tag.to_string(),

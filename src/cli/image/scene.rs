@@ -9,7 +9,6 @@ use crate::image::{Recipe, Tools, Wish};
 use super::super::Context;
 use super::super::assemble;
 use super::super::error::CliError;
-use super::lock::Lock;
 use super::wanted::Wanted;
 
 /// Where a command works.
@@ -47,10 +46,5 @@ impl<'a> Scene<'a> {
                 .say(format_args!("The project's flake.nix is not used: {reason}."));
         }
         Ok(recipe)
-    }
-
-    /// What is recorded of the project's images.
-    pub(super) fn lock(&self, wish: &Wish) -> Result<Option<Lock>, CliError> {
-        Lock::read(&Lock::path_in(&wish.project))
     }
 }

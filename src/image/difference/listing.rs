@@ -59,7 +59,7 @@ fn list(layer: &mut dyn Read) -> io::Result<Listing> {
             owner: (header.uid()?, header.gid()?),
         };
         let time = header.mtime()?;
-        let link = file.link_name_bytes().map(|link| link.into_owned());
+        let link = file.link_name_bytes().map(std::borrow::Cow::into_owned);
         let mut hasher = Sha256::new_with_prefix(link.unwrap_or_default());
         io::copy(&mut file, &mut hasher)?;
         let entry = Entry {

@@ -39,7 +39,7 @@ fn no_more_files_are_named_than_a_person_reads() {
     let at = |offset: u64| {
         let mut tar = tar::Builder::new(Vec::new());
         for (path, time) in &many {
-            add(&mut tar, path, "", 0o644, time + offset);
+            add(&mut tar, (path, "", 0o644, time + offset));
         }
         listed(&tar.into_inner().unwrap())
     };
@@ -58,7 +58,7 @@ fn only_the_layers_asked_for_are_listed_and_no_member_breaks_the_reading() {
         header.set_size(bytes.len() as u64);
         image.append_data(&mut header, name, bytes.as_slice()).unwrap();
     }
-    add(&mut image, "manifest.json", &"{}".repeat(2000), 0o644, 0);
+    add(&mut image, ("manifest.json", &"{}".repeat(2000), 0o644, 0));
     let found = listings(
         &mut image.into_inner().unwrap().as_slice(),
         &BTreeSet::from([Digest::of(&wanted)]),
@@ -84,13 +84,13 @@ fn listed(layer: &[u8]) -> Listing {
 
 fn layer(files: &[File]) -> Vec<u8> {
     let mut tar = tar::Builder::new(Vec::new());
-    for (path, content, mode, time) in files {
-        add(&mut tar, path, content, *mode, *time);
+    for file in files {
+        add(&mut tar, *file);
     }
     tar.into_inner().unwrap()
 }
 
-fn add(tar: &mut tar::Builder<Vec<u8>>, path: &str, content: &str, mode: u32, time: u64) {
+fn add(tar: &mut tar::Builder<Vec<u8>>, (path, content, mode, time): (&str, &str, u32, u64)) {
     let mut header = tar::Header::new_gnu();
     header.set_size(content.len() as u64);
     header.set_mode(mode);
