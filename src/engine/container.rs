@@ -1,6 +1,6 @@
 //! The containers of an engine, and their lives.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bollard::models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
@@ -9,7 +9,7 @@ use bollard::query_parameters::{
 };
 use jiff::Timestamp;
 
-use super::{ContainerSpec, Engine, EngineError};
+use super::{ContainerSpec, Digest, Engine, EngineError};
 
 /// A container as the engine has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +62,18 @@ impl Engine {
                 other => other,
             }
         })
+    }
+
+    /// The images that there are containers of, running or not.
+    pub async fn images_in_use(&self) -> Result<BTreeSet<Digest>, EngineError> {
+        let options = ListContainersOptions {
+            all: true,
+            ..Default::default()
+        };
+        let listed = self.docker.list_containers(Some(options)).await;
+        let listed = listed.map_err(|error| EngineError::from_api("the containers", error))?;
+        let ids = listed.into_iter().filter_map(|container| container.image_id);
+        Ok(ids.filter_map(|id| Digest::parse(&id).ok()).collect())
     }
 
     /// Starts a container; one that runs is left alone.

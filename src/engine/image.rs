@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use bollard::models::{ImageInspect, ImageSummary};
+use bollard::models::{ImageConfig, ImageInspect, ImageSummary};
 use bollard::query_parameters::{ListImagesOptions, RemoveImageOptions, TagImageOptions};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::{Digest, Engine, EngineError, Reference};
 
@@ -27,8 +28,12 @@ pub struct Image {
     pub repo_tags: Vec<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// What a container of it starts with, by name: its command, its variables, its user. Nothing that is empty.
+    pub settings: BTreeMap<String, Value>,
     /// When it was made; images that are built the same twice often carry a made-up time.
     pub created: Option<Timestamp>,
+    /// When it was last given a name here, as far as the engine remembers.
+    pub named: Option<Timestamp>,
     /// How many bytes it takes, shared layers included.
     pub size: u64,
 }
@@ -83,8 +88,21 @@ impl Engine {
     /// Removes a name, and the image when it was its last one; by id, the image with all its names. One that is not
     /// there is removed already.
     pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
+        self.remove(name, Force::Yes).await
+    }
+
+    /// As [`Engine::remove_image`], unless a container was made from the image.
+    pub async fn remove_unused(&self, name: &str) -> Result<Removal, EngineError> {
+        match self.remove(name, Force::No).await {
+            Ok(()) => Ok(Removal::Removed),
+            Err(error) if error.is_conflict() => Ok(Removal::InUse),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn remove(&self, name: &str, force: Force) -> Result<(), EngineError> {
         let options = RemoveImageOptions {
-            force: true,
+            force: force == Force::Yes,
             ..Default::default()
         };
         match self.docker.remove_image(name, Some(options), None).await {
@@ -95,6 +113,21 @@ impl Engine {
             },
         }
     }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Force {
+    Yes,
+    No,
+}
+
+/// What became of a name that was to be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// It is gone, and with it the image if it had no other.
+    Removed,
+    /// A container needs it: it stays.
+    InUse,
 }
 
 /// The tag of a name that is to be given or sent. Without one the engine would take `latest`, or all.
@@ -112,7 +145,8 @@ fn read(name: &str, found: ImageInspect) -> Result<Image, EngineError> {
         })
     };
     let layers = found.root_fs.and_then(|root| root.layers).unwrap_or_default();
-    let labels = found.config.and_then(|config| config.labels).unwrap_or_default();
+    let config = found.config.unwrap_or_default();
+    let named = found.metadata.and_then(|metadata| metadata.last_tag_time);
     Ok(Image {
         id: digest(&found.id.unwrap_or_default())?,
         diff_ids: layers
@@ -121,8 +155,10 @@ fn read(name: &str, found: ImageInspect) -> Result<Image, EngineError> {
             .collect::<Result<_, _>>()?,
         repo_digests: familiar(found.repo_digests),
         repo_tags: familiar(found.repo_tags),
-        labels: labels.into_iter().collect(),
+        settings: settings(&config),
+        labels: config.labels.unwrap_or_default().into_iter().collect(),
         created: found.created.and_then(|time| time.parse().ok()),
+        named: named.and_then(|time| time.parse().ok()).filter(is_moment),
         size: found
             .size
             .and_then(|size| u64::try_from(size).ok())
@@ -141,4 +177,48 @@ fn familiar(names: Option<Vec<String>>) -> Vec<String> {
             .to_owned()
     };
     names.unwrap_or_default().into_iter().map(shorten).collect()
+}
+
+/// An engine that does not remember says the year 1.
+fn is_moment(time: &Timestamp) -> bool {
+    *time > Timestamp::UNIX_EPOCH
+}
+
+/// Engines differ in whether they leave out what is empty.
+fn settings(config: &ImageConfig) -> BTreeMap<String, Value> {
+    let Ok(Value::Object(all)) = serde_json::to_value(config) else {
+        return BTreeMap::new();
+    };
+    let is_empty = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    };
+    all.into_iter()
+        .filter(|(name, value)| name != "Labels" && !is_empty(value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_empty_is_no_setting_and_the_year_1_no_moment() {
+        let found = json!({
+            "Id": Digest::of(b"id"),
+            "Config": {"Cmd": ["sh"], "Env": [], "User": "", "Volumes": null, "Labels": {"a": "b"}},
+            "Metadata": {"LastTagTime": "0001-01-01T00:00:00Z"},
+        });
+        let image = read("x", serde_json::from_value(found).unwrap()).unwrap();
+        assert_eq!(
+            image.settings,
+            BTreeMap::from([("Cmd".to_owned(), json!(["sh"]))])
+        );
+        assert_eq!((image.labels["a"].as_str(), image.named), ("b", None));
+    }
 }

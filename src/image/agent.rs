@@ -5,6 +5,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 
+use crate::engine::Engine;
 use crate::nix::{Cpu, Os, System};
 
 /// The agent that an image carries.
@@ -76,6 +77,12 @@ impl Platform {
             Self::LinuxArm64 => Cpu::Aarch64,
         };
         System { cpu, os: Os::Linux }
+    }
+
+    /// The name as engines write it, where it is not the engine's own: not every engine takes one that is.
+    #[must_use]
+    pub fn unless_of(self, engine: &Engine) -> Option<&'static str> {
+        (Self::linux_on(engine.arch()) != Some(self)).then(|| self.name())
     }
 
     /// The name as engines write it.

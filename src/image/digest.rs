@@ -15,6 +15,9 @@ pub struct Digest([u8; 32]);
 pub struct DigestError(String);
 
 impl Digest {
+    /// How many digits a tag shows.
+    pub(super) const SHORT: usize = 8;
+
     /// Wraps the bytes of a digest.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 32]) -> Self {

@@ -4,13 +4,13 @@ mod workshop;
 
 use super::error::ImageError;
 use super::load::Loaded;
-use super::plan::{PlannedBase, PlannedImage, Step, plan};
+use super::plan::{Plan, PlannedBase, PlannedImage, Step, plan};
 use super::survey::{survey, survey_after_pull};
 use super::tools::Tools;
 use super::wish::Recipe;
 use crate::engine::{Engine, ProgressSink};
 use crate::exec::{Discard, OutputSink};
-use workshop::Workshop;
+pub(super) use workshop::{Pass, Workshop};
 
 /// Watches an image being made: its steps, and what builders and engines report meanwhile.
 pub trait Observer: OutputSink + ProgressSink {
@@ -50,25 +50,43 @@ pub async fn ensure(
     tools: &Tools,
     observer: &mut dyn Observer,
 ) -> Result<Ensured, ImageError> {
-    let workshop = Workshop {
-        engine,
-        recipe,
-        tools,
-    };
-    let spec = &recipe.spec;
-    let mut plan_now = plan(spec, &survey(engine, spec, tools).await?);
-    let mut done = Vec::new();
-    if plan_now.is_provisional() {
-        let pull = plan_now.steps.remove(0);
-        workshop.pull(&pull, observer).await?;
-        done.push(pull);
-        plan_now = plan(spec, &survey_after_pull(engine, spec).await?);
-    }
-    workshop.carry_out(&plan_now, observer).await?;
-    done.extend(plan_now.steps);
+    let (mut done, plan) = settled(engine, recipe, tools, observer).await?;
+    let workshop = Workshop::new(engine, recipe, tools);
+    workshop.carry_out(Pass::First, &plan, observer).await?;
+    done.extend(plan.steps);
     Ok(Ensured {
-        image: plan_now.image,
-        base: plan_now.base,
+        image: plan.image,
+        base: plan.base,
         done,
     })
+}
+
+/// Does the pull that a plan starts with, where one is due, so that it is sure which image is planned. What remains to be
+/// done is the plan that is returned.
+pub async fn settle(
+    engine: &Engine,
+    recipe: &Recipe,
+    tools: &Tools,
+    observer: &mut dyn Observer,
+) -> Result<Plan, ImageError> {
+    Ok(settled(engine, recipe, tools, observer).await?.1)
+}
+
+/// As [`settle`], with what was done.
+async fn settled(
+    engine: &Engine,
+    recipe: &Recipe,
+    tools: &Tools,
+    observer: &mut dyn Observer,
+) -> Result<(Vec<Step>, Plan), ImageError> {
+    let spec = &recipe.spec;
+    let mut planned = plan(spec, &survey(engine, spec, tools).await?);
+    if !planned.is_provisional() {
+        return Ok((Vec::new(), planned));
+    }
+    let pull = planned.steps.remove(0);
+    let workshop = Workshop::new(engine, recipe, tools);
+    workshop.pull(&pull, observer).await?;
+    let planned = plan(spec, &survey_after_pull(engine, spec).await?);
+    Ok((vec![pull], planned))
 }

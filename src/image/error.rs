@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::context::ContextError;
+use super::digest::Digest;
 use super::load::LoadError;
 use super::project::ProjectError;
 use super::spec::SpecError;
 use super::stages::StagesError;
+use super::tag::ImageTag;
 use super::templates::TemplateError;
-use crate::engine::{EngineError, ReferenceError};
+use crate::engine::{self, EngineError, ReferenceError};
 use crate::nix::NixError;
 
 /// Why there is no image.
@@ -60,6 +62,35 @@ pub enum ImageError {
     /// What Nix built could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// An image to be pushed is not there.
+    #[error("{tag} is not there")]
+    NotBuilt {
+        /// Its tag.
+        tag: ImageTag,
+    },
+    /// An image is not what its name says.
+    #[error(
+        "{name} is not the planned image: its content hash is {}, not {planned}",
+        claimed.as_deref().unwrap_or("missing")
+    )]
+    Foreign {
+        /// Its name in the registry.
+        name: String,
+        /// The hash of what is planned.
+        planned: Digest,
+        /// The hash that it carries.
+        claimed: Option<String>,
+    },
+    /// An image is another than the one that was written down.
+    #[error("{name} is not the image that was recorded: it is {digest}, not {recorded}")]
+    NotAsRecorded {
+        /// Its name in the registry.
+        name: String,
+        /// What was written down.
+        recorded: engine::Digest,
+        /// What it is.
+        digest: engine::Digest,
+    },
     /// A file that cannot be used.
     #[error("`{}` cannot be used", path.display())]
     File {
@@ -87,6 +118,13 @@ impl ImageError {
             Self::Context(error) => error.hint(),
             Self::Nix(error) | Self::NixBuild { source: error, .. } => error.hint(),
             Self::Load(error) => error.hint(),
+            Self::NotBuilt { .. } => Some("`ralph image build` builds it"),
+            Self::Foreign { .. } => Some(
+                "it was not given our tag; `ralph image build` and `ralph image push` put the right one there",
+            ),
+            Self::NotAsRecorded { .. } => Some(
+                "it was not given our tag; if it is the right one, `ralph image build --lock` records the one you have",
+            ),
             Self::Template(_) | Self::Name(_) | Self::File { .. } => None,
         }
     }
@@ -109,6 +147,9 @@ impl ImageError {
             | Self::Nix(_)
             | Self::NixBuild { .. }
             | Self::Load(_)
+            | Self::NotBuilt { .. }
+            | Self::Foreign { .. }
+            | Self::NotAsRecorded { .. }
             | Self::File { .. } => false,
         }
     }

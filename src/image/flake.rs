@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::digest::Digest;
+use super::ensure::Pass;
 use super::error::ImageError;
 use super::load::{LayerOrder, Source};
 use super::spec::Mode;
@@ -104,9 +105,11 @@ impl FlakeImage {
         }
     }
 
-    /// Has Nix build it. What Nix prints goes to `output` and to the file `log`.
+    /// Has Nix build it; again, Nix compares with what it built before. What it prints goes to `output` and to the file
+    /// `log`.
     pub(super) async fn build(
         &self,
+        pass: Pass,
         log: PathBuf,
         output: &mut dyn OutputSink,
     ) -> Result<PathBuf, ImageError> {
@@ -114,7 +117,11 @@ impl FlakeImage {
             file: LineWriter::new(File::create(&log).map_err(ImageError::file(&log))?),
             output,
         };
-        match self.flake.build(&self.output, &mut tee).await {
+        let built = match pass {
+            Pass::First => self.flake.build(&self.output, &mut tee).await,
+            Pass::Again => self.flake.build_again(&self.output, &mut tee).await,
+        };
+        match built {
             Ok(built) => Ok(built.out.to_absolute_path()),
             Err(source) => Err(ImageError::NixBuild { source, log }),
         }

@@ -10,6 +10,8 @@ pub const HASH: &str = "ralph.image.hash";
 pub const AGENT: &str = "ralph.image.agent";
 /// The project, on a project's own image.
 pub const PROJECT: &str = "ralph.image.project";
+/// What it was made from: `template`, `dockerfile` or `nix`.
+pub const MODE: &str = "ralph.image.mode";
 /// What identifies the image that the base was built from. A Nix image has none.
 pub const BASE: &str = "ralph.image.base";
 /// The version of ralph that made the image.

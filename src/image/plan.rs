@@ -157,6 +157,14 @@ pub fn plan(spec: &ImageSpec, facts: &Facts) -> Plan {
     Plan { image, base, steps }
 }
 
+/// The images that an image stands on, the lowest first, and itself.
+#[must_use]
+pub fn parts(spec: &ImageSpec, facts: &Facts) -> Vec<PlannedImage> {
+    let base = base_image(spec, planned_base(spec, facts).as_ref());
+    let project = spec.project().map(|layer| project_image(spec, layer, &base));
+    std::iter::once(base).chain(project).collect()
+}
+
 impl Plan {
     /// Whether the plan starts with a pull. Tag and later steps hold only if that brings nothing new, so whoever carries
     /// it out does the pull alone and plans again, with [`Pulls::JustTried`].
@@ -223,6 +231,7 @@ fn common_labels(spec: &ImageSpec, hash: &Digest) -> impl Iterator<Item = (&'sta
     let labels = [
         (labels::HASH, hash.to_string()),
         (labels::AGENT, spec.agent().name().to_owned()),
+        (labels::MODE, spec.mode().name().to_owned()),
         (labels::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
     ];
     labels.into_iter()

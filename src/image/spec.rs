@@ -60,6 +60,16 @@ impl Mode {
         Ok(Self::Dockerfile { base, dockerfile })
     }
 
+    /// The word for it in labels.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Dockerfile { .. } => "template",
+            Self::File { .. } => "dockerfile",
+            Self::Nix { .. } => "nix",
+        }
+    }
+
     /// The image that the base is built from. A Nix image starts from nothing.
     #[must_use]
     pub fn base(&self) -> Option<&ImageReference> {

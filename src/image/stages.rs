@@ -9,6 +9,9 @@ use super::reference::ImageReference;
 /// The build argument that names the base.
 pub(super) const ARGUMENT: &str = "BASE_IMAGE";
 
+/// What a stage without any image below it starts from.
+const NOTHING: &str = "scratch";
+
 /// A Dockerfile whose image would not stand on what it must, or on nothing that can be told.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StagesError {
@@ -55,7 +58,8 @@ pub(super) fn foundation(dockerfile: &str, given: ImageReference) -> Result<Imag
     match last_stage(dockerfile)? {
         Stage::OnBase => Ok(given),
         Stage::OnOther { line, image } => {
-            ImageReference::parse(&image).map_err(|_| StagesError::NoImage { line, image })
+            let named = ImageReference::parse(&image).ok().filter(|_| image != NOTHING);
+            named.ok_or(StagesError::NoImage { line, image })
         }
     }
 }
@@ -261,6 +265,10 @@ mod tests {
     #[case::another_argument(
         "ARG X\nFROM ${X}\n",
         Err("line 2: the last stage starts from `${X}`, which names no image by itself")
+    )]
+    #[case::nothing(
+        "FROM scratch\n",
+        Err("line 1: the last stage starts from `scratch`, which names no image by itself")
     )]
     fn what_a_dockerfile_stands_on_is_found(#[case] text: &str, #[case] expected: Result<&str, &str>) {
         let given = ImageReference::parse("given:1").unwrap();

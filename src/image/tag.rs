@@ -11,6 +11,9 @@ use super::digest::Digest;
 /// Longer project names are cut. An engine takes 255 characters for the whole name.
 const LONGEST_NAME: usize = 64;
 
+/// What every name of ours begins with.
+const PREFIX: &str = "agent-loop-sandbox-";
+
 /// The name of an image of ours: `agent-loop-sandbox-claude:v1f2e3d4c`, or with the project after the agent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "String")]
@@ -23,13 +26,42 @@ impl ImageTag {
     /// The tag of the image that every project starts from.
     #[must_use]
     pub fn base(agent: ImageAgent, hash: &Digest) -> Self {
-        Self::new(format!("agent-loop-sandbox-{}", agent.name()), hash)
+        Self::new(format!("{PREFIX}{}", agent.name()), hash)
     }
 
     /// The tag of a project's own image.
     #[must_use]
     pub fn project(agent: ImageAgent, project: &ProjectName, hash: &Digest) -> Self {
-        Self::new(format!("agent-loop-sandbox-{}-{project}", agent.name()), hash)
+        Self::new(format!("{PREFIX}{}-{project}", agent.name()), hash)
+    }
+
+    /// The tag that a name ends in (`ghcr.io/team/agent-loop-sandbox-claude:v1f2e3d4c`), if that is one of ours.
+    #[must_use]
+    pub fn at_end_of(name: &str) -> Option<Self> {
+        let last = name.rsplit('/').next()?;
+        let (repository, version) = last.split_once(':')?;
+        let digits = version.strip_prefix('v')?;
+        let is_hash =
+            digits.len() == Digest::SHORT && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        (repository.starts_with(PREFIX) && is_hash).then(|| Self {
+            repository: repository.to_owned(),
+            version: version.to_owned(),
+        })
+    }
+
+    /// The name of a second image of the same content, which is out of everybody's way.
+    #[must_use]
+    pub(super) fn aside(&self, mark: &str) -> Self {
+        Self {
+            repository: format!("{}-check-{mark}", self.repository),
+            version: self.version.clone(),
+        }
+    }
+
+    /// Whether an image of this content hash may have the tag.
+    #[must_use]
+    pub fn shows(&self, hash: &str) -> bool {
+        hash.starts_with(&self.version[1..])
     }
 
     /// The part before the colon.
@@ -168,6 +200,25 @@ mod tests {
             ImageTag::project(ImageAgent::Codex, &project, &hash).to_string(),
             "agent-loop-sandbox-codex-my-app:ve3b0c442"
         );
+    }
+
+    #[rstest]
+    #[case(
+        "agent-loop-sandbox-claude:ve3b0c442",
+        Some("agent-loop-sandbox-claude:ve3b0c442")
+    )]
+    #[case(
+        "localhost:5000/team/agent-loop-sandbox-claude-app:ve3b0c442",
+        Some("agent-loop-sandbox-claude-app:ve3b0c442")
+    )]
+    #[case::of_another_making("agent-loop-sandbox-claude:latest", None)]
+    #[case::too_long("agent-loop-sandbox-claude:ve3b0c4420", None)]
+    #[case::no_hash("agent-loop-sandbox-claude:ve3b0c44g", None)]
+    #[case::of_somebody_else("debian:ve3b0c442", None)]
+    #[case::no_tag("agent-loop-sandbox-claude", None)]
+    fn a_tag_of_ours_is_found_behind_any_registry(#[case] name: &str, #[case] expected: Option<&str>) {
+        let found = ImageTag::at_end_of(name).map(|tag| tag.to_string());
+        assert_eq!(found.as_deref(), expected);
     }
 
     /// The grammar of a component of a name, as the distribution specification has it.

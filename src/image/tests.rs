@@ -110,6 +110,24 @@ fn a_context_and_a_projects_image_have_the_hashes_that_are_written_down() {
 }
 
 #[test]
+fn a_base_of_the_users_own_dockerfile_has_the_hash_that_is_written_down() {
+    let repository = repository();
+    let LayerSource::Dockerfile(context) = layer(repository.path()).source else {
+        panic!("the repository has a Dockerfile");
+    };
+    let mode = Mode::File {
+        base: ImageReference::parse("debian:12").unwrap(),
+        file: OwnDockerfile {
+            name: "Dockerfile".to_owned(),
+            text: "FROM debian:12\nUSER agent\n".to_owned(),
+            context,
+        },
+    };
+    let hash = spec(Platform::LinuxAmd64, mode).base_hash(&digest_identity());
+    assert_eq!(hash.to_string(), written("| a base with the Dockerfile"));
+}
+
+#[test]
 fn an_image_of_dependencies_has_the_hash_that_is_written_down() {
     let repository = tempfile::tempdir().unwrap();
     fs::create_dir(repository.path().join(".agent-loop")).unwrap();

@@ -120,7 +120,9 @@ impl Policy {
         let line = |word: &'static str| move |rule: &Rule| format!("{word} {}", rule.line().text());
         let mode = std::iter::once(self.mode.name().to_owned());
         let denied = self.denied.iter().map(line("deny"));
-        mode.chain(denied).chain(self.allowed.iter().map(line("allow"))).collect()
+        mode.chain(denied)
+            .chain(self.allowed.iter().map(line("allow")))
+            .collect()
     }
 
     /// Whether the policy restricts anything, so that a provider without enforcement must say so.

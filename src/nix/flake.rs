@@ -71,9 +71,29 @@ impl Flake {
         output: &FlakeOutput,
         progress: &mut dyn OutputSink,
     ) -> Result<Built, NixError> {
+        self.build_with(&[], output, progress).await
+    }
+
+    /// Builds a package that was built before once more, and fails where the two differ. What it is made from is taken
+    /// from the store.
+    pub async fn build_again(
+        &self,
+        output: &FlakeOutput,
+        progress: &mut dyn OutputSink,
+    ) -> Result<Built, NixError> {
+        self.build_with(&["--rebuild"], output, progress).await
+    }
+
+    async fn build_with(
+        &self,
+        options: &[&str],
+        output: &FlakeOutput,
+        progress: &mut dyn OutputSink,
+    ) -> Result<Built, NixError> {
         let command = self
             .nix("build")
             .args(["--json", "--no-link", "--print-build-logs"])
+            .args(options.iter().copied())
             .arg(self.installable(output));
         let exit = self.run(&command, &mut Progress(progress)).await?;
         if exit.success() {

@@ -208,3 +208,19 @@ async fn packages_are_installed_and_a_comment_rebuilds_nothing() {
     assert_ne!(other.tag, built.tag);
     project.close().await;
 }
+
+/// Node comes with the base here, since it is fetched from elsewhere than all the rest.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_agents_own_dockerfile_makes_an_image_with_every_tool() {
+    let project = need!(Project::on_debian_with_tools().await);
+    let ended = finish(&mut project.command(&["--dockerfile", "--json"]));
+    let built = Built::of(&ended, "done");
+    assert_eq!(built.steps, ["build-base"]);
+    assert_eq!(project.run(&built.tag, &["id", "-un"]), "agent\n");
+    let tools = "node npm pnpm python3 pip3 uv git jq curl rg fd gcc";
+    let try_all = format!(
+        "for tool in {tools}; do $tool --version >/dev/null || echo $tool; done; python3 -m venv /tmp/v"
+    );
+    assert_eq!(project.run(&built.tag, &["sh", "-c", &try_all]), "");
+    project.close().await;
+}

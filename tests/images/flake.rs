@@ -11,13 +11,13 @@ use super::support::ralph::{Ended, finish};
 use crate::need;
 
 /// A project whose flake is the fixture, with content that no other test has.
-struct FlakeProject {
-    project: Project,
+pub struct FlakeProject {
+    pub project: Project,
     built: Vec<String>,
 }
 
 impl FlakeProject {
-    async fn new() -> Result<Self, String> {
+    pub async fn new() -> Result<Self, String> {
         nix::with_own_store()?;
         let project = Project::new().await?;
         let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/nix-image");
@@ -48,18 +48,18 @@ impl FlakeProject {
         command
     }
 
-    fn try_build(&self, args: &[&str]) -> Ended {
+    pub fn try_build(&self, args: &[&str]) -> Ended {
         finish(&mut self.command(args))
     }
 
-    fn build(&mut self) -> (Built, Ended) {
+    pub fn build(&mut self) -> (Built, Ended) {
         let ended = self.try_build(&["--json"]);
         let built = Built::of(&ended, "done");
         self.built.push(built.tag.clone());
         (built, ended)
     }
 
-    async fn close(self) {
+    pub async fn close(self) {
         for tag in &self.built {
             self.project.shop.engine.remove_image(tag).await.unwrap();
         }

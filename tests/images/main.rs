@@ -14,12 +14,18 @@ mod support;
 
 mod archive;
 mod build;
+mod check;
 mod command;
 mod disk;
 mod engine;
 mod flake;
 mod load;
+mod own_engine;
 mod project;
+mod prune;
+mod registry;
+mod share;
+mod status;
 mod stream;
 mod trouble;
 mod workshop;

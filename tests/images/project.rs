@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use ralph::engine::Reference;
+use ralph::image::{DEFAULT_REFRESH, ImageAgent, ImageReference, Origin, Rebuild, Tools, Wish};
 use serde_json::Value;
 
 use super::support;
@@ -40,17 +41,69 @@ impl Project {
     pub async fn on_debian() -> Result<Self, String> {
         let project = Self::new().await?;
         let debian = debian(&project)?;
-        let salt = project.shop.path("salt");
-        fs::create_dir(&salt).unwrap();
-        let label = &project.shop.name;
-        let dockerfile = format!(
-            "FROM {debian}\nLABEL {LABEL}={label}\nCOPY Dockerfile /salt\nRUN useradd --create-home --shell /bin/bash agent\n"
-        );
-        fs::write(salt.join("Dockerfile"), dockerfile).unwrap();
-        let name = project.base("debian");
-        project.docker(&["build", "--quiet", "--tag", &name, salt.to_str().unwrap()]);
-        project.configure(&name, "");
+        project.stand_on(debian)?;
         Ok(project)
+    }
+
+    /// As [`Project::on_debian`], with nearly all that an agent's Dockerfile installs: what is left takes seconds.
+    pub async fn on_debian_with_tools() -> Result<Self, String> {
+        let project = Self::new().await?;
+        let tools = tools(&project)?;
+        project.stand_on(tools)?;
+        Ok(project)
+    }
+
+    /// Makes a base of this project's own out of an image that tests share. That proves the way to Debian's packages.
+    fn stand_on(&self, shared: &str) -> Result<(), String> {
+        let label = &self.shop.name;
+        let dockerfile = format!(
+            "FROM {shared}\nLABEL {LABEL}={label}\nRUN {UPDATE} && useradd --create-home --shell /bin/bash agent\n"
+        );
+        let name = self.base("debian");
+        self.build_plainly(&dockerfile, &name)?;
+        self.configure(&name, "");
+        Ok(())
+    }
+
+    /// Builds a Dockerfile by the engine's own command.
+    fn build_plainly(&self, dockerfile: &str, name: &str) -> Result<(), String> {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("Dockerfile"), dockerfile).unwrap();
+        let built = Command::new("docker")
+            .env("DOCKER_HOST", self.shop.engine.endpoint().to_string())
+            .args(["build", "--quiet", "--no-cache", "--tag", name])
+            .arg(dir.path())
+            .output()
+            .map_err(|error| error.to_string())?;
+        if built.status.success() {
+            return Ok(());
+        }
+        Err(format!(
+            "{name} could not be made: {}",
+            String::from_utf8_lossy(&built.stderr)
+        ))
+    }
+
+    /// What the library needs to make the image, as the binary has it.
+    pub fn tools(&self) -> Tools {
+        Tools {
+            host: support::engine::host(),
+            cache: self.place.home(),
+            clock: ralph::clock::system(),
+        }
+    }
+
+    /// What [`Project::try_build`] asks for.
+    pub fn wish(&self) -> Wish {
+        Wish {
+            project: self.place.repo(),
+            agent: ImageAgent::Actions,
+            platform: None,
+            origin: Origin::Dockerfile(self.place.repo().join("thin/Dockerfile")),
+            base: Some(ImageReference::parse(&self.base("base")).unwrap()),
+            rebuild: Rebuild::WhenNeeded,
+            refresh_after: DEFAULT_REFRESH,
+        }
     }
 
     /// A name for a base in a registry that nobody runs: no pull gets further than this machine.
@@ -70,7 +123,17 @@ impl Project {
 
     /// `ralph image build` with these arguments.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = self.place.ralph(&["image", "build"]);
+        self.image("build", args)
+    }
+
+    /// Runs any `ralph image` command on a base that takes no time.
+    pub fn try_image(&self, command: &str, args: &[&str]) -> Ended {
+        let thin = ["--dockerfile", "thin/Dockerfile"];
+        finish(&mut self.image(command, &[&thin, args].concat()))
+    }
+
+    fn image(&self, command: &str, args: &[&str]) -> Command {
+        let mut command = self.place.ralph(&["image", command]);
         command.args(args);
         for name in ["DOCKER_HOST", "XDG_RUNTIME_DIR"] {
             if let Some(value) = std::env::var_os(name) {
@@ -82,7 +145,7 @@ impl Project {
 
     /// Runs `ralph image build` on a base that takes no time.
     pub fn try_build(&self, args: &[&str]) -> Ended {
-        finish(&mut self.command(&[&["--dockerfile", "thin/Dockerfile"], args].concat()))
+        self.try_image("build", args)
     }
 
     /// Builds the image, and says which one it is and what was done.
@@ -141,6 +204,9 @@ impl Built {
     }
 }
 
+/// Fails where Debian's packages are out of reach.
+const UPDATE: &str = "apt-get update -o APT::Update::Error-Mode=any";
+
 /// The name of a Debian with apt on the engine, or why there is none.
 fn debian(project: &Project) -> Result<&'static str, String> {
     const NAME: &str = "ralph-test-debian:bookworm";
@@ -153,6 +219,20 @@ fn debian(project: &Project) -> Result<&'static str, String> {
         }
         let archive = String::from_utf8(made.stdout).unwrap();
         project.docker(&["import", archive.trim(), NAME]);
+    }
+    Ok(NAME)
+}
+
+/// The name of a Debian with Node and the packages of an agent's Dockerfile, or why there is none.
+fn tools(project: &Project) -> Result<&'static str, String> {
+    const NAME: &str = "ralph-test-tools:bookworm";
+    if project.docker(&["images", "--quiet", NAME]).is_empty() {
+        let packages = "build-essential ca-certificates curl fd-find git jq openssh-client python3 python3-pip \
+                        python3-venv ripgrep nodejs npm";
+        let install =
+            format!("DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {packages}");
+        let dockerfile = format!("FROM {}\nRUN {UPDATE} && {install}\n", debian(project)?);
+        project.build_plainly(&dockerfile, NAME)?;
     }
     Ok(NAME)
 }

@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
+use ralph::exec::Discard;
+use ralph::image::{ensure, plan, survey};
 use rstest::rstest;
 
 use super::project::{Built, COPYING, Project};
@@ -114,9 +116,8 @@ async fn links_in_circles_are_sent_as_they_are_and_sockets_not_at_all() {
     symlink("..", dir.join("up")).unwrap();
     let _listener = UnixListener::bind(dir.join("socket")).unwrap();
     let built = project.build(&[]);
-    let listed = project.run(&built.tag, &["/bin/ls", "/all"]);
-    let expected = ["Dockerfile.sandbox", "greeting", "here", "there", "up"];
-    assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
+    let listed = project.run(&built.tag, &["/bin/sh", "-c", "cd /all; echo *"]);
+    assert_eq!(listed, "Dockerfile.sandbox greeting here there up\n");
     project.close().await;
 }
 
@@ -160,6 +161,26 @@ async fn a_build_that_fails_shows_the_end_of_its_log_and_leaves_no_image() {
     assert!(log.contains("the reason"), "{log}");
     assert_eq!(project.id(&planned.tag).await, None);
     assert_eq!(project.plan(&[]).steps, ["build-project"]);
+    project.close().await;
+}
+
+/// What was hashed is what is sent, or nothing is.
+#[rstest]
+#[case::other_content("others")]
+#[case::less("")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_changes_before_it_is_sent_stops_the_build(#[case] text: &str) {
+    let project = need!(Project::new().await);
+    project.write("Dockerfile.sandbox", COPYING);
+    project.write("greeting", "hashed");
+    let (engine, tools, wish) = (&project.shop.engine, project.tools(), project.wish());
+    let recipe = wish.read(Some(engine), &tools).await.unwrap();
+    let planned = plan(&recipe.spec, &survey(engine, &recipe.spec, &tools).await.unwrap());
+    project.write("greeting", text);
+    let error = ensure(engine, &recipe, &tools, &mut Discard).await.unwrap_err();
+    let cause = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(cause, "`greeting` changed while the image was being built");
+    assert_eq!(project.id(&planned.image.tag.to_string()).await, None);
     project.close().await;
 }
 

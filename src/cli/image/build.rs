@@ -2,15 +2,17 @@
 
 use serde::Serialize;
 
-use crate::engine::{Engine, EngineError, Reference};
-use crate::image::{Ensured, Facts, ImageError, Recipe, Step, Tools, Wish, ensure, plan, survey};
+use crate::engine::{Engine, EngineError, Image, Reference};
+use crate::image::{Ensured, Facts, Fingerprint, ImageError, Step, Wish, ensure, plan, survey};
 
 use super::super::Context;
-use super::super::assemble;
 use super::super::error::{CliError, Exit};
+use super::RebuildFlag;
+use super::check::{self, Form};
+use super::lock::{Lock, Locked, Made};
 use super::progress::observer;
+use super::scene::Scene;
 use super::wanted::Wanted;
-use super::{RebuildFlag, engine, tools};
 
 /// Build the image, unless it is there already
 #[derive(Debug, clap::Args)]
@@ -25,42 +27,78 @@ pub(super) struct Args {
     /// Show what would be done, and do nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    proof: Proof,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
+/// Whether a build gives the same image again.
+#[derive(Debug, clap::Args)]
+struct Proof {
+    /// Build the image twice, from scratch and out of everybody's way, and compare the two with each other and with
+    /// what `ralph.lock` records; exit with 1 where they differ
+    #[arg(long, conflicts_with_all = ["dry_run", "tag", "lock", "rebuild"])]
+    check: bool,
+    /// Record in `ralph.lock` which image this is
+    #[arg(long, conflicts_with = "dry_run")]
+    lock: bool,
+}
+
 pub(super) async fn build(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let config = assemble::configuration(context, None, &args.wanted.given())?;
-    let project = assemble::project_dir(&context.surroundings.cwd);
+    let scene = Scene::of(context, &args.wanted)?;
     let wish = Wish {
         rebuild: args.rebuild.into(),
-        ..args.wanted.wish(context, &config, &project)
+        ..scene.wish(&args.wanted)
     };
-    let tools = tools(context)?;
-    let found = engine(context, &tools).await;
+    let found = scene.engine().await;
     if args.dry_run {
-        let engine = unless_absent(context, found)?;
-        let recipe = read(context, &wish, engine.as_ref(), &tools).await?;
-        let facts = match &engine {
-            Some(engine) => survey(engine, &recipe.spec, &tools).await?,
-            None => Facts::NoEngine,
-        };
-        let plan = plan(&recipe.spec, &facts);
-        return show(context, &args, &plan, plan.to_string().trim_end());
+        return show_plan(context, &scene, &args, (&wish, found)).await;
     }
     let name = args.tag.as_deref().map(Reference::parse).transpose();
     let (engine, name) = (found?, name.map_err(ImageError::from)?);
-    let recipe = read(context, &wish, Some(&engine), &tools).await?;
-    let ensured = ensure(&engine, &recipe, &tools, observer(context.ui).as_mut()).await?;
+    if args.proof.check {
+        let form = if args.json { Form::Json } else { Form::Text };
+        return check::run(context, &scene, &engine, check::Request { wish, form }).await;
+    }
+    let recipe = scene.read(&wish, Some(&engine)).await?;
+    let ensured = ensure(&engine, &recipe, &scene.tools, observer(context.ui).as_mut()).await?;
     if let Some(name) = &name {
-        add_name(&engine, &ensured, name).await?;
+        let image = built(&engine, &ensured).await?;
+        engine.tag(&image.id, name).await?;
+    }
+    if args.proof.lock {
+        let fingerprint = &Fingerprint::of(&built(&engine, &ensured).await?);
+        let platform = recipe.spec.platform();
+        let made = Made {
+            platform,
+            fingerprint,
+        };
+        let locked = Locked::new(&ensured.image, ensured.base.as_ref(), made);
+        Lock::record(&Lock::path_in(&wish.project), locked)?;
     }
     let tag = ensured.image.tag.to_string();
     if ensured.done.is_empty() {
         context.ui.say(format_args!("{tag} is there: nothing to do."));
     }
     show(context, &args, &Report::of(&ensured, name.as_ref()), &tag)
+}
+
+async fn show_plan(
+    context: &Context,
+    scene: &Scene<'_>,
+    args: &Args,
+    (wish, found): (&Wish, Result<Engine, EngineError>),
+) -> Result<Exit, CliError> {
+    let engine = unless_absent(context, found)?;
+    let recipe = scene.read(wish, engine.as_ref()).await?;
+    let facts = match &engine {
+        Some(engine) => survey(engine, &recipe.spec, &scene.tools).await?,
+        None => Facts::NoEngine,
+    };
+    let plan = plan(&recipe.spec, &facts);
+    show(context, args, &plan, plan.to_string().trim_end())
 }
 
 /// Without any engine a plan can be shown all the same.
@@ -78,27 +116,11 @@ fn unless_absent(
     }
 }
 
-async fn read(
-    context: &Context,
-    wish: &Wish,
-    engine: Option<&Engine>,
-    tools: &Tools,
-) -> Result<Recipe, ImageError> {
-    let recipe = wish.read(engine, tools).await?;
-    if let Some(reason) = &recipe.passed_over {
-        context
-            .ui
-            .say(format_args!("The project's flake.nix is not used: {reason}."));
-    }
-    Ok(recipe)
-}
-
-async fn add_name(engine: &Engine, ensured: &Ensured, name: &Reference) -> Result<(), EngineError> {
+/// The image that was ensured.
+async fn built(engine: &Engine, ensured: &Ensured) -> Result<Image, EngineError> {
     let tag = ensured.image.tag.to_string();
-    match engine.image(&tag).await? {
-        Some(image) => engine.tag(&image.id, name).await,
-        None => Err(EngineError::NotFound { subject: tag }),
-    }
+    let image = engine.image(&tag).await?;
+    image.ok_or(EngineError::NotFound { subject: tag })
 }
 
 fn show(context: &Context, args: &Args, json: &impl Serialize, text: &str) -> Result<Exit, CliError> {

@@ -1,7 +1,15 @@
 //! `ralph image`, and the image that a run starts from.
 
 mod build;
+mod check;
+mod lock;
 mod progress;
+mod prune;
+mod pull;
+mod push;
+mod scene;
+mod status;
+mod target;
 mod wanted;
 
 use std::path::Path;
@@ -18,7 +26,7 @@ use super::error::{CliError, Exit};
 use progress::observer;
 use wanted::Wanted;
 
-/// Build the image that a sandbox starts from
+/// Build, share, show and prune the images that sandboxes start from
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -28,11 +36,19 @@ pub(super) struct Args {
 #[derive(Debug, Subcommand)]
 enum What {
     Build(build::Args),
+    Pull(pull::Args),
+    Push(push::Args),
+    Status(status::Args),
+    Prune(prune::Args),
 }
 
 pub(super) async fn image(context: &Context, args: Args) -> Result<Exit, CliError> {
     match args.what {
         What::Build(args) => build::build(context, args).await,
+        What::Pull(args) => pull::pull(context, args).await,
+        What::Push(args) => push::push(context, args).await,
+        What::Status(args) => status::status(context, args).await,
+        What::Prune(args) => prune::prune(context, args).await,
     }
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::Observer;
 use crate::engine::{Base, Build, BuildCache, Engine, Reference, TarStream};
-use crate::image::agent::Platform;
 use crate::image::context::lone_dockerfile;
 use crate::image::error::ImageError;
 use crate::image::flake::source_of;
@@ -22,10 +21,17 @@ use crate::image::tools::Tools;
 use crate::image::wish::Recipe;
 
 /// Where the steps of a plan are done.
-pub(super) struct Workshop<'a> {
-    pub(super) engine: &'a Engine,
-    pub(super) recipe: &'a Recipe,
-    pub(super) tools: &'a Tools,
+pub(in crate::image) struct Workshop<'a> {
+    engine: &'a Engine,
+    recipe: &'a Recipe,
+    tools: &'a Tools,
+}
+
+/// Whether the same was built before, only to see whether it comes out the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::image) enum Pass {
+    First,
+    Again,
 }
 
 /// What a builder is given.
@@ -35,7 +41,15 @@ struct Given {
     build_args: BTreeMap<String, String>,
 }
 
-impl Workshop<'_> {
+impl<'a> Workshop<'a> {
+    pub(in crate::image) fn new(engine: &'a Engine, recipe: &'a Recipe, tools: &'a Tools) -> Self {
+        Self {
+            engine,
+            recipe,
+            tools,
+        }
+    }
+
     /// Does the pull that a provisional plan starts with, and remembers how that ended.
     pub(super) async fn pull(&self, step: &Step, observer: &mut dyn Observer) -> Result<(), ImageError> {
         let Action::PullBase { reference } = &step.action else {
@@ -61,7 +75,12 @@ impl Workshop<'_> {
     }
 
     /// Does all steps but a pull.
-    pub(super) async fn carry_out(&self, plan: &Plan, observer: &mut dyn Observer) -> Result<(), ImageError> {
+    pub(in crate::image) async fn carry_out(
+        &self,
+        pass: Pass,
+        plan: &Plan,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ImageError> {
         let mut built = None;
         for step in &plan.steps {
             observer.begins(step);
@@ -70,7 +89,9 @@ impl Workshop<'_> {
                 (Action::BuildProject { image, base }, _) => {
                     self.build_project(image, base, observer).await?;
                 }
-                (Action::NixBuild { .. }, _) => built = self.nix_build(&plan.image.tag, observer).await?,
+                (Action::NixBuild { .. }, _) => {
+                    built = self.nix_build(pass, &plan.image.tag, observer).await?;
+                }
                 (Action::Load { image }, Some(built)) => self.load(built, image, observer).await?,
                 // A plan loads only what it built, and is not carried out as long as it is provisional.
                 (Action::Load { .. }, None) | (Action::PullBase { .. }, _) => {}
@@ -144,11 +165,15 @@ impl Workshop<'_> {
 
     async fn nix_build(
         &self,
+        pass: Pass,
         tag: &ImageTag,
         observer: &mut dyn Observer,
     ) -> Result<Option<PathBuf>, ImageError> {
         match &self.recipe.flake {
-            Some(image) => image.build(self.log_of(tag)?, observer).await.map(Some),
+            Some(image) => {
+                let log = self.log_of(tag)?;
+                image.build(pass, log, observer).await.map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -174,8 +199,7 @@ impl Workshop<'_> {
 
     /// The platform, where it is not the engine's own: not every engine takes one that is.
     fn other_platform(&self) -> Option<&'static str> {
-        let wanted = self.recipe.spec.platform();
-        (Platform::linux_on(self.engine.arch()) != Some(wanted)).then(|| wanted.name())
+        self.recipe.spec.platform().unless_of(self.engine)
     }
 
     fn log_of(&self, tag: &ImageTag) -> Result<PathBuf, ImageError> {

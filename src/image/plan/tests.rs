@@ -308,6 +308,7 @@ fn an_image_is_labelled_with_what_it_was_made_from() {
         (labels::AGENT, "claude"),
         (labels::BASE, "sha256:1"),
         (labels::HASH, &*hash),
+        (labels::MODE, "template"),
         (labels::PROJECT, "app"),
         (labels::VERSION, env!("CARGO_PKG_VERSION")),
     ];
@@ -389,6 +390,7 @@ fn a_program_can_read_a_plan() {
         "labels": {
             "ralph.image.agent": "claude",
             "ralph.image.hash": hash,
+            "ralph.image.mode": "nix",
             "ralph.version": env!("CARGO_PKG_VERSION"),
         },
         "base": null,

@@ -1,0 +1,193 @@
+//! `ralph.lock`: which image a project's files gave, so that a later build can be compared with it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Digest;
+use crate::image::{Fingerprint, ImageTag, PlannedBase, PlannedImage, Platform};
+
+use super::super::error::{self, CliError};
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+const HEADER: &str = "\
+# Which image this project's files gave. Written by `ralph image build --lock`, compared by `ralph image build --check`.
+";
+
+/// What is recorded, by name and platform.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Lock {
+    version: u32,
+    #[serde(rename = "image", default)]
+    images: Vec<Locked>,
+}
+
+/// An image that was built.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Locked {
+    tag: String,
+    platform: String,
+    hash: String,
+    /// See [`Fingerprint::digest`].
+    pub(super) digest: Digest,
+    layers: Vec<Digest>,
+    base: Option<LockedBase>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LockedBase {
+    reference: String,
+    identity: String,
+}
+
+impl Lock {
+    pub(super) fn path_in(project: &Path) -> PathBuf {
+        project.join("ralph.lock")
+    }
+
+    /// What is recorded of a project's images; `None`: nothing is.
+    pub(super) fn of_project(project: &Path) -> Result<Option<Self>, CliError> {
+        Self::read(&Self::path_in(project))
+    }
+
+    fn read(path: &Path) -> Result<Option<Self>, CliError> {
+        let text = match fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error::io("read", path)(error)),
+        };
+        let unusable = |reason: String| {
+            CliError::usage(format!("`{}` cannot be used: {reason}", path.display()))
+                .hint("`ralph image build --lock` writes it anew once it is deleted")
+        };
+        let lock: Self = toml::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+        if lock.version != VERSION {
+            return Err(unusable(format!(
+                "its version is {}, not {VERSION}",
+                lock.version
+            )));
+        }
+        Ok(Some(lock))
+    }
+
+    /// What is recorded of this very image.
+    pub(super) fn of(&self, image: &PlannedImage, platform: Platform) -> Option<&Locked> {
+        let recorded = self.named(&image.tag, platform);
+        recorded.filter(|locked| locked.hash == image.hash.to_string())
+    }
+
+    /// What is recorded of the image of this name, whatever it is made from.
+    pub(super) fn named(&self, tag: &ImageTag, platform: Platform) -> Option<&Locked> {
+        let key = (tag.repository(), platform.name());
+        self.images.iter().find(|image| image.key() == key)
+    }
+
+    /// Records an image, in place of an earlier one of its name and platform. Keeps what is recorded of others.
+    pub(super) fn record(path: &Path, image: Locked) -> Result<(), CliError> {
+        let mut lock = Self::read(path)?.unwrap_or(Self {
+            version: VERSION,
+            images: Vec::new(),
+        });
+        lock.images.retain(|other| other.key() != image.key());
+        lock.images.push(image);
+        lock.images.sort_by(|a, b| a.key().cmp(&b.key()));
+        let text = toml::to_string_pretty(&lock)
+            .map_err(|error| CliError::runtime(format!("cannot write `{}`: {error}", path.display())))?;
+        replace(path, &format!("{HEADER}{text}")).map_err(error::io("write", path))
+    }
+}
+
+impl Locked {
+    /// An image of a plan that gave this.
+    pub(super) fn new(image: &PlannedImage, base: Option<&PlannedBase>, made: Made<'_>) -> Self {
+        Self {
+            tag: image.tag.to_string(),
+            platform: made.platform.name().to_owned(),
+            hash: image.hash.to_string(),
+            digest: made.fingerprint.digest(),
+            layers: made.fingerprint.layers().to_vec(),
+            base: base.map(|base| LockedBase {
+                reference: base.reference.to_string(),
+                identity: base.identity.to_string(),
+            }),
+        }
+    }
+
+    /// In what an image differs from what is recorded.
+    pub(super) fn differences(&self, now: &Self) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.hash != now.hash {
+            found.push(format!(
+                "it is made from other files: {} is recorded, {} is planned",
+                self.tag, now.tag
+            ));
+        }
+        if self.base != now.base {
+            found.push(format!(
+                "it stands on another base: {} is recorded, now it is {}",
+                shown(self.base.as_ref()),
+                shown(now.base.as_ref())
+            ));
+        }
+        if self.digest != now.digest {
+            found.extend(self.layer_differences(now));
+        }
+        found
+    }
+
+    fn layer_differences(&self, now: &Self) -> Vec<String> {
+        let (before, after) = (self.layers.len(), now.layers.len());
+        let count = (before != after).then(|| format!("{before} layers are recorded, it has {after}"));
+        let pairs = self.layers.iter().zip(&now.layers).zip(1..);
+        let layers = pairs.filter(|((before, after), _)| before != after);
+        let layers = layers.map(|((before, after), number)| {
+            format!("layer {number} is another: {before} is recorded, it is {after}")
+        });
+        let mut found: Vec<String> = count.into_iter().chain(layers).collect();
+        if found.is_empty() {
+            found.push("what a container of it starts with, or a label, is another".to_owned());
+        }
+        found
+    }
+
+    fn key(&self) -> (&str, &str) {
+        let repository = self.tag.split(':').next().unwrap_or_default();
+        (repository, &self.platform)
+    }
+}
+
+/// What came of a build.
+#[derive(Clone, Copy)]
+pub(super) struct Made<'a> {
+    pub(super) platform: Platform,
+    pub(super) fingerprint: &'a Fingerprint,
+}
+
+fn shown(base: Option<&LockedBase>) -> String {
+    match base {
+        Some(base) => format!("{} ({})", base.reference, base.identity),
+        None => "nothing".to_owned(),
+    }
+}
+
+/// Writes the whole file, or leaves it as it was.
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // As any file of the user's, not as a temporary one.
+    let permissions = fs::Permissions::from_mode(0o666);
+    let beside = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .permissions(permissions)
+        .tempfile_in(beside)?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}

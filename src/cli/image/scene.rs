@@ -1,0 +1,50 @@
+//! What every `image` command starts from: where one is, what is configured, and the engine.
+
+use std::path::PathBuf;
+
+use crate::config::Config;
+use crate::engine::{Engine, EngineError};
+use crate::image::{Recipe, Tools, Wish};
+
+use super::super::Context;
+use super::super::assemble;
+use super::super::error::CliError;
+use super::wanted::Wanted;
+
+/// Where a command works.
+pub(super) struct Scene<'a> {
+    context: &'a Context,
+    pub(super) config: Config,
+    pub(super) tools: Tools,
+    project: PathBuf,
+}
+
+impl<'a> Scene<'a> {
+    pub(super) fn of(context: &'a Context, wanted: &Wanted) -> Result<Self, CliError> {
+        Ok(Self {
+            context,
+            config: assemble::configuration(context, None, &wanted.given())?,
+            tools: super::tools(context)?,
+            project: assemble::project_dir(&context.surroundings.cwd),
+        })
+    }
+
+    pub(super) async fn engine(&self) -> Result<Engine, EngineError> {
+        super::engine(self.context, &self.tools).await
+    }
+
+    pub(super) fn wish(&self, wanted: &Wanted) -> Wish {
+        wanted.wish(self.context, &self.config, &self.project)
+    }
+
+    /// Reads what the image is made from, and says why a flake is not used.
+    pub(super) async fn read(&self, wish: &Wish, engine: Option<&Engine>) -> Result<Recipe, CliError> {
+        let recipe = wish.read(engine, &self.tools).await?;
+        if let Some(reason) = &recipe.passed_over {
+            self.context
+                .ui
+                .say(format_args!("The project's flake.nix is not used: {reason}."));
+        }
+        Ok(recipe)
+    }
+}

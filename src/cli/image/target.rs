@@ -1,0 +1,32 @@
+//! Which image is pulled or pushed.
+
+use crate::config::Config;
+use crate::engine::Reference;
+use crate::image::ImageError;
+
+use super::super::error::CliError;
+
+/// What is pulled or pushed.
+pub(super) enum Target {
+    /// The image that `sandbox.image` names.
+    Named(Reference),
+    /// The planned image, in this registry.
+    Planned { registry: String },
+}
+
+impl Target {
+    pub(super) fn of(config: &Config) -> Result<Self, CliError> {
+        let sandbox = &config.settings.sandbox;
+        match (&sandbox.image, &sandbox.registry) {
+            (Some(name), _) => Ok(Self::Named(Reference::parse(name).map_err(ImageError::from)?)),
+            (None, Some(registry)) => Ok(Self::Planned {
+                registry: registry.clone(),
+            }),
+            (None, None) => Err(
+                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").hint(
+                    "set `sandbox.registry = \"ghcr.io/team\"` for planned images, or `sandbox.image` to one image",
+                ),
+            ),
+        }
+    }
+}

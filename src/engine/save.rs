@@ -1,0 +1,69 @@
+//! Reading an image out of an engine.
+
+use std::io::{self, Read};
+
+use bytes::{Buf, Bytes};
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+
+use super::{Digest, Engine, EngineError};
+
+/// How many pieces wait to be read, which bounds the memory they take.
+const PIECES: usize = 16;
+
+impl Engine {
+    /// Reads an image as `docker save` writes it, as it comes; `read` may block, and need not read to the end.
+    pub async fn save<T: Send + 'static>(
+        &self,
+        image: &Digest,
+        read: impl FnOnce(&mut dyn Read) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let subject = image.as_str();
+        let unreadable = |source| EngineError::Content {
+            subject: subject.to_owned(),
+            source,
+        };
+        let (sender, receiver) = mpsc::channel(PIECES);
+        let reader = tokio::task::spawn_blocking(move || read(&mut Pieces::new(receiver)));
+        let docker = self.patient();
+        let mut pieces = docker.export_image(subject).boxed();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| EngineError::from_api(subject, error))?;
+            if sender.send(piece).await.is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        let read = reader.await.map_err(|error| unreadable(error.into()))?;
+        read.map_err(unreadable)
+    }
+}
+
+/// The end of a channel that is read from.
+struct Pieces {
+    receiver: mpsc::Receiver<Bytes>,
+    piece: Bytes,
+}
+
+impl Pieces {
+    fn new(receiver: mpsc::Receiver<Bytes>) -> Self {
+        Self {
+            receiver,
+            piece: Bytes::new(),
+        }
+    }
+}
+
+impl Read for Pieces {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() {
+            match self.receiver.blocking_recv() {
+                Some(piece) => self.piece = piece,
+                None => return Ok(0),
+            }
+        }
+        let taken = into.len().min(self.piece.len());
+        self.piece.copy_to_slice(&mut into[..taken]);
+        Ok(taken)
+    }
+}

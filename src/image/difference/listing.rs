@@ -1,0 +1,102 @@
+//! What is in the layers of an image.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
+
+use sha2::{Digest as _, Sha256};
+use tar::Archive;
+
+use crate::engine::Digest;
+
+/// The files of a layer, by path.
+pub(super) type Listing = BTreeMap<String, Entry>;
+
+/// A file of a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) content: Digest,
+    pub(super) attributes: Attributes,
+    pub(super) time: u64,
+}
+
+/// What a file is besides its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attributes {
+    kind: u8,
+    mode: u32,
+    owner: (u64, u64),
+}
+
+/// Reads what `docker save` writes, and lists the files of these layers. A layer is known by the digest of its bytes,
+/// whatever it is called there; one that is packed is passed over.
+pub(super) fn listings(
+    image: &mut dyn Read,
+    wanted: &BTreeSet<Digest>,
+) -> io::Result<BTreeMap<Digest, Listing>> {
+    let mut found = BTreeMap::new();
+    for member in Archive::new(image).entries()? {
+        let mut member = Hashing::new(member?);
+        let listing = list(&mut member);
+        let digest = member.finish()?;
+        if let Ok(listing) = listing
+            && wanted.contains(&digest)
+        {
+            found.insert(digest, listing);
+        }
+    }
+    Ok(found)
+}
+
+fn list(layer: &mut dyn Read) -> io::Result<Listing> {
+    let mut files = Listing::new();
+    for file in Archive::new(layer).entries()? {
+        let mut file = file?;
+        let path = String::from_utf8_lossy(&file.path_bytes()).into_owned();
+        let header = file.header();
+        let attributes = Attributes {
+            kind: header.entry_type().as_byte(),
+            mode: header.mode()?,
+            owner: (header.uid()?, header.gid()?),
+        };
+        let time = header.mtime()?;
+        let link = file.link_name_bytes().map(std::borrow::Cow::into_owned);
+        let mut hasher = Sha256::new_with_prefix(link.unwrap_or_default());
+        io::copy(&mut file, &mut hasher)?;
+        let entry = Entry {
+            content: Digest::finish(hasher),
+            attributes,
+            time,
+        };
+        files.insert(path, entry);
+    }
+    Ok(files)
+}
+
+/// Hashes what is read through it.
+struct Hashing<R> {
+    from: R,
+    hasher: Sha256,
+}
+
+impl<R: Read> Hashing<R> {
+    fn new(from: R) -> Self {
+        Self {
+            from,
+            hasher: Sha256::new(),
+        }
+    }
+
+    /// Reads the rest, and returns the digest of everything.
+    fn finish(mut self) -> io::Result<Digest> {
+        io::copy(&mut self, &mut io::sink())?;
+        Ok(Digest::finish(self.hasher))
+    }
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.from.read(into)?;
+        self.hasher.update(&into[..count]);
+        Ok(count)
+    }
+}

@@ -1,0 +1,204 @@
+//! `ralph image push` and `ralph image pull`, with a real registry.
+
+use std::fs;
+
+use base64::Engine as _;
+use ralph::engine::Reference;
+use serde_json::{Value, json};
+
+use super::project::{COPYING, Project};
+use super::registry::{Door, Registry};
+use crate::need;
+
+/// A project with an image of its own, and a registry for it.
+struct Sharing {
+    project: Project,
+    registry: Registry,
+    tag: String,
+}
+
+impl Sharing {
+    async fn new(door: Door) -> Result<Self, String> {
+        let registry = Registry::start(door)?;
+        let project = Project::new().await?;
+        project.write("Dockerfile.sandbox", COPYING);
+        project.write("greeting", &project.shop.name);
+        let base = project.base("base");
+        project.configure(
+            &base,
+            &format!("[sandbox]\nregistry = \"{}/team\"", registry.address()),
+        );
+        let tag = project.build(&[]).tag;
+        Ok(Self {
+            project,
+            registry,
+            tag,
+        })
+    }
+
+    fn remote(&self) -> String {
+        format!("{}/team/{}", self.registry.address(), self.tag)
+    }
+
+    /// Makes this machine one that has never seen the image.
+    async fn forget(&self) {
+        for name in [&self.tag, &self.remote()] {
+            self.project.shop.engine.remove_image(name).await.unwrap();
+        }
+    }
+
+    /// What `docker login` leaves.
+    fn log_in(&self, password: &str) {
+        let auth = base64::engine::general_purpose::STANDARD.encode(format!("user:{password}"));
+        let file = self.project.place.path().join("home/.docker/config.json");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        let auths = json!({"auths": {self.registry.address(): {"auth": auth}}});
+        fs::write(file, auths.to_string()).unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_machine_pushes_another_pulls_in_place_of_building() {
+    let sharing = need!(Sharing::new(Door::Open).await);
+    let (project, tag, remote) = (&sharing.project, &sharing.tag, sharing.remote());
+    let pushed = project.try_image("push", &["--json"]);
+    pushed.expect(0, &[]);
+    let report: Value = serde_json::from_str(&pushed.stdout).unwrap();
+    assert_eq!(report, json!({"image": tag, "remote": remote}));
+
+    sharing.forget().await;
+    let pulled = project.try_image("pull", &["--json"]);
+    pulled.expect(0, &[]);
+    let report: Value = serde_json::from_str(&pulled.stdout).unwrap();
+    assert_eq!(report, json!({"image": tag, "remote": remote, "pulled": true}));
+    assert_eq!(project.run(tag, &["/bin/cat", "/greeting"]), project.shop.name);
+    assert_eq!(project.build(&[]).steps, [""; 0]);
+
+    let again = project.try_image("pull", &["--json"]);
+    again.expect(0, &["use_local_image", "not pulled", "--force"]);
+    let report: Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!(report["pulled"], false);
+    let forced = project.try_image("pull", &["--force", "--json"]);
+    let report: Value = serde_json::from_str(&forced.stdout).unwrap();
+    assert_eq!(report["pulled"], true);
+
+    let status: Value = serde_json::from_str(&project.try_image("status", &["--json"]).stdout).unwrap();
+    let row = status["images"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row["image"] == **tag)
+        .unwrap();
+    assert_eq!(row["pulled_from"], remote);
+    project.shop.engine.remove_image(&remote).await.unwrap();
+    sharing.project.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn something_else_under_the_planned_name_is_refused() {
+    let sharing = need!(Sharing::new(Door::Open).await);
+    let (project, remote) = (&sharing.project, sharing.remote());
+    let foreign = project.shop.find("base").await.unwrap();
+    let name = Reference::parse(&remote).unwrap();
+    project.shop.engine.tag(&foreign.id, &name).await.unwrap();
+    project.docker(&["push", "--quiet", &remote]);
+    sharing.forget().await;
+
+    let ended = project.try_image("pull", &[]);
+    ended.expect(
+        1,
+        &[
+            &remote,
+            "is not the planned image",
+            "content hash is missing",
+            "hint: ",
+        ],
+    );
+    assert_eq!(project.id(&sharing.tag).await, None);
+    assert_eq!(project.id(&remote).await, None);
+    sharing.project.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_build_than_the_recorded_one_is_refused() {
+    let sharing = need!(Sharing::new(Door::Open).await);
+    let (project, remote) = (&sharing.project, sharing.remote());
+    project.try_image("push", &[]).expect(0, &[]);
+    project.try_build(&["--lock"]).expect(0, &[]);
+    let file = project.place.repo().join("ralph.lock");
+    let lock = fs::read_to_string(&file).unwrap();
+    sharing.forget().await;
+    project.try_image("pull", &[]).expect(0, &[]);
+
+    let at = lock.find("digest = \"sha256:").unwrap() + "digest = \"sha256:".len();
+    let other = format!("{}{}{}", &lock[..at], "0".repeat(64), &lock[at + 64..]);
+    fs::write(&file, other).unwrap();
+    sharing.forget().await;
+    let ended = project.try_image("pull", &[]);
+    ended.expect(1, &[&remote, "is not the image that was recorded"]);
+    assert_eq!(project.id(&sharing.tag).await, None);
+    sharing.project.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registry_is_given_the_users_own_login() {
+    let sharing = need!(Sharing::new(Door::Locked).await);
+    let project = &sharing.project;
+    project
+        .try_image("push", &[])
+        .expect(1, &["ralph: the registry refuses access to", "hint: "]);
+    sharing.log_in("wrong");
+    let refused = project.try_image("push", &[]);
+    refused.expect(1, &["ralph: the registry refuses access to"]);
+    assert!(!refused.stderr.contains("wrong"), "{refused:?}");
+    assert!(sharing.registry.is_empty());
+    assert_eq!(project.id(&sharing.remote()).await, None);
+
+    sharing.log_in("secret");
+    project.try_image("push", &[]).expect(0, &[]);
+    sharing.forget().await;
+    project.try_image("pull", &[]).expect(0, &[]);
+    project.shop.engine.remove_image(&sharing.remote()).await.unwrap();
+    sharing.project.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_named_image_is_pulled_and_pushed_as_it_is() {
+    let sharing = need!(Sharing::new(Door::Open).await);
+    let project = &sharing.project;
+    let name = format!("{}/any:thing", sharing.registry.address());
+    let image = project.shop.find("base").await.unwrap();
+    let reference = Reference::parse(&name).unwrap();
+    project.shop.engine.tag(&image.id, &reference).await.unwrap();
+    project.configure(&project.base("base"), &format!("[sandbox]\nimage = \"{name}\""));
+    project.try_image("push", &[]).expect(0, &[]);
+    project.try_image("pull", &[]).expect(0, &["not pulled"]);
+    project.shop.engine.remove_image(&name).await.unwrap();
+    let pulled = project.try_image("pull", &[]);
+    pulled.expect(0, &[]);
+    assert_eq!(pulled.stdout.trim(), name);
+    assert!(project.id(&name).await.is_some());
+    project.shop.engine.remove_image(&name).await.unwrap();
+    sharing.project.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_registry_the_error_says_what_to_set() {
+    let project = need!(Project::new().await);
+    for command in ["pull", "push"] {
+        project.try_image(command, &[]).expect_refused(&[
+            "neither `sandbox.image` nor `sandbox.registry` is set",
+            "hint: set `sandbox.registry = ",
+        ]);
+    }
+    project.configure(&project.base("base"), "[sandbox]\nregistry = \"127.0.0.1:1\"");
+    project
+        .try_image("push", &[])
+        .expect(1, &["is not there", "hint: `ralph image build`"]);
+    project.build(&[]);
+    project.try_image("push", &[]).expect(1, &["cannot be reached"]);
+    project
+        .try_image("pull", &["--force"])
+        .expect(1, &["cannot be reached"]);
+    project.close().await;
+}
