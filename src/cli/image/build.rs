@@ -3,14 +3,14 @@
 use serde::Serialize;
 
 use crate::engine::{Engine, EngineError, Reference};
-use crate::image::{Ensured, Facts, ImageError, Recipe, Step, Tools, Wish, ensure, plan, survey};
+use crate::image::{Ensured, Facts, ImageError, Step, Wish, ensure, plan, survey};
 
 use super::super::Context;
 use super::super::assemble;
 use super::super::error::{CliError, Exit};
 use super::progress::observer;
 use super::wanted::Wanted;
-use super::{RebuildFlag, engine, tools};
+use super::{RebuildFlag, engine, read, tools};
 
 /// Build the image, unless it is there already
 #[derive(Debug, clap::Args)]
@@ -76,21 +76,6 @@ fn unless_absent(
         }
         Err(error) => Err(error),
     }
-}
-
-async fn read(
-    context: &Context,
-    wish: &Wish,
-    engine: Option<&Engine>,
-    tools: &Tools,
-) -> Result<Recipe, ImageError> {
-    let recipe = wish.read(engine, tools).await?;
-    if let Some(reason) = &recipe.passed_over {
-        context
-            .ui
-            .say(format_args!("The project's flake.nix is not used: {reason}."));
-    }
-    Ok(recipe)
 }
 
 async fn add_name(engine: &Engine, ensured: &Ensured, name: &Reference) -> Result<(), EngineError> {
