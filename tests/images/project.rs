@@ -41,7 +41,7 @@ impl Project {
     pub async fn on_debian() -> Result<Self, String> {
         let project = Self::new().await?;
         let debian = debian(&project)?;
-        project.stand_on(debian)?;
+        project.stand_on(debian, UPDATE)?;
         Ok(project)
     }
 
@@ -49,15 +49,23 @@ impl Project {
     pub async fn on_debian_with_tools() -> Result<Self, String> {
         let project = Self::new().await?;
         let tools = tools(&project)?;
-        project.stand_on(tools)?;
+        project.stand_on(
+            tools,
+            &format!("{UPDATE} && npm view pnpm version && pip index versions uv"),
+        )?;
         Ok(project)
     }
 
-    /// Makes a base of this project's own out of an image that tests share. That proves the way to Debian's packages.
-    fn stand_on(&self, shared: &str) -> Result<(), String> {
+    /// Makes a base of this project's own out of an image that tests share. `probe` fails where what is installed on it
+    /// is out of reach.
+    fn stand_on(&self, shared: &str, probe: &str) -> Result<(), String> {
         let label = &self.shop.name;
         let dockerfile = format!(
-            "FROM {shared}\nLABEL {LABEL}={label}\nRUN {UPDATE} && useradd --create-home --shell /bin/bash agent\n"
+            "FROM {shared}\n\
+             LABEL {LABEL}={label}\n\
+             COPY certificates {CERTIFICATES}\n\
+             ENV NODE_EXTRA_CA_CERTS={CERTIFICATES} PIP_CERT={CERTIFICATES}\n\
+             RUN {probe} && useradd --create-home --shell /bin/bash agent\n"
         );
         let name = self.base("debian");
         self.build_plainly(&dockerfile, &name)?;
@@ -69,6 +77,8 @@ impl Project {
     fn build_plainly(&self, dockerfile: &str, name: &str) -> Result<(), String> {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("Dockerfile"), dockerfile).unwrap();
+        let certificates = fs::read(CERTIFICATES).map_err(|error| format!("{CERTIFICATES}: {error}"))?;
+        fs::write(dir.path().join("certificates"), certificates).unwrap();
         let built = Command::new("docker")
             .env("DOCKER_HOST", self.shop.engine.endpoint().to_string())
             .args(["build", "--quiet", "--no-cache", "--tag", name])
@@ -203,6 +213,9 @@ impl Built {
         }
     }
 }
+
+/// Whom this machine trusts. Behind a proxy with a certificate of its own, an image must trust it, too.
+const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Fails where Debian's packages are out of reach.
 const UPDATE: &str = "apt-get update -o APT::Update::Error-Mode=any";

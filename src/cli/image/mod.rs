@@ -18,7 +18,7 @@ use clap::Subcommand;
 
 use crate::config::Config;
 use crate::engine::{Engine, EngineError};
-use crate::image::{Rebuild, Tools, Wish, ensure};
+use crate::image::{ImageError, Rebuild, Recipe, Tools, Wish, ensure};
 
 use super::Context;
 use super::assemble;
@@ -92,9 +92,25 @@ pub(super) async fn for_sandbox(
     };
     let tools = tools(context)?;
     let engine = engine(context, &tools).await?;
-    let recipe = wish.read(Some(&engine), &tools).await?;
+    let recipe = read(context, &wish, Some(&engine), &tools).await?;
     let ensured = ensure(&engine, &recipe, &tools, observer(context.ui).as_mut()).await?;
     Ok(Some(ensured.image.tag.to_string()))
+}
+
+/// Reads what an image is made from, and says so where that is not the project's own flake.
+async fn read(
+    context: &Context,
+    wish: &Wish,
+    engine: Option<&Engine>,
+    tools: &Tools,
+) -> Result<Recipe, ImageError> {
+    let recipe = wish.read(engine, tools).await?;
+    if let Some(reason) = &recipe.passed_over {
+        context
+            .ui
+            .say(format_args!("The project's flake.nix is not used: {reason}."));
+    }
+    Ok(recipe)
 }
 
 /// What images are made with here.
