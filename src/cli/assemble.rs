@@ -192,8 +192,8 @@ pub(super) async fn parts(
 }
 
 /// Whether the parts of a run can be had at all, before there is a run to put them together for.
-pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
-    provider(context, config)?;
+pub(super) async fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
+    provider(context, config)?.check().await?;
     agent(config)?;
     model(config, script)?;
     check_forge(config)?;
