@@ -178,6 +178,13 @@ pub(super) async fn parts(
     };
     let provider = provider(context, config)?;
     tell_limits(context, config, provider.as_ref());
+    for mount in config.mounts() {
+        context.ui.say(format_args!(
+            "mount: the sandbox reads {} as {}",
+            mount.source.display(),
+            mount.target.display()
+        ));
+    }
     Ok(Parts {
         provider,
         agent: agent(config)?,
@@ -367,7 +374,7 @@ pub(super) fn sandbox_spec(config: &Config, run: &RunDir) -> SandboxSpec {
             branch: run.facts().branch.clone(),
             task: task_key(run),
         },
-        mounts: Vec::new(),
+        mounts: config.mounts(),
         image: config.settings.sandbox.image.clone(),
         resources: config.resources(),
         network: config.network_policy(),

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
@@ -171,6 +172,17 @@ pub(super) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::
 pub(super) fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
     let names = Vec::<Variable>::deserialize(from)?;
     Ok(names.into_iter().map(|name| name.0).collect())
+}
+
+/// A path from the root on.
+pub(super) fn absolute_path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "a path that begins with `/` and names something below it",
+        parse: |text| {
+            let path = PathBuf::from(text);
+            (path.is_absolute() && path.file_name().is_some()).then_some(path)
+        },
+    })
 }
 
 /// Names of hosts.

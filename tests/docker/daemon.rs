@@ -110,10 +110,13 @@ impl Drop for Daemon {
     }
 }
 
+/// It has a network of its own: without a bridge, an engine removes that of every other engine beside it.
 fn start(dockerd: &Path, dir: &Path) -> Child {
     let below = |name: &str| dir.join(name).display().to_string();
     let log = std::fs::File::create(dir.join("log")).unwrap();
-    Command::new(dockerd)
+    Command::new("unshare")
+        .arg("--net")
+        .arg(dockerd)
         .args(["--host", &format!("unix://{}", below("socket"))])
         .args(["--data-root", &below("data"), "--exec-root", &below("exec")])
         .args(["--pidfile", &below("pid"), "--bridge=none", "--iptables=false"])
