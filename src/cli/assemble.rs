@@ -194,6 +194,13 @@ pub(super) async fn parts(
     };
     let provider = provider(context, config)?;
     tell_limits(context, config, provider.as_ref());
+    for mount in config.mounts() {
+        context.ui.say(format_args!(
+            "mount: the sandbox reads {} as {}",
+            mount.source.display(),
+            mount.target.display()
+        ));
+    }
     Ok(Parts {
         provider,
         agent: agent(config)?,
@@ -208,9 +215,9 @@ pub(super) async fn parts(
 }
 
 /// Whether the parts of a run can be had at all, before there is a run to put them together for.
-pub(super) fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
+pub(super) async fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
     network::check_attended(config)?;
-    provider(context, config)?;
+    provider(context, config)?.check().await?;
     agent(config)?;
     model(config, script)?;
     check_forge(config)?;
@@ -396,7 +403,7 @@ pub(super) fn sandbox_spec(config: &Config, run: &RunDir, image: Option<String>)
             branch: run.facts().branch.clone(),
             task: task_key(run),
         },
-        mounts: Vec::new(),
+        mounts: config.mounts(),
         image,
         resources: config.resources(),
         network: network_policy(config, run.facts().project.as_deref()),

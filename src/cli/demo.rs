@@ -10,9 +10,15 @@ use super::image::RebuildFlag;
 use super::run::{self, Shown};
 use super::{Context, Global};
 
-/// Show the whole job on a small repository, with a scripted model: no account, no credential, no engine
+/// Show the whole job on a small repository, with a scripted model: no account, no credential
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// The provider; `local` needs nothing but git
+    #[arg(long = "type", value_name = "PROVIDER", default_value = "local")]
+    provider: String,
+    /// The image, for a provider that has images
+    #[arg(long, value_name = "IMAGE")]
+    image: Option<String>,
     /// Keep everything in this directory, which must not exist yet or be empty
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -41,9 +47,10 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
     context
         .ui
         .say("The model of this demo is SCRIPTED: its three answers are fixed. Everything else is real: the");
-    context
-        .ui
-        .say("clone, the commands, the commits, the evidence and the pull request (sandbox `local`).\n");
+    context.ui.say(format_args!(
+        "clone, the commands, the commits, the evidence and the pull request (sandbox `{}`).\n",
+        args.provider
+    ));
     let mut surroundings = context.surroundings.clone();
     surroundings.cwd.clone_from(&project);
     // The same for everybody: no setting of the user's reaches the demo.
@@ -52,15 +59,9 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
         let path = place.path().join(dir).display().to_string();
         surroundings.env.insert(name.to_owned(), path);
     }
-    let set = [
-        "agent.name=actions",
-        "sandbox.type=local",
-        "sandbox.network.policy=allow-all",
-        "forge.type=local",
-    ];
     let global = Global {
         config: None,
-        set: set.map(str::to_owned).to_vec(),
+        set: settings(&args),
     };
     let inside = Context {
         ui: context.ui,
@@ -80,6 +81,22 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
     let exit = run::run(&inside, arguments).await?;
     tell(context, &inside, &place, &project).await?;
     Ok(exit)
+}
+
+/// What is set for the demo alone. It needs no network, so it gets none where that can be enforced.
+fn settings(args: &Args) -> Vec<String> {
+    let network = match args.provider.as_str() {
+        "docker" => "deny",
+        _ => "allow-all",
+    };
+    let mut set = vec![
+        "agent.name=actions".to_owned(),
+        "forge.type=local".to_owned(),
+        format!("sandbox.type={}", args.provider),
+        format!("sandbox.network.policy={network}"),
+    ];
+    set.extend(args.image.iter().map(|image| format!("sandbox.image={image}")));
+    set
 }
 
 /// Where a demo happens.

@@ -107,7 +107,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
         script,
     };
     // Everything that can be refused is refused before the run exists.
-    assemble::check(context, &config, new.script.as_deref())?;
+    assemble::check(context, &config, new.script.as_deref()).await?;
     let image = image::for_sandbox(context, &config, &project, args.image).await?;
     let redactor = crate::secret::Redactor::new(config.secrets());
     let dir = runner::create(&context.surroundings.runs()?, &repo, &redactor, new).await?;

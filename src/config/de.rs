@@ -134,9 +134,14 @@ impl<'de> Deserializer<'de> for Tree<'de> {
             Value::List(items) => {
                 visitor.visit_seq(de::value::SeqDeserializer::new(items.iter().map(Tree::Leaf)))
             }
-            Value::Table(_) | Value::Foreign(_) => {
-                Err(de::Error::invalid_type(de::Unexpected::Map, &visitor))
+            // One that is an item of a list; all others are branches.
+            Value::Table(members) => {
+                let inner = members
+                    .iter()
+                    .map(|one| (one.key.as_str(), Tree::Leaf(&one.setting)));
+                visitor.visit_map(Members::new(inner.collect()))
             }
+            Value::Foreign(_) => Err(de::Error::invalid_type(de::Unexpected::Map, &visitor)),
         };
         read.map_err(|refusal| refusal.at(setting))
     }

@@ -13,7 +13,7 @@ use super::stack::Stack;
 use super::value::Setting;
 use super::variables::Variables;
 use crate::model::Profile;
-use crate::sandbox::Resources;
+use crate::sandbox::{ReadOnlyMount, Resources};
 use crate::secret::Secret;
 
 /// A configuration that is right in itself. Every value knows where it came from.
@@ -87,6 +87,18 @@ impl Config {
             cpu_millis: Some(resources.cpu_millis),
             disk_bytes: resources.disk_bytes,
         }
+    }
+
+    /// What of this machine a sandbox may read.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<ReadOnlyMount> {
+        let mounts = self.settings.sandbox.mounts.iter();
+        mounts
+            .map(|mount| ReadOnlyMount {
+                source: mount.source.clone(),
+                target: mount.target.clone(),
+            })
+            .collect()
     }
 
     /// What the user should be told before anything starts.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
@@ -188,6 +189,17 @@ pub(super) fn presets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Preset>,
 /// Ranges of addresses.
 pub(super) fn address_ranges<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AddressRange>, D::Error> {
     list(from, |PolicyRange(range)| range)
+}
+
+/// A path from the root on.
+pub(super) fn absolute_path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "a path that begins with `/` and names something below it",
+        parse: |text| {
+            let path = PathBuf::from(text);
+            (path.is_absolute() && path.file_name().is_some()).then_some(path)
+        },
+    })
 }
 
 /// The beginning of branch names.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -84,10 +85,25 @@ pub struct SandboxSettings {
     /// Variables the `local` provider passes in.
     #[serde(deserialize_with = "read::variables")]
     pub env_passthrough: Vec<String>,
+    /// What of this machine a sandbox may read besides its workspace.
+    #[serde(default)]
+    pub mounts: Vec<MountSettings>,
     /// Which names the sandbox may reach.
     pub network: NetworkSettings,
     /// Its limits.
     pub resources: ResourceSettings,
+}
+
+/// `[[sandbox.mounts]]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table with `source` and `target`")]
+pub struct MountSettings {
+    /// Where it is on this machine.
+    #[serde(deserialize_with = "read::absolute_path")]
+    pub source: PathBuf,
+    /// Where the sandbox sees it.
+    #[serde(deserialize_with = "read::absolute_path")]
+    pub target: PathBuf,
 }
 
 /// `[sandbox.network]`

@@ -13,7 +13,7 @@ use super::{Parts, RunError, watch};
 
 /// How many sandboxes one iteration may lose before a person should have a look.
 const MOST_LOSSES: u32 = 1;
-/// How long a provider that went away may take to come back, and how often it is asked.
+/// How long a provider may take to make a new one, or to come back when it went away, and how often it is asked.
 const AWAY_PATIENCE: Duration = Duration::from_secs(60);
 const AWAY_PAUSE: Duration = Duration::from_millis(500);
 
@@ -72,7 +72,8 @@ impl Run<'_> {
         loop {
             match self.renew_sandbox().await {
                 Err(Halt::Broken(error)) => match fault_of(&error) {
-                    Some(Fault::Away) if Instant::now() < give_up => {}
+                    // A container that is being removed is there, and cannot be started.
+                    Some(Fault::Away | Fault::Lost) if Instant::now() < give_up => {}
                     Some(Fault::Request) | None => return Err(Halt::Broken(error)),
                     Some(_) => return Err(Halt::paused(chain(&error))),
                 },

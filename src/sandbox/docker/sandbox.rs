@@ -273,6 +273,11 @@ impl Sandbox for DockerSandbox {
             // Nothing can be started in there any more, as when it is full of processes.
             Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
             Err(EngineError::Conflict { .. }) if self.state() == State::Stopped => Ok(()),
+            // It did not survive what ran in it. Its files did.
+            Err(EngineError::Conflict { .. }) => {
+                self.warm.tell(self.why_stopped().await.to_string());
+                self.restart().await
+            }
             Err(error) => Err(self.explain(error).await),
         };
         if ended.is_err() {

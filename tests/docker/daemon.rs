@@ -1,0 +1,127 @@
+//! An engine of a test's own, which it may stop, restart and fill.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use ralph::engine::{Engine, Surroundings};
+use tempfile::TempDir;
+
+use crate::support::ralph::eventually;
+use crate::support::{base, engine, skip};
+
+/// What its disk holds: the image, and a little more.
+const DISK: &str = "size=450m";
+
+/// An engine whose disk is a small one in memory. Nothing of it is left when it is dropped.
+pub struct Daemon {
+    dir: TempDir,
+    process: Child,
+}
+
+impl Daemon {
+    /// Starts one, or says why that cannot be.
+    pub async fn new() -> Result<Self, String> {
+        let dockerd = skip::program("dockerd")?;
+        if !rustix::process::geteuid().is_root() {
+            return Err("only root can start an engine".to_owned());
+        }
+        let dir = TempDir::new().unwrap();
+        let disk = dir.path().join("data");
+        std::fs::create_dir(&disk).unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", DISK, "tmpfs"])
+            .arg(&disk)
+            .status();
+        if !mounted.unwrap().success() {
+            return Err("no disk can be mounted here".to_owned());
+        }
+        let process = start(&dockerd, dir.path());
+        let daemon = Self { dir, process };
+        eventually("the engine answers", || daemon.answers());
+        base::image(&daemon.engine().await).await?;
+        Ok(daemon)
+    }
+
+    /// A client of it.
+    pub async fn engine(&self) -> Engine {
+        let surroundings = Surroundings {
+            env: BTreeMap::from([("DOCKER_HOST".to_owned(), self.host())]),
+            home: None,
+        };
+        Engine::connect(&surroundings, &engine::host()).await.unwrap()
+    }
+
+    /// Stops it, and all its containers with it, and starts it again.
+    pub fn restart(&mut self) {
+        self.stop();
+        self.process = start(&skip::program("dockerd").unwrap(), self.dir.path());
+        eventually("the engine answers again", || self.answers());
+    }
+
+    /// Fills its disk.
+    pub fn fill(&self) {
+        let file = std::fs::File::create(self.filler()).unwrap();
+        // It ends when nothing more fits.
+        let filled = Command::new("cat")
+            .arg("/dev/zero")
+            .stdout(file)
+            .stderr(Stdio::null())
+            .status();
+        assert!(!filled.unwrap().success());
+    }
+
+    /// Frees what was filled.
+    pub fn free(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+
+    fn filler(&self) -> std::path::PathBuf {
+        self.dir.path().join("data/filler")
+    }
+
+    fn host(&self) -> String {
+        format!("unix://{}", self.dir.path().join("socket").display())
+    }
+
+    fn answers(&self) -> bool {
+        let asked = Command::new("docker")
+            .args(["--host", &self.host(), "version"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        asked.unwrap().success()
+    }
+
+    fn stop(&mut self) {
+        let pid = self.process.id().to_string();
+        let _ = Command::new("kill").args(["-s", "TERM", &pid]).status();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = Command::new("umount")
+            .arg("--lazy")
+            .arg(self.dir.path().join("data"))
+            .status();
+    }
+}
+
+/// It has a network of its own: without a bridge, an engine removes that of every other engine beside it.
+fn start(dockerd: &Path, dir: &Path) -> Child {
+    let below = |name: &str| dir.join(name).display().to_string();
+    let log = std::fs::File::create(dir.join("log")).unwrap();
+    Command::new("unshare")
+        .arg("--net")
+        .arg(dockerd)
+        .args(["--host", &format!("unix://{}", below("socket"))])
+        .args(["--data-root", &below("data"), "--exec-root", &below("exec")])
+        .args(["--pidfile", &below("pid"), "--bridge=none", "--iptables=false"])
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap()
+}

@@ -1,0 +1,122 @@
+//! What is wild inside stays inside.
+
+use std::time::{Duration, Instant};
+
+use ralph::exec::{Command, Discard, Status};
+
+use crate::need;
+use crate::room::{Room, prints, shell};
+
+/// Held by a limit of processes and of memory. Never to be run outside a container that has both.
+const FORK_BOMB: &str = "bomb() { bomb | bomb & }; bomb; sleep 30";
+
+#[tokio::test]
+async fn a_fork_bomb_ends_with_the_processes_of_the_sandbox() {
+    let room = need!(Room::new().await);
+    let (sandbox, other) = (room.create().await, room.create_another().await);
+    let pids = room.inspect(sandbox.id(), "{{.HostConfig.PidsLimit}} {{.HostConfig.Memory}}");
+    assert!(
+        !pids.split(' ').any(|limit| limit == "0" || limit == "<nil>"),
+        "{pids}"
+    );
+    let bomb = Command::shell(FORK_BOMB).timeout(Duration::from_secs(2));
+    // Whatever comes of it, it comes.
+    let _ = sandbox.exec(&bomb, &mut Discard).await;
+    assert_eq!(prints(other.as_ref(), "echo well").await, "well\n");
+    sandbox.end_processes().await.unwrap();
+    assert_eq!(prints(sandbox.as_ref(), "echo again").await, "again\n");
+    let left = prints(sandbox.as_ref(), "ls -d /proc/[0-9]* | wc -l").await;
+    assert!(left.trim().parse::<u32>().unwrap() < 12, "{left}");
+    sandbox.close().await.unwrap();
+    other.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn twice_the_memory_is_refused_and_named() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let hog = "head -c 600m /dev/zero | tail -c 512m > /dev/null";
+    let exit = shell(sandbox.as_ref(), hog).await;
+    assert_eq!(exit.status, Status::OutOfMemory);
+    assert_eq!(exit.status.to_string(), "killed: the sandbox is out of memory");
+    assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_filled_disk_in_memory_fills_nothing_else() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let exit = shell(sandbox.as_ref(), "cat /dev/zero > /tmp/full").await;
+    assert!(!exit.success(), "{}", exit.status);
+    assert!(
+        exit.stderr.text().contains("No space left"),
+        "{}",
+        exit.stderr.text()
+    );
+    assert_eq!(
+        prints(sandbox.as_ref(), "echo well > ~/file && cat ~/file").await,
+        "well\n"
+    );
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_endless_printer_is_ended_in_time_and_fills_no_memory() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let started = Instant::now();
+    let command = Command::new("yes").timeout(Duration::from_secs(1)).keep(1 << 16);
+    let exit = sandbox.exec(&command, &mut Discard).await.unwrap();
+    assert_eq!(exit.status, Status::TimedOut);
+    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(exit.stdout.text().len() < 1 << 18);
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_kills_the_session_ends_its_own_command_and_no_later_one() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let exit = shell(sandbox.as_ref(), "kill -9 -1").await;
+    assert!(!exit.success());
+    assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
+    let notices = sandbox.notices();
+    assert!(
+        notices.iter().any(|notice| notice.contains("opened again")),
+        "{notices:?}"
+    );
+    assert_eq!(sandbox.notices(), Vec::<String>::new());
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn evidence_does_not_come_by_the_session() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let parent = Command::shell("tr '\\0' ' ' < /proc/$PPID/cmdline; echo $PPID");
+    let warm = sandbox.exec(&parent, &mut Discard).await.unwrap().stdout.text();
+    assert!(warm.contains("guest"), "{warm}");
+    let plain = sandbox
+        .witness(&parent, &mut Discard)
+        .await
+        .unwrap()
+        .stdout
+        .text();
+    // A parent outside the container: the engine's own.
+    assert_eq!(plain.trim(), "0");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn who_left_its_session_is_gone_before_evidence() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let line = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 0.1; done' >/dev/null 2>&1 & echo $!";
+    prints(sandbox.as_ref(), line).await;
+    sandbox.end_processes().await.unwrap();
+    let processes = Command::shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' '");
+    let seen = sandbox.witness(&processes, &mut Discard).await.unwrap();
+    assert!(!seen.stdout.text().contains("trap"), "{}", seen.stdout.text());
+    sandbox.close().await.unwrap();
+}

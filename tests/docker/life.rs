@@ -1,0 +1,185 @@
+//! How a sandbox is found again, taken over, and lost.
+
+use std::path::Path;
+
+use ralph::exec::{Command, Discard};
+use ralph::sandbox::docker::DockerProvider;
+use ralph::sandbox::{Provider, Resources, Reuse, SandboxError, SandboxSpec};
+use rstest::rstest;
+
+use crate::need;
+use crate::room::{Room, places, prints};
+use crate::support::engine::docker;
+
+/// What may differ between two asks for one sandbox.
+fn differently(spec: &SandboxSpec, what: &str) -> SandboxSpec {
+    let mut spec = spec.clone();
+    match what {
+        "memory" => {
+            spec.resources = Resources {
+                memory_bytes: Some(128 << 20),
+                ..spec.resources
+            };
+        }
+        "variables" => drop(spec.env.insert("NEW".to_owned(), "1".to_owned())),
+        "network" => spec.network = ralph::network::Policy::AllowAll,
+        other => panic!("{other}"),
+    }
+    spec
+}
+
+#[rstest]
+#[case::memory("memory")]
+#[case::variables("variables")]
+#[case::the_network("network")]
+#[tokio::test]
+async fn a_sandbox_made_from_something_else_is_not_used_again(#[case] what: &str) {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let changed = differently(&room.spec, what);
+    assert!(room.provider.reopen(&changed).await.unwrap().is_none());
+    assert!(!room.has(sandbox.id()).await);
+    assert_eq!(places(room.dir.path()), 0);
+}
+
+#[tokio::test]
+async fn a_later_run_of_the_task_takes_over_what_nobody_has() {
+    let room = need!(Room::new().await);
+    let first = room.create().await;
+    first
+        .write(Path::new("home/warm"), b"cache", 0o644)
+        .await
+        .unwrap();
+    first.stop().await.unwrap();
+    disown(&room);
+    let later = room.another_run();
+    let second = room.provider.create(&later).await.unwrap();
+    assert_eq!(second.id(), first.id());
+    assert_eq!(prints(second.as_ref(), "cat ~/warm").await, "cache");
+    // It is the later run's now.
+    assert!(room.provider.reopen(&room.spec).await.unwrap().is_none());
+    second.close().await.unwrap();
+}
+
+#[rstest]
+#[case::it_is_in_use(false, Reuse::Allowed)]
+#[case::it_must_not_be_used_again(true, Reuse::Never)]
+#[tokio::test]
+async fn a_later_run_of_the_task_gets_one_of_its_own(#[case] nobody_has_it: bool, #[case] reuse: Reuse) {
+    let room = need!(Room::new().await);
+    let first = room.create().await;
+    if nobody_has_it {
+        first.stop().await.unwrap();
+        disown(&room);
+    }
+    let later = SandboxSpec {
+        reuse,
+        ..room.another_run()
+    };
+    let second = room.provider.create(&later).await.unwrap();
+    assert_ne!(second.id(), first.id());
+    second.close().await.unwrap();
+    assert!(room.has(first.id()).await);
+    first.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_removed_by_hand_is_a_sandbox_that_is_gone() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    prints(sandbox.as_ref(), "true").await;
+    docker(&room.engine, &["rm", "--force", sandbox.id()]);
+    for _ in 0..2 {
+        let tried = sandbox.exec(&Command::new("true"), &mut Discard).await;
+        assert!(matches!(tried, Err(SandboxError::Gone { .. })), "{tried:?}");
+    }
+    assert!(room.provider.reopen(&room.spec).await.unwrap().is_none());
+    room.create().await.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_stopped_by_hand_is_a_sandbox_that_is_lost() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    docker(&room.engine, &["kill", sandbox.id()]);
+    let tried = sandbox.exec(&Command::new("true"), &mut Discard).await;
+    let Err(SandboxError::Lost { reason, .. }) = tried else {
+        panic!("{tried:?}");
+    };
+    assert!(reason.contains("stopped"), "{reason}");
+    let again = room.provider.reopen(&room.spec).await.unwrap().unwrap();
+    again.start().await.unwrap();
+    prints(again.as_ref(), "true").await;
+    again.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_image_that_is_not_there_is_named() {
+    let room = need!(Room::new().await);
+    let spec = SandboxSpec {
+        image: Some("ralph-test-no-such-image:1".to_owned()),
+        ..room.spec.clone()
+    };
+    let error = room.provider.create(&spec).await.err().unwrap();
+    let SandboxError::Engine { source, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        source.to_string(),
+        "not found: the image `ralph-test-no-such-image:1`"
+    );
+    assert_eq!(places(room.dir.path()), 0);
+}
+
+#[tokio::test]
+async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let guest = std::fs::read_dir(room.dir.path().join("guest")).unwrap();
+    let guest = guest.map(|entry| entry.unwrap().path()).next().unwrap();
+    std::fs::write(&guest, "no program").unwrap();
+    assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
+    let notices = sandbox.notices();
+    assert!(notices[0].contains("the engine's own exec"), "{notices:?}");
+    assert_eq!(prints(sandbox.as_ref(), "echo again").await, "again\n");
+    assert_eq!(sandbox.notices(), Vec::<String>::new());
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn eight_sandboxes_at_once_do_not_cross() {
+    let room = need!(Room::new().await);
+    let specs: Vec<SandboxSpec> = (0..8).map(|_| room.another_run()).collect();
+    let work = specs.iter().map(|spec| async {
+        let sandbox = room.provider.create(spec).await.unwrap();
+        let run = spec.run.as_str();
+        let line = format!(
+            "echo {run} > ~/mine; echo {run} > /tmp/mine; sleep 0.3; cat ~/mine /tmp/mine; ls ~ | wc -l"
+        );
+        assert_eq!(
+            prints(sandbox.as_ref(), &line).await,
+            format!("{run}\n{run}\n1\n")
+        );
+        sandbox.end_processes().await.unwrap();
+        sandbox.close().await.unwrap();
+    });
+    futures_util::future::join_all(work).await;
+    assert_eq!(places(room.dir.path()), 0);
+}
+
+/// Makes it look as if the process that had the only sandbox here had ended.
+pub fn disown(room: &Room) {
+    let places = std::fs::read_dir(room.dir.path().join("sandboxes")).unwrap();
+    for place in places {
+        let file = place.unwrap().path().join("sandbox.json");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+        record["owner"]["pid"] = serde_json::json!(u32::MAX / 2);
+        std::fs::write(&file, record.to_string()).unwrap();
+    }
+}
+
+/// Another provider over the same directory, as another process would have.
+pub fn elsewhere(room: &Room) -> DockerProvider {
+    DockerProvider::new(crate::support::engine::options(room.dir.path()))
+}

@@ -1,0 +1,115 @@
+//! Whose a sandbox is, and who may remove it.
+
+use std::fs;
+
+use ralph::sandbox::{Activity, Listed, Provider, Removable, Standing};
+
+use crate::life::{disown, elsewhere};
+use crate::need;
+use crate::room::{Room, places, prints};
+use crate::support::engine::docker;
+
+async fn listed(room: &Room, id: &str) -> Option<Listed> {
+    let all = elsewhere(room).list().await.unwrap();
+    all.into_iter().find(|one| one.id == id)
+}
+
+#[tokio::test]
+async fn a_sandbox_in_use_is_nobodys_to_prune() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    let found = listed(&room, sandbox.id()).await.unwrap();
+    assert_eq!(
+        (found.activity, found.standing),
+        (Activity::Running, Standing::InUse)
+    );
+    assert_eq!(found.run.as_ref(), Some(&room.spec.run));
+    let pruned = elsewhere(&room).remove(sandbox.id(), Removable::Orphans).await;
+    assert!(!pruned.unwrap());
+    prints(sandbox.as_ref(), "true").await;
+    assert!(
+        elsewhere(&room)
+            .remove(sandbox.id(), Removable::Any)
+            .await
+            .unwrap()
+    );
+    assert!(!room.has(sandbox.id()).await);
+    assert_eq!(places(room.dir.path()), 0);
+}
+
+#[tokio::test]
+async fn a_sandbox_whose_owner_ended_is_pruned_with_its_workspace() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    sandbox.stop().await.unwrap();
+    disown(&room);
+    let found = listed(&room, sandbox.id()).await.unwrap();
+    assert_eq!(
+        (found.activity, found.standing),
+        (Activity::Stopped, Standing::OwnerEnded)
+    );
+    assert!(
+        elsewhere(&room)
+            .remove(sandbox.id(), Removable::Orphans)
+            .await
+            .unwrap()
+    );
+    assert!(!room.has(sandbox.id()).await);
+    assert_eq!(places(room.dir.path()), 0);
+    assert!(
+        !elsewhere(&room)
+            .remove(sandbox.id(), Removable::Orphans)
+            .await
+            .unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_sandbox_whose_workspace_is_gone_is_an_orphan() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    fs::remove_dir_all(room.dir.path().join("sandboxes").join(sandbox.id())).unwrap();
+    let found = listed(&room, sandbox.id()).await.unwrap();
+    assert_eq!(found.standing, Standing::WorkspaceGone);
+    assert!(
+        elsewhere(&room)
+            .remove(sandbox.id(), Removable::Orphans)
+            .await
+            .unwrap()
+    );
+    assert!(!room.has(sandbox.id()).await);
+}
+
+#[tokio::test]
+async fn a_workspace_whose_container_is_gone_is_pruned_when_its_owner_ended() {
+    let room = need!(Room::new().await);
+    let sandbox = room.create().await;
+    docker(&room.engine, &["rm", "--force", sandbox.id()]);
+    let found = listed(&room, sandbox.id()).await.unwrap();
+    assert_eq!(
+        (found.activity, found.standing),
+        (Activity::Removed, Standing::InUse)
+    );
+    disown(&room);
+    assert!(
+        elsewhere(&room)
+            .remove(sandbox.id(), Removable::Orphans)
+            .await
+            .unwrap()
+    );
+    assert_eq!(places(room.dir.path()), 0);
+}
+
+#[tokio::test]
+async fn the_next_start_removes_what_a_killed_process_left_running() {
+    let room = need!(Room::new().await);
+    let left = room.create().await;
+    disown(&room);
+    let mut other_task = room.another_run();
+    "of another task".clone_into(&mut other_task.purpose.task);
+    "another-branch".clone_into(&mut other_task.purpose.branch);
+    let next = elsewhere(&room).create(&other_task).await.unwrap();
+    assert!(!room.has(left.id()).await);
+    next.close().await.unwrap();
+    assert_eq!(places(room.dir.path()), 0);
+}

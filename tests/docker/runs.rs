@@ -1,0 +1,151 @@
+//! Whole runs in containers, by the binary.
+
+use std::time::Duration;
+
+use crate::need;
+use crate::site::{Site, slow, wait_until_started};
+use crate::support::base;
+use crate::support::engine::docker;
+use crate::support::ralph::{
+    Live, Place, commit, doing, ending, eventually, finish, run, script, whole_task, write,
+};
+
+#[tokio::test]
+async fn a_run_does_the_whole_job_in_a_container_and_leaves_nothing() {
+    let site = need!(Site::new().await);
+    let ended = finish(&mut site.scripted(&script([
+        doing([
+            run("test -d /proc/1 && id -un || true"),
+            write("a.txt", "hello\n"),
+            commit("Begin"),
+        ]),
+        whole_task(),
+    ])));
+    ended.expect(0, &["done: "]);
+    assert!(
+        ended.stdout.trim_end().ends_with("pull-request.md"),
+        "{}",
+        ended.stdout
+    );
+    let branch = site.place.status()["branch"].as_str().unwrap().to_owned();
+    assert_eq!(site.place.git(&["show", &format!("{branch}:b.txt")]), "hello\n");
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn the_demo_does_the_whole_job_in_a_container() {
+    let site = need!(Site::new().await);
+    let ended = finish(&mut site.ralph(&["demo", "--type", "docker", "--image", base::NAME]));
+    ended.expect(
+        0,
+        &["(sandbox `docker`)", "evidence: `sh test.sh`: exit 0", "done: "],
+    );
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn a_failed_run_leaves_nothing() {
+    let site = need!(Site::new().await);
+    let ended = finish(
+        site.scripted(&script([doing([run("echo tried")])]))
+            .args(["--max-iterations", "1"]),
+    );
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn a_container_removed_by_hand_costs_one_iteration_begun_again() {
+    let site = need!(Site::new().await);
+    let live = Live::start(&mut site.scripted(&slow()));
+    wait_until_started(&site);
+    docker(&site.engine, &["rm", "--force", &site.containers()[0]]);
+    live.wait()
+        .expect(0, &["making a new one from the checkpoint", "done: "]);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn what_a_killed_run_left_is_taken_up_by_its_resume() {
+    let site = need!(Site::new().await);
+    let live = begin_and_kill(&site);
+    assert_eq!(site.containers().len(), 1);
+    drop(live);
+    let resumed = finish(&mut site.ralph(&["resume"]));
+    resumed.expect(0, &["done: "]);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn what_a_killed_run_left_is_pruned_once_and_for_all() {
+    let site = need!(Site::new().await);
+    begin_and_kill(&site);
+    let name = site.containers()[0].clone();
+    let tried = finish(&mut site.ralph(&["sandbox", "prune", "--dry-run", "--json"]));
+    tried.expect(0, &["Would remove"]);
+    assert!(tried.stdout.contains(&name), "{}", tried.stdout);
+    let young = finish(&mut site.ralph(&["prune-sandboxes", "--max-age", "1d"]));
+    assert!(!young.stdout.contains(&name), "{}", young.stdout);
+    assert_eq!(site.containers(), [name.as_str()]);
+    finish(&mut site.ralph(&["prune-sandboxes", "--type", "docker"])).expect(0, &["Removed"]);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn an_interrupted_run_rests_and_its_sandbox_can_be_looked_into_no_more() {
+    let site = need!(Site::new().await);
+    let live = Live::start(&mut site.scripted(&slow()));
+    wait_until_started(&site);
+    let name = site.containers()[0].clone();
+    let looked = finish(&mut site.ralph(&["sandbox", "exec", &site.place.run_id(), "--", "ls"]));
+    assert_eq!(looked.code, Some(0), "{looked:?}");
+    assert!(looked.stdout.contains("README.md"), "{looked:?}");
+    let refused = finish(&mut site.ralph(&["sandbox", "rm", &name]));
+    refused.expect(2, &["is in use"]);
+    live.signal("INT");
+    assert_eq!(live.wait().code, Some(3));
+    let listed = finish(&mut site.ralph(&["sandbox", "ls"]));
+    let line = listed
+        .stdout
+        .lines()
+        .find(|line| line.contains(&name))
+        .unwrap()
+        .to_owned();
+    assert!(line.contains("stopped") && line.contains("owner ended"), "{line}");
+    finish(&mut site.ralph(&["sandbox", "rm", &name])).expect(0, &["Removed"]);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn eight_runs_at_once_do_not_cross() {
+    let mut sites = Vec::new();
+    for _ in 0..8 {
+        sites.push(need!(Site::new().await));
+    }
+    let answer = |number: usize| {
+        let own = format!("hello {number}\n");
+        ending([write("a.txt", &own), write("b.txt", &own), commit("Say hello")])
+    };
+    let lives: Vec<Live> = sites
+        .iter()
+        .enumerate()
+        .map(|(number, site)| Live::start(&mut site.scripted(&script([answer(number)]))))
+        .collect();
+    for (number, (live, site)) in lives.into_iter().zip(&sites).enumerate() {
+        live.wait().expect(0, &["done: "]);
+        let branch = site.place.status()["branch"].as_str().unwrap().to_owned();
+        let said = site.place.git(&["show", &format!("{branch}:a.txt")]);
+        assert_eq!(said, format!("hello {number}\n"));
+        site.expect_nothing_left();
+    }
+}
+
+/// Begins a run and kills it in its first iteration.
+fn begin_and_kill(site: &Site) -> Live {
+    let mut live = Live::start(&mut site.scripted(&slow()));
+    wait_until_started(site);
+    live.signal("KILL");
+    eventually("the run is dead", || !live.is_running());
+    std::thread::sleep(Duration::from_millis(50));
+    live
+}

@@ -1,0 +1,100 @@
+//! A repository, and runs of its task in containers.
+
+use std::fs;
+use std::process::Command;
+
+use ralph::engine::Engine;
+use serde_json::Value;
+
+use crate::support::engine::docker;
+use crate::support::ralph::{Place, doing, eventually, run, script, whole_task};
+use crate::support::{base, engine};
+
+/// A repository whose tasks are worked on in containers.
+pub struct Site {
+    pub engine: Engine,
+    pub place: Place,
+}
+
+impl Site {
+    /// On the engine that answers, or why not.
+    pub async fn new() -> Result<Self, String> {
+        let engine = engine::engine().await?;
+        let image = base::image(&engine).await?;
+        Ok(Self::on(engine, &image))
+    }
+
+    /// On this engine, with this image.
+    pub fn on(engine: Engine, image: &str) -> Self {
+        let place = Place::new();
+        place.write(
+            "ralph.toml",
+            &format!(
+                "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n\
+                 [sandbox.network]\npolicy = \"deny\"\n[sandbox.resources]\nmemory = \"512m\"\ncpus = \"1\"\n"
+            ),
+        );
+        Self { engine, place }
+    }
+
+    /// `ralph` with these arguments, on this engine.
+    pub fn ralph(&self, args: &[&str]) -> Command {
+        let mut command = self.place.ralph(args);
+        command.env("DOCKER_HOST", self.engine.endpoint().to_string());
+        command
+    }
+
+    /// `ralph run` with a scripted model, on this engine.
+    pub fn scripted(&self, answers: &Value) -> Command {
+        let mut command = self.place.scripted(answers, &[]);
+        command.env("DOCKER_HOST", self.engine.endpoint().to_string());
+        command
+    }
+
+    /// The containers of this place's runs.
+    pub fn containers(&self) -> Vec<String> {
+        let listed = docker(
+            &self.engine,
+            &[
+                "ps",
+                "--all",
+                "--filter",
+                "label=ralph.run",
+                "--format",
+                "{{.Names}}\t{{.Label \"ralph.workspace\"}}",
+            ],
+        );
+        let home = self.place.home().display().to_string();
+        let ours = listed.lines().filter_map(|line| line.split_once('\t'));
+        ours.filter(|(_, workspace)| workspace.starts_with(&home))
+            .map(|(name, _)| name.to_owned())
+            .collect()
+    }
+
+    /// How many workspaces there are.
+    pub fn sandboxes(&self) -> usize {
+        fs::read_dir(self.place.home().join("sandboxes")).map_or(0, Iterator::count)
+    }
+
+    /// Fails when a container or a workspace is left.
+    pub fn expect_nothing_left(&self) {
+        assert_eq!(self.containers(), Vec::<String>::new());
+        assert_eq!(self.sandboxes(), 0);
+    }
+}
+
+/// A first iteration that takes its time, and one that does the task.
+pub fn slow() -> Value {
+    script([doing([run("touch started; sleep 8")]), whole_task(), whole_task()])
+}
+
+/// Waits until the agent is at work.
+pub fn wait_until_started(site: &Site) {
+    let sandboxes = site.place.home().join("sandboxes");
+    eventually("the first iteration begins", || {
+        let places = fs::read_dir(&sandboxes).into_iter().flatten();
+        places
+            .flatten()
+            .any(|place| place.path().join("workspace/work/started").exists())
+    });
+}
