@@ -101,7 +101,7 @@ async fn a_container_tells_whose_it_is() {
 async fn a_sandbox_that_may_reach_everything_has_a_network() {
     let room = need!(Room::new().await);
     let spec = SandboxSpec {
-        network: Policy::AllowAll,
+        network: Policy::allow_all(),
         ..room.spec.clone()
     };
     let sandbox = ralph::sandbox::Provider::create(&room.provider, &spec)

@@ -22,7 +22,7 @@ fn differently(spec: &SandboxSpec, what: &str) -> SandboxSpec {
             };
         }
         "variables" => drop(spec.env.insert("NEW".to_owned(), "1".to_owned())),
-        "network" => spec.network = ralph::network::Policy::AllowAll,
+        "network" => spec.network = ralph::network::Policy::allow_all(),
         other => panic!("{other}"),
     }
     spec

@@ -48,7 +48,7 @@ impl Room {
                 cpu_millis: Some(1000),
                 disk_bytes: None,
             },
-            network: Policy::Deny,
+            network: Policy::deny(),
             completion_grace: Duration::from_millis(300),
             ..SandboxSpec::unrestricted(run)
         };

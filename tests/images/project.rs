@@ -145,6 +145,11 @@ impl Project {
     fn image(&self, command: &str, args: &[&str]) -> Command {
         let mut command = self.place.ralph(&["image", command]);
         command.args(args);
+        Self::with_the_engine(command)
+    }
+
+    /// A command that finds the same engine.
+    pub fn with_the_engine(mut command: Command) -> Command {
         for name in ["DOCKER_HOST", "XDG_RUNTIME_DIR"] {
             if let Some(value) = std::env::var_os(name) {
                 command.env(name, value);
@@ -222,30 +227,26 @@ const UPDATE: &str = "apt-get update -o APT::Update::Error-Mode=any";
 
 /// The name of a Debian with apt on the engine, or why there is none.
 fn debian(project: &Project) -> Result<&'static str, String> {
-    const NAME: &str = "ralph-test-debian:bookworm";
-    if project.docker(&["images", "--quiet", NAME]).is_empty() {
+    imported(project, "ralph-test-debian:bookworm", &[])
+}
+
+/// The name of a Debian with Node and the packages of an agent's Dockerfile, or why there is none.
+fn tools(project: &Project) -> Result<&'static str, String> {
+    imported(project, "ralph-test-tools:bookworm", &["tools"])
+}
+
+/// Gives the engine what `make-debian` made, under this name.
+fn imported(project: &Project, name: &'static str, kind: &[&str]) -> Result<&'static str, String> {
+    if project.docker(&["images", "--quiet", name]).is_empty() {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/make-debian");
-        let made = Command::new(script).output().map_err(|error| error.to_string())?;
+        let made = Command::new(script).args(kind).output();
+        let made = made.map_err(|error| error.to_string())?;
         if !made.status.success() {
             let said = String::from_utf8_lossy(&made.stderr);
             return Err(format!("no Debian to build on could be made: {said}"));
         }
         let archive = String::from_utf8(made.stdout).unwrap();
-        project.docker(&["import", archive.trim(), NAME]);
+        project.docker(&["import", archive.trim(), name]);
     }
-    Ok(NAME)
-}
-
-/// The name of a Debian with Node and the packages of an agent's Dockerfile, or why there is none.
-fn tools(project: &Project) -> Result<&'static str, String> {
-    const NAME: &str = "ralph-test-tools:bookworm";
-    if project.docker(&["images", "--quiet", NAME]).is_empty() {
-        let packages = "build-essential ca-certificates curl fd-find git jq openssh-client python3 python3-pip \
-                        python3-venv ripgrep nodejs npm";
-        let install =
-            format!("DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends {packages}");
-        let dockerfile = format!("FROM {}\nRUN {UPDATE} && {install}\n", debian(project)?);
-        project.build_plainly(&dockerfile, NAME)?;
-    }
-    Ok(NAME)
+    Ok(name)
 }

@@ -62,7 +62,7 @@ pub(super) async fn run(
     if report.is_good() {
         return Ok(Exit::Success);
     }
-    let times = checked.differences.iter().any(is_only_times);
+    let times = !checked.differences.is_empty() && checked.differences.iter().all(is_only_times);
     context.ui.say(hint(&report, times));
     Ok(Exit::Failure)
 }
