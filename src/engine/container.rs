@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use bollard::models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
     CreateContainerOptions, InspectContainerOptions, KillContainerOptions, ListContainersOptions,
-    RemoveContainerOptions, StartContainerOptions,
+    LogsOptions, RemoveContainerOptions, StartContainerOptions,
 };
+use futures_util::StreamExt;
 use jiff::Timestamp;
 
 use super::{ContainerSpec, Digest, Engine, EngineError};
@@ -124,6 +125,23 @@ impl Engine {
             Err(EngineError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The last lines that a container's first process, or something in its place, printed.
+    pub async fn container_log(&self, container: &str, lines: u32) -> Result<String, EngineError> {
+        let options = LogsOptions {
+            stdout: true,
+            stderr: true,
+            tail: lines.to_string(),
+            ..Default::default()
+        };
+        let mut pieces = self.docker.logs(container, Some(options));
+        let mut log = String::new();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| EngineError::from_api(container, error))?;
+            log.push_str(&String::from_utf8_lossy(&piece.into_bytes()));
+        }
+        Ok(log)
     }
 
     /// All containers with this label (`name` or `name=value`), whether they run or not.

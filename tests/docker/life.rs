@@ -101,12 +101,16 @@ async fn a_container_removed_by_hand_is_a_sandbox_that_is_gone() {
 async fn a_container_stopped_by_hand_is_a_sandbox_that_is_lost() {
     let room = need!(Room::new().await);
     let sandbox = room.create().await;
+    prints(sandbox.as_ref(), "echo I was here > /proc/1/fd/2").await;
     docker(&room.engine, &["kill", sandbox.id()]);
     let tried = sandbox.exec(&Command::new("true"), &mut Discard).await;
     let Err(SandboxError::Lost { reason, .. }) = tried else {
         panic!("{tried:?}");
     };
-    assert!(reason.contains("stopped"), "{reason}");
+    assert_eq!(
+        reason,
+        "its container was stopped; the end of its log: I was here"
+    );
     let again = room.provider.reopen(&room.spec).await.unwrap().unwrap();
     again.start().await.unwrap();
     prints(again.as_ref(), "true").await;

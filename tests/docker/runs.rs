@@ -7,7 +7,7 @@ use crate::site::{Site, slow, wait_until_started};
 use crate::support::base;
 use crate::support::engine::docker;
 use crate::support::ralph::{
-    Live, Place, commit, doing, ending, eventually, finish, run, script, whole_task, write,
+    Live, commit, doing, ending, eventually, finish, run, script, whole_task, write,
 };
 
 #[tokio::test]
@@ -105,13 +105,9 @@ async fn an_interrupted_run_rests_and_its_sandbox_can_be_looked_into_no_more() {
     live.signal("INT");
     assert_eq!(live.wait().code, Some(3));
     let listed = finish(&mut site.ralph(&["sandbox", "ls"]));
-    let line = listed
-        .stdout
-        .lines()
-        .find(|line| line.contains(&name))
-        .unwrap()
-        .to_owned();
-    assert!(line.contains("stopped") && line.contains("owner ended"), "{line}");
+    let mut rows = listed.stdout.lines();
+    let row = rows.find(|row| row.contains(&name)).unwrap();
+    assert!(row.contains("stopped") && row.contains("owner ended"), "{row}");
     finish(&mut site.ralph(&["sandbox", "rm", &name])).expect(0, &["Removed"]);
     site.expect_nothing_left();
 }

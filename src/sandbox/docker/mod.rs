@@ -2,6 +2,7 @@
 //! nothing of the host in it but its workspace.
 
 mod census;
+mod ground;
 mod guest;
 mod name;
 mod owner;
@@ -14,27 +15,21 @@ mod warm;
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 use self::census::Census;
-use self::guest::Guest;
+use self::ground::Ground;
 use self::name::names;
 use self::owner::Owner;
 use self::place::{Place, Record};
-use self::plain::Plain;
 use self::plan::Facts;
-use self::sandbox::DockerSandbox;
-use self::user::Agent;
-use self::warm::Warm;
-use super::files::Files;
 use super::{
     Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
     Sandbox, SandboxError, SandboxSpec,
 };
-use crate::engine::{Digest, Endpoint, Engine, EngineError, Surroundings};
+use crate::engine::{EngineError, Surroundings};
 use crate::exec::Host;
 
 const NAME: &str = "docker";
@@ -62,15 +57,6 @@ pub struct DockerProvider {
     ground: OnceCell<Ground>,
 }
 
-/// What every sandbox stands on.
-#[derive(Debug)]
-struct Ground {
-    engine: Engine,
-    processors: u32,
-    agent: Agent,
-    guest: Guest,
-}
-
 impl DockerProvider {
     /// A provider that keeps its workspaces below `options.base`.
     #[must_use]
@@ -83,50 +69,9 @@ impl DockerProvider {
     }
 
     async fn ground(&self) -> Result<&Ground, SandboxError> {
-        self.ground.get_or_try_init(|| self.prepare()).await
-    }
-
-    async fn prepare(&self) -> Result<Ground, SandboxError> {
-        let engine = Engine::connect(&self.options.surroundings, &self.options.host).await;
-        let engine = engine.map_err(unavailable)?;
-        if !matches!(engine.endpoint(), Endpoint::Unix(_)) {
-            return Err(SandboxError::Unsupported {
-                provider: NAME,
-                operation: "share a workspace with its containers",
-                reason: format!("the engine at {} is not on this machine", engine.endpoint()),
-            });
-        }
-        let info = engine.info().await.map_err(unavailable)?;
-        let dir = &self.options.guest_dir;
-        Ok(Ground {
-            agent: Agent::on(info.users)?,
-            guest: Guest::put(dir, &info).map_err(|source| SandboxError::Host {
-                operation: "write the guest to",
-                path: dir.clone(),
-                source,
-            })?,
-            processors: info.processors,
-            engine,
-        })
-    }
-
-    /// The image a sandbox is made from, by content.
-    async fn image(&self, spec: &SandboxSpec) -> Result<Digest, SandboxError> {
-        let engine = &self.ground().await?.engine;
-        let name = spec.image.as_deref().ok_or_else(|| SandboxError::Unavailable {
-            provider: NAME,
-            reason: "no image is named: set sandbox.image".to_owned(),
-        })?;
-        match engine.image(name).await {
-            Ok(Some(image)) => Ok(image.id),
-            Ok(None) => Err(failed(
-                spec.run.as_str(),
-                EngineError::NotFound {
-                    subject: format!("the image `{name}`"),
-                },
-            )),
-            Err(error) => Err(failed(spec.run.as_str(), error)),
-        }
+        self.ground
+            .get_or_try_init(|| Ground::prepare(&self.options))
+            .await
     }
 
     fn record(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Record {
@@ -172,16 +117,6 @@ impl DockerProvider {
             }
         }
         Ok(())
-    }
-
-    fn open(&self, ground: &Ground, place: Place, grace: Duration) -> DockerSandbox {
-        let files = Files::new(&place.workspace(), &place.staging()).owned_by(ground.agent.outside);
-        let plain = Plain {
-            engine: ground.engine.clone(),
-            container: place.name(),
-        };
-        let warm = Warm::new(plain.clone(), &ground.guest, grace);
-        DockerSandbox::new(plain, warm, place, files)
     }
 
     /// Makes a sandbox under the first of its names that nobody has.
@@ -262,17 +197,6 @@ impl DockerProvider {
     }
 }
 
-impl Ground {
-    fn facts<'a>(&'a self, image: &'a Digest) -> Facts<'a> {
-        Facts {
-            image,
-            agent: self.agent,
-            guest: &self.guest,
-            processors: self.processors,
-        }
-    }
-}
-
 #[async_trait]
 impl Provider for DockerProvider {
     fn name(&self) -> &'static str {
@@ -294,7 +218,7 @@ impl Provider for DockerProvider {
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
         let ground = self.ground().await?;
-        let image = self.image(spec).await?;
+        let image = ground.image(spec).await?;
         let facts = ground.facts(&image);
         if let Some((place, _)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) {
             return Err(on_host("make", &place, io::ErrorKind::AlreadyExists.into()));
@@ -303,14 +227,12 @@ impl Provider for DockerProvider {
             Reuse::Allowed => self.take_over(spec, &facts).await?,
             Reuse::Never => None,
         };
-        Ok(Box::new(match place {
-            Some(place) => self.open(ground, place, spec.completion_grace),
-            None => {
-                self.sweep().await?;
-                let place = self.make(spec, &facts).await?;
-                self.open(ground, place, spec.completion_grace).fresh()
-            }
-        }))
+        if let Some(place) = place {
+            return Ok(Box::new(ground.open(place, spec.completion_grace)));
+        }
+        self.sweep().await?;
+        let place = self.make(spec, &facts).await?;
+        Ok(Box::new(ground.open(place, spec.completion_grace).fresh()))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
@@ -318,7 +240,7 @@ impl Provider for DockerProvider {
         let Some((place, record)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) else {
             return Ok(None);
         };
-        let fits = match self.image(spec).await {
+        let fits = match ground.image(spec).await {
             Ok(image) => record.fingerprint == plan::fingerprint(spec, &ground.facts(&image)),
             // What can no longer be made is not what is asked for.
             Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => false,
@@ -337,7 +259,7 @@ impl Provider for DockerProvider {
         place
             .write(&taken)
             .map_err(|source| on_host("take over", &place, source))?;
-        Ok(Some(Box::new(self.open(ground, place, spec.completion_grace))))
+        Ok(Some(Box::new(ground.open(place, spec.completion_grace))))
     }
 
     async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
@@ -350,7 +272,7 @@ impl Provider for DockerProvider {
         let found = self.census().await?.take().await?;
         let found = found.into_iter().find(|found| found.listed.id == id);
         Ok(found.map(|found| -> Box<dyn Sandbox> {
-            Box::new(self.open(ground, found.place, SandboxSpec::USUAL_GRACE))
+            Box::new(ground.open(found.place, SandboxSpec::USUAL_GRACE))
         }))
     }
 
@@ -383,11 +305,6 @@ fn on_host(operation: &'static str, place: &Place, source: io::Error) -> Sandbox
         path: place.workspace(),
         source,
     }
-}
-
-/// Why there are no sandboxes of this kind here.
-fn unavailable(error: EngineError) -> SandboxError {
-    failed("(none yet)", error)
 }
 
 fn failed(sandbox: &str, source: EngineError) -> SandboxError {

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
 use super::super::SandboxSpec;
+use crate::engine::Digest;
 
 /// What every name begins with.
 const PREFIX: &str = "agent-loop";
@@ -35,12 +36,12 @@ fn hashed(name: &str, texts: &[&str]) -> String {
         hash.update(text.as_bytes());
         hash.update([0]);
     }
-    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = Digest::finish(hash);
     let kept = name.len().min(LONGEST - HASH_DIGITS - 1);
     format!(
         "{}-{}",
         name[..kept].trim_end_matches('-'),
-        &digits[..HASH_DIGITS]
+        &digest.hex()[..HASH_DIGITS]
     )
 }
 

@@ -89,9 +89,9 @@ impl Plain {
 
     /// Runs a shell script to its end and drops what it prints.
     pub(super) async fn script(&self, script: &str, args: &[&str]) -> Result<ExecState, EngineError> {
-        let argv = [&["/bin/sh", "-c", script, "sh"], args].concat();
+        let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
         let spec = ExecSpec {
-            argv: argv.into_iter().map(str::to_owned).collect(),
+            argv: words.into_iter().map(str::to_owned).collect(),
             env: std::collections::BTreeMap::new(),
             cwd: Some("/".into()),
             input: ExecInput::Empty,

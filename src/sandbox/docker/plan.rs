@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use sha2::{Digest as _, Sha256};
 
 use super::super::{ReadOnlyMount, Resources, SandboxSpec};
 use super::guest::{Guest, INSIDE};
@@ -35,6 +34,9 @@ pub(super) mod label {
 const PIDS: u32 = 4096;
 /// What `/tmp` may hold where nobody limits memory, of which it is a part.
 const TMP_BYTES: u64 = 2 << 30;
+
+/// How many digits of a hash tell what two containers were made from.
+const FINGERPRINT_DIGITS: usize = 32;
 
 /// The first process: it starts nothing of the agent's, takes in what the agent leaves behind, and never ends. What
 /// kills everything kills its `sleep` too, and then there is another.
@@ -76,8 +78,7 @@ pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
         task: &spec.purpose.task,
     };
     let json = serde_json::to_vec(&parts).unwrap_or_default();
-    let digits = Sha256::digest(json);
-    digits.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()
 }
 
 /// The container of a sandbox at this place.

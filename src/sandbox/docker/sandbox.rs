@@ -32,6 +32,9 @@ const KILLED: i32 = 128 + SIGKILL;
 const OOM_PATIENCE: Duration = Duration::from_millis(200);
 const OOM_PAUSE: Duration = Duration::from_millis(20);
 
+/// How much of a container's log a message holds.
+const LOG_LINES: u32 = 10;
+
 /// Whether commands may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -131,11 +134,22 @@ impl DockerSandbox {
             Ok(None) => self.gone(),
             Ok(Some(container)) => match container.state {
                 ContainerState::OutOfMemory => self.lost("it was killed for its use of memory"),
-                ContainerState::Stopped | ContainerState::Created => self.lost("its container was stopped"),
+                ContainerState::Stopped | ContainerState::Created => {
+                    self.lost(&format!("its container was stopped{}", self.last_words().await))
+                }
                 ContainerState::Paused => self.lost("its container was paused"),
                 ContainerState::Running => self.lost("its container was started anew"),
             },
             Err(error) => self.failed(error),
+        }
+    }
+
+    /// What the engine kept of the container's output, for a message.
+    async fn last_words(&self) -> String {
+        let log = self.engine().container_log(&self.name, LOG_LINES).await;
+        match log.unwrap_or_default().trim() {
+            "" => String::new(),
+            log => format!("; the end of its log: {log}"),
         }
     }
 
