@@ -215,7 +215,7 @@ async fn a_run_makes_its_image_by_itself_and_the_agents_own_dockerfile_has_every
     let project = need!(Project::on_debian_with_tools().await);
     let done = script([whole_task()]);
     let run = project.place.scripted(&done, &["--type", "docker"]);
-    finish(&mut Project::with_the_engine(run)).expect(0, &["1. build", "done: "]);
+    finish(&mut Project::with_the_engine(run)).expect(0, &["build agent-loop-sandbox-actions:", "done: "]);
 
     let ended = finish(&mut project.command(&["--dockerfile", "--json"]));
     let built = Built::of(&ended, "done");
