@@ -30,6 +30,29 @@ fn each_layer_beats_those_below_it_and_is_remembered() {
 }
 
 #[test]
+fn mounts_are_tables_of_absolute_paths() {
+    let toml = "[[sandbox.mounts]]\nsource = '/srv/cache'\ntarget = '/cache'\n";
+    let mounts = Project::new(&[("ralph.toml", toml)]).load().mounts();
+    let pairs: Vec<_> = mounts
+        .iter()
+        .map(|one| (one.source.to_str(), one.target.to_str()))
+        .collect();
+    assert_eq!(pairs, [(Some("/srv/cache"), Some("/cache"))]);
+    for wrong in [
+        "source = 'cache'\ntarget = '/cache'",
+        "source = '/srv'",
+        "source = '/srv'\ntarget = '/'",
+    ] {
+        let toml = format!("[[sandbox.mounts]]\n{wrong}\n");
+        let errors = Project::new(&[("ralph.toml", &toml)]).errors();
+        assert!(
+            errors.iter().any(|error| error.contains("sandbox.mounts")),
+            "{wrong}: {errors:?}"
+        );
+    }
+}
+
+#[test]
 fn within_the_project_ralph_toml_wins() {
     let agent_loop = r#"{"type": "tart", "base_image": "img:1", "cpu": 2, "memory_gb": 1.5, "allowed_hosts": ["a.example"]}"#;
     let models = "profiles:\n  default-cheap:\n    litellm_model: yaml/model\n    temperature: 0\n  mine: {litellm_model: x, max_output_tokens: 7, tags: [a, b]}\n";

@@ -1,7 +1,6 @@
 //! All sandboxes of this kind on an engine, of whatever run, and the removal of those that are nobody's.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use super::super::{Activity, Listed, Removable, SandboxError, Standing};
@@ -24,6 +23,8 @@ pub(super) struct Found {
     pub(super) listed: Listed,
     pub(super) place: Place,
     record: Option<Record>,
+    /// By its id: another may have its name by the time it is removed.
+    container: Option<String>,
 }
 
 impl Census<'_> {
@@ -56,16 +57,20 @@ impl Census<'_> {
             return Ok(false);
         }
         let claimed = place.hold(found.record.as_ref());
-        let _held = match claimed.map_err(|source| on_host("remove", place, source))? {
+        let held = match claimed.map_err(|source| on_host("remove", place, source))? {
             Claim::Held(lock) => lock,
-            Claim::Changed if removable == Removable::Orphans => return Ok(false),
-            Claim::Changed => None,
+            Claim::Changed => return Ok(false),
         };
-        let removed = self.engine.remove_container(&found.listed.id).await;
-        removed.map_err(|error| failed(&found.listed.id, error))?;
-        place
-            .remove()
-            .map_err(|source| on_host("remove", place, source))?;
+        if let Some(container) = &found.container {
+            let removed = self.engine.remove_container(container).await;
+            removed.map_err(|error| failed(&found.listed.id, error))?;
+        }
+        // A place that was gone may be there again by now: that of another sandbox, of the same name.
+        if held.is_some() {
+            place
+                .remove()
+                .map_err(|source| on_host("remove", place, source))?;
+        }
         Ok(true)
     }
 
@@ -99,6 +104,7 @@ impl Census<'_> {
             listed,
             place,
             record,
+            container: Some(container.id.clone()),
         })
     }
 
@@ -124,6 +130,7 @@ impl Census<'_> {
             listed,
             place,
             record,
+            container: None,
         }
     }
 
@@ -134,7 +141,7 @@ impl Census<'_> {
         };
         if owner.is_dead(self.here) {
             Standing::OwnerEnded
-        } else if owner.is_of_this_machine(self.here) && is_missing(&place.workspace()) {
+        } else if owner.is_of_this_machine(self.here) && place.is_gone() {
             Standing::WorkspaceGone
         } else {
             Standing::InUse
@@ -144,9 +151,4 @@ impl Census<'_> {
 
 fn workspace_of(container: &Container) -> Option<PathBuf> {
     container.labels.get(label::WORKSPACE).map(PathBuf::from)
-}
-
-fn is_missing(dir: &Path) -> bool {
-    dir.symlink_metadata()
-        .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }

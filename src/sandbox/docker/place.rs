@@ -132,6 +132,13 @@ impl Place {
         }
     }
 
+    /// Whether nothing of it is there: neither a sandbox's, nor one that is being made.
+    pub(super) fn is_gone(&self) -> bool {
+        self.dir
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// When it was made.
     pub(super) fn made(&self) -> Option<Timestamp> {
         let made = fs::metadata(&self.dir).and_then(|dir| dir.modified()).ok()?;
