@@ -223,11 +223,24 @@ impl EngineError {
             Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Self::NoEngine {
                 tried: vec![endpoint.clone()],
             },
+            // Whether a socket is there cannot be seen in a directory that this user may not enter.
+            None if is_hidden(endpoint) => Self::NoPermission {
+                endpoint: endpoint.clone(),
+            },
             None if matches!(error, bollard::errors::Error::SocketNotFoundError(_)) => Self::NoEngine {
                 tried: vec![endpoint.clone()],
             },
             _ => Self::from_api(&endpoint.to_string(), error),
         }
+    }
+}
+
+fn is_hidden(endpoint: &Endpoint) -> bool {
+    match endpoint {
+        Endpoint::Unix(path) => path
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied),
+        Endpoint::Tcp(_) | Endpoint::Tls { .. } => false,
     }
 }
 

@@ -80,7 +80,8 @@ impl Daemon {
         self.dir.path().join("data/filler")
     }
 
-    fn host(&self) -> String {
+    /// Where it answers.
+    pub fn host(&self) -> String {
         format!("unix://{}", self.dir.path().join("socket").display())
     }
 

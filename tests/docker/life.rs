@@ -61,6 +61,25 @@ async fn a_later_run_of_the_task_takes_over_what_nobody_has() {
     second.close().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_container_that_got_the_name_of_a_lost_one_is_left_to_its_owner() {
+    let (room, other) = (need!(Room::new().await), need!(Room::new().await));
+    let lost = room.create().await;
+    docker(&room.engine, &["rm", "--force", lost.id()]);
+    let same_name = SandboxSpec {
+        purpose: room.spec.purpose.clone(),
+        ..other.spec.clone()
+    };
+    let theirs = other.provider.create(&same_name).await.unwrap();
+    assert_eq!(theirs.id(), lost.id());
+    let tried = lost.exec(&Command::new("true"), &mut Discard).await;
+    assert!(matches!(tried, Err(SandboxError::Gone { .. })), "{tried:?}");
+    assert!(room.provider.reopen(&room.spec).await.unwrap().is_none());
+    lost.close().await.unwrap();
+    assert_eq!(prints(theirs.as_ref(), "echo here").await, "here\n");
+    theirs.close().await.unwrap();
+}
+
 #[rstest]
 #[case::it_is_in_use(false, Reuse::Allowed)]
 #[case::it_must_not_be_used_again(true, Reuse::Never)]

@@ -14,6 +14,7 @@ mod daemon;
 mod faults;
 mod hardening;
 mod hostile;
+mod killed;
 mod life;
 mod orphans;
 mod room;

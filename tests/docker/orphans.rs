@@ -7,6 +7,7 @@ use ralph::sandbox::{Activity, Listed, Provider, Removable, Standing};
 use crate::life::{disown, elsewhere};
 use crate::need;
 use crate::room::{Room, places, prints};
+use crate::site::LEFT_BEHIND;
 use crate::support::engine::docker;
 
 async fn listed(room: &Room, id: &str) -> Option<Listed> {
@@ -16,6 +17,7 @@ async fn listed(room: &Room, id: &str) -> Option<Listed> {
 
 #[tokio::test]
 async fn a_sandbox_in_use_is_nobodys_to_prune() {
+    let _held = LEFT_BEHIND.lock().await;
     let room = need!(Room::new().await);
     let sandbox = room.create().await;
     let found = listed(&room, sandbox.id()).await.unwrap();
@@ -39,6 +41,7 @@ async fn a_sandbox_in_use_is_nobodys_to_prune() {
 
 #[tokio::test]
 async fn a_sandbox_whose_owner_ended_is_pruned_with_its_workspace() {
+    let _held = LEFT_BEHIND.lock().await;
     let room = need!(Room::new().await);
     let sandbox = room.create().await;
     sandbox.stop().await.unwrap();
@@ -66,6 +69,7 @@ async fn a_sandbox_whose_owner_ended_is_pruned_with_its_workspace() {
 
 #[tokio::test]
 async fn a_sandbox_whose_workspace_is_gone_is_an_orphan() {
+    let _held = LEFT_BEHIND.lock().await;
     let room = need!(Room::new().await);
     let sandbox = room.create().await;
     fs::remove_dir_all(room.dir.path().join("sandboxes").join(sandbox.id())).unwrap();
@@ -82,6 +86,7 @@ async fn a_sandbox_whose_workspace_is_gone_is_an_orphan() {
 
 #[tokio::test]
 async fn a_workspace_whose_container_is_gone_is_pruned_when_its_owner_ended() {
+    let _held = LEFT_BEHIND.lock().await;
     let room = need!(Room::new().await);
     let sandbox = room.create().await;
     docker(&room.engine, &["rm", "--force", sandbox.id()]);
@@ -102,6 +107,7 @@ async fn a_workspace_whose_container_is_gone_is_pruned_when_its_owner_ended() {
 
 #[tokio::test]
 async fn the_next_start_removes_what_a_killed_process_left_running() {
+    let _held = LEFT_BEHIND.lock().await;
     let room = need!(Room::new().await);
     let left = room.create().await;
     disown(&room);

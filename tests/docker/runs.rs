@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::need;
-use crate::site::{Site, slow, wait_until_started};
+use crate::site::{LEFT_BEHIND, Site, slow, wait_until_started};
 use crate::support::base;
 use crate::support::engine::docker;
 use crate::support::ralph::{
@@ -67,6 +67,7 @@ async fn a_container_removed_by_hand_costs_one_iteration_begun_again() {
 
 #[tokio::test]
 async fn what_a_killed_run_left_is_taken_up_by_its_resume() {
+    let _held = LEFT_BEHIND.lock().await;
     let site = need!(Site::new().await);
     let live = begin_and_kill(&site);
     assert_eq!(site.containers().len(), 1);
@@ -78,6 +79,7 @@ async fn what_a_killed_run_left_is_taken_up_by_its_resume() {
 
 #[tokio::test]
 async fn what_a_killed_run_left_is_pruned_once_and_for_all() {
+    let _held = LEFT_BEHIND.lock().await;
     let site = need!(Site::new().await);
     begin_and_kill(&site);
     let name = site.containers()[0].clone();
@@ -93,6 +95,7 @@ async fn what_a_killed_run_left_is_pruned_once_and_for_all() {
 
 #[tokio::test]
 async fn an_interrupted_run_rests_and_its_sandbox_can_be_looked_into_no_more() {
+    let _held = LEFT_BEHIND.lock().await;
     let site = need!(Site::new().await);
     let live = Live::start(&mut site.scripted(&slow()));
     wait_until_started(&site);

@@ -24,7 +24,7 @@ pub(super) struct Found {
     pub(super) place: Place,
     record: Option<Record>,
     /// By its id: another may have its name by the time it is removed.
-    container: Option<String>,
+    pub(super) container: Option<String>,
 }
 
 impl Census<'_> {

@@ -7,7 +7,7 @@ use super::super::{SandboxError, SandboxSpec};
 use super::guest::Guest;
 use super::place::Place;
 use super::plain::Plain;
-use super::plan::Facts;
+use super::plan::{Facts, label};
 use super::sandbox::DockerSandbox;
 use super::user::Agent;
 use super::warm::Warm;
@@ -67,12 +67,21 @@ impl Ground {
         }
     }
 
-    /// The sandbox at a place, whose container runs.
-    pub(super) fn open(&self, place: Place, grace: Duration) -> DockerSandbox {
+    /// The id of the container at a place. One that has only its name is another's.
+    pub(super) async fn container_at(&self, place: &Place) -> Result<Option<String>, SandboxError> {
+        let found = self.engine.container(&place.name()).await;
+        let found = found.map_err(|error| failed(&place.name(), error))?;
+        let workspace = place.workspace().display().to_string();
+        let ours = found.filter(|container| container.labels.get(label::WORKSPACE) == Some(&workspace));
+        Ok(ours.map(|container| container.id))
+    }
+
+    /// The sandbox at a place, whose container has this id and runs.
+    pub(super) fn open(&self, (place, container): (Place, String), grace: Duration) -> DockerSandbox {
         let files = Files::new(&place.workspace(), &place.staging()).owned_by(self.agent.outside);
         let plain = Plain {
             engine: self.engine.clone(),
-            container: place.name(),
+            container,
         };
         let warm = Warm::new(plain.clone(), &self.guest, grace);
         DockerSandbox::new(plain, warm, place, files)

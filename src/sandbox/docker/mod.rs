@@ -120,14 +120,14 @@ impl DockerProvider {
     }
 
     /// Makes a sandbox under the first of its names that nobody has.
-    async fn make(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<Place, SandboxError> {
+    async fn make(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<(Place, String), SandboxError> {
         let mut taken = None;
         for name in names(spec, &self.options.base) {
             let place = Place::of(&self.options.base, &name);
             match self.make_at(&place, spec, facts).await {
                 Err(error) if is_taken(&error) => taken = Some(error),
                 Err(error) => return Err(error),
-                Ok(()) => return Ok(place),
+                Ok(container) => return Ok((place, container)),
             }
         }
         Err(taken.unwrap_or_else(|| SandboxError::Unavailable {
@@ -141,7 +141,7 @@ impl DockerProvider {
         place: &Place,
         spec: &SandboxSpec,
         facts: &Facts<'_>,
-    ) -> Result<(), SandboxError> {
+    ) -> Result<String, SandboxError> {
         let engine = &self.ground().await?.engine;
         place
             .make(&self.record(spec, facts), facts.agent.outside)
@@ -150,25 +150,31 @@ impl DockerProvider {
             let container = plan::container(spec, facts, place, &self.owner);
             let id = engine.create_container(&container).await?;
             match engine.start_container(&id).await {
-                Ok(()) => Ok(()),
+                Ok(()) => Ok(id),
                 Err(error) => {
                     engine.remove_container(&id).await?;
                     Err(error)
                 }
             }
         };
-        if let Err(error) = made.await {
-            place
-                .remove()
-                .map_err(|source| on_host("remove", place, source))?;
-            return Err(failed(&place.name(), error));
+        match made.await {
+            Ok(id) => Ok(id),
+            Err(error) => {
+                place
+                    .remove()
+                    .map_err(|source| on_host("remove", place, source))?;
+                Err(failed(&place.name(), error))
+            }
         }
-        Ok(())
     }
 
     /// Takes over what an earlier run of the same task left, made from the same, in nobody's hands.
-    async fn take_over(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<Option<Place>, SandboxError> {
-        let engine = &self.ground().await?.engine;
+    async fn take_over(
+        &self,
+        spec: &SandboxSpec,
+        facts: &Facts<'_>,
+    ) -> Result<Option<(Place, String)>, SandboxError> {
+        let ground = self.ground().await?;
         let fingerprint = plan::fingerprint(spec, facts);
         for (place, record) in self.known()? {
             let fits = record.task == spec.purpose.task && record.fingerprint == fingerprint;
@@ -181,8 +187,10 @@ impl DockerProvider {
             if !taken {
                 continue;
             }
-            if engine.start_container(&place.name()).await.is_ok() {
-                return Ok(Some(place));
+            if let Some(container) = ground.container_at(&place).await?
+                && ground.engine.start_container(&container).await.is_ok()
+            {
+                return Ok(Some((place, container)));
             }
             self.discard(&place).await?;
         }
@@ -190,9 +198,11 @@ impl DockerProvider {
     }
 
     async fn discard(&self, place: &Place) -> Result<(), SandboxError> {
-        let engine = &self.ground().await?.engine;
-        let removed = engine.remove_container(&place.name()).await;
-        removed.map_err(|error| failed(&place.name(), error))?;
+        let ground = self.ground().await?;
+        if let Some(container) = ground.container_at(place).await? {
+            let removed = ground.engine.remove_container(&container).await;
+            removed.map_err(|error| failed(&place.name(), error))?;
+        }
         place.remove().map_err(|source| on_host("remove", place, source))
     }
 }
@@ -223,16 +233,16 @@ impl Provider for DockerProvider {
         if let Some((place, _)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) {
             return Err(on_host("make", &place, io::ErrorKind::AlreadyExists.into()));
         }
-        let place = match spec.reuse {
+        let found = match spec.reuse {
             Reuse::Allowed => self.take_over(spec, &facts).await?,
             Reuse::Never => None,
         };
-        if let Some(place) = place {
-            return Ok(Box::new(ground.open(place, spec.completion_grace)));
+        if let Some(found) = found {
+            return Ok(Box::new(ground.open(found, spec.completion_grace)));
         }
         self.sweep().await?;
-        let place = self.make(spec, &facts).await?;
-        Ok(Box::new(ground.open(place, spec.completion_grace).fresh()))
+        let made = self.make(spec, &facts).await?;
+        Ok(Box::new(ground.open(made, spec.completion_grace).fresh()))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
@@ -246,12 +256,11 @@ impl Provider for DockerProvider {
             Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => false,
             Err(error) => return Err(error),
         };
-        let container = ground.engine.container(&place.name()).await;
-        let container = container.map_err(|error| failed(&place.name(), error))?;
-        if container.is_none() || !fits {
+        let container = ground.container_at(&place).await?;
+        let Some(container) = container.filter(|_| fits) else {
             self.discard(&place).await?;
             return Ok(None);
-        }
+        };
         let taken = Record {
             owner: self.owner.clone(),
             ..record
@@ -259,7 +268,9 @@ impl Provider for DockerProvider {
         place
             .write(&taken)
             .map_err(|source| on_host("take over", &place, source))?;
-        Ok(Some(Box::new(ground.open(place, spec.completion_grace))))
+        Ok(Some(Box::new(
+            ground.open((place, container), spec.completion_grace),
+        )))
     }
 
     async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
@@ -271,9 +282,8 @@ impl Provider for DockerProvider {
         let ground = self.ground().await?;
         let found = self.census().await?.take().await?;
         let found = found.into_iter().find(|found| found.listed.id == id);
-        Ok(found.map(|found| -> Box<dyn Sandbox> {
-            Box::new(ground.open(found.place, SandboxSpec::USUAL_GRACE))
-        }))
+        let place = found.and_then(|found| Some((found.place, found.container?)));
+        Ok(place.map(|place| -> Box<dyn Sandbox> { Box::new(ground.open(place, SandboxSpec::USUAL_GRACE)) }))
     }
 
     async fn remove(&self, id: &str, removable: Removable) -> Result<bool, SandboxError> {

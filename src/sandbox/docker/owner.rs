@@ -49,7 +49,7 @@ impl Owner {
             (Some(then), Some(now)) => then != now,
             _ => false,
         };
-        !lives || is_another
+        !lives || is_another || is_unburied(self.pid)
     }
 }
 
@@ -59,12 +59,21 @@ impl std::fmt::Display for Owner {
     }
 }
 
-/// When a process started, in ticks since the machine did: field 22, counted from behind the name, which may hold
-/// anything.
+/// When a process started, in ticks since the machine did: field 22.
 fn start_of(pid: u32) -> Option<u64> {
+    stat(pid, 22)?.parse().ok()
+}
+
+/// Whether a process has ended and only its parent does not know yet.
+fn is_unburied(pid: u32) -> bool {
+    stat(pid, 3).is_some_and(|state| state == "Z" || state == "X")
+}
+
+/// A field of what the system says of a process, from the third on: the second is its name, which may hold anything.
+fn stat(pid: u32, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(19)?.parse().ok()
+    fields.split_ascii_whitespace().nth(field - 3).map(str::to_owned)
 }
 
 #[cfg(test)]

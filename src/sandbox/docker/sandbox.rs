@@ -58,7 +58,7 @@ pub(super) struct DockerSandbox {
 }
 
 impl DockerSandbox {
-    /// The sandbox at this place, whose container has its name and runs.
+    /// The sandbox at this place, whose container runs.
     pub(super) fn new(plain: Plain, warm: Warm, place: Place, files: Files) -> Self {
         Self {
             name: place.name(),
@@ -80,6 +80,11 @@ impl DockerSandbox {
 
     fn engine(&self) -> &Engine {
         &self.plain.engine
+    }
+
+    /// Its container, by id: another may have its name once it is gone.
+    fn container(&self) -> &str {
+        &self.plain.container
     }
 
     fn state(&self) -> State {
@@ -130,7 +135,7 @@ impl DockerSandbox {
                 id: self.name.clone(),
             };
         }
-        match self.engine().container(&self.name).await {
+        match self.engine().container(self.container()).await {
             Ok(None) => self.gone(),
             Ok(Some(container)) => match container.state {
                 ContainerState::OutOfMemory => self.lost("it was killed for its use of memory"),
@@ -146,7 +151,7 @@ impl DockerSandbox {
 
     /// What the engine kept of the container's output, for a message.
     async fn last_words(&self) -> String {
-        let log = self.engine().container_log(&self.name, LOG_LINES).await;
+        let log = self.engine().container_log(self.container(), LOG_LINES).await;
         match log.unwrap_or_default().trim() {
             "" => String::new(),
             log => format!("; the end of its log: {log}"),
@@ -156,7 +161,7 @@ impl DockerSandbox {
     /// A session ended under a command. When the container is well, something inside ended it, and the command with it.
     async fn survive(&self, command: &Command, lost: SessionError) -> Result<Exit, SandboxError> {
         self.warm.take().await;
-        match self.engine().container(&self.name).await {
+        match self.engine().container(self.container()).await {
             Ok(Some(found)) if found.state == ContainerState::Running => {
                 let notice = format!("the session with the sandbox was lost and is opened again: {lost}");
                 let mut stderr = Captured::with_limit(command.keep);
@@ -185,7 +190,7 @@ impl DockerSandbox {
         let patience = if killed { OOM_PATIENCE } else { Duration::ZERO };
         let give_up = Instant::now() + patience;
         loop {
-            match self.engine().ran_out_of_memory(&self.name, started).await {
+            match self.engine().ran_out_of_memory(self.container(), started).await {
                 Ok(true) if killed => {
                     return Exit {
                         status: Status::OutOfMemory,
@@ -345,7 +350,7 @@ impl Sandbox for DockerSandbox {
 
     async fn start(&self) -> Result<(), SandboxError> {
         self.enter(State::Running)?;
-        match self.engine().start_container(&self.name).await {
+        match self.engine().start_container(self.container()).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.explain(error).await),
         }
@@ -353,7 +358,7 @@ impl Sandbox for DockerSandbox {
 
     async fn stop(&self) -> Result<(), SandboxError> {
         self.enter(State::Stopped)?;
-        match self.engine().kill_container(&self.name).await {
+        match self.engine().kill_container(self.container()).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.explain(error).await),
         }
@@ -365,7 +370,7 @@ impl Sandbox for DockerSandbox {
 
     async fn close(&self) -> Result<(), SandboxError> {
         self.enter(State::Closed)?;
-        if let Err(error) = self.engine().remove_container(&self.name).await {
+        if let Err(error) = self.engine().remove_container(self.container()).await {
             return Err(self.explain(error).await);
         }
         let place = self.place.clone();
@@ -384,8 +389,8 @@ impl DockerSandbox {
     /// Ends everything in it by stopping it whole.
     async fn restart(&self) -> Result<(), SandboxError> {
         let restarted = async {
-            self.engine().kill_container(&self.name).await?;
-            self.engine().start_container(&self.name).await
+            self.engine().kill_container(self.container()).await?;
+            self.engine().start_container(self.container()).await
         };
         match restarted.await {
             Ok(()) => Ok(()),
