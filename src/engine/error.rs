@@ -197,11 +197,6 @@ impl EngineError {
         }
     }
 
-    /// Whether the engine refused because something else needs what was to be changed.
-    pub(super) fn is_conflict(&self) -> bool {
-        matches!(self, Self::Api { source, .. } if status(source) == Some(409))
-    }
-
     /// Sorts what an engine says only in words, as far as they are known. Nothing else reads them.
     pub(super) fn from_words(subject: &str, message: &str) -> Option<Self> {
         let lower = message.to_lowercase();

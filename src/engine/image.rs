@@ -95,7 +95,7 @@ impl Engine {
     pub async fn remove_unused(&self, name: &str) -> Result<Removal, EngineError> {
         match self.remove(name, Force::No).await {
             Ok(()) => Ok(Removal::Removed),
-            Err(error) if error.is_conflict() => Ok(Removal::InUse),
+            Err(EngineError::Conflict { .. }) => Ok(Removal::InUse),
             Err(error) => Err(error),
         }
     }

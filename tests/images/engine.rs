@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ralph::engine::{Digest, Engine, EngineError, Flavour, ImageStore, Reference, Surroundings};
+use ralph::engine::{Digest, Engine, EngineError, Flavour, ImageStore, Reference, Removal, Surroundings};
 use ralph::exec::Discard;
 use rstest::rstest;
 
@@ -89,6 +89,8 @@ async fn an_image_is_tried_by_making_a_container_that_goes_again(
     let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
     let trial = shop.engine.try_image(&loaded.id).await.unwrap();
     assert_eq!(containers(&shop, &loaded.id), 1);
+    let kept = shop.engine.remove_unused(&shop.tag("a").to_string()).await;
+    assert_eq!(kept.unwrap(), Removal::InUse);
     trial.end().await.unwrap();
     assert_eq!(containers(&shop, &loaded.id), 0);
     shop.close().await;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ralph::engine::{Engine, Image, Reference};
+use ralph::engine::{Engine, EngineError, Image, Reference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
 use ralph::image::load::{LayerCache, LayerOrder, LeaveOut, LoadError, Loaded, Request, Source, load};
@@ -97,11 +97,20 @@ impl Workshop {
         self.engine.images(Some(&self.label())).await.unwrap()
     }
 
-    /// Leaves the engine as it was found.
+    /// Leaves the engine as it was found. An image goes after those that stand on it, whatever the order in which the
+    /// engine lists them.
     pub async fn close(self) {
-        for image in self.images().await {
-            self.engine.remove_image(image.id.as_str()).await.unwrap();
+        let mut left = self.images().await;
+        while !left.is_empty() {
+            let before = left.len();
+            for image in &left {
+                match self.engine.remove_image(image.id.as_str()).await {
+                    Err(EngineError::Conflict { .. }) => {}
+                    removed => removed.unwrap(),
+                }
+            }
+            left = self.images().await;
+            assert!(left.len() < before, "these images cannot be removed: {left:?}");
         }
-        assert_eq!(self.images().await, []);
     }
 }
