@@ -7,6 +7,7 @@ mod descendants;
 mod frame;
 mod job;
 mod keeper;
+mod line;
 mod message;
 mod outbox;
 mod server;
@@ -16,12 +17,16 @@ mod version;
 use std::io;
 use std::process::ExitCode;
 
+use self::line::Line;
 use self::server::{Server, Turn};
 
 fn main() -> ExitCode {
-    let done = match std::env::args().nth(1).as_deref() {
-        Some("session") => session(),
-        _ => Err(io::Error::other("usage: guest session")),
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["session"] => session(Line::standard),
+        ["session", door] => session(|| Line::through(door)),
+        _ => Err(io::Error::other("usage: guest session [SOCKET]")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -32,13 +37,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs commands for whoever is at the other end of the standard streams, until they are closed.
-fn session() -> io::Result<()> {
+/// Runs commands for whoever is at the other end of the line, until it is closed.
+fn session(line: impl FnOnce() -> io::Result<Line>) -> io::Result<()> {
     sys::shut_the_door()?;
     sys::keep_open_files_back()?;
     sys::adopt_orphans()?;
     sys::forget_children();
-    let mut server = Server::open()?;
+    let mut server = Server::open(line()?)?;
     loop {
         match server.turn()? {
             Turn::On => {}

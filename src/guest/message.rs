@@ -10,6 +10,9 @@ pub(crate) const WINDOW: usize = 1024 * 1024;
 /// The longest piece of a stream in one frame: what a pipe holds.
 pub(crate) const CHUNK: usize = 64 * 1024;
 
+/// How many bytes the guest shows at a door, to be let in.
+pub(crate) const PASSWORD: usize = 32;
+
 /// One of the two streams a command prints to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -12,6 +11,7 @@ use super::descendants;
 use super::frame::Decoder;
 use super::job::{Advice, Fed, Feed, Job, Link};
 use super::keeper::{Duty, Order, Report, Stdio3};
+use super::line::Line;
 use super::message::{CHUNK, Channel, FromGuest, Input, Stage, Start, ToGuest};
 use super::outbox::Outbox;
 use super::sys::{self, Forked, Watched};
@@ -56,17 +56,12 @@ enum Source {
 }
 
 impl Server {
-    /// Takes over the standard streams and says hello.
-    pub(crate) fn open() -> io::Result<Self> {
-        let (stdin, stdout) = (io::stdin(), io::stdout());
-        let ralph = stdin.as_fd().try_clone_to_owned()?;
-        let outbox = stdout.as_fd().try_clone_to_owned()?;
-        // The originals would be inherited by keepers; a keeper that lives on would keep the session's streams open.
-        sys::silence([stdin.as_fd(), stdout.as_fd()])?;
+    /// Says hello.
+    pub(crate) fn open(line: Line) -> io::Result<Self> {
         let mut server = Self {
-            ralph: ralph.into(),
+            ralph: line.from_ralph,
             decoder: Decoder::default(),
-            outbox: Outbox::new(outbox)?,
+            outbox: Outbox::new(line.to_ralph)?,
             jobs: BTreeMap::new(),
             released: Vec::new(),
             enders: Vec::new(),

@@ -17,6 +17,7 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("frame.rs"),
     include_bytes!("job.rs"),
     include_bytes!("keeper.rs"),
+    include_bytes!("line.rs"),
     include_bytes!("main.rs"),
     include_bytes!("message.rs"),
     include_bytes!("outbox.rs"),

@@ -47,14 +47,17 @@ async fn the_engine_is_told_every_limit() {
 }
 
 #[tokio::test]
-async fn nothing_of_the_host_is_seen_but_the_workspace_and_the_guest() {
+async fn nothing_of_the_host_is_seen_but_the_workspace_the_guest_and_its_door() {
     let room = need!(Room::new().await);
     let sandbox = room.create().await;
     let mounts = "{{range .Mounts}}{{.Destination}} {{.RW}}\n{{end}}";
     let mounts = room.inspect(sandbox.id(), mounts);
     let mut mounts: Vec<&str> = mounts.lines().collect();
     mounts.sort_unstable();
-    assert_eq!(mounts, ["/.ralph/guest false", "/workspace true"]);
+    assert_eq!(
+        mounts,
+        ["/.ralph/door false", "/.ralph/guest false", "/workspace true"]
+    );
     let there =
         "ls -d /var/run/docker.sock /run/docker.sock ~/.ssh ~/.gitconfig ~/.config 2>/dev/null | wc -l";
     assert_eq!(prints(sandbox.as_ref(), there).await.trim(), "0");

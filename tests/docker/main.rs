@@ -11,6 +11,7 @@
 )]
 
 mod daemon;
+mod door;
 mod faults;
 mod hardening;
 mod hostile;

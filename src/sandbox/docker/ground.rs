@@ -83,7 +83,7 @@ impl Ground {
             engine: self.engine.clone(),
             container,
         };
-        let warm = Warm::new(plain.clone(), &self.guest, grace);
+        let warm = Warm::new(plain.clone(), &self.guest, place.door(), grace);
         DockerSandbox::new(plain, warm, place, files)
     }
 

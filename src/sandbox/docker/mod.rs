@@ -2,6 +2,7 @@
 //! nothing of the host in it but its workspace.
 
 mod census;
+mod door;
 mod ground;
 mod guest;
 mod name;

@@ -81,6 +81,8 @@ impl Place {
         DirBuilder::new().mode(0o700).create(&self.dir)?;
         self.write(record)?;
         fs::create_dir(self.staging())?;
+        // Whoever is in the sandbox may pass through; on the host the directory above is closed to them.
+        DirBuilder::new().mode(0o711).create(self.door())?;
         let private = |dir: &Path| -> io::Result<()> {
             DirBuilder::new().mode(0o700).create(dir)?;
             owner.map_or(Ok(()), |owner| chown(dir, Some(owner.uid), Some(owner.gid)))
@@ -159,6 +161,11 @@ impl Place {
     /// Where files are made before they are moved in whole.
     pub(super) fn staging(&self) -> PathBuf {
         self.dir.join("staging")
+    }
+
+    /// Where the sandbox finds the door of a session, and can change nothing.
+    pub(super) fn door(&self) -> PathBuf {
+        self.dir.join("door")
     }
 
     /// Removes all of it; what is not there is fine.

@@ -1,11 +1,12 @@
 //! What a sandbox's container is made from: decided here, made elsewhere.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::Serialize;
 
 use super::super::{ReadOnlyMount, Resources, SandboxSpec};
+use super::door;
 use super::guest::{Guest, INSIDE};
 use super::owner::Owner;
 use super::place::Place;
@@ -107,7 +108,7 @@ pub(super) fn container(
             .into_iter()
             .map(|(name, value)| (name.to_owned(), value))
             .collect(),
-        mounts: mounts(spec, facts.guest, &workspace),
+        mounts: mounts(spec, facts.guest, place),
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, facts.processors),
         network: match spec.network.mode() {
@@ -133,19 +134,23 @@ fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
     env
 }
 
-fn mounts(spec: &SandboxSpec, guest: &Guest, workspace: &Path) -> Vec<Mount> {
+fn mounts(spec: &SandboxSpec, guest: &Guest, place: &Place) -> Vec<Mount> {
     let own = Mount {
-        source: workspace.to_owned(),
+        source: place.workspace(),
         target: PathBuf::from(ROOT),
         access: MountAccess::ReadWrite,
     };
+    let read_only = |source: PathBuf, target: &str| Mount {
+        source,
+        target: PathBuf::from(target),
+        access: MountAccess::ReadOnly,
+    };
     let guest = match guest {
-        Guest::Here(file) => Some(Mount {
-            source: file.clone(),
-            target: PathBuf::from(INSIDE),
-            access: MountAccess::ReadOnly,
-        }),
-        Guest::Missing(_) => None,
+        Guest::Here(file) => vec![
+            read_only(file.clone(), INSIDE),
+            read_only(place.door(), door::DIRECTORY),
+        ],
+        Guest::Missing(_) => vec![],
     };
     let others = spec.mounts.iter().map(|mount| Mount {
         source: mount.source.clone(),

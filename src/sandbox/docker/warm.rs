@@ -1,10 +1,16 @@
 //! The warm way into a container: a session with the guest over one exec that stays open.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
 use super::super::session::{Session, SessionError, Surroundings};
+use super::door::{self, Door};
 use super::guest::{Guest, INSIDE};
 use super::plain::Plain;
 use super::plan::ROOT;
@@ -13,10 +19,15 @@ use crate::engine::{EngineError, ExecInput, ExecSpec};
 /// Where an engine looks for programs when an image does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// How long a guest may take to come to the door.
+const COMING: Duration = Duration::from_secs(20);
+
 /// The session of one sandbox: opened when it is first needed, and again after it was lost.
 #[derive(Debug)]
 pub(super) struct Warm {
     plain: Plain,
+    /// The directory of its door on the host.
+    door: PathBuf,
     grace: Duration,
     slot: tokio::sync::Mutex<Slot>,
     notices: Mutex<Vec<String>>,
@@ -31,9 +42,11 @@ enum Slot {
 }
 
 impl Warm {
-    pub(super) fn new(plain: Plain, guest: &Guest, grace: Duration) -> Self {
+    /// For a container that sees the directory `door` of the host.
+    pub(super) fn new(plain: Plain, guest: &Guest, door: PathBuf, grace: Duration) -> Self {
         let warm = Self {
             plain,
+            door,
             grace,
             slot: tokio::sync::Mutex::new(Slot::Closed),
             notices: Mutex::default(),
@@ -108,14 +121,18 @@ impl Warm {
         let found = found.ok_or_else(|| EngineError::NotFound {
             subject: container.clone(),
         })?;
+        // Without a door everything goes through the engine, which only takes longer.
+        let door = Door::open(&self.door).ok();
+        let mut argv = vec![INSIDE, "session"];
+        argv.extend(door.as_ref().map(|_| door::SOCKET));
         let spec = ExecSpec {
-            argv: [INSIDE, "session"].map(str::to_owned).to_vec(),
+            argv: argv.into_iter().map(str::to_owned).collect(),
             env: std::collections::BTreeMap::new(),
             cwd: Some(PathBuf::from("/")),
             input: ExecInput::Streamed,
         };
         let mut exec = engine.exec(container, &spec).await?;
-        let to_guest = exec.input.take().ok_or_else(|| EngineError::Answer {
+        let mut to_guest = exec.input.take().ok_or_else(|| EngineError::Answer {
             subject: container.clone(),
             reason: "it gave no way to write to the guest".to_owned(),
         })?;
@@ -128,6 +145,29 @@ impl Warm {
             dir: PathBuf::from(ROOT),
             grace: self.grace,
         };
-        Ok(Session::open(exec.into_stdout(), to_guest, surroundings).await)
+        let opened = async {
+            let mut from_guest = BufReader::new(exec.into_stdout());
+            if let Some(door) = door {
+                to_guest.write_all(&door.password()).await?;
+                to_guest.flush().await?;
+                if let Some(stream) = meet(door, &mut from_guest).await? {
+                    let (from_guest, to_guest) = stream.into_split();
+                    return Session::open(from_guest, to_guest, surroundings).await;
+                }
+            }
+            Session::open(from_guest, to_guest, surroundings).await
+        };
+        Ok(opened.await)
     }
+}
+
+/// Waits for the guest at the door; `None` when it stays with the engine's stream.
+async fn meet(door: Door, from_guest: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Option<UnixStream>> {
+    let met = async {
+        tokio::select! {
+            entered = door.enter() => entered.map(Some),
+            said = from_guest.fill_buf() => said.map(|_| None),
+        }
+    };
+    timeout(COMING, met).await.unwrap_or(Ok(None))
 }
