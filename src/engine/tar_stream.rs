@@ -26,7 +26,7 @@ impl TarStream {
     }
 
     /// Writes it here and now.
-    pub(super) fn write_to(self, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn write_to(self, out: &mut dyn Write) -> io::Result<()> {
         (self.0)(out)
     }
 

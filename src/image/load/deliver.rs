@@ -1,11 +1,13 @@
 //! Sends an image, proves it whole, and names it last.
 
+use std::io;
+
 use super::Request;
 use super::arrange::{Arrangement, LeaveOut};
 use super::catalogue::Catalogue;
 use super::compose::Composed;
 use super::error::{Flaw, LoadError};
-use super::hybrid::Hybrid;
+use super::hybrid::{Check, Hybrid};
 use crate::engine::{Digest, Engine, EngineError, ProgressSink, TarStream, Trial};
 
 /// An image that was read and arranged.
@@ -132,17 +134,34 @@ impl<'a> Parcel<'a> {
         progress: &mut dyn ProgressSink,
     ) -> Result<Option<Trial>, LoadError> {
         let tag = self.delivery.request.tag.to_string();
-        let outcome = match engine.load(&tag, self.tar(arrangement), progress).await {
+        let outcome = match engine
+            .load(&tag, self.tar(arrangement, Check::Nothing), progress)
+            .await
+        {
             Ok(()) => self.prove(engine).await,
             Err(error) => Err(error.into()),
         };
-        if outcome.is_err()
-            && !self.was_there
+        let Err(error) = outcome else { return outcome };
+        if !self.was_there
             && let Err(error) = engine.remove_image(self.id.as_str()).await
         {
             tracing::warn!(%error, "an image that is not whole could not be removed");
         }
-        outcome
+        if is_final(&error) {
+            return Err(error);
+        }
+        Err(self.damage(arrangement).await.unwrap_or(error))
+    }
+
+    /// What is wrong with the layers themselves, which an engine says in its own words or not at all.
+    async fn damage(&self, arrangement: &Arrangement) -> Option<LoadError> {
+        let tar = self.tar(arrangement, Check::Layers);
+        let written = tokio::task::spawn_blocking(move || tar.write_to(&mut io::sink())).await;
+        let content = EngineError::Content {
+            subject: self.delivery.request.tag.to_string(),
+            source: written.ok()?.err()?,
+        };
+        Some(content.into())
     }
 
     /// Whether the engine has this image, with these layers, and can use it. A graph driver refuses an image of which
@@ -168,7 +187,7 @@ impl<'a> Parcel<'a> {
         arrangement.send.iter().map(|at| layers[*at].size).sum()
     }
 
-    fn tar(&self, arrangement: &Arrangement) -> TarStream {
+    fn tar(&self, arrangement: &Arrangement, check: Check) -> TarStream {
         let (catalogue, request) = (self.delivery.catalogue.clone(), self.delivery.request.clone());
         let arrangement = arrangement.clone();
         TarStream::written_by(move |out| {
@@ -177,6 +196,7 @@ impl<'a> Parcel<'a> {
                 send: arrangement.send.iter().map(|at| &catalogue.layers[*at]).collect(),
                 source: &request.source,
                 leave_out: arrangement.leave_out,
+                check,
             };
             hybrid.write(out)
         })
