@@ -51,6 +51,14 @@ pub enum SandboxError {
         /// What the engine said.
         source: Box<EngineError>,
     },
+    /// It takes more of the disk than it may, or than there is.
+    #[error("everything in the sandbox `{id}` was ended: {reason}")]
+    Disk {
+        /// Which one.
+        id: String,
+        /// How much that is.
+        reason: String,
+    },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
     Stopped {
@@ -139,7 +147,7 @@ impl SandboxError {
                 Fault::Lost
             }
             Self::Engine { source, .. } if source.is_absence() => Fault::Away,
-            Self::Engine { .. } | Self::Unavailable { .. } => Fault::Provider,
+            Self::Engine { .. } | Self::Disk { .. } | Self::Unavailable { .. } => Fault::Provider,
             Self::Unsupported { .. }
             | Self::Start { .. }
             | Self::Processes { .. }
@@ -161,6 +169,9 @@ impl SandboxError {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
             Self::Engine { source, .. } => source.hint(),
+            Self::Disk { .. } => Some(
+                "see what takes it with `ralph sandbox exec`, make room or raise `sandbox.resources.disk`, then `ralph resume`",
+            ),
             Self::Session { source, .. } => source.hint(),
             Self::Gone { .. } | Self::Lost { .. } => {
                 Some("`ralph resume` makes a new one from the run's last checkpoint")

@@ -5,7 +5,7 @@ use crate::need;
 use crate::site::{Site, slow, wait_until_started};
 use crate::support::base;
 use crate::support::engine::docker;
-use crate::support::ralph::{Live, finish, script, whole_task};
+use crate::support::ralph::{Live, commit, doing, finish, run, script, whole_task, write};
 
 #[tokio::test]
 async fn an_engine_that_restarts_costs_one_iteration_begun_again() {
@@ -46,5 +46,18 @@ async fn an_image_that_was_removed_pauses_the_run() {
     docker(&site.engine, &["tag", base::NAME, &image]);
     finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);
     docker(&site.engine, &["rmi", &image]);
+    site.expect_nothing_left();
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_in_the_midst_of_an_iteration_pauses_the_run() {
+    let site = need!(Site::new().await);
+    let begin = doing([write("a.txt", "hello\n"), commit("Begin to say hello")]);
+    let fill = doing([run("head -c 80000000 /dev/zero > ../home/full; sleep 5")]);
+    let mut command = site.scripted(&script([begin, fill, whole_task()]));
+    finish(command.args(["--set", "sandbox.resources.disk=60m"])).expect(3, &["paused: ", "may take 60 MB"]);
+    finish(&mut site.ralph(&["resume", "--set", "sandbox.resources.disk=1g"])).expect(0, &["done: "]);
+    let history = site.place.git(&["log", "--all", "--format=%s"]);
+    assert_eq!(history.matches("Begin to say hello").count(), 1, "{history}");
     site.expect_nothing_left();
 }

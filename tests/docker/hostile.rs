@@ -1,8 +1,10 @@
 //! What is wild inside stays inside.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ralph::exec::{Command, Discard, Status};
+use ralph::sandbox::{Fault, SandboxError};
 
 use crate::need;
 use crate::room::{Room, prints, shell};
@@ -118,5 +120,31 @@ async fn who_left_its_session_is_gone_before_evidence() {
     let processes = Command::shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' '");
     let seen = sandbox.witness(&processes, &mut Discard).await.unwrap();
     assert!(!seen.stdout.text().contains("trap"), "{}", seen.stdout.text());
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_workspace_that_grows_beyond_its_limit_is_stopped_and_named() {
+    const LIMIT: u64 = 40 << 20;
+    let mut room = need!(Room::new().await);
+    room.spec.resources.disk_bytes = Some(LIMIT);
+    let sandbox = room.create().await;
+    prints(sandbox.as_ref(), "head -c 10000000 /dev/zero > ~/small").await;
+    // Slowly, so that what is measured is when it is noticed and not how fast a disk is.
+    let fill = "while :; do head -c 4000000 /dev/zero >> ~/full; sleep 0.05; done";
+    let command = Command::shell(fill).timeout(Duration::from_secs(60));
+    let error = sandbox.exec(&command, &mut Discard).await.unwrap_err();
+    assert!(matches!(error, SandboxError::Disk { .. }), "{error:?}");
+    assert_eq!(error.fault(), Fault::Provider);
+
+    let (file, mut seen) = (Path::new("home/full"), 0);
+    for _ in 0..2 {
+        let size = sandbox.list(file.parent().unwrap()).await.unwrap();
+        let size = size.iter().find(|one| one.name == "full").unwrap().size;
+        assert!(seen == 0 || seen == size, "something still writes");
+        seen = size;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    assert!(seen < 4 * LIMIT, "{seen}");
     sandbox.close().await.unwrap();
 }

@@ -2,6 +2,7 @@
 //! nothing of the host in it but its workspace.
 
 mod census;
+mod disk;
 mod door;
 mod ground;
 mod guest;
@@ -239,11 +240,20 @@ impl Provider for DockerProvider {
             Reuse::Never => None,
         };
         if let Some(found) = found {
-            return Ok(Box::new(ground.open(found, spec.completion_grace)));
+            return Ok(Box::new(
+                ground
+                    .open(found, spec.completion_grace)
+                    .limited_to(spec.resources.disk_bytes),
+            ));
         }
         self.sweep().await?;
         let made = self.make(spec, &facts).await?;
-        Ok(Box::new(ground.open(made, spec.completion_grace).fresh()))
+        Ok(Box::new(
+            ground
+                .open(made, spec.completion_grace)
+                .limited_to(spec.resources.disk_bytes)
+                .fresh(),
+        ))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
@@ -270,7 +280,9 @@ impl Provider for DockerProvider {
             .write(&taken)
             .map_err(|source| on_host("take over", &place, source))?;
         Ok(Some(Box::new(
-            ground.open((place, container), spec.completion_grace),
+            ground
+                .open((place, container), spec.completion_grace)
+                .limited_to(spec.resources.disk_bytes),
         )))
     }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::super::files::{FileError, Files};
 use super::super::session::SessionError;
 use super::super::{Entry, Sandbox, SandboxError};
+use super::disk::Disk;
 use super::place::Place;
 use super::plain::{Plain, PlainError};
 use super::plan::ROOT;
@@ -50,6 +51,7 @@ pub(super) struct DockerSandbox {
     root: PathBuf,
     place: Place,
     files: Files,
+    disk: Disk,
     plain: Plain,
     warm: Warm,
     state: RwLock<State>,
@@ -63,6 +65,7 @@ impl DockerSandbox {
         Self {
             name: place.name(),
             root: PathBuf::from(ROOT),
+            disk: Disk::new(place.workspace(), None),
             files,
             plain,
             warm,
@@ -75,6 +78,12 @@ impl DockerSandbox {
     /// The same, when nothing runs in it yet.
     pub(super) fn fresh(mut self) -> Self {
         self.used = AtomicBool::new(false);
+        self
+    }
+
+    /// The same, when it may take only so many bytes of the disk.
+    pub(super) fn limited_to(mut self, disk: Option<u64>) -> Self {
+        self.disk = Disk::new(self.place.workspace(), disk);
         self
     }
 
@@ -248,31 +257,11 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        let session = match self.warm.session().await {
-            Ok(Some(session)) => session,
-            Ok(None) => return self.witness(command, output).await,
-            Err(error) => return Err(self.explain(error).await),
-        };
-        self.used.store(true, Ordering::Relaxed);
-        let started = Timestamp::now();
-        match session.exec(command, output).await {
-            Ok(exit) => Ok(self.with_cause(exit, started).await),
-            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
-            Err(error) => Err(error),
-        }
+        self.within_disk(self.run_warm(command, output)).await
     }
 
     async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        self.used.store(true, Ordering::Relaxed);
-        let started = Timestamp::now();
-        match self.plain.run(command, &self.root, output).await {
-            Ok(exit) => Ok(self.with_cause(exit, started).await),
-            Err(PlainError::Start(source)) => Err(SandboxError::Start {
-                program: command.program.clone(),
-                source,
-            }),
-            Err(PlainError::Engine(error)) => Err(self.explain(error).await),
-        }
+        self.within_disk(self.run_plain(command, output)).await
     }
 
     fn notices(&self) -> Vec<String> {
@@ -386,6 +375,50 @@ impl Sandbox for DockerSandbox {
 }
 
 impl DockerSandbox {
+    async fn run_warm(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        let session = match self.warm.session().await {
+            Ok(Some(session)) => session,
+            Ok(None) => return self.run_plain(command, output).await,
+            Err(error) => return Err(self.explain(error).await),
+        };
+        self.used.store(true, Ordering::Relaxed);
+        let started = Timestamp::now();
+        match session.exec(command, output).await {
+            Ok(exit) => Ok(self.with_cause(exit, started).await),
+            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn run_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.used.store(true, Ordering::Relaxed);
+        let started = Timestamp::now();
+        match self.plain.run(command, &self.root, output).await {
+            Ok(exit) => Ok(self.with_cause(exit, started).await),
+            Err(PlainError::Start(source)) => Err(SandboxError::Start {
+                program: command.program.clone(),
+                source,
+            }),
+            Err(PlainError::Engine(error)) => Err(self.explain(error).await),
+        }
+    }
+
+    /// Lets a command run for as long as there is room on the disk.
+    async fn within_disk(
+        &self,
+        run: impl Future<Output = Result<Exit, SandboxError>> + Send,
+    ) -> Result<Exit, SandboxError> {
+        let reason = tokio::select! {
+            ended = run => return ended,
+            reason = self.disk.runs_out() => reason,
+        };
+        self.end_processes().await?;
+        Err(SandboxError::Disk {
+            id: self.name.clone(),
+            reason,
+        })
+    }
+
     /// Ends everything in it by stopping it whole.
     async fn restart(&self) -> Result<(), SandboxError> {
         let restarted = async {
