@@ -8,11 +8,15 @@ use super::figure::{Figure, Samples, Target};
 use super::stage::{Stage, exec};
 
 const ROUNDS: usize = 5;
-const PRINT: [&str; 4] = ["head", "-c", "1000000000", "/dev/zero"];
+/// A file without content takes no time to read, so that what is measured is the way and not the disk.
+const MAKE: [&str; 4] = ["truncate", "-s", "1000000000", "/workspace/gigabyte"];
+const PRINT: [&str; 2] = ["cat", "/workspace/gigabyte"];
 
 pub(crate) async fn measure(stage: &Stage) -> Fallible<Vec<Figure>> {
     let sandbox = stage.provider().create(&stage.spec()).await?;
-    let command = Command::new(PRINT[0]).args(PRINT[1..].iter().copied());
+    let of = |line: &[&str]| Command::new(line[0]).args(line[1..].iter().copied());
+    exec(&*sandbox, &of(&MAKE)).await?;
+    let command = of(&PRINT);
     // Straight to nowhere: to look at what the peer prints would only slow it down.
     let line = format!(
         "exec docker exec {} {} > /dev/null",
