@@ -4,24 +4,36 @@
 #![allow(dead_code, reason = "each end of a session uses one half of the messages")]
 
 mod descendants;
+mod firewall;
 mod frame;
+mod holder;
 mod job;
 mod keeper;
+mod links;
 mod message;
+mod netlink;
+mod order;
 mod outbox;
+mod probe;
 mod server;
 mod sys;
+mod sys_net;
 mod version;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use self::server::{Server, Turn};
 
 fn main() -> ExitCode {
-    let done = match std::env::args().nth(1).as_deref() {
-        Some("session") => session(),
-        _ => Err(io::Error::other("usage: guest session")),
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["session"] => session(),
+        ["hold", dir] => holder::hold(Path::new(dir)),
+        ["probe", ref probes @ ..] => probe::carry_out(probes),
+        _ => Err(io::Error::other("usage: guest session | hold DIRECTORY | probe PROBE...")),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::docker::SealError;
 use super::session::SessionError;
 use crate::engine::EngineError;
 
@@ -50,6 +51,14 @@ pub enum SandboxError {
         id: String,
         /// What the engine said.
         source: Box<EngineError>,
+    },
+    /// Its network is not sealed, or cannot be shown to be. Nothing runs in it.
+    #[error("the network of the sandbox `{id}` is not sealed")]
+    Unsealed {
+        /// Which one.
+        id: String,
+        /// Why.
+        source: Box<SealError>,
     },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
@@ -139,6 +148,7 @@ impl SandboxError {
                 Fault::Lost
             }
             Self::Engine { source, .. } if source.is_absence() => Fault::Away,
+            Self::Unsealed { source, .. } => source.fault(),
             Self::Engine { .. } | Self::Unavailable { .. } => Fault::Provider,
             Self::Unsupported { .. }
             | Self::Start { .. }
@@ -161,6 +171,7 @@ impl SandboxError {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
             Self::Engine { source, .. } => source.hint(),
+            Self::Unsealed { source, .. } => source.hint(),
             Self::Session { source, .. } => source.hint(),
             Self::Gone { .. } | Self::Lost { .. } => {
                 Some("`ralph resume` makes a new one from the run's last checkpoint")

@@ -2,9 +2,9 @@
 //!
 //! Labels of a container cannot be changed, so who has it *now* stands in a file beside its workspace.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -81,6 +81,9 @@ impl Place {
         DirBuilder::new().mode(0o700).create(&self.dir)?;
         self.write(record)?;
         fs::create_dir(self.staging())?;
+        fs::create_dir(self.shared())?;
+        // The holder is root without root's power over files. Nobody else comes this far: the place itself is ours alone.
+        fs::set_permissions(self.shared(), Permissions::from_mode(0o777))?;
         let private = |dir: &Path| -> io::Result<()> {
             DirBuilder::new().mode(0o700).create(dir)?;
             owner.map_or(Ok(()), |owner| chown(dir, Some(owner.uid), Some(owner.gid)))
@@ -159,6 +162,11 @@ impl Place {
     /// Where files are made before they are moved in whole.
     pub(super) fn staging(&self) -> PathBuf {
         self.dir.join("staging")
+    }
+
+    /// What the holder of the sandbox's network shares with ralph. The sandbox does not see it.
+    pub(super) fn shared(&self) -> PathBuf {
+        self.dir.join("holder")
     }
 
     /// Removes all of it; what is not there is fine.
