@@ -135,7 +135,18 @@ impl DockerSandbox {
         match standing {
             seal::Standing::Holds => Ok(()),
             seal::Standing::NotYet => self.run().await,
-            seal::Standing::Broken => Err(self.unsealed(SealError::HolderEnded)),
+            seal::Standing::Broken => Err(self.why_broken().await),
+        }
+    }
+
+    /// Why the seal is broken: the holder ended alone, or with the sandbox.
+    async fn why_broken(&self) -> SandboxError {
+        match self.engine().container(self.container()).await {
+            Ok(Some(found)) if found.state == ContainerState::Running => {
+                self.unsealed(SealError::HolderEnded)
+            }
+            Ok(_) => self.why_stopped().await,
+            Err(error) => self.explain(error).await,
         }
     }
 
