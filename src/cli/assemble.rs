@@ -13,13 +13,15 @@ use crate::config::{
 };
 use crate::engine;
 use crate::event::{EventSink, Fanout};
+use crate::gateway::audit::AuditLog;
+use crate::gateway::{AddressGuard, Phantom};
 use crate::model::{Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Script, ScriptedModel};
 use crate::network::{Clients, Directory, Policy};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
 use crate::sandbox::connect::{Choice, check_policy, connect};
 use crate::sandbox::docker::DockerOptions;
 use crate::sandbox::local::LocalOptions;
-use crate::sandbox::{Provider, Purpose, Reuse, SandboxError, SandboxSpec};
+use crate::sandbox::{Egress, Provider, Purpose, Reuse, SandboxError, SandboxSpec};
 use crate::scm::{Forge, Identity, LocalForge, Repository};
 use crate::secret::Redactor;
 use crate::state::{RunDir, Rung};
@@ -395,8 +397,12 @@ pub(super) fn network_policy(config: &Config, project: Option<&Path>) -> Policy 
 }
 
 /// What the sandbox is made from; `image` is what [`super::image::for_sandbox`] gave.
-pub(super) fn sandbox_spec(config: &Config, run: &RunDir, image: Option<String>) -> SandboxSpec {
-    SandboxSpec {
+pub(super) fn sandbox_spec(
+    config: &Config,
+    run: &RunDir,
+    image: Option<String>,
+) -> Result<SandboxSpec, CliError> {
+    Ok(SandboxSpec {
         run: run.facts().id.clone(),
         purpose: Purpose {
             agent: config.settings.agent.name.name().to_owned(),
@@ -407,6 +413,10 @@ pub(super) fn sandbox_spec(config: &Config, run: &RunDir, image: Option<String>)
         image,
         resources: config.resources(),
         network: network_policy(config, run.facts().project.as_deref()),
+        egress: Egress {
+            audit: Arc::new(AuditLog::open(&run.network_file())?),
+            ..egress(config)?
+        },
         env: std::collections::BTreeMap::new(),
         completion_grace: config.settings.timers.completion_grace,
         reuse: if config.settings.sandbox.reuse_container {
@@ -414,7 +424,18 @@ pub(super) fn sandbox_spec(config: &Config, run: &RunDir, image: Option<String>)
         } else {
             Reuse::Never
         },
-    }
+    })
+}
+
+/// What the gateway of a sandbox works with. Nothing is written down yet.
+pub(super) fn egress(config: &Config) -> Result<Egress, CliError> {
+    let network = &config.settings.sandbox.network;
+    let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
+    Ok(Egress {
+        guard: AddressGuard::dangerously_opening(network.dangerously_allow_addresses.iter().copied()),
+        phantom: Some(phantom),
+        ..Egress::default()
+    })
 }
 
 /// The task of a run, told apart from those of other repositories.

@@ -65,7 +65,7 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
     let parts = assemble::parts(context, &config, &dir, Show::Lines).await?;
     let project = assemble::project_of(context, &dir);
     let image = image::for_sandbox(context, &config, &project, RebuildFlag::default()).await?;
-    let spec = assemble::sandbox_spec(&config, &dir, image);
+    let spec = assemble::sandbox_spec(&config, &dir, image)?;
     let diagnosis = runner::diagnose(&parts, &assemble::settings(&config)?, &spec, &dir).await?;
     context.ui.data(diagnosis.trim())?;
     Ok(Exit::Success)

@@ -132,7 +132,7 @@ pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> 
     let Start { config, image, show } = start;
     let parts = assemble::parts(context, config, dir, show).await?;
     let settings = assemble::settings(config)?;
-    let spec = assemble::sandbox_spec(config, dir, image);
+    let spec = assemble::sandbox_spec(config, dir, image)?;
     let outcome = tokio::select! {
         outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {

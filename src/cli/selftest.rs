@@ -46,6 +46,7 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
         image: image::for_sandbox(context, &config, &project, args.image).await?,
         resources: config.resources(),
         network: assemble::network_policy(&config, Some(&project)),
+        egress: assemble::egress(&config)?,
         completion_grace: config.settings.timers.completion_grace,
         reuse: Reuse::Never,
         ..SandboxSpec::unrestricted(run.clone())

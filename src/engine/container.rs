@@ -10,6 +10,7 @@ use bollard::query_parameters::{
 use futures_util::StreamExt;
 use jiff::Timestamp;
 
+use super::container_spec::JOINED;
 use super::{ContainerSpec, Digest, Engine, EngineError};
 
 /// A container as the engine has it.
@@ -27,6 +28,8 @@ pub struct Container {
     pub state: ContainerState,
     /// When it was made.
     pub created: Option<Timestamp>,
+    /// The container whose network it has, by its id, where it was asked about alone.
+    pub joined: Option<String>,
     /// The variables its commands start with, where it was asked about alone.
     pub env: BTreeMap<String, String>,
 }
@@ -175,6 +178,9 @@ fn of_inspect(found: ContainerInspectResponse) -> Container {
             _ => ContainerState::Stopped,
         },
         created: found.created.and_then(|time| time.parse().ok()),
+        joined: found
+            .host_config
+            .and_then(|host| host.network_mode?.strip_prefix(JOINED).map(str::to_owned)),
         env: config
             .env
             .unwrap_or_default()
@@ -201,6 +207,7 @@ fn of_summary(found: ContainerSummary) -> Container {
         created: found
             .created
             .and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        joined: None,
         env: BTreeMap::new(),
     }
 }

@@ -1,6 +1,8 @@
-//! What a container is made from. Whatever is asked for, it gets no capability and cannot gain any.
+//! What a container is made from. Whatever is asked for, it gains no capability beyond what it is given, and that is none
+//! unless it is a network's holder.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use bollard::models::{
@@ -10,6 +12,9 @@ use bollard::models::{
 /// The most that the container's first process may leave in the engine's log: a sandbox writes nothing there, and what
 /// something inside writes in its place must not fill the engine's disk.
 const LOG_LIMIT: [(&str, &str); 2] = [("max-size", "1m"), ("max-file", "1")];
+
+/// How an engine writes that a container has the network of another.
+pub(super) const JOINED: &str = "container:";
 
 /// What a container is made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +41,17 @@ pub struct ContainerSpec {
     pub limits: Limits,
     /// What it can reach.
     pub network: Network,
+    /// What it may do to the network it has.
+    pub power: Power,
+}
+
+/// What a container may do to the network it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Power {
+    /// Use it.
+    Nothing,
+    /// Arrange it: addresses, routes, firewall. Such a container cannot write to its own file system.
+    ArrangeNetwork,
 }
 
 /// A file or directory of the engine's machine that a container sees.
@@ -72,8 +88,13 @@ pub struct Limits {
 /// What a container can reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Itself alone.
-    Nothing,
+    /// Itself alone. Names are asked of this address, if any.
+    Nothing {
+        /// Where names are asked for, by it and by those that share its network.
+        dns: Option<Ipv4Addr>,
+    },
+    /// What another container has, by its id.
+    Of(String),
     /// Whatever the engine's machine can.
     Bridge,
 }
@@ -101,6 +122,12 @@ impl ContainerSpec {
         HostConfig {
             privileged: Some(false),
             cap_drop: Some(vec!["ALL".to_owned()]),
+            cap_add: Some(self.capabilities()),
+            readonly_rootfs: Some(self.power == Power::ArrangeNetwork),
+            sysctls: Some(self.sysctls()),
+            dns: self.dns().map(|server| vec![server.to_string()]),
+            // None of the host's own.
+            dns_search: self.dns().map(|_| vec![".".to_owned()]),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
             memory,
             memory_swap: memory,
@@ -118,8 +145,9 @@ impl ContainerSpec {
                     .map(|(dir, options)| (dir.to_string_lossy().into_owned(), options.clone()))
                     .collect(),
             ),
-            network_mode: Some(match self.network {
-                Network::Nothing => "none".to_owned(),
+            network_mode: Some(match &self.network {
+                Network::Nothing { .. } => "none".to_owned(),
+                Network::Of(container) => format!("{JOINED}{container}"),
                 Network::Bridge => "bridge".to_owned(),
             }),
             ipc_mode: Some("private".to_owned()),
@@ -130,6 +158,34 @@ impl ContainerSpec {
                 )),
             }),
             ..Default::default()
+        }
+    }
+}
+
+impl ContainerSpec {
+    fn capabilities(&self) -> Vec<String> {
+        let names: &[&str] = match self.power {
+            Power::Nothing => &[],
+            Power::ArrangeNetwork => &["NET_ADMIN", "NET_BIND_SERVICE"],
+        };
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// The low ports are for whoever arranges the network, and for nobody else in it.
+    fn sysctls(&self) -> HashMap<String, String> {
+        match self.power {
+            Power::Nothing => HashMap::new(),
+            Power::ArrangeNetwork => HashMap::from([(
+                "net.ipv4.ip_unprivileged_port_start".to_owned(),
+                "1024".to_owned(),
+            )]),
+        }
+    }
+
+    fn dns(&self) -> Option<Ipv4Addr> {
+        match self.network {
+            Network::Nothing { dns } => dns,
+            Network::Of(_) | Network::Bridge => None,
         }
     }
 }

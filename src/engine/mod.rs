@@ -29,7 +29,7 @@ use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 
 pub use build::{Base, Build, BuildCache};
 pub use container::{Container, ContainerState};
-pub use container_spec::{ContainerSpec, Limits, Mount, MountAccess, Network};
+pub use container_spec::{ContainerSpec, Limits, Mount, MountAccess, Network, Power};
 pub use digest::{Digest, DigestError};
 pub use endpoint::{Endpoint, Surroundings, endpoints};
 pub use error::EngineError;

@@ -18,6 +18,7 @@ use super::phantom::Phantom;
 use super::resolve::Resolver;
 use super::seats::{Seat, Seats};
 use super::stream::{Buffered, Stream};
+use crate::network::probe::Beacon;
 use crate::network::{Denial, Host, HostName, Request, Seen, SyntheticAddresses, Verdict};
 
 /// What all connections of one sandbox share.
@@ -28,6 +29,7 @@ pub(super) struct Core {
     pub(super) guard: AddressGuard,
     pub(super) phantom: Option<Phantom>,
     pub(super) injection: Option<Arc<dyn Injection>>,
+    pub(super) beacon: Option<Beacon>,
     pub(super) notary: Notary,
     pub(super) limits: Limits,
     pub(super) seats: Arc<Seats>,
@@ -80,6 +82,16 @@ impl Core {
 
     /// What the sandbox is told of a name.
     pub(super) fn look_up(&self, name: &HostName) -> Lookup {
+        if self
+            .beacon
+            .as_ref()
+            .is_some_and(|beacon| beacon.name == name.as_str())
+        {
+            return self
+                .lock_names()
+                .address_of(name)
+                .map_or(Lookup::Unavailable, Lookup::At);
+        }
         match self.policies.borrow().policy.judge_name(name) {
             Verdict::Denied(denial) => {
                 self.notary.denied(Subject::lookup(name), &denial);
@@ -93,6 +105,12 @@ impl Core {
                 names.address_of(name).map_or(Lookup::Unavailable, Lookup::At)
             }
         }
+    }
+
+    /// What the gateway says of itself, to whoever asks for it by its own name.
+    pub(super) fn beacon_at(&self, host: &Host) -> Option<&str> {
+        let beacon = self.beacon.as_ref()?;
+        (host.name()?.as_str() == beacon.name).then_some(beacon.says.as_str())
     }
 
     /// The host that a connection to this address is meant for.

@@ -42,6 +42,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
+use crate::network::probe::Beacon;
 use crate::network::{Policy, SyntheticAddresses};
 use audit::AuditSink;
 use core::Core;
@@ -68,6 +69,8 @@ pub struct Setup {
     pub phantom: Option<Phantom>,
     /// Who adds credentials, where somebody does.
     pub injection: Option<Arc<dyn Injection>>,
+    /// What the gateway says of itself, whatever the policy is, so that a sandbox can be shown to lead here.
+    pub beacon: Option<Beacon>,
     /// Where everything is written down.
     pub audit: Arc<dyn AuditSink>,
     /// What time it is.
@@ -86,6 +89,7 @@ impl Setup {
             guard: AddressGuard::default(),
             phantom: None,
             injection: None,
+            beacon: None,
             audit,
             clock: crate::clock::system(),
             limits: Limits::default(),
@@ -116,6 +120,7 @@ impl Gateway {
             guard: setup.guard,
             phantom: setup.phantom,
             injection: setup.injection,
+            beacon: setup.beacon,
             notary: Notary {
                 sink: setup.audit,
                 clock: setup.clock,

@@ -4,17 +4,25 @@
 #![allow(dead_code, reason = "each end of a session uses one half of the messages")]
 
 mod descendants;
+mod firewall;
 mod frame;
+mod holder;
 mod job;
 mod keeper;
 mod line;
+mod links;
 mod message;
+mod netlink;
+mod order;
 mod outbox;
+mod probe;
 mod server;
 mod sys;
+mod sys_net;
 mod version;
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use self::line::Line;
@@ -22,11 +30,15 @@ use self::server::{Server, Turn};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match args[..] {
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words[..] {
         ["session"] => session(Line::standard),
         ["session", door] => session(|| Line::through(door)),
-        _ => Err(io::Error::other("usage: guest session [SOCKET]")),
+        ["hold", dir] => holder::hold(Path::new(dir)),
+        ["probe", ref probes @ ..] => probe::carry_out(probes),
+        _ => Err(io::Error::other(
+            "usage: guest session [SOCKET] | hold DIRECTORY | probe PROBE...",
+        )),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -12,6 +12,8 @@
 pub(crate) mod frame;
 #[allow(dead_code, reason = "each end of a session uses one half of it")]
 pub(crate) mod message;
+#[allow(dead_code, reason = "each end uses one half of it")]
+pub(crate) mod order;
 pub(crate) mod version;
 
 /// The program, for Linux on the processor that ralph itself was built for. `None` when ralph was built where it could

@@ -14,15 +14,22 @@ pub(crate) const VERSION: u64 = {
 /// Every file the guest is made of.
 const SOURCES: &[&[u8]] = &[
     include_bytes!("descendants.rs"),
+    include_bytes!("firewall.rs"),
     include_bytes!("frame.rs"),
+    include_bytes!("holder.rs"),
     include_bytes!("job.rs"),
     include_bytes!("keeper.rs"),
     include_bytes!("line.rs"),
+    include_bytes!("links.rs"),
     include_bytes!("main.rs"),
     include_bytes!("message.rs"),
+    include_bytes!("netlink.rs"),
+    include_bytes!("order.rs"),
     include_bytes!("outbox.rs"),
+    include_bytes!("probe.rs"),
     include_bytes!("server.rs"),
     include_bytes!("sys.rs"),
+    include_bytes!("sys_net.rs"),
     include_bytes!("version.rs"),
 ];
 

@@ -14,11 +14,13 @@
 //! ```
 
 mod address;
+pub mod firewall;
 mod host;
 pub mod packages;
 mod pattern;
 mod policy;
 mod preset;
+pub mod probe;
 mod request;
 mod rule;
 mod synthetic;

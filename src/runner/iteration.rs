@@ -51,6 +51,7 @@ impl Run<'_> {
         });
 
         self.change_sandbox().await?;
+        self.sandbox.verify().await?;
         let prompt = self.prompt(number)?;
         let clone = self.clone_dir();
         self.notebook.show(self.sandbox.as_ref(), &clone).await?;

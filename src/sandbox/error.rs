@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::docker::SealError;
 use super::session::SessionError;
 use crate::engine::EngineError;
 
@@ -58,6 +59,14 @@ pub enum SandboxError {
         id: String,
         /// How much that is.
         reason: String,
+    },
+    /// Its network is not sealed, or cannot be shown to be. Nothing runs in it.
+    #[error("the network of the sandbox `{id}` is not sealed")]
+    Unsealed {
+        /// Which one.
+        id: String,
+        /// Why.
+        source: Box<SealError>,
     },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
@@ -147,6 +156,7 @@ impl SandboxError {
                 Fault::Lost
             }
             Self::Engine { source, .. } if source.is_absence() => Fault::Away,
+            Self::Unsealed { source, .. } => source.fault(),
             Self::Engine { .. } | Self::Disk { .. } | Self::Unavailable { .. } => Fault::Provider,
             Self::Unsupported { .. }
             | Self::Start { .. }
@@ -172,6 +182,7 @@ impl SandboxError {
             Self::Disk { .. } => Some(
                 "see what takes it with `ralph sandbox exec`, make room or raise `sandbox.resources.disk`, then `ralph resume`",
             ),
+            Self::Unsealed { source, .. } => source.hint(),
             Self::Session { source, .. } => source.hint(),
             Self::Gone { .. } | Self::Lost { .. } => {
                 Some("`ralph resume` makes a new one from the run's last checkpoint")

@@ -19,7 +19,7 @@ use crate::exec::{Command, Exit, OutputSink};
 
 pub use error::{Fault, SandboxError};
 pub use listed::{Activity, Listed, Removable, Standing};
-pub use spec::{Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
+pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
 /// What a provider can enforce. Asked before anything is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -139,6 +139,11 @@ pub trait Sandbox: Send + Sync {
     /// is only one way, it is that.
     async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         self.exec(command, output).await
+    }
+
+    /// Shows again that what keeps it apart holds. Asked before each iteration; an error means that nothing may run in it.
+    async fn verify(&self) -> Result<(), SandboxError> {
+        Ok(())
     }
 
     /// What a person should know of that went differently than it should have, each thing once.

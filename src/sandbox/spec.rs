@@ -1,16 +1,20 @@
 //! What a sandbox is made from.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::gateway::audit::{AuditSink, NoAudit};
+use crate::gateway::{AddressGuard, Injection, Phantom, Resolver, SystemResolver};
 use crate::id::RunId;
 use crate::network::Policy;
 
 /// What to make a sandbox from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SandboxSpec {
     /// The run it belongs to.
     pub run: RunId,
@@ -24,6 +28,8 @@ pub struct SandboxSpec {
     pub resources: Resources,
     /// Which names it may reach.
     pub network: Policy,
+    /// What its gateway works with, for providers that put it behind one.
+    pub egress: Egress,
     /// Variables every command in it sees. Nothing confidential.
     pub env: BTreeMap<String, String>,
     /// How long a command that has ended may be kept waiting by a child that holds its streams.
@@ -46,10 +52,47 @@ impl SandboxSpec {
             mounts: Vec::new(),
             resources: Resources::default(),
             network: Policy::allow_all(),
+            egress: Egress::default(),
             env: BTreeMap::new(),
             completion_grace: Self::USUAL_GRACE,
             reuse: Reuse::Allowed,
         }
+    }
+}
+
+/// What the gateway of a sandbox works with, beside the policy. None of it is part of the sandbox.
+#[derive(Clone)]
+pub struct Egress {
+    /// Who resolves the names that are allowed.
+    pub resolver: Arc<dyn Resolver>,
+    /// Which addresses they may lead to.
+    pub guard: AddressGuard,
+    /// Where everything is written down that was asked for.
+    pub audit: Arc<dyn AuditSink>,
+    /// The credential of the explicit proxy; without one it serves nobody.
+    pub phantom: Option<Phantom>,
+    /// Who adds credentials, where somebody does.
+    pub injection: Option<Arc<dyn Injection>>,
+}
+
+impl Default for Egress {
+    fn default() -> Self {
+        Self {
+            resolver: Arc::new(SystemResolver),
+            guard: AddressGuard::default(),
+            audit: Arc::new(NoAudit),
+            phantom: None,
+            injection: None,
+        }
+    }
+}
+
+impl fmt::Debug for Egress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Egress")
+            .field("guard", &self.guard)
+            .field("phantom", &self.phantom)
+            .finish_non_exhaustive()
     }
 }
 

@@ -42,7 +42,8 @@ async fn the_engine_is_told_every_limit() {
     assert_eq!(of("{{.HostConfig.MemorySwap}}"), MEMORY.to_string());
     assert_eq!(of("{{.HostConfig.NanoCpus}}"), "1000000000");
     assert_eq!(of("{{.HostConfig.PidsLimit}}"), "4096");
-    assert_eq!(of("{{.HostConfig.NetworkMode}}"), "none");
+    let holder = room.inspect(&format!("{}-net", sandbox.id()), "{{.Id}}");
+    assert_eq!(of("{{.HostConfig.NetworkMode}}"), format!("container:{holder}"));
     sandbox.close().await.unwrap();
 }
 

@@ -8,7 +8,7 @@ use ralph::sandbox::{Provider, Resources, Reuse, SandboxError, SandboxSpec};
 use rstest::rstest;
 
 use crate::need;
-use crate::room::{Room, places, prints};
+use crate::room::{Room, places, prints, shell};
 use crate::support::engine::docker;
 
 /// What may differ between two asks for one sandbox.
@@ -65,7 +65,8 @@ async fn a_later_run_of_the_task_takes_over_what_nobody_has() {
 async fn a_container_that_got_the_name_of_a_lost_one_is_left_to_its_owner() {
     let (room, other) = (need!(Room::new().await), need!(Room::new().await));
     let lost = room.create().await;
-    docker(&room.engine, &["rm", "--force", lost.id()]);
+    let holder = format!("{}-net", lost.id());
+    docker(&room.engine, &["rm", "--force", lost.id(), &holder]);
     let same_name = SandboxSpec {
         purpose: room.spec.purpose.clone(),
         ..other.spec.clone()
@@ -160,10 +161,12 @@ async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said()
     let sandbox = room.create().await;
     let guest = std::fs::read_dir(room.dir.path().join("guest")).unwrap();
     let guest = guest.map(|entry| entry.unwrap().path()).next().unwrap();
+    // Nobody can write to a program that runs.
+    assert!(!shell(sandbox.as_ref(), "kill -9 -1").await.success());
     std::fs::write(&guest, "no program").unwrap();
     assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
     let notices = sandbox.notices();
-    assert!(notices[0].contains("the engine's own exec"), "{notices:?}");
+    assert!(notices[1].contains("the engine's own exec"), "{notices:?}");
     assert_eq!(prints(sandbox.as_ref(), "echo again").await, "again\n");
     assert_eq!(sandbox.notices(), Vec::<String>::new());
     sandbox.close().await.unwrap();

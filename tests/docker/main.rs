@@ -20,6 +20,7 @@ mod life;
 mod orphans;
 mod room;
 mod runs;
+mod seal;
 mod site;
 #[path = "../support/mod.rs"]
 mod support;

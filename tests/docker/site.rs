@@ -54,8 +54,15 @@ impl Site {
         command
     }
 
-    /// The containers of this place's runs.
+    /// The containers that this place's runs work in.
     pub fn containers(&self) -> Vec<String> {
+        let mut all = self.all_containers();
+        all.retain(|name| !name.ends_with("-net"));
+        all
+    }
+
+    /// Those, and the holders of their networks.
+    fn all_containers(&self) -> Vec<String> {
         let listed = docker(
             &self.engine,
             &[
@@ -81,7 +88,7 @@ impl Site {
 
     /// Fails when a container or a workspace is left.
     pub fn expect_nothing_left(&self) {
-        assert_eq!(self.containers(), Vec::<String>::new());
+        assert_eq!(self.all_containers(), Vec::<String>::new());
         assert_eq!(self.sandboxes(), 0);
     }
 }

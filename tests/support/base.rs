@@ -1,4 +1,4 @@
-//! The image that sandboxes of the tests start from: a small Debian with git, which `tests/support/make-base` makes.
+//! The image that sandboxes of the tests start from: a small Debian with git and curl, which `tests/support/make-base` makes.
 //! It is given to the engine once and stays there; `tests/run` takes it away again.
 
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use ralph::engine::Engine;
 use super::engine::docker;
 
 /// What it is called on the engine.
-pub const NAME: &str = "ralph-test-base:bookworm";
+pub const NAME: &str = "ralph-test-base:bookworm-curl";
 
 /// The image's name, or why the test cannot run.
 pub async fn image(engine: &Engine) -> Result<String, String> {

@@ -52,6 +52,15 @@ impl Answer {
         }
     }
 
+    /// 200: what the gateway says of itself.
+    pub(in crate::gateway) fn beacon(says: &str) -> Self {
+        Self {
+            status: "200 OK",
+            fields: String::new(),
+            text: says.to_owned(),
+        }
+    }
+
     /// As it is sent.
     pub(in crate::gateway) fn to_bytes(&self) -> Vec<u8> {
         let Self { status, fields, text } = self;

@@ -37,7 +37,10 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, scope: Scope) 
             .map_err(Denial::from)
             .and_then(|head| Ask::within(head, &scope));
         let served = match asked {
-            Ok(ask) => serve_one(&mut session, ask, &mut upstream, Protocol::Http).await?,
+            Ok(ask) => match session.core.beacon_at(&ask.host) {
+                Some(says) => Served::Refused(Answer::beacon(says)),
+                None => serve_one(&mut session, ask, &mut upstream, Protocol::Http).await?,
+            },
             Err(denial) => {
                 session.core.notary.denied(scope.subject(), &denial);
                 Served::Refused(Answer::denied(&denial, None))

@@ -25,6 +25,8 @@ pub(super) struct Found {
     record: Option<Record>,
     /// By its id: another may have its name by the time it is removed.
     pub(super) container: Option<String>,
+    /// The holder of its network, by its id.
+    holder: Option<String>,
 }
 
 impl Census<'_> {
@@ -37,8 +39,10 @@ impl Census<'_> {
             path: self.base.to_owned(),
             source,
         })?;
-        let seen: BTreeSet<PathBuf> = containers.iter().filter_map(workspace_of).collect();
-        let mut found: Vec<Found> = containers
+        let (holders, sandboxes): (Vec<Container>, Vec<Container>) =
+            containers.into_iter().partition(is_holder);
+        let seen: BTreeSet<PathBuf> = sandboxes.iter().filter_map(workspace_of).collect();
+        let mut found: Vec<Found> = sandboxes
             .iter()
             .filter_map(|container| self.of_container(container))
             .collect();
@@ -46,6 +50,9 @@ impl Census<'_> {
             .into_iter()
             .filter(|place| !seen.contains(&place.workspace()));
         found.extend(alone.map(|place| self.of_place(place)));
+        for holder in &holders {
+            self.add_holder(holder, &mut found);
+        }
         found.sort_by(|one, other| one.listed.id.cmp(&other.listed.id));
         Ok(found)
     }
@@ -61,7 +68,7 @@ impl Census<'_> {
             Claim::Held(lock) => lock,
             Claim::Changed => return Ok(false),
         };
-        if let Some(container) = &found.container {
+        for container in found.container.iter().chain(&found.holder) {
             let removed = self.engine.remove_container(container).await;
             removed.map_err(|error| failed(&found.listed.id, error))?;
         }
@@ -72,6 +79,18 @@ impl Census<'_> {
                 .map_err(|source| on_host("remove", place, source))?;
         }
         Ok(true)
+    }
+
+    /// Puts a holder to its sandbox; one that outlived everything else is all that is left of one.
+    fn add_holder(&self, holder: &Container, found: &mut Vec<Found>) {
+        let workspace = workspace_of(holder);
+        let own = found
+            .iter_mut()
+            .find(|found| Some(found.place.workspace()) == workspace);
+        match own {
+            Some(found) => found.holder = Some(holder.id.clone()),
+            None => found.extend(self.of_container(holder)),
+        }
     }
 
     fn of_container(&self, container: &Container) -> Option<Found> {
@@ -105,6 +124,7 @@ impl Census<'_> {
             place,
             record,
             container: Some(container.id.clone()),
+            holder: None,
         })
     }
 
@@ -131,6 +151,7 @@ impl Census<'_> {
             place,
             record,
             container: None,
+            holder: None,
         }
     }
 
@@ -147,6 +168,10 @@ impl Census<'_> {
             Standing::InUse
         }
     }
+}
+
+fn is_holder(container: &Container) -> bool {
+    container.labels.get(label::ROLE).map(String::as_str) == Some(label::HOLDER)
 }
 
 fn workspace_of(container: &Container) -> Option<PathBuf> {

@@ -9,10 +9,13 @@ use super::place::Place;
 use super::plain::Plain;
 use super::plan::{Facts, label};
 use super::sandbox::DockerSandbox;
+use super::seal::{self, SealError, holder};
 use super::user::Agent;
 use super::warm::Warm;
-use super::{DockerOptions, NAME, failed};
-use crate::engine::{Digest, Endpoint, Engine, EngineError};
+use super::{DockerOptions, NAME, failed, on_host};
+use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
+use crate::guest;
+use crate::network::Mode;
 
 /// What every sandbox stands on.
 #[derive(Debug)]
@@ -21,6 +24,24 @@ pub(super) struct Ground {
     processors: u32,
     agent: Agent,
     guest: Guest,
+}
+
+/// How a sandbox's network is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// Not at all: everything is allowed.
+    Open,
+    /// There is none.
+    Shut,
+    /// By a holder, which is this program.
+    Sealed(&'static [u8]),
+}
+
+/// The containers at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Containers {
+    pub(super) sandbox: Option<Container>,
+    pub(super) holder: Option<Container>,
 }
 
 impl Ground {
@@ -67,17 +88,46 @@ impl Ground {
         }
     }
 
-    /// The id of the container at a place. One that has only its name is another's.
-    pub(super) async fn container_at(&self, place: &Place) -> Result<Option<String>, SandboxError> {
-        let found = self.engine.container(&place.name()).await;
-        let found = found.map_err(|error| failed(&place.name(), error))?;
-        let workspace = place.workspace().display().to_string();
-        let ours = found.filter(|container| container.labels.get(label::WORKSPACE) == Some(&workspace));
-        Ok(ours.map(|container| container.id))
+    /// The containers at a place: the sandbox's own, and the holder of its network.
+    pub(super) async fn containers_at(&self, place: &Place) -> Result<Containers, SandboxError> {
+        Ok(Containers {
+            sandbox: self.container_at(place, &place.name()).await?,
+            holder: self.container_at(place, &holder::name(&place.name())).await?,
+        })
     }
 
-    /// The sandbox at a place, whose container has this id and runs.
-    pub(super) fn open(&self, (place, container): (Place, String), grace: Duration) -> DockerSandbox {
+    /// The container of this name at a place. One that has only its name is another's.
+    async fn container_at(&self, place: &Place, name: &str) -> Result<Option<Container>, SandboxError> {
+        let found = self.engine.container(name).await;
+        let found = found.map_err(|error| failed(&place.name(), error))?;
+        let workspace = place.workspace().display().to_string();
+        Ok(found.filter(|container| container.labels.get(label::WORKSPACE) == Some(&workspace)))
+    }
+
+    /// Removes what is at a place, all of it.
+    pub(super) async fn discard(&self, place: &Place) -> Result<(), SandboxError> {
+        let Containers { sandbox, holder } = self.containers_at(place).await?;
+        for container in sandbox.iter().chain(&holder) {
+            let removed = self.engine.remove_container(&container.id).await;
+            removed.map_err(|error| failed(&place.name(), error))?;
+        }
+        place.remove().map_err(|source| on_host("remove", place, source))
+    }
+
+    /// How a sandbox's network is closed.
+    pub(super) fn closing(&self, spec: &SandboxSpec) -> Result<Closing, SealError> {
+        match (&self.guest, guest::PROGRAM, spec.network.mode()) {
+            _ if !seal::is_needed(&spec.network) => Ok(Closing::Open),
+            (Guest::Here(_), Some(program), _) => Ok(Closing::Sealed(program)),
+            // Without any network there is nothing to hold.
+            (_, _, Mode::Deny) => Ok(Closing::Shut),
+            (Guest::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
+            (Guest::Here(_), None, _) => Err(SealError::NoGuest("this ralph was built without its guest")),
+        }
+    }
+
+    /// The sandbox at a place, whose container has this id.
+    pub(super) fn open(&self, place: Place, container: String, grace: Duration) -> DockerSandbox {
         let files = Files::new(&place.workspace(), &place.staging()).owned_by(self.agent.outside);
         let plain = Plain {
             engine: self.engine.clone(),

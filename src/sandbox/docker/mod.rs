@@ -6,12 +6,14 @@ mod disk;
 mod door;
 mod ground;
 mod guest;
+mod maker;
 mod name;
 mod owner;
 mod place;
 mod plain;
 mod plan;
 mod sandbox;
+mod seal;
 mod user;
 mod warm;
 
@@ -22,11 +24,15 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 use self::census::Census;
-use self::ground::Ground;
+use self::ground::{Closing, Containers, Ground};
+use self::maker::Maker;
 use self::name::names;
 use self::owner::Owner;
 use self::place::{Place, Record};
 use self::plan::Facts;
+use self::sandbox::DockerSandbox;
+use self::seal::Seal;
+pub use self::seal::SealError;
 use super::{
     Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
     Sandbox, SandboxError, SandboxSpec,
@@ -122,14 +128,13 @@ impl DockerProvider {
     }
 
     /// Makes a sandbox under the first of its names that nobody has.
-    async fn make(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<(Place, String), SandboxError> {
+    async fn make(&self, spec: &SandboxSpec, facts: &Facts<'_>) -> Result<DockerSandbox, SandboxError> {
         let mut taken = None;
         for name in names(spec, &self.options.base) {
             let place = Place::of(&self.options.base, &name);
             match self.make_at(&place, spec, facts).await {
                 Err(error) if is_taken(&error) => taken = Some(error),
-                Err(error) => return Err(error),
-                Ok(container) => return Ok((place, container)),
+                made => return made,
             }
         }
         Err(taken.unwrap_or_else(|| SandboxError::Unavailable {
@@ -143,31 +148,24 @@ impl DockerProvider {
         place: &Place,
         spec: &SandboxSpec,
         facts: &Facts<'_>,
-    ) -> Result<String, SandboxError> {
-        let engine = &self.ground().await?.engine;
+    ) -> Result<DockerSandbox, SandboxError> {
+        let ground = self.ground().await?;
         place
             .make(&self.record(spec, facts), facts.agent.outside)
             .map_err(|source| on_host("make", place, source))?;
-        let made = async {
-            let container = plan::container(spec, facts, place, &self.owner);
-            let id = engine.create_container(&container).await?;
-            match engine.start_container(&id).await {
-                Ok(()) => Ok(id),
-                Err(error) => {
-                    engine.remove_container(&id).await?;
-                    Err(error)
-                }
-            }
+        let maker = Maker {
+            ground,
+            owner: &self.owner,
+            spec,
+            facts,
         };
-        match made.await {
-            Ok(id) => Ok(id),
-            Err(error) => {
-                place
-                    .remove()
-                    .map_err(|source| on_host("remove", place, source))?;
-                Err(failed(&place.name(), error))
-            }
+        let made = maker.make(place).await;
+        if made.is_err() {
+            place
+                .remove()
+                .map_err(|source| on_host("remove", place, source))?;
         }
+        made
     }
 
     /// Takes over what an earlier run of the same task left, made from the same, in nobody's hands.
@@ -175,7 +173,7 @@ impl DockerProvider {
         &self,
         spec: &SandboxSpec,
         facts: &Facts<'_>,
-    ) -> Result<Option<(Place, String)>, SandboxError> {
+    ) -> Result<Option<DockerSandbox>, SandboxError> {
         let ground = self.ground().await?;
         let fingerprint = plan::fingerprint(spec, facts);
         for (place, record) in self.known()? {
@@ -189,23 +187,38 @@ impl DockerProvider {
             if !taken {
                 continue;
             }
-            if let Some(container) = ground.container_at(&place).await?
-                && ground.engine.start_container(&container).await.is_ok()
-            {
-                return Ok(Some((place, container)));
+            if let Some(sandbox) = self.at(&place, spec).await? {
+                match sandbox.start().await {
+                    Ok(()) => return Ok(Some(sandbox)),
+                    Err(error) => {
+                        tracing::warn!(sandbox = sandbox.id(), %error, "a sandbox could not be used again")
+                    }
+                }
             }
-            self.discard(&place).await?;
+            ground.discard(&place).await?;
         }
         Ok(None)
     }
 
-    async fn discard(&self, place: &Place) -> Result<(), SandboxError> {
+    /// The sandbox at a place, if all that belongs to it is there. Its network is closed until it is started.
+    async fn at(&self, place: &Place, spec: &SandboxSpec) -> Result<Option<DockerSandbox>, SandboxError> {
         let ground = self.ground().await?;
-        if let Some(container) = ground.container_at(place).await? {
-            let removed = ground.engine.remove_container(&container).await;
-            removed.map_err(|error| failed(&place.name(), error))?;
-        }
-        place.remove().map_err(|source| on_host("remove", place, source))
+        let Containers { sandbox, holder } = ground.containers_at(place).await?;
+        let Some(container) = sandbox else {
+            return Ok(None);
+        };
+        let closing = ground.closing(spec).map_err(|error| unsealed(place, error))?;
+        let joined = container.joined;
+        let opened = ground
+            .open(place.clone(), container.id, spec.completion_grace)
+            .limited_to(spec.resources.disk_bytes);
+        Ok(match (closing, holder) {
+            (Closing::Open | Closing::Shut, _) => Some(opened),
+            (Closing::Sealed(_), Some(holder)) if joined.as_ref() == Some(&holder.id) => {
+                Some(opened.sealed(Seal::new(&ground.engine, holder.id, place.shared(), spec)))
+            }
+            (Closing::Sealed(_), _) => None,
+        })
     }
 }
 
@@ -218,7 +231,10 @@ impl Provider for DockerProvider {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             isolation: Isolation::Container,
-            network: NetworkEnforcement::AllOrNothing,
+            network: match crate::guest::PROGRAM {
+                Some(_) => NetworkEnforcement::Names,
+                None => NetworkEnforcement::AllOrNothing,
+            },
             resources: Enforced::Yes,
             preview: false,
         }
@@ -240,20 +256,11 @@ impl Provider for DockerProvider {
             Reuse::Never => None,
         };
         if let Some(found) = found {
-            return Ok(Box::new(
-                ground
-                    .open(found, spec.completion_grace)
-                    .limited_to(spec.resources.disk_bytes),
-            ));
+            return Ok(Box::new(found));
         }
         self.sweep().await?;
         let made = self.make(spec, &facts).await?;
-        Ok(Box::new(
-            ground
-                .open(made, spec.completion_grace)
-                .limited_to(spec.resources.disk_bytes)
-                .fresh(),
-        ))
+        Ok(Box::new(made.fresh()))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
@@ -267,9 +274,9 @@ impl Provider for DockerProvider {
             Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => false,
             Err(error) => return Err(error),
         };
-        let container = ground.container_at(&place).await?;
-        let Some(container) = container.filter(|_| fits) else {
-            self.discard(&place).await?;
+        let found = if fits { self.at(&place, spec).await? } else { None };
+        let Some(sandbox) = found else {
+            ground.discard(&place).await?;
             return Ok(None);
         };
         let taken = Record {
@@ -279,11 +286,7 @@ impl Provider for DockerProvider {
         place
             .write(&taken)
             .map_err(|source| on_host("take over", &place, source))?;
-        Ok(Some(Box::new(
-            ground
-                .open((place, container), spec.completion_grace)
-                .limited_to(spec.resources.disk_bytes),
-        )))
+        Ok(Some(Box::new(sandbox)))
     }
 
     async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
@@ -295,8 +298,11 @@ impl Provider for DockerProvider {
         let ground = self.ground().await?;
         let found = self.census().await?.take().await?;
         let found = found.into_iter().find(|found| found.listed.id == id);
-        let place = found.and_then(|found| Some((found.place, found.container?)));
-        Ok(place.map(|place| -> Box<dyn Sandbox> { Box::new(ground.open(place, SandboxSpec::USUAL_GRACE)) }))
+        let found = found.and_then(|found| Some((found.place, found.container?)));
+        Ok(found.map(|(place, container)| -> Box<dyn Sandbox> {
+            // Its network is in the hands of whoever has it.
+            Box::new(ground.open(place, container, SandboxSpec::USUAL_GRACE))
+        }))
     }
 
     async fn remove(&self, id: &str, removable: Removable) -> Result<bool, SandboxError> {
@@ -333,6 +339,13 @@ fn on_host(operation: &'static str, place: &Place, source: io::Error) -> Sandbox
 fn failed(sandbox: &str, source: EngineError) -> SandboxError {
     SandboxError::Engine {
         id: sandbox.to_owned(),
+        source: Box::new(source),
+    }
+}
+
+fn unsealed(place: &Place, source: SealError) -> SandboxError {
+    SandboxError::Unsealed {
+        id: place.name(),
         source: Box::new(source),
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Labels of a container cannot be changed, so who has it *now* stands in a file beside its workspace.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -83,6 +83,9 @@ impl Place {
         fs::create_dir(self.staging())?;
         // Whoever is in the sandbox may pass through; on the host the directory above is closed to them.
         DirBuilder::new().mode(0o711).create(self.door())?;
+        fs::create_dir(self.shared())?;
+        // The holder is root without root's power over files. Nobody else comes this far: the place itself is ours alone.
+        fs::set_permissions(self.shared(), Permissions::from_mode(0o777))?;
         let private = |dir: &Path| -> io::Result<()> {
             DirBuilder::new().mode(0o700).create(dir)?;
             owner.map_or(Ok(()), |owner| chown(dir, Some(owner.uid), Some(owner.gid)))
@@ -166,6 +169,11 @@ impl Place {
     /// Where the sandbox finds the door of a session, and can change nothing.
     pub(super) fn door(&self) -> PathBuf {
         self.dir.join("door")
+    }
+
+    /// What the holder of the sandbox's network shares with ralph. The sandbox does not see it.
+    pub(super) fn shared(&self) -> PathBuf {
+        self.dir.join("holder")
     }
 
     /// Removes all of it; what is not there is fine.

@@ -11,8 +11,7 @@ use super::guest::{Guest, INSIDE};
 use super::owner::Owner;
 use super::place::Place;
 use super::user::Agent;
-use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network};
-use crate::network::Mode;
+use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network, Power};
 
 /// Where the workspace is inside.
 pub(super) const ROOT: &str = "/workspace";
@@ -29,6 +28,10 @@ pub(super) mod label {
     pub(in super::super) const FINGERPRINT: &str = "ralph.fingerprint";
     /// Where its workspace is on the host.
     pub(in super::super) const WORKSPACE: &str = "ralph.workspace";
+    /// What it is beside a sandbox's own container, which has none.
+    pub(in super::super) const ROLE: &str = "ralph.role";
+    /// The holder of a sandbox's network.
+    pub(in super::super) const HOLDER: &str = "holder";
 }
 
 /// The most processes and threads: enough for a parallel build, and an end to what only multiplies.
@@ -82,21 +85,33 @@ pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
     Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()
 }
 
-/// The container of a sandbox at this place.
-pub(super) fn container(
+/// The labels of the container of a sandbox at this place.
+pub(super) fn labels(
     spec: &SandboxSpec,
     facts: &Facts<'_>,
     place: &Place,
     owner: &Owner,
-) -> ContainerSpec {
-    let workspace = place.workspace();
+) -> BTreeMap<String, String> {
     let labels = [
         (label::RUN, spec.run.to_string()),
         (label::OWNER, owner.as_json()),
         (label::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         (label::FINGERPRINT, fingerprint(spec, facts)),
-        (label::WORKSPACE, workspace.display().to_string()),
+        (label::WORKSPACE, place.workspace().display().to_string()),
     ];
+    labels
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// The container of a sandbox at this place, on such a network.
+pub(super) fn container(
+    spec: &SandboxSpec,
+    facts: &Facts<'_>,
+    place: &Place,
+    network: Network,
+) -> ContainerSpec {
     ContainerSpec {
         name: place.name(),
         image: facts.image.to_string(),
@@ -104,18 +119,12 @@ pub(super) fn container(
         user: facts.agent.as_text(),
         work_dir: PathBuf::from(ROOT),
         env: variables(spec),
-        labels: labels
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value))
-            .collect(),
+        labels: BTreeMap::new(),
         mounts: mounts(spec, facts.guest, place),
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, facts.processors),
-        network: match spec.network.mode() {
-            Mode::Deny => Network::Nothing,
-            // A list of names comes this far only when its user was told that it does not hold, and said go on.
-            Mode::AllowAll | Mode::Allowlist | Mode::Record => Network::Bridge,
-        },
+        network,
+        power: Power::Nothing,
     }
 }
 

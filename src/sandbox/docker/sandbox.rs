@@ -17,6 +17,7 @@ use super::disk::Disk;
 use super::place::Place;
 use super::plain::{Plain, PlainError};
 use super::plan::ROOT;
+use super::seal::{self, Ready, Seal, SealError};
 use super::warm::Warm;
 use crate::engine::{ContainerState, Engine, EngineError, ExecState};
 use crate::exec::{Captured, Command, Exit, OutputSink, Status, Streams};
@@ -57,6 +58,8 @@ pub(super) struct DockerSandbox {
     state: RwLock<State>,
     /// Whether something may run that was started in here.
     used: AtomicBool,
+    /// Where its network is sealed, and in our hands.
+    seal: Option<Seal>,
 }
 
 impl DockerSandbox {
@@ -72,7 +75,14 @@ impl DockerSandbox {
             place,
             state: RwLock::new(State::Running),
             used: AtomicBool::new(true),
+            seal: None,
         }
+    }
+
+    /// The same, with a seal on its network.
+    pub(super) fn sealed(mut self, seal: Seal) -> Self {
+        self.seal = Some(seal);
+        self
     }
 
     /// The same, when nothing runs in it yet.
@@ -85,6 +95,90 @@ impl DockerSandbox {
     pub(super) fn limited_to(mut self, disk: Option<u64>) -> Self {
         self.disk = Disk::new(self.place.workspace(), disk);
         self
+    }
+
+    /// Runs its container, on a network that is sealed and shown to be.
+    pub(super) async fn run(&self) -> Result<(), SandboxError> {
+        let ready = match &self.seal {
+            Some(seal) => seal.make_ready().await.map_err(|error| self.unsealed(error))?,
+            None => Ready::Same,
+        };
+        match ready {
+            Ready::Same => self.start_container().await?,
+            // What runs is on the network that was.
+            Ready::New => self.restart_container().await?,
+        }
+        self.prove().await
+    }
+
+    /// Shows that its network is sealed; otherwise it is closed altogether.
+    async fn prove(&self) -> Result<(), SandboxError> {
+        let Some(seal) = &self.seal else {
+            return Ok(());
+        };
+        let mut proved = Err(SealError::Untried("the guest cannot run in it".to_owned()));
+        // A session may be lost by what runs inside: that says nothing about the network.
+        for _ in 0..2 {
+            match self.warm.session().await {
+                Ok(Some(session)) => proved = seal.prove(&session).await,
+                Ok(None) => {}
+                Err(error) => return Err(self.explain(error).await),
+            }
+            if !matches!(proved, Err(SealError::Untried(_))) {
+                break;
+            }
+            self.warm.take().await;
+        }
+        if proved.is_err() {
+            seal.let_go().await;
+        }
+        proved.map_err(|error| self.unsealed(error))
+    }
+
+    /// Nothing runs on a network whose seal is broken. One that was not sealed yet, since it was found again, is now.
+    async fn ensure_sealed(&self) -> Result<(), SandboxError> {
+        let standing = match &self.seal {
+            Some(seal) if self.state() == State::Running => seal.standing().await,
+            Some(_) | None => return Ok(()),
+        };
+        match standing {
+            seal::Standing::Holds => Ok(()),
+            seal::Standing::NotYet => self.run().await,
+            seal::Standing::Broken => Err(self.why_broken().await),
+        }
+    }
+
+    /// Why the seal is broken: the holder ended alone, or with the sandbox.
+    async fn why_broken(&self) -> SandboxError {
+        match self.engine().container(self.container()).await {
+            Ok(Some(found)) if found.state == ContainerState::Running => {
+                self.unsealed(SealError::HolderEnded)
+            }
+            Ok(_) => self.why_stopped().await,
+            Err(error) => self.explain(error).await,
+        }
+    }
+
+    async fn start_container(&self) -> Result<(), SandboxError> {
+        match self.engine().start_container(self.container()).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    async fn restart_container(&self) -> Result<(), SandboxError> {
+        self.warm.take().await;
+        match self.engine().kill_container(self.container()).await {
+            Ok(()) => self.start_container().await,
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    fn unsealed(&self, error: SealError) -> SandboxError {
+        SandboxError::Unsealed {
+            id: self.name.clone(),
+            source: Box::new(error),
+        }
     }
 
     fn engine(&self) -> &Engine {
@@ -264,6 +358,10 @@ impl Sandbox for DockerSandbox {
         self.within_disk(self.run_plain(command, output)).await
     }
 
+    async fn verify(&self) -> Result<(), SandboxError> {
+        self.prove().await
+    }
+
     fn notices(&self) -> Vec<String> {
         self.warm.notices()
     }
@@ -339,18 +437,18 @@ impl Sandbox for DockerSandbox {
 
     async fn start(&self) -> Result<(), SandboxError> {
         self.enter(State::Running)?;
-        match self.engine().start_container(self.container()).await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.explain(error).await),
-        }
+        self.run().await
     }
 
     async fn stop(&self) -> Result<(), SandboxError> {
         self.enter(State::Stopped)?;
-        match self.engine().kill_container(self.container()).await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.explain(error).await),
+        self.let_go_of_network().await;
+        for container in self.containers() {
+            if let Err(error) = self.engine().kill_container(container).await {
+                return Err(self.explain(error).await);
+            }
         }
+        Ok(())
     }
 
     async fn preview(&self, _port: u16) -> Result<Option<String>, SandboxError> {
@@ -359,8 +457,11 @@ impl Sandbox for DockerSandbox {
 
     async fn close(&self) -> Result<(), SandboxError> {
         self.enter(State::Closed)?;
-        if let Err(error) = self.engine().remove_container(self.container()).await {
-            return Err(self.explain(error).await);
+        self.let_go_of_network().await;
+        for container in self.containers() {
+            if let Err(error) = self.engine().remove_container(container).await {
+                return Err(self.explain(error).await);
+            }
         }
         let place = self.place.clone();
         let removed = tokio::task::spawn_blocking(move || place.remove()).await;
@@ -376,6 +477,7 @@ impl Sandbox for DockerSandbox {
 
 impl DockerSandbox {
     async fn run_warm(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.ensure_sealed().await?;
         let session = match self.warm.session().await {
             Ok(Some(session)) => session,
             Ok(None) => return self.run_plain(command, output).await,
@@ -391,6 +493,7 @@ impl DockerSandbox {
     }
 
     async fn run_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.ensure_sealed().await?;
         self.used.store(true, Ordering::Relaxed);
         let started = Timestamp::now();
         match self.plain.run(command, &self.root, output).await {
@@ -421,13 +524,18 @@ impl DockerSandbox {
 
     /// Ends everything in it by stopping it whole.
     async fn restart(&self) -> Result<(), SandboxError> {
-        let restarted = async {
-            self.engine().kill_container(self.container()).await?;
-            self.engine().start_container(self.container()).await
-        };
-        match restarted.await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.explain(error).await),
+        self.restart_container().await?;
+        self.prove().await
+    }
+
+    async fn let_go_of_network(&self) {
+        if let Some(seal) = &self.seal {
+            seal.let_go().await;
         }
+    }
+
+    /// Its own container, and that of its network's holder.
+    fn containers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.container()).chain(self.seal.as_ref().map(Seal::holder))
     }
 }

@@ -1,0 +1,108 @@
+//! What ralph and the holder say to each other. Compiled into both.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+/// The holder's socket, in the directory that it shares with ralph.
+pub(crate) const SOCKET: &str = "holder";
+
+/// What ralph wants of the holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// To seal the network and hand over its listeners.
+    Seal {
+        /// As `iptables-save` writes it, for IPv4 and IPv6 alike.
+        firewall: String,
+        /// In the order in which they are handed over.
+        listeners: Vec<(Transport, SocketAddr)>,
+    },
+    /// To tell what is in force.
+    Tell,
+}
+
+/// What a listener takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Tcp,
+    Udp,
+}
+
+/// What came of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was done; this is in force now.
+    Done(String),
+    /// It was not, for this reason.
+    Failed(String),
+}
+
+impl Order {
+    pub(crate) fn parse(text: &str) -> Result<Self, NotUnderstood> {
+        if text == TELL {
+            return Ok(Self::Tell);
+        }
+        let (lines, firewall) = text.split_once("firewall\n").ok_or(NotUnderstood)?;
+        let listener = |line: &str| {
+            let (transport, address) = line.split_once(' ').ok_or(NotUnderstood)?;
+            let transport = match transport {
+                "tcp" => Transport::Tcp,
+                "udp" => Transport::Udp,
+                _ => return Err(NotUnderstood),
+            };
+            Ok((transport, address.parse().map_err(|_| NotUnderstood)?))
+        };
+        Ok(Self::Seal {
+            firewall: firewall.to_owned(),
+            listeners: lines.lines().map(listener).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+const TELL: &str = "tell";
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Seal { firewall, listeners } = self else {
+            return f.write_str(TELL);
+        };
+        for (transport, address) in listeners {
+            let transport = match transport {
+                Transport::Tcp => "tcp",
+                Transport::Udp => "udp",
+            };
+            writeln!(f, "{transport} {address}")?;
+        }
+        write!(f, "firewall\n{firewall}")
+    }
+}
+
+impl Outcome {
+    pub(crate) fn parse(text: &str) -> Result<Self, NotUnderstood> {
+        match text.split_once('\n') {
+            Some(("done", state)) => Ok(Self::Done(state.to_owned())),
+            Some(("failed", reason)) => Ok(Self::Failed(reason.to_owned())),
+            _ => Err(NotUnderstood),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done(state) => write!(f, "done\n{state}"),
+            Self::Failed(reason) => write!(f, "failed\n{reason}"),
+        }
+    }
+}
+
+/// What was said is neither an order nor what came of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotUnderstood;
+
+impl fmt::Display for NotUnderstood {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("what was said between ralph and the holder of a network makes no sense")
+    }
+}
+
+impl std::error::Error for NotUnderstood {}

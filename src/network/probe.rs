@@ -1,0 +1,369 @@
+//! What is tried from inside a sandbox before anything of the agent's runs in it, and what must be seen.
+//!
+//! Silence alone proves nothing: whoever carries these out first shows that each canary can be heard from outside, and
+//! the beacon shows that the sandbox's network leads to its own gateway.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use super::policy::{Mode, Policy};
+
+/// Where machines of a cloud ask for their credentials.
+const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+/// Addresses that are set aside for examples: nobody is there.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const ELSEWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// A port that nobody listens at, for protocols that are none of the web.
+const ODD_PORT: u16 = 9;
+const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
+
+/// Something that is tried from inside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// A TCP connection.
+    Connect(SocketAddr),
+    /// A datagram.
+    Send(SocketAddr),
+    /// A name, asked of the server that every program asks, or of another.
+    Lookup {
+        /// The name.
+        name: String,
+        /// The other server.
+        server: Option<IpAddr>,
+    },
+    /// A request over plain HTTP, to where the host's name leads, or to an address.
+    Get {
+        /// What the request says it is for.
+        host: String,
+        /// The address.
+        at: Option<SocketAddr>,
+    },
+}
+
+/// What was seen of a probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It was refused at once.
+    Refused,
+    /// There was no way, at once.
+    Unreachable,
+    /// Nothing came back in time.
+    Silent,
+    /// Somebody answered.
+    Answered,
+    /// There is no such name.
+    NoSuchName,
+    /// The name has an address.
+    At(String),
+    /// HTTP was spoken.
+    Http {
+        /// The status.
+        status: u16,
+        /// What was said.
+        text: String,
+    },
+    /// Anything else.
+    Other(String),
+}
+
+/// What must be seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// That nothing is there, at once.
+    Nothing,
+    /// That there is no such name.
+    NoSuchName,
+    /// That nobody but the gateway was asked: its own name has an address, or nobody is there at once.
+    GatewayAlone,
+    /// That the gateway denies it.
+    Denied,
+    /// What the sandbox's own gateway says of itself.
+    Beacon(String),
+}
+
+/// A probe and what must be seen of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// What it shows.
+    pub name: String,
+    /// What is tried.
+    pub probe: Probe,
+    /// What must be seen.
+    pub expected: Expected,
+}
+
+/// The gateway's own name and what it says there; see [`Expected::Beacon`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beacon {
+    /// A name that nobody else can have.
+    pub name: String,
+    /// Different for every gateway.
+    pub says: String,
+}
+
+/// A listener on the host that must not hear anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Canary {
+    /// Of TCP connections.
+    Tcp(SocketAddr),
+    /// Of datagrams.
+    Udp(SocketAddr),
+    /// Of datagrams to the port of DNS, at this address.
+    Dns(IpAddr),
+}
+
+/// All checks of a sandbox with this policy.
+#[must_use]
+pub fn checks(policy: &Policy, beacon: &Beacon, canaries: &[Canary]) -> Vec<Check> {
+    let check = |name: &str, probe, expected| Check {
+        name: name.to_owned(),
+        probe,
+        expected,
+    };
+    let mut checks = vec![
+        check(
+            "the sandbox's network leads to its own gateway",
+            Probe::get(&beacon.name, None),
+            Expected::Beacon(beacon.says.clone()),
+        ),
+        check(
+            "a plain address is not reached",
+            Probe::Connect((ELSEWHERE, ODD_PORT).into()),
+            Expected::Nothing,
+        ),
+        check(
+            "IPv6 is closed",
+            Probe::Connect((ELSEWHERE_V6, HTTPS).into()),
+            Expected::Nothing,
+        ),
+        check(
+            "QUIC is closed",
+            Probe::Send((ELSEWHERE, HTTPS).into()),
+            Expected::Nothing,
+        ),
+        check(
+            "the metadata service is denied",
+            Probe::get(&METADATA.to_string(), Some((METADATA, HTTP).into())),
+            Expected::Denied,
+        ),
+    ];
+    if matches!(policy.mode(), Mode::Deny | Mode::Allowlist) {
+        let unknown = format!("{}.{}", beacon.says, beacon.name);
+        let lookup = |server| Probe::Lookup {
+            name: unknown.clone(),
+            server,
+        };
+        checks.push(check(
+            "a denied name does not resolve",
+            lookup(None),
+            Expected::NoSuchName,
+        ));
+        checks.push(check(
+            "a denied name does not resolve elsewhere",
+            lookup(Some(ELSEWHERE.into())),
+            Expected::NoSuchName,
+        ));
+    }
+    checks.extend(canaries.iter().map(|canary| match canary {
+        Canary::Tcp(address) => check(
+            "this machine's TCP ports are not reached",
+            Probe::Connect(*address),
+            Expected::Nothing,
+        ),
+        Canary::Udp(address) => check(
+            "this machine's UDP ports are not reached",
+            Probe::Send(*address),
+            Expected::Nothing,
+        ),
+        Canary::Dns(address) => check(
+            "this machine's DNS is not reached",
+            // The gateway's own name, which only the gateway knows.
+            Probe::Lookup {
+                name: beacon.name.clone(),
+                server: Some(*address),
+            },
+            Expected::GatewayAlone,
+        ),
+    }));
+    checks
+}
+
+impl Check {
+    /// What is wrong, when it is not what must be seen.
+    #[must_use]
+    pub fn failure(&self, seen: &Seen) -> Option<ProbeFailure> {
+        let holds = match (&self.expected, seen) {
+            (Expected::Nothing, Seen::Refused | Seen::Unreachable)
+            | (Expected::NoSuchName, Seen::NoSuchName)
+            | (Expected::GatewayAlone, Seen::At(_) | Seen::Refused | Seen::Unreachable)
+            | (Expected::Denied, Seen::Refused | Seen::Unreachable | Seen::Http { status: 403, .. }) => true,
+            (Expected::Beacon(says), Seen::Http { status: 200, text }) => says == text,
+            _ => false,
+        };
+        (!holds).then(|| ProbeFailure {
+            check: self.name.clone(),
+            tried: self.probe.to_string(),
+            seen: seen.to_string(),
+        })
+    }
+}
+
+/// A probe that saw what must not be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not shown: {check} (tried: {tried}; seen: {seen})")]
+pub struct ProbeFailure {
+    /// What it should have shown.
+    pub check: String,
+    /// What was tried.
+    pub tried: String,
+    /// What was seen.
+    pub seen: String,
+}
+
+impl Probe {
+    fn get(host: &str, at: Option<SocketAddr>) -> Self {
+        Self::Get {
+            host: host.to_owned(),
+            at,
+        }
+    }
+}
+
+/// As the guest takes it.
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let more = |address: Option<String>| address.map_or(String::new(), |address| format!(" {address}"));
+        match self {
+            Self::Connect(address) => write!(f, "connect {address}"),
+            Self::Send(address) => write!(f, "send {address}"),
+            Self::Lookup { name, server } => {
+                write!(
+                    f,
+                    "lookup {name}{}",
+                    more(server.map(|server| server.to_string()))
+                )
+            }
+            Self::Get { host, at } => write!(f, "get {host}{}", more(at.map(|at| at.to_string()))),
+        }
+    }
+}
+
+impl Seen {
+    /// Reads a line of the guest's.
+    #[must_use]
+    pub fn parse(line: &str) -> Self {
+        match line.split_once(' ') {
+            None => match line {
+                "refused" => Self::Refused,
+                "unreachable" => Self::Unreachable,
+                "silent" => Self::Silent,
+                "answered" => Self::Answered,
+                "no-such-name" => Self::NoSuchName,
+                other => Self::Other(other.to_owned()),
+            },
+            Some(("at", address)) => Self::At(address.to_owned()),
+            Some(("http", rest)) => {
+                let (status, text) = rest.split_once(' ').unwrap_or((rest, ""));
+                status.parse().map_or_else(
+                    |_| Self::Other(line.to_owned()),
+                    |status| Self::Http {
+                        status,
+                        text: text.to_owned(),
+                    },
+                )
+            }
+            Some(_) => Self::Other(line.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("refused"),
+            Self::Unreachable => f.write_str("unreachable"),
+            Self::Silent => f.write_str("nothing in time"),
+            Self::Answered => f.write_str("an answer"),
+            Self::NoSuchName => f.write_str("no such name"),
+            Self::At(address) => write!(f, "the address {address}"),
+            Self::Http { status, text } => write!(f, "HTTP {status} {text:?}"),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn beacon() -> Beacon {
+        Beacon {
+            name: "beacon.invalid".to_owned(),
+            says: "n0nce".to_owned(),
+        }
+    }
+
+    /// What a sealed sandbox answers to each probe.
+    fn sealed(probe: &Probe) -> &'static str {
+        match probe {
+            Probe::Connect(address) if address.is_ipv6() => "unreachable",
+            Probe::Connect(_) | Probe::Send(_) => "refused",
+            Probe::Lookup { name, .. } if *name == beacon().name => "at 198.18.0.1",
+            Probe::Lookup { .. } => "no-such-name",
+            Probe::Get { at: None, .. } => "http 200 n0nce",
+            Probe::Get { at: Some(_), .. } => {
+                "http 403 ralph: an address is not in the policy; only names are"
+            }
+        }
+    }
+
+    #[test]
+    fn a_sealed_sandbox_passes_every_check() {
+        let canaries = [
+            Canary::Tcp("10.0.0.1:1234".parse().unwrap()),
+            Canary::Udp("10.0.0.1:1235".parse().unwrap()),
+            Canary::Dns("10.0.0.1".parse().unwrap()),
+        ];
+        let checks = checks(&Policy::deny(), &beacon(), &canaries);
+        assert_eq!(checks.len(), 10);
+        for check in checks {
+            assert_eq!(
+                check.failure(&Seen::parse(sealed(&check.probe))),
+                None,
+                "{check:?}"
+            );
+        }
+    }
+
+    #[rstest]
+    #[case::silence("silent", "nothing in time")]
+    #[case::an_answer("answered", "an answer")]
+    #[case::another_gateway("http 200 other", "HTTP 200 \"other\"")]
+    #[case::an_address("at 192.0.2.7", "the address 192.0.2.7")]
+    #[case::the_metadata("http 200 credentials", "HTTP 200 \"credentials\"")]
+    #[case::a_broken_probe("failed permission denied", "failed permission denied")]
+    fn anything_else_fails_every_check_and_is_told(#[case] line: &str, #[case] told: &str) {
+        let canary = Canary::Udp("10.0.0.1:1235".parse().unwrap());
+        for check in checks(&Policy::deny(), &beacon(), &[canary]) {
+            let failure = check.failure(&Seen::parse(line)).unwrap();
+            assert_eq!(failure.seen, told);
+            assert!(failure.to_string().contains(&check.name), "{failure}");
+        }
+    }
+
+    #[test]
+    fn where_every_name_is_allowed_none_must_be_unknown() {
+        let lookups = |policy| {
+            let checks = checks(&policy, &beacon(), &[]);
+            checks
+                .into_iter()
+                .filter(|check| matches!(check.probe, Probe::Lookup { .. }))
+                .count()
+        };
+        assert_eq!(lookups(Policy::record()), 0);
+        assert_eq!(lookups(Policy::allowlist([])), 2);
+    }
+}

@@ -1,0 +1,107 @@
+//! Makes the containers of a sandbox: its own and, where its network is sealed, the holder's before it.
+
+use super::super::SandboxError;
+use super::super::SandboxSpec;
+use super::ground::{Closing, Ground};
+use super::owner::Owner;
+use super::place::Place;
+use super::plan::{self, Facts, label};
+use super::sandbox::DockerSandbox;
+use super::seal::{Seal, SealError, holder};
+use super::{failed, unsealed};
+use crate::engine::{ContainerSpec, Network};
+
+/// Makes the containers of one sandbox.
+pub(super) struct Maker<'a> {
+    pub(super) ground: &'a Ground,
+    pub(super) owner: &'a Owner,
+    pub(super) spec: &'a SandboxSpec,
+    pub(super) facts: &'a Facts<'a>,
+}
+
+impl Maker<'_> {
+    /// Makes a sandbox at a place, starts it, and shows that its network is closed. What was made for one that cannot
+    /// be had is removed again.
+    pub(super) async fn make(&self, place: &Place) -> Result<DockerSandbox, SandboxError> {
+        let closing = self
+            .ground
+            .closing(self.spec)
+            .map_err(|error| unsealed(place, error))?;
+        let program = match closing {
+            Closing::Open => return self.make_on(place, Network::Bridge, None).await,
+            Closing::Shut => return self.make_on(place, Network::Nothing { dns: None }, None).await,
+            Closing::Sealed(program) => program,
+        };
+        let image = holder::image(&self.ground.engine, program).await;
+        let image = image.map_err(|error| failed(&place.name(), error))?;
+        let labels = self.labels(place, [(label::ROLE, label::HOLDER)]);
+        let container = holder::container(&place.name(), image, &place.shared(), labels);
+        let holder = self.create(place, &container).await?;
+        let seal = Seal::new(&self.ground.engine, holder.clone(), place.shared(), self.spec);
+        let made = self.make_on(place, Network::Of(holder.clone()), Some(seal)).await;
+        if made.is_err() {
+            self.remove(place, &holder).await?;
+        }
+        made
+    }
+
+    /// Makes the sandbox's own container while its network is made ready.
+    async fn make_on(
+        &self,
+        place: &Place,
+        network: Network,
+        seal: Option<Seal>,
+    ) -> Result<DockerSandbox, SandboxError> {
+        let container = ContainerSpec {
+            labels: self.labels(place, []),
+            ..plan::container(self.spec, self.facts, place, network)
+        };
+        let ready = async {
+            match &seal {
+                Some(seal) => seal.make_ready().await.map(drop),
+                None => Ok::<(), SealError>(()),
+            }
+        };
+        let (created, ready) = tokio::join!(self.create(place, &container), ready);
+        let id = created?;
+        let opened = self
+            .ground
+            .open(place.clone(), id.clone(), self.spec.completion_grace)
+            .limited_to(self.spec.resources.disk_bytes);
+        let sandbox = match seal {
+            Some(seal) => opened.sealed(seal),
+            None => opened,
+        };
+        let started = match ready {
+            Ok(()) => sandbox.run().await,
+            Err(error) => Err(unsealed(place, error)),
+        };
+        match started {
+            Ok(()) => Ok(sandbox),
+            Err(error) => {
+                self.remove(place, &id).await?;
+                Err(error)
+            }
+        }
+    }
+
+    async fn create(&self, place: &Place, container: &ContainerSpec) -> Result<String, SandboxError> {
+        let created = self.ground.engine.create_container(container).await;
+        created.map_err(|error| failed(&place.name(), error))
+    }
+
+    async fn remove(&self, place: &Place, container: &str) -> Result<(), SandboxError> {
+        let removed = self.ground.engine.remove_container(container).await;
+        removed.map_err(|error| failed(&place.name(), error))
+    }
+
+    fn labels<const N: usize>(
+        &self,
+        place: &Place,
+        more: [(&str, &str); N],
+    ) -> std::collections::BTreeMap<String, String> {
+        let mut labels = plan::labels(self.spec, self.facts, place, self.owner);
+        labels.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        labels
+    }
+}

@@ -1,0 +1,96 @@
+//! Why a sandbox's network is not sealed.
+
+use std::io;
+use std::net::SocketAddr;
+
+use thiserror::Error;
+
+use super::super::super::Fault;
+use crate::engine::EngineError;
+use crate::gateway::GatewayError;
+use crate::network::probe::ProbeFailure;
+
+/// Why a sandbox's network is not sealed, or cannot be shown to be. No command of an agent's runs then.
+#[derive(Debug, Error)]
+pub enum SealError {
+    /// There is no guest that could hold it.
+    #[error("there is nothing to hold it: {0}")]
+    NoGuest(&'static str),
+    /// The engine failed.
+    #[error("the container engine failed its holder")]
+    Engine(#[from] EngineError),
+    /// The holder runs, and its socket cannot be reached: engine and ralph do not share a kernel.
+    #[error("the socket of its holder cannot be reached from this machine")]
+    OutOfReach(#[source] io::Error),
+    /// The line to the holder broke.
+    #[error("the line to its holder broke")]
+    Line(#[source] io::Error),
+    /// The holder could not do it.
+    #[error("its holder says: {0}")]
+    Failed(String),
+    /// The holder is gone.
+    #[error("its holder has ended")]
+    HolderEnded,
+    /// What is in force is not what should be.
+    #[error("the kernel has something else in force:\n{0}")]
+    Different(String),
+    /// The policy names more ports than can be listened at.
+    #[error("the policy needs {0} listeners, and a sandbox has 253 at most")]
+    TooManyPorts(usize),
+    /// The gateway cannot use a listener.
+    #[error("the gateway cannot be opened")]
+    Gateway(#[source] GatewayError),
+    /// Nothing can be tried from inside.
+    #[error("nothing can be tried from inside: {0}")]
+    Untried(String),
+    /// A probe saw what must not be.
+    #[error(transparent)]
+    Probe(#[from] ProbeFailure),
+    /// A listener of this machine's heard from inside the sandbox.
+    #[error("the sandbox was heard outside, at {0}")]
+    Heard(SocketAddr),
+}
+
+impl SealError {
+    /// What it means for the sandbox.
+    pub(in crate::sandbox) fn fault(&self) -> Fault {
+        match self {
+            Self::Engine(source) if source.is_absence() => Fault::Away,
+            Self::HolderEnded | Self::Line(_) | Self::Untried(_) => Fault::Lost,
+            Self::Engine(_)
+            | Self::NoGuest(_)
+            | Self::OutOfReach(_)
+            | Self::Failed(_)
+            | Self::Different(_)
+            | Self::TooManyPorts(_)
+            | Self::Gateway(_)
+            | Self::Probe(_)
+            | Self::Heard(_) => Fault::Provider,
+        }
+    }
+
+    /// What the user can do next.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Engine(source) => source.hint(),
+            Self::HolderEnded | Self::Line(_) => {
+                Some("`ralph resume` makes a new sandbox from the run's last checkpoint")
+            }
+            Self::NoGuest(_) | Self::OutOfReach(_) => Some(
+                "use an engine on this machine itself, another `--type`, or sandbox.network.policy = \"deny\"",
+            ),
+            Self::TooManyPorts(_) => Some("name fewer ports in sandbox.network.allowed"),
+            Self::Failed(_) => Some(
+                "the engine's kernel needs nf_tables, and containers the capability NET_ADMIN; `docker logs` of the \
+                 container whose name ends in `-net` may say more",
+            ),
+            Self::Different(_) | Self::Untried(_) | Self::Probe(_) | Self::Heard(_) | Self::Gateway(_) => {
+                Some(
+                    "nothing ran in this sandbox; remove it with `ralph sandbox rm`, and if it happens again, something \
+                 on this machine changes its network: please report what was seen",
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The container that holds a sandbox's network, and the image it is made from: nothing but the guest.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use crate::engine::{
+    ContainerSpec, Digest, Engine, EngineError, Limits, Mount, MountAccess, Network, Power, TarStream,
+};
+use crate::exec::Discard;
+use crate::guest;
+
+/// Where names are asked for inside. Any address would do, since all lead to the gateway; this one is the gateway's
+/// own, before the first that stands for a name.
+const DNS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
+/// The program, and where it shares a directory with ralph.
+const PROGRAM: &str = "guest";
+const SHARED: &str = "/run";
+/// More than enough for one process that waits.
+const MEMORY: u64 = 64 << 20;
+const PIDS: u32 = 8;
+
+/// The holder of a sandbox's network, by the name of the sandbox.
+pub(in super::super) fn name(sandbox: &str) -> String {
+    format!("{sandbox}-net")
+}
+
+/// The container of a holder that shares this directory with ralph.
+pub(in super::super) fn container(
+    sandbox: &str,
+    image: String,
+    dir: &Path,
+    labels: BTreeMap<String, String>,
+) -> ContainerSpec {
+    ContainerSpec {
+        name: name(sandbox),
+        image,
+        command: [&format!("/{PROGRAM}"), "hold", SHARED]
+            .map(str::to_owned)
+            .to_vec(),
+        // Capabilities are for the first process only when it is root; it has no other.
+        user: "0:0".to_owned(),
+        work_dir: PathBuf::from("/"),
+        env: BTreeMap::new(),
+        labels,
+        mounts: vec![Mount {
+            source: dir.to_owned(),
+            target: PathBuf::from(SHARED),
+            access: MountAccess::ReadWrite,
+        }],
+        in_memory: BTreeMap::new(),
+        limits: Limits {
+            memory_bytes: Some(MEMORY),
+            cpu_millis: None,
+            pids: Some(PIDS),
+        },
+        network: Network::Nothing { dns: Some(DNS) },
+        power: Power::ArrangeNetwork,
+    }
+}
+
+/// The image of holders, which the engine is given when it has none. `ralph image prune` knows it by its name.
+pub(in super::super) async fn image(engine: &Engine, program: &'static [u8]) -> Result<String, EngineError> {
+    let tag = format!("v{:08x}", guest::VERSION >> 32);
+    let name = format!("agent-loop-sandbox-holder:{tag}");
+    if engine.image(&name).await?.is_none() {
+        let (named, arch) = (name.clone(), engine.arch().to_owned());
+        let tar = TarStream::written_by(move |out| write_image(out, &named, &arch, program));
+        engine.load(&name, tar, &mut Discard).await?;
+    }
+    Ok(name)
+}
+
+/// Writes what `docker load` reads.
+fn write_image(out: &mut dyn Write, name: &str, arch: &str, program: &[u8]) -> io::Result<()> {
+    let layer = layer(program)?;
+    let config = json!({
+        "architecture": arch,
+        "os": "linux",
+        "config": {},
+        "rootfs": { "type": "layers", "diff_ids": [Digest::of(&layer).to_string()] },
+    });
+    let manifest = json!([{ "Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"] }]);
+    let mut tar = tar::Builder::new(out);
+    append(&mut tar, "layer.tar", 0o644, &layer)?;
+    append(&mut tar, "config.json", 0o644, config.to_string().as_bytes())?;
+    append(&mut tar, "manifest.json", 0o644, manifest.to_string().as_bytes())?;
+    tar.finish()
+}
+
+fn layer(program: &[u8]) -> io::Result<Vec<u8>> {
+    let mut tar = tar::Builder::new(Vec::new());
+    append(&mut tar, PROGRAM, 0o111, program)?;
+    tar.into_inner()
+}
+
+fn append<W: Write>(tar: &mut tar::Builder<W>, name: &str, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    let mut header = tar::Header::new_ustar();
+    header.set_mode(mode);
+    header.set_size(bytes.len() as u64);
+    tar.append_data(&mut header, name, bytes)
+}

@@ -1,0 +1,349 @@
+//! The seal of a sandbox's network: nothing is within reach but the gateway, and that is shown from inside.
+//!
+//! A *holder* container has a network with loopback only, behind which every address is its own. It hands ralph the
+//! listeners of that network, which are the gateway's doors. The sandbox joins the holder's network, without any
+//! capability. When ralph ends, nobody listens; when the holder ends, ralph stops listening.
+
+mod canary;
+mod error;
+pub(super) mod holder;
+mod link;
+mod proof;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+pub use self::error::SealError;
+use self::link::Link;
+use super::super::session::Session;
+use super::super::{Egress, SandboxSpec};
+use crate::engine::{ContainerState, Engine};
+use crate::gateway::{Door, Gateway, Setup};
+use crate::guest::order::{Order, Transport};
+use crate::network::firewall::{Ipv6, SEALED};
+use crate::network::probe::Beacon;
+use crate::network::{Mode, Policy};
+
+/// Where the explicit proxy is inside.
+const PROXY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 3128);
+const DNS: u16 = 53;
+/// A name that nobody can have, for what the gateway says of itself.
+const BEACON: &str = "gateway.ralph.invalid";
+
+/// Whether a policy needs a seal: it does unless everything is allowed.
+pub(super) fn is_needed(policy: &Policy) -> bool {
+    match policy.mode() {
+        Mode::AllowAll => policy.restricts(),
+        Mode::Deny | Mode::Allowlist | Mode::Record => true,
+    }
+}
+
+/// The seal of one sandbox's network.
+#[derive(Debug)]
+pub(super) struct Seal {
+    engine: Engine,
+    /// The holder's container, by id.
+    holder: String,
+    /// The directory that the holder shares with ralph.
+    dir: PathBuf,
+    policy: Policy,
+    egress: Egress,
+    watch: Mutex<Option<Watch>>,
+}
+
+/// A gateway that works for as long as its holder does.
+#[derive(Debug)]
+struct Watch {
+    beacon: Beacon,
+    questions: mpsc::Sender<oneshot::Sender<Result<String, SealError>>>,
+    task: JoinHandle<()>,
+}
+
+/// Whether a sandbox is behind its gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is.
+    Holds,
+    /// Nobody has sealed it, or somebody let go of it.
+    NotYet,
+    /// It was, and its holder has ended.
+    Broken,
+}
+
+/// What became of the sandbox's own container when its network was made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ready {
+    /// Nothing: the network is the one it was.
+    Same,
+    /// The network is a new one, which the sandbox has to join.
+    New,
+}
+
+impl Seal {
+    /// The seal that this holder is for. Nothing is sealed yet.
+    pub(super) fn new(engine: &Engine, holder: String, dir: PathBuf, spec: &SandboxSpec) -> Self {
+        Self {
+            engine: engine.clone(),
+            holder,
+            dir,
+            policy: spec.network.clone(),
+            egress: spec.egress.clone(),
+            watch: Mutex::default(),
+        }
+    }
+
+    /// The holder's container.
+    pub(super) fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// Makes the network ready: starts the holder where it does not run, seals, and opens the gateway's doors.
+    pub(super) async fn make_ready(&self) -> Result<Ready, SealError> {
+        let mut watch = self.watch.lock().await;
+        if watch.as_ref().is_some_and(Watch::is_on) {
+            return Ok(Ready::Same);
+        }
+        *watch = None;
+        let found = self.engine.container(&self.holder).await?;
+        let ready = match found.ok_or(SealError::HolderEnded)?.state {
+            ContainerState::Running => Ready::Same,
+            _ => Ready::New,
+        };
+        if ready == Ready::New {
+            self.engine.start_container(&self.holder).await?;
+        }
+        *watch = Some(self.take_over().await?);
+        Ok(ready)
+    }
+
+    /// Whether the sandbox is behind its gateway.
+    pub(super) async fn standing(&self) -> Standing {
+        match &*self.watch.lock().await {
+            None => Standing::NotYet,
+            Some(watch) if watch.is_on() => Standing::Holds,
+            Some(_) => Standing::Broken,
+        }
+    }
+
+    /// Shows that the seal holds: by what the kernel says is in force, and by what is seen from inside.
+    pub(super) async fn prove(&self, session: &Session) -> Result<(), SealError> {
+        let watch = self.watch.lock().await;
+        let watch = watch.as_ref().ok_or(SealError::HolderEnded)?;
+        compare(&watch.ask().await?)?;
+        proof::carry_out(session, &self.policy, &watch.beacon).await
+    }
+
+    /// Closes the gateway. What the sandbox had open ends.
+    pub(super) async fn let_go(&self) {
+        if let Some(Watch { questions, task, .. }) = self.watch.lock().await.take() {
+            drop(questions);
+            let _ = task.await;
+        }
+    }
+
+    /// Has the holder seal its network, and opens a gateway at the listeners it hands over.
+    async fn take_over(&self) -> Result<Watch, SealError> {
+        let mut link = Link::connect(&self.dir).await?;
+        let doors = doors(&self.policy)?;
+        let order = Order::Seal {
+            firewall: SEALED.to_string(),
+            listeners: doors.iter().map(|door| door.listener).collect(),
+        };
+        let answer = link.order(&order).await?;
+        compare(&answer.state)?;
+        if answer.listeners.len() != doors.len() {
+            let count = answer.listeners.len();
+            return Err(SealError::Failed(format!(
+                "{count} listeners came, not {}",
+                doors.len()
+            )));
+        }
+        let beacon = Beacon {
+            name: BEACON.to_owned(),
+            says: format!("{:016x}", fastrand::u64(..)),
+        };
+        let gateway = Gateway::new(self.setup(beacon.clone()));
+        for (door, listener) in doors.iter().zip(answer.listeners) {
+            door.open(&gateway, listener)?;
+        }
+        let (questions, asked) = mpsc::channel(1);
+        Ok(Watch {
+            beacon,
+            questions,
+            task: tokio::spawn(keep(link, gateway, asked)),
+        })
+    }
+
+    fn setup(&self, beacon: Beacon) -> Setup {
+        Setup {
+            resolver: self.egress.resolver.clone(),
+            guard: self.egress.guard.clone(),
+            phantom: self.egress.phantom.clone(),
+            injection: self.egress.injection.clone(),
+            beacon: Some(beacon),
+            ..Setup::new(self.policy.clone(), self.egress.audit.clone())
+        }
+    }
+}
+
+impl Watch {
+    fn is_on(&self) -> bool {
+        !self.task.is_finished()
+    }
+
+    /// What the holder says is in force.
+    async fn ask(&self) -> Result<String, SealError> {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.questions.send(answer).await;
+        asked.map_err(|_| SealError::HolderEnded)?;
+        answered.await.map_err(|_| SealError::HolderEnded)?
+    }
+}
+
+/// Keeps the gateway for as long as the holder is there and somebody may ask.
+async fn keep(
+    mut link: Link,
+    gateway: Gateway,
+    mut questions: mpsc::Receiver<oneshot::Sender<Result<String, SealError>>>,
+) {
+    loop {
+        let question = tokio::select! {
+            question = questions.recv() => question,
+            () = link.is_over() => None,
+        };
+        let Some(question) = question else {
+            break;
+        };
+        let answer = link.order(&Order::Tell).await.map(|answer| answer.state);
+        // Whoever asked may not wait any more.
+        let _ = question.send(answer);
+    }
+    drop(gateway);
+}
+
+/// Whether what is in force is what must be.
+fn compare(state: &str) -> Result<(), SealError> {
+    let expected = [Ipv6::Known, Ipv6::Unknown].map(|ipv6| SEALED.expected_state(ipv6));
+    if expected.iter().any(|expected| expected == state) {
+        Ok(())
+    } else {
+        Err(SealError::Different(state.to_owned()))
+    }
+}
+
+/// A door of the gateway, and the listener it is opened at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Opening {
+    listener: (Transport, SocketAddr),
+    door: Door,
+}
+
+impl Opening {
+    fn tcp(address: (Ipv4Addr, u16), door: Door) -> Self {
+        Self {
+            listener: (Transport::Tcp, address.into()),
+            door,
+        }
+    }
+
+    fn open(self, gateway: &Gateway, listener: OwnedFd) -> Result<(), SealError> {
+        match self.listener.0 {
+            Transport::Tcp => gateway.open(self.door, listener.into()),
+            Transport::Udp => gateway.open_dns(listener.into()),
+        }
+        .map_err(SealError::Gateway)
+    }
+}
+
+/// The doors of a sandbox with this policy: DNS, the ports that something may be reached on, and the proxy.
+fn doors(policy: &Policy) -> Result<Vec<Opening>, SealError> {
+    let any = Ipv4Addr::UNSPECIFIED;
+    let mut doors = vec![
+        Opening {
+            listener: (Transport::Udp, (any, DNS).into()),
+            door: Door::Dns,
+        },
+        Opening::tcp((any, DNS), Door::Dns),
+        Opening::tcp(PROXY, Door::Proxy),
+    ];
+    let ports = policy
+        .ports()
+        .into_iter()
+        .filter(|port| ![DNS, PROXY.1].contains(port));
+    doors.extend(ports.map(|port| {
+        let door = match port {
+            80 => Door::Http { port },
+            443 => Door::Tls { port },
+            port => Door::Tcp { port },
+        };
+        Opening::tcp((any, port), door)
+    }));
+    if doors.len() > link::MOST_FILES {
+        return Err(SealError::TooManyPorts(doors.len()));
+    }
+    Ok(doors)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::network::Rule;
+
+    #[rstest]
+    #[case::nothing_is_restricted(Policy::allow_all(), false)]
+    #[case::something_is(Policy::allow_all().denying([Rule::parse("a.example").unwrap()]), true)]
+    #[case::everything_is(Policy::deny(), true)]
+    #[case::names_are_listed(Policy::allowlist([]), true)]
+    #[case::names_are_written_down(Policy::record(), true)]
+    fn whatever_restricts_or_watches_is_sealed(#[case] policy: Policy, #[case] needed: bool) {
+        assert_eq!(is_needed(&policy), needed);
+    }
+
+    #[test]
+    fn the_doors_are_those_of_the_policys_ports() {
+        let lines = ["a.example", "db.example:5432", "dns.example:53"];
+        let policy = Policy::allowlist(lines.map(|line| Rule::parse(line).unwrap()));
+        let doors: Vec<String> = doors(&policy)
+            .unwrap()
+            .iter()
+            .map(|opening| format!("{:?} {} {}", opening.listener.0, opening.listener.1, opening.door))
+            .collect();
+        assert_eq!(
+            doors,
+            [
+                "Udp 0.0.0.0:53 DNS",
+                "Tcp 0.0.0.0:53 DNS",
+                "Tcp 127.0.0.1:3128 the proxy",
+                "Tcp 0.0.0.0:80 HTTP at port 80",
+                "Tcp 0.0.0.0:443 TLS at port 443",
+                "Tcp 0.0.0.0:5432 TCP at port 5432",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_policy_of_too_many_ports_is_refused() {
+        let rules = (1..400).map(|port| Rule::parse(&format!("a.example:{port}")).unwrap());
+        assert!(matches!(
+            doors(&Policy::allowlist(rules)),
+            Err(SealError::TooManyPorts(_))
+        ));
+    }
+
+    #[test]
+    fn a_rule_that_is_missing_or_one_too_many_is_seen() {
+        let state = SEALED.expected_state(Ipv6::Known);
+        compare(&state).unwrap();
+        for line in state.lines() {
+            let without = state.replacen(&format!("{line}\n"), "", 1);
+            assert!(compare(&without).is_err(), "without {line}");
+        }
+        assert!(compare(&format!("up eth0\n{state}")).is_err());
+    }
+}
