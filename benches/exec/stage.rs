@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use super::Fallible;
 
 /// The programs of busybox that the measurements use.
-const PROGRAMS: [&str; 4] = ["head", "sh", "sleep", "true"];
+const PROGRAMS: [&str; 5] = ["cat", "sh", "sleep", "true", "truncate"];
 
 pub(crate) struct Stage {
     pub(crate) engine: Engine,
