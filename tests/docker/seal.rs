@@ -62,18 +62,30 @@ impl Sealed {
     }
 
     /// Whether the allowed name cannot be reached from inside, which is seen at once.
-    async fn is_closed(&self, sandbox: &dyn Sandbox) -> bool {
-        let url = format!("http://allowed.test:{}/", self.stand_in.port);
+    async fn is_closed(&self, sandbox: &str) -> bool {
+        let (url, started) = (
+            format!("http://allowed.test:{}/", self.stand_in.port),
+            Instant::now(),
+        );
         // The session is not asked: it may be gone with the rest.
-        let line = format!("curl --silent --max-time 10 {url}");
-        let args = ["exec", sandbox.id(), "sh", "-c", &line];
-        let asked = std::process::Command::new("docker").args(args).output().unwrap();
-        !asked.status.success()
+        let asked = outside(&["exec", sandbox, "curl", "--silent", "--max-time", "10", &url]).await;
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            started.elapsed()
+        );
+        !asked
     }
+}
 
-    fn holder(&self, sandbox: &dyn Sandbox) -> String {
-        format!("{}-net", sandbox.id())
-    }
+fn holder(sandbox: &dyn Sandbox) -> String {
+    format!("{}-net", sandbox.id())
+}
+
+/// Whether `docker` with these arguments succeeds. The gateway works meanwhile.
+async fn outside(args: &[&str]) -> bool {
+    let done = tokio::process::Command::new("docker").args(args).output().await;
+    done.unwrap().status.success()
 }
 
 /// Every name is on loopback.
@@ -220,7 +232,7 @@ async fn a_rule_that_somebody_took_away_is_seen_before_the_next_iteration() {
         matches!(&seen, SealError::Different(state) if state.contains(":OUTPUT ACCEPT")),
         "{seen:?}"
     );
-    assert!(sealed.is_closed(sandbox.as_ref()).await);
+    assert!(sealed.is_closed(sandbox.id()).await);
     sandbox.close().await.unwrap();
 }
 
@@ -253,7 +265,7 @@ async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made()
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
     assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
-    docker(&sealed.room.engine, &["kill", &sealed.holder(sandbox.as_ref())]);
+    docker(&sealed.room.engine, &["kill", &holder(sandbox.as_ref())]);
     let mut tried = Ok(());
     // A moment may pass until it is seen.
     while tried.is_ok() {
@@ -261,7 +273,7 @@ async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made()
     }
     let seen = reason(tried);
     assert!(matches!(seen, SealError::HolderEnded), "{seen:?}");
-    assert!(sealed.is_closed(sandbox.as_ref()).await);
+    assert!(sealed.is_closed(sandbox.id()).await);
     assert!(sandbox.verify().await.is_err());
     let asked = sealed.stand_in.asked();
     // Found again and started, it has a new network, sealed as the first.
@@ -282,10 +294,7 @@ async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made()
 async fn a_sandbox_without_its_holder_is_made_anew() {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
-    docker(
-        &sealed.room.engine,
-        &["rm", "--force", &sealed.holder(sandbox.as_ref())],
-    );
+    docker(&sealed.room.engine, &["rm", "--force", &holder(sandbox.as_ref())]);
     assert!(
         sealed
             .room
@@ -350,12 +359,7 @@ async fn when_ralph_is_gone_the_sandbox_is_closed() {
     assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
     let (id, asked) = (sandbox.id().to_owned(), sealed.stand_in.asked());
     drop(sandbox);
-    let url = format!("http://allowed.test:{}/", sealed.stand_in.port);
-    let line = format!("until ! curl --silent --max-time 10 {url}; do sleep 0.05; done");
-    docker(
-        &sealed.room.engine,
-        &["exec", &id, "timeout", "20", "sh", "-c", &line],
-    );
+    while !sealed.is_closed(&id).await {}
     assert!(sealed.stand_in.asked() <= asked + 2);
     let again = sealed
         .room
@@ -380,7 +384,7 @@ async fn nothing_is_left_of_a_seal() {
     for _ in 0..3 {
         let sandbox = sealed.room.create().await;
         assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
-        let holder = sealed.holder(sandbox.as_ref());
+        let holder = holder(sandbox.as_ref());
         sandbox.close().await.unwrap();
         drop(sandbox);
         assert!(!sealed.room.has(&holder).await);
@@ -396,7 +400,7 @@ async fn a_holder_that_outlived_its_sandbox_is_pruned() {
     let _held = LEFT_BEHIND.lock().await;
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
-    let holder = sealed.holder(sandbox.as_ref());
+    let holder = holder(sandbox.as_ref());
     docker(&sealed.room.engine, &["rm", "--force", sandbox.id()]);
     std::fs::remove_dir_all(sealed.room.dir.path().join("sandboxes").join(sandbox.id())).unwrap();
     let provider = elsewhere(&sealed.room);
@@ -409,7 +413,7 @@ async fn a_holder_that_outlived_its_sandbox_is_pruned() {
 async fn the_holder_can_do_nothing_but_hold() {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
-    let holder = sealed.holder(sandbox.as_ref());
+    let holder = holder(sandbox.as_ref());
     let of = |template: &str| sealed.room.inspect(&holder, template);
     assert_eq!(of("{{.HostConfig.CapDrop}}"), "[ALL]");
     assert_eq!(of("{{.HostConfig.CapAdd}}"), "[NET_ADMIN NET_BIND_SERVICE]");
@@ -436,8 +440,7 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
     };
     let sandbox = sealed.room.provider.create(&spec).await.unwrap();
     assert_eq!(prints(sandbox.as_ref(), "ls /sys/class/net").await, "lo\n");
-    let asked = shell(sandbox.as_ref(), "curl --silent --max-time 5 http://other.test/").await;
-    drop(asked);
+    shell(sandbox.as_ref(), "curl --silent --max-time 5 http://other.test/").await;
     let audit = sealed.audit.lock().unwrap().clone();
     assert!(
         audit
@@ -456,12 +459,11 @@ async fn whatever_is_killed_in_the_making_leaves_no_sandbox_that_is_open(#[case]
     let sealed = need!(Sealed::new().await);
     let name = format!("agent-loop-test-ralph-{}{suffix}", sealed.room.spec.run);
     // A whole making takes about half a second.
-    for delay in (0..700).step_by(70).map(Duration::from_millis) {
+    for delay in (0..600).step_by(100).map(Duration::from_millis) {
         let killing = async {
-            eventually_async(|| is_there(&name)).await;
+            while !is_there(&name).await {}
             tokio::time::sleep(delay).await;
-            let kill = ["rm", "--force", &name];
-            let _ = std::process::Command::new("docker").args(kill).output();
+            outside(&["rm", "--force", &name]).await;
         };
         let (made, ()) = tokio::join!(sealed.room.provider.create(&sealed.room.spec), killing);
         match made {
@@ -472,7 +474,7 @@ async fn whatever_is_killed_in_the_making_leaves_no_sandbox_that_is_open(#[case]
                 sandbox.close().await.unwrap();
             }
         }
-        assert!(!is_there(&name) && !is_there(&format!("{name}-net")));
+        assert!(!is_there(&name).await && !is_there(&format!("{name}-net")).await);
     }
 }
 
@@ -506,11 +508,8 @@ async fn what_is_seen_from_an_open_sandbox_fails_the_checks() {
 }
 
 /// Whether the engine has a container of this name.
-fn is_there(name: &str) -> bool {
-    let asked = std::process::Command::new("docker")
-        .args(["inspect", name])
-        .output();
-    asked.unwrap().status.success()
+async fn is_there(name: &str) -> bool {
+    outside(&["inspect", name]).await
 }
 
 /// Why a network is not sealed.
