@@ -10,6 +10,8 @@ use crate::config::{Config, NetworkPolicy};
 use crate::gateway::audit::{Asked, AuditError, AuditLog, Outcome, Tally};
 use crate::id::RunId;
 use crate::network::{Host, HostNameError, Request, Seen, Verdict};
+use crate::sandbox::SandboxError;
+use crate::sandbox::docker::SealPlan;
 
 use super::Context;
 use super::assemble;
@@ -27,6 +29,8 @@ pub(super) struct Args {
 enum What {
     /// Say whether a host may be reached, and by which line; exits with 1 when it may not
     Check(CheckArgs),
+    /// Print how a sandbox's network would be sealed: routes, firewall rules and listeners
+    Rules,
     /// Print the allowlist that a run would have needed
     Suggest {
         /// The run; the newest one by default
@@ -57,6 +61,7 @@ struct CheckArgs {
 pub(super) fn network(context: &Context, args: Args) -> Result<Exit, CliError> {
     match args.what {
         What::Check(args) => check(context, args),
+        What::Rules => rules(context),
         What::Suggest { from, json } => suggest(context, from.as_ref(), json),
     }
 }
@@ -116,6 +121,23 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
         Outcome::Allowed => Exit::Success,
         Outcome::Denied => Exit::Failure,
     })
+}
+
+fn rules(context: &Context) -> Result<Exit, CliError> {
+    let config = assemble::configuration(context, None, &[])?;
+    let project = assemble::project_dir(&context.surroundings.cwd);
+    let policy = assemble::network_policy(&config, Some(&project));
+    let plan = SealPlan::of(&policy).map_err(|source| SandboxError::Unsealed {
+        id: "(none yet)".to_owned(),
+        source: Box::new(source),
+    })?;
+    match plan {
+        Some(plan) => context.ui.data(plan.to_string().trim_end())?,
+        None => context
+            .ui
+            .say("Nothing is sealed: the policy allows everything and denies nothing."),
+    }
+    Ok(Exit::Success)
 }
 
 /// What `suggest` prints as JSON.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::Config;
+use crate::gateway::audit::{Asked, AuditLog, Tally};
 use crate::runner::{self, NewRun, Outcome, Parts};
 use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
@@ -210,6 +211,7 @@ fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> R
         outcome.branch,
         dir.path().display()
     ));
+    tell_blocked(context, dir)?;
     if let (Some(location), false) = (&outcome.pull_request, show == Show::Json) {
         context.ui.data(location)?;
     }
@@ -229,6 +231,23 @@ fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> R
             Ok(Exit::Paused)
         }
     }
+}
+
+/// What the sandbox asked for and did not get, most frequent first.
+fn tell_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
+    const MOST: usize = 10;
+    let tally: Tally = AuditLog::read(&dir.network_file())?.iter().collect();
+    let blocked: Vec<Asked> = tally.blocked().collect();
+    for asked in blocked.iter().take(MOST) {
+        context.ui.say(asked);
+    }
+    if blocked.len() > MOST {
+        let (more, run) = (blocked.len() - MOST, &dir.facts().id);
+        context.ui.say(format_args!(
+            "and {more} more: `ralph network suggest --from {run}` lists them"
+        ));
+    }
+    Ok(())
 }
 
 fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(), CliError> {

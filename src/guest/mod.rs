@@ -1,7 +1,8 @@
-//! The guest: a small static program of ralph's own that runs commands inside a sandbox (see [`crate::sandbox::session`]).
+//! The guest: a small static program of ralph's own that runs commands inside a sandbox (see [`crate::sandbox::session`]),
+//! holds its network (`hold`), and tries out from inside what can be reached (`probe`).
 //!
 //! It is a program of its own, made from the other files of this folder by `build.rs`, and uses nothing but the standard
-//! library. What both ends of a session must agree on (`frame`, `message`, `version`) is compiled into both.
+//! library. What both ends must agree on (`frame`, `message`, `order`, `version`) is compiled into both.
 //!
 //! To use it, put [`PROGRAM`] into a sandbox and run it with the argument `session`; its standard input and output are
 //! the stream for [`crate::sandbox::session::Session::open`]. A file that belongs to another user and may be executed but

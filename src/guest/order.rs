@@ -27,6 +27,25 @@ pub(crate) enum Transport {
     Udp,
 }
 
+impl Transport {
+    fn parse(word: &str) -> Option<Self> {
+        match word {
+            "tcp" => Some(Self::Tcp),
+            "udp" => Some(Self::Udp),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
+}
+
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -44,11 +63,7 @@ impl Order {
         let (lines, firewall) = text.split_once("firewall\n").ok_or(NotUnderstood)?;
         let listener = |line: &str| {
             let (transport, address) = line.split_once(' ').ok_or(NotUnderstood)?;
-            let transport = match transport {
-                "tcp" => Transport::Tcp,
-                "udp" => Transport::Udp,
-                _ => return Err(NotUnderstood),
-            };
+            let transport = Transport::parse(transport).ok_or(NotUnderstood)?;
             Ok((transport, address.parse().map_err(|_| NotUnderstood)?))
         };
         Ok(Self::Seal {
@@ -66,10 +81,6 @@ impl fmt::Display for Order {
             return f.write_str(TELL);
         };
         for (transport, address) in listeners {
-            let transport = match transport {
-                Transport::Tcp => "tcp",
-                Transport::Udp => "udp",
-            };
             writeln!(f, "{transport} {address}")?;
         }
         write!(f, "firewall\n{firewall}")

@@ -1,5 +1,5 @@
-//! What the standard library does not offer of the system: the only file of ralph with `unsafe` in it. The numbers are
-//! those of Linux on every processor that Rust's own builds support.
+//! What the standard library does not offer of the system. This file and `sys_net.rs` are the only ones of ralph with
+//! `unsafe` in them. The numbers are those of Linux on every processor that Rust's own builds support.
 
 use std::ffi::{c_int, c_short, c_ulong, c_void};
 use std::fs::{self, File};

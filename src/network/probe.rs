@@ -86,7 +86,7 @@ pub enum Expected {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// What it shows.
-    pub name: String,
+    pub name: &'static str,
     /// What is tried.
     pub probe: Probe,
     /// What must be seen.
@@ -116,80 +116,100 @@ pub enum Canary {
 /// All checks of a sandbox with this policy.
 #[must_use]
 pub fn checks(policy: &Policy, beacon: &Beacon, canaries: &[Canary]) -> Vec<Check> {
-    let check = |name: &str, probe, expected| Check {
-        name: name.to_owned(),
-        probe,
-        expected,
+    let unknown_names = match policy.mode() {
+        Mode::Deny | Mode::Allowlist => of_unknown_names(beacon).to_vec(),
+        Mode::AllowAll | Mode::Record => Vec::new(),
     };
-    let mut checks = vec![
-        check(
+    let canaries = canaries.iter().map(|canary| of_canary(*canary, beacon));
+    let mut checks = of_every_sandbox(beacon).to_vec();
+    checks.extend(unknown_names);
+    checks.extend(canaries);
+    checks
+}
+
+fn of_every_sandbox(beacon: &Beacon) -> [Check; 5] {
+    [
+        Check::new(
             "the sandbox's network leads to its own gateway",
             Probe::get(&beacon.name, None),
             Expected::Beacon(beacon.says.clone()),
         ),
-        check(
+        Check::new(
             "a plain address is not reached",
             Probe::Connect((ELSEWHERE, ODD_PORT).into()),
             Expected::Nothing,
         ),
-        check(
+        Check::new(
             "IPv6 is closed",
             Probe::Connect((ELSEWHERE_V6, HTTPS).into()),
             Expected::Nothing,
         ),
-        check(
+        Check::new(
             "QUIC is closed",
             Probe::Send((ELSEWHERE, HTTPS).into()),
             Expected::Nothing,
         ),
-        check(
+        Check::new(
             "the metadata service is denied",
             Probe::get(&METADATA.to_string(), Some((METADATA, HTTP).into())),
             Expected::Denied,
         ),
-    ];
-    if matches!(policy.mode(), Mode::Deny | Mode::Allowlist) {
-        let unknown = format!("{}.{}", beacon.says, beacon.name);
-        let lookup = |server| Probe::Lookup {
-            name: unknown.clone(),
-            server,
-        };
-        checks.push(check(
+    ]
+}
+
+/// Of a name that nobody can have, and no policy can list.
+fn of_unknown_names(beacon: &Beacon) -> [Check; 2] {
+    let lookup = |server| Probe::Lookup {
+        name: format!("{}.{}", beacon.says, beacon.name),
+        server,
+    };
+    [
+        Check::new(
             "a denied name does not resolve",
             lookup(None),
             Expected::NoSuchName,
-        ));
-        checks.push(check(
+        ),
+        Check::new(
             "a denied name does not resolve elsewhere",
             lookup(Some(ELSEWHERE.into())),
             Expected::NoSuchName,
-        ));
-    }
-    checks.extend(canaries.iter().map(|canary| match canary {
-        Canary::Tcp(address) => check(
+        ),
+    ]
+}
+
+fn of_canary(canary: Canary, beacon: &Beacon) -> Check {
+    match canary {
+        Canary::Tcp(address) => Check::new(
             "this machine's TCP ports are not reached",
-            Probe::Connect(*address),
+            Probe::Connect(address),
             Expected::Nothing,
         ),
-        Canary::Udp(address) => check(
+        Canary::Udp(address) => Check::new(
             "this machine's UDP ports are not reached",
-            Probe::Send(*address),
+            Probe::Send(address),
             Expected::Nothing,
         ),
-        Canary::Dns(address) => check(
+        Canary::Dns(address) => Check::new(
             "this machine's DNS is not reached",
             // The gateway's own name, which only the gateway knows.
             Probe::Lookup {
                 name: beacon.name.clone(),
-                server: Some(*address),
+                server: Some(address),
             },
             Expected::GatewayAlone,
         ),
-    }));
-    checks
+    }
 }
 
 impl Check {
+    fn new(name: &'static str, probe: Probe, expected: Expected) -> Self {
+        Self {
+            name,
+            probe,
+            expected,
+        }
+    }
+
     /// What is wrong, when it is not what must be seen.
     #[must_use]
     pub fn failure(&self, seen: &Seen) -> Option<ProbeFailure> {
@@ -202,7 +222,7 @@ impl Check {
             _ => false,
         };
         (!holds).then(|| ProbeFailure {
-            check: self.name.clone(),
+            check: self.name,
             tried: self.probe.to_string(),
             seen: seen.to_string(),
         })
@@ -214,7 +234,7 @@ impl Check {
 #[error("not shown: {check} (tried: {tried}; seen: {seen})")]
 pub struct ProbeFailure {
     /// What it should have shown.
-    pub check: String,
+    pub check: &'static str,
     /// What was tried.
     pub tried: String,
     /// What was seen.
@@ -350,7 +370,7 @@ mod tests {
         for check in checks(&Policy::deny(), &beacon(), &[canary]) {
             let failure = check.failure(&Seen::parse(line)).unwrap();
             assert_eq!(failure.seen, told);
-            assert!(failure.to_string().contains(&check.name), "{failure}");
+            assert!(failure.to_string().contains(check.name), "{failure}");
         }
     }
 

@@ -21,6 +21,8 @@ mod orphans;
 mod room;
 mod runs;
 mod seal;
+mod seal_lost;
+mod sealed;
 mod site;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,117 +1,78 @@
-//! The sealed network: what an allowed name does, what nothing else does, and what happens when a part of it is lost.
+//! The sealed network: what an allowed name does, and what nothing else does.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, Mutex};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
-use ralph::exec::{Command, Discard};
-use ralph::gateway::audit::{Outcome, Record};
-use ralph::gateway::{AddressGuard, Resolver};
+use ralph::gateway::audit::Outcome;
 use ralph::network::firewall::SEALED;
 use ralph::network::probe::{Beacon, Canary, ProbeFailure, Seen, checks};
-use ralph::network::{HostName, Policy, Rule};
+use ralph::network::{Policy, Rule};
 use ralph::sandbox::docker::SealError;
-use ralph::sandbox::{Egress, Provider, Sandbox, SandboxError, SandboxSpec};
+use ralph::sandbox::{Provider, SandboxSpec};
 use rstest::rstest;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::life::{disown, elsewhere};
 use crate::need;
-use crate::room::{Room, places, prints, shell};
-use crate::site::LEFT_BEHIND;
-use crate::support::engine::docker;
+use crate::room::{Room, prints, shell};
+use crate::sealed::{AllAt, Sealed, StandIn, acceptor, holder, reason};
+use crate::site::Site;
+use crate::support::ralph::{doing, finish, run, script, whole_task};
 
-/// A server that an allowed name leads to, and a sandbox that may reach that name alone.
-struct Sealed {
-    room: Room,
-    stand_in: StandIn,
-    audit: Arc<Mutex<Vec<Record>>>,
+#[tokio::test]
+async fn an_allowed_name_works_on_the_ports_of_the_web_and_no_other_rides_along() {
+    let mut sealed = need!(Sealed::new().await);
+    // An address of this test's own, on whose ports nobody else is.
+    let [a, b] = std::process::id().to_be_bytes()[2..] else {
+        unreachable!()
+    };
+    let address = Ipv4Addr::new(127, 77, a, b);
+    let (http, tls) = (
+        TcpListener::bind((address, 80)).await,
+        TcpListener::bind((address, 443)).await,
+    );
+    let http = StandIn::at(need!(http.map_err(|error| format!("port 80: {error}"))), None);
+    let tls = StandIn::at(
+        need!(tls.map_err(|error| format!("port 443: {error}"))),
+        Some(acceptor()),
+    );
+    sealed.room.spec.network = Policy::allowlist([Rule::parse("allowed.test").unwrap()]);
+    sealed.room.spec.egress.resolver = Arc::new(AllAt(address));
+    let sandbox = sealed.room.create().await;
+    let curl = "curl --silent --show-error --insecure --max-time 10";
+    for url in ["http://allowed.test/", "https://allowed.test/"] {
+        assert_eq!(
+            prints(sandbox.as_ref(), &format!("{curl} {url}")).await,
+            "hello\n"
+        );
+    }
+    let (plain, secret) = (http.asked(), tls.asked());
+    // Another name to the address of the allowed one: by the hello, and by the request.
+    for line in [
+        "--connect-to denied.test:443:allowed.test:443 https://denied.test/",
+        "--fail --header 'Host: denied.test' http://allowed.test/",
+    ] {
+        assert!(
+            !shell(sandbox.as_ref(), &format!("{curl} {line}")).await.success(),
+            "{line}"
+        );
+    }
+    assert_eq!((http.asked(), tls.asked()), (plain, secret));
+    sandbox.close().await.unwrap();
 }
 
-impl Sealed {
-    async fn new() -> Result<Self, String> {
-        let mut room = Room::new().await?;
-        let stand_in = StandIn::start().await;
-        let audit = Arc::new(Mutex::new(Vec::new()));
-        let rule = format!("allowed.test:{}", stand_in.port);
-        room.spec.network = Policy::allowlist([Rule::parse(&rule).unwrap()]);
-        room.spec.egress = Egress {
-            resolver: Arc::new(Loopback),
-            guard: AddressGuard::dangerously_opening(["127.0.0.0/8".parse().unwrap()]),
-            audit: audit.clone(),
-            ..Egress::default()
-        };
-        Ok(Self {
-            room,
-            stand_in,
-            audit,
-        })
-    }
-
-    /// Asks the allowed name from inside.
-    async fn ask(&self, sandbox: &dyn Sandbox) -> String {
-        let url = format!("http://allowed.test:{}/", self.stand_in.port);
-        prints(
-            sandbox,
-            &format!("curl --silent --show-error --max-time 10 {url}"),
-        )
-        .await
-    }
-
-    /// Whether the allowed name cannot be reached from inside, which is seen at once.
-    async fn is_closed(&self, sandbox: &dyn Sandbox) -> bool {
-        let url = format!("http://allowed.test:{}/", self.stand_in.port);
-        // The session is not asked: it may be gone with the rest.
-        let line = format!("curl --silent --max-time 10 {url}");
-        let args = ["exec", sandbox.id(), "sh", "-c", &line];
-        let asked = std::process::Command::new("docker").args(args).output().unwrap();
-        !asked.status.success()
-    }
-
-    fn holder(&self, sandbox: &dyn Sandbox) -> String {
-        format!("{}-net", sandbox.id())
-    }
-}
-
-/// Every name is on loopback.
-struct Loopback;
-
-#[async_trait]
-impl Resolver for Loopback {
-    async fn resolve(&self, _name: &HostName) -> io::Result<Vec<IpAddr>> {
-        Ok(vec![Ipv4Addr::LOCALHOST.into()])
-    }
-}
-
-/// Answers every request with `hello`, and counts them.
-struct StandIn {
-    port: u16,
-    asked: Arc<Mutex<usize>>,
-}
-
-impl StandIn {
-    async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let asked = Arc::new(Mutex::new(0));
-        let counted = asked.clone();
-        tokio::spawn(async move {
-            while let Ok((mut stream, _)) = listener.accept().await {
-                *counted.lock().unwrap() += 1;
-                let _ = stream.read(&mut [0; 4096]).await;
-                let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
-                let _ = stream.write_all(answer.as_bytes()).await;
-            }
-        });
-        Self { port, asked }
-    }
-
-    fn asked(&self) -> usize {
-        *self.asked.lock().unwrap()
-    }
+#[tokio::test]
+async fn a_run_tells_what_its_sandbox_asked_for_and_did_not_get() {
+    let site = need!(Site::new().await);
+    let asks = doing([run("curl --silent http://denied.test/ || true")]);
+    finish(&mut site.scripted(&script([asks, whole_task()]))).expect(
+        0,
+        &[
+            "blocked denied.test ",
+            "to allow, add \"denied.test\" to sandbox.network.allowed",
+        ],
+    );
+    site.expect_nothing_left();
 }
 
 #[tokio::test]
@@ -220,7 +181,7 @@ async fn a_rule_that_somebody_took_away_is_seen_before_the_next_iteration() {
         matches!(&seen, SealError::Different(state) if state.contains(":OUTPUT ACCEPT")),
         "{seen:?}"
     );
-    assert!(sealed.is_closed(sandbox.as_ref()).await);
+    assert!(sealed.is_closed(sandbox.id()).await);
     sandbox.close().await.unwrap();
 }
 
@@ -249,167 +210,10 @@ async fn a_way_out_that_somebody_made_is_seen_before_the_next_iteration() {
 }
 
 #[tokio::test]
-async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made() {
-    let sealed = need!(Sealed::new().await);
-    let sandbox = sealed.room.create().await;
-    assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
-    docker(&sealed.room.engine, &["kill", &sealed.holder(sandbox.as_ref())]);
-    let mut tried = Ok(());
-    // A moment may pass until it is seen.
-    while tried.is_ok() {
-        tried = sandbox.exec(&Command::new("true"), &mut Discard).await.map(drop);
-    }
-    let seen = reason(tried);
-    assert!(matches!(seen, SealError::HolderEnded), "{seen:?}");
-    assert!(sealed.is_closed(sandbox.as_ref()).await);
-    assert!(sandbox.verify().await.is_err());
-    let asked = sealed.stand_in.asked();
-    // Found again and started, it has a new network, sealed as the first.
-    let again = sealed
-        .room
-        .provider
-        .reopen(&sealed.room.spec)
-        .await
-        .unwrap()
-        .unwrap();
-    again.start().await.unwrap();
-    assert_eq!(sealed.ask(again.as_ref()).await, "hello\n");
-    assert!(sealed.stand_in.asked() > asked);
-    again.close().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_sandbox_without_its_holder_is_made_anew() {
-    let sealed = need!(Sealed::new().await);
-    let sandbox = sealed.room.create().await;
-    docker(
-        &sealed.room.engine,
-        &["rm", "--force", &sealed.holder(sandbox.as_ref())],
-    );
-    assert!(
-        sealed
-            .room
-            .provider
-            .reopen(&sealed.room.spec)
-            .await
-            .unwrap()
-            .is_none()
-    );
-    assert!(!sealed.room.has(sandbox.id()).await);
-    assert_eq!(places(sealed.room.dir.path()), 0);
-}
-
-#[tokio::test]
-async fn a_sandbox_that_was_stopped_is_sealed_again_when_it_starts() {
-    let sealed = need!(Sealed::new().await);
-    let sandbox = sealed.room.create().await;
-    for _ in 0..2 {
-        assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
-        sandbox.stop().await.unwrap();
-        let tried = sandbox.exec(&Command::new("true"), &mut Discard).await;
-        assert!(matches!(tried, Err(SandboxError::Stopped { .. })), "{tried:?}");
-        sandbox.start().await.unwrap();
-    }
-    sandbox.close().await.unwrap();
-}
-
-#[tokio::test]
-async fn whoever_finds_a_sandbox_again_has_its_network_and_who_had_it_has_not() {
-    let sealed = need!(Sealed::new().await);
-    let first = sealed.room.create().await;
-    let provider = elsewhere(&sealed.room);
-    let second = provider.reopen(&sealed.room.spec).await.unwrap().unwrap();
-    // Without being started: the first command starts it.
-    assert_eq!(sealed.ask(second.as_ref()).await, "hello\n");
-    assert!(first.verify().await.is_err());
-    assert_eq!(sealed.ask(second.as_ref()).await, "hello\n");
-    second.close().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_later_run_of_the_task_takes_over_a_sealed_sandbox() {
-    let sealed = need!(Sealed::new().await);
-    let first = sealed.room.create().await;
-    first.stop().await.unwrap();
-    disown(&sealed.room);
-    let second = sealed
-        .room
-        .provider
-        .create(&sealed.room.another_run())
-        .await
-        .unwrap();
-    assert_eq!(second.id(), first.id());
-    assert_eq!(sealed.ask(second.as_ref()).await, "hello\n");
-    second.close().await.unwrap();
-}
-
-#[tokio::test]
-async fn when_ralph_is_gone_the_sandbox_is_closed() {
-    let sealed = need!(Sealed::new().await);
-    let sandbox = sealed.room.create().await;
-    assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
-    let (id, asked) = (sandbox.id().to_owned(), sealed.stand_in.asked());
-    drop(sandbox);
-    let url = format!("http://allowed.test:{}/", sealed.stand_in.port);
-    let line = format!("until ! curl --silent --max-time 10 {url}; do sleep 0.05; done");
-    docker(
-        &sealed.room.engine,
-        &["exec", &id, "timeout", "20", "sh", "-c", &line],
-    );
-    assert!(sealed.stand_in.asked() <= asked + 2);
-    let again = sealed
-        .room
-        .provider
-        .reopen(&sealed.room.spec)
-        .await
-        .unwrap()
-        .unwrap();
-    again.start().await.unwrap();
-    assert_eq!(sealed.ask(again.as_ref()).await, "hello\n");
-    again.close().await.unwrap();
-}
-
-#[tokio::test]
-async fn nothing_is_left_of_a_seal() {
-    // Other tests open files too.
-    if !is_alone("seal::nothing_is_left_of_a_seal") {
-        return;
-    }
-    let sealed = need!(Sealed::new().await);
-    let mut before = None;
-    for _ in 0..3 {
-        let sandbox = sealed.room.create().await;
-        assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
-        let holder = sealed.holder(sandbox.as_ref());
-        sandbox.close().await.unwrap();
-        drop(sandbox);
-        assert!(!sealed.room.has(&holder).await);
-        assert_eq!(places(sealed.room.dir.path()), 0);
-        // What the first one opened for all stays.
-        let before = *before.get_or_insert_with(open_files);
-        eventually_async(|| open_files() <= before).await;
-    }
-}
-
-#[tokio::test]
-async fn a_holder_that_outlived_its_sandbox_is_pruned() {
-    let _held = LEFT_BEHIND.lock().await;
-    let sealed = need!(Sealed::new().await);
-    let sandbox = sealed.room.create().await;
-    let holder = sealed.holder(sandbox.as_ref());
-    docker(&sealed.room.engine, &["rm", "--force", sandbox.id()]);
-    std::fs::remove_dir_all(sealed.room.dir.path().join("sandboxes").join(sandbox.id())).unwrap();
-    let provider = elsewhere(&sealed.room);
-    let removed = provider.remove(&holder, ralph::sandbox::Removable::Orphans).await;
-    assert!(removed.unwrap());
-    assert!(!sealed.room.has(&holder).await);
-}
-
-#[tokio::test]
 async fn the_holder_can_do_nothing_but_hold() {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
-    let holder = sealed.holder(sandbox.as_ref());
+    let holder = holder(sandbox.as_ref());
     let of = |template: &str| sealed.room.inspect(&holder, template);
     assert_eq!(of("{{.HostConfig.CapDrop}}"), "[ALL]");
     assert_eq!(of("{{.HostConfig.CapAdd}}"), "[NET_ADMIN NET_BIND_SERVICE]");
@@ -436,8 +240,7 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
     };
     let sandbox = sealed.room.provider.create(&spec).await.unwrap();
     assert_eq!(prints(sandbox.as_ref(), "ls /sys/class/net").await, "lo\n");
-    let asked = shell(sandbox.as_ref(), "curl --silent --max-time 5 http://other.test/").await;
-    drop(asked);
+    shell(sandbox.as_ref(), "curl --silent --max-time 5 http://other.test/").await;
     let audit = sealed.audit.lock().unwrap().clone();
     assert!(
         audit
@@ -446,34 +249,6 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
         "{audit:?}"
     );
     sandbox.close().await.unwrap();
-}
-
-#[rstest]
-#[case::the_holder("-net")]
-#[case::the_sandbox("")]
-#[tokio::test]
-async fn whatever_is_killed_in_the_making_leaves_no_sandbox_that_is_open(#[case] suffix: &str) {
-    let sealed = need!(Sealed::new().await);
-    let name = format!("agent-loop-test-ralph-{}{suffix}", sealed.room.spec.run);
-    // A whole making takes about half a second.
-    for delay in (0..700).step_by(70).map(Duration::from_millis) {
-        let killing = async {
-            eventually_async(|| is_there(&name)).await;
-            tokio::time::sleep(delay).await;
-            let kill = ["rm", "--force", &name];
-            let _ = std::process::Command::new("docker").args(kill).output();
-        };
-        let (made, ()) = tokio::join!(sealed.room.provider.create(&sealed.room.spec), killing);
-        match made {
-            Err(_) => assert_eq!(places(sealed.room.dir.path()), 0),
-            Ok(sandbox) => {
-                let verified = sandbox.verify().await;
-                assert!(verified.is_err(), "{verified:?}");
-                sandbox.close().await.unwrap();
-            }
-        }
-        assert!(!is_there(&name) && !is_there(&format!("{name}-net")));
-    }
 }
 
 #[tokio::test]
@@ -503,50 +278,4 @@ async fn what_is_seen_from_an_open_sandbox_fails_the_checks() {
     assert!(failures.iter().all(Option::is_some), "{failures:?} {printed}");
     heard.accept().await.unwrap();
     sandbox.close().await.unwrap();
-}
-
-/// Whether the engine has a container of this name.
-fn is_there(name: &str) -> bool {
-    let asked = std::process::Command::new("docker")
-        .args(["inspect", name])
-        .output();
-    asked.unwrap().status.success()
-}
-
-/// Why a network is not sealed.
-fn reason(outcome: Result<(), SandboxError>) -> SealError {
-    match outcome {
-        Err(SandboxError::Unsealed { source, .. }) => *source,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Runs this test once more, in a process of its own; whether this is that process.
-fn is_alone(test: &str) -> bool {
-    const ALONE: &str = "RALPH_TEST_ALONE";
-    if std::env::var_os(ALONE).is_some() {
-        return true;
-    }
-    let run = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test])
-        .env(ALONE, "1")
-        .output()
-        .unwrap();
-    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
-    false
-}
-
-/// Waits for something that comes a moment later.
-async fn eventually_async(mut holds: impl FnMut() -> bool) {
-    for _ in 0..200 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    panic!("it never came");
-}
-
-fn open_files() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

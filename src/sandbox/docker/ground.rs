@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use super::super::files::Files;
 use super::super::{SandboxError, SandboxSpec};
 use super::guest::Guest;
@@ -9,13 +11,15 @@ use super::place::Place;
 use super::plain::Plain;
 use super::plan::{Facts, label};
 use super::sandbox::DockerSandbox;
-use super::seal::{self, SealError, holder};
+use super::seal::{SealError, SealPlan, holder};
 use super::user::Agent;
 use super::warm::Warm;
 use super::{DockerOptions, NAME, failed, on_host};
 use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
-use crate::guest;
 use crate::network::Mode;
+
+/// As many open files as are ever needed.
+const MOST_FILES: u64 = 65_536;
 
 /// What every sandbox stands on.
 #[derive(Debug)]
@@ -27,14 +31,14 @@ pub(super) struct Ground {
 }
 
 /// How a sandbox's network is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
     /// Not at all: everything is allowed.
     Open,
     /// There is none.
     Shut,
-    /// By a holder, which is this program.
-    Sealed(&'static [u8]),
+    /// By a holder, so.
+    Sealed(SealPlan),
 }
 
 /// The containers at a place.
@@ -57,6 +61,7 @@ impl Ground {
             });
         }
         let info = engine.info().await.map_err(unavailable)?;
+        allow_many_files();
         let dir = &options.guest_dir;
         Ok(Self {
             agent: Agent::on(info.users)?,
@@ -116,13 +121,14 @@ impl Ground {
 
     /// How a sandbox's network is closed.
     pub(super) fn closing(&self, spec: &SandboxSpec) -> Result<Closing, SealError> {
-        match (&self.guest, guest::PROGRAM, spec.network.mode()) {
-            _ if !seal::is_needed(&spec.network) => Ok(Closing::Open),
-            (Guest::Here(_), Some(program), _) => Ok(Closing::Sealed(program)),
+        let Some(plan) = SealPlan::of(&spec.network)? else {
+            return Ok(Closing::Open);
+        };
+        match (&self.guest, spec.network.mode()) {
+            (Guest::Here(_), _) => Ok(Closing::Sealed(plan)),
             // Without any network there is nothing to hold.
-            (_, _, Mode::Deny) => Ok(Closing::Shut),
-            (Guest::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
-            (Guest::Here(_), None, _) => Err(SealError::NoGuest("this ralph was built without its guest")),
+            (Guest::Missing(_), Mode::Deny) => Ok(Closing::Shut),
+            (Guest::Missing(reason), _) => Err(SealError::NoGuest(reason)),
         }
     }
 
@@ -144,6 +150,21 @@ impl Ground {
             agent: self.agent,
             guest: &self.guest,
             processors: self.processors,
+        }
+    }
+}
+
+/// Raises the limit of open files as far as that is allowed: every connection of a sandbox takes two.
+fn allow_many_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(MOST_FILES).min(MOST_FILES);
+    if limit.current.is_some_and(|current| current < most) {
+        let raised = Rlimit {
+            current: Some(most),
+            ..limit
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "the limit of open files cannot be raised");
         }
     }
 }

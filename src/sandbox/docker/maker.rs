@@ -27,17 +27,18 @@ impl Maker<'_> {
             .ground
             .closing(self.spec)
             .map_err(|error| unsealed(place, error))?;
-        let program = match closing {
+        let plan = match closing {
             Closing::Open => return self.make_on(place, Network::Bridge, None).await,
             Closing::Shut => return self.make_on(place, Network::Nothing { dns: None }, None).await,
-            Closing::Sealed(program) => program,
+            Closing::Sealed(plan) => plan,
         };
-        let image = holder::image(&self.ground.engine, program).await;
+        let image = holder::image(&self.ground.engine).await;
         let image = image.map_err(|error| failed(&place.name(), error))?;
         let labels = self.labels(place, [(label::ROLE, label::HOLDER)]);
         let container = holder::container(&place.name(), image, &place.shared(), labels);
         let holder = self.create(place, &container).await?;
-        let seal = Seal::new(&self.ground.engine, holder.clone(), place.shared(), self.spec);
+        let seal = (plan, &self.spec.egress);
+        let seal = Seal::new(&self.ground.engine, holder.clone(), place.shared(), seal);
         let made = self.make_on(place, Network::Of(holder.clone()), Some(seal)).await;
         if made.is_err() {
             self.remove(place, &holder).await?;

@@ -32,7 +32,7 @@ use self::place::{Place, Record};
 use self::plan::Facts;
 use self::sandbox::DockerSandbox;
 use self::seal::Seal;
-pub use self::seal::SealError;
+pub use self::seal::{SealError, SealPlan};
 use super::{
     Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
     Sandbox, SandboxError, SandboxSpec,
@@ -191,7 +191,7 @@ impl DockerProvider {
                 match sandbox.start().await {
                     Ok(()) => return Ok(Some(sandbox)),
                     Err(error) => {
-                        tracing::warn!(sandbox = sandbox.id(), %error, "a sandbox could not be used again")
+                        tracing::warn!(sandbox = sandbox.id(), %error, "a sandbox could not be used again");
                     }
                 }
             }
@@ -214,8 +214,9 @@ impl DockerProvider {
             .limited_to(spec.resources.disk_bytes);
         Ok(match (closing, holder) {
             (Closing::Open | Closing::Shut, _) => Some(opened),
-            (Closing::Sealed(_), Some(holder)) if joined.as_ref() == Some(&holder.id) => {
-                Some(opened.sealed(Seal::new(&ground.engine, holder.id, place.shared(), spec)))
+            (Closing::Sealed(plan), Some(holder)) if joined.as_ref() == Some(&holder.id) => {
+                let seal = (plan, &spec.egress);
+                Some(opened.sealed(Seal::new(&ground.engine, holder.id, place.shared(), seal)))
             }
             (Closing::Sealed(_), _) => None,
         })

@@ -63,20 +63,20 @@ pub(in super::super) fn container(
 }
 
 /// The image of holders, which the engine is given when it has none. `ralph image prune` knows it by its name.
-pub(in super::super) async fn image(engine: &Engine, program: &'static [u8]) -> Result<String, EngineError> {
+pub(in super::super) async fn image(engine: &Engine) -> Result<String, EngineError> {
     let tag = format!("v{:08x}", guest::VERSION >> 32);
     let name = format!("agent-loop-sandbox-holder:{tag}");
     if engine.image(&name).await?.is_none() {
         let (named, arch) = (name.clone(), engine.arch().to_owned());
-        let tar = TarStream::written_by(move |out| write_image(out, &named, &arch, program));
+        let tar = TarStream::written_by(move |out| write_image(out, &named, &arch));
         engine.load(&name, tar, &mut Discard).await?;
     }
     Ok(name)
 }
 
 /// Writes what `docker load` reads.
-fn write_image(out: &mut dyn Write, name: &str, arch: &str, program: &[u8]) -> io::Result<()> {
-    let layer = layer(program)?;
+fn write_image(out: &mut dyn Write, name: &str, arch: &str) -> io::Result<()> {
+    let layer = layer()?;
     let config = json!({
         "architecture": arch,
         "os": "linux",
@@ -91,7 +91,8 @@ fn write_image(out: &mut dyn Write, name: &str, arch: &str, program: &[u8]) -> i
     tar.finish()
 }
 
-fn layer(program: &[u8]) -> io::Result<Vec<u8>> {
+fn layer() -> io::Result<Vec<u8>> {
+    let program = guest::PROGRAM.ok_or(io::ErrorKind::NotFound)?;
     let mut tar = tar::Builder::new(Vec::new());
     append(&mut tar, PROGRAM, 0o111, program)?;
     tar.into_inner()

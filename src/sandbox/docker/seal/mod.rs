@@ -8,10 +8,9 @@ mod canary;
 mod error;
 pub(super) mod holder;
 mod link;
+mod plan;
 mod proof;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use tokio::sync::{Mutex, mpsc, oneshot};
@@ -19,28 +18,17 @@ use tokio::task::JoinHandle;
 
 pub use self::error::SealError;
 use self::link::Link;
+pub use self::plan::SealPlan;
+use super::super::Egress;
 use super::super::session::Session;
-use super::super::{Egress, SandboxSpec};
 use crate::engine::{ContainerState, Engine};
-use crate::gateway::{Door, Gateway, Setup};
-use crate::guest::order::{Order, Transport};
+use crate::gateway::{Gateway, Setup};
+use crate::guest::order::Order;
 use crate::network::firewall::{Ipv6, SEALED};
 use crate::network::probe::Beacon;
-use crate::network::{Mode, Policy};
 
-/// Where the explicit proxy is inside.
-const PROXY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 3128);
-const DNS: u16 = 53;
 /// A name that nobody can have, for what the gateway says of itself.
 const BEACON: &str = "gateway.ralph.invalid";
-
-/// Whether a policy needs a seal: it does unless everything is allowed.
-pub(super) fn is_needed(policy: &Policy) -> bool {
-    match policy.mode() {
-        Mode::AllowAll => policy.restricts(),
-        Mode::Deny | Mode::Allowlist | Mode::Record => true,
-    }
-}
 
 /// The seal of one sandbox's network.
 #[derive(Debug)]
@@ -50,7 +38,7 @@ pub(super) struct Seal {
     holder: String,
     /// The directory that the holder shares with ralph.
     dir: PathBuf,
-    policy: Policy,
+    plan: SealPlan,
     egress: Egress,
     watch: Mutex<Option<Watch>>,
 }
@@ -85,13 +73,14 @@ pub(super) enum Ready {
 
 impl Seal {
     /// The seal that this holder is for. Nothing is sealed yet.
-    pub(super) fn new(engine: &Engine, holder: String, dir: PathBuf, spec: &SandboxSpec) -> Self {
+    pub(super) fn new(engine: &Engine, holder: String, dir: PathBuf, seal: (SealPlan, &Egress)) -> Self {
+        let (plan, egress) = seal;
         Self {
             engine: engine.clone(),
             holder,
             dir,
-            policy: spec.network.clone(),
-            egress: spec.egress.clone(),
+            plan,
+            egress: egress.clone(),
             watch: Mutex::default(),
         }
     }
@@ -134,7 +123,7 @@ impl Seal {
         let watch = self.watch.lock().await;
         let watch = watch.as_ref().ok_or(SealError::HolderEnded)?;
         compare(&watch.ask().await?)?;
-        proof::carry_out(session, &self.policy, &watch.beacon).await
+        proof::carry_out(session, self.plan.policy(), &watch.beacon).await
     }
 
     /// Closes the gateway. What the sandbox had open ends.
@@ -148,28 +137,14 @@ impl Seal {
     /// Has the holder seal its network, and opens a gateway at the listeners it hands over.
     async fn take_over(&self) -> Result<Watch, SealError> {
         let mut link = Link::connect(&self.dir).await?;
-        let doors = doors(&self.policy)?;
-        let order = Order::Seal {
-            firewall: SEALED.to_string(),
-            listeners: doors.iter().map(|door| door.listener).collect(),
-        };
-        let answer = link.order(&order).await?;
+        let answer = link.order(&self.plan.order()).await?;
         compare(&answer.state)?;
-        if answer.listeners.len() != doors.len() {
-            let count = answer.listeners.len();
-            return Err(SealError::Failed(format!(
-                "{count} listeners came, not {}",
-                doors.len()
-            )));
-        }
         let beacon = Beacon {
             name: BEACON.to_owned(),
             says: format!("{:016x}", fastrand::u64(..)),
         };
         let gateway = Gateway::new(self.setup(beacon.clone()));
-        for (door, listener) in doors.iter().zip(answer.listeners) {
-            door.open(&gateway, listener)?;
-        }
+        self.plan.open(&gateway, answer.listeners)?;
         let (questions, asked) = mpsc::channel(1);
         Ok(Watch {
             beacon,
@@ -185,7 +160,7 @@ impl Seal {
             phantom: self.egress.phantom.clone(),
             injection: self.egress.injection.clone(),
             beacon: Some(beacon),
-            ..Setup::new(self.policy.clone(), self.egress.audit.clone())
+            ..Setup::new(self.plan.policy().clone(), self.egress.audit.clone())
         }
     }
 }
@@ -235,106 +210,9 @@ fn compare(state: &str) -> Result<(), SealError> {
     }
 }
 
-/// A door of the gateway, and the listener it is opened at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Opening {
-    listener: (Transport, SocketAddr),
-    door: Door,
-}
-
-impl Opening {
-    fn tcp(address: (Ipv4Addr, u16), door: Door) -> Self {
-        Self {
-            listener: (Transport::Tcp, address.into()),
-            door,
-        }
-    }
-
-    fn open(self, gateway: &Gateway, listener: OwnedFd) -> Result<(), SealError> {
-        match self.listener.0 {
-            Transport::Tcp => gateway.open(self.door, listener.into()),
-            Transport::Udp => gateway.open_dns(listener.into()),
-        }
-        .map_err(SealError::Gateway)
-    }
-}
-
-/// The doors of a sandbox with this policy: DNS, the ports that something may be reached on, and the proxy.
-fn doors(policy: &Policy) -> Result<Vec<Opening>, SealError> {
-    let any = Ipv4Addr::UNSPECIFIED;
-    let mut doors = vec![
-        Opening {
-            listener: (Transport::Udp, (any, DNS).into()),
-            door: Door::Dns,
-        },
-        Opening::tcp((any, DNS), Door::Dns),
-        Opening::tcp(PROXY, Door::Proxy),
-    ];
-    let ports = policy
-        .ports()
-        .into_iter()
-        .filter(|port| ![DNS, PROXY.1].contains(port));
-    doors.extend(ports.map(|port| {
-        let door = match port {
-            80 => Door::Http { port },
-            443 => Door::Tls { port },
-            port => Door::Tcp { port },
-        };
-        Opening::tcp((any, port), door)
-    }));
-    if doors.len() > link::MOST_FILES {
-        return Err(SealError::TooManyPorts(doors.len()));
-    }
-    Ok(doors)
-}
-
 #[cfg(test)]
 mod tests {
-    use rstest::rstest;
-
     use super::*;
-    use crate::network::Rule;
-
-    #[rstest]
-    #[case::nothing_is_restricted(Policy::allow_all(), false)]
-    #[case::something_is(Policy::allow_all().denying([Rule::parse("a.example").unwrap()]), true)]
-    #[case::everything_is(Policy::deny(), true)]
-    #[case::names_are_listed(Policy::allowlist([]), true)]
-    #[case::names_are_written_down(Policy::record(), true)]
-    fn whatever_restricts_or_watches_is_sealed(#[case] policy: Policy, #[case] needed: bool) {
-        assert_eq!(is_needed(&policy), needed);
-    }
-
-    #[test]
-    fn the_doors_are_those_of_the_policys_ports() {
-        let lines = ["a.example", "db.example:5432", "dns.example:53"];
-        let policy = Policy::allowlist(lines.map(|line| Rule::parse(line).unwrap()));
-        let doors: Vec<String> = doors(&policy)
-            .unwrap()
-            .iter()
-            .map(|opening| format!("{:?} {} {}", opening.listener.0, opening.listener.1, opening.door))
-            .collect();
-        assert_eq!(
-            doors,
-            [
-                "Udp 0.0.0.0:53 DNS",
-                "Tcp 0.0.0.0:53 DNS",
-                "Tcp 127.0.0.1:3128 the proxy",
-                "Tcp 0.0.0.0:80 HTTP at port 80",
-                "Tcp 0.0.0.0:443 TLS at port 443",
-                "Tcp 0.0.0.0:5432 TCP at port 5432",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_policy_of_too_many_ports_is_refused() {
-        let rules = (1..400).map(|port| Rule::parse(&format!("a.example:{port}")).unwrap());
-        assert!(matches!(
-            doors(&Policy::allowlist(rules)),
-            Err(SealError::TooManyPorts(_))
-        ));
-    }
 
     #[test]
     fn a_rule_that_is_missing_or_one_too_many_is_seen() {

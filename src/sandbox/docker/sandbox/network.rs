@@ -1,0 +1,109 @@
+//! A sandbox and its network: it runs on one that is sealed and shown to be, or not at all.
+
+use super::super::super::SandboxError;
+use super::super::seal::{Ready, Seal, SealError, Standing};
+use super::{DockerSandbox, State};
+use crate::engine::ContainerState;
+
+impl DockerSandbox {
+    /// Runs its container, on a network that is sealed and shown to be.
+    pub(in super::super) async fn run(&self) -> Result<(), SandboxError> {
+        let ready = match &self.seal {
+            Some(seal) => seal.make_ready().await.map_err(|error| self.unsealed(error))?,
+            None => Ready::Same,
+        };
+        match ready {
+            Ready::Same => self.start_container().await?,
+            // What runs is on the network that was.
+            Ready::New => self.restart_container().await?,
+        }
+        self.prove().await
+    }
+
+    /// Shows that its network is sealed; otherwise it is closed altogether.
+    pub(super) async fn prove(&self) -> Result<(), SandboxError> {
+        let Some(seal) = &self.seal else {
+            return Ok(());
+        };
+        let mut proved = Err(SealError::Untried("the guest cannot run in it".to_owned()));
+        // A session may be lost by what runs inside: that says nothing about the network.
+        for _ in 0..2 {
+            match self.warm.session().await {
+                Ok(Some(session)) => proved = seal.prove(&session).await,
+                Ok(None) => {}
+                Err(error) => return Err(self.explain(error).await),
+            }
+            if !matches!(proved, Err(SealError::Untried(_))) {
+                break;
+            }
+            self.warm.take().await;
+        }
+        if proved.is_err() {
+            seal.let_go().await;
+        }
+        proved.map_err(|error| self.unsealed(error))
+    }
+
+    /// Nothing runs on a network whose seal is broken. One that was not sealed yet, since it was found again, is now.
+    pub(super) async fn ensure_sealed(&self) -> Result<(), SandboxError> {
+        let standing = match &self.seal {
+            Some(seal) if self.state() == State::Running => seal.standing().await,
+            Some(_) | None => return Ok(()),
+        };
+        match standing {
+            Standing::Holds => Ok(()),
+            Standing::NotYet => self.run().await,
+            Standing::Broken => Err(self.why_broken().await),
+        }
+    }
+
+    /// Why the seal is broken: the holder ended alone, or with the sandbox.
+    pub(super) async fn why_broken(&self) -> SandboxError {
+        match self.engine().container(self.container()).await {
+            Ok(Some(found)) if found.state == ContainerState::Running => {
+                self.unsealed(SealError::HolderEnded)
+            }
+            Ok(_) => self.why_stopped().await,
+            Err(error) => self.explain(error).await,
+        }
+    }
+
+    pub(super) async fn start_container(&self) -> Result<(), SandboxError> {
+        match self.engine().start_container(self.container()).await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    pub(super) async fn restart_container(&self) -> Result<(), SandboxError> {
+        self.warm.take().await;
+        match self.engine().kill_container(self.container()).await {
+            Ok(()) => self.start_container().await,
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+
+    pub(super) fn unsealed(&self, error: SealError) -> SandboxError {
+        SandboxError::Unsealed {
+            id: self.name.clone(),
+            source: Box::new(error),
+        }
+    }
+
+    /// Ends everything in it by stopping it whole.
+    pub(super) async fn restart(&self) -> Result<(), SandboxError> {
+        self.restart_container().await?;
+        self.prove().await
+    }
+
+    pub(super) async fn let_go_of_network(&self) {
+        if let Some(seal) = &self.seal {
+            seal.let_go().await;
+        }
+    }
+
+    /// Its own container, and that of its network's holder.
+    pub(super) fn containers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.container()).chain(self.seal.as_ref().map(Seal::holder))
+    }
+}

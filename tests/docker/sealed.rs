@@ -1,0 +1,194 @@
+//! A sealed sandbox with one allowed name, and the server it leads to.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use ralph::gateway::audit::Record;
+use ralph::gateway::{AddressGuard, Resolver};
+use ralph::network::{HostName, Policy, Rule};
+use ralph::sandbox::docker::SealError;
+use ralph::sandbox::{Egress, Sandbox, SandboxError};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::room::{Room, prints};
+
+/// A server that an allowed name leads to, and a sandbox that may reach that name alone.
+pub struct Sealed {
+    pub room: Room,
+    pub stand_in: StandIn,
+    pub audit: Arc<Mutex<Vec<Record>>>,
+}
+
+impl Sealed {
+    pub async fn new() -> Result<Self, String> {
+        let mut room = Room::new().await?;
+        let stand_in = StandIn::start().await;
+        let audit = Arc::new(Mutex::new(Vec::new()));
+        let rule = format!("allowed.test:{}", stand_in.port);
+        room.spec.network = Policy::allowlist([Rule::parse(&rule).unwrap()]);
+        room.spec.egress = Egress {
+            resolver: Arc::new(AllAt(Ipv4Addr::LOCALHOST)),
+            guard: AddressGuard::dangerously_opening(["127.0.0.0/8".parse().unwrap()]),
+            audit: audit.clone(),
+            ..Egress::default()
+        };
+        Ok(Self {
+            room,
+            stand_in,
+            audit,
+        })
+    }
+
+    /// Asks the allowed name from inside.
+    pub async fn ask(&self, sandbox: &dyn Sandbox) -> String {
+        let url = format!("http://allowed.test:{}/", self.stand_in.port);
+        prints(
+            sandbox,
+            &format!("curl --silent --show-error --max-time 10 {url}"),
+        )
+        .await
+    }
+
+    /// Whether the allowed name cannot be reached from inside, which is seen at once.
+    pub async fn is_closed(&self, sandbox: &str) -> bool {
+        let (url, started) = (
+            format!("http://allowed.test:{}/", self.stand_in.port),
+            Instant::now(),
+        );
+        // The session is not asked: it may be gone with the rest.
+        let asked = outside(&["exec", sandbox, "curl", "--silent", "--max-time", "10", &url]).await;
+        assert!(
+            started.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            started.elapsed()
+        );
+        !asked
+    }
+}
+
+pub fn holder(sandbox: &dyn Sandbox) -> String {
+    format!("{}-net", sandbox.id())
+}
+
+/// Whether `docker` with these arguments succeeds. The gateway works meanwhile.
+pub async fn outside(args: &[&str]) -> bool {
+    let done = tokio::process::Command::new("docker").args(args).output().await;
+    done.unwrap().status.success()
+}
+
+/// Every name is at this address.
+pub struct AllAt(pub Ipv4Addr);
+
+#[async_trait]
+impl Resolver for AllAt {
+    async fn resolve(&self, _name: &HostName) -> io::Result<Vec<IpAddr>> {
+        Ok(vec![self.0.into()])
+    }
+}
+
+/// Answers every request with `hello`, and counts them.
+pub struct StandIn {
+    pub port: u16,
+    asked: Arc<Mutex<usize>>,
+}
+
+impl StandIn {
+    pub async fn start() -> Self {
+        Self::at(TcpListener::bind("127.0.0.1:0").await.unwrap(), None)
+    }
+
+    /// At this listener, over TLS where there is an acceptor.
+    pub fn at(listener: TcpListener, tls: Option<TlsAcceptor>) -> Self {
+        let port = listener.local_addr().unwrap().port();
+        let asked = Arc::new(Mutex::new(0));
+        let counted = asked.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                *counted.lock().unwrap() += 1;
+                match &tls {
+                    None => hello(stream).await,
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            hello(stream).await;
+                        }
+                    }
+                }
+            }
+        });
+        Self { port, asked }
+    }
+
+    pub fn asked(&self) -> usize {
+        *self.asked.lock().unwrap()
+    }
+}
+
+pub async fn hello(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    let _ = stream.read(&mut [0; 4096]).await;
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
+    let _ = stream.write_all(answer.as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+/// A certificate that nobody trusts.
+pub fn acceptor() -> TlsAcceptor {
+    let made = rcgen::generate_simple_self_signed(["allowed.test".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// Whether the engine has a container of this name.
+pub async fn is_there(name: &str) -> bool {
+    outside(&["inspect", name]).await
+}
+
+/// Why a network is not sealed.
+pub fn reason(outcome: Result<(), SandboxError>) -> SealError {
+    match outcome {
+        Err(SandboxError::Unsealed { source, .. }) => *source,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Runs this test once more, in a process of its own; whether this is that process.
+pub fn is_alone(test: &str) -> bool {
+    const ALONE: &str = "RALPH_TEST_ALONE";
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let run = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stdout));
+    false
+}
+
+/// Waits for something that comes a moment later.
+pub async fn eventually_async(mut holds: impl FnMut() -> bool) {
+    for _ in 0..200 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("it never came");
+}
+
+pub fn open_files() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
