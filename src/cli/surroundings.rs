@@ -30,6 +30,14 @@ const FOR_BUILDERS: [&str; 14] = [
     "no_proxy",
 ];
 
+/// What the program of a keychain needs besides: where the user's session is.
+const FOR_KEYCHAINS: [&str; 4] = [
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+];
+
 /// And as far as they come in families: Nix's own, and where a user's files are.
 const FAMILIES_FOR_BUILDERS: [&str; 2] = ["NIX_", "XDG_"];
 
@@ -111,6 +119,12 @@ impl Surroundings {
                 .any(|family| name.starts_with(family))
         };
         self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_BUILDERS.contains(&name) || in_family(name))
+    }
+
+    /// Starts the program of a keychain.
+    #[must_use]
+    pub(super) fn keychain_host(&self) -> Host {
+        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_KEYCHAINS.contains(&name))
     }
 
     fn host_with(&self, keep: impl Fn(&str) -> bool) -> Host {

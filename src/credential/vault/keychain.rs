@@ -1,6 +1,8 @@
 //! The system's keychain, through the program that comes with it. No secret is ever an argument: every user of the
 //! machine can read those.
 
+use std::fmt::Write;
+
 use crate::credential::{CredentialError, Kind};
 use crate::exec::{Command, Discard, Exit, Host, Status};
 
@@ -100,5 +102,9 @@ impl Keychain {
 }
 
 fn hexadecimal(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes().fold(String::new(), |mut text, byte| {
+        // A `String` takes whatever is written to it.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

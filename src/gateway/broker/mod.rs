@@ -15,6 +15,7 @@ mod route;
 mod serve;
 mod strip;
 mod upstream;
+mod verify;
 
 use std::io;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use crate::network::HostName;
 
 pub use health::Health;
 pub use upstream::{Upstream, UpstreamError};
+pub use verify::VerifyError;
 
 /// How long a service may take to be reached.
 const CONNECT: Duration = Duration::from_secs(10);

@@ -102,10 +102,10 @@ fn additions(protocol: Protocol, asked: &Asked<'_>, bound: Option<u64>) -> Strin
         Protocol::Responses => Some("max_output_tokens"),
         Protocol::Chat => Some("max_completion_tokens"),
     };
-    let mut additions = String::new();
-    if let Some(field) = field.filter(|_| bound.is_none()) {
-        additions.push_str(&format!(",\"{field}\":{OUTPUT_UNSAID}"));
-    }
+    let mut additions = match field.filter(|_| bound.is_none()) {
+        Some(field) => format!(",\"{field}\":{OUTPUT_UNSAID}"),
+        None => String::new(),
+    };
     if protocol == Protocol::Chat && asked.stream == Some(true) && asked.stream_options.is_none() {
         additions.push_str(",\"stream_options\":{\"include_usage\":true}");
     }
