@@ -16,6 +16,7 @@ mod budget;
 mod door;
 mod inject;
 mod keychain;
+mod litellm;
 mod login;
 mod refuse;
 mod stream;
