@@ -304,15 +304,23 @@ impl Words<'_> {
                 "id": "msg_1", "type": "message", "role": "assistant", "model": model, "stop_reason": "end_turn",
                 "content": [{"type": "text", "text": "hello"}], "usage": usage.map(anthropic),
             }),
-            "/v1/responses" => json!({
-                "id": "resp_1", "object": "response", "model": model, "status": "completed", "output": [],
-                "usage": usage.map(anthropic),
-            }),
+            "/v1/responses" => self.response("completed", usage),
             _ => json!({
                 "id": "chatcmpl-1", "object": "chat.completion", "model": model, "usage": usage.map(openai),
                 "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}],
             }),
         }
+    }
+
+    fn response(&self, status: &str, usage: Option<Usage>) -> Value {
+        let content = json!([{"type": "output_text", "text": "hello", "annotations": []}]);
+        let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": status, "content": content});
+        json!({
+            "id": "resp_1", "object": "response", "created_at": 1_741_476_542, "model": self.request.body["model"],
+            "status": status, "output": [message], "error": null, "incomplete_details": null, "instructions": null,
+            "metadata": {}, "parallel_tool_calls": true, "temperature": 1.0, "tool_choice": "auto", "tools": [],
+            "top_p": 1.0, "max_output_tokens": null, "usage": usage.map(responses),
+        })
     }
 
     fn beginning(&self, usage: Option<Usage>) -> Piece {
@@ -327,10 +335,13 @@ impl Words<'_> {
                     &json!({"type": "message_start", "message": message}),
                 )
             }
-            "/v1/responses" => named(
-                "response.created",
-                &json!({"type": "response.created", "response": {"id": "resp_1", "status": "in_progress", "usage": null}}),
-            ),
+            "/v1/responses" => {
+                let created = self.response("in_progress", None);
+                named(
+                    "response.created",
+                    &json!({"type": "response.created", "response": created}),
+                )
+            }
             _ => Piece::event(
                 &json!({"choices": [{"index": 0, "delta": {"role": "assistant"}}], "usage": null}),
             ),
@@ -345,7 +356,7 @@ impl Words<'_> {
             ),
             "/v1/responses" => named(
                 "response.output_text.delta",
-                &json!({"type": "response.output_text.delta", "delta": "word "}),
+                &json!({"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0, "content_index": 0, "delta": "word "}),
             ),
             _ => Piece::event(
                 &json!({"choices": [{"index": 0, "delta": {"content": "word "}}], "usage": null}),
@@ -384,6 +395,11 @@ impl Words<'_> {
 fn anthropic(usage: Usage) -> Value {
     json!({"input_tokens": usage.input, "output_tokens": usage.output,
         "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0})
+}
+
+fn responses(usage: Usage) -> Value {
+    json!({"input_tokens": usage.input, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": usage.input + usage.output})
 }
 
 fn openai(usage: Usage) -> Value {

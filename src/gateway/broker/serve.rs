@@ -30,7 +30,7 @@ const LONGEST_CALL: usize = 32 << 20;
 /// How long a call may take to come.
 const SENDING: Duration = Duration::from_secs(120);
 /// How long the head of a request may take to come.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD: Duration = Duration::from_secs(30);
 
 /// Serves a connection to its end.
 pub(super) async fn connection<S>(entrance: Entrance, upstream: Arc<Upstream>, stream: S)
@@ -59,7 +59,7 @@ async fn respond(guest: &Guest, upstream: &Upstream, request: Request<Incoming>)
     match call(guest, upstream, route, request).await {
         Ok(response) => response,
         Err(refusal) => {
-            if let Refusal::NoCredential(_) | Refusal::BadCredential | Refusal::Refused = &refusal {
+            if refusal.status() == StatusCode::UNAUTHORIZED {
                 let reason = refusal.message(upstream);
                 guest.meter.tell(Notice::CredentialRefused { reason });
             }

@@ -24,8 +24,9 @@ const AUTHENTICATE: [&str; 12] = [
     "openai-project",
 ];
 /// Headers that concern one connection only.
-const OF_THE_CONNECTION: [&str; 8] = [
+const OF_THE_CONNECTION: [&str; 9] = [
     "connection",
+    "expect",
     "keep-alive",
     "proxy-connection",
     "proxy-authenticate",

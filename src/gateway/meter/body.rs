@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::{Reader, Reservation};
+use super::{Ending, Reader, Reservation};
 use crate::usage::Usd;
 
 /// A body whose usage is counted when it is over. Every piece passes as soon as it is there.
@@ -37,11 +37,11 @@ impl MeteredBody {
         Self { body, metering: None }
     }
 
-    fn count(&mut self) {
+    fn count(&mut self, ending: Ending) {
         let Some(metering) = self.metering.take() else {
             return;
         };
-        if let Some(mut usage) = metering.reader.finish() {
+        if let Some(mut usage) = metering.reader.finish(ending) {
             usage.quoted = metering.quoted.or(usage.quoted);
             metering.reservation.used(usage);
         }
@@ -65,11 +65,12 @@ impl Body for MeteredBody {
                 };
                 metering.reader.push(frame.data_ref().map_or(&[], |bytes| bytes));
                 // Counted before the last piece is passed on: whoever has the whole answer can make the next call.
-                if metering.reader.is_final() || self.body.is_end_stream() {
-                    self.count();
+                if metering.reader.is_over() || self.body.is_end_stream() {
+                    self.count(Ending::Whole);
                 }
             }
-            Poll::Ready(None | Some(Err(_))) => self.count(),
+            Poll::Ready(None) => self.count(Ending::Whole),
+            Poll::Ready(Some(Err(_))) => self.count(Ending::CutShort),
             Poll::Pending => {}
         }
         poll
@@ -86,6 +87,6 @@ impl Body for MeteredBody {
 
 impl Drop for MeteredBody {
     fn drop(&mut self) {
-        self.count();
+        self.count(Ending::CutShort);
     }
 }

@@ -34,6 +34,8 @@ pub(super) enum Entry {
 pub(super) struct Book {
     path: PathBuf,
     file: File,
+    /// How long the file is with its whole lines.
+    length: u64,
     written: Option<Sender<()>>,
     syncing: Option<thread::JoinHandle<()>>,
 }
@@ -66,6 +68,7 @@ impl Book {
         let book = Self {
             path: path.to_owned(),
             file,
+            length: whole as u64,
             written: Some(written),
             syncing: Some(syncing),
         };
@@ -84,7 +87,12 @@ impl Book {
         };
         let mut text = serde_json::to_vec(&line).map_err(|source| error(source.into()))?;
         text.push(b'\n');
-        self.file.write_all(&text).map_err(error)?;
+        if let Err(source) = self.file.write_all(&text) {
+            // Half a line must not spoil those to come; where even that fails, opening the file mends its end.
+            let _ = self.file.set_len(self.length);
+            return Err(error(source));
+        }
+        self.length += text.len() as u64;
         if let Some(written) = &self.written {
             // The thread ends only with this value.
             let _ = written.send(());

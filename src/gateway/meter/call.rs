@@ -42,7 +42,7 @@ impl Call {
     /// Reads a call. What could be read in two ways is refused.
     pub(in crate::gateway) fn read(protocol: Protocol, body: Bytes) -> Result<Self, CallError> {
         let asked: Asked<'_> = serde_json::from_slice(&body)?;
-        if asked.api_key.is_some() || asked.api_base.is_some() || asked.base_url.is_some() {
+        if asked.brings_its_own() {
             return Err(CallError::OwnEndpoint);
         }
         let bounds = [
@@ -74,7 +74,7 @@ pub(in crate::gateway) enum CallError {
     #[error("the body is not a call that can be read")]
     Unreadable(#[from] serde_json::Error),
     /// It brings a key or an address of its own.
-    #[error("the body names a key or an address of its own")]
+    #[error("the body names a key, an address or a fallback of its own")]
     OwnEndpoint,
 }
 
@@ -92,6 +92,23 @@ struct Asked<'a> {
     api_key: Option<IgnoredAny>,
     api_base: Option<IgnoredAny>,
     base_url: Option<IgnoredAny>,
+    user_config: Option<IgnoredAny>,
+    fallbacks: Option<IgnoredAny>,
+}
+
+impl Asked<'_> {
+    /// Whether it names a key, an address or another model to go to. LiteLLM, which runs outside of the sandbox, could be
+    /// made to call anybody by that.
+    fn brings_its_own(&self) -> bool {
+        let fields = [
+            &self.api_key,
+            &self.api_base,
+            &self.base_url,
+            &self.user_config,
+            &self.fallbacks,
+        ];
+        fields.into_iter().any(Option::is_some)
+    }
 }
 
 /// What a call is made to say, as JSON fields.
@@ -175,6 +192,7 @@ mod tests {
     #[case::two_values(r#"{"model":"m"}{"model":"m"}"#)]
     #[case::own_key(r#"{"model":"m","api_key":"sk-x"}"#)]
     #[case::own_address(r#"{"model":"m","api_base":"http://x"}"#)]
+    #[case::own_fallback(r#"{"model":"m","fallbacks":[{"model":"x","api_base":"http://x"}]}"#)]
     #[case::below_zero(r#"{"model":"m","max_tokens":-1}"#)]
     fn what_could_be_read_in_two_ways_is_refused(#[case] body: &str) {
         assert!(Call::read(Protocol::Chat, Bytes::from(body.to_owned())).is_err());

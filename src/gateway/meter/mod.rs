@@ -29,7 +29,7 @@ pub use tariff::Tariffs;
 
 pub(super) use body::{MeteredBody, Metering};
 pub(super) use call::{Call, CallError, Protocol};
-pub(super) use reading::{Reader, Usage};
+pub(super) use reading::{Ending, Reader, Usage};
 
 /// What a meter is made from.
 pub struct MeterSetup {

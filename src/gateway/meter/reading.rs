@@ -47,15 +47,18 @@ impl Reader {
         }
     }
 
-    /// Whether all that matters was said, although more may come.
-    pub(in crate::gateway) fn is_final(&self) -> bool {
-        matches!(self, Self::Events(events) if events.is_final)
+    /// Whether the answer said that it is over, although more may come.
+    pub(in crate::gateway) fn is_over(&self) -> bool {
+        matches!(self, Self::Events(events) if events.is_over)
     }
 
-    /// What was used; `None` when the answer did not say, or was cut short before it did.
-    pub(in crate::gateway) fn finish(self) -> Option<Usage> {
+    /// What was used; `None` when the answer did not say, or was cut short: some services report as they go on.
+    pub(in crate::gateway) fn finish(self, ending: Ending) -> Option<Usage> {
         match self {
-            Self::Events(events) => events.last.filter(|_| events.is_final),
+            Self::Events(events) => {
+                let is_whole = events.is_over || ending == Ending::Whole;
+                events.last.filter(|_| events.is_reported && is_whole)
+            }
             Self::Json(body) => {
                 let said: Said<'_> = serde_json::from_slice(&body).ok()?;
                 let mut usage = Usage::default();
@@ -67,13 +70,24 @@ impl Reader {
     }
 }
 
+/// How the bytes of an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum Ending {
+    /// As they should.
+    Whole,
+    /// Earlier: the service broke off, or the client went away.
+    CutShort,
+}
+
 /// A stream of events so far.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct Events {
     parser: EventParser,
     pending: VecDeque<String>,
     last: Option<Usage>,
-    is_final: bool,
+    /// Whether what came out was reported too, not only what went in.
+    is_reported: bool,
+    is_over: bool,
 }
 
 impl Events {
@@ -81,7 +95,9 @@ impl Events {
         self.parser.push(bytes, &mut self.pending);
         while let Some(event) = self.pending.pop_front() {
             // Few events say anything about usage; the others need not be read.
-            if event.contains("\"usage\"") {
+            if event == "[DONE]" {
+                self.is_over = true;
+            } else if event.contains("\"usage\"") || event.contains("message_stop") {
                 self.read(&event);
             }
         }
@@ -91,7 +107,8 @@ impl Events {
         let Ok(said) = serde_json::from_str::<Said<'_>>(event) else {
             return;
         };
-        let (usage, is_final) = match said {
+        self.is_over |= said.kind.as_deref() == Some("message_stop");
+        let (usage, is_reported) = match said {
             // The beginning of an answer of Anthropic's: what went in.
             Said {
                 message: Some(said), ..
@@ -99,13 +116,16 @@ impl Events {
             // The end of an answer of the Responses API.
             Said {
                 response: Some(said), ..
-            } => (said.usage, true),
-            // The end of an answer of Anthropic's, or of a chat completion.
+            } => {
+                self.is_over |= said.usage.is_some();
+                (said.usage, true)
+            }
+            // Near the end of an answer of Anthropic's, or of a chat completion.
             Said { usage, .. } => (usage, true),
         };
         if let Some(usage) = usage {
             self.last.get_or_insert_default().update(&usage);
-            self.is_final |= is_final;
+            self.is_reported |= is_reported;
         }
     }
 }
@@ -174,7 +194,7 @@ impl Usage {
 #[derive(Deserialize)]
 struct Said<'a> {
     #[serde(rename = "type", borrow)]
-    _kind: Option<Cow<'a, str>>,
+    kind: Option<Cow<'a, str>>,
     message: Option<Within>,
     response: Option<Within>,
     usage: Option<SaidUsage>,
@@ -200,4 +220,69 @@ struct SaidUsage {
 #[derive(Deserialize)]
 struct SaidCache {
     ephemeral_1h_input_tokens: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    const START: &str =
+        r#"{"type":"message_start","message":{"usage":{"input_tokens":9,"output_tokens":1}}}"#;
+    const DELTA: &str = r#"{"type":"message_delta","usage":{"output_tokens":5}}"#;
+    const LATER_DELTA: &str = r#"{"type":"message_delta","usage":{"output_tokens":7}}"#;
+    const STOP: &str = r#"{"type":"message_stop"}"#;
+    const CREATED: &str = r#"{"type":"response.created","response":{"usage":null}}"#;
+    const COMPLETED: &str =
+        r#"{"type":"response.completed","response":{"usage":{"input_tokens":9,"output_tokens":5}}}"#;
+    const CHUNK: &str = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"cost":0.5}}"#;
+
+    fn read(events: &[&str], cut: usize, ending: Ending) -> Option<(u64, u64)> {
+        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let mut reader = Reader::of("text/event-stream", None);
+        let (first, second) = stream.as_bytes().split_at(cut.min(stream.len()));
+        reader.push(first);
+        reader.push(second);
+        let tokens = reader.finish(ending)?.tokens();
+        Some((tokens.input, tokens.output))
+    }
+
+    #[rstest]
+    #[case::anthropic(&[START, DELTA, STOP], Some((9, 5)), Some((9, 5)))]
+    #[case::the_last_word_counts(&[START, DELTA, LATER_DELTA, STOP], Some((9, 7)), Some((9, 7)))]
+    #[case::only_what_went_in(&[START], None, None)]
+    #[case::no_end(&[START, DELTA], Some((9, 5)), None)]
+    #[case::responses(&[CREATED, COMPLETED], Some((9, 5)), Some((9, 5)))]
+    #[case::no_completion(&[CREATED], None, None)]
+    #[case::chat(&[CHUNK, "[DONE]"], Some((9, 5)), Some((9, 5)))]
+    #[case::usage_on_the_way(&[CHUNK, r#"{"choices":[]}"#], Some((9, 5)), None)]
+    #[case::silence(&["[DONE]"], None, None)]
+    #[case::nonsense(&["\"usage\"", r#"{"usage":7}"#], None, None)]
+    fn usage_is_read_where_the_answer_is_whole(
+        #[case] events: &[&str],
+        #[case] whole: Option<(u64, u64)>,
+        #[case] cut_short: Option<(u64, u64)>,
+    ) {
+        assert_eq!(read(events, 0, Ending::Whole), whole);
+        assert_eq!(read(events, 0, Ending::CutShort), cut_short);
+    }
+
+    #[rstest]
+    #[case("text/event-stream", Some("gzip"))]
+    #[case("text/plain", None)]
+    fn what_cannot_be_read_says_nothing(#[case] kind: &str, #[case] encoding: Option<&str>) {
+        let mut reader = Reader::of(kind, encoding);
+        reader.push(CHUNK.as_bytes());
+        assert_eq!(reader.finish(Ending::Whole), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_reads_the_same(cut: usize) {
+            let events = [START, DELTA, STOP];
+            prop_assert_eq!(read(&events, cut % 300, Ending::CutShort), Some((9, 5)));
+        }
+    }
 }
