@@ -61,7 +61,7 @@ pub(super) fn kind(config: &Config) -> Result<Kind, CliError> {
 pub(super) fn vault(context: &Context) -> Result<Vault, CliError> {
     let surroundings = &context.surroundings;
     let vault = Vault::files(surroundings.data_dir()?.join("credentials"));
-    let host = surroundings.keychain_host();
+    let host = surroundings.session_host();
     let keychain = if cfg!(target_os = "macos") {
         Some(Keychain::MacOs)
     } else {

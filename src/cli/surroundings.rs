@@ -30,8 +30,10 @@ const FOR_BUILDERS: [&str; 14] = [
     "no_proxy",
 ];
 
-/// What the program of a keychain needs besides: where the user's session is.
-const FOR_KEYCHAINS: [&str; 4] = [
+/// What programs need besides that speak to the user, or to the keychain of the user's session.
+const FOR_THE_SESSION: [&str; 6] = [
+    "TERM",
+    "BROWSER",
     "DBUS_SESSION_BUS_ADDRESS",
     "XDG_RUNTIME_DIR",
     "DISPLAY",
@@ -121,10 +123,10 @@ impl Surroundings {
         self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_BUILDERS.contains(&name) || in_family(name))
     }
 
-    /// Starts the program of a keychain.
+    /// Starts what belongs to the user's session: the program of a keychain, and what speaks to the user itself.
     #[must_use]
-    pub(super) fn keychain_host(&self) -> Host {
-        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_KEYCHAINS.contains(&name))
+    pub(super) fn session_host(&self) -> Host {
+        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_THE_SESSION.contains(&name))
     }
 
     fn host_with(&self, keep: impl Fn(&str) -> bool) -> Host {

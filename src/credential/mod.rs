@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use crate::secret::Secret;
 
 pub use error::{CredentialError, LoginError};
-pub use kind::{Auth, Kind};
+pub use kind::{Auth, Kind, UnknownAuth};
 pub use login::{Login, TokenServer};
 pub use pasted::{Malformed, find_setup_token, parse};
 pub use vault::{Keychain, Place, Vault};

@@ -52,6 +52,11 @@ async fn the_phantom_becomes_the_credential(
         ),
         (Some("one,two"), Some("2023-06-01"), Some("identity"))
     );
+    let written = std::fs::read_to_string(world.file()).unwrap();
+    assert!(
+        !written.contains("CANARY") && !written.contains(world.phantom.expose()),
+        "{written}"
+    );
     let everything = format!("{seen:?}");
     assert!(
         !everything.contains(world.phantom.expose()) && !everything.contains("sk-own"),

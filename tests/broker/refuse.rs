@@ -1,11 +1,13 @@
 //! What is refused, in the words of the service, before it reaches the service.
 
-use ralph::credential::Kind;
+use ralph::credential::{Kind, Source};
 use ralph::gateway::Phantom;
+use ralph::gateway::broker::{Broker, Entrance, Upstream};
+use ralph::secret::Secret;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::support::model_service::{Answer, ModelService, USED};
+use crate::support::model_service::{Answer, KEY, ModelService, USED};
 use crate::world::{World, body};
 
 #[rstest]
@@ -100,4 +102,54 @@ async fn a_call_that_cannot_be_counted_is_not_made(
     let error: Value = response.json().await.unwrap();
     assert_eq!(error["error"]["type"], "invalid_request_error", "{error}");
     assert!(service.requests().is_empty());
+}
+
+/// Two runs of one broker: neither phantom opens the other's entrance.
+#[tokio::test]
+async fn a_phantom_is_good_for_its_own_run() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let [own, other] = [
+        World::new(Kind::AnthropicKey, &service).await,
+        World::new(Kind::AnthropicKey, &service).await,
+    ];
+    let upstream = Upstream::new(
+        Kind::AnthropicKey,
+        Source::Fixed(Secret::new(KEY)),
+        Some(&service.base_url()),
+    );
+    let broker = Broker::new(vec![upstream.unwrap()], Vec::new()).unwrap();
+    let entrances = [&own, &other].map(|world| broker.admit(world.phantom.clone(), world.meter.clone()));
+    for (entrance, world) in entrances.iter().zip([&own, &other]) {
+        let address = listen(entrance).await;
+        let health = world
+            .http
+            .get(format!("http://{address}/health"))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(health.json::<Value>().await.unwrap()["runs"], 2);
+        for phantom in [&own.phantom, &other.phantom] {
+            let call = world
+                .http
+                .post(format!("http://{address}/v1/messages"))
+                .json(&body("", "m", false));
+            let call = call
+                .header("anthropic-version", "2023-06-01")
+                .header("x-api-key", phantom.expose());
+            let expected = if phantom.expose() == world.phantom.expose() {
+                200
+            } else {
+                403
+            };
+            assert_eq!(call.send().await.unwrap().status().as_u16(), expected);
+        }
+    }
+}
+
+async fn listen(entrance: &Entrance) -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (entrance, host) = (entrance.clone(), entrance.hosts().next().unwrap().clone());
+    tokio::spawn(async move { entrance.serve(listener, &host).await });
+    address
 }

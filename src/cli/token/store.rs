@@ -121,7 +121,11 @@ async fn set_up(context: &Context) -> Result<Secret, CliError> {
         vec!["-q", "-e", "-c", "claude setup-token", &name]
     };
     let command = Command::new("script").args(args);
-    let status = context.surroundings.host().run_on_terminal(&command).await;
+    let status = context
+        .surroundings
+        .session_host()
+        .run_on_terminal(&command)
+        .await;
     let status =
         status.map_err(|error| CliError::runtime(format!("cannot start `claude setup-token`: {error}")))?;
     if !status.success() {
