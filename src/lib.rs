@@ -97,6 +97,7 @@ pub mod cli;
 pub mod clock;
 #[cfg(feature = "cli")]
 pub mod config;
+pub mod credential;
 pub mod engine;
 pub mod event;
 pub mod exec;

@@ -65,7 +65,7 @@ impl CliError {
         self
     }
 
-    fn of(exit: Exit, error: &(dyn Error + 'static)) -> Self {
+    pub(super) fn of(exit: Exit, error: &(dyn Error + 'static)) -> Self {
         Self {
             exit,
             message: chain(error),
@@ -73,7 +73,7 @@ impl CliError {
         }
     }
 
-    fn maybe_hint(mut self, hint: Option<impl Display>) -> Self {
+    pub(super) fn maybe_hint(mut self, hint: Option<impl Display>) -> Self {
         self.hint = hint.map(|hint| hint.to_string());
         self
     }

@@ -3,10 +3,12 @@
 mod assemble;
 mod config;
 mod control;
+mod credentials;
 mod demo;
 mod diff;
 mod doctor;
 mod error;
+mod gateway;
 mod image;
 mod init;
 mod lint;
@@ -21,6 +23,7 @@ mod selftest;
 mod status;
 mod surroundings;
 mod terminal;
+mod token;
 mod ui;
 
 use std::ffi::OsString;
@@ -77,6 +80,11 @@ enum Command {
     Sandbox(sandbox::Args),
     PruneSandboxes(sandbox::PruneArgs),
     Network(network::Args),
+    Gateway(gateway::Args),
+    Token(token::Args),
+    StoreToken(token::StoreArgs),
+    CheckToken(token::CheckArgs),
+    GetToken(token::GetArgs),
     Config(config::Args),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
@@ -137,6 +145,11 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
         Command::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
         Command::Network(args) => network::network(context, args),
+        Command::Gateway(args) => block_on(gateway::gateway(context, args)),
+        Command::Token(args) => block_on(token::token(context, args)),
+        Command::StoreToken(args) => block_on(token::store(context, args)),
+        Command::CheckToken(args) => block_on(token::check(context, args)),
+        Command::GetToken(args) => block_on(token::get(context, args)),
         Command::Config(args) => config::config(context, &args),
         Command::Completions(args) => reference::completions(context, &args),
         Command::Man(args) => reference::man(context, &args),

@@ -30,6 +30,16 @@ const FOR_BUILDERS: [&str; 14] = [
     "no_proxy",
 ];
 
+/// What programs need besides that speak to the user, or to the keychain of the user's session.
+const FOR_THE_SESSION: [&str; 6] = [
+    "TERM",
+    "BROWSER",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "XDG_RUNTIME_DIR",
+    "DISPLAY",
+    "WAYLAND_DISPLAY",
+];
+
 /// And as far as they come in families: Nix's own, and where a user's files are.
 const FAMILIES_FOR_BUILDERS: [&str; 2] = ["NIX_", "XDG_"];
 
@@ -111,6 +121,12 @@ impl Surroundings {
                 .any(|family| name.starts_with(family))
         };
         self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_BUILDERS.contains(&name) || in_family(name))
+    }
+
+    /// Starts what belongs to the user's session: the program of a keychain, and what speaks to the user itself.
+    #[must_use]
+    pub(super) fn session_host(&self) -> Host {
+        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_THE_SESSION.contains(&name))
     }
 
     fn host_with(&self, keep: impl Fn(&str) -> bool) -> Host {

@@ -68,6 +68,16 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Secret,
     },
     EnvVar {
+        name: "CLAUDE_CODE_OAUTH_TOKEN",
+        doc: "Login of Claude, as `claude setup-token` makes one; what `ralph token store` keeps comes first.",
+        role: Role::Secret,
+    },
+    EnvVar {
+        name: "CURSOR_API_KEY",
+        doc: "Key of Cursor.",
+        role: Role::Secret,
+    },
+    EnvVar {
         name: "GITHUB_PAT",
         doc: "Personal access token for GitHub.",
         role: Role::Secret,

@@ -14,6 +14,7 @@ use super::choice::{
 };
 use super::models::ModelSettings;
 use super::read;
+use crate::credential::Auth;
 use crate::image::ImageReference;
 use crate::network::{AddressRange, Preset, Rule};
 use crate::nix::{Attribute, InputPath};
@@ -196,6 +197,9 @@ pub struct AgentSettings {
     /// The model an agent program is told to use; `None` leaves it to the program.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub model: Option<String>,
+    /// How it authenticates; `None` is as the agent does by itself.
+    #[serde(default)]
+    pub auth: Option<Auth>,
 }
 
 /// `[model_endpoint]`

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub use running::Running;
 
 use self::mark::Mark;
-use super::{Command, Exit, OutputSink};
+use super::{Command, Exit, OutputSink, Status};
 
 /// How long a command that has ended may be kept waiting by a child that holds its streams, unless said otherwise.
 const GRACE_DEFAULT: Duration = Duration::from_secs(2);
@@ -75,6 +75,23 @@ impl Host {
     /// Runs a command to its end, in a process group of its own. Dropping the future ends the command.
     pub async fn run(&self, command: &Command, output: &mut dyn OutputSink) -> io::Result<Exit> {
         self.start(command)?.finish(output).await
+    }
+
+    /// Runs a command that speaks to the user itself: its input and its output are the terminal of this process.
+    pub async fn run_on_terminal(&self, command: &Command) -> io::Result<Status> {
+        #[expect(clippy::disallowed_methods, reason = "this is the one module that may")]
+        let mut process = tokio::process::Command::new(self.locate(command, None)?);
+        process
+            .args(&command.args)
+            .env_clear()
+            .envs(&self.env)
+            .envs(&command.env)
+            .kill_on_drop(true);
+        let ended = spawn(&mut process)?.wait().await?;
+        let signal = || std::os::unix::process::ExitStatusExt::signal(&ended).unwrap_or_default();
+        Ok(ended
+            .code()
+            .map_or_else(|| Status::Signal(signal()), Status::Code))
     }
 
     /// Starts a command in a process group of its own. Dropping what it returns ends the command.

@@ -14,6 +14,7 @@
 //! Names are resolved when a connection is made, each address is checked, and it is that address which is connected to.
 
 pub mod audit;
+pub mod broker;
 mod core;
 mod dial;
 mod dns;
@@ -22,6 +23,7 @@ mod guard;
 mod http;
 mod injection;
 mod limits;
+pub mod meter;
 mod permit;
 mod phantom;
 mod proxy;

@@ -18,6 +18,7 @@ use async_trait::async_trait;
 pub use error::{Breakdown, ModelError};
 pub use message::{Message, Role};
 pub use openai::{Endpoint, EndpointError, OpenAiCompatible};
+pub(crate) use openai::{EventParser, asked_for, known_cost, quoted_cost};
 pub use profile::Profile;
 pub use reply::Reply;
 pub use request::{Purpose, Request};

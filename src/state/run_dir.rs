@@ -161,6 +161,12 @@ impl RunDir {
         self.path.join("network.jsonl")
     }
 
+    /// What the calls through the gateway cost, one JSON object a line.
+    #[must_use]
+    pub fn spending_file(&self) -> PathBuf {
+        self.path.join("spending.jsonl")
+    }
+
     /// Where packs for planting clones are kept.
     #[must_use]
     pub fn seed_dir(&self) -> PathBuf {

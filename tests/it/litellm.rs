@@ -1,13 +1,6 @@
 //! The client against the real LiteLLM proxy, with a scripted server as the provider behind it.
-//!
-//! `tests/support/install-litellm` installs the proxy; `RALPH_TEST_LITELLM` names its executable.
 
-use std::fs::File;
-use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ralph::model::{Endpoint, Model, ModelError, OpenAiCompatible, Reply};
 use ralph::secret::Secret;
@@ -16,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::need;
 use crate::support::chat_server::{Answer, ChatServer, Completion, Piece, Recorded};
+use crate::support::litellm::{Proxy, executable};
 use crate::support::model::{quick, request};
-use crate::support::skip;
 
 const MASTER_KEY: &str = "sk-master-0123456789";
 const UPSTREAM_KEY: &str = "upstream-0123456789";
@@ -26,7 +19,7 @@ const UPSTREAM_KEY: &str = "upstream-0123456789";
 async fn the_real_litellm_is_understood() {
     let executable = need!(executable());
     let upstream = ChatServer::serve(Some(UPSTREAM_KEY), provider).await;
-    let proxy = Proxy::start(&executable, &upstream).await;
+    let proxy = Asked(Proxy::start(&executable, &config_for(&upstream)).await);
 
     a_priced_model_has_text_usage_and_cost(&proxy, &upstream).await;
     a_model_without_a_price_has_no_cost(&proxy).await;
@@ -38,7 +31,7 @@ async fn the_real_litellm_is_understood() {
     an_error_amid_the_text_is_tried_again(&proxy, &upstream).await;
 }
 
-async fn a_priced_model_has_text_usage_and_cost(proxy: &Proxy, upstream: &ChatServer) {
+async fn a_priced_model_has_text_usage_and_cost(proxy: &Asked, upstream: &ChatServer) {
     let reply = proxy.ask("hello").await.unwrap();
     assert_eq!(
         (reply.text.as_str(), reply.model.as_str()),
@@ -63,17 +56,17 @@ async fn a_priced_model_has_text_usage_and_cost(proxy: &Proxy, upstream: &ChatSe
     );
 }
 
-async fn a_model_without_a_price_has_no_cost(proxy: &Proxy) {
+async fn a_model_without_a_price_has_no_cost(proxy: &Asked) {
     let reply = proxy.ask_model("unpriced", "hello").await.unwrap();
     assert_eq!((reply.text.as_str(), reply.cost), ("grüße 🦀", None));
     assert!(reply.tokens.is_some());
 }
 
-async fn an_answer_cut_off_at_its_limit_says_so(proxy: &Proxy) {
+async fn an_answer_cut_off_at_its_limit_says_so(proxy: &Asked) {
     assert!(proxy.ask("be cut off").await.unwrap().cut_off);
 }
 
-async fn an_unknown_model_is_refused(proxy: &Proxy) {
+async fn an_unknown_model_is_refused(proxy: &Asked) {
     let error = proxy.ask_model("nobody/knows-this", "hello").await.unwrap_err();
     let ModelError::Refused {
         status: 400, message, ..
@@ -84,7 +77,7 @@ async fn an_unknown_model_is_refused(proxy: &Proxy) {
     assert!(message.contains("nobody/knows-this"), "{message}");
 }
 
-async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Proxy) {
+async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Asked) {
     for key in [Some("sk-wrong-0123456789"), None] {
         let error = proxy
             .model(key)
@@ -98,7 +91,7 @@ async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Proxy) {
     }
 }
 
-async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Proxy) {
+async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Asked) {
     let error = proxy.ask("fail with 429").await.unwrap_err();
     let ModelError::RateLimited { model, retry_after } = error else {
         panic!("{error:?}");
@@ -109,7 +102,7 @@ async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Proxy) {
     );
 }
 
-async fn a_failing_provider_is_tried_again(proxy: &Proxy, upstream: &ChatServer) {
+async fn a_failing_provider_is_tried_again(proxy: &Asked, upstream: &ChatServer) {
     let before = upstream.requests().len();
     let error = proxy.ask("fail with 500").await.unwrap_err();
     assert!(
@@ -119,7 +112,7 @@ async fn a_failing_provider_is_tried_again(proxy: &Proxy, upstream: &ChatServer)
     assert!(upstream.requests().len() >= before + 4);
 }
 
-async fn an_error_amid_the_text_is_tried_again(proxy: &Proxy, upstream: &ChatServer) {
+async fn an_error_amid_the_text_is_tried_again(proxy: &Asked, upstream: &ChatServer) {
     let before = upstream.requests().len();
     let error = proxy.ask("fail late").await.unwrap_err();
     let ModelError::Unavailable {
@@ -153,80 +146,12 @@ fn provider(request: &Recorded) -> Answer {
     }
 }
 
-fn executable() -> Result<PathBuf, String> {
-    match std::env::var_os("RALPH_TEST_LITELLM") {
-        Some(path) => Ok(path.into()),
-        None => skip::program("litellm"),
-    }
-}
+/// What is asked of the proxy, through the client.
+struct Asked(Proxy);
 
-/// A running proxy. It, and whatever it started, ends when dropped.
-struct Proxy {
-    process: Child,
-    address: String,
-    home: tempfile::TempDir,
-}
-
-impl Proxy {
-    async fn start(executable: &Path, upstream: &ChatServer) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let config = home.path().join("config.yaml");
-        std::fs::write(&config, config_for(upstream).to_string()).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let log = File::create(home.path().join("log")).unwrap();
-        let process = Command::new(executable)
-            .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--config"])
-            .arg(&config)
-            .current_dir(home.path())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", home.path())
-            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let address = format!("http://127.0.0.1:{port}");
-        let mut proxy = Self {
-            process,
-            address,
-            home,
-        };
-        proxy.wait_until_it_lives().await;
-        proxy
-    }
-
-    /// Ten seconds, as a rule.
-    async fn wait_until_it_lives(&mut self) {
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let health = format!("{}/health/liveliness", self.address);
-        let started = Instant::now();
-        loop {
-            if http
-                .get(&health)
-                .send()
-                .await
-                .is_ok_and(|response| response.status().is_success())
-            {
-                return;
-            }
-            let ended = self.process.try_wait().unwrap();
-            if ended.is_some() || started.elapsed() > Duration::from_secs(180) {
-                let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
-                panic!("litellm does not come up ({ended:?}):\n{log}");
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }
-
+impl Asked {
     fn model(&self, key: Option<&str>) -> OpenAiCompatible {
-        let endpoint = Endpoint::parse(&self.address).unwrap();
+        let endpoint = Endpoint::parse(&self.0.address).unwrap();
         OpenAiCompatible::new(endpoint, key.map(Secret::new), quick()).unwrap()
     }
 
@@ -238,14 +163,6 @@ impl Proxy {
         let mut request = request(text);
         request.profile.litellm_model = name.to_owned();
         self.model(Some(MASTER_KEY)).answer(&request, &mut |_| {}).await
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let group = rustix::process::Pid::from_child(&self.process);
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        let _ = self.process.wait();
     }
 }
 

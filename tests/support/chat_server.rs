@@ -127,6 +127,8 @@ pub enum Piece {
     Bytes(Vec<u8>),
     /// The connection is cut.
     Cut,
+    /// Nothing comes for so long.
+    Pause(Duration),
     /// Nothing more comes, and the connection stays.
     Hang,
 }
@@ -293,7 +295,8 @@ impl Completion {
     }
 }
 
-fn exactly(status: u16, headers: Vec<(String, String)>, pieces: Vec<Piece>) -> Response {
+/// An answer of these pieces.
+pub fn exactly(status: u16, headers: Vec<(String, String)>, pieces: Vec<Piece>) -> Response {
     let mut response = Response::builder().status(StatusCode::from_u16(status).unwrap());
     for (name, value) in headers {
         response = response.header(name, value);
@@ -302,6 +305,10 @@ fn exactly(status: u16, headers: Vec<(String, String)>, pieces: Vec<Piece>) -> R
         let piece = match pieces.pop_front()? {
             Piece::Bytes(bytes) => Ok(bytes),
             Piece::Cut => Err(io::Error::other("cut by the script")),
+            Piece::Pause(time) => {
+                tokio::time::sleep(time).await;
+                Ok(Vec::new())
+            }
             Piece::Hang => std::future::pending().await,
         };
         // So that each piece travels alone, and what came before a cut arrives.

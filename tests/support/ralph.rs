@@ -197,7 +197,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    fn new(status: ExitStatus, stdout: &[u8], stderr: &[u8]) -> Self {
+    pub fn new(status: ExitStatus, stdout: &[u8], stderr: &[u8]) -> Self {
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         Self {
             code: status.code(),
@@ -257,6 +257,16 @@ impl Live {
         Self {
             child,
             streams: Some([read_all(stdout), read_all(stderr)]),
+        }
+    }
+
+    /// Starts it with its standard output going elsewhere.
+    pub fn start_with(command: &mut Command, stdout: impl Into<Stdio>) -> Self {
+        let mut child = command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap();
+        let stderr = child.stderr.take().unwrap();
+        Self {
+            child,
+            streams: Some([read_all(std::io::empty()), read_all(stderr)]),
         }
     }
 

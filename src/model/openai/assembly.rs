@@ -70,7 +70,7 @@ impl Assembly {
 }
 
 /// A cost that an endpoint named. Zero is what LiteLLM says of a model whose price it does not know.
-pub(super) fn known_cost(dollars: f64) -> Option<Usd> {
+pub(crate) fn known_cost(dollars: f64) -> Option<Usd> {
     Usd::from_dollars(dollars).filter(|cost| *cost > Usd::ZERO)
 }
 

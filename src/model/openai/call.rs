@@ -279,7 +279,8 @@ impl Form {
     }
 }
 
-fn quoted_cost(headers: &HeaderMap) -> Option<Usd> {
+/// What LiteLLM says in a header that an answer cost.
+pub(crate) fn quoted_cost(headers: &HeaderMap) -> Option<Usd> {
     let header = headers.get("x-litellm-response-cost")?;
     known_cost(header.to_str().ok()?.parse().ok()?)
 }

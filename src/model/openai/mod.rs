@@ -16,7 +16,11 @@ use self::call::{Call, Failure};
 use super::{Breakdown, Model, ModelError, OnText, Patience, Reply, Request};
 use crate::secret::{Redactor, Secret};
 
+pub(crate) use self::assembly::known_cost;
+pub(crate) use self::call::quoted_cost;
 pub use self::endpoint::{Endpoint, EndpointError};
+pub(crate) use self::sse::EventParser;
+pub(crate) use self::wait::asked_for;
 
 /// Calls an OpenAI-compatible endpoint.
 ///

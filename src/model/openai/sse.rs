@@ -1,10 +1,10 @@
-//! Server-sent events: only the `data` of each, which is all that chat completions use.
+//! Server-sent events: only the `data` of each, which is all that models say.
 
 use std::collections::VecDeque;
 
 /// Takes a stream of events apart, however its bytes are split. It keeps no more than the event it is in.
 #[derive(Debug, Default)]
-pub(super) struct EventParser {
+pub(crate) struct EventParser {
     line: Vec<u8>,
     data: Option<String>,
     last_was_cr: bool,
@@ -14,7 +14,7 @@ pub(super) struct EventParser {
 impl EventParser {
     /// Takes the next bytes and adds the data of each event that they complete to `events`. An event that the stream
     /// breaks off in never comes out.
-    pub(super) fn push(&mut self, bytes: &[u8], events: &mut VecDeque<String>) {
+    pub(crate) fn push(&mut self, bytes: &[u8], events: &mut VecDeque<String>) {
         let mut rest = bytes;
         while let Some((&first, after_first)) = rest.split_first() {
             let after_cr = std::mem::replace(&mut self.last_was_cr, first == b'\r');
@@ -48,7 +48,7 @@ impl EventParser {
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[][..],
             Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,
-            // A comment, or a field that chat completions do not use.
+            // A comment, or a field that says nothing more.
             _ => return None,
         };
         let value = String::from_utf8_lossy(value);

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 
 /// The wait that the headers of a refusal ask for. LiteLLM passes on what the provider said under a prefix.
-pub(super) fn asked_for(headers: &HeaderMap) -> Option<Duration> {
+pub(crate) fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     let now = value(headers, "date").and_then(http_date);
     let wait = |name: &&str| value(headers, name).and_then(|text| read(text, now));
     let retry_after = ["retry-after", "llm_provider-retry-after"].iter().find_map(wait);
@@ -14,7 +14,12 @@ pub(super) fn asked_for(headers: &HeaderMap) -> Option<Duration> {
     retry_after.or_else(|| RESETS.iter().filter_map(wait).max())
 }
 
-const RESETS: [&str; 6] = [
+const RESETS: [&str; 11] = [
+    "anthropic-ratelimit-unified-reset",
+    "anthropic-ratelimit-requests-reset",
+    "anthropic-ratelimit-tokens-reset",
+    "anthropic-ratelimit-input-tokens-reset",
+    "anthropic-ratelimit-output-tokens-reset",
     "x-ratelimit-reset",
     "x-ratelimit-reset-requests",
     "x-ratelimit-reset-tokens",
@@ -32,7 +37,7 @@ fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// Reads seconds, a date, seconds since 1970, or a duration such as `6m0s`. Moments are compared with the endpoint's
+/// Reads seconds, a date (of either standard), seconds since 1970, or a duration such as `6m0s`. Moments are compared with the endpoint's
 /// own clock (`now`), which need not agree with ours.
 fn read(text: &str, now: Option<Timestamp>) -> Option<Duration> {
     let wait = if let Ok(seconds) = text.parse::<f64>() {
@@ -42,7 +47,7 @@ fn read(text: &str, now: Option<Timestamp>) -> Option<Duration> {
             now?.as_duration().as_secs_f64()
         };
         Duration::try_from_secs_f64(seconds - since)
-    } else if let Some(then) = http_date(text) {
+    } else if let Some(then) = http_date(text).or_else(|| text.parse().ok()) {
         Duration::try_from(then.duration_since(now?)).or(Ok(Duration::ZERO))
     } else {
         Ok(Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()?)
@@ -75,6 +80,8 @@ mod tests {
     #[case::the_nearer_word_counts(&[("llm_provider-retry-after", "1"), ("retry-after", "2")], Some(2_000))]
     #[case::the_longest_reset(&[("x-ratelimit-reset-requests", "120ms"), ("x-ratelimit-reset-tokens", "6m0s")], Some(360_000))]
     #[case::a_moment(&[DATE, ("x-ratelimit-reset", "1794701200")], Some(10_000))]
+    #[case::a_moment_of_anthropic(&[DATE, ("anthropic-ratelimit-unified-reset", "1794701200")], Some(10_000))]
+    #[case::a_date_of_anthropic(&[DATE, ("anthropic-ratelimit-tokens-reset", "2026-11-15T00:07:00Z")], Some(30_000))]
     #[case::retry_after_before_resets(&[("x-ratelimit-reset", "99"), ("retry-after", "3")], Some(3_000))]
     #[case::nonsense(&[("retry-after", "soon")], None)]
     #[case::negative(&[("retry-after", "-1")], None)]

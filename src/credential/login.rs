@@ -1,0 +1,183 @@
+//! A login that ends, kept fresh by one party: the refresh token changes with each use, and the old one is worthless.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::{StatusCode, Url};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use super::{Credential, CredentialError, Kind, LoginError, Place, Refresh, Vault};
+use crate::clock::Clock;
+use crate::secret::Secret;
+
+/// How long before its end a token is renewed.
+const AHEAD: SignedDuration = SignedDuration::from_mins(5);
+/// The client that Claude's logins are made with; a refresh token is good for that one only.
+const CLIENT_ID: &str = "9d1c250a-e61b-44d9-88ed-5944d1962f5e";
+
+/// Where access tokens are renewed.
+#[derive(Clone, Debug)]
+pub struct TokenServer {
+    /// Its address.
+    pub url: Url,
+    /// Who speaks to it.
+    pub http: reqwest::Client,
+}
+
+impl TokenServer {
+    /// Where the logins of Claude are renewed.
+    pub const ANTHROPIC: &str = "https://platform.claude.com/v1/oauth/token";
+}
+
+/// A credential that is kept, and renewed before it ends: once, however many runs and processes use it.
+pub struct Login {
+    kind: Kind,
+    vault: Vault,
+    server: TokenServer,
+    clock: Arc<dyn Clock>,
+    known: Mutex<Option<Credential>>,
+}
+
+impl Login {
+    /// The kept credential of this kind.
+    #[must_use]
+    pub fn new(kind: Kind, vault: Vault, server: TokenServer, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            kind,
+            vault,
+            server,
+            clock,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The token to send now.
+    pub async fn current(&self) -> Result<Secret, LoginError> {
+        // Held while refreshing, so that within this process everybody waits for the one who does.
+        let mut known = self.known.lock().await;
+        if let Some(credential) = known.as_ref().filter(|credential| self.is_fresh(credential)) {
+            return Ok(credential.token.clone());
+        }
+        let (stored, _) = self.load().await?;
+        let current = if self.is_fresh(&stored) {
+            stored
+        } else {
+            self.renewed().await?
+        };
+        let token = current.token.clone();
+        *known = Some(current);
+        Ok(token)
+    }
+
+    /// Reads the credential again before its next use: another process, or its owner, may have changed it.
+    pub async fn forget(&self) {
+        *self.known.lock().await = None;
+    }
+
+    /// Renews it, unless another process has by the time that it is our turn.
+    async fn renewed(&self) -> Result<Credential, LoginError> {
+        let _turn = self.vault.lock(self.kind).await?;
+        let (stored, place) = self.load().await?;
+        let Some(refresh) = stored.refresh.as_ref().filter(|_| !self.is_fresh(&stored)) else {
+            return self.if_alive(stored);
+        };
+        let marker = self.vault.refreshing(self.kind);
+        let cut_short = marker.exists();
+        mark(&marker)?;
+        match self.refresh(refresh).await {
+            Ok(renewed) => {
+                // Kept before it is used: from here on the old refresh token is worthless.
+                self.vault.save(self.kind, &renewed, place).await?;
+                Ok(renewed)
+            }
+            Err(LoginError::Refused { .. }) if cut_short => Err(LoginError::UsedUp(self.kind)),
+            // A token that is good for some minutes more bridges an outage.
+            Err(error) => self.if_alive(stored).map_err(|_| error),
+        }
+    }
+
+    async fn refresh(&self, refresh: &Refresh) -> Result<Credential, LoginError> {
+        let unavailable = |source: reqwest::Error| LoginError::Unavailable {
+            kind: self.kind,
+            source: source.without_url(),
+        };
+        let body = Asked {
+            grant_type: "refresh_token",
+            refresh_token: refresh.token.expose(),
+            client_id: CLIENT_ID,
+            scope: refresh.scopes.join(" "),
+        };
+        let post = self.server.http.post(self.server.url.clone()).json(&body);
+        let response = post.send().await.map_err(unavailable)?;
+        let status = response.status();
+        if matches!(
+            status,
+            StatusCode::BAD_REQUEST | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        ) {
+            return Err(LoginError::Refused {
+                kind: self.kind,
+                status: status.as_u16(),
+            });
+        }
+        let response = response.error_for_status().map_err(unavailable)?;
+        let answered: Answered = response.json().await.map_err(unavailable)?;
+        Ok(Credential {
+            token: answered.access_token,
+            expires: Some(self.clock.now() + SignedDuration::from_secs(answered.expires_in.into())),
+            refresh: Some(Refresh {
+                token: answered.refresh_token.unwrap_or_else(|| refresh.token.clone()),
+                scopes: refresh.scopes.clone(),
+            }),
+        })
+    }
+
+    async fn load(&self) -> Result<(Credential, Place), LoginError> {
+        let loaded = self.vault.load(self.kind).await?;
+        loaded.ok_or(LoginError::Missing(self.kind))
+    }
+
+    fn if_alive(&self, credential: Credential) -> Result<Credential, LoginError> {
+        if credential.is_expired(self.clock.now()) {
+            Err(LoginError::Expired(self.kind))
+        } else {
+            Ok(credential)
+        }
+    }
+
+    /// Whether it can be used for a while, or for as long as it ever will.
+    fn is_fresh(&self, credential: &Credential) -> bool {
+        let now = self.clock.now();
+        match credential.refresh {
+            Some(_) => !credential.is_expired(ahead(now)),
+            None => !credential.is_expired(now),
+        }
+    }
+}
+
+fn ahead(now: Timestamp) -> Timestamp {
+    now.checked_add(AHEAD).unwrap_or(Timestamp::MAX)
+}
+
+/// Says on disk that the refresh token is about to be used: should this process die, the next one knows why it is refused.
+fn mark(path: &Path) -> Result<(), CredentialError> {
+    let made = fs::File::create(path).and_then(|file| file.sync_all());
+    made.map_err(CredentialError::io("create", path))
+}
+
+#[derive(Serialize)]
+struct Asked<'a> {
+    grant_type: &'static str,
+    refresh_token: &'a str,
+    client_id: &'static str,
+    scope: String,
+}
+
+#[derive(Deserialize)]
+struct Answered {
+    access_token: Secret,
+    refresh_token: Option<Secret>,
+    expires_in: u32,
+}

@@ -1,0 +1,161 @@
+//! Bounds that hold, however many calls go on at once, and through a crash.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use ralph::credential::{Kind, Source};
+use ralph::gateway::broker::Upstream;
+use ralph::gateway::meter::{Allowance, Notice};
+use ralph::secret::Secret;
+use serde_json::Value;
+
+use crate::support::model_service::{Answer, KEY, ModelService, USED, Usage};
+use crate::world::{World, body, usd};
+
+/// Each call can cost about 1060 tokens, of which 5000 are allowed: four of twenty fit at once.
+#[tokio::test]
+async fn streams_at_the_same_time_cannot_overshoot() {
+    let most = Usage {
+        input: 40,
+        output: 1000,
+    };
+    let service = ModelService::answering(Answer::Slow(most, 3, Duration::from_millis(100))).await;
+    let allowance = Allowance {
+        cost: Some(usd(0.005)),
+        tokens: None,
+    };
+    let world = World::bounded(Kind::AnthropicKey, &service, allowance).await;
+    let call = || async {
+        let response = world
+            .call("/v1/messages", &body("", "priced", true))
+            .send()
+            .await
+            .unwrap();
+        let status = response.status().as_u16();
+        (status, response.text().await.unwrap())
+    };
+    let answers = join_all((0..20).map(|_| call())).await;
+    let served = answers.iter().filter(|(status, _)| *status == 200).count();
+    assert_eq!((served, service.requests().len()), (4, 4));
+    let (_, refusal) = answers.iter().find(|(status, _)| *status == 402).unwrap();
+    let refusal: Value = serde_json::from_str(refusal).unwrap();
+    assert_eq!(refusal["error"]["type"], "billing_error");
+    assert!(
+        refusal["error"]["message"]
+            .as_str()
+            .unwrap()
+            .starts_with("ralph: budget exceeded: ")
+    );
+    let spent = world.meter.spent();
+    assert!(spent.cost <= usd(0.005) && spent.calls == 4, "{spent:?}");
+    assert!(
+        world
+            .notices()
+            .iter()
+            .any(|notice| matches!(notice, Notice::BudgetExceeded(_)))
+    );
+}
+
+#[tokio::test]
+async fn what_is_left_over_can_be_spent() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let allowance = Allowance {
+        cost: None,
+        tokens: Some(2000),
+    };
+    let world = World::bounded(Kind::AnthropicKey, &service, allowance).await;
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        let response = world
+            .call("/v1/messages", &body("", "m", true))
+            .send()
+            .await
+            .unwrap();
+        statuses.push(response.status().as_u16());
+        response.text().await.unwrap();
+    }
+    // Each uses 363 and may use 1047: after three of them 911 are left.
+    assert_eq!(statuses, [200, 200, 200, 402]);
+    world.meter.allow(Allowance {
+        cost: None,
+        tokens: Some(20_000),
+    });
+    let response = world
+        .call("/v1/messages", &body("", "m", true))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 200);
+}
+
+/// A price that nobody knows is not zero.
+#[tokio::test]
+async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let allowance = Allowance {
+        cost: Some(usd(10.0)),
+        tokens: None,
+    };
+    let world = World::bounded(Kind::AnthropicKey, &service, allowance).await;
+    for expected in [200, 402] {
+        let response = world
+            .call("/v1/messages", &body("", "nobody-knows", false))
+            .send()
+            .await
+            .unwrap();
+        assert_eq!(response.status().as_u16(), expected);
+        response.text().await.unwrap();
+    }
+    assert!(world.notices().contains(&Notice::Unpriced {
+        model: "nobody-knows".to_owned()
+    }));
+}
+
+#[tokio::test]
+async fn counters_survive_a_crash() {
+    let service = ModelService::scripted(KEY, |request| match request.body["stream"].as_bool() {
+        Some(true) => Answer::Slow(USED, 1000, Duration::from_millis(50)),
+        _ => Answer::Words(USED),
+    })
+    .await;
+    let world = World::new(Kind::AnthropicKey, &service).await;
+    world.meter.begin_iteration(1);
+    world
+        .call("/v1/messages", &body("", "priced", false))
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    let going_on = world
+        .call("/v1/messages", &body("", "priced", true))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(going_on.status(), 200);
+    let before = world.meter.spent();
+    assert_eq!(before.calls, 2);
+
+    // As a process leaves it that was killed: one call is open, and a line was being written.
+    let dir = std::sync::Arc::new(tempfile::tempdir().unwrap());
+    let left = std::fs::read_to_string(world.file()).unwrap();
+    std::fs::write(dir.path().join("spending.jsonl"), format!("{left}{{\"at\":\"20")).unwrap();
+    let source = Source::Fixed(Secret::new(KEY));
+    let upstream = || Upstream::new(Kind::AnthropicKey, source.clone(), Some(&service.base_url())).unwrap();
+    let after = World::in_dir(dir.clone(), upstream(), Allowance::default()).await;
+    assert_eq!(after.meter.spent(), before);
+
+    after
+        .call("/v1/messages", &body("", "priced", false))
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap();
+    let spent = after.meter.spent();
+    drop(after);
+    let again = World::in_dir(dir, upstream(), Allowance::default()).await;
+    assert_eq!((again.meter.spent(), spent.calls), (spent, 3));
+}

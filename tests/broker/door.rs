@@ -1,0 +1,69 @@
+//! The whole way: a sandbox's plain HTTP, the gateway, the broker, the service.
+
+use std::sync::{Arc, Mutex};
+
+use ralph::credential::Kind;
+use ralph::gateway::audit::Record;
+use ralph::gateway::{Door, Gateway, Setup};
+use ralph::network::{Policy, Rule};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::model_service::{Answer, ModelService, USED};
+use crate::world::{World, body};
+
+#[tokio::test]
+async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let world = World::new(Kind::AnthropicKey, &service).await;
+    let gateway = Gateway::new(Setup {
+        injection: Some(Arc::new(world.entrance.clone())),
+        ..Setup::new(
+            Policy::allowlist(
+                world
+                    .entrance
+                    .hosts()
+                    .map(|host| Rule::parse(host.as_str()).unwrap()),
+            ),
+            Arc::new(Mutex::new(Vec::<Record>::new())),
+        )
+    });
+    let enter = async |door: Door| {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        gateway.open(door, listener).unwrap();
+        tokio::net::TcpStream::connect(address).await.unwrap()
+    };
+    let mut stream = enter(Door::Http { port: 80 }).await;
+    let call = body("", "m", true).to_string();
+    for _ in 0..2 {
+        let request = format!(
+            "POST /v1/messages?beta=true HTTP/1.1\r\nhost: api.anthropic.com\r\nx-api-key: {}\r\n\
+             anthropic-version: 2023-06-01\r\ncontent-length: {}\r\n\r\n{call}",
+            world.phantom.expose(),
+            call.len()
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut heard = String::new();
+        while !heard.contains("message_stop") {
+            let mut chunk = [0; 4096];
+            let count = stream.read(&mut chunk).await.unwrap();
+            assert!(count > 0, "ended after {heard}");
+            heard.push_str(&String::from_utf8_lossy(&chunk[..count]));
+        }
+        assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
+        // The end of a chunked body.
+        while !heard.ends_with("0\r\n\r\n") {
+            let mut chunk = [0; 64];
+            let count = stream.read(&mut chunk).await.unwrap();
+            heard.push_str(&String::from_utf8_lossy(&chunk[..count]));
+        }
+    }
+    assert_eq!(service.requests().len(), 2);
+    assert_eq!(world.meter.spent().calls, 2);
+
+    // TLS to the same name would carry a key that nobody sees.
+    let mut tls = enter(Door::Tcp { port: 443 }).await;
+    let mut heard = Vec::new();
+    let _ = tls.read_to_end(&mut heard).await;
+    assert!(heard.is_empty());
+}

@@ -1,0 +1,252 @@
+//! The real credential goes to its service, and nothing of the sandbox's does.
+
+use ralph::credential::{Kind, Source};
+use ralph::gateway::broker::{Broker, Upstream};
+use ralph::gateway::meter::{Allowance, Notice};
+use ralph::secret::Secret;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::support::model_service::{Answer, KEY, ModelService, USED};
+use crate::world::{World, body};
+
+#[rstest]
+#[case::key(Kind::AnthropicKey, "/v1/messages", ("x-api-key", KEY.to_owned()))]
+#[case::openai(Kind::OpenAiKey, "/v1/responses", ("authorization", format!("Bearer {KEY}")))]
+#[case::chat(Kind::OpenAiKey, "/v1/chat/completions", ("authorization", format!("Bearer {KEY}")))]
+#[case::gateway(Kind::GatewayKey, "/v1/messages", ("authorization", format!("Bearer {KEY}")))]
+#[tokio::test]
+async fn the_phantom_becomes_the_credential(
+    #[case] kind: Kind,
+    #[case] path: &str,
+    #[case] expected: (&str, String),
+) {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let world = World::new(kind, &service).await;
+    let call = world
+        .call(
+            &format!("{path}?beta=true&api_key=sk-own"),
+            &body(path, "m", false),
+        )
+        .header("anthropic-beta", "one,two")
+        .header("cookie", "session=own")
+        .header("x-litellm-api-key", "sk-own")
+        .header("accept-encoding", "gzip, br");
+    let response = call.send().await.unwrap();
+    assert_eq!(response.status(), 200);
+
+    let seen = &service.requests()[0];
+    assert_eq!(seen.target, format!("{path}?beta=true"));
+    let authenticating = ["authorization", "x-api-key", "cookie", "x-litellm-api-key"];
+    let sent: Vec<(&str, String)> = authenticating
+        .into_iter()
+        .filter_map(|name| Some((name, seen.headers.get(name)?.clone())))
+        .collect();
+    assert_eq!(sent, [expected]);
+    let header = |name: &str| seen.headers.get(name).map(String::as_str);
+    assert_eq!(
+        (
+            header("anthropic-beta"),
+            header("anthropic-version"),
+            header("accept-encoding")
+        ),
+        (Some("one,two"), Some("2023-06-01"), Some("identity"))
+    );
+    let written = std::fs::read_to_string(world.file()).unwrap();
+    assert!(
+        !written.contains("CANARY") && !written.contains(world.phantom.expose()),
+        "{written}"
+    );
+    let everything = format!("{seen:?}");
+    assert!(
+        !everything.contains(world.phantom.expose()) && !everything.contains("sk-own"),
+        "{everything}"
+    );
+}
+
+#[tokio::test]
+async fn what_costs_nothing_is_not_metered() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let world = World::new(Kind::AnthropicKey, &service).await;
+    let counted = world
+        .call("/v1/messages/count_tokens", &body("", "m", false))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        counted.json::<Value>().await.unwrap(),
+        json!({"input_tokens": 100})
+    );
+    let listed = world.http.get(format!("http://{}/v1/models", world.address));
+    let listed = listed.bearer_auth(world.phantom.expose()).send().await.unwrap();
+    assert_eq!(listed.status(), 200);
+    assert_eq!(world.meter.spent().calls, 0);
+}
+
+#[tokio::test]
+async fn a_refused_credential_is_told_with_what_to_do() {
+    let service = ModelService::scripted("another-key-entirely", |_| Answer::Words(USED)).await;
+    let world = World::new(Kind::AnthropicKey, &service).await;
+    let response = world
+        .call("/v1/messages", &body("", "m", true))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 401);
+    let said: Value = response.json().await.unwrap();
+    let expected = "ralph: the stored credential was refused by api.anthropic.com; on the host, run \
+                    `ralph token store --agent claude --auth api-key`";
+    let error = json!({"type": "authentication_error", "message": expected});
+    assert_eq!(said, json!({"type": "error", "error": error}));
+    let notice = Notice::CredentialRefused {
+        reason: expected.to_owned(),
+    };
+    assert!(world.notices().contains(&notice), "{:?}", world.notices());
+    assert_eq!(world.meter.spent().tokens.total(), 0);
+}
+
+/// Some services repeat the key in what they say.
+#[tokio::test]
+async fn the_credential_does_not_come_back() {
+    let repeated = || {
+        let headers = vec![
+            ("content-type", "application/json".to_owned()),
+            ("x-key", KEY.to_owned()),
+        ];
+        Answer::Exactly(
+            400,
+            headers,
+            format!(r#"{{"error":{{"message":"your key {KEY} is odd","type":"x"}}}}"#),
+        )
+    };
+    let service = ModelService::scripted(KEY, move |_| repeated()).await;
+    let world = World::new(Kind::OpenAiKey, &service).await;
+    let response = world
+        .call("/v1/responses", &body("/v1/responses", "m", false))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        (response.status().as_u16(), response.headers().get("x-key")),
+        (400, None)
+    );
+    assert!(
+        response
+            .text()
+            .await
+            .unwrap()
+            .contains("your key [redacted] is odd")
+    );
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = ModelService::answering(Answer::Words(USED)).await;
+    let to = elsewhere.base_url();
+    let service = ModelService::scripted(KEY, move |_| {
+        Answer::Exactly(
+            307,
+            vec![("location", format!("{to}/v1/messages"))],
+            String::new(),
+        )
+    })
+    .await;
+    let world = World::new(Kind::AnthropicKey, &service).await;
+    let response = world
+        .call("/v1/messages", &body("", "m", false))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 502);
+    assert!(
+        response
+            .text()
+            .await
+            .unwrap()
+            .contains("points to another address")
+    );
+    assert!(elsewhere.requests().is_empty());
+}
+
+#[tokio::test]
+async fn health_tells_version_mode_and_runs() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let world = World::new(Kind::AnthropicKey, &service).await;
+    let health = world.http.get(format!("http://{}/health", world.address));
+    let said: Value = health.send().await.unwrap().json().await.unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        said,
+        json!({"status": "ok", "version": version, "mode": "api-key", "runs": 1})
+    );
+}
+
+/// Real TLS to the service, with roots of the test's own; another certificate is not believed.
+#[tokio::test]
+async fn the_service_is_reached_by_tls() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let root = reqwest::Certificate::from_pem(made.cert.pem().as_bytes()).unwrap();
+    let port = terminate_tls(&made, service.address).await;
+    for (roots, expected) in [(vec![root], 200), (Vec::new(), 502)] {
+        let source = Source::Fixed(Secret::new(KEY));
+        let base = format!("https://localhost:{port}");
+        let upstream = Upstream::new(Kind::AnthropicKey, source, Some(&base)).unwrap();
+        let host = upstream.host.clone();
+        let world = World::new(Kind::AnthropicKey, &service).await;
+        let broker = Broker::new(vec![upstream], roots).unwrap();
+        let entrance = broker.admit(world.phantom.clone(), world.meter.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(async move { entrance.serve(listener, &host).await });
+        let call = world
+            .http
+            .post(format!("http://{address}/v1/messages"))
+            .json(&body("", "m", false));
+        let call = call
+            .header("x-api-key", world.phantom.expose())
+            .header("anthropic-version", "2023-06-01");
+        assert_eq!(call.send().await.unwrap().status().as_u16(), expected);
+        serving.abort();
+    }
+}
+
+async fn terminate_tls(made: &rcgen::CertifiedKey<rcgen::KeyPair>, to: std::net::SocketAddr) -> u16 {
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let config = rustls::ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(mut client) = acceptor.accept(client).await else {
+                    return;
+                };
+                let mut service = tokio::net::TcpStream::connect(to).await.unwrap();
+                let _ = tokio::io::copy_bidirectional(&mut client, &mut service).await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_service_that_is_down_costs_nothing() {
+    let source = Source::Fixed(Secret::new(KEY));
+    let upstream = Upstream::new(Kind::AnthropicKey, source, Some("http://127.0.0.1:1")).unwrap();
+    let world = World::of(upstream, Allowance::default()).await;
+    let response = world
+        .call("/v1/messages", &body("", "m", false))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 502);
+    assert_eq!(world.meter.spent().tokens.total(), 0);
+}

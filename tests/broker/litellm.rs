@@ -1,0 +1,130 @@
+//! The real LiteLLM proxy behind the broker, with a scripted provider behind it.
+
+use std::time::Duration;
+
+use ralph::credential::{Kind, Source};
+use ralph::gateway::broker::Upstream;
+use ralph::gateway::meter::{Allowance, Basis, Notice};
+use ralph::secret::Secret;
+use ralph::usage::Usd;
+use serde_json::{Value, json};
+
+use crate::need;
+use crate::support::litellm::{Proxy, executable};
+use crate::support::model_service::{Answer, KEY, ModelService, USED};
+use crate::world::{World, body};
+
+const MASTER_KEY: &str = "sk-master-CANARY-0123456789";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_real_litellm_is_served_and_metered() {
+    let executable = need!(executable());
+    let provider = ModelService::scripted(KEY, |request| match request.raw.contains("slow down") {
+        true => Answer::Exactly(
+            429,
+            vec![
+                ("content-type", "application/json".to_owned()),
+                ("retry-after", "7".to_owned()),
+            ],
+            json!({"error": {"message": "slow down", "type": "rate_limit", "code": "429"}}).to_string(),
+        ),
+        false => Answer::Words(USED),
+    })
+    .await;
+    let proxy = Proxy::start(&executable, &config(&provider)).await;
+
+    let world = world(&proxy, MASTER_KEY).await;
+    every_language_is_counted(&world).await;
+    a_rate_limit_is_told(&world).await;
+    a_wrong_key_is_told(&proxy).await;
+}
+
+async fn every_language_is_counted(world: &World) {
+    for (calls, (path, model)) in [
+        ("/v1/chat/completions", "zai/glm-4.7"),
+        ("/v1/messages", "claude"),
+        ("/v1/responses", "gpt"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for stream in [false, true] {
+            let response = world.call(path, &body(path, model, stream)).send().await.unwrap();
+            let (status, heard) = (response.status(), response.text().await.unwrap());
+            assert_eq!(status, 200, "{path}: {heard}");
+            assert!(!heard.contains("CANARY"), "{heard}");
+            let notices = world.notices();
+            let Some(Notice::Spent {
+                tokens, cost, basis, ..
+            }) = notices.last()
+            else {
+                panic!("{notices:?}");
+            };
+            assert_eq!(*basis, Basis::Reported, "{path}, stream: {stream}: {heard}");
+            assert_eq!(
+                (tokens.input, tokens.output),
+                (USED.input, USED.output),
+                "{path}: {heard}"
+            );
+            if calls == 0 {
+                assert!(
+                    cost.is_some_and(|cost| cost > Usd::ZERO),
+                    "{path}, stream: {stream}: {heard}"
+                );
+            }
+        }
+    }
+}
+
+async fn a_rate_limit_is_told(world: &World) {
+    let path = "/v1/chat/completions";
+    let mut call = body(path, "zai/glm-4.7", true);
+    call["messages"][0]["content"] = json!("slow down");
+    let before = jiff::Timestamp::now();
+    assert_eq!(world.call(path, &call).send().await.unwrap().status(), 429);
+    let limited = world.notices().into_iter().find_map(|notice| match notice {
+        Notice::RateLimited { until, .. } => until,
+        _ => None,
+    });
+    let wait = Duration::try_from(limited.unwrap().duration_since(before)).unwrap();
+    assert!((6..30).contains(&wait.as_secs()), "{wait:?}");
+}
+
+async fn a_wrong_key_is_told(proxy: &Proxy) {
+    let world = world(proxy, "sk-wrong-CANARY-0123456789").await;
+    let path = "/v1/chat/completions";
+    let response = world
+        .call(path, &body(path, "zai/glm-4.7", true))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(response.status(), 401);
+    let said: Value = response.json().await.unwrap();
+    let message = said["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the stored credential was refused"), "{said}");
+    assert!(
+        message.contains("ralph token store --auth gateway") && !message.contains("CANARY"),
+        "{said}"
+    );
+}
+
+async fn world(proxy: &Proxy, key: &str) -> World {
+    let source = Source::Fixed(Secret::new(key));
+    let upstream = Upstream::new(Kind::GatewayKey, source, Some(&proxy.address)).unwrap();
+    World::of(upstream, Allowance::default()).await
+}
+
+fn config(provider: &ModelService) -> Value {
+    let model = |name: &str, litellm: &str, base: String| json!({"model_name": name, "litellm_params": {"model": litellm, "api_base": base, "api_key": KEY}});
+    let base = provider.base_url();
+    json!({
+        "model_list": [
+            model("zai/glm-4.7", "zai/glm-4.7", format!("{base}/v1")),
+            model("claude", "anthropic/claude-sonnet-4-5-20250929", base.clone()),
+            model("gpt", "openai/gpt-4o", format!("{base}/v1")),
+        ],
+        "general_settings": {"master_key": MASTER_KEY},
+        "litellm_settings": {"num_retries": 0},
+        "router_settings": {"num_retries": 0, "disable_cooldowns": true},
+    })
+}

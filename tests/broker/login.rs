@@ -1,0 +1,224 @@
+//! A login that is about to end, and everybody who uses it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use jiff::{SignedDuration, Timestamp};
+use ralph::clock::{self, Clock};
+use ralph::credential::{Credential, Kind, Login, LoginError, Place, Refresh, TokenServer, Vault};
+use ralph::secret::Secret;
+use serde_json::Value;
+
+use crate::support::model_service::{ACCESS, Answer, ModelService, OnRefresh, REFRESH, USED};
+use crate::support::ralph::{Live, Place as Home, eventually};
+
+/// A clock that is so far ahead.
+struct Ahead(SignedDuration);
+
+impl Clock for Ahead {
+    fn now(&self) -> Timestamp {
+        Timestamp::now() + self.0
+    }
+}
+
+fn login(expires_in: SignedDuration) -> Credential {
+    Credential {
+        token: Secret::new(ACCESS),
+        expires: Some(Timestamp::now() + expires_in),
+        refresh: Some(Refresh {
+            token: Secret::new(REFRESH),
+            scopes: vec!["user:inference".to_owned()],
+        }),
+    }
+}
+
+async fn keep(vault: &Vault, expires_in: SignedDuration) {
+    vault
+        .save(Kind::AnthropicOAuth, &login(expires_in), Place::File)
+        .await
+        .unwrap();
+}
+
+fn user(vault: &Vault, service: &ModelService, clock: Arc<dyn Clock>) -> Login {
+    let server = TokenServer {
+        url: format!("{}/v1/oauth/token", service.base_url()).parse().unwrap(),
+        http: reqwest::Client::builder().no_proxy().build().unwrap(),
+    };
+    Login::new(Kind::AnthropicOAuth, vault.clone(), server, clock)
+}
+
+#[tokio::test]
+async fn a_login_is_renewed_before_it_ends_and_not_sooner() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_mins(20)).await;
+    let now = user(&vault, &service, clock::system());
+    assert_eq!(now.current().await.unwrap().expose(), ACCESS);
+    assert_eq!(service.renewals(), 0);
+    let later = user(&vault, &service, Arc::new(Ahead(SignedDuration::from_mins(16))));
+    assert_eq!(
+        later.current().await.unwrap().expose(),
+        "sk-ant-oat01-CANARY-ACCESS-1"
+    );
+    let (kept, _) = vault.load(Kind::AnthropicOAuth).await.unwrap().unwrap();
+    assert_eq!(
+        kept.refresh.unwrap().token.expose(),
+        "sk-ant-ort01-CANARY-REFRESH-1"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_users_renew_a_login_once() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    service.on_refresh(OnRefresh::Slowly);
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_mins(1)).await;
+    let users: Vec<Login> = (0..8).map(|_| user(&vault, &service, clock::system())).collect();
+    let tokens = join_all(users.iter().map(Login::current)).await;
+    for token in tokens {
+        assert_eq!(token.unwrap().expose(), "sk-ant-oat01-CANARY-ACCESS-1");
+    }
+    assert_eq!(service.renewals(), 1);
+}
+
+#[tokio::test]
+async fn an_outage_is_bridged_while_the_token_lasts() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    let server = TokenServer {
+        url: "http://127.0.0.1:1/v1/oauth/token".parse().unwrap(),
+        http: reqwest::Client::builder().no_proxy().build().unwrap(),
+    };
+    let user = |server: &TokenServer| {
+        Login::new(
+            Kind::AnthropicOAuth,
+            vault.clone(),
+            server.clone(),
+            clock::system(),
+        )
+    };
+    keep(&vault, SignedDuration::from_mins(2)).await;
+    assert_eq!(user(&server).current().await.unwrap().expose(), ACCESS);
+    keep(&vault, SignedDuration::from_secs(-1)).await;
+    let error = user(&server).current().await.unwrap_err();
+    assert!(matches!(error, LoginError::Unavailable { .. }), "{error}");
+    drop(service);
+}
+
+/// Two processes of the real binary, each serving a run, with one login that is about to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_renew_a_login_once() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    service.on_refresh(OnRefresh::Slowly);
+    let home = Home::new();
+    let vault = Vault::files(home.home().join("credentials"));
+    keep(&vault, SignedDuration::from_mins(1)).await;
+    let gateways = [Gateway::start(&home, &service), Gateway::start(&home, &service)];
+    let calls = gateways
+        .iter()
+        .flat_map(|gateway| [gateway.call(), gateway.call()]);
+    for status in join_all(calls).await {
+        assert_eq!(status, 200);
+    }
+    assert_eq!(service.renewals(), 1);
+    for request in service.requests() {
+        assert_eq!(
+            request.headers["authorization"],
+            "Bearer sk-ant-oat01-CANARY-ACCESS-1"
+        );
+    }
+    // Neither says a credential to whoever watches it.
+    for gateway in gateways {
+        gateway.live.signal("INT");
+        let ended = gateway.live.wait();
+        assert!(!format!("{ended:?}").contains("CANARY"), "{ended:?}");
+    }
+}
+
+/// A process that is killed while it waits for the token server leaves the lock and, when the server has not renewed
+/// anything yet, the login as it was.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_amid_a_refresh_is_told_from_a_login_that_was_refused() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    service.on_refresh(OnRefresh::RenewAndHang);
+    let home = Home::new();
+    let vault = Vault::files(home.home().join("credentials"));
+    keep(&vault, SignedDuration::from_secs(-1)).await;
+    let gateway = Gateway::start(&home, &service);
+    let call = tokio::spawn(gateway.call());
+    eventually("the login is being renewed", || service.renewals() == 1);
+    gateway.live.signal("KILL");
+    gateway.live.wait();
+    call.abort();
+
+    service.on_refresh(OnRefresh::Answer);
+    let next = user(&vault, &service, clock::system());
+    let error = tokio::time::timeout(Duration::from_secs(20), next.current())
+        .await
+        .expect("the lock is held");
+    let error = error.unwrap_err();
+    assert!(matches!(error, LoginError::UsedUp(_)), "{error}");
+    assert!(error.hint().unwrap().contains("ralph token store"));
+
+    // A new login is a new beginning.
+    let renewed = Credential {
+        token: Secret::new("sk-ant-oat01-CANARY-ACCESS-1"),
+        ..login(SignedDuration::from_hours(1))
+    };
+    vault
+        .save(Kind::AnthropicOAuth, &renewed, Place::File)
+        .await
+        .unwrap();
+    assert!(next.current().await.is_ok());
+    let left = std::fs::read_dir(home.home().join("credentials")).unwrap();
+    let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!format!("{left:?}").contains("refreshing"), "{left:?}");
+}
+
+/// `ralph gateway run`.
+struct Gateway {
+    live: Live,
+    ready: Value,
+}
+
+impl Gateway {
+    fn start(home: &Home, service: &ModelService) -> Self {
+        use std::io::{BufRead, BufReader};
+        let mut command = home.ralph(&[
+            "gateway",
+            "run",
+            "--agent",
+            "claude",
+            "--auth",
+            "oauth",
+            "--base-url",
+        ]);
+        command.arg(service.base_url());
+        let (mut stdout, theirs) = std::io::pipe().unwrap();
+        let live = Live::start_with(&mut command, theirs);
+        drop(command);
+        let mut said = String::new();
+        BufReader::new(&mut stdout).read_line(&mut said).unwrap();
+        let ready = serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+        Self { live, ready }
+    }
+
+    /// Makes one call, as `claude` with a login does.
+    fn call(&self) -> impl Future<Output = u16> + Send + use<> {
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let call = http
+            .post(format!(
+                "{}/v1/messages?beta=true",
+                self.ready["base_url"].as_str().unwrap()
+            ))
+            .bearer_auth(self.ready["phantom"].as_str().unwrap())
+            .header("anthropic-version", "2023-06-01")
+            .header("anthropic-beta", "claude-code-20250219,oauth-2025-04-20")
+            .json(&crate::world::body("", "m", true));
+        async move { call.send().await.map_or(0, |response| response.status().as_u16()) }
+    }
+}

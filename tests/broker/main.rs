@@ -1,0 +1,25 @@
+//! Credentials, metering and tokens: the real binary and real sockets, whole services on the other side.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod budget;
+mod door;
+mod inject;
+mod keychain;
+mod litellm;
+mod login;
+mod refuse;
+mod stream;
+mod token_cli;
+mod usage;
+mod world;
