@@ -36,6 +36,7 @@
 //! use std::collections::BTreeMap;
 //! use std::sync::Arc;
 //!
+//! use ralph::agent::Agents;
 //! use ralph::agent::actions::ActionsAgent;
 //! use ralph::event::Silent;
 //! use ralph::exec::Host;
@@ -66,7 +67,7 @@
 //! let endpoint = Endpoint::parse("http://127.0.0.1:4000")?;
 //! let parts = Parts {
 //!     provider: connect(&Choice::Local(local))?,
-//!     agent: Arc::new(ActionsAgent),
+//!     agents: Agents::one(Arc::new(ActionsAgent)),
 //!     model: Arc::new(OpenAiCompatible::new(endpoint, Some(key), Patience::default())?),
 //!     forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
 //!     sink: Arc::new(Silent),

@@ -68,6 +68,21 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Secret,
     },
     EnvVar {
+        name: "ANTHROPIC_AUTH_TOKEN",
+        doc: "Token that a gateway of your own takes from `claude` in place of a key.",
+        role: Role::Secret,
+    },
+    EnvVar {
+        name: "CLAUDE_CODE_OAUTH_TOKEN",
+        doc: "Token of a Claude subscription, as `claude setup-token` prints it.",
+        role: Role::Secret,
+    },
+    EnvVar {
+        name: "CURSOR_API_KEY",
+        doc: "Key of Cursor, for the agent `cursor`.",
+        role: Role::Secret,
+    },
+    EnvVar {
         name: "GITHUB_PAT",
         doc: "Personal access token for GitHub.",
         role: Role::Secret,
@@ -135,6 +150,11 @@ pub const ENV_VARS: &[EnvVar] = &[
     EnvVar {
         name: "RALPH_TEST_LITELLM",
         doc: "Where the tests find the LiteLLM proxy; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
+        name: "RALPH_TEST_AGENTS",
+        doc: "The folder in which the tests find the real agent programs; `tests/run` sets it.",
         role: Role::Tests,
     },
     EnvVar {

@@ -225,7 +225,12 @@ impl<'a> Run<'a> {
             task: self.task.title().to_owned(),
             branch: facts.branch.clone(),
             provider: self.parts.provider.name().to_owned(),
-            agent: self.parts.agent.name().to_owned(),
+            agent: self
+                .parts
+                .agents
+                .of(&self.settings.profiles.default)
+                .name()
+                .to_owned(),
         });
         for warning in self.repo.warnings(&facts.base).await? {
             self.reporter.warn(warning.to_string());
