@@ -7,6 +7,7 @@ pub mod dir_sandbox;
 pub mod engine;
 pub mod guest;
 pub mod model;
+pub mod model_server;
 pub mod nix;
 pub mod ralph;
 pub mod skip;

@@ -1,0 +1,139 @@
+//! A repository with a task, a model server, and a real agent program between them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::model_server::{Api, ModelServer, Teller, Turn};
+use crate::support::ralph::{Ended, Place, finish};
+
+/// What the servers of these tests take for a key. It is known to ralph as a secret.
+pub const KEY: &str = "sk-scripted-0123456789abcdef";
+
+/// Which program is tested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Claude,
+    Codex,
+}
+
+impl Program {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
+
+    pub fn api(self) -> Api {
+        match self {
+            Self::Claude => Api::Messages,
+            Self::Codex => Api::Responses,
+        }
+    }
+
+    /// The variable that holds its key.
+    pub fn key_variable(self) -> &'static str {
+        match self {
+            Self::Claude => "ANTHROPIC_API_KEY",
+            Self::Codex => "OPENAI_API_KEY",
+        }
+    }
+}
+
+/// A repository with a task whose agent is a program that asks a scripted server.
+pub struct Bench {
+    pub place: Place,
+    pub server: ModelServer,
+    program: Program,
+    folder: PathBuf,
+}
+
+impl Bench {
+    /// With this script, or why the test cannot run.
+    pub async fn new(program: Program, sessions: Vec<Vec<Turn>>) -> Result<Self, String> {
+        Self::telling(program, Teller::of(sessions)).await
+    }
+
+    /// With this script, or why the test cannot run.
+    pub async fn telling(program: Program, teller: Teller) -> Result<Self, String> {
+        let folder = programs()?;
+        let server = ModelServer::start(program.api(), KEY, teller).await;
+        let place = Place::new();
+        let bench = Self {
+            place,
+            server,
+            program,
+            folder,
+        };
+        bench.configure("");
+        Ok(bench)
+    }
+
+    /// Writes the configuration: the agent, where its model is, and this.
+    pub fn configure(&self, more: &str) {
+        let (name, url) = (self.program.name(), self.server.base_url());
+        self.place.write(
+            "ralph.toml",
+            &format!(
+                "default_profile = \"first\"\n{more}\n\
+                 [agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
+                 [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n\
+                 [sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n"
+            ),
+        );
+    }
+
+    /// `ralph` with these arguments, the programs on its `PATH` and the key in its environment.
+    pub fn ralph(&self, args: &[&str]) -> Command {
+        let mut command = self.place.ralph(args);
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.folder.display()));
+        command.env(self.program.key_variable(), KEY);
+        command
+    }
+
+    /// Runs the task.
+    pub fn run(&self, args: &[&str]) -> Ended {
+        finish(&mut self.ralph(&[&["run"], args].concat()))
+    }
+
+    /// A file of the branch that the work went to.
+    pub fn handed_back(&self, file: &str) -> String {
+        let branch = self.place.status()["branch"].as_str().unwrap().to_owned();
+        self.place.git(&["show", &format!("{branch}:{file}")])
+    }
+
+    /// The models that the sessions asked for, by session.
+    pub fn models(&self) -> Vec<String> {
+        let mut models: Vec<String> = Vec::new();
+        for asked in self.server.asked() {
+            if asked.session == models.len() {
+                models.push(asked.body["model"].as_str().unwrap().to_owned());
+            }
+        }
+        models
+    }
+}
+
+/// The folder of the real programs.
+pub fn programs() -> Result<PathBuf, String> {
+    let folder = std::env::var_os("RALPH_TEST_AGENTS").map(PathBuf::from);
+    let installed = folder.filter(|folder| Path::new(folder).join("claude").exists());
+    installed.ok_or_else(|| "the agent programs are not installed (tests/support/install-agents)".to_owned())
+}
+
+/// The session that writes a file and commits it, ticks a box, and says so.
+pub fn says_hello_in(file: &str, checkbox: &str) -> Vec<Turn> {
+    vec![
+        Turn::run(format!(
+            "echo hello > {file} && sh test.sh && git add {file} && git commit --quiet --message 'Say hello in {file}'"
+        )),
+        Turn::run(tick(checkbox)),
+        Turn::say(format!("{file} says hello now.")),
+    ]
+}
+
+/// The shell line that claims a checkbox.
+pub fn tick(checkbox: &str) -> String {
+    format!("sed -i 's/- \\[ \\] {checkbox} /- [x] {checkbox} /' ralph_task.md")
+}
