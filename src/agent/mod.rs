@@ -16,6 +16,8 @@ mod custom;
 mod program;
 mod report;
 mod session;
+#[cfg(test)]
+mod tests;
 mod transcript;
 mod trouble;
 
