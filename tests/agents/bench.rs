@@ -75,8 +75,7 @@ impl Bench {
         self.place.write(
             "ralph.toml",
             &format!(
-                "default_profile = \"first\"\n{more}\n\
-                 [agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
+                "default_profile = \"first\"\n{more}\n[agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
                  [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n\
                  [sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n"
             ),

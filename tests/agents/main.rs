@@ -13,3 +13,4 @@ mod bench;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;
+mod trouble;
