@@ -107,7 +107,8 @@ enum Event {
         message: Message,
         error: Option<String>,
     },
-    RateLimitEvent {
+    #[serde(rename = "rate_limit_event")]
+    RateLimited {
         rate_limit_info: RateLimit,
     },
     Result(Box<Finished>),
@@ -122,13 +123,18 @@ struct Message {
     usage: Usage,
 }
 
+/// What a message used; the same in two spellings.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Usage {
-    input_tokens: u64,
-    cache_creation_input_tokens: u64,
-    cache_read_input_tokens: u64,
-    output_tokens: u64,
+    #[serde(rename = "input_tokens", alias = "inputTokens")]
+    input: u64,
+    #[serde(rename = "cache_creation_input_tokens", alias = "cacheCreationInputTokens")]
+    cache_creation: u64,
+    #[serde(rename = "cache_read_input_tokens", alias = "cacheReadInputTokens")]
+    cache_read: u64,
+    #[serde(rename = "output_tokens", alias = "outputTokens")]
+    output: u64,
 }
 
 #[derive(Deserialize)]
@@ -150,17 +156,7 @@ struct Finished {
     api_error_status: Option<u16>,
     terminal_reason: Option<String>,
     #[serde(default, rename = "modelUsage")]
-    model_usage: BTreeMap<String, ModelUsage>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
-struct ModelUsage {
-    input_tokens: u64,
-    output_tokens: u64,
-    cache_read_input_tokens: u64,
-    cache_creation_input_tokens: u64,
+    model_usage: BTreeMap<String, Usage>,
 }
 
 /// What is known so far.
@@ -181,12 +177,12 @@ impl Reading {
                 self.seen.insert(message.id, message.usage);
                 self.error = error;
             }
-            Event::RateLimitEvent { rate_limit_info } if rate_limit_info.status == "rejected" => {
+            Event::RateLimited { rate_limit_info } if rate_limit_info.status == "rejected" => {
                 let at = rate_limit_info.resets_at;
                 self.resets_at = at.and_then(|second| Timestamp::from_second(second).ok());
             }
             Event::Result(finished) => self.finished = Some(finished),
-            Event::RateLimitEvent { .. } | Event::Other => {}
+            Event::RateLimited { .. } | Event::Other => {}
         }
     }
 
@@ -241,14 +237,7 @@ impl Finished {
     }
 
     fn spent(&self) -> Spent {
-        let models = self.model_usage.values();
-        let tokens = models.map(|usage| Tokens {
-            input: usage
-                .input_tokens
-                .saturating_add(usage.cache_read_input_tokens)
-                .saturating_add(usage.cache_creation_input_tokens),
-            output: usage.output_tokens,
-        });
+        let tokens = self.model_usage.values().copied().map(Tokens::from);
         Spent {
             tokens: Some(tokens.fold(Tokens::default(), |a, b| a + b)),
             cost: self.total_cost_usd.and_then(Usd::from_dollars),
@@ -260,10 +249,10 @@ impl From<Usage> for Tokens {
     fn from(usage: Usage) -> Self {
         Self {
             input: usage
-                .input_tokens
-                .saturating_add(usage.cache_creation_input_tokens)
-                .saturating_add(usage.cache_read_input_tokens),
-            output: usage.output_tokens,
+                .input
+                .saturating_add(usage.cache_creation)
+                .saturating_add(usage.cache_read),
+            output: usage.output,
         }
     }
 }

@@ -85,22 +85,26 @@ struct Finished {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(default)]
 struct Usage {
-    input_tokens: u64,
-    output_tokens: u64,
-    cache_read_tokens: u64,
-    cache_write_tokens: u64,
+    #[serde(rename = "inputTokens")]
+    input: u64,
+    #[serde(rename = "outputTokens")]
+    output: u64,
+    #[serde(rename = "cacheReadTokens")]
+    cache_read: u64,
+    #[serde(rename = "cacheWriteTokens")]
+    cache_write: u64,
 }
 
 impl Finished {
     fn report(self) -> Report {
         let tokens = self.usage.map(|usage| Tokens {
             input: usage
-                .input_tokens
-                .saturating_add(usage.cache_read_tokens)
-                .saturating_add(usage.cache_write_tokens),
-            output: usage.output_tokens,
+                .input
+                .saturating_add(usage.cache_read)
+                .saturating_add(usage.cache_write),
+            output: usage.output,
         });
         Report {
             spent: Spent { tokens, cost: None },

@@ -235,6 +235,14 @@ impl<'a> Run<'a> {
         for warning in self.repo.warnings(&facts.base).await? {
             self.reporter.warn(warning.to_string());
         }
+        let brought = scm::agent_settings(&self.repo, &facts.base).await?;
+        if !brought.is_empty() {
+            let files: Vec<String> = brought.iter().map(ToString::to_string).collect();
+            self.reporter.warn(format!(
+                "the repository brings settings for agents, which decide what one runs besides what it is told: {}",
+                files.join(", ")
+            ));
+        }
         Ok(())
     }
 

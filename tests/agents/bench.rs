@@ -102,6 +102,14 @@ impl Bench {
         self.place.git(&["show", &format!("{branch}:{file}")])
     }
 
+    /// A file of the last commit that a run without a pull request handed back.
+    pub fn handed_back_so_far(&self, file: &str) -> String {
+        let tip = self.place.noted("iterations/1/pr_state.json");
+        let tip: serde_json::Value = serde_json::from_str(&tip).unwrap();
+        self.place
+            .git(&["show", &format!("{}:{file}", tip["tip"].as_str().unwrap())])
+    }
+
     /// The models that the sessions asked for, by session.
     pub fn models(&self) -> Vec<String> {
         let mut models: Vec<String> = Vec::new();

@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod choice;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;

@@ -49,11 +49,11 @@ fn rate_limited(program: Program, reset: i64) -> Turn {
         Program::Claude => Turn::refuse(429, "rate_limit_error")
             .with_header("anthropic-ratelimit-unified-status", "rejected")
             .with_header("anthropic-ratelimit-unified-representative-claim", "five_hour")
-            .with_header("anthropic-ratelimit-unified-reset", reset),
+            .with_header("anthropic-ratelimit-unified-reset", &reset.to_string()),
         Program::Codex => Turn::refuse(429, "usage_limit_reached")
-            .with_header("x-codex-primary-used-percent", 100)
-            .with_header("x-codex-primary-window-minutes", 300)
-            .with_header("x-codex-primary-reset-at", reset),
+            .with_header("x-codex-primary-used-percent", "100")
+            .with_header("x-codex-primary-window-minutes", "300")
+            .with_header("x-codex-primary-reset-at", &reset.to_string()),
     }
 }
 

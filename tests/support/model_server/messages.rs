@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::turns::{Refusal, Turn, json_body, stream};
+use super::turns::{Asked, Refusal, Turn, json_body, stream};
 use super::{Shared, header};
 
 /// What each turn uses.
@@ -13,8 +13,8 @@ pub(super) const TOKENS_IN: u64 = 321;
 pub(super) const TOKENS_OUT: u64 = 42;
 
 /// Answers one request; `None` takes it and says nothing.
-pub(super) fn respond(shared: &Shared, headers: HeaderMap, body: Value) -> Option<Response> {
-    if let Some((status, kind, message)) = objection(&shared.key, &headers, &body) {
+pub(super) fn respond(shared: &Shared, headers: &HeaderMap, body: &Value) -> Option<Response> {
+    if let Some((status, kind, message)) = objection(&shared.key, headers, body) {
         return Some(refusal(status, kind, message, &[]));
     }
     let said = body["messages"].as_array().unwrap();
@@ -22,20 +22,25 @@ pub(super) fn respond(shared: &Shared, headers: HeaderMap, body: Value) -> Optio
         .iter()
         .filter(|message| message["role"] == "assistant")
         .count();
-    let session = header(&headers, "x-claude-code-session-id").to_owned();
-    let response = match shared.teller.turn(&session, turn, headers, body.clone()) {
+    let asked = Asked {
+        session: shared.teller.session(header(headers, "x-claude-code-session-id")),
+        turn,
+        headers: headers.clone(),
+        body: body.clone(),
+    };
+    let response = match shared.teller.turn(asked) {
         Turn::Refuse(Refusal {
             status,
             kind,
             headers,
         }) => refusal(status, kind, "as the script has it", &headers),
         Turn::Hang => return None,
-        Turn::Say(text) => answer(&body, &json!({"type": "text", "text": text}), "end_turn"),
+        Turn::Say(text) => answer(body, &json!({"type": "text", "text": text}), "end_turn"),
         Turn::Run(command) => {
             let input = json!({"command": command, "description": "as the script has it"});
-            answer(&body, &tool_use(turn, "Bash", &input), "tool_use")
+            answer(body, &tool_use(turn, "Bash", &input), "tool_use")
         }
-        Turn::Use { tool, input } => answer(&body, &tool_use(turn, tool, &input), "tool_use"),
+        Turn::Use { tool, input } => answer(body, &tool_use(turn, tool, &input), "tool_use"),
     };
     Some(response)
 }

@@ -16,6 +16,7 @@ use axum::routing::post;
 use serde_json::Value;
 use tokio::task::JoinHandle;
 
+#[allow(unused_imports, reason = "not every test binary writes a script")]
 pub use turns::{Asked, Teller, Turn};
 
 /// Which API a server speaks.
@@ -109,8 +110,8 @@ impl Drop for ModelServer {
 async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let response = match shared.api {
-        Api::Messages => messages::respond(&shared, headers, body),
-        Api::Responses => responses::respond(&shared, headers, body),
+        Api::Messages => messages::respond(&shared, &headers, &body),
+        Api::Responses => responses::respond(&shared, &headers, &body),
     };
     match response {
         Some(response) => response,

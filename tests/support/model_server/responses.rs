@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
 
-use super::turns::{Refusal, Turn, json_body, stream};
+use super::turns::{Asked, Refusal, Turn, json_body, stream};
 use super::{Shared, header};
 
 /// What each turn uses.
@@ -13,13 +13,18 @@ pub(super) const TOKENS_IN: u64 = 111;
 pub(super) const TOKENS_OUT: u64 = 22;
 
 /// Answers one request; `None` takes it and says nothing.
-pub(super) fn respond(shared: &Shared, headers: HeaderMap, body: Value) -> Option<Response> {
-    if let Some((status, kind, message)) = objection(&shared.key, &headers, &body) {
+pub(super) fn respond(shared: &Shared, headers: &HeaderMap, body: &Value) -> Option<Response> {
+    if let Some((status, kind, message)) = objection(&shared.key, headers, body) {
         return Some(refusal(status, kind, message, &[]));
     }
-    let turn = outputs(&body).count();
-    let session = header(&headers, "session-id").to_owned();
-    let response = match shared.teller.turn(&session, turn, headers, body.clone()) {
+    let turn = outputs(body).count();
+    let asked = Asked {
+        session: shared.teller.session(header(headers, "session-id")),
+        turn,
+        headers: headers.clone(),
+        body: body.clone(),
+    };
+    let response = match shared.teller.turn(asked) {
         Turn::Refuse(Refusal {
             status,
             kind,
@@ -29,12 +34,12 @@ pub(super) fn respond(shared: &Shared, headers: HeaderMap, body: Value) -> Optio
         Turn::Say(text) => {
             let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
             answer(
-                &body,
+                body,
                 &json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}),
             )
         }
-        Turn::Run(command) => answer(&body, &call(turn, "exec_command", &json!({ "cmd": command }))),
-        Turn::Use { tool, input } => answer(&body, &call(turn, tool, &input)),
+        Turn::Run(command) => answer(body, &call(turn, "exec_command", &json!({ "cmd": command }))),
+        Turn::Use { tool, input } => answer(body, &call(turn, tool, &input)),
     };
     Some(response)
 }

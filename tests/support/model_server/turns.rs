@@ -52,11 +52,11 @@ impl Turn {
     }
 
     /// The same refusal with one more header.
-    pub fn with_header(mut self, name: &str, value: impl ToString) -> Self {
+    pub fn with_header(mut self, name: &str, value: &str) -> Self {
         let Self::Refuse(refusal) = &mut self else {
             panic!("only a refusal has headers of its own: {self:?}");
         };
-        refusal.headers.push((name.to_owned(), value.to_string()));
+        refusal.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 }
@@ -109,19 +109,15 @@ impl Teller {
         }
     }
 
-    /// The turn for a request of the session of this name.
-    pub fn turn(&self, session: &str, turn: usize, headers: HeaderMap, body: Value) -> Turn {
-        let session = {
-            let mut sessions = self.sessions.lock().unwrap();
-            let next = sessions.len();
-            *sessions.entry(session.to_owned()).or_insert(next)
-        };
-        let asked = Asked {
-            session,
-            turn,
-            headers,
-            body,
-        };
+    /// The number of the session of this name.
+    pub fn session(&self, name: &str) -> usize {
+        let mut sessions = self.sessions.lock().unwrap();
+        let next = sessions.len();
+        *sessions.entry(name.to_owned()).or_insert(next)
+    }
+
+    /// The turn that follows.
+    pub fn turn(&self, asked: Asked) -> Turn {
         let turn = (self.script.lock().unwrap())(&asked);
         self.asked.lock().unwrap().push(asked);
         turn
