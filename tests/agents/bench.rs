@@ -1,5 +1,6 @@
 //! A repository with a task, a model server, and a real agent program between them.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -56,8 +57,13 @@ impl Bench {
 
     /// With this script, or why the test cannot run.
     pub async fn telling(program: Program, teller: Teller) -> Result<Self, String> {
+        Self::listening(Ipv4Addr::LOCALHOST.into(), program, teller).await
+    }
+
+    /// The same with a server on this address.
+    pub async fn listening(address: IpAddr, program: Program, teller: Teller) -> Result<Self, String> {
         let folder = programs()?;
-        let server = ModelServer::start(program.api(), KEY, teller).await;
+        let server = ModelServer::listen(address, program.api(), KEY, teller).await;
         let place = Place::new();
         let bench = Self {
             place,
@@ -71,13 +77,37 @@ impl Bench {
 
     /// Writes the configuration: the agent, where its model is, and this.
     pub fn configure(&self, more: &str) {
-        let (name, url) = (self.program.name(), self.server.base_url());
+        self.configure_at(&self.server.base_url(), more);
+    }
+
+    /// The same with the model at this address.
+    pub fn configure_at(&self, url: &str, more: &str) {
+        let name = self.program.name();
         self.place.write(
             "ralph.toml",
             &format!(
                 "default_profile = \"first\"\n{more}\n[agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
                  [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n\
                  [sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n"
+            ),
+        );
+    }
+
+    /// Has the task worked on in containers of this image, which has the program mounted and reaches this address.
+    pub fn in_containers_of(&self, image: &str, address: IpAddr) {
+        let (name, url) = (self.program.name(), self.server.base_url());
+        let program = std::fs::canonicalize(self.folder.join(name)).unwrap();
+        self.place.write(
+            "ralph.toml",
+            &format!(
+                "default_profile = \"first\"\n\
+                 [agent]\nname = \"{name}\"\nmodel = \"first-model\"\ndangerously_pass_credential = true\n\
+                 [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n\
+                 [sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n\
+                 mounts = [{{ source = \"{}\", target = \"/usr/local/bin/{name}\" }}]\n\
+                 [sandbox.network]\npolicy = \"allow-all\"\ndangerously_allow_addresses = [\"{address}\"]\n\
+                 [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n",
+                program.display()
             ),
         );
     }
@@ -137,6 +167,17 @@ pub fn says_hello_in(file: &str, checkbox: &str) -> Vec<Turn> {
         )),
         Turn::run(tick(checkbox)),
         Turn::say(format!("{file} says hello now.")),
+    ]
+}
+
+/// The session that does the whole task.
+pub fn whole_task() -> Vec<Turn> {
+    vec![
+        Turn::run(
+            "echo hello > a.txt && echo hello > b.txt && git add a.txt b.txt && git commit --quiet --message 'Say hello'",
+        ),
+        Turn::run(format!("{}; {}", tick("M1.1"), tick("M1.2"))),
+        Turn::say("Both say hello."),
     ]
 }
 

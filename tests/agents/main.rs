@@ -11,7 +11,10 @@
 
 mod bench;
 mod choice;
+mod containers;
+mod litellm;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;
+mod timers;
 mod trouble;

@@ -1,13 +1,6 @@
 //! The client against the real LiteLLM proxy, with a scripted server as the provider behind it.
-//!
-//! `tests/support/install-litellm` installs the proxy; `RALPH_TEST_LITELLM` names its executable.
 
-use std::fs::File;
-use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ralph::model::{Endpoint, Model, ModelError, OpenAiCompatible, Reply};
 use ralph::secret::Secret;
@@ -16,17 +9,16 @@ use serde_json::{Value, json};
 
 use crate::need;
 use crate::support::chat_server::{Answer, ChatServer, Completion, Piece, Recorded};
+use crate::support::litellm::{MASTER_KEY, Proxy, executable};
 use crate::support::model::{quick, request};
-use crate::support::skip;
 
-const MASTER_KEY: &str = "sk-master-0123456789";
 const UPSTREAM_KEY: &str = "upstream-0123456789";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_real_litellm_is_understood() {
     let executable = need!(executable());
     let upstream = ChatServer::serve(Some(UPSTREAM_KEY), provider).await;
-    let proxy = Proxy::start(&executable, &upstream).await;
+    let proxy = Proxy::start(&executable, &models(&upstream)).await;
 
     a_priced_model_has_text_usage_and_cost(&proxy, &upstream).await;
     a_model_without_a_price_has_no_cost(&proxy).await;
@@ -153,78 +145,8 @@ fn provider(request: &Recorded) -> Answer {
     }
 }
 
-fn executable() -> Result<PathBuf, String> {
-    match std::env::var_os("RALPH_TEST_LITELLM") {
-        Some(path) => Ok(path.into()),
-        None => skip::program("litellm"),
-    }
-}
-
-/// A running proxy. It, and whatever it started, ends when dropped.
-struct Proxy {
-    process: Child,
-    address: String,
-    home: tempfile::TempDir,
-}
-
+/// The model client against the proxy.
 impl Proxy {
-    async fn start(executable: &Path, upstream: &ChatServer) -> Self {
-        let home = tempfile::tempdir().unwrap();
-        let config = home.path().join("config.yaml");
-        std::fs::write(&config, config_for(upstream).to_string()).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let log = File::create(home.path().join("log")).unwrap();
-        let process = Command::new(executable)
-            .args(["--host", "127.0.0.1", "--port", &port.to_string(), "--config"])
-            .arg(&config)
-            .current_dir(home.path())
-            .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", home.path())
-            .env("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let address = format!("http://127.0.0.1:{port}");
-        let mut proxy = Self {
-            process,
-            address,
-            home,
-        };
-        proxy.wait_until_it_lives().await;
-        proxy
-    }
-
-    /// Ten seconds, as a rule.
-    async fn wait_until_it_lives(&mut self) {
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let health = format!("{}/health/liveliness", self.address);
-        let started = Instant::now();
-        loop {
-            if http
-                .get(&health)
-                .send()
-                .await
-                .is_ok_and(|response| response.status().is_success())
-            {
-                return;
-            }
-            let ended = self.process.try_wait().unwrap();
-            if ended.is_some() || started.elapsed() > Duration::from_secs(180) {
-                let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
-                panic!("litellm does not come up ({ended:?}):\n{log}");
-            }
-            tokio::time::sleep(Duration::from_millis(200)).await;
-        }
-    }
-
     fn model(&self, key: Option<&str>) -> OpenAiCompatible {
         let endpoint = Endpoint::parse(&self.address).unwrap();
         OpenAiCompatible::new(endpoint, key.map(Secret::new), quick()).unwrap()
@@ -241,22 +163,12 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        let group = rustix::process::Pid::from_child(&self.process);
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-        let _ = self.process.wait();
-    }
-}
-
-/// The proxy's own retries and cooldowns are off: what is tried again is ours to decide, and to be seen.
-fn config_for(upstream: &ChatServer) -> Value {
+/// What the proxy serves.
+fn models(upstream: &ChatServer) -> [Value; 2] {
     let api_base = format!("{}/v1", upstream.base_url());
     let model = |name: &str, litellm: &str| json!({"model_name": name, "litellm_params": {"model": litellm, "api_base": api_base, "api_key": UPSTREAM_KEY}});
-    json!({
-        "model_list": [model("zai/glm-4.7", "zai/glm-4.7"), model("unpriced", "openai/nobody-knows-its-price")],
-        "general_settings": {"master_key": MASTER_KEY},
-        "litellm_settings": {"num_retries": 0},
-        "router_settings": {"num_retries": 0, "disable_cooldowns": true},
-    })
+    [
+        model("zai/glm-4.7", "zai/glm-4.7"),
+        model("unpriced", "openai/nobody-knows-its-price"),
+    ]
 }

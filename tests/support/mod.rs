@@ -6,6 +6,7 @@ pub mod chat_server;
 pub mod dir_sandbox;
 pub mod engine;
 pub mod guest;
+pub mod litellm;
 pub mod model;
 pub mod model_server;
 pub mod nix;
