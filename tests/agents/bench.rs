@@ -1,9 +1,10 @@
 //! A repository with a task, a model server, and a real agent program between them.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::container::Container;
 use crate::support::model_server::{Api, ModelServer, Teller, Turn};
 use crate::support::ralph::{Ended, Place, finish};
 
@@ -41,35 +42,46 @@ impl Program {
     }
 }
 
+/// Where it works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Within {
+    /// A directory of this machine.
+    Directory,
+    /// A container, with the program mounted into it.
+    Container,
+}
+
 /// A repository with a task whose agent is a program that asks a scripted server.
 pub struct Bench {
     pub place: Place,
     pub server: ModelServer,
     program: Program,
     folder: PathBuf,
+    container: Option<Container>,
 }
 
 impl Bench {
-    /// With this script, or why the test cannot run.
+    /// On this machine with this script, or why the test cannot run.
     pub async fn new(program: Program, sessions: Vec<Vec<Turn>>) -> Result<Self, String> {
-        Self::telling(program, Teller::of(sessions)).await
+        Self::within(Within::Directory, program, Teller::of(sessions)).await
     }
 
-    /// With this script, or why the test cannot run.
-    pub async fn telling(program: Program, teller: Teller) -> Result<Self, String> {
-        Self::listening(Ipv4Addr::LOCALHOST.into(), program, teller).await
-    }
-
-    /// The same with a server on this address.
-    pub async fn listening(address: IpAddr, program: Program, teller: Teller) -> Result<Self, String> {
+    /// The same, wherever it works.
+    pub async fn within(within: Within, program: Program, teller: Teller) -> Result<Self, String> {
         let folder = programs()?;
-        let server = ModelServer::listen(address, program.api(), KEY, teller).await;
-        let place = Place::new();
+        let container = match within {
+            Within::Directory => None,
+            Within::Container => Some(Container::new().await?),
+        };
+        let address = container
+            .as_ref()
+            .map_or(Ipv4Addr::LOCALHOST.into(), Container::address);
         let bench = Self {
-            place,
-            server,
+            place: Place::new(),
+            server: ModelServer::listen(address, program.api(), KEY, teller).await,
             program,
             folder,
+            container,
         };
         bench.configure("");
         Ok(bench)
@@ -83,31 +95,18 @@ impl Bench {
     /// The same with the model at this address.
     pub fn configure_at(&self, url: &str, more: &str) {
         let name = self.program.name();
+        let sandbox = match &self.container {
+            None => "[sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n".to_owned(),
+            Some(container) => container.settings(name, &self.folder),
+        };
         self.place.write(
             "ralph.toml",
             &format!(
-                "default_profile = \"first\"\n{more}\n[agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
-                 [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n\
-                 [sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n"
-            ),
-        );
-    }
-
-    /// Has the task worked on in containers of this image, which has the program mounted and reaches this address.
-    pub fn in_containers_of(&self, image: &str, address: IpAddr) {
-        let (name, url) = (self.program.name(), self.server.base_url());
-        let program = std::fs::canonicalize(self.folder.join(name)).unwrap();
-        self.place.write(
-            "ralph.toml",
-            &format!(
-                "default_profile = \"first\"\n\
-                 [agent]\nname = \"{name}\"\nmodel = \"first-model\"\ndangerously_pass_credential = true\n\
-                 [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n\
-                 [sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n\
-                 mounts = [{{ source = \"{}\", target = \"/usr/local/bin/{name}\" }}]\n\
-                 [sandbox.network]\npolicy = \"allow-all\"\ndangerously_allow_addresses = [\"{address}\"]\n\
-                 [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n",
-                program.display()
+                "default_profile = \"first\"\n{more}\n\
+                 [agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
+                 dangerously_pass_credential = {}\n\
+                 [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n{sandbox}",
+                self.container.is_some()
             ),
         );
     }
@@ -118,6 +117,9 @@ impl Bench {
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.folder.display()));
         command.env(self.program.key_variable(), KEY);
+        if let Some(container) = &self.container {
+            command.env("DOCKER_HOST", container.engine.endpoint().to_string());
+        }
         command
     }
 
@@ -170,6 +172,11 @@ pub fn says_hello_in(file: &str, checkbox: &str) -> Vec<Turn> {
     ]
 }
 
+/// Two sessions that do the task between them.
+pub fn two_sessions() -> Vec<Vec<Turn>> {
+    vec![says_hello_in("a.txt", "M1.1"), says_hello_in("b.txt", "M1.2")]
+}
+
 /// The session that does the whole task.
 pub fn whole_task() -> Vec<Turn> {
     vec![
@@ -184,4 +191,12 @@ pub fn whole_task() -> Vec<Turn> {
 /// The shell line that claims a checkbox.
 pub fn tick(checkbox: &str) -> String {
     format!("sed -i 's/- \\[ \\] {checkbox} /- [x] {checkbox} /' ralph_task.md")
+}
+
+/// One turn of a session that goes in circles: it claims what it has not done, again and again.
+pub fn in_circles(turn: usize) -> Turn {
+    match turn {
+        0 => Turn::run(tick("M1.1")),
+        _ => Turn::say("I looked around."),
+    }
 }

@@ -1,21 +1,15 @@
 //! Which agent works: another one on the ladder, one from the configuration, none.
 
-use crate::bench::{Bench, KEY, Program, programs, says_hello_in, tick};
+use crate::bench::{Bench, KEY, Program, Within, in_circles, programs, two_sessions};
 use crate::need;
-use crate::support::model_server::{Api, ModelServer, Teller, Turn};
+use crate::support::model_server::{Api, ModelServer, Teller};
 use crate::support::ralph::{Place, finish};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ladder_can_go_on_with_another_agent() {
-    let circles = Teller::by(|asked| match asked.turn {
-        0 => Turn::run(tick("M1.1")),
-        _ => Turn::say("I looked around."),
-    });
-    let bench = need!(Bench::telling(Program::Claude, circles).await);
-    let whole = Teller::of(vec![
-        says_hello_in("a.txt", "M1.1"),
-        says_hello_in("b.txt", "M1.2"),
-    ]);
+    let circles = Teller::by(|asked| in_circles(asked.turn));
+    let bench = need!(Bench::within(Within::Directory, Program::Claude, circles).await);
+    let whole = Teller::of(two_sessions());
     let other = ModelServer::start(Api::Responses, KEY, whole).await;
     bench.configure(&format!(
         "fallback_profile = \"second\"\n[models.second]\nlitellm_model = \"x/second-model\"\nbase_url = \"{}\"\n\

@@ -11,7 +11,7 @@
 
 mod bench;
 mod choice;
-mod containers;
+mod container;
 mod litellm;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,4 +1,4 @@
-//! Whole tasks on the `local` provider.
+//! Whole tasks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,29 +6,20 @@ use std::path::{Path, PathBuf};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::bench::{Bench, KEY, Program, says_hello_in, tick};
+use crate::bench::{Bench, KEY, Program, Within, says_hello_in, tick, two_sessions};
 use crate::need;
-use crate::support::model_server::Turn;
+use crate::support::model_server::{Teller, Turn};
 
 #[rstest]
-#[case::claude(Program::Claude)]
-#[case::codex(Program::Codex)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_is_done_in_fresh_sessions_and_the_pull_request_holds_the_work(#[case] program: Program) {
-    let sessions = vec![says_hello_in("a.txt", "M1.1"), says_hello_in("b.txt", "M1.2")];
-    let bench = need!(Bench::new(program, sessions).await);
+async fn a_task_is_done_in_fresh_sessions_and_the_pull_request_holds_the_work(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
     let ended = bench.run(&[]);
-    let name = program.name();
-    ended.expect(
-        0,
-        &[
-            "[x] M1.1",
-            "[x] M1.2",
-            "b.txt says hello now.",
-            "done: ",
-            &format!("agent {name}: "),
-        ],
-    );
+    ended.expect(0, &["[x] M1.1", "[x] M1.2", "b.txt says hello now.", "done: "]);
+    ended.expect(0, &[&format!("agent {}: ", program.name())]);
     ended.expect(
         0,
         &[&format!("warning: `{}` itself is given", program.key_variable())],
@@ -39,7 +30,7 @@ async fn a_task_is_done_in_fresh_sessions_and_the_pull_request_holds_the_work(#[
     assert_eq!(asked.len(), 6);
     assert_eq!(asked[3].turn, 0, "the second session knew of the first");
     let used = program.api().tokens() * 6;
-    assert_eq!(bench.place.status()["tokens"], used, "{}", bench.place.status());
+    assert_eq!(bench.place.status()["tokens"], used);
     no_file_holds_the_key(&bench.place.home());
     assert!(!ended.stderr.contains(KEY) && !ended.stdout.contains(KEY));
 }
@@ -72,8 +63,7 @@ async fn claude_thinks_hard_and_uses_its_own_tools() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_for_agents_that_the_repository_brings_are_told() {
-    let both = [says_hello_in("a.txt", "M1.1"), says_hello_in("b.txt", "M1.2")];
-    let bench = need!(Bench::new(Program::Claude, both.to_vec()).await);
+    let bench = need!(Bench::new(Program::Claude, two_sessions()).await);
     bench.place.write(".claude/settings.json", "{}");
     bench.place.write("AGENTS.md", "Be kind.\n");
     bench.place.git(&["add", ".claude", "AGENTS.md"]);
@@ -96,8 +86,12 @@ async fn settings_for_agents_that_the_repository_brings_are_told() {
     );
 }
 
+#[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_session_leaves_running_is_ended_with_it() {
+async fn what_a_session_leaves_running_is_ended_with_it(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
     let mark = format!("{}.{}", std::process::id(), fastrand::u32(..));
     let mut first = says_hello_in("a.txt", "M1.1");
     first.insert(
@@ -106,7 +100,8 @@ async fn what_a_session_leaves_running_is_ended_with_it() {
             "(setsid sleep 9876{mark} &) ; nohup sleep 8765{mark} & echo left"
         )),
     );
-    let bench = need!(Bench::new(Program::Claude, vec![first, says_hello_in("b.txt", "M1.2")]).await);
+    let teller = Teller::of(vec![first, says_hello_in("b.txt", "M1.2")]);
+    let bench = need!(Bench::within(within, program, teller).await);
     bench
         .run(&["--set", "timers.completion_grace_seconds=1"])
         .expect(0, &["done: "]);

@@ -16,7 +16,7 @@ use ralph::usage::{Price, Usd};
 use ralph::{NewRun, Parts, Repository, Runs, SandboxSpec, Settings};
 use rstest::rstest;
 
-use crate::bench::{Bench, KEY, Program, programs, whole_task};
+use crate::bench::{Bench, KEY, Program, Within, programs, whole_task};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::TASK;
@@ -37,7 +37,7 @@ async fn a_session_is_ended(#[case] idle: Duration, #[case] limit: Duration, #[c
         (0, _) => Turn::Hang,
         (_, turn) => whole[turn].clone(),
     });
-    let bench = need!(Bench::telling(Program::Claude, teller).await);
+    let bench = need!(Bench::within(Within::Directory, Program::Claude, teller).await);
     let run = Library::of(&bench).await;
     let settings = Settings {
         idle_timeout: idle,

@@ -2,23 +2,24 @@
 
 use rstest::rstest;
 
-use crate::bench::{Bench, KEY, Program, says_hello_in, tick};
+use crate::bench::{Bench, KEY, Program, Within, in_circles, two_sessions};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::finish;
 
 #[rstest]
-#[case::claude(Program::Claude)]
-#[case::codex(Program::Codex)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(#[case] program: Program) {
-    let sessions = [says_hello_in("a.txt", "M1.1"), says_hello_in("b.txt", "M1.2")];
+async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let sessions = two_sessions();
     let reset = jiff::Timestamp::now().as_second() + 6;
     let teller = Teller::by(move |asked| match asked.session {
         0 => rate_limited(program, reset),
         number => sessions[number - 1][asked.turn].clone(),
     });
-    let bench = need!(Bench::telling(program, teller).await);
+    let bench = need!(Bench::within(within, program, teller).await);
     let ended = finish(
         bench
             .ralph(&["run"])
@@ -58,12 +59,12 @@ fn rate_limited(program: Program, reset: i64) -> Turn {
 }
 
 #[rstest]
-#[case::claude(Program::Claude)]
-#[case::codex(Program::Codex)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_credential_pauses_the_run_with_what_to_do(#[case] program: Program) {
-    let sessions = vec![says_hello_in("a.txt", "M1.1"), says_hello_in("b.txt", "M1.2")];
-    let bench = need!(Bench::new(program, sessions).await);
+async fn a_refused_credential_pauses_the_run_with_what_to_do(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
     let variable = program.key_variable();
     let paused = finish(bench.ralph(&["run"]).env(variable, "sk-expired-0123456789"));
     paused.expect(
@@ -79,25 +80,22 @@ async fn a_refused_credential_pauses_the_run_with_what_to_do(#[case] program: Pr
 }
 
 #[rstest]
-#[case::claude(Program::Claude)]
-#[case::codex(Program::Codex)]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_goes_in_circles_goes_on_with_another_model(#[case] program: Program) {
-    let whole = [says_hello_in("a.txt", "M1.1"), says_hello_in("b.txt", "M1.2")];
+async fn an_agent_that_goes_in_circles_goes_on_with_another_model(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let whole = two_sessions();
     let mut done = 0;
     let teller = Teller::by(move |asked| {
         if asked.body["model"] == "first-model" {
-            // It claims what it has not done, again and again.
-            return match asked.turn {
-                0 => Turn::run(tick("M1.1")),
-                _ => Turn::say("I looked around."),
-            };
+            return in_circles(asked.turn);
         }
         let turn = whole[done][asked.turn].clone();
         done += usize::from(matches!(turn, Turn::Say(_)));
         turn
     });
-    let bench = need!(Bench::telling(program, teller).await);
+    let bench = need!(Bench::within(within, program, teller).await);
     bench.configure(&format!(
         "fallback_profile = \"second\"\n[models.second]\nlitellm_model = \"x/second-model\"\nbase_url = \"{}\"\n\
          agent_model = \"second-model\"\n",
