@@ -22,7 +22,8 @@
 //!   isolates nothing but a directory.
 //! - [`Agent`] opens a [`Session`] for each iteration: a state machine without any I/O. It is asked what to do next
 //!   ([`agent::Step`]: ask the model, run a command, perform actions, finish) and told what came of it.
-//!   [`agent::actions`] is the built-in one: a plain model that answers JSON actions.
+//!   [`agent::actions`] is the built-in one: a plain model that answers JSON actions. [`agent::ProgramAgent`] is one that
+//!   is a program: [`agent::Claude`], [`agent::Codex`], or a [`agent::Program`] of one's own.
 //! - [`Model`] answers. [`model::OpenAiCompatible`] calls LiteLLM or anything that speaks the same language,
 //!   [`model::ScriptedModel`] answers from a file.
 //! - [`EventSink`] receives everything a run reports, as [`Event`]s. The library prints nothing.

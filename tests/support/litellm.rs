@@ -86,9 +86,11 @@ impl Proxy {
                 return;
             }
             let ended = self.process.try_wait().unwrap();
-            if ended.is_some() || started.elapsed() > Duration::from_secs(180) {
-                panic!("litellm does not come up ({ended:?}):\n{}", self.log());
-            }
+            assert!(
+                ended.is_none() && started.elapsed() < Duration::from_secs(180),
+                "litellm does not come up ({ended:?}):\n{}",
+                self.log()
+            );
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     }
