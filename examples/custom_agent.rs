@@ -15,7 +15,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use ralph::agent::actions::{Action, Claims};
-use ralph::agent::{Done, Ending, Outcome, Prompt, Step};
+use ralph::agent::{Agents, Brief, Done, Ending, Outcome, Step};
 use ralph::exec::Command;
 use ralph::{Agent, Session};
 
@@ -31,8 +31,8 @@ impl Agent for SpellChecker {
         String::new()
     }
 
-    /// Nothing of an earlier iteration is known to a session but what the prompt says.
-    fn session(&self, _prompt: &Prompt) -> Box<dyn Session> {
+    /// Nothing of an earlier iteration is known to a session but what its brief says.
+    fn session(&self, _brief: &Brief) -> Box<dyn Session> {
         Box::new(SpellCheck)
     }
 }
@@ -52,7 +52,7 @@ impl Session for SpellCheck {
             Done::Exited(exit) => finish(Ending::StopFailure {
                 reason: format!("sed: {}", exit.status),
             }),
-            Done::Performed(_) | Done::Answered(_) => finish(Ending::StopSuccess {
+            Done::Performed(_) | Done::Answered(_) | Done::Written => finish(Ending::StopSuccess {
                 reason: "every word is in the dictionary".to_owned(),
             }),
         }
@@ -70,7 +70,7 @@ fn finish(ending: Ending) -> Step {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut bench = support::Bench::new().await?;
-    bench.parts.agent = Arc::new(SpellChecker);
+    bench.parts.agents = Agents::one(Arc::new(SpellChecker));
     let outcome = bench.drive().await?;
 
     println!("{:?} after {} iteration", outcome.kind, outcome.iterations);

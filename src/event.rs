@@ -44,6 +44,13 @@ pub enum EventKind {
         /// What had to be mended.
         repaired: Vec<String>,
     },
+    /// An agent program answers inside the sandbox.
+    AgentFound {
+        /// The agent's name.
+        agent: String,
+        /// What it says of its version.
+        version: String,
+    },
     /// A fresh session begins.
     IterationStarted {
         /// The model profile in use.

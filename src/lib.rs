@@ -22,7 +22,8 @@
 //!   isolates nothing but a directory.
 //! - [`Agent`] opens a [`Session`] for each iteration: a state machine without any I/O. It is asked what to do next
 //!   ([`agent::Step`]: ask the model, run a command, perform actions, finish) and told what came of it.
-//!   [`agent::actions`] is the built-in one: a plain model that answers JSON actions.
+//!   [`agent::actions`] is the built-in one: a plain model that answers JSON actions. [`agent::ProgramAgent`] is one that
+//!   is a program: [`agent::Claude`], [`agent::Codex`], or a [`agent::Program`] of one's own.
 //! - [`Model`] answers. [`model::OpenAiCompatible`] calls LiteLLM or anything that speaks the same language,
 //!   [`model::ScriptedModel`] answers from a file.
 //! - [`EventSink`] receives everything a run reports, as [`Event`]s. The library prints nothing.
@@ -36,6 +37,7 @@
 //! use std::collections::BTreeMap;
 //! use std::sync::Arc;
 //!
+//! use ralph::agent::Agents;
 //! use ralph::agent::actions::ActionsAgent;
 //! use ralph::event::Silent;
 //! use ralph::exec::Host;
@@ -66,7 +68,7 @@
 //! let endpoint = Endpoint::parse("http://127.0.0.1:4000")?;
 //! let parts = Parts {
 //!     provider: connect(&Choice::Local(local))?,
-//!     agent: Arc::new(ActionsAgent),
+//!     agents: Agents::one(Arc::new(ActionsAgent)),
 //!     model: Arc::new(OpenAiCompatible::new(endpoint, Some(key), Patience::default())?),
 //!     forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
 //!     sink: Arc::new(Silent),

@@ -10,6 +10,7 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
+use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
 use ralph::event::Silent;
 use ralph::exec::{Command, Discard, Host};
@@ -95,7 +96,7 @@ impl Bench {
         };
         let parts = Parts {
             provider: connect(&Choice::Local(local))?,
-            agent: Arc::new(ActionsAgent),
+            agents: Agents::one(Arc::new(ActionsAgent)),
             model: Arc::new(ScriptedModel::new(Script::parse(SCRIPT)?)),
             forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
             sink: Arc::new(Silent),

@@ -1,21 +1,22 @@
 //! From the configuration to the parts of a run.
 
+use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::agent::Agent;
-use crate::agent::actions::ActionsAgent;
 use crate::config::{
-    self, AgentName, Config, FilePlace, ForgeType, Inputs, LadderRung, Layer, OnUnenforceable, Override,
-    Place, SandboxType,
+    self, Config, FilePlace, ForgeType, Inputs, LadderRung, Layer, OnUnenforceable, Override, Place,
+    SandboxType,
 };
 use crate::engine;
 use crate::event::{EventSink, Fanout};
 use crate::gateway::audit::AuditLog;
 use crate::gateway::{AddressGuard, Phantom};
-use crate::model::{Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Script, ScriptedModel};
+use crate::model::{
+    Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Routed, Script, ScriptedModel,
+};
 use crate::network::{Clients, Directory, Policy};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
 use crate::sandbox::connect::{Choice, check_policy, connect};
@@ -24,13 +25,14 @@ use crate::sandbox::local::LocalOptions;
 use crate::sandbox::{Egress, Provider, Purpose, Reuse, SandboxError, SandboxSpec};
 use crate::scm::{Forge, Identity, LocalForge, Repository};
 use crate::secret::Redactor;
+use crate::secret::Secret;
 use crate::state::{RunDir, Rung};
 use crate::task::Task;
 
-use super::Context;
 use super::error::{CliError, Exit, io};
 use super::network;
 use super::terminal::{EventLog, JsonLines, Terminal};
+use super::{Context, agents};
 
 /// How long to wait for a model that is out of reach and does not say until when.
 const MODEL_WAIT: Duration = Duration::from_secs(30);
@@ -196,6 +198,9 @@ pub(super) async fn parts(
     };
     let provider = provider(context, config)?;
     tell_limits(context, config, provider.as_ref());
+    if let Some(notice) = agents::notice(config) {
+        context.ui.say(format_args!("warning: {notice}"));
+    }
     for mount in config.mounts() {
         context.ui.say(format_args!(
             "mount: the sandbox reads {} as {}",
@@ -205,7 +210,7 @@ pub(super) async fn parts(
     }
     Ok(Parts {
         provider,
-        agent: agent(config)?,
+        agents: agents::agents(config)?,
         model: model(config, run.facts().script.as_deref())?,
         forge: forge(config, repo, run)?,
         sink: Arc::new(Fanout(vec![shown, Arc::new(EventLog(Mutex::new(file)))])),
@@ -220,7 +225,8 @@ pub(super) async fn parts(
 pub(super) async fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
     network::check_attended(config)?;
     provider(context, config)?.check().await?;
-    agent(config)?;
+    agents::agents(config)?;
+    agents::check_cost_is_bounded(config)?;
     model(config, script)?;
     check_forge(config)?;
     settings(config)?;
@@ -300,28 +306,34 @@ fn unenforceable(error: SandboxError) -> CliError {
         .hint("choose another provider, or set sandbox.network.policy = \"allow-all\" or on_unenforceable = \"warn\"")
 }
 
-fn agent(config: &Config) -> Result<Arc<dyn Agent>, CliError> {
-    match config.settings.agent.name {
-        AgentName::Actions => Ok(Arc::new(ActionsAgent)),
-        name @ (AgentName::Claude | AgentName::Codex | AgentName::Cursor | AgentName::Custom) => {
-            Err(CliError::usage(format!(
-                "the agent `{}` is not part of this version yet",
-                name.name()
-            ))
-            .hint("`--agent actions` is: a plain model that answers JSON actions"))
-        }
-    }
-}
-
 fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = script {
         let script = Script::parse(script)?;
         return Ok(Arc::new(ScriptedModel::new(script)));
     }
-    let usage = |error: EndpointError| CliError::usage(format!("model_endpoint.base_url: {error}"));
-    let endpoint = Endpoint::parse(&config.settings.model_endpoint.base_url).map_err(usage)?;
-    let client = OpenAiCompatible::new(endpoint, config.model_api_key(), Patience::default());
-    Ok(Arc::new(client.map_err(usage)?))
+    let usual = &config.settings.model_endpoint.base_url;
+    let mut by_profile = BTreeMap::new();
+    for (name, model) in &config.settings.models {
+        if model.base_url.is_none() && model.api_key_env.is_none() {
+            continue;
+        }
+        let key = match &model.api_key_env {
+            Some(variable) => config.credential(variable),
+            None => config.model_api_key(),
+        };
+        let address = model.base_url.as_ref().unwrap_or(usual);
+        let place = format!("models.{name}.base_url");
+        by_profile.insert(name.clone(), client(&place, address, key)?);
+    }
+    let usual = client("model_endpoint.base_url", usual, config.model_api_key())?;
+    Ok(Arc::new(Routed::new(usual, by_profile)))
+}
+
+fn client(place: &str, address: &str, key: Option<Secret>) -> Result<Arc<dyn Model>, CliError> {
+    let usage = |error: EndpointError| CliError::usage(format!("{place}: {error}"));
+    let endpoint = Endpoint::parse(address).map_err(usage)?;
+    let client = OpenAiCompatible::new(endpoint, key, Patience::default()).map_err(usage)?;
+    Ok(Arc::new(client))
 }
 
 fn forge(config: &Config, repo: Repository, run: &RunDir) -> Result<Arc<dyn Forge>, CliError> {
@@ -367,7 +379,8 @@ pub(super) fn settings(config: &Config) -> Result<Settings, CliError> {
         },
         profiles: Profiles {
             default: from.default_profile.clone(),
-            fallback: Some(from.fallback_profile.clone()),
+            fallback: Some(from.fallback_profile.clone())
+                .filter(|profile| agents::is_another_choice(config, profile)),
             doctor: Some(from.doctor_profile.clone()),
             all: config.profiles.clone(),
         },
@@ -417,7 +430,7 @@ pub(super) fn sandbox_spec(
             audit: Arc::new(AuditLog::open(&run.network_file())?),
             ..egress(config)?
         },
-        env: std::collections::BTreeMap::new(),
+        env: BTreeMap::new(),
         completion_grace: config.settings.timers.completion_grace,
         reuse: if config.settings.sandbox.reuse_container {
             Reuse::Allowed

@@ -1,5 +1,6 @@
 //! The command line: one file per command, whose doc comment is its help.
 
+mod agents;
 mod assemble;
 mod config;
 mod control;

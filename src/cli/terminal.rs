@@ -112,6 +112,7 @@ pub(super) fn line(event: &Event, colour: bool) -> String {
 
 fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
     match kind {
+        EventKind::AgentFound { agent, version } => format!("agent {agent}: {version}"),
         EventKind::ModelAnswered {
             model,
             tokens,

@@ -65,11 +65,11 @@ pub enum AgentName {
     Claude,
     /// The `codex` program.
     Codex,
-    /// The `cursor` program.
+    /// The `cursor-agent` program.
     Cursor,
     /// The built-in agent that asks a model for actions.
     Actions,
-    /// An agent that a library user brings along.
+    /// The program that `agent.custom` names.
     Custom,
 }
 

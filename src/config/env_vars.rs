@@ -68,13 +68,18 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Secret,
     },
     EnvVar {
+        name: "ANTHROPIC_AUTH_TOKEN",
+        doc: "Token that a gateway of your own takes from `claude` in place of a key.",
+        role: Role::Secret,
+    },
+    EnvVar {
         name: "CLAUDE_CODE_OAUTH_TOKEN",
         doc: "Login of Claude, as `claude setup-token` makes one; what `ralph token store` keeps comes first.",
         role: Role::Secret,
     },
     EnvVar {
         name: "CURSOR_API_KEY",
-        doc: "Key of Cursor.",
+        doc: "Key of Cursor, for the agent `cursor`.",
         role: Role::Secret,
     },
     EnvVar {
@@ -145,6 +150,11 @@ pub const ENV_VARS: &[EnvVar] = &[
     EnvVar {
         name: "RALPH_TEST_LITELLM",
         doc: "Where the tests find the LiteLLM proxy; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
+        name: "RALPH_TEST_AGENTS",
+        doc: "The folder in which the tests find the real agent programs; `tests/run` sets it.",
         role: Role::Tests,
     },
     EnvVar {

@@ -1,6 +1,6 @@
 //! The configuration as the rest of the command line sees it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::choice::SandboxType;
 use super::env_vars::{ENV_VARS, EnvVar, Role};
@@ -46,7 +46,7 @@ impl Config {
         };
         variables.keep(|name| {
             EnvVar::named(name).is_some()
-                || name == settings.model_endpoint.api_key_env
+                || api_key_names(&settings).any(|key| key == name)
                 || settings
                     .sandbox
                     .env_passthrough
@@ -152,19 +152,30 @@ impl Config {
 
     /// Whether the variable of this name holds a secret.
     pub(super) fn is_secret(&self, name: &str) -> bool {
-        name == self.settings.model_endpoint.api_key_env || EnvVar::named(name).is_some_and(EnvVar::is_secret)
+        api_key_names(&self.settings).any(|key| key == name)
+            || EnvVar::named(name).is_some_and(EnvVar::is_secret)
     }
 
     /// The variables that hold credentials or belong to one, each once.
     pub(super) fn credential_names(&self) -> impl Iterator<Item = &str> {
-        let api_key = self.settings.model_endpoint.api_key_env.as_str();
         let registered = ENV_VARS
             .iter()
             .filter(|var| matches!(var.role, Role::Secret | Role::Identifier))
             .map(|var| var.name);
-        let other = registered.clone().all(|name| name != api_key).then_some(api_key);
-        registered.chain(other)
+        let others: BTreeSet<&str> = api_key_names(&self.settings)
+            .filter(|key| registered.clone().all(|name| name != *key))
+            .collect();
+        registered.chain(others)
     }
+}
+
+/// The variables that hold keys by the choice of the configuration.
+fn api_key_names(settings: &Settings) -> impl Iterator<Item = &str> {
+    let of_profiles = settings
+        .models
+        .values()
+        .filter_map(|model| model.api_key_env.as_deref());
+    std::iter::once(settings.model_endpoint.api_key_env.as_str()).chain(of_profiles)
 }
 
 /// The lines of a secret that has several. The frame of a key is the same for everyone and no secret.
@@ -204,7 +215,7 @@ fn check_profiles(stack: &mut Stack, settings: &Settings) -> BTreeMap<String, Pr
 fn check_passthrough(stack: &mut Stack, settings: &Settings) {
     for name in &settings.sandbox.env_passthrough {
         let secret = EnvVar::named(name).is_some_and(EnvVar::is_secret);
-        if secret || *name == settings.model_endpoint.api_key_env {
+        if secret || api_key_names(settings).any(|key| key == name) {
             let reason =
                 format!("`{name}` is a credential, and no sandbox ever holds one; take it out of the list");
             stack.contradiction(KeyPath::parse("sandbox.env_passthrough"), reason);

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::choice::AgentName;
 use super::read;
 use crate::model::Profile;
 use crate::usage::{Price, Usd};
@@ -24,6 +25,18 @@ pub struct ModelSettings {
     #[serde(default, deserialize_with = "read::temperature")]
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
+    /// Where this model is reached; `None` is `model_endpoint.base_url`, and for an agent program its maker's address.
+    #[serde(default, deserialize_with = "read::optional_base_url")]
+    pub base_url: Option<String>,
+    /// The variable that holds the key of that address.
+    #[serde(default, deserialize_with = "read::optional_variable")]
+    pub api_key_env: Option<String>,
+    /// The agent that works with this profile; `None` is `agent.name`.
+    #[serde(default)]
+    pub agent: Option<AgentName>,
+    /// What an agent program is told as its model; `None` is `agent.model`.
+    #[serde(default, deserialize_with = "read::optional_text")]
+    pub agent_model: Option<String>,
     /// Free words for choosing among profiles.
     #[serde(default)]
     pub tags: Vec<String>,

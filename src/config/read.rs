@@ -166,6 +166,16 @@ pub(super) fn base_url<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::
     })
 }
 
+/// An address of a model endpoint, which may be absent.
+pub(super) fn optional_base_url<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    base_url(from).map(Some)
+}
+
+/// The name of an environment variable, which may be absent.
+pub(super) fn optional_variable<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    variable(from).map(Some)
+}
+
 /// The name of an environment variable.
 pub(super) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     Variable::deserialize(from).map(|name| name.0)

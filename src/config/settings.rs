@@ -200,6 +200,24 @@ pub struct AgentSettings {
     /// How it authenticates; `None` is as the agent does by itself.
     #[serde(default)]
     pub auth: Option<Auth>,
+    /// How hard an agent program is told to think; `None` is `high` for `claude` and left to the others.
+    #[serde(default, deserialize_with = "read::optional_text")]
+    pub effort: Option<String>,
+    /// Whether the credential itself is given to a sandbox where nothing can hold it back.
+    #[serde(deserialize_with = "read::flag")]
+    pub dangerously_pass_credential: bool,
+    /// The agent named `custom`.
+    #[serde(default)]
+    pub custom: CustomAgentSettings,
+}
+
+/// `[agent.custom]`
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CustomAgentSettings {
+    /// The program and its arguments.
+    #[serde(default)]
+    pub command: Vec<String>,
 }
 
 /// `[model_endpoint]`

@@ -10,6 +10,7 @@ mod profile;
 mod reply;
 mod request;
 mod retry;
+mod routed;
 mod script;
 mod scripted;
 
@@ -23,6 +24,7 @@ pub use profile::Profile;
 pub use reply::Reply;
 pub use request::{Purpose, Request};
 pub use retry::{Patience, RetryPolicy};
+pub use routed::Routed;
 pub use script::{Script, ScriptError};
 pub use scripted::ScriptedModel;
 

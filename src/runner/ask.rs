@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::agent::{Agent, Trouble};
 use crate::event::EventKind;
 use crate::model::{Message, ModelError, Profile, Purpose, Reply, Request};
 use crate::state::{Entry, Line, Reserved};
@@ -14,6 +15,9 @@ use super::run::Run;
 
 /// The longest single wait when the model does not say until when.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
+
+/// The shortest wait: clocks differ a little.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Which call of which iteration it is, and what for.
 #[derive(Clone, Copy, Debug)]
@@ -146,9 +150,42 @@ impl Run<'_> {
 
     /// An endpoint that never answered in this run is more likely misconfigured than down for a while.
     fn worth_waiting_for(&self, error: &ModelError) -> bool {
+        !matches!(error, ModelError::Unavailable { .. }) || self.has_been_answered()
+    }
+
+    fn has_been_answered(&self) -> bool {
         let answered =
             |line: &Line| matches!(line.entry, Entry::Called { spent, .. } if spent.tokens.total() > 0);
-        !matches!(error, ModelError::Unavailable { .. }) || self.journal.lines().iter().any(answered)
+        self.journal.lines().iter().any(answered)
+    }
+
+    /// Waits out what keeps the model behind an agent program from answering, where waiting helps: then there is another
+    /// session. `backoff` is how long where nobody says until when; it grows.
+    pub(super) async fn endure(
+        &mut self,
+        trouble: &Trouble,
+        agent: &dyn Agent,
+        backoff: &mut Duration,
+    ) -> Result<(), Halt> {
+        let wait = match trouble {
+            Trouble::RateLimited {
+                until: Some(until), ..
+            } => {
+                let left = until.duration_since(self.parts.clock.now());
+                Duration::try_from(left).unwrap_or_default().max(SHORTEST_WAIT)
+            }
+            Trouble::RateLimited { until: None, .. } => *backoff,
+            Trouble::Unavailable { .. } if self.has_been_answered() => *backoff,
+            Trouble::Unauthorized { .. } => {
+                let remedy = agent.remedy().unwrap_or("give it another one");
+                return Err(Halt::paused(format!("{}: {trouble} ({remedy})", agent.name())));
+            }
+            Trouble::Unavailable { .. } | Trouble::NoSuchModel { .. } => {
+                return Err(Halt::paused(format!("{}: {trouble}", agent.name())));
+            }
+        };
+        *backoff = (*backoff * 2).min(LONGEST_WAIT);
+        self.wait(wait, trouble.to_string()).await
     }
 
     fn redacted(&self, messages: Vec<Message>) -> Vec<Message> {

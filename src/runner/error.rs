@@ -39,6 +39,14 @@ pub enum RunError {
     /// The scripted model ran out of answers, or the like.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// An agent program that is not in the sandbox, or does not run there.
+    #[error("the agent `{agent}` does not run in the sandbox: {reason}")]
+    NoAgent {
+        /// The agent.
+        agent: String,
+        /// What came of asking for its version.
+        reason: String,
+    },
     /// A profile that nothing defines.
     #[error("there is no model profile `{0}`")]
     NoProfile(String),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Instant;
 
-use crate::agent::{Ending, Prompt};
+use crate::agent::{Brief, Ending};
 use crate::event::EventKind;
 use crate::model::Profile;
 use crate::sandbox::SandboxError;
@@ -52,10 +52,10 @@ impl Run<'_> {
 
         self.change_sandbox().await?;
         self.sandbox.verify().await?;
-        let prompt = self.prompt(number)?;
+        let brief = self.brief(number, &profile)?;
         let clone = self.clone_dir();
         self.notebook.show(self.sandbox.as_ref(), &clone).await?;
-        let mut work = self.work(&prompt, &profile).await?;
+        let mut work = self.work(&brief, &profile).await?;
         let collected = self.collect(&mut work).await?;
         let inbox = self.dir.inbox();
         let verified = tokio::select! {
@@ -106,7 +106,7 @@ impl Run<'_> {
             .ok_or_else(|| super::RunError::NoProfile(name.clone()))?)
     }
 
-    fn prompt(&mut self, number: u32) -> Result<Prompt, Halt> {
+    fn brief(&mut self, number: u32, profile: &Profile) -> Result<Brief, Halt> {
         let read = |file: &Option<String>| match file.as_deref().and_then(|file| file.strip_prefix(".ralph/"))
         {
             Some(name) => self.notebook.read(name),
@@ -127,7 +127,7 @@ impl Run<'_> {
             tests: read(&self.seen.tests_file)?,
             tests_file: self.seen.tests_file.clone(),
             budgets: self.budgets(number),
-            answer_format: self.parts.agent.answer_format(),
+            answer_format: self.parts.agents.of(&profile.name).answer_format(),
         };
         let text = self
             .parts
@@ -135,9 +135,12 @@ impl Run<'_> {
             .redact(&prompt::render(&state, self.settings.prompt_bytes)?);
         self.notebook
             .write(&format!("iterations/{number}/prompt.md"), &text)?;
-        Ok(Prompt {
+        let spent = self.ledger().cost;
+        Ok(Brief {
             text,
             iteration: number,
+            home: self.sandbox.root().join("agent"),
+            cost_left: self.settings.budget.max_cost.map(|limit| limit.since(spent)),
         })
     }
 

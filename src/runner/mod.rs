@@ -5,6 +5,7 @@
 
 mod ask;
 mod budget;
+mod charge;
 mod doctor;
 mod error;
 mod evidence;
@@ -17,11 +18,13 @@ mod notebook;
 mod open;
 mod past;
 mod perform;
+mod preflight;
 mod prompt;
 mod publish;
 mod report;
 mod run;
 mod sandboxes;
+mod session;
 mod settings;
 mod text;
 mod verdict;
@@ -30,7 +33,7 @@ mod work;
 
 use std::sync::Arc;
 
-use crate::agent::Agent;
+use crate::agent::Agents;
 use crate::clock::Clock;
 use crate::event::EventSink;
 use crate::exec::Host;
@@ -57,8 +60,8 @@ pub use settings::{DoctorApply, DoctorRules, Profiles, Settings};
 pub struct Parts {
     /// Makes the sandbox.
     pub provider: Arc<dyn Provider>,
-    /// Edits the code.
-    pub agent: Arc<dyn Agent>,
+    /// Edit the code.
+    pub agents: Agents,
     /// Answers, for agents that ask and for the doctor.
     pub model: Arc<dyn Model>,
     /// Opens the pull request.

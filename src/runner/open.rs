@@ -225,10 +225,23 @@ impl<'a> Run<'a> {
             task: self.task.title().to_owned(),
             branch: facts.branch.clone(),
             provider: self.parts.provider.name().to_owned(),
-            agent: self.parts.agent.name().to_owned(),
+            agent: self
+                .parts
+                .agents
+                .of(&self.settings.profiles.default)
+                .name()
+                .to_owned(),
         });
         for warning in self.repo.warnings(&facts.base).await? {
             self.reporter.warn(warning.to_string());
+        }
+        let brought = scm::agent_settings(&self.repo, &facts.base).await?;
+        if !brought.is_empty() {
+            let files: Vec<String> = brought.iter().map(ToString::to_string).collect();
+            self.reporter.warn(format!(
+                "the repository brings settings for agents, which decide what one runs besides what it is told: {}",
+                files.join(", ")
+            ));
         }
         Ok(())
     }

@@ -63,6 +63,7 @@ impl Run<'_> {
     async fn pull_request_text(&self, record: &IterationRecord) -> Result<PullRequestText, Halt> {
         let facts = self.dir.facts();
         let spent = self.ledger();
+        let brought = crate::scm::agent_settings(&self.repo, &facts.base).await?;
         let flags = crate::scm::flags_between(&self.repo, &facts.base, &record.tip).await?;
         let cost = if spent.unpriced_calls > 0 {
             "unknown".to_owned()
@@ -108,6 +109,7 @@ impl Run<'_> {
                     reason: flag.to_string(),
                 })
                 .collect(),
+            agent_settings: brought.iter().map(ToString::to_string).collect(),
             summary: record.summary.clone(),
         };
         Ok(render_pull_request(&self.task.frontmatter.pr, &facts)?)

@@ -79,6 +79,9 @@ pub(super) const SEEN_FILE: &str = "last_iteration.json";
 impl Run<'_> {
     /// Iterates until a rule or an error ends it.
     pub(super) async fn finish_it(&mut self) -> Result<Outcome, RunError> {
+        if let Err(error) = self.check_agents().await {
+            return Err(self.broken(error));
+        }
         let mut losses = 0;
         loop {
             let went = match self.turn().await {

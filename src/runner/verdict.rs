@@ -72,6 +72,11 @@ impl Run<'_> {
                     reason: format!("the agent gave up: {reason}"),
                 }
             }
+            Ending::OverBudget { reason } => {
+                record.verdict = Verdict::Failed {
+                    reason: format!("budget exceeded: {reason}"),
+                }
+            }
             Ending::Pause { reason } => {
                 record.verdict = Verdict::Paused {
                     reason: format!("the agent asks for a person: {reason}"),
@@ -215,6 +220,7 @@ fn ending_word(ending: &Ending) -> &'static str {
         Ending::Pause { .. } => "pause",
         Ending::StopSuccess { .. } => "stop_success",
         Ending::StopFailure { .. } => "stop_failure",
+        Ending::OverBudget { .. } => "over_budget",
         Ending::Unusable { .. } => "unusable",
     }
 }

@@ -1,24 +1,19 @@
-//! The agent's part of an iteration: its session is stepped through until it finishes, is cut short, or time is up.
+//! The agent's part of an iteration: its sessions are stepped through until one finishes, is cut short, or time is up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::agent::actions::Claims;
-use crate::agent::{Done, Ending, Outcome, Prompt, Step};
-use crate::exec::Exit;
-use crate::model::{Profile, Purpose};
-use crate::state::Failure;
+use crate::agent::{Brief, Ending, Outcome};
+use crate::model::Profile;
 
-use super::ask::Call;
 use super::error::Halt;
 use super::gutter;
-use super::perform::{Bench, Performed, output_of};
+use super::perform::Performed;
 use super::run::Run;
+use super::session::Attempt;
 use super::watch::{self, Urgent};
-
-/// The most steps one session takes: no session of ours needs more, and none goes on for ever.
-const MOST_STEPS: u32 = 32;
 
 /// What an agent did in one iteration.
 #[derive(Debug)]
@@ -31,13 +26,6 @@ pub(super) struct Work {
     pub(super) performed: Performed,
 }
 
-/// What has come of a session so far; it survives when the session is cut short.
-#[derive(Default)]
-struct Progress {
-    response: String,
-    performed: Performed,
-}
-
 /// What cut a session short.
 enum Cut {
     Person(Urgent),
@@ -46,8 +34,8 @@ enum Cut {
 
 impl Run<'_> {
     /// Lets the agent work, within the iteration's time, as long as no person ends it.
-    pub(super) async fn work(&mut self, prompt: &Prompt, profile: &Profile) -> Result<Work, Halt> {
-        let mut progress = Progress::default();
+    pub(super) async fn work(&mut self, brief: &Brief, profile: &Profile) -> Result<Work, Halt> {
+        let mut attempt = Attempt::new(self.parts.agents.of(&profile.name).session(brief));
         let limit = self
             .settings
             .iteration_timeout
@@ -55,15 +43,18 @@ impl Run<'_> {
         let (inbox, waiting) = (self.dir.inbox(), self.waiting.clone());
         waiting.store(0, Ordering::Relaxed);
         let ended = tokio::select! {
-            outcome = self.session(prompt, profile, &mut progress) => Ok(outcome?),
-            urgent = watch::urgent(&inbox) => Err(Cut::Person(urgent?)),
-            () = time_is_up(limit, &waiting) => Err(Cut::Time),
+            outcome = self.sessions(brief, profile, &mut attempt) => outcome.map(Ok),
+            urgent = watch::urgent(&inbox) => urgent.map(|urgent| Err(Cut::Person(urgent))).map_err(Halt::from),
+            () = time_is_up(limit, &waiting) => Ok(Err(Cut::Time)),
         };
+        self.settle_account(&mut attempt, profile)?;
+        let ended = ended?;
         self.sandbox.end_processes().await?;
-        let Progress {
+        let Attempt {
             response,
             mut performed,
-        } = progress;
+            ..
+        } = attempt;
         let outcome = match ended {
             Ok(outcome) => outcome,
             Err(Cut::Person(Urgent::Stop)) => return Err(Halt::stopped("stopped by a person")),
@@ -93,73 +84,6 @@ impl Run<'_> {
             response,
             performed,
         })
-    }
-
-    async fn session(
-        &mut self,
-        prompt: &Prompt,
-        profile: &Profile,
-        progress: &mut Progress,
-    ) -> Result<Outcome, Halt> {
-        let mut session = self.parts.agent.session(prompt);
-        let mut done = Done::Nothing;
-        let mut calls = 0;
-        for _ in 0..MOST_STEPS {
-            done = match session.next(done) {
-                Step::Ask(messages) => {
-                    let call = Call {
-                        iteration: prompt.iteration,
-                        number: calls,
-                        purpose: Purpose::Agent,
-                    };
-                    calls += 1;
-                    let reply = self.ask(profile, messages, call).await?;
-                    progress.response.clone_from(&reply.text);
-                    Done::Answered(reply)
-                }
-                Step::Exec(command) => {
-                    let command = command.cwd(self.clone_dir()).idle(self.settings.idle_timeout);
-                    let exit = self.sandbox.exec(&command, &mut self.reporter.lines()).await?;
-                    self.note_exit(&command.program, &exit, progress);
-                    Done::Exited(exit)
-                }
-                Step::Perform(actions) => {
-                    let bench = Bench {
-                        sandbox: self.sandbox.as_ref(),
-                        clone: &self.private_clone(),
-                        reporter: &self.reporter,
-                        redactor: &self.parts.redactor,
-                    };
-                    Done::Performed(bench.perform(&actions, &mut progress.performed).await?)
-                }
-                Step::Finish(outcome) => return Ok(self.cleaned(outcome)),
-            };
-        }
-        Ok(Outcome {
-            ending: Ending::Unusable {
-                error: format!("the session did not finish within {MOST_STEPS} steps"),
-            },
-            ..cut_short("")
-        })
-    }
-
-    fn note_exit(&self, program: &str, exit: &Exit, progress: &mut Progress) {
-        progress.response = output_of(exit, &self.parts.redactor);
-        if !exit.success() {
-            let failure: Failure = gutter::failure(program, exit, self.sandbox.as_ref());
-            progress.performed.failures.push(failure);
-            progress
-                .performed
-                .errors
-                .push(format!("{program}: {}\n{}", exit.status, progress.response));
-        }
-    }
-
-    fn cleaned(&self, outcome: Outcome) -> Outcome {
-        Outcome {
-            summary: self.parts.redactor.redact(&outcome.summary),
-            ..outcome
-        }
     }
 }
 

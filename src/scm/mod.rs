@@ -9,6 +9,7 @@
 //! The host runs git on the user's repository and on the quarantine alone; hooks, prompts, the network and everybody's
 //! settings are off.
 
+mod agent_settings;
 mod branch;
 pub mod bundle;
 mod checkpoint;
@@ -34,6 +35,7 @@ mod snapshot;
 mod status;
 mod worktree;
 
+pub use agent_settings::agent_settings;
 pub use branch::{branch_name, free_branch, slug};
 pub use checkpoint::{Checkpoint, Checkpoints, Content, StateFile};
 pub use clone::{Identity, IdentityError, PrivateClone, Start, trust_variables};

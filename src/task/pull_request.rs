@@ -37,6 +37,8 @@ pub struct PullRequestFacts {
     pub cost: String,
     /// Changes that a reviewer must look at.
     pub flags: Vec<Flag>,
+    /// Settings for agents that the repository brought along.
+    pub agent_settings: Vec<String>,
     /// What the agent says it did.
     pub summary: String,
 }
@@ -142,6 +144,7 @@ impl PullRequestFacts {
                 path: String::new(),
                 reason: String::new(),
             }],
+            agent_settings: vec![String::new()],
             summary: "summary".to_owned(),
             ..Self::default()
         }
@@ -212,6 +215,7 @@ mod tests {
                 path: ".gitignore".to_owned(),
                 reason: "a policy file".to_owned(),
             }],
+            agent_settings: vec![".claude/settings.json".to_owned(), ".mcp.json".to_owned()],
             summary: "The session is kept.".to_owned(),
         }
     }
@@ -249,6 +253,8 @@ mod tests {
 
         Task `fix-login`, run `r23456789`, from `ralph/fix-login/login` into `main`:
         3 iterations, 4200 tokens, cost unknown.
+
+        The repository brought settings for agents, which were in force: `.claude/settings.json`, `.mcp.json`.
         "#);
     }
 

@@ -10,11 +10,9 @@ use ralph::usage::Usd;
 use serde_json::{Value, json};
 
 use crate::need;
-use crate::support::litellm::{Proxy, executable};
+use crate::support::litellm::{MASTER_KEY, Proxy, executable};
 use crate::support::model_service::{Answer, KEY, ModelService, USED};
 use crate::world::{World, body};
-
-const MASTER_KEY: &str = "sk-master-CANARY-0123456789";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_real_litellm_is_served_and_metered() {
@@ -31,7 +29,7 @@ async fn the_real_litellm_is_served_and_metered() {
         false => Answer::Words(USED),
     })
     .await;
-    let proxy = Proxy::start(&executable, &config(&provider)).await;
+    let proxy = Proxy::start(&executable, &models(&provider)).await;
 
     let world = world(&proxy, MASTER_KEY).await;
     every_language_is_counted(&world).await;
@@ -114,17 +112,12 @@ async fn world(proxy: &Proxy, key: &str) -> World {
     World::of(upstream, Allowance::default()).await
 }
 
-fn config(provider: &ModelService) -> Value {
+fn models(provider: &ModelService) -> [Value; 3] {
     let model = |name: &str, litellm: &str, base: String| json!({"model_name": name, "litellm_params": {"model": litellm, "api_base": base, "api_key": KEY}});
     let base = provider.base_url();
-    json!({
-        "model_list": [
-            model("zai/glm-4.7", "zai/glm-4.7", format!("{base}/v1")),
-            model("claude", "anthropic/claude-sonnet-4-5-20250929", base.clone()),
-            model("gpt", "openai/gpt-4o", format!("{base}/v1")),
-        ],
-        "general_settings": {"master_key": MASTER_KEY},
-        "litellm_settings": {"num_retries": 0},
-        "router_settings": {"num_retries": 0, "disable_cooldowns": true},
-    })
+    [
+        model("zai/glm-4.7", "zai/glm-4.7", format!("{base}/v1")),
+        model("claude", "anthropic/claude-sonnet-4-5-20250929", base.clone()),
+        model("gpt", "openai/gpt-4o", format!("{base}/v1")),
+    ]
 }

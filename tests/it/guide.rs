@@ -26,6 +26,8 @@ fn the_example_script_can_be_read() {
 
 #[rstest]
 #[case::without_litellm(&blocks("docs/guide/getting-started.md", "toml")[0])]
+#[case::agents(&blocks("docs/guide/agents.md", "toml")[0])]
+#[case::a_custom_agent(&blocks("docs/guide/agents.md", "toml")[1])]
 #[case::starter(ralph::task::starter::CONFIG)]
 fn a_configuration_that_is_shown_can_be_loaded(#[case] text: &str) {
     let dir = tempfile::tempdir().unwrap();

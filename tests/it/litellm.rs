@@ -9,17 +9,16 @@ use serde_json::{Value, json};
 
 use crate::need;
 use crate::support::chat_server::{Answer, ChatServer, Completion, Piece, Recorded};
-use crate::support::litellm::{Proxy, executable};
+use crate::support::litellm::{MASTER_KEY, Proxy, executable};
 use crate::support::model::{quick, request};
 
-const MASTER_KEY: &str = "sk-master-0123456789";
 const UPSTREAM_KEY: &str = "upstream-0123456789";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_real_litellm_is_understood() {
     let executable = need!(executable());
     let upstream = ChatServer::serve(Some(UPSTREAM_KEY), provider).await;
-    let proxy = Asked(Proxy::start(&executable, &config_for(&upstream)).await);
+    let proxy = Proxy::start(&executable, &models(&upstream)).await;
 
     a_priced_model_has_text_usage_and_cost(&proxy, &upstream).await;
     a_model_without_a_price_has_no_cost(&proxy).await;
@@ -31,7 +30,7 @@ async fn the_real_litellm_is_understood() {
     an_error_amid_the_text_is_tried_again(&proxy, &upstream).await;
 }
 
-async fn a_priced_model_has_text_usage_and_cost(proxy: &Asked, upstream: &ChatServer) {
+async fn a_priced_model_has_text_usage_and_cost(proxy: &Proxy, upstream: &ChatServer) {
     let reply = proxy.ask("hello").await.unwrap();
     assert_eq!(
         (reply.text.as_str(), reply.model.as_str()),
@@ -56,17 +55,17 @@ async fn a_priced_model_has_text_usage_and_cost(proxy: &Asked, upstream: &ChatSe
     );
 }
 
-async fn a_model_without_a_price_has_no_cost(proxy: &Asked) {
+async fn a_model_without_a_price_has_no_cost(proxy: &Proxy) {
     let reply = proxy.ask_model("unpriced", "hello").await.unwrap();
     assert_eq!((reply.text.as_str(), reply.cost), ("grüße 🦀", None));
     assert!(reply.tokens.is_some());
 }
 
-async fn an_answer_cut_off_at_its_limit_says_so(proxy: &Asked) {
+async fn an_answer_cut_off_at_its_limit_says_so(proxy: &Proxy) {
     assert!(proxy.ask("be cut off").await.unwrap().cut_off);
 }
 
-async fn an_unknown_model_is_refused(proxy: &Asked) {
+async fn an_unknown_model_is_refused(proxy: &Proxy) {
     let error = proxy.ask_model("nobody/knows-this", "hello").await.unwrap_err();
     let ModelError::Refused {
         status: 400, message, ..
@@ -77,7 +76,7 @@ async fn an_unknown_model_is_refused(proxy: &Asked) {
     assert!(message.contains("nobody/knows-this"), "{message}");
 }
 
-async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Asked) {
+async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Proxy) {
     for key in [Some("sk-wrong-0123456789"), None] {
         let error = proxy
             .model(key)
@@ -91,7 +90,7 @@ async fn a_wrong_or_missing_key_is_unauthorized(proxy: &Asked) {
     }
 }
 
-async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Asked) {
+async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Proxy) {
     let error = proxy.ask("fail with 429").await.unwrap_err();
     let ModelError::RateLimited { model, retry_after } = error else {
         panic!("{error:?}");
@@ -102,7 +101,7 @@ async fn a_rate_limit_of_the_provider_is_a_wait(proxy: &Asked) {
     );
 }
 
-async fn a_failing_provider_is_tried_again(proxy: &Asked, upstream: &ChatServer) {
+async fn a_failing_provider_is_tried_again(proxy: &Proxy, upstream: &ChatServer) {
     let before = upstream.requests().len();
     let error = proxy.ask("fail with 500").await.unwrap_err();
     assert!(
@@ -112,7 +111,7 @@ async fn a_failing_provider_is_tried_again(proxy: &Asked, upstream: &ChatServer)
     assert!(upstream.requests().len() >= before + 4);
 }
 
-async fn an_error_amid_the_text_is_tried_again(proxy: &Asked, upstream: &ChatServer) {
+async fn an_error_amid_the_text_is_tried_again(proxy: &Proxy, upstream: &ChatServer) {
     let before = upstream.requests().len();
     let error = proxy.ask("fail late").await.unwrap_err();
     let ModelError::Unavailable {
@@ -146,12 +145,10 @@ fn provider(request: &Recorded) -> Answer {
     }
 }
 
-/// What is asked of the proxy, through the client.
-struct Asked(Proxy);
-
-impl Asked {
+/// The model client against the proxy.
+impl Proxy {
     fn model(&self, key: Option<&str>) -> OpenAiCompatible {
-        let endpoint = Endpoint::parse(&self.0.address).unwrap();
+        let endpoint = Endpoint::parse(&self.address).unwrap();
         OpenAiCompatible::new(endpoint, key.map(Secret::new), quick()).unwrap()
     }
 
@@ -166,14 +163,12 @@ impl Asked {
     }
 }
 
-/// The proxy's own retries and cooldowns are off: what is tried again is ours to decide, and to be seen.
-fn config_for(upstream: &ChatServer) -> Value {
+/// What the proxy serves.
+fn models(upstream: &ChatServer) -> [Value; 2] {
     let api_base = format!("{}/v1", upstream.base_url());
     let model = |name: &str, litellm: &str| json!({"model_name": name, "litellm_params": {"model": litellm, "api_base": api_base, "api_key": UPSTREAM_KEY}});
-    json!({
-        "model_list": [model("zai/glm-4.7", "zai/glm-4.7"), model("unpriced", "openai/nobody-knows-its-price")],
-        "general_settings": {"master_key": MASTER_KEY},
-        "litellm_settings": {"num_retries": 0},
-        "router_settings": {"num_retries": 0, "disable_cooldowns": true},
-    })
+    [
+        model("zai/glm-4.7", "zai/glm-4.7"),
+        model("unpriced", "openai/nobody-knows-its-price"),
+    ]
 }

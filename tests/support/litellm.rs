@@ -1,4 +1,4 @@
-//! The real LiteLLM proxy. `tests/support/install-litellm` installs it; `RALPH_TEST_LITELLM` names its executable.
+//! The real LiteLLM proxy, which `tests/support/install-litellm` installs. `RALPH_TEST_LITELLM` names its executable.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::skip;
 
-/// Its executable, or why there is none.
+/// The key that the proxy wants. It must be seen nowhere else.
+pub const MASTER_KEY: &str = "sk-master-CANARY-0123456789";
+
+/// The proxy's executable, or why the test cannot run.
 pub fn executable() -> Result<PathBuf, String> {
     match std::env::var_os("RALPH_TEST_LITELLM") {
         Some(path) => Ok(path.into()),
@@ -21,16 +24,23 @@ pub fn executable() -> Result<PathBuf, String> {
 
 /// A running proxy. It, and whatever it started, ends when dropped.
 pub struct Proxy {
-    process: Child,
     pub address: String,
+    process: Child,
     home: tempfile::TempDir,
 }
 
 impl Proxy {
-    /// Starts it with this configuration, and waits until it answers.
-    pub async fn start(executable: &Path, config: &Value) -> Self {
+    /// A proxy for these models. Its own retries and cooldowns are off: what is tried again is ours to decide, and to be
+    /// seen.
+    pub async fn start(executable: &Path, models: &[Value]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("config.yaml");
+        let config = json!({
+            "model_list": models,
+            "general_settings": {"master_key": MASTER_KEY},
+            "litellm_settings": {"num_retries": 0},
+            "router_settings": {"num_retries": 0, "disable_cooldowns": true},
+        });
         std::fs::write(&file, config.to_string()).unwrap();
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -52,10 +62,9 @@ impl Proxy {
             .stderr(log)
             .spawn()
             .unwrap();
-        let address = format!("http://127.0.0.1:{port}");
         let mut proxy = Self {
             process,
-            address,
+            address: format!("http://127.0.0.1:{port}"),
             home,
         };
         proxy.wait_until_it_lives().await;
@@ -77,12 +86,18 @@ impl Proxy {
                 return;
             }
             let ended = self.process.try_wait().unwrap();
-            if ended.is_some() || started.elapsed() > Duration::from_secs(180) {
-                let log = std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
-                panic!("litellm does not come up ({ended:?}):\n{log}");
-            }
+            assert!(
+                ended.is_none() && started.elapsed() < Duration::from_secs(180),
+                "litellm does not come up ({ended:?}):\n{}",
+                self.log()
+            );
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// What it has printed.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 }
 

@@ -8,6 +8,7 @@ pub mod engine;
 pub mod guest;
 pub mod litellm;
 pub mod model;
+pub mod model_server;
 pub mod model_service;
 pub mod nix;
 pub mod ralph;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
 use ralph::event::{Event, EventKind, EventSink, Fanout};
 use ralph::exec::{Command, Discard, Host};
@@ -151,7 +152,7 @@ impl<'a> Stage<'a> {
                 path: self.path.clone(),
                 passthrough: BTreeMap::new(),
             })),
-            agent: Arc::new(ActionsAgent),
+            agents: Agents::one(Arc::new(ActionsAgent)),
             model: Arc::new(ScriptedModel::new(self.history.script.clone())),
             forge: Arc::new(LocalForge::new(repository, run.pull_request_file())),
             sink: Arc::new(Fanout(vec![events, Arc::new(person)])),

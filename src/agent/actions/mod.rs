@@ -13,7 +13,7 @@ mod path;
 mod schema;
 mod session;
 
-use super::{Agent, Prompt, Session};
+use super::{Agent, Brief, Session};
 
 pub use answer::{AnswerError, parse_answer};
 pub use check::{Fault, Problem};
@@ -35,7 +35,7 @@ impl Agent for ActionsAgent {
         format::answer_format()
     }
 
-    fn session(&self, prompt: &Prompt) -> Box<dyn Session> {
-        Box::new(session::ActionsSession::new(prompt))
+    fn session(&self, brief: &Brief) -> Box<dyn Session> {
+        Box::new(session::ActionsSession::new(brief))
     }
 }

@@ -1,6 +1,6 @@
 //! One iteration of the `actions` agent: ask, read the answer, have it repaired once, have it performed.
 
-use crate::agent::{Done, Ending, Outcome, Prompt, Reached, Session, Step};
+use crate::agent::{Brief, Done, Ending, Outcome, Reached, Session, Step};
 use crate::model::{Message, Reply};
 
 use super::answer::{AnswerError, parse_answer};
@@ -30,9 +30,9 @@ enum State {
 }
 
 impl ActionsSession {
-    pub(super) fn new(prompt: &Prompt) -> Self {
+    pub(super) fn new(brief: &Brief) -> Self {
         Self {
-            prompt: prompt.text.clone(),
+            prompt: brief.text.clone(),
             state: State::Fresh,
         }
     }
@@ -78,7 +78,7 @@ impl Session for ActionsSession {
             (
                 State::Fresh | State::Asked | State::AskedAgain | State::Performing(_) | State::Finished,
                 last,
-            ) => unusable(format!("the session was told `{}` out of turn", name(&last))),
+            ) => unusable(format!("the session was told `{}` out of turn", last.name())),
         }
     }
 }
@@ -137,15 +137,6 @@ fn shortened(text: &str) -> String {
     format!("{head}\n[... {} characters left out ...]\n{tail}", count - QUOTED)
 }
 
-fn name(done: &Done) -> &'static str {
-    match done {
-        Done::Nothing => "nothing",
-        Done::Answered(_) => "answered",
-        Done::Exited(_) => "exited",
-        Done::Performed(_) => "performed",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -159,9 +150,11 @@ mod tests {
     const BAD: &str = "I would run the tests.";
 
     fn session() -> Box<dyn Session> {
-        ActionsAgent.session(&Prompt {
+        ActionsAgent.session(&Brief {
             text: "Do it.".to_owned(),
             iteration: 1,
+            home: "/home".into(),
+            cost_left: None,
         })
     }
 

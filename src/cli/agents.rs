@@ -1,0 +1,179 @@
+//! From the configuration to the agents of a run, and to how they reach their models.
+
+use std::sync::Arc;
+
+use crate::agent::actions::ActionsAgent;
+use crate::agent::{
+    Access, Agent, Agents, Claude, Codex, Credential, CredentialKind, Cursor, Custom, KeyVariable,
+    ProgramAgent,
+};
+use crate::config::{AgentName, Config, ModelSettings, SandboxType};
+
+use super::error::CliError;
+
+/// The agents: one for the run, and others for profiles that name another or reach another model.
+pub(super) fn agents(config: &Config) -> Result<Agents, CliError> {
+    let own = &config.settings.default_profile;
+    let mut agents = Agents::one(agent(config, own)?);
+    for profile in usable_profiles(config).filter(|profile| *profile != own) {
+        agents = agents.with(profile, agent(config, profile)?);
+    }
+    Ok(agents)
+}
+
+/// Whether going on with this profile changes anything for the agent.
+pub(super) fn is_another_choice(config: &Config, profile: &str) -> bool {
+    let described = |name: &str| {
+        let model = settings_of(config, name);
+        (
+            agent_name(config, name),
+            model.and_then(|model| model.agent_model.as_deref()),
+            model.and_then(|model| model.base_url.as_deref()),
+        )
+    };
+    agent_name(config, profile) == AgentName::Actions
+        || described(profile) != described(&config.settings.default_profile)
+}
+
+/// Refuses what would come out only after money was spent: an agent that does not tell its cost, with a bound on nothing else.
+pub(super) fn check_cost_is_bounded(config: &Config) -> Result<(), CliError> {
+    let own = &config.settings.default_profile;
+    let tells_cost = match agent_name(config, own) {
+        AgentName::Claude | AgentName::Actions => true,
+        AgentName::Codex | AgentName::Cursor | AgentName::Custom => false,
+    };
+    let priced = config
+        .profiles
+        .get(own)
+        .is_some_and(|profile| profile.price.is_some());
+    if tells_cost || priced || config.settings.budget.max_tokens_total.is_some() {
+        return Ok(());
+    }
+    let name = agent_name(config, own).name();
+    Err(CliError::usage(format!(
+        "the agent `{name}` does not tell what it costs, so budget.max_cost_usd_estimate cannot hold"
+    ))
+    .hint(format!(
+        "give the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or set \
+         budget.max_tokens_total"
+    )))
+}
+
+/// What a person should know of where credentials go.
+pub(super) fn notice(config: &Config) -> Option<String> {
+    let own = &config.settings.default_profile;
+    let name = agent_name(config, own);
+    let (variable, _) = credential(config, own, keys(name))?;
+    (name != AgentName::Actions).then(|| {
+        format!(
+            "`{variable}` itself is given to the agent `{}`: whatever runs in the sandbox can read it",
+            name.name()
+        )
+    })
+}
+
+/// The profiles a run may go on with.
+fn usable_profiles(config: &Config) -> impl Iterator<Item = &String> {
+    config.profiles.keys()
+}
+
+fn agent(config: &Config, profile: &str) -> Result<Arc<dyn Agent>, CliError> {
+    let name = agent_name(config, profile);
+    if name == AgentName::Actions {
+        return Ok(Arc::new(ActionsAgent));
+    }
+    let model = settings_of(config, profile)
+        .and_then(|model| model.agent_model.clone())
+        .or_else(|| config.settings.agent.model.clone());
+    let effort = config.settings.agent.effort.clone();
+    let access = access(config, profile, name)?;
+    let agent = match name {
+        AgentName::Claude => ProgramAgent::new(Claude {
+            model,
+            effort,
+            access,
+        }),
+        AgentName::Codex => ProgramAgent::new(Codex {
+            model,
+            effort,
+            access,
+        }),
+        AgentName::Cursor => ProgramAgent::new(Cursor { model, access }),
+        AgentName::Custom | AgentName::Actions => ProgramAgent::new(custom(config, profile, access)?),
+    };
+    Ok(Arc::new(agent))
+}
+
+fn custom(config: &Config, profile: &str, access: Access) -> Result<Custom, CliError> {
+    let mut words = config.settings.agent.custom.command.iter().cloned();
+    let program = words.next().ok_or_else(|| {
+        CliError::usage("the agent `custom` has no command")
+            .hint("for example `[agent.custom] command = [\"aider\", \"--message-file\", \"{prompt_file}\"]`")
+    })?;
+    Ok(Custom {
+        program,
+        args: words.collect(),
+        key_variable: settings_of(config, profile).and_then(|model| model.api_key_env.clone()),
+        access,
+    })
+}
+
+/// How the agent reaches its model: with the credential itself, since nothing here holds it back.
+fn access(config: &Config, profile: &str, name: AgentName) -> Result<Access, CliError> {
+    let held = config.provider() == SandboxType::Local || config.settings.agent.dangerously_pass_credential;
+    let found = credential(config, profile, keys(name));
+    if found.is_some() && !held {
+        return Err(CliError::usage(format!(
+            "the agent `{}` would need its credential inside the sandbox",
+            name.name()
+        ))
+        .hint("`agent.dangerously_pass_credential = true` gives it the credential itself"));
+    }
+    let variable = found.as_ref().map_or_else(
+        || keys(name).first().map_or("its key", |key| key.name).to_owned(),
+        |(variable, _)| variable.clone(),
+    );
+    Ok(Access {
+        base_url: settings_of(config, profile).and_then(|model| model.base_url.clone()),
+        credential: found.map(|(_, credential)| credential),
+        remedy: format!("put a valid one into `{variable}`, then `ralph resume`"),
+    })
+}
+
+/// The credential of a profile and the variable it is in: the profile's own, else the first that the agent usually has.
+fn credential(config: &Config, profile: &str, keys: &[KeyVariable]) -> Option<(String, Credential)> {
+    let own = settings_of(config, profile).and_then(|model| model.api_key_env.clone());
+    let kind_of = |name: &str| {
+        let usual = keys.iter().find(|key| key.name == name);
+        usual.map_or(CredentialKind::ApiKey, |key| key.kind)
+    };
+    let names = match own {
+        Some(name) => vec![name],
+        None => keys.iter().map(|key| key.name.to_owned()).collect(),
+    };
+    names.into_iter().find_map(|name| {
+        let credential = Credential {
+            kind: kind_of(&name),
+            value: config.credential(&name)?,
+        };
+        Some((name, credential))
+    })
+}
+
+fn keys(name: AgentName) -> &'static [KeyVariable] {
+    match name {
+        AgentName::Claude => &Claude::KEYS,
+        AgentName::Codex => &Codex::KEYS,
+        AgentName::Cursor => &Cursor::KEYS,
+        AgentName::Actions | AgentName::Custom => &[],
+    }
+}
+
+fn agent_name(config: &Config, profile: &str) -> AgentName {
+    let of_profile = settings_of(config, profile).and_then(|model| model.agent);
+    of_profile.unwrap_or(config.settings.agent.name)
+}
+
+fn settings_of<'a>(config: &'a Config, profile: &str) -> Option<&'a ModelSettings> {
+    config.settings.models.get(profile)
+}

@@ -1,0 +1,55 @@
+//! What an agent program's session used. It calls its model by itself, so nothing is known before and little during.
+
+use crate::event::EventKind;
+use crate::model::Profile;
+use crate::state::{Entry, Reserved};
+use crate::usage::{Tokens, Usd};
+
+use super::error::Halt;
+use super::run::Run;
+use super::session::Attempt;
+
+/// What is set aside for a session: its price is unknown until it is over.
+const UNKNOWN: Reserved = Reserved {
+    tokens: Tokens { input: 0, output: 0 },
+    cost: None,
+};
+
+impl Run<'_> {
+    /// Puts on record that a session begins that calls its model by itself. Whoever dies now leaves a call whose price
+    /// nobody knows.
+    pub(super) fn open_account(&mut self, iteration: u32) -> Result<u64, Halt> {
+        let ledger = self.ledger();
+        ledger.check_call(&self.settings.budget, UNKNOWN)?;
+        let call = ledger.calls + 1;
+        self.note(Entry::Calling {
+            call,
+            iteration,
+            reserved: UNKNOWN,
+        })?;
+        Ok(call)
+    }
+
+    /// Puts on record what the session used, however it ended. This is the one place where that comes in: by its own
+    /// account, priced by the profile where that has a price.
+    pub(super) fn settle_account(&mut self, attempt: &mut Attempt, profile: &Profile) -> Result<(), Halt> {
+        let Some(call) = attempt.account.take() else {
+            return Ok(());
+        };
+        let said = attempt.session.spent(&attempt.printed).unwrap_or_default();
+        let spent = Reserved {
+            tokens: said.tokens.unwrap_or_default(),
+            cost: said
+                .tokens
+                .and_then(|tokens| profile.cost_of(tokens))
+                .or(said.cost),
+        };
+        self.note(Entry::Called { call, spent })?;
+        self.reporter.emit(EventKind::ModelAnswered {
+            model: self.parts.agents.of(&profile.name).name().to_owned(),
+            tokens: said.tokens.map(Tokens::total),
+            cost_usd: spent.cost.map(Usd::dollars),
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,201 @@
+//! Sessions of the agent: one an iteration, or more where the model behind it did not answer.
+
+use crate::agent::actions::Claims;
+use crate::agent::{Brief, Done, Ending, NewFile, Outcome, Session, Step, Trouble};
+use crate::exec::{Captured, Command, Exit, OutputLine, OutputSink, Stream};
+use crate::model::{Profile, Purpose};
+
+use super::ask::Call;
+use super::error::Halt;
+use super::gutter;
+use super::perform::{Bench, Performed, output_of};
+use super::report::LineReporter;
+use super::run::Run;
+
+/// The most steps one session takes: no session of ours needs more, and none goes on for ever.
+const MOST_STEPS: u32 = 32;
+/// How much of what a session's commands print is kept to find out what it used.
+const PRINTED: usize = 4 << 20;
+
+/// One session and what has come of it so far; it survives when the session is cut short.
+pub(super) struct Attempt {
+    pub(super) session: Box<dyn Session>,
+    /// Its last answer or the end of its output.
+    pub(super) response: String,
+    /// Its actions and what failed.
+    pub(super) performed: Performed,
+    /// What its commands printed.
+    pub(super) printed: Captured,
+    /// The call that stands for it in the journal until what it used is settled.
+    pub(super) account: Option<u64>,
+    /// Whether its own directory is there.
+    at_home: bool,
+}
+
+/// How a session ended.
+enum Ended {
+    Finished(Outcome),
+    Failed(Trouble),
+}
+
+impl Attempt {
+    pub(super) fn new(session: Box<dyn Session>) -> Self {
+        Self {
+            session,
+            response: String::new(),
+            performed: Performed::default(),
+            printed: Captured::with_limit(PRINTED),
+            account: None,
+            at_home: false,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Opens sessions until one finishes.
+    pub(super) async fn sessions(
+        &mut self,
+        brief: &Brief,
+        profile: &Profile,
+        attempt: &mut Attempt,
+    ) -> Result<Outcome, Halt> {
+        let agent = self.parts.agents.of(&profile.name);
+        let mut backoff = self.settings.model_wait;
+        loop {
+            match self.session(brief, profile, attempt).await? {
+                Ended::Finished(outcome) => return Ok(outcome),
+                Ended::Failed(trouble) => {
+                    self.settle_account(attempt, profile)?;
+                    self.sandbox.end_processes().await?;
+                    self.endure(&trouble, agent.as_ref(), &mut backoff).await?;
+                    *attempt = Attempt::new(agent.session(brief));
+                }
+            }
+        }
+    }
+
+    async fn session(
+        &mut self,
+        brief: &Brief,
+        profile: &Profile,
+        attempt: &mut Attempt,
+    ) -> Result<Ended, Halt> {
+        let mut done = Done::Nothing;
+        let mut calls = 0;
+        for _ in 0..MOST_STEPS {
+            done = match attempt.session.next(done) {
+                Step::Ask(messages) => {
+                    let call = Call {
+                        iteration: brief.iteration,
+                        number: calls,
+                        purpose: Purpose::Agent,
+                    };
+                    calls += 1;
+                    let reply = self.ask(profile, messages, call).await?;
+                    attempt.response.clone_from(&reply.text);
+                    Done::Answered(reply)
+                }
+                Step::Write(files) => {
+                    self.write_files(&files, brief, attempt).await?;
+                    Done::Written
+                }
+                Step::Exec(command) => Done::Exited(self.run_for(command, brief, attempt).await?),
+                Step::Perform(actions) => {
+                    let bench = Bench {
+                        sandbox: self.sandbox.as_ref(),
+                        clone: &self.private_clone(),
+                        reporter: &self.reporter,
+                        redactor: &self.parts.redactor,
+                    };
+                    Done::Performed(bench.perform(&actions, &mut attempt.performed).await?)
+                }
+                Step::Finish(outcome) => return Ok(Ended::Finished(self.cleaned(outcome))),
+                Step::Fail(trouble) => return Ok(Ended::Failed(trouble)),
+            };
+        }
+        Ok(Ended::Finished(Outcome {
+            summary: String::new(),
+            claims: Claims::default(),
+            ending: Ending::Unusable {
+                error: format!("the session did not finish within {MOST_STEPS} steps"),
+            },
+        }))
+    }
+
+    async fn write_files(&self, files: &[NewFile], brief: &Brief, attempt: &mut Attempt) -> Result<(), Halt> {
+        self.make_home(brief, attempt).await?;
+        for file in files {
+            self.sandbox
+                .write(&file.path, file.text.as_bytes(), 0o600)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a command of the session's in the clone.
+    async fn run_for(
+        &mut self,
+        command: Command,
+        brief: &Brief,
+        attempt: &mut Attempt,
+    ) -> Result<Exit, Halt> {
+        self.make_home(brief, attempt).await?;
+        let calls_by_itself = attempt.session.spent(&attempt.printed).is_some();
+        if calls_by_itself && attempt.account.is_none() {
+            attempt.account = Some(self.open_account(brief.iteration)?);
+        }
+        let command = command.cwd(self.clone_dir()).idle(self.settings.idle_timeout);
+        let mut output = Kept {
+            lines: self.reporter.lines(),
+            printed: &mut attempt.printed,
+        };
+        let exit = self.sandbox.exec(&command, &mut output).await?;
+        attempt.response = output_of(&exit, &self.parts.redactor);
+        if !exit.success() {
+            let failure = gutter::failure(&command.program, &exit, self.sandbox.as_ref());
+            attempt.performed.failures.push(failure);
+            let error = format!("{}: {}\n{}", command.program, exit.status, attempt.response);
+            attempt.performed.errors.push(error);
+        }
+        Ok(exit)
+    }
+
+    /// Makes the session's own directory, once: nothing of an earlier session is in it.
+    async fn make_home(&self, brief: &Brief, attempt: &mut Attempt) -> Result<(), Halt> {
+        if !attempt.at_home {
+            self.sandbox.remove(&brief.home).await?;
+            self.sandbox.mkdir(&brief.home).await?;
+            attempt.at_home = true;
+        }
+        Ok(())
+    }
+
+    fn cleaned(&self, outcome: Outcome) -> Outcome {
+        Outcome {
+            summary: self.parts.redactor.redact(&outcome.summary),
+            ..outcome
+        }
+    }
+}
+
+/// Shows what a command prints, and keeps it where it outlives a command that is not waited for.
+struct Kept<'a> {
+    lines: LineReporter<'a>,
+    printed: &'a mut Captured,
+}
+
+impl OutputSink for Kept<'_> {
+    fn line(&mut self, line: OutputLine) {
+        self.lines.line(line);
+    }
+
+    fn bytes(&mut self, stream: Stream, bytes: &[u8]) {
+        if stream == Stream::Stdout {
+            self.printed.push(bytes);
+        }
+    }
+
+    fn wants_lines(&self) -> bool {
+        self.lines.wants_lines()
+    }
+}

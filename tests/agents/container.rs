@@ -1,0 +1,64 @@
+//! What a task in containers needs: an engine, an image, and an address of this machine that containers reach.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ralph::engine::Engine;
+
+use crate::support::engine::docker;
+use crate::support::{base, engine};
+
+/// An engine with an image, and a network of its own whose gateway is this machine. The network is removed when dropped.
+pub struct Container {
+    pub engine: Engine,
+    image: String,
+    network: String,
+}
+
+impl Container {
+    /// On the engine that answers, or why not.
+    pub async fn new() -> Result<Self, String> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let engine = engine::engine().await?;
+        let image = base::image(&engine).await?;
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let network = format!("ralph-test-agents-{}-{number}", std::process::id());
+        docker(&engine, &["network", "create", &network]);
+        Ok(Self {
+            engine,
+            image,
+            network,
+        })
+    }
+
+    /// The address that its containers reach.
+    pub fn address(&self) -> IpAddr {
+        let gateway = "{{(index .IPAM.Config 0).Gateway}}";
+        let shown = docker(
+            &self.engine,
+            &["network", "inspect", "--format", gateway, &self.network],
+        );
+        shown.trim().parse().unwrap()
+    }
+
+    /// The configuration of a sandbox that has this program of this folder.
+    pub fn settings(&self, name: &str, folder: &Path) -> String {
+        let program = std::fs::canonicalize(folder.join(name)).unwrap();
+        format!(
+            "[sandbox]\ntype = \"docker\"\nimage = \"{}\"\n\
+             mounts = [{{ source = \"{}\", target = \"/usr/local/bin/{name}\" }}]\n\
+             [sandbox.network]\npolicy = \"allow-all\"\ndangerously_allow_addresses = [\"{}\"]\n\
+             [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n",
+            self.image,
+            program.display(),
+            self.address()
+        )
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        docker(&self.engine, &["network", "rm", &self.network]);
+    }
+}

@@ -1,0 +1,20 @@
+//! The real agent programs, whole tasks long, against scripted model servers.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+mod bench;
+mod choice;
+mod container;
+mod litellm;
+#[path = "../support/mod.rs"]
+mod support;
+mod tasks;
+mod timers;
+mod trouble;

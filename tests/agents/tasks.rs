@@ -1,0 +1,150 @@
+//! Whole tasks.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rstest::rstest;
+use serde_json::json;
+
+use crate::bench::{Bench, KEY, Program, Within, says_hello_in, tick, two_sessions};
+use crate::need;
+use crate::support::model_server::{Teller, Turn};
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_done_in_fresh_sessions_and_the_pull_request_holds_the_work(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
+    let ended = bench.run(&[]);
+    ended.expect(0, &["[x] M1.1", "[x] M1.2", "b.txt says hello now.", "done: "]);
+    ended.expect(0, &[&format!("agent {}: ", program.name())]);
+    ended.expect(
+        0,
+        &[&format!("warning: `{}` itself is given", program.key_variable())],
+    );
+    assert_eq!(bench.handed_back("a.txt"), "hello\n");
+    assert_eq!(bench.handed_back("b.txt"), "hello\n");
+    let asked = bench.server.asked();
+    assert_eq!(asked.len(), 6);
+    assert_eq!(asked[3].turn, 0, "the second session knew of the first");
+    let used = program.api().tokens() * 6;
+    assert_eq!(bench.place.status()["tokens"], used);
+    no_file_holds_the_key(&bench.place.home());
+    assert!(!ended.stderr.contains(KEY) && !ended.stdout.contains(KEY));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claude_thinks_hard_and_uses_its_own_tools() {
+    let written = |file: &str| Turn::Use {
+        tool: "Write",
+        input: json!({"file_path": file, "content": "hello\n"}),
+    };
+    let session = vec![
+        written("a.txt"),
+        written("b.txt"),
+        Turn::run("sh test.sh && git add a.txt b.txt && git commit --quiet --message 'Say hello'"),
+        Turn::run(format!("{}; {}", tick("M1.1"), tick("M1.2"))),
+        Turn::say("Both say hello."),
+    ];
+    let bench = need!(Bench::new(Program::Claude, vec![session]).await);
+    bench.run(&[]).expect(0, &["Both say hello.", "done: "]);
+    let first = &bench.server.asked()[0];
+    assert_eq!(first.body["output_config"]["effort"], "high");
+    assert_eq!(first.body["model"], "first-model");
+    assert_eq!(first.header("x-api-key"), KEY);
+    let status = bench.place.status();
+    assert!(
+        status["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0),
+        "{status}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_for_agents_that_the_repository_brings_are_told() {
+    let bench = need!(Bench::new(Program::Claude, two_sessions()).await);
+    bench.place.write(".claude/settings.json", "{}");
+    bench.place.write("AGENTS.md", "Be kind.\n");
+    bench.place.git(&["add", ".claude", "AGENTS.md"]);
+    bench
+        .place
+        .git(&["commit", "--quiet", "--message", "Settle agents"]);
+    let ended = bench.run(&[]);
+    ended.expect(
+        0,
+        &[
+            "the repository brings settings for agents",
+            ".claude/settings.json, AGENTS.md",
+            "done: ",
+        ],
+    );
+    let request = fs::read_to_string(ended.stdout.trim_end().lines().last().unwrap()).unwrap();
+    assert!(
+        request.contains("`.claude/settings.json`, `AGENTS.md`"),
+        "{request}"
+    );
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_session_leaves_running_is_ended_with_it(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let mark = format!("{}.{}", std::process::id(), fastrand::u32(..));
+    let mut first = says_hello_in("a.txt", "M1.1");
+    first.insert(
+        0,
+        Turn::run(format!(
+            "(setsid sleep 9876{mark} &) ; nohup sleep 8765{mark} & echo left"
+        )),
+    );
+    let teller = Teller::of(vec![first, says_hello_in("b.txt", "M1.2")]);
+    let bench = need!(Bench::within(within, program, teller).await);
+    bench
+        .run(&["--set", "timers.completion_grace_seconds=1"])
+        .expect(0, &["done: "]);
+    let left: Vec<PathBuf> = processes()
+        .filter(|process| command_line(process).contains(&mark))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_ends_a_session_of_claude_and_keeps_its_work() {
+    let mut endless = says_hello_in("a.txt", "M1.1");
+    endless.truncate(2);
+    endless.extend((0..20).map(|_| Turn::run("true")));
+    let bench = need!(Bench::new(Program::Claude, vec![endless]).await);
+    let ended = bench.run(&["--set", "budget.max_cost_usd_estimate=0.02"]);
+    ended.expect(1, &["failed: budget exceeded", "[x] M1.1"]);
+    assert_eq!(bench.handed_back_so_far("a.txt"), "hello\n");
+    assert!(bench.server.asked().len() < 20, "the budget did not bite");
+}
+
+fn no_file_holds_the_key(dir: &Path) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let entry = entry.unwrap();
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            no_file_holds_the_key(&entry.path());
+        } else if kind.is_file() {
+            let bytes = fs::read(entry.path()).unwrap();
+            let holds = bytes.windows(KEY.len()).any(|part| part == KEY.as_bytes());
+            assert!(!holds, "{} holds the key", entry.path().display());
+        }
+    }
+}
+
+fn processes() -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries
+        .map(|entry| entry.path())
+        .filter(|path| path.join("cmdline").exists())
+}
+
+fn command_line(process: &Path) -> String {
+    let bytes = fs::read(process.join("cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).replace('\0', " ")
+}

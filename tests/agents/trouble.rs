@@ -1,0 +1,121 @@
+//! When the model does not answer, or the agent does not come on.
+
+use rstest::rstest;
+
+use crate::bench::{Bench, KEY, Program, Within, in_circles, two_sessions};
+use crate::need;
+use crate::support::model_server::{Teller, Turn};
+use crate::support::ralph::finish;
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let sessions = two_sessions();
+    let reset = jiff::Timestamp::now().as_second() + 6;
+    let teller = Teller::by(move |asked| match asked.session {
+        0 => rate_limited(program, reset),
+        number => sessions[number - 1][asked.turn].clone(),
+    });
+    let bench = need!(Bench::within(within, program, teller).await);
+    let ended = finish(
+        bench
+            .ralph(&["run"])
+            .env_remove(program.key_variable())
+            .env(subscription(program), KEY),
+    );
+    let shown = jiff::Timestamp::from_second(reset)
+        .unwrap()
+        .strftime("%H:%M:%S UTC");
+    ended.expect(
+        0,
+        &["waiting until", &shown.to_string(), "rate limited", "done: "],
+    );
+    assert!(jiff::Timestamp::now().as_second() >= reset, "it did not wait");
+    assert_eq!(bench.place.status()["iterations"], 2, "{ended:?}");
+}
+
+fn subscription(program: Program) -> &'static str {
+    match program {
+        Program::Claude => "CLAUDE_CODE_OAUTH_TOKEN",
+        Program::Codex => "OPENAI_API_KEY",
+    }
+}
+
+/// What the real ones say when a subscription is used up.
+fn rate_limited(program: Program, reset: i64) -> Turn {
+    match program {
+        Program::Claude => Turn::refuse(429, "rate_limit_error")
+            .with_header("anthropic-ratelimit-unified-status", "rejected")
+            .with_header("anthropic-ratelimit-unified-representative-claim", "five_hour")
+            .with_header("anthropic-ratelimit-unified-reset", &reset.to_string()),
+        Program::Codex => Turn::refuse(429, "usage_limit_reached")
+            .with_header("x-codex-primary-used-percent", "100")
+            .with_header("x-codex-primary-window-minutes", "300")
+            .with_header("x-codex-primary-reset-at", &reset.to_string()),
+    }
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_credential_pauses_the_run_with_what_to_do(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
+    let variable = program.key_variable();
+    let paused = finish(bench.ralph(&["run"]).env(variable, "sk-expired-0123456789"));
+    paused.expect(
+        3,
+        &[
+            "paused: ",
+            "the credential was refused",
+            &format!("put a valid one into `{variable}`"),
+        ],
+    );
+    assert_eq!(bench.place.status()["iterations"], 0, "{paused:?}");
+    finish(&mut bench.ralph(&["resume"])).expect(0, &["done: "]);
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_goes_in_circles_goes_on_with_another_model(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[values(Within::Directory, Within::Container)] within: Within,
+) {
+    let whole = two_sessions();
+    let mut done = 0;
+    let teller = Teller::by(move |asked| {
+        if asked.body["model"] == "first-model" {
+            return in_circles(asked.turn);
+        }
+        let turn = whole[done][asked.turn].clone();
+        done += usize::from(matches!(turn, Turn::Say(_)));
+        turn
+    });
+    let bench = need!(Bench::within(within, program, teller).await);
+    bench.configure(&format!(
+        "fallback_profile = \"second\"\n[models.second]\nlitellm_model = \"x/second-model\"\nbase_url = \"{}\"\n\
+         agent_model = \"second-model\"\n",
+        bench.server.base_url()
+    ));
+    let ended = bench.run(&["--max-iterations", "12"]);
+    ended.expect(
+        0,
+        &[
+            "GUTTER",
+            "ladder: rotate",
+            "ladder: fallback: going on with profile second",
+            "done: ",
+        ],
+    );
+    let models = bench.models();
+    assert_eq!(
+        models.first().map(String::as_str),
+        Some("first-model"),
+        "{models:?}"
+    );
+    assert_eq!(models[models.len() - 2..], ["second-model", "second-model"]);
+}

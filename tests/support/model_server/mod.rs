@@ -1,0 +1,126 @@
+//! Whole model servers for the agent programs, on real sockets, driven by a script.
+
+mod messages;
+mod responses;
+mod turns;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::routing::post;
+use serde_json::Value;
+use tokio::task::JoinHandle;
+
+#[allow(unused_imports, reason = "not every test binary writes a script")]
+pub use turns::{Asked, Teller, Turn};
+
+/// Which API a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Api {
+    /// Anthropic's, which `claude` speaks.
+    Messages,
+    /// OpenAI's, which `codex` speaks.
+    Responses,
+}
+
+impl Api {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Messages => "/v1/messages",
+            Self::Responses => "/v1/responses",
+        }
+    }
+
+    /// The tokens, in and out, that each turn uses.
+    pub fn tokens(self) -> u64 {
+        match self {
+            Self::Messages => messages::TOKENS_IN + messages::TOKENS_OUT,
+            Self::Responses => responses::TOKENS_IN + responses::TOKENS_OUT,
+        }
+    }
+}
+
+/// A running server; it stops when dropped.
+pub struct ModelServer {
+    api: Api,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+struct Shared {
+    api: Api,
+    key: String,
+    teller: Teller,
+}
+
+impl ModelServer {
+    /// A server on the loopback that wants this key.
+    pub async fn start(api: Api, key: &str, teller: Teller) -> Self {
+        Self::listen(Ipv4Addr::LOCALHOST.into(), api, key, teller).await
+    }
+
+    /// A server on this address.
+    pub async fn listen(address: IpAddr, api: Api, key: &str, teller: Teller) -> Self {
+        let shared = Arc::new(Shared {
+            api,
+            key: key.to_owned(),
+            teller,
+        });
+        let routes = Router::new()
+            .route(api.path(), post(answer))
+            .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
+            .with_state(shared.clone());
+        let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        Self {
+            api,
+            address,
+            shared,
+            task,
+        }
+    }
+
+    /// The address as the program of this API takes it.
+    pub fn base_url(&self) -> String {
+        match self.api {
+            Api::Messages => format!("http://{}", self.address),
+            Api::Responses => format!("http://{}/v1", self.address),
+        }
+    }
+
+    /// Everything that was asked so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.teller.asked()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let response = match shared.api {
+        Api::Messages => messages::respond(&shared, &headers, &body),
+        Api::Responses => responses::respond(&shared, &headers, &body),
+    };
+    match response {
+        Some(response) => response,
+        None => std::future::pending().await,
+    }
+}
+
+/// The text of a header; empty when it is not there.
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+    let value = headers.get(name);
+    value.and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
