@@ -98,7 +98,7 @@ pub(super) async fn exchange<C: Client>(
 
 impl Upstream {
     async fn open(core: &Core, ask: &Ask, permit: &Permit) -> Result<Self, Answer> {
-        match core.open(permit).await {
+        match core.open(permit, ask.onward()).await {
             Ok(stream) => Ok(Self {
                 host: ask.host.clone(),
                 port: ask.port(),
@@ -207,6 +207,8 @@ async fn send<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 ) -> Result<(), Side> {
     let head = ask.head_to_pass_on();
     to.write_all(&head).await.map_err(|_| Side::To)?;
+    // TLS keeps back what is not asked for, and so below.
+    to.flush().await.map_err(|_| Side::To)?;
     counted.add(head.len());
     carry(ask.body(), from, to, counted).await
 }
@@ -256,7 +258,6 @@ async fn pass_back_final<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     carry(body, from, to, counted)
         .await
         .map_err(|_| Failure::Broken)?;
-    to.flush().await.map_err(|_| Failure::Broken)?;
     Ok(finished)
 }
 
@@ -294,6 +295,7 @@ async fn write_head<W: AsyncWrite + Unpin>(
     bytes.extend(own_fields.as_bytes());
     bytes.extend(b"\r\n");
     to.write_all(&bytes).await.map_err(|_| Failure::Broken)?;
+    to.flush().await.map_err(|_| Failure::Broken)?;
     counted.add(bytes.len());
     Ok(())
 }
@@ -315,6 +317,7 @@ async fn carry<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         }
         let length = body.advance(&from.buffer).map_err(|_| Side::From)?;
         to.write_all(&from.buffer[..length]).await.map_err(|_| Side::To)?;
+        to.flush().await.map_err(|_| Side::To)?;
         from.buffer.advance(length);
         counted.add(length);
     }
