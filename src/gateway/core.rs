@@ -47,7 +47,7 @@ pub(super) struct Session<'a, C> {
 /// How a TLS connection may pass.
 pub(super) enum Passage {
     /// As it is.
-    Tunnel(Permit),
+    Tunnel(Box<Permit>),
     /// Opened, request by request.
     Inspected(Arc<Inspection>),
 }
@@ -66,7 +66,10 @@ impl Core {
     pub(super) fn admit_tls(&self, name: &HostName, port: u16) -> Result<Passage, Denial> {
         let request = Request::opaque(Host::Name(name.clone()), port);
         if !self.inspects(&request.host, port) {
-            return self.admit(Protocol::Tls, request).map(Passage::Tunnel);
+            return self
+                .admit(Protocol::Tls, request)
+                .map(Box::new)
+                .map(Passage::Tunnel);
         }
         let verdict = self.policies.borrow().policy.judge(&request);
         let denial = match (verdict, &self.inspection) {
@@ -76,7 +79,8 @@ impl Core {
             (Verdict::Allowed(_), None) => Denial::Unclear("the host is to be inspected, and nothing can"),
             (Verdict::Denied(denial), _) => denial,
         };
-        self.notary.denied(Subject::request(Protocol::Tls, &request), &denial);
+        self.notary
+            .denied(Subject::request(Protocol::Tls, &request), &denial);
         Err(denial)
     }
 

@@ -15,7 +15,7 @@ fn authorization(phantom: &Phantom) -> String {
     format!("Proxy-Authorization: Basic {pair}\r\n")
 }
 
-fn connect(world: &World, target: &str) -> String {
+pub fn connect(world: &World, target: &str) -> String {
     format!(
         "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{}\r\n",
         authorization(&world.phantom)

@@ -89,12 +89,7 @@ impl Ask {
         Self::new(head, authority, path, Onward::Plain)
     }
 
-    fn new(
-        head: RequestHead,
-        (host, port): Authority,
-        path: String,
-        onward: Onward,
-    ) -> Result<Self, Denial> {
+    fn new(head: RequestHead, (host, port): Authority, path: String, onward: Onward) -> Result<Self, Denial> {
         let body = Body::of_request(&head)?;
         let everything = path == "*" && head.method == "OPTIONS";
         if !path.starts_with('/') && !everything || head.method == "CONNECT" {

@@ -168,7 +168,9 @@ mod tests {
         let again = authority.config_for(&name("a.example")).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         for number in 0..Leaves::MOST {
-            authority.config_for(&name(&format!("n{number}.example"))).unwrap();
+            authority
+                .config_for(&name(&format!("n{number}.example")))
+                .unwrap();
         }
         let leaves = authority.leaves.lock().unwrap();
         assert_eq!(leaves.by_name.len(), Leaves::MOST);

@@ -67,7 +67,9 @@ impl Inspection {
     ) -> io::Result<client::TlsStream<TcpStream>> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let server = ServerName::try_from(name.to_string()).map_err(invalid)?;
-        TlsConnector::from(self.onward.clone()).connect(server, stream).await
+        TlsConnector::from(self.onward.clone())
+            .connect(server, stream)
+            .await
     }
 
     /// Answers a client as the host.
@@ -95,27 +97,22 @@ pub(super) async fn serve<C: Client>(
 ) -> io::Result<()> {
     let Session { core, seat, client } = session;
     let accepting = inspection.accept(&name, client);
-    match timeout(core.limits.hello, accepting).await {
-        Ok(Ok(client)) => {
-            let client = Buffered::new(client);
-            let session = Session { core, seat, client };
-            http::serve(session, Scope::Inspected(inspection, name, port)).await
-        }
-        // What rustls has to say to the client was said.
-        Ok(Err(_)) | Err(_) => {
-            let subject = Subject {
-                protocol: Protocol::Tls,
-                host: Some(name.to_string()),
-                port: Some(port),
-            };
-            core.notary.denied(subject, &Denial::Unclear(NO_HANDSHAKE));
-            Ok(())
-        }
-    }
+    let Ok(Ok(client)) = timeout(core.limits.hello, accepting).await else {
+        // What TLS has to say to the client was said.
+        let subject = Subject {
+            protocol: Protocol::Tls,
+            host: Some(name.to_string()),
+            port: Some(port),
+        };
+        core.notary.denied(subject, &Denial::Unclear(NO_HANDSHAKE));
+        return Ok(());
+    };
+    let client = Buffered::new(client);
+    let session = Session { core, seat, client };
+    http::serve(session, Scope::Inspected(inspection, name, port)).await
 }
 
-const NO_HANDSHAKE: &str =
-    "an inspected connection that was not agreed on; the client may not trust the inspection, or speak no HTTP/1.1";
+const NO_HANDSHAKE: &str = "an inspected connection that was not agreed on; the client may not trust the inspection, or speak no HTTP/1.1";
 
 impl<C: Client> Client for server::TlsStream<Buffered<C>> {
     fn reset_on_close(&self) {

@@ -42,7 +42,10 @@ mod tests {
 
     #[test]
     fn a_list_without_an_authority_is_refused() {
-        for text in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        for text in [
+            "",
+            "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+        ] {
             let loaded = Roots::Pem(text.into()).load();
             assert!(matches!(loaded, Err(InspectionError::NoRoots)), "{text}");
         }
