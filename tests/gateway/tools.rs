@@ -207,8 +207,7 @@ fn packed_crate() -> (Vec<u8>, String) {
             .unwrap();
     }
     let packed = archive.into_inner().unwrap().finish().unwrap();
-    let checksum = sha2::Sha256::digest(&packed);
-    let checksum = checksum.iter().map(|byte| format!("{byte:02x}")).collect();
+    let checksum = format!("{:x}", sha2::Sha256::digest(&packed));
     (packed, checksum)
 }
 
