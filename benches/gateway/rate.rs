@@ -13,23 +13,25 @@ const CONNECTIONS: usize = 32;
 const TURN: Duration = Duration::from_secs(2);
 const TURNS: usize = 5;
 
-/// They take turns of two seconds. The figure is the time a request takes of the whole, so that less is better.
+/// They take turns of two seconds. The figure is the share of time that one request takes, so that less is better.
 pub(crate) async fn measure(peers: &Peers) -> Fallible<Vec<Figure>> {
     let routes = [&peers.ours, &peers.squid, &peers.mitmproxy];
-    let mut rates = [const { Vec::new() }; 3];
+    let mut shares = [const { Vec::new() }; 3];
     for _ in 0..TURNS {
-        for (route, rates) in routes.iter().zip(&mut rates) {
-            rates.push(rate(route).await?);
+        for (route, shares) in routes.iter().zip(&mut shares) {
+            shares.push(share(route).await?);
         }
     }
-    let [ours, squid, mitmproxy] = rates.map(|rates| rates.into_iter().collect::<Samples>());
-    println!("requests a second: ours {ours}; squid {squid}; mitmproxy {mitmproxy}");
-    let each = |rate: &Samples| 1e6 / rate.median();
+    let [ours, squid, mitmproxy] = shares.map(|shares| shares.into_iter().collect::<Samples>());
+    println!("of {CONNECTIONS} connections a request, us: ours {ours}; squid {squid}; mitmproxy {mitmproxy}");
+    for (name, share) in [("ours", &ours), ("squid", &squid), ("mitmproxy", &mitmproxy)] {
+        println!("requests a second, {name}: {:.0}", 1e6 / share.median());
+    }
     let figure = |name, peer: &Samples, most| Figure {
         name,
         unit: "us",
-        ours: each(&ours),
-        peer: Some(each(peer)),
+        ours: ours.median(),
+        peer: Some(peer.median()),
         target: Target::Ratio(most),
     };
     Ok(vec![
@@ -38,8 +40,8 @@ pub(crate) async fn measure(peers: &Peers) -> Fallible<Vec<Figure>> {
     ])
 }
 
-/// Requests a second.
-async fn rate(route: &Route) -> Fallible<f64> {
+/// Microseconds for each request, of all connections together.
+async fn share(route: &Route) -> Fallible<f64> {
     let mut clients = JoinSet::new();
     let started = Instant::now();
     for _ in 0..CONNECTIONS {
@@ -57,5 +59,5 @@ async fn rate(route: &Route) -> Fallible<f64> {
     for counted in clients.join_all().await {
         requests += counted?;
     }
-    Ok(f64::from(requests) / started.elapsed().as_secs_f64())
+    Ok(started.elapsed().as_secs_f64() * 1e6 / f64::from(requests))
 }

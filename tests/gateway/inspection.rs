@@ -77,7 +77,7 @@ impl Inspected {
             .unwrap()
     }
 
-    async fn open(&self, name: &'static str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn open(&self, name: &'static str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = ServerName::try_from(name).unwrap();
         TlsConnector::from(self.client()).connect(name, stream).await
     }
@@ -236,6 +236,31 @@ async fn what_is_injected_is_injected_inside() {
     let answer = say(&mut client, request("POST", "/v2", &server)).await;
     assert!(answer.starts_with(b"HTTP/1.1 403 "), "{answer:?}");
     assert_eq!(server.connections(), 0, "it is never reached itself");
+}
+
+#[tokio::test]
+async fn what_is_injected_can_be_asked_for_by_a_tunnel_that_is_opened() {
+    let (server, identity) = https_server().await;
+    let broker = Server::http(OK).await;
+    let injection = Broker {
+        host: "a.example",
+        port: broker.port,
+    };
+    let inspected = Inspected::with(&["a.example"], &server, &identity, |setup| {
+        setup.injection = Some(Arc::new(injection));
+    });
+    let mut stream = inspected.world.enter(Door::Proxy).await;
+    hear_until_after(
+        &mut stream,
+        &connect(&inspected.world, "a.example:443"),
+        "\r\n\r\n",
+    )
+    .await;
+    let mut client = inspected.open("a.example", stream).await.unwrap();
+    let asked = "POST /v1/messages HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
+    hear_until_after(&mut client, asked, "ok").await;
+    let expected = "POST /v1/messages HTTP/1.1\r\nhost: a.example\r\n";
+    assert!(broker.seen().starts_with(expected), "{}", broker.seen());
 }
 
 #[tokio::test]

@@ -3,7 +3,9 @@
 use ralph::gateway::{AddressGuard, Door};
 use ralph::network::Policy;
 use rstest::rstest;
+use tokio::net::TcpStream;
 
+use crate::tls::{greet, tls_server};
 use crate::world::{OK, Server, World, allowlist, say};
 
 #[tokio::test]
@@ -54,6 +56,32 @@ async fn five_common_domains_work_together_and_a_sixth_does_not() {
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
     assert!(answer.contains("x-ralph-denied: host not in policy"), "{answer}");
     assert_eq!(servers.iter().map(Server::connections).sum::<usize>(), 5);
+}
+
+#[tokio::test]
+async fn five_common_domains_work_together_within_tls_too() {
+    let names = [
+        "forge.example",
+        "index.example",
+        "api.model.example",
+        "cdn.example",
+        "docs.example",
+    ];
+    let (server, config) = tls_server(&names).await;
+    let lines = names.map(|name| format!("{name}:{}", server.port));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let world = names
+        .iter()
+        .fold(World::new(allowlist(&lines)), |world, name| world.name(name));
+    let door = world.open(Door::Tls { port: server.port });
+    for name in names {
+        let stream = TcpStream::connect(door).await.unwrap();
+        let heard = greet(config.clone(), name, stream).await;
+        assert_eq!(heard.unwrap(), "hello from inside", "{name}");
+    }
+    let stream = TcpStream::connect(door).await.unwrap();
+    assert!(greet(config, "sixth.example", stream).await.is_err());
+    assert_eq!(server.connections(), names.len());
 }
 
 #[rstest]

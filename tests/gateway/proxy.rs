@@ -10,7 +10,7 @@ use rstest::rstest;
 use crate::tls::{greet, real_hello, tls_server};
 use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
 
-fn authorization(phantom: &Phantom) -> String {
+pub fn authorization(phantom: &Phantom) -> String {
     let pair = BASE64_STANDARD.encode(format!("ralph:{}", phantom.expose()));
     format!("Proxy-Authorization: Basic {pair}\r\n")
 }

@@ -32,6 +32,18 @@ pub use roots::Roots;
 pub use trust::Trust;
 
 /// Opens the TLS of one run: with an authority of its own, which exists in memory alone.
+///
+/// ```no_run
+/// use std::{path::Path, sync::Arc};
+///
+/// use ralph::gateway::{Inspection, Roots};
+///
+/// let inspection = Arc::new(Inspection::new(&Roots::System, jiff::Timestamp::now())?);
+/// let image_bundle = b"-----BEGIN CERTIFICATE-----...";
+/// let trust = inspection.trust(image_bundle, Path::new("/etc/ralph"));
+/// // `trust.files` and `trust.env` go into the sandbox, and `inspection` into the gateway's `Setup`.
+/// # Ok::<(), ralph::gateway::InspectionError>(())
+/// ```
 pub struct Inspection {
     authority: Authority,
     onward: Arc<ClientConfig>,
