@@ -76,7 +76,9 @@ impl Core {
             (Verdict::Allowed(_) | Verdict::Denied(Denial::Unseen(_)), Some(inspection)) => {
                 return Ok(Passage::Inspected(inspection.clone()));
             }
-            (Verdict::Allowed(_), None) => Denial::Unclear("the host is to be inspected, and nothing can"),
+            (Verdict::Allowed(_), None) => {
+                Denial::Unclear("the host is to be inspected, and there is no inspection")
+            }
             (Verdict::Denied(denial), _) => denial,
         };
         self.notary
@@ -117,17 +119,15 @@ impl Core {
         match onward {
             Onward::Plain => Ok(Box::new(stream)),
             Onward::Encrypted(inspection, name) => {
-                let encrypting = inspection.encrypt(name, stream);
-                let encrypted = timeout(self.limits.connect, encrypting)
+                let encrypting = timeout(self.limits.connect, inspection.encrypt(name, stream));
+                let encrypted = encrypting
                     .await
                     .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                match encrypted {
-                    Ok(stream) => Ok(Box::new(stream)),
-                    Err(source) => Err(DialError::Untrusted {
-                        host: name.to_string(),
-                        source,
-                    }),
-                }
+                let untrusted = |source: io::Error| DialError::Untrusted {
+                    host: name.to_string(),
+                    source,
+                };
+                Ok(Box::new(encrypted.map_err(untrusted)?))
             }
         }
     }

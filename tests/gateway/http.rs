@@ -5,7 +5,7 @@ use std::time::Duration;
 use ralph::gateway::Door;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::world::{OK, Server, World, allowlist, hear_all, hear_until, hear_until_after, say};
+use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
 
 fn world_with(server: &Server) -> World {
     World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example")

@@ -178,7 +178,7 @@ async fn a_host_to_be_inspected_is_never_passed_on_unopened() {
     say(&mut stream, real_hello("a.example")).await;
     inspected
         .world
-        .check_denied(Some("a.example"), "nothing can")
+        .check_denied(Some("a.example"), "there is no inspection")
         .await;
     assert_eq!(server.connections(), 0);
 }

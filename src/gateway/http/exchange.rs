@@ -91,8 +91,13 @@ pub(super) async fn exchange<C: Client>(
         Ok(Finished {
             client: Fate::Open, ..
         }) => Ended::Open,
+        Ok(_) => {
+            // Within TLS the client must be told that this is the end, and not where it broke.
+            let _ = session.client.stream.shutdown().await;
+            Ended::Broken
+        }
         Err(Failure::NoAnswer) => Ended::Unanswered(Answer::unreachable("the host gave no answer")),
-        _ => Ended::Broken,
+        Err(Failure::Broken | Failure::Upgraded) => Ended::Broken,
     })
 }
 
