@@ -8,29 +8,35 @@ use tokio::net::TcpStream;
 use crate::tls::{greet, tls_server};
 use crate::world::{OK, Server, World, allowlist, say};
 
+/// A forge, a package index, a model's API, a CDN and a site with documents.
+const COMMON: [&str; 5] = [
+    "forge.example",
+    "index.example",
+    "api.model.example",
+    "cdn.example",
+    "docs.example",
+];
+
+fn world_of_common_domains(lines: &[&str]) -> World {
+    COMMON
+        .iter()
+        .fold(World::new(allowlist(lines)), |world, name| world.name(name))
+}
+
 #[tokio::test]
 async fn five_common_domains_work_together_and_a_sixth_does_not() {
     let mut servers = Vec::new();
-    for _ in 0..5 {
+    for _ in COMMON {
         servers.push(Server::http(OK).await);
     }
-    let names = [
-        "forge.example",
-        "index.example",
-        "api.model.example",
-        "cdn.example",
-        "docs.example",
-    ];
-    let lines: Vec<String> = names
+    let lines: Vec<String> = COMMON
         .iter()
         .zip(&servers)
         .map(|(name, server)| format!("{name}:{}", server.port))
         .collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let world = names
-        .iter()
-        .fold(World::new(allowlist(&lines)), |world, name| world.name(name));
-    for (name, server) in names.iter().zip(&servers) {
+    let world = world_of_common_domains(&lines);
+    for (name, server) in COMMON.iter().zip(&servers) {
         let mut client = world.enter(Door::Http { port: server.port }).await;
         let request = format!(
             "GET /{name} HTTP/1.1\r\nHost: {name}:{}\r\nConnection: close\r\n\r\n",
@@ -60,28 +66,19 @@ async fn five_common_domains_work_together_and_a_sixth_does_not() {
 
 #[tokio::test]
 async fn five_common_domains_work_together_within_tls_too() {
-    let names = [
-        "forge.example",
-        "index.example",
-        "api.model.example",
-        "cdn.example",
-        "docs.example",
-    ];
-    let (server, config) = tls_server(&names).await;
-    let lines = names.map(|name| format!("{name}:{}", server.port));
+    let (server, config) = tls_server(&COMMON).await;
+    let lines = COMMON.map(|name| format!("{name}:{}", server.port));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let world = names
-        .iter()
-        .fold(World::new(allowlist(&lines)), |world, name| world.name(name));
+    let world = world_of_common_domains(&lines);
     let door = world.open(Door::Tls { port: server.port });
-    for name in names {
+    for name in COMMON {
         let stream = TcpStream::connect(door).await.unwrap();
         let heard = greet(config.clone(), name, stream).await;
         assert_eq!(heard.unwrap(), "hello from inside", "{name}");
     }
     let stream = TcpStream::connect(door).await.unwrap();
     assert!(greet(config, "sixth.example", stream).await.is_err());
-    assert_eq!(server.connections(), names.len());
+    assert_eq!(server.connections(), COMMON.len());
 }
 
 #[rstest]
