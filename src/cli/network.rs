@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::config::{Config, NetworkPolicy};
 use crate::gateway::audit::{Asked, AuditError, AuditLog, Outcome, Tally};
 use crate::id::RunId;
-use crate::network::{Host, HostNameError, Request, Seen, Verdict};
+use crate::network::{Denial, Host, HostNameError, Request, Seen, Verdict};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
@@ -79,12 +79,17 @@ pub(super) fn check_attended(config: &Config) -> Result<(), CliError> {
     Ok(())
 }
 
+/// Where HTTP is within TLS.
+const TLS_PORT: u16 = 443;
+
 /// What `check` prints.
 #[derive(Serialize)]
 struct Checked {
     host: String,
     port: u16,
     verdict: Outcome,
+    /// Whether its TLS is opened.
+    inspected: bool,
     /// The line that allows it, or why it is denied.
     reason: String,
 }
@@ -94,28 +99,36 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
     let project = assemble::project_dir(&context.surroundings.cwd);
     let policy = assemble::network_policy(&config, Some(&project));
     let (host, port) = args.target;
-    let seen = args
-        .method
-        .zip(args.path)
-        .map_or(Seen::Nothing, |(method, path)| Seen::Http { method, path });
+    let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
+    let seen = match args.method.zip(args.path) {
+        // Only there the gateway can see them.
+        Some((method, path)) if inspected || port != TLS_PORT => Seen::Http { method, path },
+        _ => Seen::Nothing,
+    };
     let request = Request { host, port, seen };
     let (verdict, reason) = match policy.judge(&request) {
         Verdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
+        Verdict::Denied(Denial::Unseen(line)) if inspected => (
+            Outcome::Denied,
+            format!("{line} decides by the request: ask with --method and --path"),
+        ),
         Verdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
     };
     let checked = Checked {
         host: request.host.to_string(),
         port,
         verdict,
+        inspected,
         reason,
     };
     if args.json {
         context.ui.json(&checked)?;
     } else {
         let Checked { host, reason, .. } = &checked;
+        let opened = if inspected { " (inspected)" } else { "" };
         context
             .ui
-            .data(format_args!("{verdict}: {host}:{port}: {reason}"))?;
+            .data(format_args!("{verdict}: {host}:{port}{opened}: {reason}"))?;
     }
     Ok(match verdict {
         Outcome::Allowed => Exit::Success,

@@ -25,6 +25,7 @@ impl Config {
             .allowing(self.placed("allowed", &network.allowed))
             .allowing(self.preset_rules(clients))
             .denying(self.placed("denied", &network.denied))
+            .inspecting(network.inspect.iter().cloned())
     }
 
     fn placed(&self, key: &str, rules: &[Rule]) -> Vec<Rule> {

@@ -10,7 +10,7 @@ use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 use super::quantity;
 use crate::image::ImageReference;
-use crate::network::{AddressRange, Preset, Rule};
+use crate::network::{AddressRange, HostPattern, Preset, Rule};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
@@ -196,6 +196,11 @@ pub(super) fn presets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Preset>,
     list(from, |PolicyPreset(preset)| preset)
 }
 
+/// Hosts.
+pub(super) fn host_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<HostPattern>, D::Error> {
+    list(from, |PolicyHosts(hosts)| hosts)
+}
+
 /// Ranges of addresses.
 pub(super) fn address_ranges<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AddressRange>, D::Error> {
     list(from, |PolicyRange(range)| range)
@@ -319,6 +324,18 @@ impl<'de> Deserialize<'de> for PolicyPreset {
             expected: "one of `anthropic`, `openai`, `github`, `packages:npm`, `packages:pypi`, `packages:cargo`, \
                        `packages:apt`, `packages:nix`, `packages:go`",
             parse: |text| text.parse().ok().map(Self),
+        })
+    }
+}
+
+struct PolicyHosts(HostPattern);
+
+impl<'de> Deserialize<'de> for PolicyHosts {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_str(Parsed {
+            expected: "the name of a host such as \"github.com\", \"*.github.com\" or \"registry.example.org:8443\", \
+                       without a scheme, methods or a path",
+            parse: |text| HostPattern::parse(text).ok().map(Self),
         })
     }
 }

@@ -16,7 +16,7 @@ use super::models::ModelSettings;
 use super::read;
 use crate::credential::Auth;
 use crate::image::ImageReference;
-use crate::network::{AddressRange, Preset, Rule};
+use crate::network::{AddressRange, HostPattern, Preset, Rule};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
@@ -125,6 +125,10 @@ pub struct NetworkSettings {
     #[serde(deserialize_with = "read::rules")]
     #[schemars(with = "Vec<String>")]
     pub denied: Vec<Rule>,
+    /// The hosts whose TLS is opened.
+    #[serde(deserialize_with = "read::host_patterns")]
+    #[schemars(with = "Vec<String>")]
+    pub inspect: Vec<HostPattern>,
     /// Addresses that names may lead to although they are not of the internet.
     #[serde(deserialize_with = "read::address_ranges")]
     #[schemars(with = "Vec<String>")]

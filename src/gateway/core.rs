@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::audit::Protocol;
 use super::dial::{self, DialError};
 use super::dns::Lookup;
 use super::guard::AddressGuard;
+use super::http::Onward;
 use super::injection::Injection;
+use super::inspect::Inspection;
 use super::limits::Limits;
 use super::permit::{Generation, Notary, Permit, Subject};
 use super::phantom::Phantom;
@@ -30,6 +33,7 @@ pub(super) struct Core {
     pub(super) phantom: Option<Phantom>,
     pub(super) injection: Option<Arc<dyn Injection>>,
     pub(super) beacon: Option<Beacon>,
+    pub(super) inspection: Option<Arc<Inspection>>,
     pub(super) notary: Notary,
     pub(super) limits: Limits,
     pub(super) seats: Arc<Seats>,
@@ -42,6 +46,14 @@ pub(super) struct Session<'a, C> {
     pub(super) client: Buffered<C>,
 }
 
+/// How a TLS connection may pass.
+pub(super) enum Passage {
+    /// As it is.
+    Tunnel(Box<Permit>),
+    /// Opened, request by request.
+    Inspected(Arc<Inspection>),
+}
+
 impl Core {
     /// Asks the policy about a request. What is denied is written down.
     pub(super) fn admit(&self, protocol: Protocol, request: Request) -> Result<Permit, Denial> {
@@ -50,6 +62,36 @@ impl Core {
             return Err(denial);
         }
         Permit::ask(&self.policies, &self.notary, protocol, request)
+    }
+
+    /// Asks the policy about a TLS connection of which the name is known. What is denied is written down.
+    pub(super) fn admit_tls(&self, name: &HostName, port: u16) -> Result<Passage, Denial> {
+        let request = Request::opaque(Host::Name(name.clone()), port);
+        if !self.inspects(&request.host, port) {
+            return self
+                .admit(Protocol::Tls, request)
+                .map(Box::new)
+                .map(Passage::Tunnel);
+        }
+        let verdict = self.policies.borrow().policy.judge(&request);
+        let denial = match (verdict, &self.inspection) {
+            (Verdict::Allowed(_) | Verdict::Denied(Denial::Unseen(_)), Some(inspection)) => {
+                return Ok(Passage::Inspected(inspection.clone()));
+            }
+            (Verdict::Allowed(_), None) => {
+                Denial::Unclear("the host is to be inspected, and there is no inspection")
+            }
+            (Verdict::Denied(denial), _) => denial,
+        };
+        self.notary
+            .denied(Subject::request(Protocol::Tls, &request), &denial);
+        Err(denial)
+    }
+
+    /// Whether TLS to this host is opened.
+    pub(super) fn inspects(&self, host: &Host, port: u16) -> bool {
+        let policy = &self.policies.borrow().policy;
+        host.name().is_some_and(|name| policy.inspects(name, port))
     }
 
     /// What the policy says about a request, written down nowhere.
@@ -66,17 +108,29 @@ impl Core {
     }
 
     /// Opens a connection for HTTP requests to the host of a permit: the host itself, or whoever adds its credential.
-    pub(super) async fn open(&self, permit: &Permit) -> Result<Box<dyn Stream>, DialError> {
+    pub(super) async fn open(&self, permit: &Permit, onward: &Onward) -> Result<Box<dyn Stream>, DialError> {
         let injection = self.injection.as_ref().zip(permit.request.host.name());
-        match injection.filter(|(injection, name)| injection.injects(name)) {
-            Some((injection, name)) => {
-                let unreachable = |source: io::Error| DialError::Unreachable {
+        if let Some((injection, name)) = injection.filter(|(injection, name)| injection.injects(name)) {
+            let unreachable = |source: io::Error| DialError::Unreachable {
+                host: name.to_string(),
+                source,
+            };
+            return injection.open(name).await.map_err(unreachable);
+        }
+        let stream = self.dial(permit).await?;
+        match onward {
+            Onward::Plain => Ok(Box::new(stream)),
+            Onward::Encrypted(inspection, name) => {
+                let encrypting = timeout(self.limits.connect, inspection.encrypt(name, stream));
+                let encrypted = encrypting
+                    .await
+                    .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                let untrusted = |source: io::Error| DialError::Untrusted {
                     host: name.to_string(),
                     source,
                 };
-                injection.open(name).await.map_err(unreachable)
+                Ok(Box::new(encrypted.map_err(untrusted)?))
             }
-            None => Ok(Box::new(self.dial(permit).await?)),
         }
     }
 

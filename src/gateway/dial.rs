@@ -54,6 +54,14 @@ pub(super) enum DialError {
         /// Why.
         source: io::Error,
     },
+    /// It answers, and does not prove that it is the host.
+    #[error("{host} does not prove to be that host: {source}")]
+    Untrusted {
+        /// The host.
+        host: String,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 async fn checked_addresses(

@@ -5,7 +5,8 @@
 //! other way out of it than [`Policy::judge`] for each connection and each request.
 //!
 //! - DNS knows allowed names only, gives each a made-up address, and asks nobody.
-//! - TLS goes by the name in its hello. It is read and passed on, not decrypted.
+//! - TLS goes by the name in its hello. It is read and passed on, not decrypted, but for hosts that the policy inspects:
+//!   there an [`Inspection`] opens it, and each request is judged.
 //! - HTTP/1 goes by the host of each request, and is read strictly.
 //! - Any other port goes by the made-up address.
 //! - The explicit proxy does the same for whoever has the run's [`Phantom`]; what goes through a CONNECT must be for the
@@ -22,6 +23,7 @@ mod door;
 mod guard;
 mod http;
 mod injection;
+mod inspect;
 mod limits;
 pub mod meter;
 mod permit;
@@ -54,6 +56,7 @@ use seats::Seats;
 pub use door::Door;
 pub use guard::AddressGuard;
 pub use injection::Injection;
+pub use inspect::{Inspection, InspectionError, Roots, Trust};
 pub use limits::Limits;
 pub use phantom::{NoRandomness, Phantom};
 pub use resolve::{Resolver, SystemResolver};
@@ -73,6 +76,8 @@ pub struct Setup {
     pub injection: Option<Arc<dyn Injection>>,
     /// What the gateway says of itself, whatever the policy is, so that a sandbox can be shown to lead here.
     pub beacon: Option<Beacon>,
+    /// Who opens the TLS of hosts that the policy inspects. Without one nobody reaches them by TLS.
+    pub inspection: Option<Arc<Inspection>>,
     /// Where everything is written down.
     pub audit: Arc<dyn AuditSink>,
     /// What time it is.
@@ -92,6 +97,7 @@ impl Setup {
             phantom: None,
             injection: None,
             beacon: None,
+            inspection: None,
             audit,
             clock: crate::clock::system(),
             limits: Limits::default(),
@@ -123,6 +129,7 @@ impl Gateway {
             phantom: setup.phantom,
             injection: setup.injection,
             beacon: setup.beacon,
+            inspection: setup.inspection,
             notary: Notary {
                 sink: setup.audit,
                 clock: setup.clock,

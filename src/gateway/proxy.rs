@@ -62,6 +62,8 @@ async fn connect<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) 
         Verdict::Allowed(_) => {}
         // In plain HTTP the methods and paths can be seen, and are judged there.
         Verdict::Denied(Denial::Unseen(_)) if port != TLS_PORT => {}
+        // So they can in TLS that is opened, and there a credential can be added.
+        Verdict::Denied(Denial::Unseen(_) | Denial::Injected(_)) if session.core.inspects(&host, port) => {}
         Verdict::Denied(denial) => return refuse(session, Some((host, port)), &denial).await,
     }
     let established = b"HTTP/1.1 200 Connection established\r\n\r\n";

@@ -26,11 +26,13 @@ pub(super) async fn relay(
     let traffic = &permit.traffic;
     let up = async {
         upstream_write.write_all(&to_upstream).await?;
+        upstream_write.flush().await?;
         count(&traffic.sent, to_upstream.len());
         carry(&mut client_read, &mut upstream_write, &traffic.sent, seat).await
     };
     let down = async {
         client_write.write_all(&to_client).await?;
+        client_write.flush().await?;
         count(&traffic.received, to_client.len());
         carry(&mut upstream_read, &mut client_write, &traffic.received, seat).await
     };
@@ -60,6 +62,8 @@ async fn carry(
         }
         seat.touch();
         to.write_all(&chunk[..length]).await?;
+        // TLS keeps back what is not asked for.
+        to.flush().await?;
         count(counter, length);
         if length == chunk.len() && length < LARGEST_CHUNK {
             chunk.resize(length * 2, 0);

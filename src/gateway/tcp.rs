@@ -20,8 +20,11 @@ use crate::network::{Denial, Host, Request, Verdict};
 /// Where it turns out to be TLS or HTTP, it must be for that same host, as on the ports of the web.
 pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) -> io::Result<()> {
     let request = Request::opaque(host.clone(), port);
-    if matches!(session.core.judge(&request), Verdict::Denied(Denial::Unseen(_))) {
-        return http::serve(session, Scope::Tunnel(host, port)).await;
+    let inspected = session.core.inspects(&host, port);
+    match session.core.judge(&request) {
+        Verdict::Denied(Denial::Unseen(_)) => return serve_seen(session, host, port).await,
+        Verdict::Denied(Denial::Injected(_)) if inspected => return serve_seen(session, host, port).await,
+        _ => {}
     }
     let Ok(permit) = session.core.admit(Protocol::Tcp, request) else {
         session.client.stream.reset_on_close();
@@ -39,6 +42,10 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, host: Host, po
             drop((working, upstream, permit));
             return http::serve(session, Scope::Tunnel(host, port)).await;
         }
+        Speech::Tls if inspected => {
+            drop((working, upstream, permit));
+            return tls::serve(session, tls::Target::within(host, port)).await;
+        }
         Speech::Tls => {
             if let Err(denial) = check_name(&mut session, &host).await {
                 permit.refuse(denial);
@@ -49,6 +56,14 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, host: Host, po
         Speech::Other => {}
     }
     relay(&mut session.client, &mut upstream, &permit, session.seat).await
+}
+
+/// Serves one connection of which each request has to be seen: in TLS that is opened, or without TLS.
+async fn serve_seen<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) -> io::Result<()> {
+    match recognise_all(&mut session).await? {
+        Speech::Tls => tls::serve(session, tls::Target::within(host, port)).await,
+        Speech::Http | Speech::Other => http::serve(session, Scope::Tunnel(host, port)).await,
+    }
 }
 
 /// What a client speaks, by its first words.

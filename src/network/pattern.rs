@@ -55,6 +55,12 @@ impl HostPattern {
                 .is_some_and(|labels| labels.len() > 1 && labels.ends_with('.')),
         }
     }
+
+    /// Whether the name is one of these, and the port the one that is given, where one is.
+    #[must_use]
+    pub fn covers_at(&self, name: &HostName, port: u16) -> bool {
+        self.covers(name) && self.port.is_none_or(|own| own == port)
+    }
 }
 
 impl Names {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::host::{Host, HostName};
-use super::pattern::WEB_PORTS;
+use super::pattern::{HostPattern, WEB_PORTS};
 use super::request::{Request, Seen};
 use super::rule::{Fit, Rule};
 use super::verdict::{Denial, Line, Verdict};
@@ -16,6 +16,7 @@ pub struct Policy {
     line: Arc<Line>,
     allowed: Vec<Rule>,
     denied: Vec<Rule>,
+    inspected: Vec<HostPattern>,
 }
 
 /// What happens to a name that no line denies.
@@ -84,6 +85,7 @@ impl Policy {
             line: Arc::new(Line::new(&format!("policy = \"{}\"", mode.name()), "")),
             allowed: Vec::new(),
             denied: Vec::new(),
+            inspected: Vec::new(),
         }
     }
 
@@ -108,6 +110,26 @@ impl Policy {
         self
     }
 
+    /// The policy with more hosts whose TLS is opened, so that lines with methods and paths hold in it too. They allow
+    /// nothing. Without a port a pattern means every port.
+    #[must_use]
+    pub fn inspecting(mut self, hosts: impl IntoIterator<Item = HostPattern>) -> Self {
+        self.inspected.extend(hosts);
+        self
+    }
+
+    /// Whether TLS to this host is opened.
+    #[must_use]
+    pub fn inspects(&self, name: &HostName, port: u16) -> bool {
+        self.inspected.iter().any(|hosts| hosts.covers_at(name, port))
+    }
+
+    /// Whether TLS to any host is opened, so that whoever serves the policy needs an authority.
+    #[must_use]
+    pub fn inspects_any(&self) -> bool {
+        !self.inspected.is_empty()
+    }
+
     /// What happens to a name that no line denies.
     #[must_use]
     pub fn mode(&self) -> Mode {
@@ -120,9 +142,9 @@ impl Policy {
         let line = |word: &'static str| move |rule: &Rule| format!("{word} {}", rule.line().text());
         let mode = std::iter::once(self.mode.name().to_owned());
         let denied = self.denied.iter().map(line("deny"));
-        mode.chain(denied)
-            .chain(self.allowed.iter().map(line("allow")))
-            .collect()
+        let allowed = self.allowed.iter().map(line("allow"));
+        let inspected = self.inspected.iter().map(|hosts| format!("inspect {hosts}"));
+        mode.chain(denied).chain(allowed).chain(inspected).collect()
     }
 
     /// Whether the policy restricts anything, so that a provider without enforcement must say so.
@@ -307,6 +329,26 @@ mod tests {
         ];
         let policy = Policy::allowlist(rules(&allowed)).denying(rules(&["bad.example", "half.example/x"]));
         assert_eq!(policy.judge_name(&name.parse().unwrap()).is_allowed(), known);
+    }
+
+    #[rstest]
+    #[case("a.example:443", true)]
+    #[case("a.example:8443", true)]
+    #[case("x.b.example:8443", true)]
+    #[case("x.b.example:443", false)]
+    #[case("other.example:443", false)]
+    fn what_is_inspected_is_what_the_patterns_cover(#[case] target: &str, #[case] inspected: bool) {
+        let hosts = ["a.example", "*.b.example:8443"].map(|text| HostPattern::parse(text).unwrap());
+        let policy = Policy::deny().inspecting(hosts);
+        let (name, port) = target.split_once(':').unwrap();
+        assert_eq!(
+            policy.inspects(&name.parse().unwrap(), port.parse().unwrap()),
+            inspected
+        );
+        assert_eq!(
+            policy.lines(),
+            ["deny", "inspect a.example", "inspect *.b.example:8443"]
+        );
     }
 
     #[test]

@@ -86,7 +86,7 @@ impl Rule {
 
     /// Whether as a denying rule it stops this. Without a port it means every port.
     pub(super) fn denies(&self, name: &HostName, port: u16, seen: &Seen) -> Fit {
-        if !self.pattern.covers(name) || self.pattern.port.is_some_and(|own| own != port) {
+        if !self.pattern.covers_at(name, port) {
             return Fit::No;
         }
         self.fit(seen, PathPattern::perhaps_covers)

@@ -38,23 +38,29 @@ async fn the_file_tells_what_was_blocked_and_how_to_allow_it() {
 }
 
 /// Answers for one host from a server of the test.
-struct Broker(u16);
+pub struct Broker {
+    pub host: &'static str,
+    pub port: u16,
+}
 
 #[async_trait]
 impl Injection for Broker {
     fn injects(&self, host: &HostName) -> bool {
-        host.as_str() == "api.example"
+        host.as_str() == self.host
     }
 
     async fn open(&self, _: &HostName) -> io::Result<Box<dyn Stream>> {
-        Ok(Box::new(TcpStream::connect(("127.0.0.1", self.0)).await?))
+        Ok(Box::new(TcpStream::connect(("127.0.0.1", self.port)).await?))
     }
 }
 
 #[tokio::test]
 async fn a_host_with_an_injected_credential_is_never_tunnelled() {
     let server = Server::http(OK).await;
-    let broker = Broker(server.port);
+    let broker = Broker {
+        host: "api.example",
+        port: server.port,
+    };
     let world = World::with(Policy::allow_all(), |setup| {
         setup.injection = Some(Arc::new(broker));
     });

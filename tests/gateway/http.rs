@@ -5,7 +5,7 @@ use std::time::Duration;
 use ralph::gateway::Door;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::world::{OK, Server, World, allowlist, hear_all, hear_until, hear_until_after, say};
+use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
 
 fn world_with(server: &Server) -> World {
     World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example")
@@ -73,38 +73,6 @@ async fn bodies_pass_in_both_directions_and_are_counted() {
 }
 
 #[tokio::test]
-async fn events_are_passed_on_as_they_come() {
-    let (tell, told) = tokio::sync::mpsc::unbounded_channel::<()>();
-    let told = std::sync::Arc::new(tokio::sync::Mutex::new(told));
-    let server = Server::new(move |mut stream, _| {
-        let told = told.clone();
-        async move {
-            let mut chunk = [0; 4096];
-            let _ = stream.read(&mut chunk).await;
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
-            stream.write_all(head.as_bytes()).await.unwrap();
-            for number in 0..3 {
-                stream
-                    .write_all(format!("data: {number}\n\n").as_bytes())
-                    .await
-                    .unwrap();
-                told.lock().await.recv().await;
-            }
-        }
-    })
-    .await;
-    let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
-    client.write_all(get(&server, "/").as_bytes()).await.unwrap();
-    for number in 0..3 {
-        // The server does not go on before this one has arrived.
-        hear_until(&mut client, &format!("data: {number}\n\n")).await;
-        tell.send(()).unwrap();
-    }
-    assert_eq!(hear_all(&mut client).await, b"");
-}
-
-#[tokio::test]
 async fn a_websocket_is_a_tunnel_once_the_host_agrees() {
     let server = Server::new(|mut stream, seen| async move {
         let mut chunk = [0; 4096];
@@ -145,36 +113,6 @@ async fn no_other_protocol_is_changed_to() {
     let answer = String::from_utf8(say(&mut client, request).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     assert!(!server.seen().to_lowercase().contains("upgrade"));
-}
-
-#[tokio::test]
-async fn a_long_download_passes_whole() {
-    const LENGTH: usize = 64 * 1024 * 1024;
-    let server = Server::new(|mut stream, _| async move {
-        let mut chunk = [0; 4096];
-        let _ = stream.read(&mut chunk).await;
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {LENGTH}\r\n\r\n");
-        stream.write_all(head.as_bytes()).await.unwrap();
-        let block = vec![7; 1024 * 1024];
-        for _ in 0..LENGTH / block.len() {
-            stream.write_all(&block).await.unwrap();
-        }
-    })
-    .await;
-    let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
-    let answer = say(
-        &mut client,
-        get(&server, "/").replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n"),
-    )
-    .await;
-    let body = answer
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .unwrap()
-        + 4;
-    assert_eq!(answer.len() - body, LENGTH);
-    assert!(answer[body..].iter().all(|byte| *byte == 7));
 }
 
 #[tokio::test]

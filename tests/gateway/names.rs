@@ -3,32 +3,40 @@
 use ralph::gateway::{AddressGuard, Door};
 use ralph::network::Policy;
 use rstest::rstest;
+use tokio::net::TcpStream;
 
+use crate::tls::{greet, tls_server};
 use crate::world::{OK, Server, World, allowlist, say};
+
+/// A forge, a package index, a model's API, a CDN and a site with documents.
+const COMMON: [&str; 5] = [
+    "forge.example",
+    "index.example",
+    "api.model.example",
+    "cdn.example",
+    "docs.example",
+];
+
+fn world_of_common_domains(lines: &[&str]) -> World {
+    COMMON
+        .iter()
+        .fold(World::new(allowlist(lines)), |world, name| world.name(name))
+}
 
 #[tokio::test]
 async fn five_common_domains_work_together_and_a_sixth_does_not() {
     let mut servers = Vec::new();
-    for _ in 0..5 {
+    for _ in COMMON {
         servers.push(Server::http(OK).await);
     }
-    let names = [
-        "forge.example",
-        "index.example",
-        "api.model.example",
-        "cdn.example",
-        "docs.example",
-    ];
-    let lines: Vec<String> = names
+    let lines: Vec<String> = COMMON
         .iter()
         .zip(&servers)
         .map(|(name, server)| format!("{name}:{}", server.port))
         .collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
-    let world = names
-        .iter()
-        .fold(World::new(allowlist(&lines)), |world, name| world.name(name));
-    for (name, server) in names.iter().zip(&servers) {
+    let world = world_of_common_domains(&lines);
+    for (name, server) in COMMON.iter().zip(&servers) {
         let mut client = world.enter(Door::Http { port: server.port }).await;
         let request = format!(
             "GET /{name} HTTP/1.1\r\nHost: {name}:{}\r\nConnection: close\r\n\r\n",
@@ -54,6 +62,23 @@ async fn five_common_domains_work_together_and_a_sixth_does_not() {
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
     assert!(answer.contains("x-ralph-denied: host not in policy"), "{answer}");
     assert_eq!(servers.iter().map(Server::connections).sum::<usize>(), 5);
+}
+
+#[tokio::test]
+async fn five_common_domains_work_together_within_tls_too() {
+    let (server, config) = tls_server(&COMMON).await;
+    let lines = COMMON.map(|name| format!("{name}:{}", server.port));
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let world = world_of_common_domains(&lines);
+    let door = world.open(Door::Tls { port: server.port });
+    for name in COMMON {
+        let stream = TcpStream::connect(door).await.unwrap();
+        let heard = greet(config.clone(), name, stream).await;
+        assert_eq!(heard.unwrap(), "hello from inside", "{name}");
+    }
+    let stream = TcpStream::connect(door).await.unwrap();
+    assert!(greet(config, "sixth.example", stream).await.is_err());
+    assert_eq!(server.connections(), COMMON.len());
 }
 
 #[rstest]

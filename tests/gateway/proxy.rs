@@ -10,12 +10,12 @@ use rstest::rstest;
 use crate::tls::{greet, real_hello, tls_server};
 use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
 
-fn authorization(phantom: &Phantom) -> String {
+pub fn authorization(phantom: &Phantom) -> String {
     let pair = BASE64_STANDARD.encode(format!("ralph:{}", phantom.expose()));
     format!("Proxy-Authorization: Basic {pair}\r\n")
 }
 
-fn connect(world: &World, target: &str) -> String {
+pub fn connect(world: &World, target: &str) -> String {
     format!(
         "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{}\r\n",
         authorization(&world.phantom)

@@ -25,7 +25,7 @@ async fn connect_to(world: &World, destination: SocketAddr) -> TcpStream {
     client.unwrap()
 }
 
-async fn connect_to_name(world: &World, name: &str, port: u16) -> TcpStream {
+pub async fn connect_to_name(world: &World, name: &str, port: u16) -> TcpStream {
     let address = address_of(world, name).await.unwrap();
     connect_to(world, SocketAddr::from((address, port))).await
 }

@@ -1,15 +1,17 @@
 //! TLS by its hello, with real clients and servers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use ralph::gateway::{AddressGuard, Door};
 use ralph::network::Policy;
 use rstest::rstest;
 use rustls::crypto::ring;
-use rustls::pki_types::{PrivateKeyDer, ServerName};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::world::{Server, World, allowlist, hear_all, impatient, say};
@@ -21,35 +23,73 @@ const DECODE_ERROR: [u8; 7] = [21, 3, 3, 0, 2, 2, 50];
 
 /// A server with a certificate for these names that greets, and the configuration of a client that trusts it.
 pub async fn tls_server(names: &[&str]) -> (Server, Arc<ClientConfig>) {
-    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
-    let provider = Arc::new(ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider.clone())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.cert.der().clone()], key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let server = Server::new(move |stream, _| {
-        let acceptor = acceptor.clone();
-        async move {
-            if let Ok(mut stream) = acceptor.accept(stream).await {
-                let _ = stream.write_all(b"hello from inside").await;
-                let _ = stream.shutdown().await;
-            }
+    let identity = Identity::new(names, &[]);
+    let server = identity
+        .serve(|mut stream, _| async move {
+            let _ = stream.write_all(b"hello from inside").await;
+            let _ = stream.shutdown().await;
+        })
+        .await;
+    let client = trusting(&identity.pem, &[]);
+    (server, client)
+}
+
+/// The certificate of a server, which is its own authority.
+pub struct Identity {
+    pub pem: Vec<u8>,
+    acceptor: TlsAcceptor,
+}
+
+impl Identity {
+    pub fn new(names: &[&str], protocols: &[&str]) -> Self {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let made = rcgen::generate_simple_self_signed(names).unwrap();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)
+            .unwrap();
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Self {
+            pem: made.cert.pem().into_bytes(),
+            acceptor: TlsAcceptor::from(Arc::new(config)),
         }
-    })
-    .await;
+    }
+
+    /// A server that treats each connection alike, once it is agreed on.
+    pub async fn serve<F>(
+        &self,
+        handle: impl Fn(TlsStream<TcpStream>, Arc<Mutex<Vec<u8>>>) -> F + Send + Sync + 'static,
+    ) -> Server
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (acceptor, handle) = (self.acceptor.clone(), Arc::new(handle));
+        Server::new(move |stream, seen| {
+            let (acceptor, handle) = (acceptor.clone(), handle.clone());
+            async move {
+                if let Ok(stream) = acceptor.accept(stream).await {
+                    handle(stream, seen).await;
+                }
+            }
+        })
+        .await
+    }
+}
+
+/// A client that trusts these authorities and speaks these protocols.
+pub fn trusting(pem: &[u8], protocols: &[&str]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(made.cert.der().clone()).unwrap();
-    let client = ClientConfig::builder_with_provider(provider)
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(pem).map(Result::unwrap));
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
-    (server, Arc::new(client))
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Arc::new(config)
 }
 
 /// What a real client hears.
@@ -67,12 +107,8 @@ pub async fn greet(
 
 /// The first bytes of a real client.
 pub fn real_hello(name: &'static str) -> Vec<u8> {
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    let mut client = ClientConnection::new(Arc::new(config), ServerName::try_from(name).unwrap()).unwrap();
+    let config = trusting(b"", &[]);
+    let mut client = ClientConnection::new(config, ServerName::try_from(name).unwrap()).unwrap();
     let mut bytes = Vec::new();
     client.write_tls(&mut bytes).unwrap();
     bytes

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use ralph::gateway::audit::{Outcome, Record};
 use ralph::gateway::{AddressGuard, Door, Gateway, Limits, Phantom, Resolver, Setup};
 use ralph::network::{HostName, Policy, Rule};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -135,13 +135,13 @@ pub fn impatient() -> Limits {
 }
 
 /// Says something and hears everything until the other side ends. A reset is an end too.
-pub async fn say(stream: &mut TcpStream, text: impl AsRef<[u8]>) -> Vec<u8> {
+pub async fn say(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), text: impl AsRef<[u8]>) -> Vec<u8> {
     let _ = stream.write_all(text.as_ref()).await;
     hear_all(stream).await
 }
 
 /// Everything until the other side ends.
-pub async fn hear_all(stream: &mut TcpStream) -> Vec<u8> {
+pub async fn hear_all(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
     let mut heard = Vec::new();
     let _ = timeout(PATIENCE, stream.read_to_end(&mut heard))
         .await
@@ -150,7 +150,7 @@ pub async fn hear_all(stream: &mut TcpStream) -> Vec<u8> {
 }
 
 /// Reads until the text has come.
-pub async fn hear_until(stream: &mut TcpStream, text: &str) -> String {
+pub async fn hear_until(stream: &mut (impl AsyncRead + Unpin), text: &str) -> String {
     let mut heard = Vec::new();
     let hearing = async {
         while !String::from_utf8_lossy(&heard).contains(text) {
@@ -199,21 +199,7 @@ impl Server {
 
     /// Answers each HTTP head it reads with these bytes, and keeps the connection open.
     pub async fn http(answer: &'static str) -> Self {
-        Self::new(move |mut stream, seen| async move {
-            let mut pending: Vec<u8> = Vec::new();
-            let mut chunk = [0; 4096];
-            while let Ok(count @ 1..) = stream.read(&mut chunk).await {
-                seen.lock().unwrap().extend(&chunk[..count]);
-                pending.extend(&chunk[..count]);
-                while let Some(end) = pending.windows(4).position(|window| window == b"\r\n\r\n") {
-                    pending.drain(..end + 4);
-                    if stream.write_all(answer.as_bytes()).await.is_err() {
-                        return;
-                    }
-                }
-            }
-        })
-        .await
+        Self::new(move |stream, seen| answer_heads(stream, seen, answer)).await
     }
 
     /// Sends everything back.
@@ -241,10 +227,39 @@ impl Server {
     }
 }
 
+/// Answers each HTTP head with these bytes.
+pub async fn answer_heads(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    seen: Arc<Mutex<Vec<u8>>>,
+    answer: &str,
+) {
+    let mut pending: Vec<u8> = Vec::new();
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut chunk).await {
+        seen.lock().unwrap().extend(&chunk[..count]);
+        pending.extend(&chunk[..count]);
+        while let Some(end) = pending.windows(4).position(|window| window == b"\r\n\r\n") {
+            pending.drain(..end + 4);
+            let answered = async {
+                stream.write_all(answer.as_bytes()).await?;
+                stream.flush().await
+            };
+            if answered.await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
 pub const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// Says something and reads until the answer has come.
-pub async fn hear_until_after(stream: &mut TcpStream, said: &str, text: &str) -> String {
+pub async fn hear_until_after(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    said: &str,
+    text: &str,
+) -> String {
     stream.write_all(said.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
     hear_until(stream, text).await
 }

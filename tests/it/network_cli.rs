@@ -6,9 +6,10 @@ use crate::support::ralph::{Place, script, whole_task};
 
 const CONFIG: &str = "\
 [sandbox.network]
-allowed = ['github.com', 'GET docs.example/api/*']
+allowed = ['github.com', 'GET docs.example/api/*', 'GET seen.example/api/*']
 presets = ['anthropic', 'packages:npm']
 denied = ['gist.github.com']
+inspect = ['seen.example']
 ";
 
 #[rstest]
@@ -20,6 +21,9 @@ denied = ['gist.github.com']
 #[case(&["evil.example"], 1, "denied: evil.example:443: host not in policy")]
 #[case(&["10.0.0.1"], 1, "denied: 10.0.0.1:443: an address is not in the policy; only names are")]
 #[case(&["docs.example:80", "--method", "GET", "--path", "/api/x"], 0, "allowed: docs.example:80: by `GET docs.example/api/*` (ralph.toml:2:26)")]
+#[case(&["docs.example", "--method", "GET", "--path", "/api/x"], 1, "denied: docs.example:443: `GET docs.example/api/*` (ralph.toml:2:26) needs to see the request, and this connection is not inspected")]
+#[case(&["seen.example", "--method", "GET", "--path", "/api/x"], 0, "allowed: seen.example:443 (inspected): by `GET seen.example/api/*` (ralph.toml:2:52)")]
+#[case(&["seen.example"], 1, "denied: seen.example:443 (inspected): `GET seen.example/api/*` (ralph.toml:2:52) decides by the request: ask with --method and --path")]
 fn check_says_by_which_line(#[case] args: &[&str], #[case] code: i32, #[case] expected: &str) {
     let place = Place::new();
     place.write("ralph.toml", CONFIG);

@@ -41,6 +41,17 @@ fn a_verdict_names_file_and_line(#[case] target: &str, #[case] expected: &str) {
 }
 
 #[test]
+fn hosts_to_inspect_are_part_of_the_policy() {
+    let toml = "[sandbox.network]\ninspect = ['a.example', '*.b.example:8443']";
+    let policy = Project::new(&[("ralph.toml", toml)])
+        .load()
+        .network_policy(&Clients::NONE);
+    assert!(policy.inspects(&"a.example".parse().unwrap(), 443));
+    assert!(policy.inspects(&"x.b.example".parse().unwrap(), 8443));
+    assert!(!policy.inspects(&"x.b.example".parse().unwrap(), 443));
+}
+
+#[test]
 fn a_policy_without_lines_denies() {
     let toml = "[sandbox.network]\npolicy = 'allowlist'\nallowed = []";
     let policy = Project::new(&[("ralph.toml", toml)])

@@ -43,6 +43,8 @@ pub enum Protocol {
     Http,
     /// A TLS connection.
     Tls,
+    /// A request within a TLS connection that is inspected.
+    Https,
     /// Any other connection.
     Tcp,
     /// A request to the explicit proxy.

@@ -1,12 +1,16 @@
 //! What a request wants, and what of it is passed on.
 
+use std::sync::Arc;
+
 use super::Scope;
 use super::body::Body;
 use super::head::{HeadError, RequestHead, Version};
-use crate::network::{Denial, Host, Request, Seen};
+use crate::gateway::inspect::Inspection;
+use crate::network::{Denial, Host, HostName, Request, Seen};
 
-/// The port of plain HTTP.
+/// The ports of HTTP, plain and within TLS.
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 /// Fields that concern one connection only, and those that the gateway writes itself.
 const NOT_PASSED_ON: [&str; 9] = [
     "host",
@@ -30,17 +34,42 @@ pub(in crate::gateway) struct Ask {
     path: String,
     head: RequestHead,
     body: Body,
+    onward: Onward,
+}
+
+/// How a request goes on to its host.
+#[derive(Clone, Debug)]
+pub(in crate::gateway) enum Onward {
+    /// As plain HTTP.
+    Plain,
+    /// Within TLS again, to the host that the client's TLS was for.
+    Encrypted(Arc<Inspection>, HostName),
+}
+
+impl Onward {
+    /// The port that need not be said.
+    fn default_port(&self) -> u16 {
+        match self {
+            Self::Plain => HTTP_PORT,
+            Self::Encrypted(..) => HTTPS_PORT,
+        }
+    }
 }
 
 impl Ask {
     /// A request that is made as if to the host itself.
     pub(super) fn within(head: RequestHead, scope: &Scope) -> Result<Self, Denial> {
-        let (Scope::Port(own_port) | Scope::Tunnel(_, own_port)) = scope;
+        let (Scope::Port(own_port) | Scope::Tunnel(_, own_port) | Scope::Inspected(_, _, own_port)) = scope;
         let said = host_field(&head, *own_port)?;
-        let expected = match scope {
-            Scope::Port(port) => (said.0.clone(), *port),
-            Scope::Tunnel(host, port) => (host.clone(), *port),
+        let (host, onward) = match scope {
+            Scope::Port(_) => (said.0.clone(), Onward::Plain),
+            Scope::Tunnel(host, _) => (host.clone(), Onward::Plain),
+            Scope::Inspected(inspection, name, _) => (
+                Host::Name(name.clone()),
+                Onward::Encrypted(inspection.clone(), name.clone()),
+            ),
         };
+        let expected = (host, *own_port);
         must_be_equal(&expected, &said)?;
         let path = match absolute(&head)? {
             None => head.target.clone(),
@@ -49,7 +78,7 @@ impl Ask {
                 path
             }
         };
-        Self::new(head, said, path)
+        Self::new(head, said, path, onward)
     }
 
     /// A request that is made to a proxy: its target is a whole address.
@@ -57,10 +86,10 @@ impl Ask {
         let (authority, path) = absolute(&head)?.ok_or(HeadError::Host)?;
         let said = host_field(&head, HTTP_PORT)?;
         must_be_equal(&authority, &said)?;
-        Self::new(head, authority, path)
+        Self::new(head, authority, path, Onward::Plain)
     }
 
-    fn new(head: RequestHead, (host, port): Authority, path: String) -> Result<Self, Denial> {
+    fn new(head: RequestHead, (host, port): Authority, path: String, onward: Onward) -> Result<Self, Denial> {
         let body = Body::of_request(&head)?;
         let everything = path == "*" && head.method == "OPTIONS";
         if !path.starts_with('/') && !everything || head.method == "CONNECT" {
@@ -78,6 +107,7 @@ impl Ask {
             path,
             head,
             body,
+            onward,
         })
     }
 
@@ -97,6 +127,10 @@ impl Ask {
 
     pub(super) fn port(&self) -> u16 {
         self.port
+    }
+
+    pub(super) fn onward(&self) -> &Onward {
+        &self.onward
     }
 
     pub(super) fn method(&self) -> &str {
@@ -135,9 +169,10 @@ impl Ask {
     /// The head as it is passed on.
     pub(super) fn head_to_pass_on(&self) -> Vec<u8> {
         let (method, path, version) = (self.method(), &self.path, self.version().as_str());
-        let authority = match self.port {
-            HTTP_PORT => self.host.to_string(),
-            port => format!("{}:{port}", self.host),
+        let authority = if self.port == self.onward.default_port() {
+            self.host.to_string()
+        } else {
+            format!("{}:{}", self.host, self.port)
         };
         let mut head = format!("{method} {path} {version}\r\nhost: {authority}\r\n").into_bytes();
         let named: Vec<&[u8]> = self.head.fields.words("connection").collect();

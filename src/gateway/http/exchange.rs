@@ -91,14 +91,19 @@ pub(super) async fn exchange<C: Client>(
         Ok(Finished {
             client: Fate::Open, ..
         }) => Ended::Open,
+        Ok(_) => {
+            // Within TLS the client must be told that this is the end, and not where it broke.
+            let _ = session.client.stream.shutdown().await;
+            Ended::Broken
+        }
         Err(Failure::NoAnswer) => Ended::Unanswered(Answer::unreachable("the host gave no answer")),
-        _ => Ended::Broken,
+        Err(Failure::Broken | Failure::Upgraded) => Ended::Broken,
     })
 }
 
 impl Upstream {
     async fn open(core: &Core, ask: &Ask, permit: &Permit) -> Result<Self, Answer> {
-        match core.open(permit).await {
+        match core.open(permit, ask.onward()).await {
             Ok(stream) => Ok(Self {
                 host: ask.host.clone(),
                 port: ask.port(),
@@ -207,6 +212,8 @@ async fn send<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
 ) -> Result<(), Side> {
     let head = ask.head_to_pass_on();
     to.write_all(&head).await.map_err(|_| Side::To)?;
+    // TLS keeps back what is not asked for, and so below.
+    to.flush().await.map_err(|_| Side::To)?;
     counted.add(head.len());
     carry(ask.body(), from, to, counted).await
 }
@@ -256,7 +263,6 @@ async fn pass_back_final<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     carry(body, from, to, counted)
         .await
         .map_err(|_| Failure::Broken)?;
-    to.flush().await.map_err(|_| Failure::Broken)?;
     Ok(finished)
 }
 
@@ -294,6 +300,7 @@ async fn write_head<W: AsyncWrite + Unpin>(
     bytes.extend(own_fields.as_bytes());
     bytes.extend(b"\r\n");
     to.write_all(&bytes).await.map_err(|_| Failure::Broken)?;
+    to.flush().await.map_err(|_| Failure::Broken)?;
     counted.add(bytes.len());
     Ok(())
 }
@@ -315,6 +322,7 @@ async fn carry<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
         }
         let length = body.advance(&from.buffer).map_err(|_| Side::From)?;
         to.write_all(&from.buffer[..length]).await.map_err(|_| Side::To)?;
+        to.flush().await.map_err(|_| Side::To)?;
         from.buffer.advance(length);
         counted.add(length);
     }

@@ -7,19 +7,21 @@ mod exchange;
 mod head;
 
 use std::io;
+use std::sync::Arc;
 
 use tokio::time::timeout;
 
 use super::audit::Protocol;
 use super::core::Session;
+use super::inspect::Inspection;
 use super::permit::Subject;
 use super::stream::Client;
-use crate::network::{Denial, Host};
+use crate::network::{Denial, Host, HostName};
 use exchange::{Ended, Upstream, exchange};
 use head::{HeadError, RequestHead, end_of_head};
 
 pub(super) use answer::Answer;
-pub(super) use ask::Ask;
+pub(super) use ask::{Ask, Onward};
 
 /// Where the requests of a connection may go.
 pub(super) enum Scope {
@@ -27,6 +29,8 @@ pub(super) enum Scope {
     Port(u16),
     /// To this host and port, which were asked for before.
     Tunnel(Host, u16),
+    /// To this host and port, within TLS that was opened.
+    Inspected(Arc<Inspection>, HostName, u16),
 }
 
 /// Serves one connection that carries requests.
@@ -39,7 +43,7 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, scope: Scope) 
         let served = match asked {
             Ok(ask) => match session.core.beacon_at(&ask.host) {
                 Some(says) => Served::Refused(Answer::beacon(says)),
-                None => serve_one(&mut session, ask, &mut upstream, Protocol::Http).await?,
+                None => serve_one(&mut session, ask, &mut upstream, scope.protocol()).await?,
             },
             Err(denial) => {
                 session.core.notary.denied(scope.subject(), &denial);
@@ -145,13 +149,21 @@ impl From<HeadError> for Denial {
 }
 
 impl Scope {
+    fn protocol(&self) -> Protocol {
+        match self {
+            Self::Port(_) | Self::Tunnel(..) => Protocol::Http,
+            Self::Inspected(..) => Protocol::Https,
+        }
+    }
+
     fn subject(&self) -> Subject {
         let (host, port) = match self {
             Self::Port(port) => (None, *port),
             Self::Tunnel(host, port) => (Some(host.to_string()), *port),
+            Self::Inspected(_, name, port) => (Some(name.to_string()), *port),
         };
         Subject {
-            protocol: Protocol::Http,
+            protocol: self.protocol(),
             host,
             port: Some(port),
         }

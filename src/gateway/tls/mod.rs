@@ -1,4 +1,4 @@
-//! TLS by the name in its hello, which is read and passed on; nothing is decrypted.
+//! TLS by the name in its hello. It is passed on as it is, or opened where the policy says so.
 
 mod hello;
 
@@ -7,12 +7,13 @@ use std::io;
 use tokio::time::timeout;
 
 use super::audit::Protocol;
-use super::core::Session;
+use super::core::{Passage, Session};
 use super::dial::DialError;
+use super::inspect;
 use super::permit::Subject;
 use super::relay::relay;
 use super::stream::{Buffered, Client};
-use crate::network::{Denial, Host, HostName, Request};
+use crate::network::{Denial, Host, HostName};
 
 pub(super) use hello::{ClientHello, HelloError};
 use hello::{HelloReader, Parsed};
@@ -37,10 +38,15 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, target: Target
             return Ok(());
         }
     };
-    let request = Request::opaque(Host::Name(name), target.port);
-    let Ok(permit) = session.core.admit(Protocol::Tls, request) else {
-        session.client.say_goodbye(&alert(ACCESS_DENIED)).await;
-        return Ok(());
+    let permit = match session.core.admit_tls(&name, target.port) {
+        Ok(Passage::Tunnel(permit)) => permit,
+        Ok(Passage::Inspected(inspection)) => {
+            return inspect::serve(session, inspection, (name, target.port)).await;
+        }
+        Err(_) => {
+            session.client.say_goodbye(&alert(ACCESS_DENIED)).await;
+            return Ok(());
+        }
     };
     let _working = session.seat.work();
     match session.core.dial(&permit).await {
@@ -62,6 +68,17 @@ pub(super) struct Target {
     pub(super) port: u16,
     /// The name it must be for, where that is known before.
     pub(super) expected: Option<HostName>,
+}
+
+impl Target {
+    /// One that must be for a host, where that has a name.
+    pub(super) fn within(host: Host, port: u16) -> Self {
+        let expected = match host {
+            Host::Name(name) => Some(name),
+            Host::Address(_) => None,
+        };
+        Self { port, expected }
+    }
 }
 
 /// Reads a hello and leaves it in the buffer.
@@ -136,7 +153,7 @@ impl DialError {
     fn alert(&self) -> u8 {
         match self {
             Self::Denied(_) => ACCESS_DENIED,
-            Self::NoSuchName(_) | Self::Unreachable { .. } => INTERNAL_ERROR,
+            Self::NoSuchName(_) | Self::Unreachable { .. } | Self::Untrusted { .. } => INTERNAL_ERROR,
         }
     }
 }

@@ -151,6 +151,20 @@ fn a_hello_is_sixteen_kibibytes_at_most() {
     );
 }
 
+/// The name that a real server takes from a hello, if it takes the hello.
+fn seen_by_a_server(bytes: &[u8]) -> Option<String> {
+    let mut acceptor = rustls::server::Acceptor::default();
+    acceptor.read_tls(&mut &bytes[..]).ok()?;
+    let accepted = acceptor.accept().ok().flatten()?;
+    accepted.client_hello().server_name().map(str::to_ascii_lowercase)
+}
+
+#[test]
+fn a_hello_names_the_host_that_a_server_sees() {
+    let seen = seen_by_a_server(&real_hello("www.example.org"));
+    assert_eq!(seen.as_deref(), Some("www.example.org"));
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_read_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
@@ -158,6 +172,20 @@ proptest! {
         let _ = parse(&in_records(&bytes, 7));
         let _ = parse_hello(&bytes);
         let _ = parse_server_name(&bytes);
+    }
+
+    #[test]
+    fn a_changed_hello_names_the_host_that_a_server_sees(
+        changes in prop::collection::vec((0_usize..300, any::<u8>()), 1..5),
+    ) {
+        let mut bytes = real_hello("www.example.org");
+        for (at, to) in changes {
+            let at = at % bytes.len();
+            bytes[at] = to;
+        }
+        if let (Ok(Parsed::Hello(hello)), Some(seen)) = (parse(&bytes), seen_by_a_server(&bytes)) {
+            prop_assert_eq!(hello.server_name.as_str(), seen);
+        }
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! What the gateway costs: latency, requests per second, a long download, memory; against squid and mitmproxy.
+//! `benches/run gateway` runs it.
+#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![allow(missing_docs, reason = "nothing here is called by others")]
+
+#[path = "../loop/figure.rs"]
+#[allow(dead_code, reason = "the loop needs more of it")]
+mod figure;
+mod latency;
+mod memory;
+mod origin;
+mod peers;
+mod rate;
+mod route;
+mod serve;
+mod tunnel;
+
+use std::error::Error;
+use std::path::PathBuf;
+
+use figure::Figure;
+use peers::Peers;
+
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Fallible<()> {
+    // Two threads, as the command line has.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.as_slice() {
+        [role, count, file] if role == serve::ROLE => {
+            runtime.block_on(serve::serve(count.parse()?, file.as_ref()))
+        }
+        _ => runtime.block_on(measure(&args)),
+    }
+}
+
+/// Measures everything, or what the arguments name.
+async fn measure(args: &[String]) -> Fallible<()> {
+    let named: Vec<&String> = args.iter().filter(|arg| !arg.starts_with("--")).collect();
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|one| *one == name);
+    let dir = args.iter().find_map(|arg| arg.strip_prefix("--peers="));
+    let dir = PathBuf::from(dir.ok_or("`--peers=DIR` must be what benches/gateway/install prints")?);
+    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
+        println!("load of the machine before: {}", load.trim());
+    }
+    let peers = Peers::start(&dir).await?;
+    if wanted("latency") {
+        report(latency::measure(&peers).await?);
+    }
+    if wanted("rate") {
+        report(rate::measure(&peers).await?);
+    }
+    if wanted("tunnel") {
+        report(tunnel::measure(&peers).await?);
+    }
+    if wanted("memory") {
+        report(memory::measure(&peers).await?);
+    }
+    Ok(())
+}
+
+fn report(figures: Vec<Figure>) {
+    for figure in figures {
+        println!("{figure}");
+    }
+}
