@@ -17,16 +17,18 @@ use crate::world::{World, body};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_real_litellm_is_served_and_metered() {
     let executable = need!(executable());
-    let provider = ModelService::scripted(KEY, |request| match request.raw.contains("slow down") {
-        true => Answer::Exactly(
-            429,
-            vec![
-                ("content-type", "application/json".to_owned()),
-                ("retry-after", "7".to_owned()),
-            ],
-            json!({"error": {"message": "slow down", "type": "rate_limit", "code": "429"}}).to_string(),
-        ),
-        false => Answer::Words(USED),
+    let slow_down = || {
+        let headers = [("content-type", "application/json"), ("retry-after", "7")];
+        let headers = headers.map(|(name, value)| (name, value.to_owned()));
+        let said = json!({"error": {"message": "slow down", "type": "rate_limit", "code": "429"}});
+        Answer::Exactly(429, headers.to_vec(), said.to_string())
+    };
+    let provider = ModelService::scripted(KEY, move |request| {
+        if request.raw.contains("slow down") {
+            slow_down()
+        } else {
+            Answer::Words(USED)
+        }
     })
     .await;
     let proxy = Proxy::start(&executable, &models(&provider)).await;

@@ -139,8 +139,24 @@ async fn two_processes_renew_a_login_once() {
     }
 }
 
-/// A process that is killed while it waits for the token server leaves the lock and, when the server has not renewed
-/// anything yet, the login as it was.
+/// A process that died before the token server heard of it leaves its mark, and the login as it was.
+#[tokio::test]
+async fn a_crash_before_a_refresh_costs_nothing() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_secs(-1)).await;
+    let mark = home.path().join("anthropic-oauth.refreshing");
+    std::fs::write(&mark, "").unwrap();
+    let token = user(&vault, &service, clock::system()).current().await.unwrap();
+    assert_eq!(
+        (token.expose(), mark.exists()),
+        ("sk-ant-oat01-CANARY-ACCESS-1", false)
+    );
+}
+
+/// A process that is killed after the token server renewed the login, and before it heard so, has used it up. The lock
+/// is free again, and its owner is told what happened.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_amid_a_refresh_is_told_from_a_login_that_was_refused() {
     let service = ModelService::answering(Answer::Words(USED)).await;

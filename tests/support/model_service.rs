@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, Method, Uri};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::response::Response;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -149,13 +148,14 @@ impl Drop for ModelService {
     }
 }
 
-async fn serve(
-    State(shared): State<Arc<Shared>>,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Response {
+async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (
+        Parts {
+            method, uri, headers, ..
+        },
+        body,
+    ) = request.into_parts();
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap_or_default();
     let text = |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let recorded = Recorded {
         method: method.to_string(),

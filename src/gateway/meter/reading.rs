@@ -240,7 +240,7 @@ mod tests {
     const CHUNK: &str = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"cost":0.5}}"#;
 
     fn read(events: &[&str], cut: usize, ending: Ending) -> Option<(u64, u64)> {
-        let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+        let stream = format!("data: {}\n\n", events.join("\n\ndata: "));
         let mut reader = Reader::of("text/event-stream", None);
         let (first, second) = stream.as_bytes().split_at(cut.min(stream.len()));
         reader.push(first);
