@@ -4,11 +4,18 @@ pub mod connect;
 pub mod docker;
 mod error;
 mod files;
+mod guest;
+mod life;
 mod listed;
 pub mod local;
+mod name;
+mod owner;
+mod place;
 pub mod selftest;
 pub mod session;
+mod shelf;
 mod spec;
+mod warm;
 
 use std::path::{Path, PathBuf};
 

@@ -3,15 +3,11 @@
 
 mod census;
 mod ground;
-mod guest;
-mod name;
-mod owner;
-mod place;
+mod opener;
 mod plain;
 mod plan;
 mod sandbox;
 mod user;
-mod warm;
 
 use std::io;
 use std::path::PathBuf;
@@ -21,10 +17,10 @@ use tokio::sync::OnceCell;
 
 use self::census::Census;
 use self::ground::Ground;
-use self::name::names;
-use self::owner::Owner;
-use self::place::{Place, Record};
 use self::plan::Facts;
+use super::name::names;
+use super::owner::Owner;
+use super::place::{Place, Record};
 use super::{
     Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
     Sandbox, SandboxError, SandboxSpec,

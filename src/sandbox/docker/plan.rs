@@ -5,16 +5,19 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use super::super::guest::Guest;
+use super::super::owner::Owner;
+use super::super::place::Place;
 use super::super::{ReadOnlyMount, Resources, SandboxSpec};
-use super::guest::{Guest, INSIDE};
-use super::owner::Owner;
-use super::place::Place;
 use super::user::Agent;
 use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network};
 use crate::network::Mode;
 
 /// Where the workspace is inside.
 pub(super) const ROOT: &str = "/workspace";
+
+/// Where the guest's file is inside.
+pub(super) const GUEST: &str = "/.ralph/guest";
 
 /// The labels of our containers.
 pub(super) mod label {
@@ -142,7 +145,7 @@ fn mounts(spec: &SandboxSpec, guest: &Guest, workspace: &Path) -> Vec<Mount> {
     let guest = match guest {
         Guest::Here(file) => Some(Mount {
             source: file.clone(),
-            target: PathBuf::from(INSIDE),
+            target: PathBuf::from(GUEST),
             access: MountAccess::ReadOnly,
         }),
         Guest::Missing(_) => None,

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::super::files::{self, FileOwner};
+use super::files::{self, FileOwner};
 use super::owner::Owner;
 use crate::id::RunId;
 
