@@ -17,6 +17,7 @@ use crate::model::{Endpoint, EndpointError, Model, OpenAiCompatible, Patience, S
 use crate::network::{Clients, Directory, Policy};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
 use crate::sandbox::connect::{Choice, check_policy, connect};
+use crate::sandbox::daytona::DaytonaOptions;
 use crate::sandbox::docker::DockerOptions;
 use crate::sandbox::local::LocalOptions;
 use crate::sandbox::{Provider, Purpose, Reuse, SandboxError, SandboxSpec};
@@ -254,7 +255,7 @@ pub(super) fn choice(context: &Context, config: &Config) -> Result<Choice, CliEr
         SandboxType::Docker => Choice::Docker(docker(context)?),
         SandboxType::DockerSandbox => Choice::DockerSandbox,
         SandboxType::Tart => Choice::Tart,
-        SandboxType::Daytona => Choice::Daytona,
+        SandboxType::Daytona => Choice::Daytona(daytona(context, config)),
     })
 }
 
@@ -271,6 +272,20 @@ pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
         host: surroundings.host(),
         machine: surroundings.owner().host,
     })
+}
+
+/// What the `daytona` provider needs to know.
+fn daytona(context: &Context, config: &Config) -> DaytonaOptions {
+    let surroundings = &context.surroundings;
+    DaytonaOptions {
+        api_url: surroundings
+            .var("DAYTONA_API_URL")
+            .unwrap_or(DaytonaOptions::API_URL)
+            .to_owned(),
+        key: config.credential("DAYTONA_API_KEY"),
+        target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
+        machine: surroundings.owner().host,
+    }
 }
 
 /// Tells what the provider does not hold.

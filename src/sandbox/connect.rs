@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::daytona::{DaytonaOptions, DaytonaProvider};
 use super::docker::{DockerOptions, DockerProvider};
 use super::local::{LocalOptions, LocalProvider};
 use super::{NetworkEnforcement, Provider, SandboxError};
@@ -19,7 +20,7 @@ pub enum Choice {
     /// Virtual machines on a Mac.
     Tart,
     /// Sandboxes in the cloud.
-    Daytona,
+    Daytona(DaytonaOptions),
 }
 
 impl Choice {
@@ -31,7 +32,7 @@ impl Choice {
             Self::Docker(_) => "docker",
             Self::DockerSandbox => "docker-sandbox",
             Self::Tart => "tart",
-            Self::Daytona => "daytona",
+            Self::Daytona(_) => "daytona",
         }
     }
 
@@ -40,7 +41,7 @@ impl Choice {
     pub fn needs_image(&self) -> bool {
         match self {
             Self::Docker(_) => true,
-            Self::Local(_) | Self::DockerSandbox | Self::Tart | Self::Daytona => false,
+            Self::Local(_) | Self::DockerSandbox | Self::Tart | Self::Daytona(_) => false,
         }
     }
 }
@@ -50,7 +51,8 @@ pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
     match choice {
         Choice::Local(options) => Ok(Arc::new(LocalProvider::new(options.clone()))),
         Choice::Docker(options) => Ok(Arc::new(DockerProvider::new(options.clone()))),
-        Choice::DockerSandbox | Choice::Tart | Choice::Daytona => Err(SandboxError::Unavailable {
+        Choice::Daytona(options) => Ok(Arc::new(DaytonaProvider::new(options.clone()))),
+        Choice::DockerSandbox | Choice::Tart => Err(SandboxError::Unavailable {
             provider: choice.name(),
             reason: "it is not part of this version yet".to_owned(),
         }),
@@ -60,8 +62,11 @@ pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
 /// Refuses a policy that the provider cannot enforce. Whether that ends the run is the user's choice.
 pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), SandboxError> {
     let reason = match (provider.capabilities().network, policy.mode()) {
-        (NetworkEnforcement::Names, _)
-        | (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Mode::Deny) => return Ok(()),
+        (NetworkEnforcement::Names, _) => match provider.objection(policy) {
+            Some(reason) => return Err(unenforceable(provider, reason)),
+            None => return Ok(()),
+        },
+        (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Mode::Deny) => return Ok(()),
         (_, Mode::AllowAll) if !policy.restricts() => return Ok(()),
         (_, Mode::Record) => "it does not see which names are used, so there is nothing to record",
         (NetworkEnforcement::Nothing, _) => "its commands reach whatever this machine reaches",
@@ -70,11 +75,15 @@ pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), Sand
         }
         (NetworkEnforcement::Cidrs, _) => "it knows address ranges, not names",
     };
-    Err(SandboxError::Unsupported {
+    Err(unenforceable(provider, reason.to_owned()))
+}
+
+fn unenforceable(provider: &dyn Provider, reason: String) -> SandboxError {
+    SandboxError::Unsupported {
         provider: provider.name(),
         operation: "enforce the network policy",
-        reason: reason.to_owned(),
-    })
+        reason,
+    }
 }
 
 #[cfg(test)]
@@ -100,9 +109,7 @@ mod tests {
     }
 
     #[rstest]
-    fn a_provider_of_a_later_version_says_so(
-        #[values(Choice::DockerSandbox, Choice::Tart, Choice::Daytona)] choice: Choice,
-    ) {
+    fn a_provider_of_a_later_version_says_so(#[values(Choice::DockerSandbox, Choice::Tart)] choice: Choice) {
         let Err(error) = connect(&choice) else {
             panic!("{choice:?} is here")
         };

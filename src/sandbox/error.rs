@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::daytona::DaytonaError;
 use super::session::SessionError;
 use crate::engine::EngineError;
 
@@ -50,6 +51,24 @@ pub enum SandboxError {
         id: String,
         /// What the engine said.
         source: Box<EngineError>,
+    },
+    /// Daytona failed it.
+    #[error("the sandbox `{id}` was not served by Daytona")]
+    Daytona {
+        /// Which one.
+        id: String,
+        /// What Daytona said.
+        source: Box<DaytonaError>,
+    },
+    /// A program of this machine that makes sandboxes failed.
+    #[error("`{line}` failed: {said}")]
+    Program {
+        /// The command line.
+        line: String,
+        /// What the program said, and how it ended.
+        said: String,
+        /// What the user can do next, where that is known.
+        hint: Option<&'static str>,
     },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
@@ -139,7 +158,10 @@ impl SandboxError {
                 Fault::Lost
             }
             Self::Engine { source, .. } if source.is_absence() => Fault::Away,
-            Self::Engine { .. } | Self::Unavailable { .. } => Fault::Provider,
+            Self::Daytona { source, .. } if source.may_pass() => Fault::Away,
+            Self::Engine { .. } | Self::Daytona { .. } | Self::Program { .. } | Self::Unavailable { .. } => {
+                Fault::Provider
+            }
             Self::Unsupported { .. }
             | Self::Start { .. }
             | Self::Processes { .. }
@@ -161,6 +183,8 @@ impl SandboxError {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
             Self::Engine { source, .. } => source.hint(),
+            Self::Daytona { source, .. } => source.hint(),
+            Self::Program { hint, .. } => *hint,
             Self::Session { source, .. } => source.hint(),
             Self::Gone { .. } | Self::Lost { .. } => {
                 Some("`ralph resume` makes a new one from the run's last checkpoint")

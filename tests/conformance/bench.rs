@@ -13,6 +13,7 @@ use ralph::sandbox::local::LocalOptions;
 use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
+use crate::support::daytona::Daytona;
 use crate::support::guest::{self, SessionProvider};
 use crate::support::{base, engine};
 
@@ -33,6 +34,8 @@ pub struct Bench {
     pub sandbox: Box<dyn Sandbox>,
     /// A directory of the host, for what goes in and comes out.
     pub host: TempDir,
+    /// What the provider stands on, where that is a fake.
+    _ground: Option<Box<dyn std::any::Any>>,
 }
 
 /// The `local` provider: always here.
@@ -59,6 +62,16 @@ pub async fn docker() -> Result<Bench, String> {
     Ok(Bench::new(connect(&choice).unwrap(), Some(image), host).await)
 }
 
+/// The `daytona` provider, at a whole fake.
+pub async fn daytona() -> Result<Bench, String> {
+    let engine = engine::engine().await?;
+    let image = base::image(&engine).await?;
+    let daytona = Daytona::start(engine).await;
+    let choice = Choice::Daytona(daytona.options());
+    let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
+    Ok(bench.on(daytona))
+}
+
 fn options(host: &TempDir) -> LocalOptions {
     LocalOptions {
         base: host.path().join("runs"),
@@ -83,7 +96,13 @@ impl Bench {
             spec,
             sandbox,
             host,
+            _ground: None,
         }
+    }
+
+    fn on(mut self, ground: impl std::any::Any) -> Self {
+        self._ground = Some(Box::new(ground));
+        self
     }
 
     /// A path inside.

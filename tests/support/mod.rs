@@ -3,6 +3,7 @@
 
 pub mod base;
 pub mod chat_server;
+pub mod daytona;
 pub mod dir_sandbox;
 pub mod engine;
 pub mod guest;
