@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::daytona::{DaytonaOptions, DaytonaProvider};
 use super::docker::{DockerOptions, DockerProvider};
+use super::docker_sandbox::{self, DockerSandboxOptions};
 use super::local::{LocalOptions, LocalProvider};
+use super::tart::{self, TartOptions};
 use super::{NetworkEnforcement, Provider, SandboxError};
 use crate::network::{Mode, Policy};
 
@@ -16,9 +18,9 @@ pub enum Choice {
     /// Containers of a Docker Engine.
     Docker(DockerOptions),
     /// Docker's own sandboxes.
-    DockerSandbox,
+    DockerSandbox(DockerSandboxOptions),
     /// Virtual machines on a Mac.
-    Tart,
+    Tart(TartOptions),
     /// Sandboxes in the cloud.
     Daytona(DaytonaOptions),
 }
@@ -30,33 +32,43 @@ impl Choice {
         match self {
             Self::Local(_) => "local",
             Self::Docker(_) => "docker",
-            Self::DockerSandbox => "docker-sandbox",
-            Self::Tart => "tart",
+            Self::DockerSandbox(_) => "docker-sandbox",
+            Self::Tart(_) => "tart",
             Self::Daytona(_) => "daytona",
         }
     }
 
-    /// Whether its sandboxes start from an image of a container engine, which must be there first.
+    /// What its sandboxes start from.
     #[must_use]
-    pub fn needs_image(&self) -> bool {
+    pub fn ground(&self) -> Ground {
         match self {
-            Self::Docker(_) => true,
-            Self::Local(_) | Self::DockerSandbox | Self::Tart | Self::Daytona(_) => false,
+            Self::Local(_) => Ground::Nothing,
+            Self::Docker(_) | Self::DockerSandbox(_) => Ground::EngineImage,
+            Self::Tart(_) | Self::Daytona(_) => Ground::NamedImage,
         }
     }
 }
 
-/// The provider that was chosen, or why it cannot be used.
+/// What sandboxes start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// What is there.
+    Nothing,
+    /// An image of a container engine, which must be there first.
+    EngineImage,
+    /// An image that the provider finds by its name.
+    NamedImage,
+}
+
+/// The provider that was chosen. Whether it can be used here it says when that is needed: [`Provider::check`].
 pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
-    match choice {
-        Choice::Local(options) => Ok(Arc::new(LocalProvider::new(options.clone()))),
-        Choice::Docker(options) => Ok(Arc::new(DockerProvider::new(options.clone()))),
-        Choice::Daytona(options) => Ok(Arc::new(DaytonaProvider::new(options.clone()))),
-        Choice::DockerSandbox | Choice::Tart => Err(SandboxError::Unavailable {
-            provider: choice.name(),
-            reason: "it is not part of this version yet".to_owned(),
-        }),
-    }
+    Ok(match choice {
+        Choice::Local(options) => Arc::new(LocalProvider::new(options.clone())),
+        Choice::Docker(options) => Arc::new(DockerProvider::new(options.clone())),
+        Choice::DockerSandbox(options) => Arc::new(docker_sandbox::provider(options.clone())),
+        Choice::Tart(options) => Arc::new(tart::provider(options.clone())),
+        Choice::Daytona(options) => Arc::new(DaytonaProvider::new(options.clone())),
+    })
 }
 
 /// Refuses a policy that the provider cannot enforce. Whether that ends the run is the user's choice.
@@ -106,19 +118,6 @@ mod tests {
     #[test]
     fn a_provider_has_the_name_it_was_chosen_by() {
         assert_eq!(connect(&local()).unwrap().name(), local().name());
-    }
-
-    #[rstest]
-    fn a_provider_of_a_later_version_says_so(#[values(Choice::DockerSandbox, Choice::Tart)] choice: Choice) {
-        let Err(error) = connect(&choice) else {
-            panic!("{choice:?} is here")
-        };
-        let expected = format!(
-            "the `{}` provider cannot be used here: it is not part of this version yet",
-            choice.name()
-        );
-        assert_eq!(error.to_string(), expected);
-        assert!(error.hint().is_some());
     }
 
     #[rstest]

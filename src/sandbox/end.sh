@@ -20,7 +20,8 @@ while look "$pid" && [ "$parent" -gt 1 ]; do
   pid=$parent
   kept="$kept$pid "
 done
-for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+rounds=0
+while [ "$rounds" -lt 100 ]; do
   killed=no
   for dir in /proc/[0-9]*; do
     pid=${dir#/proc/}
@@ -30,5 +31,8 @@ for round in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     kill -9 "$pid" 2>/dev/null && killed=yes
   done
   [ "$killed" = no ] && exit 0
+  # What was killed takes a moment to go.
+  rounds=$((rounds + 1))
+  sleep 0.05
 done
 exit 1

@@ -70,6 +70,15 @@ pub enum SandboxError {
         /// What the user can do next, where that is known.
         hint: Option<&'static str>,
     },
+    /// As many virtual Macs run as may.
+    #[error(
+        "cannot start VM — {running} macOS VMs already running (Apple SLA permits max 2). Stop an existing VM with: \
+         tart stop <name>"
+    )]
+    TooManyMacs {
+        /// How many run.
+        running: usize,
+    },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
     Stopped {
@@ -159,9 +168,11 @@ impl SandboxError {
             }
             Self::Engine { source, .. } if source.is_absence() => Fault::Away,
             Self::Daytona { source, .. } if source.may_pass() => Fault::Away,
-            Self::Engine { .. } | Self::Daytona { .. } | Self::Program { .. } | Self::Unavailable { .. } => {
-                Fault::Provider
-            }
+            Self::Engine { .. }
+            | Self::Daytona { .. }
+            | Self::Program { .. }
+            | Self::TooManyMacs { .. }
+            | Self::Unavailable { .. } => Fault::Provider,
             Self::Unsupported { .. }
             | Self::Start { .. }
             | Self::Processes { .. }
@@ -189,7 +200,8 @@ impl SandboxError {
             Self::Gone { .. } | Self::Lost { .. } => {
                 Some("`ralph resume` makes a new one from the run's last checkpoint")
             }
-            Self::Stopped { .. }
+            Self::TooManyMacs { .. }
+            | Self::Stopped { .. }
             | Self::Start { .. }
             | Self::Processes { .. }
             | Self::Outside { .. }

@@ -3,6 +3,7 @@
 pub mod connect;
 pub mod daytona;
 pub mod docker;
+pub mod docker_sandbox;
 mod error;
 mod files;
 mod guest;
@@ -10,6 +11,7 @@ mod life;
 mod limits;
 mod listed;
 pub mod local;
+pub mod machine;
 mod name;
 mod owner;
 mod place;
@@ -19,6 +21,7 @@ pub mod selftest;
 pub mod session;
 mod shelf;
 mod spec;
+pub mod tart;
 mod warm;
 
 use std::path::{Path, PathBuf};

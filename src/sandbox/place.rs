@@ -161,6 +161,11 @@ impl Place {
         self.dir.join("staging")
     }
 
+    /// What is said by whatever keeps the sandbox running.
+    pub(super) fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
     /// Removes all of it; what is not there is fine.
     pub(super) fn remove(&self) -> io::Result<()> {
         files::remove_all(&self.dir)

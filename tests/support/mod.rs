@@ -7,6 +7,7 @@ pub mod daytona;
 pub mod dir_sandbox;
 pub mod engine;
 pub mod guest;
+pub mod machines;
 pub mod model;
 pub mod nix;
 pub mod ralph;

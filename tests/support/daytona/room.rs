@@ -13,11 +13,14 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 /// Who commands run as.
 const USER: &str = "1000:1000";
-/// The first process: it takes in what others leave behind.
-const KEEP: &str = "while :; do sleep 2147483647 & wait; done";
+/// The first process: it takes in what others leave behind, and starts nothing.
+const KEEP: &str = "mkfifo /tmp/.keep; exec 3<>/tmp/.keep; while :; do read -r <&3; done";
 /// Makes the user.
 const MAKE_USER: &str = "mkdir -p /home/daytona && chown 1000:1000 /home/daytona && \
                          echo daytona:x:1000:1000::/home/daytona:/bin/bash >> /etc/passwd";
+
+/// What nobody types by chance.
+const NEVER_TYPED: &str = "ctrl-],ctrl-],n,e,v,e,r,ctrl-],t,y,p,e,d,ctrl-],ctrl-]";
 
 /// One container.
 #[derive(Clone)]
@@ -61,7 +64,7 @@ impl Room {
             "ralph-test-daytona",
         ]);
         args.extend(env.iter().flat_map(|pair| ["--env", pair.as_str()]));
-        args.extend([image, "/bin/sh", "-c", KEEP]);
+        args.extend([image, "/bin/bash", "-c", KEEP]);
         run(&args).await?;
         run(&["exec", "--user", "0", &name, "/bin/sh", "-c", MAKE_USER]).await?;
         Ok(Self { name, docker })
@@ -94,6 +97,8 @@ impl Room {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             tty: Some(tty),
+            // Else the engine takes two bytes of the stream for its own.
+            detach_keys: Some(NEVER_TYPED.to_owned()),
             working_dir: Some("/home/daytona".to_owned()),
             cmd: Some(argv.iter().map(|arg| (*arg).to_owned()).collect()),
             ..Default::default()
