@@ -173,7 +173,9 @@ impl Bench {
 
     /// A shell line that never ends and shows that it lives, for [`Bench::lives`].
     pub fn heartbeat(&self, name: &str) -> String {
-        format!("while :; do : > {}; sleep 0.02; done", self.path(name).display())
+        // A path may have spaces, and this line stands in quotes of either kind.
+        let path = self.path(name).to_string_lossy().replace(' ', "\\ ");
+        format!("while :; do : > {path}; sleep 0.02; done")
     }
 
     /// Whether a heartbeat still beats.

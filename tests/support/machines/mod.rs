@@ -76,6 +76,12 @@ impl Site {
         std::fs::copy(Path::new("/bin/true"), &program).unwrap();
         std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
     }
+
+    /// A `sudo` that wants a password.
+    pub fn forbid_sudo(&self) {
+        let program = self.path("bin/sudo");
+        std::fs::copy(Path::new("/bin/false"), &program).unwrap();
+    }
 }
 
 impl Drop for Site {
