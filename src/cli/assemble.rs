@@ -20,8 +20,12 @@ use crate::model::{
 use crate::network::{Clients, Directory, Policy};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
 use crate::sandbox::connect::{Choice, check_policy, connect};
+use crate::sandbox::daytona::DaytonaOptions;
 use crate::sandbox::docker::DockerOptions;
+use crate::sandbox::docker_sandbox::DockerSandboxOptions;
 use crate::sandbox::local::LocalOptions;
+use crate::sandbox::machine::MachineOptions;
+use crate::sandbox::tart::TartOptions;
 use crate::sandbox::{Egress, Provider, Purpose, Reuse, SandboxError, SandboxSpec};
 use crate::scm::{Forge, Identity, LocalForge, Repository};
 use crate::secret::Redactor;
@@ -260,9 +264,11 @@ pub(super) fn choice(context: &Context, config: &Config) -> Result<Choice, CliEr
             passthrough: config.passthrough(),
         }),
         SandboxType::Docker => Choice::Docker(docker(context)?),
-        SandboxType::DockerSandbox => Choice::DockerSandbox,
-        SandboxType::Tart => Choice::Tart,
-        SandboxType::Daytona => Choice::Daytona,
+        SandboxType::DockerSandbox => Choice::DockerSandbox(DockerSandboxOptions {
+            machines: machines(context, "docker-sandboxes")?,
+        }),
+        SandboxType::Tart => Choice::Tart(tart(context, config)?),
+        SandboxType::Daytona => Choice::Daytona(daytona(context, config)),
     })
 }
 
@@ -279,6 +285,45 @@ pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
         host: surroundings.host(),
         machine: surroundings.owner().host,
     })
+}
+
+/// Where machines that a program makes are kept.
+fn machines(context: &Context, dir: &str) -> Result<MachineOptions, CliError> {
+    let surroundings = &context.surroundings;
+    Ok(MachineOptions {
+        base: surroundings.data_dir()?.join(dir),
+        guest_dir: surroundings.data_dir()?.join("guest"),
+        host: surroundings.host(),
+        machine: surroundings.owner().host,
+    })
+}
+
+/// What the `tart` provider needs to know.
+fn tart(context: &Context, config: &Config) -> Result<TartOptions, CliError> {
+    let script = project_dir(&context.surroundings.cwd).join(".agent-loop/dependencies.sh");
+    let dependencies = match std::fs::read_to_string(&script) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        read => read.map_err(io("read", &script))?,
+    };
+    Ok(TartOptions {
+        machines: machines(context, "tart")?,
+        dependencies,
+        boot_patience: config.settings.timers.boot,
+    })
+}
+
+/// What the `daytona` provider needs to know.
+fn daytona(context: &Context, config: &Config) -> DaytonaOptions {
+    let surroundings = &context.surroundings;
+    DaytonaOptions {
+        api_url: surroundings
+            .var("DAYTONA_API_URL")
+            .unwrap_or(DaytonaOptions::API_URL)
+            .to_owned(),
+        key: config.credential("DAYTONA_API_KEY"),
+        target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
+        machine: surroundings.owner().host,
+    }
 }
 
 /// Tells what the provider does not hold.

@@ -108,6 +108,16 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Secret,
     },
     EnvVar {
+        name: "DAYTONA_API_URL",
+        doc: "Where Daytona answers, where that is not its own cloud.",
+        role: Role::Program,
+    },
+    EnvVar {
+        name: "DAYTONA_TARGET",
+        doc: "The region that sandboxes at Daytona are made in.",
+        role: Role::Program,
+    },
+    EnvVar {
         name: "RALPH_DB_URL",
         doc: "Address of the database that indexes runs, with its password.",
         role: Role::Secret,

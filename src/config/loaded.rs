@@ -35,6 +35,7 @@ impl Config {
             Some(settings) if stack.findings.is_empty() => {
                 let profiles = check_profiles(&mut stack, &settings);
                 check_passthrough(&mut stack, &settings);
+                check_image(&mut stack, &settings);
                 stack.findings.is_empty().then_some((settings, profiles))
             }
             _ => None,
@@ -210,6 +211,16 @@ fn check_profiles(stack: &mut Stack, settings: &Settings) -> BTreeMap<String, Pr
         }
     }
     profiles
+}
+
+/// A virtual Mac starts from an image that nobody can guess.
+fn check_image(stack: &mut Stack, settings: &Settings) {
+    let sandbox = &settings.sandbox;
+    if sandbox.enabled && sandbox.kind == SandboxType::Tart && sandbox.image.is_none() {
+        let reason = "`tart` needs an image: set `sandbox.image` (`base_image` in .agent-loop/config.json), for \
+                      example to \"ghcr.io/cirruslabs/macos-tahoe-base:latest\"";
+        stack.contradiction(KeyPath::parse("sandbox.type"), reason.to_owned());
+    }
 }
 
 fn check_passthrough(stack: &mut Stack, settings: &Settings) {

@@ -339,6 +339,10 @@ pub struct TimerSettings {
     #[serde(rename = "idle_minutes", deserialize_with = "read::minutes")]
     #[schemars(with = "NonZeroU32")]
     pub idle: Duration,
+    /// How long a virtual machine may take until commands can be run in it.
+    #[serde(rename = "boot_seconds", deserialize_with = "read::seconds")]
+    #[schemars(with = "NonZeroU32")]
+    pub boot: Duration,
 }
 
 fn cpus_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

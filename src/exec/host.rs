@@ -3,6 +3,7 @@
 mod group;
 mod input;
 mod mark;
+mod open;
 mod pump;
 mod running;
 
@@ -15,6 +16,9 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
+use tokio::process::ChildStdin;
+
+pub use open::Printed;
 pub use running::Running;
 
 use self::mark::Mark;
@@ -96,6 +100,21 @@ impl Host {
 
     /// Starts a command in a process group of its own. Dropping what it returns ends the command.
     pub fn start<'a>(&self, command: &'a Command) -> io::Result<Running<'a>> {
+        let (mut process, mark) = self.process(command)?;
+        process.stdin(input::of(command)).stderr(Stdio::piped());
+        Running::new(spawn(&mut process)?, command, mark, self.grace)
+    }
+
+    /// Starts a command to speak with: what it prints, and what it reads. Its errors go nowhere, and none of its limits
+    /// counts. Dropping the first of the two ends the command.
+    pub fn open(&self, command: &Command) -> io::Result<(Printed, ChildStdin)> {
+        let (mut process, mark) = self.process(command)?;
+        process.stdin(Stdio::piped()).stderr(Stdio::null());
+        open::streams(spawn(&mut process)?, mark)
+    }
+
+    /// The process of a command, yet to be started, and the mark that it carries.
+    fn process(&self, command: &Command) -> io::Result<(tokio::process::Command, Mark)> {
         let dir = self.dir_of(command)?;
         let mark = self.mark.one_command();
         let (variable, value) = mark.variable();
@@ -110,19 +129,23 @@ impl Host {
             .env(variable, value)
             .process_group(0)
             .kill_on_drop(true)
-            .stdin(input::of(command))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stdout(Stdio::piped());
         if let Some(dir) = dir {
             process.current_dir(dir);
         }
-        Running::new(spawn(&mut process)?, command, mark, self.grace)
+        Ok((process, mark))
     }
 
     /// Whether there is such a program on its `PATH`.
     #[must_use]
     pub fn finds(&self, program: &str) -> bool {
-        self.locate(&Command::new(program), None).is_ok()
+        self.path_of(program).is_some()
+    }
+
+    /// The program of this name on its `PATH`.
+    #[must_use]
+    pub fn path_of(&self, program: &str) -> Option<PathBuf> {
+        self.locate(&Command::new(program), None).ok()
     }
 
     /// Ends everything that hosts of this name started, also what left its process group or was left behind by an
@@ -209,6 +232,20 @@ mod tests {
 
     fn host() -> Host {
         Host::new(BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]))
+    }
+
+    #[tokio::test]
+    async fn a_command_that_is_spoken_with_ends_with_the_conversation() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let command = Command::shell("read -r word; echo \"heard $word\"; sleep 30");
+        let host = host();
+        let (mut printed, mut input) = host.open(&command).unwrap();
+        input.write_all(b"this\n").await.unwrap();
+        let mut heard = [0; 11];
+        printed.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"heard this\n");
+        drop(printed);
+        host.settled(Duration::from_secs(5)).await.unwrap();
     }
 
     #[tokio::test]

@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use super::frame::{Frame, FrameError};
 
-/// How many bytes of a stream may be under way that the other end has not yet made use of.
-pub(crate) const WINDOW: usize = 1024 * 1024;
+/// How many bytes of a stream may be under way that the other end has not yet made use of. Of what a terminal prints,
+/// Daytona keeps 256 pieces of 4 KiB for a slow listener, and drops the listener after that: both streams of a command
+/// have room in there twice.
+pub(crate) const WINDOW: usize = 256 * 1024;
 
 /// The longest piece of a stream in one frame: what a pipe holds.
 pub(crate) const CHUNK: usize = 64 * 1024;

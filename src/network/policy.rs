@@ -136,6 +136,18 @@ impl Policy {
         self.mode
     }
 
+    /// The lines that allow. They count for an allowlist only.
+    #[must_use]
+    pub fn allowed(&self) -> &[Rule] {
+        &self.allowed
+    }
+
+    /// The lines that deny, whatever the mode.
+    #[must_use]
+    pub fn denied(&self) -> &[Rule] {
+        &self.denied
+    }
+
     /// What it says, wherever its lines stand: the same for two policies that judge alike line by line.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {

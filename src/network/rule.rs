@@ -71,6 +71,12 @@ impl Rule {
         &self.pattern
     }
 
+    /// Whether it is about all requests to its hosts, and not only about some methods or paths.
+    #[must_use]
+    pub fn is_about_hosts_alone(&self) -> bool {
+        self.methods.is_empty() && self.path.is_none()
+    }
+
     /// Whether as an allowing rule it lets this through. Without a port it means the ports of the web.
     pub(super) fn allows(&self, name: &HostName, port: u16, seen: &Seen) -> Fit {
         let ports = self

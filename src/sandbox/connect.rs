@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use super::daytona::{DaytonaOptions, DaytonaProvider};
 use super::docker::{DockerOptions, DockerProvider};
+use super::docker_sandbox::{self, DockerSandboxOptions};
 use super::local::{LocalOptions, LocalProvider};
+use super::tart::{self, TartOptions};
 use super::{NetworkEnforcement, Provider, SandboxError};
 use crate::network::{Mode, Policy};
 
@@ -15,11 +18,11 @@ pub enum Choice {
     /// Containers of a Docker Engine.
     Docker(DockerOptions),
     /// Docker's own sandboxes.
-    DockerSandbox,
+    DockerSandbox(DockerSandboxOptions),
     /// Virtual machines on a Mac.
-    Tart,
+    Tart(TartOptions),
     /// Sandboxes in the cloud.
-    Daytona,
+    Daytona(DaytonaOptions),
 }
 
 impl Choice {
@@ -29,39 +32,53 @@ impl Choice {
         match self {
             Self::Local(_) => "local",
             Self::Docker(_) => "docker",
-            Self::DockerSandbox => "docker-sandbox",
-            Self::Tart => "tart",
-            Self::Daytona => "daytona",
+            Self::DockerSandbox(_) => "docker-sandbox",
+            Self::Tart(_) => "tart",
+            Self::Daytona(_) => "daytona",
         }
     }
 
-    /// Whether its sandboxes start from an image of a container engine, which must be there first.
+    /// What its sandboxes start from.
     #[must_use]
-    pub fn needs_image(&self) -> bool {
+    pub fn ground(&self) -> Ground {
         match self {
-            Self::Docker(_) => true,
-            Self::Local(_) | Self::DockerSandbox | Self::Tart | Self::Daytona => false,
+            Self::Local(_) => Ground::Nothing,
+            Self::Docker(_) | Self::DockerSandbox(_) => Ground::EngineImage,
+            Self::Tart(_) | Self::Daytona(_) => Ground::NamedImage,
         }
     }
 }
 
-/// The provider that was chosen, or why it cannot be used.
+/// What sandboxes start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// What is there.
+    Nothing,
+    /// An image of a container engine, which must be there first.
+    EngineImage,
+    /// An image that the provider finds by its name.
+    NamedImage,
+}
+
+/// The provider that was chosen. Whether it can be used here it says when that is needed: [`Provider::check`].
 pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
-    match choice {
-        Choice::Local(options) => Ok(Arc::new(LocalProvider::new(options.clone()))),
-        Choice::Docker(options) => Ok(Arc::new(DockerProvider::new(options.clone()))),
-        Choice::DockerSandbox | Choice::Tart | Choice::Daytona => Err(SandboxError::Unavailable {
-            provider: choice.name(),
-            reason: "it is not part of this version yet".to_owned(),
-        }),
-    }
+    Ok(match choice {
+        Choice::Local(options) => Arc::new(LocalProvider::new(options.clone())),
+        Choice::Docker(options) => Arc::new(DockerProvider::new(options.clone())),
+        Choice::DockerSandbox(options) => Arc::new(docker_sandbox::provider(options.clone())),
+        Choice::Tart(options) => Arc::new(tart::provider(options.clone())),
+        Choice::Daytona(options) => Arc::new(DaytonaProvider::new(options.clone())),
+    })
 }
 
 /// Refuses a policy that the provider cannot enforce. Whether that ends the run is the user's choice.
 pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), SandboxError> {
     let reason = match (provider.capabilities().network, policy.mode()) {
-        (NetworkEnforcement::Names, _)
-        | (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Mode::Deny) => return Ok(()),
+        (NetworkEnforcement::Names, _) => match provider.objection(policy) {
+            Some(reason) => return Err(unenforceable(provider, reason)),
+            None => return Ok(()),
+        },
+        (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Mode::Deny) => return Ok(()),
         (_, Mode::AllowAll) if !policy.restricts() => return Ok(()),
         (_, Mode::Record) => "it does not see which names are used, so there is nothing to record",
         (NetworkEnforcement::Nothing, _) => "its commands reach whatever this machine reaches",
@@ -70,11 +87,15 @@ pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), Sand
         }
         (NetworkEnforcement::Cidrs, _) => "it knows address ranges, not names",
     };
-    Err(SandboxError::Unsupported {
+    Err(unenforceable(provider, reason.to_owned()))
+}
+
+fn unenforceable(provider: &dyn Provider, reason: String) -> SandboxError {
+    SandboxError::Unsupported {
         provider: provider.name(),
         operation: "enforce the network policy",
-        reason: reason.to_owned(),
-    })
+        reason,
+    }
 }
 
 #[cfg(test)]
@@ -97,21 +118,6 @@ mod tests {
     #[test]
     fn a_provider_has_the_name_it_was_chosen_by() {
         assert_eq!(connect(&local()).unwrap().name(), local().name());
-    }
-
-    #[rstest]
-    fn a_provider_of_a_later_version_says_so(
-        #[values(Choice::DockerSandbox, Choice::Tart, Choice::Daytona)] choice: Choice,
-    ) {
-        let Err(error) = connect(&choice) else {
-            panic!("{choice:?} is here")
-        };
-        let expected = format!(
-            "the `{}` provider cannot be used here: it is not part of this version yet",
-            choice.name()
-        );
-        assert_eq!(error.to_string(), expected);
-        assert!(error.hint().is_some());
     }
 
     #[rstest]

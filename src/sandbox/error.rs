@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::daytona::DaytonaError;
 use super::docker::SealError;
 use super::session::SessionError;
 use crate::engine::EngineError;
@@ -67,6 +68,33 @@ pub enum SandboxError {
         id: String,
         /// Why.
         source: Box<SealError>,
+    },
+    /// Daytona failed it.
+    #[error("the sandbox `{id}` was not served by Daytona")]
+    Daytona {
+        /// Which one.
+        id: String,
+        /// What Daytona said.
+        source: Box<DaytonaError>,
+    },
+    /// A program of this machine that makes sandboxes failed.
+    #[error("`{line}` failed: {said}")]
+    Program {
+        /// The command line.
+        line: String,
+        /// What the program said, and how it ended.
+        said: String,
+        /// What the user can do next, where that is known.
+        hint: Option<&'static str>,
+    },
+    /// As many virtual Macs run as may.
+    #[error(
+        "cannot start VM — {running} macOS VMs already running (Apple SLA permits max 2). Stop an existing VM with: \
+         tart stop <name>"
+    )]
+    TooManyMacs {
+        /// How many run.
+        running: usize,
     },
     /// The sandbox is stopped.
     #[error("the sandbox `{id}` is stopped")]
@@ -156,8 +184,14 @@ impl SandboxError {
                 Fault::Lost
             }
             Self::Engine { source, .. } if source.is_absence() => Fault::Away,
+            Self::Daytona { source, .. } if source.may_pass() => Fault::Away,
             Self::Unsealed { source, .. } => source.fault(),
-            Self::Engine { .. } | Self::Disk { .. } | Self::Unavailable { .. } => Fault::Provider,
+            Self::Engine { .. }
+            | Self::Daytona { .. }
+            | Self::Disk { .. }
+            | Self::Program { .. }
+            | Self::TooManyMacs { .. }
+            | Self::Unavailable { .. } => Fault::Provider,
             Self::Unsupported { .. }
             | Self::Start { .. }
             | Self::Processes { .. }
@@ -183,11 +217,14 @@ impl SandboxError {
                 "see what takes it with `ralph sandbox exec`, make room or raise `sandbox.resources.disk`, then `ralph resume`",
             ),
             Self::Unsealed { source, .. } => source.hint(),
+            Self::Daytona { source, .. } => source.hint(),
+            Self::Program { hint, .. } => *hint,
             Self::Session { source, .. } => source.hint(),
             Self::Gone { .. } | Self::Lost { .. } => {
                 Some("`ralph resume` makes a new one from the run's last checkpoint")
             }
-            Self::Stopped { .. }
+            Self::TooManyMacs { .. }
+            | Self::Stopped { .. }
             | Self::Start { .. }
             | Self::Processes { .. }
             | Self::Outside { .. }

@@ -24,7 +24,7 @@ pub struct Listed {
     pub owner: Option<String>,
     /// The image it was made from.
     pub image: Option<String>,
-    /// Its workspace on the host.
+    /// Its workspace: on this machine, or inside where it has none here.
     pub workspace: PathBuf,
     /// When it was made.
     pub created: Option<Timestamp>,

@@ -1,14 +1,28 @@
 //! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
 
 pub mod connect;
+pub mod daytona;
 pub mod docker;
+pub mod docker_sandbox;
 mod error;
 mod files;
+mod guest;
+mod life;
+mod limits;
 mod listed;
 pub mod local;
+pub mod machine;
+mod name;
+mod owner;
+mod place;
+mod reach;
+mod script;
 pub mod selftest;
 pub mod session;
+mod shelf;
 mod spec;
+pub mod tart;
+mod warm;
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +30,14 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::{Command, Exit, OutputSink};
+use crate::network::Policy;
 
 pub use error::{Fault, SandboxError};
 pub use listed::{Activity, Listed, Removable, Standing};
 pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
+
+/// Ends every process in a sandbox but those that it comes from itself, for where nothing outside can.
+const END: &str = include_str!("end.sh");
 
 /// What a provider can enforce. Asked before anything is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -92,6 +110,11 @@ pub trait Provider: Send + Sync {
 
     /// What sandboxes of this kind can enforce.
     fn capabilities(&self) -> Capabilities;
+
+    /// Why it cannot enforce a policy of the kind that it enforces otherwise; `None` when it can.
+    fn objection(&self, _policy: &Policy) -> Option<String> {
+        None
+    }
 
     /// Whether sandboxes can be made here at all. Asked before there is a run to make one for.
     async fn check(&self) -> Result<(), SandboxError> {

@@ -9,11 +9,15 @@ use ralph::exec::{Command, Discard, Exit};
 use ralph::id::RunId;
 use ralph::network::Policy;
 use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::local::LocalOptions;
+use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
+use crate::support::daytona::Daytona;
 use crate::support::guest::{self, SessionProvider};
+use crate::support::machines::Site;
 use crate::support::{base, engine};
 
 /// Long enough for every contract.
@@ -33,6 +37,10 @@ pub struct Bench {
     pub sandbox: Box<dyn Sandbox>,
     /// A directory of the host, for what goes in and comes out.
     pub host: TempDir,
+    /// How many bytes of output show that nothing is kept of them, in the time there is.
+    pub flood: u64,
+    /// What the provider stands on, where that is a fake.
+    _ground: Option<Box<dyn std::any::Any>>,
 }
 
 /// The `local` provider: always here.
@@ -59,6 +67,50 @@ pub async fn docker() -> Result<Bench, String> {
     Ok(Bench::new(connect(&choice).unwrap(), Some(image), host).await)
 }
 
+/// The `daytona` provider, at a whole fake.
+pub async fn daytona() -> Result<Bench, String> {
+    let engine = engine::engine().await?;
+    let image = base::image(&engine).await?;
+    let daytona = Daytona::start(engine).await;
+    let choice = Choice::Daytona(daytona.options());
+    let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
+    Ok(bench.on(daytona))
+}
+
+/// The `docker-sandbox` provider, on a program that stands in for `sbx`.
+pub async fn sbx() -> Result<Bench, String> {
+    docker_sandbox("sbx").await
+}
+
+/// The `docker-sandbox` provider, on a program that stands in for `docker sandbox`.
+pub async fn docker_sandbox_plugin() -> Result<Bench, String> {
+    docker_sandbox("docker").await
+}
+
+async fn docker_sandbox(program: &str) -> Result<Bench, String> {
+    let image = base::image(&engine::engine().await?).await?;
+    let site = Site::with(&[program], &image);
+    let choice = Choice::DockerSandbox(DockerSandboxOptions {
+        machines: site.options(),
+    });
+    let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
+    Ok(bench.on(site))
+}
+
+/// The `tart` provider, on a program that stands in for `tart`.
+pub async fn tart() -> Result<Bench, String> {
+    let image = base::image(&engine::engine().await?).await?;
+    let site = Site::with(&["tart"], &image);
+    site.install("softnet", 0o4755);
+    let choice = Choice::Tart(TartOptions {
+        machines: site.options(),
+        dependencies: String::new(),
+        boot_patience: TartOptions::BOOT_PATIENCE,
+    });
+    let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
+    Ok(bench.on(site))
+}
+
 fn options(host: &TempDir) -> LocalOptions {
     LocalOptions {
         base: host.path().join("runs"),
@@ -83,7 +135,16 @@ impl Bench {
             spec,
             sandbox,
             host,
+            flood: 1_000_000_000,
+            _ground: None,
         }
+    }
+
+    /// The same on a fake, which lives as long, and carries less because all of it is in this process.
+    fn on(mut self, ground: impl std::any::Any) -> Self {
+        self._ground = Some(Box::new(ground));
+        self.flood /= 10;
+        self
     }
 
     /// A path inside.
@@ -112,7 +173,9 @@ impl Bench {
 
     /// A shell line that never ends and shows that it lives, for [`Bench::lives`].
     pub fn heartbeat(&self, name: &str) -> String {
-        format!("while :; do : > {}; sleep 0.02; done", self.path(name).display())
+        // A path may have spaces, and this line stands in quotes of either kind.
+        let path = self.path(name).to_string_lossy().replace(' ', "\\ ");
+        format!("while :; do : > {path}; sleep 0.02; done")
     }
 
     /// Whether a heartbeat still beats.

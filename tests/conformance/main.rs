@@ -16,7 +16,7 @@
 macro_rules! contract {
     ($($check:ident),+ $(,)?) => {
         $(mod $check {
-            contract!(@for local, session, docker in $check);
+            contract!(@for local, session, docker, daytona, sbx, docker_sandbox_plugin, tart in $check);
         })+
     };
     (@for $($provider:ident),+ in $check:ident) => {

@@ -139,7 +139,11 @@ async fn a_workspace_that_grows_beyond_its_limit_is_stopped_and_named() {
 
     let first = size_of_full(sandbox.as_ref()).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(size_of_full(sandbox.as_ref()).await, first, "something still writes");
+    assert_eq!(
+        size_of_full(sandbox.as_ref()).await,
+        first,
+        "something still writes"
+    );
     assert!(first < 4 * LIMIT, "{first}");
     sandbox.close().await.unwrap();
 }

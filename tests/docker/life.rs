@@ -166,7 +166,7 @@ async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said()
     std::fs::write(&guest, "no program").unwrap();
     assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
     let notices = sandbox.notices();
-    assert!(notices[1].contains("the engine's own exec"), "{notices:?}");
+    assert!(notices[1].contains("commands go one by one"), "{notices:?}");
     assert_eq!(prints(sandbox.as_ref(), "echo again").await, "again\n");
     assert_eq!(sandbox.notices(), Vec::<String>::new());
     sandbox.close().await.unwrap();

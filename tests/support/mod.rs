@@ -3,10 +3,12 @@
 
 pub mod base;
 pub mod chat_server;
+pub mod daytona;
 pub mod dir_sandbox;
 pub mod engine;
 pub mod guest;
 pub mod litellm;
+pub mod machines;
 pub mod model;
 pub mod model_server;
 pub mod model_service;

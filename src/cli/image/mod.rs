@@ -19,6 +19,7 @@ use clap::Subcommand;
 use crate::config::Config;
 use crate::engine::{Engine, EngineError};
 use crate::image::{ImageError, Rebuild, Recipe, Tools, Wish, ensure};
+use crate::sandbox::connect::Ground;
 
 use super::Context;
 use super::assemble;
@@ -80,11 +81,12 @@ pub(super) async fn for_sandbox(
     project: &Path,
     rebuild: RebuildFlag,
 ) -> Result<Option<String>, CliError> {
-    if !assemble::choice(context, config)?.needs_image() {
-        return Ok(None);
-    }
-    if let Some(named) = &config.settings.sandbox.image {
-        return Ok(Some(named.clone()));
+    let named = config.settings.sandbox.image.clone();
+    match (assemble::choice(context, config)?.ground(), named) {
+        (Ground::Nothing, _) => return Ok(None),
+        (Ground::NamedImage, named) => return Ok(named),
+        (Ground::EngineImage, Some(named)) => return Ok(Some(named)),
+        (Ground::EngineImage, None) => {}
     }
     let wish = Wish {
         rebuild: rebuild.into(),

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use super::super::owner::Owner;
+use super::super::place::{Claim, Place, Record};
 use super::super::{Activity, Listed, Removable, SandboxError, Standing};
-use super::owner::Owner;
-use super::place::{Claim, Place, Record};
 use super::plan::label;
 use super::{NAME, failed, on_host};
 use crate::engine::{Container, ContainerState, Engine};

@@ -1,19 +1,22 @@
 //! What every sandbox of one provider stands on: the engine, its image, the agent's user and the guest.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::super::files::Files;
+use super::super::guest::Guest;
+use super::super::place::Place;
+use super::super::shelf::Shelf;
+use super::super::warm::Warm;
 use super::super::{SandboxError, SandboxSpec};
-use super::guest::Guest;
-use super::place::Place;
+use super::opener::ByExec;
 use super::plain::Plain;
-use super::plan::{Facts, label};
+use super::plan::{Facts, ROOT, label};
 use super::sandbox::DockerSandbox;
 use super::seal::{SealError, SealPlan, holder};
 use super::user::Agent;
-use super::warm::Warm;
 use super::{DockerOptions, NAME, failed, on_host};
 use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
 use crate::network::Mode;
@@ -65,7 +68,7 @@ impl Ground {
         let dir = &options.guest_dir;
         Ok(Self {
             agent: Agent::on(info.users)?,
-            guest: Guest::put(dir, &info).map_err(|source| SandboxError::Host {
+            guest: Guest::put(dir, &info.arch).map_err(|source| SandboxError::Host {
                 operation: "write the guest to",
                 path: dir.clone(),
                 source,
@@ -139,8 +142,21 @@ impl Ground {
             engine: self.engine.clone(),
             container,
         };
-        let warm = Warm::new(plain.clone(), &self.guest, place.door(), grace);
-        DockerSandbox::new(plain, warm, place, files)
+        let opener = ByExec {
+            plain: plain.clone(),
+            door: place.door(),
+            grace,
+        };
+        let warm = match &self.guest {
+            Guest::Here(_) => Warm::new(opener),
+            Guest::Missing(reason) => Warm::never(opener, reason),
+        };
+        let shelf = Shelf {
+            sandbox: place.name(),
+            root: PathBuf::from(ROOT),
+            files,
+        };
+        DockerSandbox::new(plain, warm, place, shelf)
     }
 
     /// What is known when a container is planned.

@@ -2,9 +2,9 @@
 
 use super::super::SandboxError;
 use super::super::SandboxSpec;
+use super::super::owner::Owner;
+use super::super::place::Place;
 use super::ground::{Closing, Ground};
-use super::owner::Owner;
-use super::place::Place;
 use super::plan::{self, Facts, label};
 use super::sandbox::DockerSandbox;
 use super::seal::{Seal, SealError, holder};

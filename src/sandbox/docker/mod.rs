@@ -5,17 +5,13 @@ mod census;
 mod disk;
 mod door;
 mod ground;
-mod guest;
 mod maker;
-mod name;
-mod owner;
-mod place;
+mod opener;
 mod plain;
 mod plan;
 mod sandbox;
 mod seal;
 mod user;
-mod warm;
 
 use std::io;
 use std::path::PathBuf;
@@ -26,13 +22,13 @@ use tokio::sync::OnceCell;
 use self::census::Census;
 use self::ground::{Closing, Containers, Ground};
 use self::maker::Maker;
-use self::name::names;
-use self::owner::Owner;
-use self::place::{Place, Record};
 use self::plan::Facts;
 use self::sandbox::DockerSandbox;
 use self::seal::Seal;
 pub use self::seal::{SealError, SealPlan};
+use super::name::names;
+use super::owner::Owner;
+use super::place::{Place, Record};
 use super::{
     Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
     Sandbox, SandboxError, SandboxSpec,

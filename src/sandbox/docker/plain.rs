@@ -9,8 +9,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
+use super::super::limits::{Ending, Limits};
 use crate::engine::{Engine, EngineError, Exec, ExecInput, ExecOutput, ExecSpec, ExecState};
 use crate::exec::{Command, Exit, OutputSink, Recording, Status, Stream, Streams};
 
@@ -156,51 +157,6 @@ impl Drop for Guard {
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // Nobody is left to tell.
             runtime.spawn(async move { plain.script(END, &[&mark, "KILL"]).await });
-        }
-    }
-}
-
-/// Why a command is no longer waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ending {
-    Finished,
-    TimedOut,
-    Idle,
-}
-
-struct Limits {
-    deadline: Option<Instant>,
-    idle: Option<Duration>,
-}
-
-impl Limits {
-    fn of(command: &Command, started: Instant) -> Self {
-        Self {
-            deadline: command.timeout.and_then(|limit| started.checked_add(limit)),
-            idle: command.idle,
-        }
-    }
-
-    fn only(wait: Duration) -> Self {
-        Self {
-            deadline: Some(Instant::now() + wait),
-            idle: None,
-        }
-    }
-
-    async fn ring(&self, heard: Instant) -> Ending {
-        let idle = self.idle.and_then(|idle| heard.checked_add(idle));
-        let alarms = [(self.deadline, Ending::TimedOut), (idle, Ending::Idle)];
-        let next = alarms
-            .into_iter()
-            .filter_map(|(at, ending)| Some((at?, ending)))
-            .min_by_key(|(at, _)| *at);
-        match next {
-            Some((at, ending)) => {
-                sleep_until(at).await;
-                ending
-            }
-            None => std::future::pending().await,
         }
     }
 }

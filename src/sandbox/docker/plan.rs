@@ -5,16 +5,19 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::super::guest::Guest;
+use super::super::owner::Owner;
+use super::super::place::Place;
 use super::super::{ReadOnlyMount, Resources, SandboxSpec};
 use super::door;
-use super::guest::{Guest, INSIDE};
-use super::owner::Owner;
-use super::place::Place;
 use super::user::Agent;
 use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network, Power};
 
 /// Where the workspace is inside.
 pub(super) const ROOT: &str = "/workspace";
+
+/// Where the guest's file is inside.
+pub(super) const GUEST: &str = "/.ralph/guest";
 
 /// The labels of our containers.
 pub(super) mod label {
@@ -156,7 +159,7 @@ fn mounts(spec: &SandboxSpec, guest: &Guest, place: &Place) -> Vec<Mount> {
     };
     let guest = match guest {
         Guest::Here(file) => vec![
-            read_only(file.clone(), INSIDE),
+            read_only(file.clone(), GUEST),
             read_only(place.door(), door::DIRECTORY),
         ],
         Guest::Missing(_) => vec![],

@@ -3,26 +3,26 @@
 mod network;
 
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use super::super::files::{FileError, Files};
+use super::super::life::{Life, State};
+use super::super::place::Place;
 use super::super::session::SessionError;
+use super::super::shelf::Shelf;
+use super::super::warm::Warm;
 use super::super::{Entry, Sandbox, SandboxError};
 use super::disk::Disk;
-use super::place::Place;
+use super::opener::ByExec;
 use super::plain::{Plain, PlainError};
-use super::plan::ROOT;
 use super::seal::Seal;
-use super::warm::Warm;
 use crate::engine::{ContainerState, Engine, EngineError, ExecState};
-use crate::exec::{Captured, Command, Exit, OutputSink, Status, Streams};
+use crate::exec::{Command, Exit, OutputSink, Status};
 
 /// Kills every process of the agent's at once: all that this one may kill, which is all but the first. The kernel
 /// does it in one go, so that nothing can be started meanwhile.
@@ -39,25 +39,16 @@ const OOM_PAUSE: Duration = Duration::from_millis(20);
 /// How much of a container's log a message holds.
 const LOG_LINES: u32 = 10;
 
-/// Whether commands may start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Running,
-    Stopped,
-    Closed,
-}
-
 /// One live container and its workspace.
 #[derive(Debug)]
 pub(super) struct DockerSandbox {
     name: String,
-    root: PathBuf,
     place: Place,
-    files: Files,
     disk: Disk,
+    shelf: Shelf,
     plain: Plain,
-    warm: Warm,
-    state: RwLock<State>,
+    warm: Warm<ByExec>,
+    life: Life,
     /// Whether something may run that was started in here.
     used: AtomicBool,
     /// Where its network is sealed, and in our hands.
@@ -66,16 +57,15 @@ pub(super) struct DockerSandbox {
 
 impl DockerSandbox {
     /// The sandbox at this place, whose container runs.
-    pub(super) fn new(plain: Plain, warm: Warm, place: Place, files: Files) -> Self {
+    pub(super) fn new(plain: Plain, warm: Warm<ByExec>, place: Place, shelf: Shelf) -> Self {
         Self {
             name: place.name(),
-            root: PathBuf::from(ROOT),
             disk: Disk::new(place.workspace(), None),
-            files,
+            shelf,
             plain,
             warm,
             place,
-            state: RwLock::new(State::Running),
+            life: Life::running(),
             used: AtomicBool::new(true),
             seal: None,
         }
@@ -108,19 +98,6 @@ impl DockerSandbox {
         &self.plain.container
     }
 
-    fn state(&self) -> State {
-        *self.state.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn enter(&self, next: State) -> Result<(), SandboxError> {
-        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-        if *state == State::Closed && next != State::Closed {
-            return Err(self.gone());
-        }
-        *state = next;
-        Ok(())
-    }
-
     fn gone(&self) -> SandboxError {
         SandboxError::Gone {
             id: self.name.clone(),
@@ -151,7 +128,7 @@ impl DockerSandbox {
     }
 
     async fn why_stopped(&self) -> SandboxError {
-        if self.state() == State::Stopped {
+        if self.life.state() == State::Stopped {
             return SandboxError::Stopped {
                 id: self.name.clone(),
             };
@@ -181,20 +158,9 @@ impl DockerSandbox {
 
     /// A session ended under a command. When the container is well, something inside ended it, and the command with it.
     async fn survive(&self, command: &Command, lost: SessionError) -> Result<Exit, SandboxError> {
-        self.warm.take().await;
         match self.engine().container(self.container()).await {
             Ok(Some(found)) if found.state == ContainerState::Running => {
-                let notice = format!("the session with the sandbox was lost and is opened again: {lost}");
-                let mut stderr = Captured::with_limit(command.keep);
-                stderr.push(notice.as_bytes());
-                self.warm.tell(notice);
-                Ok(Exit {
-                    status: Status::Signal(SIGKILL),
-                    duration: Duration::ZERO,
-                    stdout: Captured::with_limit(command.keep),
-                    stderr,
-                    streams: Streams::Held,
-                })
+                Ok(self.warm.survive(command, &lost).await)
             }
             Ok(_) => Err(self.why_stopped().await),
             Err(error) => Err(self.explain(error).await),
@@ -228,34 +194,6 @@ impl DockerSandbox {
             }
         }
     }
-
-    /// The path below the workspace that a path inside means.
-    fn below<'p>(&self, path: &'p Path) -> Result<&'p Path, SandboxError> {
-        let below = if path.is_absolute() {
-            path.strip_prefix(&self.root).ok()
-        } else {
-            Some(path)
-        };
-        below
-            .filter(|below| !below.components().any(|part| part == Component::RootDir))
-            .ok_or_else(|| SandboxError::Outside {
-                path: path.to_owned(),
-            })
-    }
-
-    /// Does something with the files where waiting for a disk holds nobody up.
-    async fn with_files<T: Send + 'static>(
-        &self,
-        operation: &'static str,
-        path: &Path,
-        work: impl FnOnce(&Files, &Path) -> Result<T, FileError> + Send + 'static,
-    ) -> Result<T, SandboxError> {
-        let (files, below) = (self.files.clone(), self.below(path)?.to_owned());
-        tokio::task::spawn_blocking(move || work(&files, &below))
-            .await
-            .unwrap_or_else(|error| Err(FileError::Io(io::Error::other(error))))
-            .map_err(|error| error.named(operation, path, &self.name))
-    }
 }
 
 #[async_trait]
@@ -265,7 +203,7 @@ impl Sandbox for DockerSandbox {
     }
 
     fn root(&self) -> &Path {
-        &self.root
+        &self.shelf.root
     }
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
@@ -296,7 +234,7 @@ impl Sandbox for DockerSandbox {
             Ok(ExecState::Exited(_)) => Ok(()),
             // Nothing can be started in there any more, as when it is full of processes.
             Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
-            Err(EngineError::Conflict { .. }) if self.state() == State::Stopped => Ok(()),
+            Err(EngineError::Conflict { .. }) if self.life.state() == State::Stopped => Ok(()),
             // It did not survive what ran in it. Its files did.
             Err(EngineError::Conflict { .. }) => {
                 self.warm.tell(self.why_stopped().await.to_string());
@@ -311,55 +249,44 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.with_files("read", path, move |files, path| files.read(path, limit))
-            .await
+        self.shelf.read(path, limit).await
     }
 
     async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
-        let bytes = bytes.to_owned();
-        self.with_files("write", path, move |files, path| files.write(path, &bytes, mode))
-            .await
+        self.shelf.write(path, bytes, mode).await
     }
 
     async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
-        let bytes = bytes.to_owned();
-        self.with_files("append to", path, move |files, path| files.append(path, &bytes))
-            .await
+        self.shelf.append(path, bytes).await
     }
 
     async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
-        self.with_files("list", path, Files::list).await
+        self.shelf.list(path).await
     }
 
     async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.with_files("make the directory", path, Files::mkdir).await
+        self.shelf.mkdir(path).await
     }
 
     async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.with_files("remove", path, Files::remove).await
+        self.shelf.remove(path).await
     }
 
     async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
-        let from = from.to_owned();
-        self.with_files("upload to", to, move |files, to| files.upload(&from, to))
-            .await
+        self.shelf.upload(from, to).await
     }
 
     async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
-        let to = to.to_owned();
-        self.with_files("download", from, move |files, from| {
-            files.download(from, &to, limit)
-        })
-        .await
+        self.shelf.download(from, to, limit).await
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
-        self.enter(State::Running)?;
+        self.life.enter(State::Running, &self.name)?;
         self.run().await
     }
 
     async fn stop(&self) -> Result<(), SandboxError> {
-        self.enter(State::Stopped)?;
+        self.life.enter(State::Stopped, &self.name)?;
         self.let_go_of_network().await;
         for container in self.containers() {
             if let Err(error) = self.engine().kill_container(container).await {
@@ -374,7 +301,7 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn close(&self) -> Result<(), SandboxError> {
-        self.enter(State::Closed)?;
+        self.life.enter(State::Closed, &self.name)?;
         self.let_go_of_network().await;
         for container in self.containers() {
             if let Err(error) = self.engine().remove_container(container).await {
@@ -414,7 +341,7 @@ impl DockerSandbox {
         self.ensure_sealed().await?;
         self.used.store(true, Ordering::Relaxed);
         let started = Timestamp::now();
-        match self.plain.run(command, &self.root, output).await {
+        match self.plain.run(command, &self.shelf.root, output).await {
             Ok(exit) => Ok(self.with_cause(exit, started).await),
             Err(PlainError::Start(source)) => Err(SandboxError::Start {
                 program: command.program.clone(),

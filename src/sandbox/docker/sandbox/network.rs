@@ -1,8 +1,9 @@
 //! A sandbox and its network: it runs on one that is sealed and shown to be, or not at all.
 
 use super::super::super::SandboxError;
+use super::super::super::life::State;
 use super::super::seal::{Ready, Seal, SealError, Standing};
-use super::{DockerSandbox, State};
+use super::DockerSandbox;
 use crate::engine::ContainerState;
 
 impl DockerSandbox {
@@ -47,7 +48,7 @@ impl DockerSandbox {
     /// Nothing runs on a network whose seal is broken. One that was not sealed yet, since it was found again, is now.
     pub(super) async fn ensure_sealed(&self) -> Result<(), SandboxError> {
         let standing = match &self.seal {
-            Some(seal) if self.state() == State::Running => seal.standing().await,
+            Some(seal) if self.life.state() == State::Running => seal.standing().await,
             Some(_) | None => return Ok(()),
         };
         match standing {

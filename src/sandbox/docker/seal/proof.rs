@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::super::session::Session;
-use super::super::guest::INSIDE;
+use super::super::plan::GUEST;
 use super::SealError;
 use super::canary::Canaries;
 use crate::exec::{Command, Discard};
@@ -19,7 +19,7 @@ pub(super) async fn carry_out(session: &Session, policy: &Policy, beacon: &Beaco
     let canaries = opened.map_err(|error| SealError::Untried(error.to_string()))?;
     let checks = checks(policy, beacon, &canaries.all());
     let probes = checks.iter().map(|check| check.probe.to_string());
-    let command = Command::new(INSIDE).args(std::iter::once("probe".to_owned()).chain(probes));
+    let command = Command::new(GUEST).args(std::iter::once("probe".to_owned()).chain(probes));
     let tried = session.exec(&command.timeout(PATIENCE), &mut Discard).await;
     let exit = tried.map_err(|error| SealError::Untried(error.to_string()))?;
     let printed = exit.stdout.text();

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::super::files::{self, FileOwner};
+use super::files::{self, FileOwner};
 use super::owner::Owner;
 use crate::id::RunId;
 
@@ -174,6 +174,11 @@ impl Place {
     /// What the holder of the sandbox's network shares with ralph. The sandbox does not see it.
     pub(super) fn shared(&self) -> PathBuf {
         self.dir.join("holder")
+    }
+
+    /// What is said by whatever keeps the sandbox running.
+    pub(super) fn log(&self) -> PathBuf {
+        self.dir.join("log")
     }
 
     /// Removes all of it; what is not there is fine.

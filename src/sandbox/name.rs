@@ -1,10 +1,10 @@
-//! What containers are called: `agent-loop-{agent}-{branch}`, fit for an engine and never that of another.
+//! What sandboxes are called: `agent-loop-{agent}-{branch}`, fit for a host name and never that of another.
 
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use super::super::SandboxSpec;
+use super::SandboxSpec;
 use crate::engine::Digest;
 
 /// What every name begins with.
@@ -64,7 +64,7 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    use super::super::super::Purpose;
+    use super::super::Purpose;
     use super::*;
     use crate::id::RunId;
 

@@ -1,4 +1,4 @@
-//! The guest's file on the host, which every container sees and none can change.
+//! The guest's file on the host, which sandboxes see and none can change.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -7,16 +7,12 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-use crate::engine::EngineInfo;
 use crate::guest;
-
-/// Where containers see it.
-pub(super) const INSIDE: &str = "/.ralph/guest";
 
 /// May be run and not read, by anybody: so the system keeps what runs it closed to the other processes of its user.
 const MODE: u32 = 0o111;
 
-/// The guest, or why there is none for this engine.
+/// The guest, or why there is none for a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Guest {
     /// Its file on the host.
@@ -26,14 +22,15 @@ pub(super) enum Guest {
 }
 
 impl Guest {
-    /// Puts the guest's file below `dir`, unless it is there. Its name changes when the guest does.
-    pub(super) fn put(dir: &Path, info: &EngineInfo) -> io::Result<Self> {
+    /// Puts the guest's file below `dir`, unless it is there, for sandboxes on processors of this kind, as engines name
+    /// it. The file's name changes when the guest does.
+    pub(super) fn put(dir: &Path, processor: &str) -> io::Result<Self> {
         let Some(program) = guest::PROGRAM else {
             return Ok(Self::Missing("this ralph was built without its guest"));
         };
-        if info.arch != arch() {
+        if processor != arch() {
             return Ok(Self::Missing(
-                "the engine's processor is not of this machine's kind",
+                "the sandbox's processor is not of this machine's kind",
             ));
         }
         let file = dir.join(format!("guest-{:016x}", guest::VERSION));
@@ -50,7 +47,7 @@ impl Guest {
 }
 
 /// This machine's processor, as engines name it.
-fn arch() -> &'static str {
+pub(super) fn arch() -> &'static str {
     if cfg!(target_arch = "x86_64") {
         "amd64"
     } else if cfg!(target_arch = "aarch64") {
@@ -63,40 +60,27 @@ fn arch() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Flavour, ImageStore, UserMapping};
-
-    fn engine(arch: &str) -> EngineInfo {
-        EngineInfo {
-            version: String::new(),
-            flavour: Flavour::Docker,
-            store: ImageStore::GraphDriver,
-            os: "linux".to_owned(),
-            arch: arch.to_owned(),
-            processors: 1,
-            users: UserMapping::Same,
-        }
-    }
 
     #[test]
     fn the_file_is_put_there_once_and_mended_when_it_was_cut() {
         let dir = tempfile::tempdir().unwrap();
-        let Guest::Here(file) = Guest::put(dir.path(), &engine(arch())).unwrap() else {
+        let Guest::Here(file) = Guest::put(dir.path(), arch()).unwrap() else {
             return assert_eq!(guest::PROGRAM, None);
         };
         let made = fs::metadata(&file).unwrap();
         assert_eq!(made.permissions().mode() & 0o777, MODE);
         fs::remove_file(&file).unwrap();
         fs::write(&file, b"half").unwrap();
-        Guest::put(dir.path(), &engine(arch())).unwrap();
+        Guest::put(dir.path(), arch()).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().len(), made.len());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn an_engine_of_another_kind_has_no_guest() {
+    fn a_processor_of_another_kind_has_no_guest() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(
-            Guest::put(dir.path(), &engine("s390x")).unwrap(),
+            Guest::put(dir.path(), "s390x").unwrap(),
             Guest::Missing(_)
         ));
     }

@@ -1,0 +1,4 @@
+# Makes the directories of a sandbox, and prints where they are, where programs are, and what the processor is.
+mkdir -p -- "$HOME/.ralph/staging" "$HOME/ralph/work" "$HOME/ralph/home" || exit
+cd -- "$HOME" || exit
+printf '%s\n%s\n%s\n' "$(pwd -P)" "$PATH" "$(uname -m)"

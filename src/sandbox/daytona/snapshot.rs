@@ -1,0 +1,78 @@
+//! The snapshot that a sandbox starts from: an image that Daytona was given once, with the resources it comes with.
+
+use super::DaytonaError;
+use super::api::Api;
+use super::wire::NewSnapshot;
+use crate::engine::Digest;
+use crate::sandbox::{Resources, SandboxSpec};
+
+const GIGABYTE: u64 = 1 << 30;
+/// How many digits of a hash tell two snapshots apart.
+const DIGITS: usize = 12;
+
+/// The name of the snapshot that `spec.image` means, ready to be used: one of that very name, or one that is registered
+/// for the image. Daytona's own when no image is named.
+pub(super) async fn ready(api: &Api, spec: &SandboxSpec) -> Result<Option<String>, DaytonaError> {
+    let Some(image) = &spec.image else {
+        return Ok(None);
+    };
+    // What has a registry or a tag is an image; the address of a snapshot takes neither.
+    let may_be_a_snapshot = !image.contains(['/', ':', '@']);
+    if may_be_a_snapshot && api.snapshot(image, None).await?.is_some() {
+        return Ok(Some(image.clone()));
+    }
+    let source = planned(image, &spec.resources);
+    api.snapshot(&source.name, Some(&source)).await?;
+    Ok(Some(source.name))
+}
+
+/// What is registered for an image. Its name changes with all that it is made from.
+fn planned(image: &str, resources: &Resources) -> NewSnapshot {
+    let gigabytes = |bytes: u64| bytes.div_ceil(GIGABYTE);
+    let cpu = resources
+        .cpu_millis
+        .map(|millis| u64::from(millis.div_ceil(1000)));
+    let memory = resources.memory_bytes.map(gigabytes);
+    let disk = resources.disk_bytes.map(gigabytes);
+    let parts = format!("{image}\n{cpu:?}\n{memory:?}\n{disk:?}");
+    NewSnapshot {
+        name: format!("ralph-{}", &Digest::of(parts.as_bytes()).hex()[..DIGITS]),
+        image_name: image.to_owned(),
+        cpu,
+        memory,
+        disk,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_has_whole_processors_and_gigabytes_and_never_less_than_asked() {
+        let resources = Resources {
+            memory_bytes: Some(GIGABYTE + 1),
+            cpu_millis: Some(1500),
+            disk_bytes: None,
+        };
+        let planned = planned("registry.example.org/agent:v1", &resources);
+        assert_eq!(
+            (planned.cpu, planned.memory, planned.disk),
+            (Some(2), Some(2), None)
+        );
+    }
+
+    #[test]
+    fn another_image_or_other_resources_are_another_snapshot() {
+        let more = Resources {
+            cpu_millis: Some(4000),
+            ..Resources::default()
+        };
+        let names = [
+            planned("agent:v1", &Resources::default()).name,
+            planned("agent:v2", &Resources::default()).name,
+            planned("agent:v1", &more).name,
+        ];
+        assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
+    }
+}

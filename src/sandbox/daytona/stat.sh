@@ -1,0 +1,6 @@
+# Prints the length and the permission bits of a file. $1: its path. Ends with the number of the error.
+[ ! -d "$1" ] || exit 21
+[ -e "$1" ] || exit 2
+[ -f "$1" ] || exit 22
+[ -r "$1" ] || exit 13
+stat -L -c '%s %a' -- "$1"

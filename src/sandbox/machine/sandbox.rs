@@ -1,0 +1,194 @@
+//! One live machine and its workspace.
+
+use std::io;
+use std::path::Path;
+
+use async_trait::async_trait;
+
+use super::super::life::{Life, State};
+use super::super::session::SessionError;
+use super::super::shelf::Shelf;
+use super::super::warm::Warm;
+use super::super::{Activity, Entry, Sandbox, SandboxError};
+use super::driver::{Driver, Plan};
+use super::opener::ByProgram;
+use super::plain::Plain;
+use crate::exec::{Command, Exit, OutputSink};
+
+/// One live machine.
+#[derive(Debug)]
+pub(super) struct MachineSandbox<D> {
+    pub(super) name: String,
+    pub(super) driver: D,
+    pub(super) plan: Plan,
+    pub(super) shelf: Shelf,
+    pub(super) plain: Plain,
+    pub(super) warm: Warm<ByProgram>,
+    pub(super) life: Life,
+}
+
+impl<D: Driver> MachineSandbox<D> {
+    fn gone(&self) -> SandboxError {
+        SandboxError::Gone {
+            id: self.name.clone(),
+        }
+    }
+
+    fn running(&self) -> Result<(), SandboxError> {
+        match self.life.state() {
+            State::Running => Ok(()),
+            State::Stopped => Err(SandboxError::Stopped {
+                id: self.name.clone(),
+            }),
+            State::Closed => Err(self.gone()),
+        }
+    }
+
+    /// What became of the machine, where that is nothing good.
+    async fn misfortune(&self) -> Result<Option<SandboxError>, SandboxError> {
+        Ok(match self.driver.all().await?.get(&self.name) {
+            Some(Activity::Running) => None,
+            Some(Activity::Stopped) => Some(SandboxError::Lost {
+                id: self.name.clone(),
+                reason: "its machine was stopped".to_owned(),
+            }),
+            Some(Activity::Removed) | None => Some(self.gone()),
+        })
+    }
+
+    /// A session ended under a command. When the machine is well, something inside ended it, and the command with it.
+    async fn survive(&self, command: &Command, lost: SessionError) -> Result<Exit, SandboxError> {
+        match self.misfortune().await? {
+            Some(misfortune) => Err(misfortune),
+            None => Ok(self.warm.survive(command, &lost).await),
+        }
+    }
+
+    fn processes(&self, source: io::Error) -> SandboxError {
+        SandboxError::Processes {
+            id: self.name.clone(),
+            source,
+        }
+    }
+}
+
+#[async_trait]
+impl<D: Driver> Sandbox for MachineSandbox<D> {
+    fn id(&self) -> &str {
+        &self.name
+    }
+
+    fn root(&self) -> &Path {
+        &self.shelf.root
+    }
+
+    async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.running()?;
+        let session = match self.warm.session().await? {
+            Some(session) => session,
+            None => return self.witness(command, output).await,
+        };
+        match session.exec(command, output).await {
+            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
+            exit => exit,
+        }
+    }
+
+    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        self.running()?;
+        let exit = self.plain.run(command, output).await;
+        let exit = exit.map_err(|source| self.processes(source))?;
+        // The program's own failure has a code like any other; the state of the machine tells them apart.
+        match exit.success() {
+            true => Ok(exit),
+            false => self.misfortune().await?.map_or(Ok(exit), Err),
+        }
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.warm.notices()
+    }
+
+    async fn end_processes(&self) -> Result<(), SandboxError> {
+        if self.life.state() != State::Running {
+            return Ok(());
+        }
+        // The guest tells what runs that it was ended. Whether it can is no matter: it is killed with the rest.
+        if let Some(session) = self.warm.take().await {
+            let _ = session.end_processes().await;
+        }
+        let ended = self
+            .plain
+            .end_all()
+            .await
+            .map_err(|source| self.processes(source))?;
+        if ended.success() {
+            return Ok(());
+        }
+        match self.misfortune().await? {
+            Some(misfortune) => Err(misfortune),
+            None => Err(self.processes(io::Error::other(ended.stderr.text()))),
+        }
+    }
+
+    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
+        self.shelf.read(path, limit).await
+    }
+
+    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
+        self.shelf.write(path, bytes, mode).await
+    }
+
+    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
+        self.shelf.append(path, bytes).await
+    }
+
+    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
+        self.shelf.list(path).await
+    }
+
+    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
+        self.shelf.mkdir(path).await
+    }
+
+    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
+        self.shelf.remove(path).await
+    }
+
+    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
+        self.shelf.upload(from, to).await
+    }
+
+    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
+        self.shelf.download(from, to, limit).await
+    }
+
+    async fn start(&self) -> Result<(), SandboxError> {
+        self.life.enter(State::Running, &self.name)?;
+        match self.driver.all().await?.get(&self.name) {
+            Some(Activity::Running) => Ok(()),
+            Some(Activity::Stopped | Activity::Removed) | None => self.driver.start(&self.plan).await,
+        }
+    }
+
+    async fn stop(&self) -> Result<(), SandboxError> {
+        self.life.enter(State::Stopped, &self.name)?;
+        self.warm.take().await;
+        self.driver.stop(&self.name).await
+    }
+
+    async fn preview(&self, _port: u16) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
+    async fn close(&self) -> Result<(), SandboxError> {
+        self.life.enter(State::Closed, &self.name)?;
+        self.warm.take().await;
+        self.driver.remove(&self.name).await?;
+        let place = self.plan.place.clone();
+        let removed = tokio::task::spawn_blocking(move || place.remove()).await;
+        removed
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|source| super::on_host("remove", &self.plan.place, source))
+    }
+}

@@ -1,0 +1,58 @@
+//! Waits for the guest agent of a machine that was started.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::super::SandboxError;
+use super::super::machine::tool;
+use super::cli::{RunChild, Tart};
+use super::{MOST_MACS, unavailable};
+
+/// How often it is asked.
+const PAUSE: Duration = Duration::from_secs(2);
+/// How long one question may take.
+const ASKING: Duration = Duration::from_secs(10);
+
+/// What the system says when Apple's limit is reached, which it counts itself.
+const OVER_THE_LIMIT: &str = "exceeds the system limit";
+
+/// Waits until commands can be run in a machine. One whose `tart run` has ended is not waited for.
+pub(super) async fn answers(
+    tart: &Tart,
+    name: &str,
+    child: &RunChild,
+    patience: Duration,
+) -> Result<(), SandboxError> {
+    let give_up = Instant::now() + patience;
+    loop {
+        let question = tart.command(["exec", name, "true"]).timeout(ASKING);
+        let (_, exit) = tool::try_run(&tart.host, question).await?;
+        if exit.success() {
+            return Ok(());
+        }
+        if !child.lives() {
+            return Err(ended(child));
+        }
+        if Instant::now() + PAUSE > give_up {
+            return Err(unavailable(&format!(
+                "the guest agent in `{name}` did not answer within {patience:?}: {}; the image needs the Tart Guest \
+                 Agent, and timers.boot_seconds can be raised",
+                exit.stderr.text().trim()
+            )));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+fn ended(child: &RunChild) -> SandboxError {
+    let said = child.last_words();
+    if said.contains(OVER_THE_LIMIT) {
+        return SandboxError::TooManyMacs { running: MOST_MACS };
+    }
+    SandboxError::Program {
+        line: "tart run".to_owned(),
+        said: format!("it ended before the machine was there: {said}"),
+        hint: Some("`tart run` by hand shows the machine's screen"),
+    }
+}

@@ -1,0 +1,241 @@
+//! The `tart` provider: each sandbox is a virtual machine on a Mac, cloned from a template that is made once for an
+//! image and a script of dependencies. The machine is worth nothing, its workspace on this machine everything: one
+//! that was stopped is removed and cloned anew.
+
+mod agent;
+mod cli;
+mod softnet;
+mod template;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::cli::{Tart, Vm};
+use super::guest::Guest;
+use super::machine::{Driver, MachineOptions, MachineProvider, Plan};
+use super::place::Place;
+use super::{
+    Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError, SandboxSpec,
+};
+use crate::exec::Command;
+use crate::network::{Mode, Policy};
+
+/// Where a Mac shows the directories it was given.
+const SHARED: &str = "/Volumes/My Shared Files";
+/// What the workspace and the guest's directory are called there.
+const WORKSPACE: &str = "ralph";
+const GUEST: &str = "guest";
+
+/// How many virtual Macs Apple's licence lets run at once.
+const MOST_MACS: usize = 2;
+
+const MEGABYTE: u64 = 1 << 20;
+
+/// What the provider needs to know.
+#[derive(Clone, Debug)]
+pub struct TartOptions {
+    /// Where sandboxes are kept on this machine.
+    pub machines: MachineOptions,
+    /// What `bash -e` runs in a template, once: the project's dependencies.
+    pub dependencies: String,
+    /// How long a machine may take until commands can be run in it.
+    pub boot_patience: Duration,
+}
+
+impl TartOptions {
+    /// How long a machine may take to boot, unless somebody says otherwise.
+    pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+}
+
+/// A provider that keeps its workspaces where the options say.
+#[must_use]
+pub fn provider(options: TartOptions) -> impl Provider {
+    let driver = Macs {
+        tart: Tart::new(options.machines.host.clone()),
+        dependencies: options.dependencies,
+        boot_patience: options.boot_patience,
+    };
+    MachineProvider::new(driver, options.machines)
+}
+
+/// Virtual machines by `tart`.
+#[derive(Clone, Debug)]
+struct Macs {
+    tart: Tart,
+    dependencies: String,
+    boot_patience: Duration,
+}
+
+impl Macs {
+    /// Refuses to start one Mac more than the licence allows. Other systems do not count.
+    async fn check_limit(&self, source: &str) -> Result<(), SandboxError> {
+        if !self.tart.is_mac(source).await? {
+            return Ok(());
+        }
+        let mut running = 0;
+        for vm in self.tart.list().await?.iter().filter(|vm| vm.is_running()) {
+            running += usize::from(self.tart.is_mac(&vm.name).await?);
+        }
+        match running < MOST_MACS {
+            true => Ok(()),
+            false => Err(SandboxError::TooManyMacs { running }),
+        }
+    }
+
+    /// Starts a machine, and waits until commands can be run in it.
+    async fn boot(&self, name: &str, run: Command, log: &Path) -> Result<(), SandboxError> {
+        let child = self.tart.start(run, log).await?;
+        agent::answers(&self.tart, name, &child, self.boot_patience).await
+    }
+
+    fn run(&self, plan: &Plan) -> Result<Command, SandboxError> {
+        let mut run = self.tart.command(["run", &plan.name(), "--no-graphics"]);
+        run = run.arg(shared(WORKSPACE, &plan.place.workspace(), "")?);
+        if let Guest::Here(file) = &plan.guest
+            && let Some(dir) = file.parent()
+        {
+            run = run.arg(shared(GUEST, dir, ":ro")?);
+        }
+        Ok(run.args(network(&plan.spec)))
+    }
+}
+
+#[async_trait]
+impl Driver for Macs {
+    const NAME: &'static str = "tart";
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            isolation: Isolation::Machine,
+            network: NetworkEnforcement::AllOrNothing,
+            resources: Enforced::Yes,
+            preview: false,
+        }
+    }
+
+    fn objection(&self, _policy: &Policy) -> Option<String> {
+        None
+    }
+
+    async fn check(&self) -> Result<(), SandboxError> {
+        if self.tart.is_here() {
+            Ok(())
+        } else {
+            Err(unavailable(
+                "`tart` is not installed: `brew install cirruslabs/cli/tart`, on a Mac with Apple silicon",
+            ))
+        }
+    }
+
+    async fn make(&self, plan: &Plan) -> Result<(), SandboxError> {
+        let image = plan.spec.image.as_deref();
+        let image = image.ok_or_else(|| {
+            unavailable("no image is named: set sandbox.image, or base_image in .agent-loop/config.json")
+        })?;
+        if let Some(mount) = plan.spec.mounts.first() {
+            return Err(SandboxError::Unsupported {
+                provider: Self::NAME,
+                operation: "show a file under a name of your own",
+                reason: format!("`{}` would be below `{SHARED}`", mount.source.display()),
+            });
+        }
+        if plan.spec.network.mode() == Mode::Deny {
+            softnet::check(&self.tart.host).await?;
+        }
+        let run = self.run(plan)?;
+        let template = self.template(image, plan).await?;
+        self.check_limit(&template).await?;
+        let name = plan.name();
+        self.tart.clone_vm(&template, &name).await?;
+        self.tart
+            .run(self.tart.command(["set", &name]).args(limits(plan)))
+            .await?;
+        self.boot(&name, run, &plan.place.log()).await
+    }
+
+    async fn start(&self, plan: &Plan) -> Result<(), SandboxError> {
+        self.remove(&plan.name()).await?;
+        self.make(plan).await
+    }
+
+    async fn stop(&self, machine: &str) -> Result<(), SandboxError> {
+        self.tart.stop(machine).await
+    }
+
+    async fn remove(&self, machine: &str) -> Result<(), SandboxError> {
+        self.tart.stop(machine).await?;
+        self.tart.delete(machine).await
+    }
+
+    async fn all(&self) -> Result<BTreeMap<String, Activity>, SandboxError> {
+        let activity = |vm: &Vm| {
+            if vm.is_running() {
+                Activity::Running
+            } else {
+                Activity::Stopped
+            }
+        };
+        let all = self.tart.list().await?;
+        Ok(all.iter().map(|vm| (vm.name.clone(), activity(vm))).collect())
+    }
+
+    fn exec(&self, machine: &str) -> Command {
+        self.tart.command(["exec", "-i", machine])
+    }
+
+    fn root(&self, _place: &Place) -> PathBuf {
+        Path::new(SHARED).join(WORKSPACE)
+    }
+
+    fn guest(&self, file: &Path) -> PathBuf {
+        let name = file.file_name().unwrap_or_default();
+        Path::new(SHARED).join(GUEST).join(name)
+    }
+}
+
+/// A directory that a machine sees. Its name ends at the first colon, and so would a path that has one.
+fn shared(name: &str, dir: &Path, access: &str) -> Result<String, SandboxError> {
+    let path = dir.to_string_lossy();
+    if path.contains(':') {
+        return Err(SandboxError::Unsupported {
+            provider: Macs::NAME,
+            operation: "share a directory",
+            reason: format!("`{path}` has a colon in its name, and tart takes that for the end of it"),
+        });
+    }
+    Ok(format!("--dir={name}:{path}{access}"))
+}
+
+fn limits(plan: &Plan) -> Vec<String> {
+    let resources = &plan.spec.resources;
+    let cpus = resources
+        .cpu_millis
+        .map(|millis| millis.div_ceil(1000).to_string());
+    let memory = resources.memory_bytes.map(|bytes| (bytes / MEGABYTE).to_string());
+    let flags = [("--cpu", cpus), ("--memory", memory)];
+    let given = flags
+        .into_iter()
+        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    given.flatten().collect()
+}
+
+/// Softnet drops what it is told to block. A list of names comes this far only when its user was told that it does not
+/// hold, and said go on.
+fn network(spec: &SandboxSpec) -> Vec<String> {
+    match spec.network.mode() {
+        Mode::Deny => ["--net-softnet", "--net-softnet-block=0.0.0.0/0"]
+            .map(str::to_owned)
+            .to_vec(),
+        Mode::AllowAll | Mode::Allowlist | Mode::Record => Vec::new(),
+    }
+}
+
+fn unavailable(reason: &str) -> SandboxError {
+    SandboxError::Unavailable {
+        provider: Macs::NAME,
+        reason: reason.to_owned(),
+    }
+}

@@ -1,0 +1,110 @@
+//! Docker Sandboxes: which program is used, what it is told, and what of it is left.
+
+use std::sync::Arc;
+
+use ralph::network::{Policy, Rule};
+use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
+use ralph::sandbox::{Provider, Removable, SandboxError, SandboxSpec};
+use rstest::rstest;
+
+use crate::support::machines::Site;
+use crate::support::{base, engine};
+use crate::{need, spec, witness};
+
+async fn scene(programs: &[&str]) -> Result<(Site, Arc<dyn Provider>, SandboxSpec), String> {
+    let image = base::image(&engine::engine().await?).await?;
+    let site = Site::with(programs, &image);
+    let options = DockerSandboxOptions {
+        machines: site.options(),
+    };
+    Ok((
+        site,
+        connect(&Choice::DockerSandbox(options)).unwrap(),
+        spec(&image),
+    ))
+}
+
+#[rstest]
+#[case::both(&["sbx", "docker"], "sbx exec")]
+#[case::the_older_one(&["docker"], "docker sandbox exec")]
+#[tokio::test]
+async fn the_newer_program_is_preferred(#[case] programs: &[&str], #[case] used: &str) {
+    let (site, provider, spec) = need!(scene(programs).await);
+    let sandbox = provider.create(&spec).await.unwrap();
+    witness(sandbox.as_ref(), "true").await;
+    sandbox.close().await.unwrap();
+    assert!(site.kept("calls").contains(used), "{}", site.kept("calls"));
+}
+
+#[tokio::test]
+async fn without_either_program_it_says_what_to_install() {
+    let (_site, provider, _) = need!(scene(&[]).await);
+    let error = provider.check().await.unwrap_err();
+    assert!(matches!(error, SandboxError::Unavailable { .. }), "{error:?}");
+    assert!(error.to_string().contains("install `sbx`"), "{error}");
+}
+
+#[rstest]
+#[case::sbx("sbx", "allow github.com,*.crates.io\ndeny evil.example.org\n")]
+#[case::plugin(
+    "docker",
+    "--policy deny --allow-host github.com --allow-host *.crates.io --block-host evil.example.org\n"
+)]
+#[tokio::test]
+async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &str) {
+    let (site, provider, spec) = need!(scene(&[program]).await);
+    let rules = |lines: &[&str]| {
+        lines
+            .iter()
+            .map(|line| Rule::parse(line).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let policy =
+        Policy::allowlist(rules(&["github.com", "**.crates.io"])).denying(rules(&["evil.example.org"]));
+    let spec = SandboxSpec {
+        network: policy,
+        ..spec
+    };
+    let sandbox = provider.create(&spec).await.unwrap();
+    assert_eq!(site.kept(&format!("boxes/{}/policy", sandbox.id())), expected);
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn sbx_is_given_an_image_once() {
+    let (site, provider, spec) = need!(scene(&["sbx"]).await);
+    for _ in 0..2 {
+        provider.create(&spec).await.unwrap().close().await.unwrap();
+    }
+    assert_eq!(site.kept("calls").matches("template load").count(), 1);
+}
+
+#[tokio::test]
+async fn a_policy_that_somebody_else_chose_is_not_weakened_in_silence() {
+    let (site, provider, spec) = need!(scene(&["sbx"]).await);
+    site.put("policy", "balanced\n");
+    let Err(error) = provider.create(&spec).await else {
+        panic!("it was made")
+    };
+    assert!(error.to_string().contains("initialised as balanced"), "{error}");
+    assert!(provider.list().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn machines_that_are_not_written_down_here_are_not_ours() {
+    let (site, provider, spec) = need!(scene(&["sbx"]).await);
+    let sandbox = provider.create(&spec).await.unwrap();
+    let theirs = site.path("bin/state/boxes/somebody-elses");
+    std::fs::create_dir_all(&theirs).unwrap();
+    std::fs::write(theirs.join("workspace"), "/").unwrap();
+    let listed = provider.list().await.unwrap();
+    assert_eq!(
+        listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(),
+        [sandbox.id()]
+    );
+    assert!(!provider.remove("somebody-elses", Removable::Any).await.unwrap());
+    assert!(!provider.remove(sandbox.id(), Removable::Orphans).await.unwrap());
+    sandbox.close().await.unwrap();
+    assert!(theirs.exists());
+}

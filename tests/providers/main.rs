@@ -1,0 +1,38 @@
+//! What goes wrong with the providers whose sandboxes are elsewhere, or are machines: nothing leaks, nothing is lost,
+//! and the message says what to do.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    missing_docs,
+    unreachable_pub,
+    reason = "tests look at the machine they run on and stop where they stand"
+)]
+
+mod daytona;
+mod docker_sandbox;
+#[path = "../support/mod.rs"]
+mod support;
+mod tart;
+
+use ralph::exec::{Command, Discard, Exit};
+use ralph::id::RunId;
+use ralph::network::Policy;
+use ralph::sandbox::{Sandbox, SandboxSpec};
+
+/// A sandbox without a network, from this image.
+fn spec(image: &str) -> SandboxSpec {
+    SandboxSpec {
+        image: Some(image.to_owned()),
+        network: Policy::deny(),
+        ..SandboxSpec::unrestricted(RunId::random())
+    }
+}
+
+async fn witness(sandbox: &dyn Sandbox, line: &str) -> Exit {
+    sandbox
+        .witness(&Command::shell(line), &mut Discard)
+        .await
+        .unwrap()
+}

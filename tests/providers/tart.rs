@@ -1,0 +1,212 @@
+//! Tart: templates, limits, and machines that do not come up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ralph::exec::{Command, Discard, Status};
+use ralph::network::Policy;
+use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::tart::TartOptions;
+use ralph::sandbox::{Provider, SandboxError, SandboxSpec};
+use rstest::rstest;
+
+use crate::support::machines::Site;
+use crate::support::{base, engine};
+use crate::{need, spec, witness};
+
+struct Scene {
+    site: Site,
+    image: String,
+}
+
+impl Scene {
+    async fn new() -> Result<Self, String> {
+        let image = base::image(&engine::engine().await?).await?;
+        let site = Site::with(&["tart"], &image);
+        Ok(Self { site, image })
+    }
+
+    fn provider(&self, dependencies: &str) -> Arc<dyn Provider> {
+        let options = TartOptions {
+            machines: self.site.options(),
+            dependencies: dependencies.to_owned(),
+            boot_patience: Duration::from_secs(3),
+        };
+        connect(&Choice::Tart(options)).unwrap()
+    }
+
+    fn spec(&self) -> SandboxSpec {
+        SandboxSpec {
+            network: Policy::allow_all(),
+            ..spec(&self.image)
+        }
+    }
+
+    async fn refused(&self, spec: &SandboxSpec) -> SandboxError {
+        match self.provider("").create(spec).await {
+            Ok(sandbox) => panic!("{} was made", sandbox.id()),
+            Err(error) => error,
+        }
+    }
+
+    fn machines(&self) -> Vec<String> {
+        let dir = std::fs::read_dir(self.site.path("bin/state/vms")).unwrap();
+        let names = dir.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| !name.starts_with("agent-loop-template-"))
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn what_a_project_depends_on_is_installed_once() {
+    let scene = need!(Scene::new().await);
+    let provider = scene.provider("echo \"it's $((1 + 1))\" > /tmp/installed\n");
+    for _ in 0..2 {
+        let sandbox = provider.create(&scene.spec()).await.unwrap();
+        assert_eq!(
+            witness(sandbox.as_ref(), "cat /tmp/installed")
+                .await
+                .stdout
+                .text(),
+            "it's 2\n"
+        );
+        sandbox.close().await.unwrap();
+    }
+    assert_eq!(scene.site.kept("calls").matches("bash -e").count(), 1);
+    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+}
+
+#[tokio::test]
+async fn a_script_that_fails_leaves_no_template() {
+    let scene = need!(Scene::new().await);
+    let Err(error) = scene.provider("false\ntrue\n").create(&scene.spec()).await else {
+        panic!("it was made")
+    };
+    assert!(matches!(error, SandboxError::Program { .. }), "{error:?}");
+    assert_eq!(
+        std::fs::read_dir(scene.site.path("bin/state/vms"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
+#[tokio::test]
+async fn limits_are_set_in_megabytes() {
+    let scene = need!(Scene::new().await);
+    let mut spec = scene.spec();
+    spec.resources.memory_bytes = Some(6 << 30);
+    spec.resources.cpu_millis = Some(3500);
+    let sandbox = scene.provider("").create(&spec).await.unwrap();
+    let limits = scene.site.kept(&format!("vms/{}/limits", sandbox.id()));
+    assert_eq!(limits, "--cpu 4 --memory 6144\n");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_third_mac_is_refused_and_other_systems_do_not_count() {
+    let scene = need!(Scene::new().await);
+    let provider = scene.provider("");
+    let mut running = Vec::new();
+    for _ in 0..2 {
+        running.push(provider.create(&scene.spec()).await.unwrap());
+    }
+    let error = scene.refused(&scene.spec()).await;
+    let expected = "cannot start VM — 2 macOS VMs already running (Apple SLA permits max 2). Stop an existing VM with: \
+                    tart stop <name>";
+    assert_eq!(error.to_string(), expected);
+    scene.site.put("os", "linux");
+    let linux = SandboxSpec {
+        purpose: ralph::sandbox::Purpose {
+            agent: "other".to_owned(),
+            ..Default::default()
+        },
+        ..scene.spec()
+    };
+    running.push(provider.create(&linux).await.unwrap());
+    for sandbox in running {
+        sandbox.close().await.unwrap();
+    }
+    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+}
+
+#[rstest]
+#[case::no_guest_agent("no-agent", "is the Tart Guest Agent running?")]
+#[case::no_machine("boot-fails", "the virtual machine failed to start")]
+#[tokio::test]
+async fn a_machine_that_does_not_come_up_is_removed_and_the_reason_told(
+    #[case] fault: &str,
+    #[case] expected: &str,
+) {
+    let scene = need!(Scene::new().await);
+    scene.site.put(fault, "");
+    let error = scene.refused(&scene.spec()).await;
+    assert!(error.to_string().contains(expected), "{error}");
+    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+}
+
+#[rstest]
+#[case::not_installed(None, "softnet is not installed")]
+#[case::without_rights(Some(0o755), "softnet must be root")]
+#[tokio::test]
+async fn without_softnet_a_closed_network_is_refused(#[case] installed: Option<u32>, #[case] expected: &str) {
+    let scene = need!(Scene::new().await);
+    if let Some(mode) = installed {
+        scene.site.install("softnet", mode);
+        scene.site.forbid_sudo();
+    }
+    let error = scene.refused(&spec(&scene.image)).await;
+    assert!(matches!(error, SandboxError::Unsupported { .. }), "{error:?}");
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[tokio::test]
+async fn a_machine_of_somebody_else_is_never_overwritten() {
+    let scene = need!(Scene::new().await);
+    let theirs = scene.site.path("bin/state/vms/agent-loop-none-none");
+    for name in ["agent-loop-none-none", "agent-loop-none-none-e3b0c442"] {
+        let dir = scene.site.path("bin/state/vms").join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("os"), "darwin").unwrap();
+    }
+    let sandbox = scene.provider("").create(&scene.spec()).await.unwrap();
+    assert_ne!(sandbox.id(), "agent-loop-none-none");
+    sandbox.close().await.unwrap();
+    assert!(theirs.join("os").exists());
+}
+
+#[tokio::test]
+async fn evidence_comes_by_a_call_of_the_program_and_nothing_is_in_its_arguments() {
+    let scene = need!(Scene::new().await);
+    let sandbox = scene.provider("").create(&scene.spec()).await.unwrap();
+    let command = Command::shell("printf '%s %s ' \"$PWD\" \"$GIVEN\"; cat; exit 9").cwd("work");
+    let command = command.env("GIVEN", "it's\ntwo").stdin(*b"input");
+    let exit = sandbox.witness(&command, &mut Discard).await.unwrap();
+    assert_eq!(exit.status, Status::Code(9));
+    let expected = format!("{}/work it's\ntwo input", sandbox.root().display());
+    assert_eq!(exit.stdout.text(), expected);
+    assert!(!scene.site.kept("calls").contains("two"));
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_machine_whose_run_was_killed_is_lost_and_says_so() {
+    let scene = need!(Scene::new().await);
+    let sandbox = scene.provider("").create(&scene.spec()).await.unwrap();
+    let pid = scene.site.kept(&format!("vms/{}/pid", sandbox.id()));
+    assert!(
+        std::process::Command::new("kill")
+            .args(["-9", pid.trim()])
+            .status()
+            .unwrap()
+            .success()
+    );
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let error = sandbox
+        .witness(&Command::new("true"), &mut Discard)
+        .await
+        .unwrap_err();
+    assert!(matches!(error, SandboxError::Lost { .. }), "{error:?}");
+    sandbox.close().await.unwrap();
+}

@@ -1,0 +1,238 @@
+//! A whole Daytona on the loopback: the control plane with its states and refusals, and a toolbox whose sandboxes are
+//! containers of the engine at hand. Its shapes are those of the official OpenAPI; its behaviour is that of the
+//! official daemon: lines of a log are marked, a terminal drops who listens too slowly, a sandbox that does not run
+//! takes no commands.
+
+mod control;
+mod fault;
+mod room;
+mod terminal;
+mod toolbox;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use ralph::engine::Engine;
+use ralph::sandbox::daytona::DaytonaOptions;
+use ralph::secret::Secret;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+pub use self::fault::Fault;
+use self::room::Room;
+use self::terminal::Terminal;
+
+/// The one key that opens it.
+pub const KEY: &str = "dtn_5f0c2b9a77e1";
+
+/// A Daytona that runs; it stops when dropped, and its sandboxes go with it.
+pub struct Daytona {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+/// What all requests see.
+struct Shared {
+    engine: Engine,
+    address: Mutex<Option<SocketAddr>>,
+    sandboxes: Mutex<HashMap<String, Remote>>,
+    snapshots: Mutex<HashMap<String, Value>>,
+    sessions: Mutex<HashMap<String, Arc<toolbox::Log>>>,
+    terminals: Mutex<HashMap<String, Terminal>>,
+    faults: Mutex<Vec<(String, Fault)>>,
+    calls: Mutex<Vec<(String, Value)>>,
+    tier: Mutex<Tier>,
+}
+
+/// What an organisation may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// Choose what its sandboxes reach.
+    High,
+    /// Not that.
+    Low,
+}
+
+/// One sandbox.
+#[derive(Clone)]
+struct Remote {
+    json: Value,
+    room: Room,
+    /// How often it is looked at before it is where it is going.
+    looks_left: u32,
+}
+
+impl Daytona {
+    /// One whose sandboxes are containers of this engine.
+    pub async fn start(engine: Engine) -> Self {
+        let shared = Arc::new(Shared {
+            engine,
+            address: Mutex::default(),
+            sandboxes: Mutex::default(),
+            snapshots: Mutex::default(),
+            sessions: Mutex::default(),
+            terminals: Mutex::default(),
+            faults: Mutex::default(),
+            calls: Mutex::default(),
+            tier: Mutex::new(Tier::High),
+        });
+        let routes = Router::new()
+            .merge(control::routes())
+            .merge(toolbox::routes())
+            .fallback(|| async { Refusal(404, "Cannot find that".to_owned()) })
+            .layer(axum::extract::DefaultBodyLimit::disable())
+            .layer(middleware::from_fn_with_state(shared.clone(), guard))
+            .with_state(shared.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        *shared.address.lock().unwrap() = Some(address);
+        let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+        Self {
+            address,
+            shared,
+            task,
+        }
+    }
+
+    /// What a provider needs to know of it.
+    pub fn options(&self) -> DaytonaOptions {
+        DaytonaOptions {
+            api_url: format!("http://{}/api", self.address),
+            key: Some(Secret::new(KEY)),
+            target: None,
+            machine: "test".to_owned(),
+        }
+    }
+
+    /// Where it answers.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Fails the next request whose method and path contain this text, once for each fault, in order.
+    pub fn fail(&self, requests: &str, faults: impl IntoIterator<Item = Fault>) {
+        let faults = faults.into_iter().map(|fault| (requests.to_owned(), fault));
+        self.shared.faults.lock().unwrap().extend(faults);
+    }
+
+    /// Makes the organisation one of another tier.
+    pub fn set_tier(&self, tier: Tier) {
+        *self.shared.tier.lock().unwrap() = tier;
+    }
+
+    /// The bodies of the requests whose method and path contain this text.
+    pub fn asked(&self, requests: &str) -> Vec<Value> {
+        let calls = self.shared.calls.lock().unwrap();
+        let meant = calls.iter().filter(|(name, _)| name.contains(requests));
+        meant.map(|(_, body)| body.clone()).collect()
+    }
+
+    /// The names of the sandboxes there are.
+    pub fn sandboxes(&self) -> Vec<String> {
+        let sandboxes = self.shared.sandboxes.lock().unwrap();
+        let names = sandboxes
+            .values()
+            .map(|one| one.json["name"].as_str().unwrap().to_owned());
+        names.collect()
+    }
+
+    /// Puts a sandbox into a state, as what happens at Daytona may.
+    pub fn set_state(&self, name: &str, state: &str) {
+        let mut sandboxes = self.shared.sandboxes.lock().unwrap();
+        let one = sandboxes
+            .values_mut()
+            .find(|one| one.json["name"] == name)
+            .unwrap();
+        one.json["state"] = json!(state);
+        one.looks_left = u32::MAX;
+    }
+}
+
+impl Drop for Daytona {
+    fn drop(&mut self) {
+        self.task.abort();
+        for remote in self.shared.sandboxes.lock().unwrap().values() {
+            remote.room.remove_now();
+        }
+    }
+}
+
+/// An answer that says no, as the official ones do.
+struct Refusal(u16, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.0).unwrap();
+        let body = json!({
+            "path": "/", "timestamp": "2026-11-15T00:00:00.000Z", "statusCode": self.0,
+            "error": status.canonical_reason(), "message": self.1,
+        });
+        (status, Json(body)).into_response()
+    }
+}
+
+/// Asks for the key, writes the request down, and fails those that are to fail.
+async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let name = format!("{} {}", request.method(), request.uri().path());
+    if !is_known(request.headers()) {
+        return Refusal(401, "Unauthorized".to_owned()).into_response();
+    }
+    let fault = shared.take_fault(&name);
+    if let Some(fault) = &fault
+        && let Some(response) = fault.instead_of_an_answer().await
+    {
+        return response;
+    }
+    let (request, body) = fault::recorded(request).await;
+    shared.calls.lock().unwrap().push((name, body));
+    let response = next.run(request).await;
+    match fault {
+        Some(Fault::HeardButUnanswered) => Refusal(502, "Bad Gateway".to_owned()).into_response(),
+        _ => response,
+    }
+}
+
+fn is_known(headers: &HeaderMap) -> bool {
+    let expected = format!("Bearer {KEY}");
+    headers
+        .get("authorization")
+        .is_some_and(|given| given.as_bytes() == expected.as_bytes())
+}
+
+impl Shared {
+    fn take_fault(&self, name: &str) -> Option<Fault> {
+        let mut faults = self.faults.lock().unwrap();
+        let at = faults
+            .iter()
+            .position(|(requests, _)| name.contains(requests.as_str()))?;
+        Some(faults.remove(at).1)
+    }
+
+    /// Whether the log or terminal that is open now is to break off.
+    fn breaks_off(&self, what: &str) -> bool {
+        let mut faults = self.faults.lock().unwrap();
+        let at = faults
+            .iter()
+            .position(|(requests, fault)| requests == what && *fault == Fault::BreaksOff);
+        at.map(|at| faults.remove(at)).is_some()
+    }
+
+    /// The room of a sandbox that takes commands.
+    fn room(&self, id: &str) -> Result<Room, Refusal> {
+        let sandboxes = self.sandboxes.lock().unwrap();
+        let Some(found) = sandboxes.get(id) else {
+            return Err(Refusal(404, format!("sandbox {id} not found")));
+        };
+        match found.json["state"].as_str() {
+            Some("started") => Ok(found.room.clone()),
+            _ => Err(Refusal(400, "sandbox is not running".to_owned())),
+        }
+    }
+}

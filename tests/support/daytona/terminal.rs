@@ -1,0 +1,146 @@
+//! Terminals of a sandbox: a shell behind a real one, whose bytes go over a WebSocket.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::mpsc;
+
+use super::room::{Room, Running, Streams, bytes_of};
+use super::{Refusal, Shared};
+
+/// How many messages may wait for somebody who listens slowly. One more, and nobody listens.
+const QUEUE: usize = 256;
+/// The longest message that is taken.
+const LONGEST: usize = 64 * 1024;
+
+/// A terminal that nobody is connected to yet; afterwards only its name is taken.
+pub(super) struct Terminal(Option<Running>);
+
+pub(super) async fn open(
+    State(shared): State<Arc<Shared>>,
+    Path(id): Path<String>,
+    Json(wanted): Json<Value>,
+) -> Result<Response, Refusal> {
+    let room = shared.room(&id)?;
+    let name = wanted["id"].as_str().unwrap_or_default().to_owned();
+    if name.is_empty() {
+        return Err(Refusal(400, "session ID is required".to_owned()));
+    }
+    if shared.terminals.lock().unwrap().contains_key(&name) {
+        return Err(Refusal(
+            409,
+            format!("PTY session with ID '{name}' already exists"),
+        ));
+    }
+    let shell = "echo $$ > \"/tmp/.terminal-$1\"; exec bash -i -l";
+    let argv = ["/bin/sh", "-c", shell, "sh", &name];
+    let running = room.start_command(&argv, Streams::Terminal).await;
+    shared
+        .terminals
+        .lock()
+        .unwrap()
+        .insert(name.clone(), Terminal(Some(running)));
+    Ok((StatusCode::CREATED, Json(json!({ "sessionId": name }))).into_response())
+}
+
+pub(super) async fn end(
+    State(shared): State<Arc<Shared>>,
+    Path((id, name)): Path<(String, String)>,
+) -> Result<Json<Value>, Refusal> {
+    let room = shared.room(&id)?;
+    let known = shared.terminals.lock().unwrap().remove(&name);
+    known.ok_or_else(|| Refusal(404, "PTY session not found".to_owned()))?;
+    end_tree(&room, &name).await;
+    Ok(Json(json!({ "message": "PTY session deleted" })))
+}
+
+async fn end_tree(room: &Room, name: &str) {
+    let end = "end() { for child in $(pgrep -P \"$1\"); do end \"$child\"; done; kill -9 \"$1\" 2>/dev/null; }; \
+               read -r first < \"/tmp/.terminal-$1\" && end \"$first\"; rm -f \"/tmp/.terminal-$1\"";
+    room.script(end, &[name], b"").await;
+}
+
+pub(super) async fn connect(
+    State(shared): State<Arc<Shared>>,
+    Path((id, name)): Path<(String, String)>,
+    upgrade: WebSocketUpgrade,
+) -> Result<Response, Refusal> {
+    shared.room(&id)?;
+    let breaks_off = shared.breaks_off("terminal");
+    let upgrade = upgrade.max_message_size(LONGEST);
+    Ok(upgrade.on_upgrade(move |socket| async move {
+        let taken = shared
+            .terminals
+            .lock()
+            .unwrap()
+            .get_mut(&name)
+            .and_then(|terminal| terminal.0.take());
+        match taken {
+            Some(running) if !breaks_off => serve(socket, running).await,
+            Some(_) | None => refuse(socket).await,
+        }
+        shared.terminals.lock().unwrap().remove(&name);
+    }))
+}
+
+async fn refuse(mut socket: WebSocket) {
+    let error = json!({ "type": "control", "status": "error", "error": "Failed to connect to PTY session" });
+    let _ = socket.send(Message::Text(error.to_string().into())).await;
+}
+
+/// Carries bytes both ways until either side ends.
+async fn serve(socket: WebSocket, running: Running) {
+    let (mut sink, mut stream) = socket.split();
+    let connected = json!({ "type": "control", "status": "connected" });
+    let _ = sink.send(Message::Text(connected.to_string().into())).await;
+    let (mut output, mut input) = (running.output, running.input);
+    let (queue, mut queued) = mpsc::channel(QUEUE);
+    let read = async {
+        while let Some(Ok(piece)) = output.next().await {
+            if queue.try_send(bytes_of(piece)).is_err() {
+                return (1008, "slow consumer");
+            }
+        }
+        (1011, r#"{"exitCode":137,"exitReason":"SIGKILL"}"#)
+    };
+    let write = async {
+        while let Some(bytes) = queued.recv().await {
+            if sink.send(Message::Binary(bytes)).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let take = async {
+        while let Some(Ok(message)) = stream.next().await {
+            let bytes = match message {
+                Message::Binary(bytes) => bytes,
+                Message::Text(text) => text.into(),
+                Message::Close(_) => return,
+                Message::Ping(_) | Message::Pong(_) => continue,
+            };
+            if input.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+    };
+    let why = tokio::select! {
+        why = read => Some(why),
+        () = write => None,
+        () = take => None,
+    };
+    if let Some((code, reason)) = why {
+        let close = CloseFrame {
+            code,
+            reason: reason.into(),
+        };
+        let _ = sink.send(Message::Close(Some(close))).await;
+    }
+}

@@ -1,0 +1,31 @@
+# What the stand-ins share. Each machine is a container of the engine at hand; what is known of it is a directory below
+# `state`, beside the program's own name. Nothing else of this machine is touched.
+here=$(cd "$(dirname "$0")" && pwd)
+state=$here/state
+prefix=ralph-test-machine-$(cat "$state/id")
+
+# The engine's own program, which one of the stand-ins has the name of.
+docker=$(PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$here" | paste -sd:) command -v docker)
+
+# The first process: it takes in what others leave behind, and starts nothing.
+keep='mkfifo /tmp/.keep; exec 3<>/tmp/.keep; while :; do read -r <&3; done'
+
+fail() { # CODE MESSAGE
+  echo "$2" >&2
+  exit "$1"
+}
+
+runs() { # CONTAINER
+  [[ $("$docker" container inspect -f '{{.State.Running}}' "$1" 2>/dev/null) == true ]]
+}
+
+# Makes a container: no network, the user who runs this, directories as they are given.
+make() { # CONTAINER IMAGE ARGUMENTS…
+  local name=$1 image=$2
+  shift 2
+  "$docker" run -d --name "$name" --label "$prefix" --network none --user "$(id -u):$(id -g)" "$@" "$image" \
+    /bin/bash -c "$keep" >/dev/null
+}
+
+# Keeps the command line, for tests that look at it.
+printf '%q ' "$(basename "$0")" "$@" >>"$state/calls" && echo >>"$state/calls"

@@ -1,0 +1,108 @@
+//! Programs that stand in for `tart`, `sbx` and `docker sandbox`: scripts in this directory, whose machines are
+//! containers of the engine at hand. Each set of them has a directory of its own, which goes on a `PATH`.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use ralph::exec::Host;
+use ralph::sandbox::machine::MachineOptions;
+use tempfile::TempDir;
+
+/// Where the scripts are.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/machines");
+
+/// A machine with some of the programs on it. What they made goes when it is dropped.
+pub struct Site {
+    dir: TempDir,
+    id: String,
+}
+
+impl Site {
+    /// One with these programs, whose machines start from this image of the engine.
+    pub fn with(programs: &[&str], image: &str) -> Self {
+        let site = Self {
+            dir: TempDir::new().unwrap(),
+            id: format!("{:016x}", fastrand::u64(..)),
+        };
+        std::fs::create_dir_all(site.path("bin/state")).unwrap();
+        for program in programs {
+            let script = if *program == "tart" { "tart" } else { "sbx" };
+            symlink(format!("{SCRIPTS}/{script}"), site.path("bin").join(program)).unwrap();
+        }
+        site.put("id", &site.id);
+        site.put("base", image);
+        site.put("os", "darwin");
+        site.put("images", image);
+        site
+    }
+
+    /// What a provider needs to know of it.
+    pub fn options(&self) -> MachineOptions {
+        MachineOptions {
+            base: self.path("sandboxes"),
+            guest_dir: self.path("guest"),
+            host: self.host(),
+            machine: "test".to_owned(),
+        }
+    }
+
+    /// Starts programs with those of this site first.
+    pub fn host(&self) -> Host {
+        let path = std::env::var("PATH").unwrap();
+        let path = format!("{}:{path}", self.path("bin").display());
+        Host::new(BTreeMap::from([("PATH".to_owned(), path)]))
+    }
+
+    /// Sets something that the programs look at.
+    pub fn put(&self, name: &str, value: &str) {
+        std::fs::write(self.path("bin/state").join(name), value).unwrap();
+    }
+
+    /// What the programs keep under a name.
+    pub fn kept(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path("bin/state").join(name)).unwrap_or_default()
+    }
+
+    pub fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A program of the system under another name, as `softnet`, which has the rights of root.
+    pub fn install(&self, name: &str, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        let program = self.path("bin").join(name);
+        std::fs::copy(Path::new("/bin/true"), &program).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    /// A `sudo` that wants a password.
+    pub fn forbid_sudo(&self) {
+        let program = self.path("bin/sudo");
+        std::fs::copy(Path::new("/bin/false"), &program).unwrap();
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let label = format!("label=ralph-test-machine-{}", self.id);
+        let made = Command::new("docker")
+            .args(["ps", "-aq", "--filter", &label])
+            .output();
+        let made = made.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        for container in made.unwrap_or_default().lines() {
+            let _ = Command::new("docker")
+                .args(["rm", "-f", "-v", container])
+                .output();
+        }
+        let images = format!("reference=ralph-test-machine-{}-*", self.id);
+        let made = Command::new("docker")
+            .args(["images", "-q", "--filter", &images])
+            .output();
+        let made = made.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        for image in made.unwrap_or_default().lines() {
+            let _ = Command::new("docker").args(["rmi", "-f", image]).output();
+        }
+    }
+}
