@@ -7,11 +7,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::super::files::Files;
 use super::super::{SandboxError, SandboxSpec};
 use super::guest::Guest;
+use super::owner::Owner;
 use super::place::Place;
 use super::plain::Plain;
 use super::plan::{Facts, label};
 use super::sandbox::DockerSandbox;
-use super::seal::{SealError, SealPlan, holder};
+use super::seal::holder::{self, Holder};
+use super::seal::{SealError, SealPlan};
 use super::user::Agent;
 use super::warm::Warm;
 use super::{DockerOptions, NAME, failed, on_host};
@@ -132,6 +134,15 @@ impl Ground {
         }
     }
 
+    /// The holder at a place, whose container has this id.
+    pub(super) fn holder(&self, place: &Place, container: String) -> Holder {
+        Holder {
+            engine: self.engine.clone(),
+            container,
+            dir: place.shared(),
+        }
+    }
+
     /// The sandbox at a place, whose container has this id.
     pub(super) fn open(&self, place: Place, container: String, grace: Duration) -> DockerSandbox {
         let files = Files::new(&place.workspace(), &place.staging()).owned_by(self.agent.outside);
@@ -144,12 +155,13 @@ impl Ground {
     }
 
     /// What is known when a container is planned.
-    pub(super) fn facts<'a>(&'a self, image: &'a Digest) -> Facts<'a> {
+    pub(super) fn facts<'a>(&'a self, image: &'a Digest, owner: &'a Owner) -> Facts<'a> {
         Facts {
             image,
             agent: self.agent,
             guest: &self.guest,
             processors: self.processors,
+            owner,
         }
     }
 }
