@@ -186,6 +186,11 @@ impl EngineError {
                 subject,
                 message: said(&error),
             },
+            // One that is being removed is told of as if the engine had failed.
+            Some(500) if said(&error).contains("is not running") => Self::Conflict {
+                subject,
+                message: said(&error),
+            },
             None if is_of_the_connection(&error) => Self::WentAway {
                 subject,
                 source: Box::new(error),

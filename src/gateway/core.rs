@@ -21,7 +21,7 @@ use super::phantom::Phantom;
 use super::resolve::Resolver;
 use super::seats::{Seat, Seats};
 use super::stream::{Buffered, Stream};
-use crate::network::probe::Beacon;
+use crate::network::probe::{Beacon, Place};
 use crate::network::{Denial, Host, HostName, Request, Seen, SyntheticAddresses, Verdict};
 
 /// What all connections of one sandbox share.
@@ -136,15 +136,11 @@ impl Core {
 
     /// What the sandbox is told of a name.
     pub(super) fn look_up(&self, name: &HostName) -> Lookup {
-        if self
-            .beacon
-            .as_ref()
-            .is_some_and(|beacon| beacon.name == name.as_str())
-        {
-            return self
-                .lock_names()
-                .address_of(name)
-                .map_or(Lookup::Unavailable, Lookup::At);
+        // What is asked to try the sandbox out is nobody's business.
+        match self.beacon.as_ref().map(|beacon| beacon.place_of(name)) {
+            None | Some(Place::Elsewhere) => {}
+            Some(Place::Itself) => return self.address_of(name),
+            Some(Place::Below) => return Lookup::Unknown,
         }
         match self.policies.borrow().policy.judge_name(name) {
             Verdict::Denied(denial) => {
@@ -159,6 +155,12 @@ impl Core {
                 names.address_of(name).map_or(Lookup::Unavailable, Lookup::At)
             }
         }
+    }
+
+    fn address_of(&self, name: &HostName) -> Lookup {
+        self.lock_names()
+            .address_of(name)
+            .map_or(Lookup::Unavailable, Lookup::At)
     }
 
     /// What the gateway says of itself, to whoever asks for it by its own name.

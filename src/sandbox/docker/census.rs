@@ -25,8 +25,16 @@ pub(super) struct Found {
     record: Option<Record>,
     /// By its id: another may have its name by the time it is removed.
     pub(super) container: Option<String>,
-    /// The holder of its network, by its id.
-    holder: Option<String>,
+    /// The holder of its network.
+    holder: Option<Container>,
+}
+
+impl Found {
+    /// Whether anything of it runs.
+    pub(super) fn is_running(&self) -> bool {
+        let holder = self.holder.as_ref().map(|holder| activity_of(holder.state));
+        [Some(self.listed.activity), holder].contains(&Some(Activity::Running))
+    }
 }
 
 impl Census<'_> {
@@ -68,7 +76,8 @@ impl Census<'_> {
             Claim::Held(lock) => lock,
             Claim::Changed => return Ok(false),
         };
-        for container in found.container.iter().chain(&found.holder) {
+        let holder = found.holder.as_ref().map(|holder| &holder.id);
+        for container in found.container.iter().chain(holder) {
             let removed = self.engine.remove_container(container).await;
             removed.map_err(|error| failed(&found.listed.id, error))?;
         }
@@ -88,7 +97,7 @@ impl Census<'_> {
             .iter_mut()
             .find(|found| Some(found.place.workspace()) == workspace);
         match own {
-            Some(found) => found.holder = Some(holder.id.clone()),
+            Some(found) => found.holder = Some(holder.clone()),
             None => found.extend(self.of_container(holder)),
         }
     }
@@ -107,12 +116,7 @@ impl Census<'_> {
                 .as_ref()
                 .map(|record| record.run.clone())
                 .or_else(|| RunId::parse(run?).ok()),
-            activity: match container.state {
-                ContainerState::Running | ContainerState::Paused => Activity::Running,
-                ContainerState::Created | ContainerState::Stopped | ContainerState::OutOfMemory => {
-                    Activity::Stopped
-                }
-            },
+            activity: activity_of(container.state),
             standing: self.standing(&place, owner),
             owner: owner.map(ToString::to_string),
             image: Some(container.image.clone()),
@@ -167,6 +171,13 @@ impl Census<'_> {
         } else {
             Standing::InUse
         }
+    }
+}
+
+fn activity_of(state: ContainerState) -> Activity {
+    match state {
+        ContainerState::Running | ContainerState::Paused => Activity::Running,
+        ContainerState::Created | ContainerState::Stopped | ContainerState::OutOfMemory => Activity::Stopped,
     }
 }
 

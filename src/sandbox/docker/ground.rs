@@ -7,6 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::super::files::Files;
 use super::super::guest::Guest;
+use super::super::owner::Owner;
 use super::super::place::Place;
 use super::super::shelf::Shelf;
 use super::super::warm::Warm;
@@ -15,7 +16,8 @@ use super::opener::ByExec;
 use super::plain::Plain;
 use super::plan::{Facts, ROOT, label};
 use super::sandbox::DockerSandbox;
-use super::seal::{SealError, SealPlan, holder};
+use super::seal::holder::{self, Holder};
+use super::seal::{SealError, SealPlan};
 use super::user::Agent;
 use super::{DockerOptions, NAME, failed, on_host};
 use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
@@ -135,6 +137,15 @@ impl Ground {
         }
     }
 
+    /// The holder at a place, whose container has this id.
+    pub(super) fn holder(&self, place: &Place, container: String) -> Holder {
+        Holder {
+            engine: self.engine.clone(),
+            container,
+            dir: place.shared(),
+        }
+    }
+
     /// The sandbox at a place, whose container has this id.
     pub(super) fn open(&self, place: Place, container: String, grace: Duration) -> DockerSandbox {
         let files = Files::new(&place.workspace(), &place.staging()).owned_by(self.agent.outside);
@@ -160,12 +171,13 @@ impl Ground {
     }
 
     /// What is known when a container is planned.
-    pub(super) fn facts<'a>(&'a self, image: &'a Digest) -> Facts<'a> {
+    pub(super) fn facts<'a>(&'a self, image: &'a Digest, owner: &'a Owner) -> Facts<'a> {
         Facts {
             image,
             agent: self.agent,
             guest: &self.guest,
             processors: self.processors,
+            owner,
         }
     }
 }

@@ -1,9 +1,7 @@
 //! Makes the containers of a sandbox: its own and, where its network is sealed, the holder's before it.
 
-use super::super::SandboxError;
-use super::super::SandboxSpec;
-use super::super::owner::Owner;
 use super::super::place::Place;
+use super::super::{SandboxError, SandboxSpec};
 use super::ground::{Closing, Ground};
 use super::plan::{self, Facts, label};
 use super::sandbox::DockerSandbox;
@@ -14,7 +12,6 @@ use crate::engine::{ContainerSpec, Network};
 /// Makes the containers of one sandbox.
 pub(super) struct Maker<'a> {
     pub(super) ground: &'a Ground,
-    pub(super) owner: &'a Owner,
     pub(super) spec: &'a SandboxSpec,
     pub(super) facts: &'a Facts<'a>,
 }
@@ -27,18 +24,22 @@ impl Maker<'_> {
             .ground
             .closing(self.spec)
             .map_err(|error| unsealed(place, error))?;
-        let plan = match closing {
+        let seal_plan = match closing {
             Closing::Open => return self.make_on(place, Network::Bridge, None).await,
             Closing::Shut => return self.make_on(place, Network::Nothing { dns: None }, None).await,
             Closing::Sealed(plan) => plan,
         };
         let image = holder::image(&self.ground.engine).await;
         let image = image.map_err(|error| failed(&place.name(), error))?;
-        let labels = self.labels(place, [(label::ROLE, label::HOLDER)]);
+        let mut labels = plan::labels(self.spec, self.facts, place);
+        labels.insert(label::ROLE.to_owned(), label::HOLDER.to_owned());
         let container = holder::container(&place.name(), image, &place.shared(), labels);
         let holder = self.create(place, &container).await?;
-        let seal = (plan, &self.spec.egress);
-        let seal = Seal::new(&self.ground.engine, holder.clone(), place.shared(), seal);
+        let seal = Seal::new(
+            self.ground.holder(place, holder.clone()),
+            seal_plan,
+            &self.spec.egress,
+        );
         let made = self.make_on(place, Network::Of(holder.clone()), Some(seal)).await;
         if made.is_err() {
             self.remove(place, &holder).await?;
@@ -53,10 +54,7 @@ impl Maker<'_> {
         network: Network,
         seal: Option<Seal>,
     ) -> Result<DockerSandbox, SandboxError> {
-        let container = ContainerSpec {
-            labels: self.labels(place, []),
-            ..plan::container(self.spec, self.facts, place, network)
-        };
+        let container = plan::container(self.spec, self.facts, place, network);
         let ready = async {
             match &seal {
                 Some(seal) => seal.make_ready().await.map(drop),
@@ -94,15 +92,5 @@ impl Maker<'_> {
     async fn remove(&self, place: &Place, container: &str) -> Result<(), SandboxError> {
         let removed = self.ground.engine.remove_container(container).await;
         removed.map_err(|error| failed(&place.name(), error))
-    }
-
-    fn labels<const N: usize>(
-        &self,
-        place: &Place,
-        more: [(&str, &str); N],
-    ) -> std::collections::BTreeMap<String, String> {
-        let mut labels = plan::labels(self.spec, self.facts, place, self.owner);
-        labels.extend(more.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        labels
     }
 }

@@ -30,8 +30,8 @@ use super::name::names;
 use super::owner::Owner;
 use super::place::{Place, Record};
 use super::{
-    Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse,
-    Sandbox, SandboxError, SandboxSpec,
+    Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse, Sandbox,
+    SandboxError, SandboxSpec,
 };
 use crate::engine::{EngineError, Surroundings};
 use crate::exec::Host;
@@ -112,7 +112,7 @@ impl DockerProvider {
     async fn sweep(&self) -> Result<(), SandboxError> {
         let census = self.census().await?;
         for found in census.take().await? {
-            if found.listed.activity != Activity::Running {
+            if !found.is_running() {
                 continue;
             }
             // One that another user of this machine left is that user's to remove.
@@ -149,12 +149,7 @@ impl DockerProvider {
         place
             .make(&self.record(spec, facts), facts.agent.outside)
             .map_err(|source| on_host("make", place, source))?;
-        let maker = Maker {
-            ground,
-            owner: &self.owner,
-            spec,
-            facts,
-        };
+        let maker = Maker { ground, spec, facts };
         let made = maker.make(place).await;
         if made.is_err() {
             place
@@ -211,8 +206,8 @@ impl DockerProvider {
         Ok(match (closing, holder) {
             (Closing::Open | Closing::Shut, _) => Some(opened),
             (Closing::Sealed(plan), Some(holder)) if joined.as_ref() == Some(&holder.id) => {
-                let seal = (plan, &spec.egress);
-                Some(opened.sealed(Seal::new(&ground.engine, holder.id, place.shared(), seal)))
+                let holder = ground.holder(place, holder.id);
+                Some(opened.sealed(Seal::new(holder, plan, &spec.egress)))
             }
             (Closing::Sealed(_), _) => None,
         })
@@ -244,7 +239,7 @@ impl Provider for DockerProvider {
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
         let ground = self.ground().await?;
         let image = ground.image(spec).await?;
-        let facts = ground.facts(&image);
+        let facts = ground.facts(&image, &self.owner);
         if let Some((place, _)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) {
             return Err(on_host("make", &place, io::ErrorKind::AlreadyExists.into()));
         }
@@ -266,7 +261,7 @@ impl Provider for DockerProvider {
             return Ok(None);
         };
         let fits = match ground.image(spec).await {
-            Ok(image) => record.fingerprint == plan::fingerprint(spec, &ground.facts(&image)),
+            Ok(image) => record.fingerprint == plan::fingerprint(spec, &ground.facts(&image, &self.owner)),
             // What can no longer be made is not what is asked for.
             Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => false,
             Err(error) => return Err(error),

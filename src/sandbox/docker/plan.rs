@@ -59,6 +59,8 @@ pub(super) struct Facts<'a> {
     pub(super) guest: &'a Guest,
     /// How many processors the engine has.
     pub(super) processors: u32,
+    /// Who makes it.
+    pub(super) owner: &'a Owner,
 }
 
 /// What would have to be made anew if it were different.
@@ -88,16 +90,11 @@ pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
     Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()
 }
 
-/// The labels of the container of a sandbox at this place.
-pub(super) fn labels(
-    spec: &SandboxSpec,
-    facts: &Facts<'_>,
-    place: &Place,
-    owner: &Owner,
-) -> BTreeMap<String, String> {
+/// The labels of what belongs to a sandbox at this place.
+pub(super) fn labels(spec: &SandboxSpec, facts: &Facts<'_>, place: &Place) -> BTreeMap<String, String> {
     let labels = [
         (label::RUN, spec.run.to_string()),
-        (label::OWNER, owner.as_json()),
+        (label::OWNER, facts.owner.as_json()),
         (label::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         (label::FINGERPRINT, fingerprint(spec, facts)),
         (label::WORKSPACE, place.workspace().display().to_string()),
@@ -122,7 +119,7 @@ pub(super) fn container(
         user: facts.agent.as_text(),
         work_dir: PathBuf::from(ROOT),
         env: variables(spec),
-        labels: BTreeMap::new(),
+        labels: labels(spec, facts, place),
         mounts: mounts(spec, facts.guest, place),
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, facts.processors),

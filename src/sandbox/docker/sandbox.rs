@@ -215,6 +215,7 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn verify(&self) -> Result<(), SandboxError> {
+        self.ensure_sealed().await?;
         self.prove().await
     }
 

@@ -10,8 +10,12 @@ impl DockerSandbox {
     /// Runs its container, on a network that is sealed and shown to be.
     pub(in super::super) async fn run(&self) -> Result<(), SandboxError> {
         let ready = match &self.seal {
-            Some(seal) => seal.make_ready().await.map_err(|error| self.unsealed(error))?,
-            None => Ready::Same,
+            Some(seal) => seal.make_ready().await,
+            None => Ok(Ready::Same),
+        };
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(error) => return Err(self.explain_seal(error).await),
         };
         match ready {
             Ready::Same => self.start_container().await?,
@@ -39,10 +43,13 @@ impl DockerSandbox {
             }
             self.warm.take().await;
         }
-        if proved.is_err() {
-            seal.let_go().await;
+        match proved {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                seal.let_go().await;
+                Err(self.explain_seal(error).await)
+            }
         }
-        proved.map_err(|error| self.unsealed(error))
     }
 
     /// Nothing runs on a network whose seal is broken. One that was not sealed yet, since it was found again, is now.
@@ -54,17 +61,19 @@ impl DockerSandbox {
         match standing {
             Standing::Holds => Ok(()),
             Standing::NotYet => self.run().await,
-            Standing::Broken => Err(self.why_broken().await),
+            Standing::Broken => Err(self.explain_seal(SealError::HolderEnded).await),
         }
     }
 
-    /// Why the seal is broken: the holder ended alone, or with the sandbox.
-    pub(super) async fn why_broken(&self) -> SandboxError {
+    /// What an error of the seal's means for the sandbox: its holder ended alone, or with it.
+    async fn explain_seal(&self, error: SealError) -> SandboxError {
+        if !matches!(error, SealError::HolderEnded | SealError::Line(_)) {
+            return self.unsealed(error);
+        }
         match self.engine().container(self.container()).await {
-            Ok(Some(found)) if found.state == ContainerState::Running => {
-                self.unsealed(SealError::HolderEnded)
-            }
-            Ok(_) => self.why_stopped().await,
+            Ok(Some(found)) if found.state == ContainerState::Running => self.unsealed(error),
+            Ok(None) => self.gone(),
+            Ok(Some(_)) => self.why_stopped().await,
             Err(error) => self.explain(error).await,
         }
     }

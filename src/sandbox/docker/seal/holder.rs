@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::SealError;
+use super::link::Link;
 use crate::engine::{
-    ContainerSpec, Digest, Engine, EngineError, Limits, Mount, MountAccess, Network, Power, TarStream,
+    ContainerSpec, ContainerState, Digest, Engine, EngineError, Limits, Mount, MountAccess, Network, Power,
+    TarStream,
 };
 use crate::exec::Discard;
 use crate::guest;
@@ -22,6 +25,56 @@ const SHARED: &str = "/run";
 /// More than enough for one process that waits.
 const MEMORY: u64 = 64 << 20;
 const PIDS: u32 = 8;
+
+/// The last lines of a holder that ended.
+const LOG_LINES: u32 = 5;
+
+/// The holder of one sandbox's network.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Holder {
+    pub(in super::super) engine: Engine,
+    /// Its container, by id.
+    pub(in super::super) container: String,
+    /// The directory that it shares with ralph.
+    pub(in super::super) dir: PathBuf,
+}
+
+/// Which network a holder has once it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Ready {
+    /// The one it had.
+    Same,
+    /// A new one, which the sandbox has to join.
+    New,
+}
+
+impl Holder {
+    /// Starts it where it does not run.
+    pub(super) async fn start(&self) -> Result<Ready, SealError> {
+        if self.is_running().await? {
+            return Ok(Ready::Same);
+        }
+        self.engine.start_container(&self.container).await?;
+        Ok(Ready::New)
+    }
+
+    /// A line to it, as soon as it is there.
+    pub(super) async fn connect(&self) -> Result<Link, SealError> {
+        match Link::connect(&self.dir).await {
+            Err(SealError::OutOfReach(_)) if !self.is_running().await? => {
+                let log = self.engine.container_log(&self.container, LOG_LINES).await?;
+                Err(SealError::Failed(format!("it ended at once: {}", log.trim())))
+            }
+            connected => connected,
+        }
+    }
+
+    async fn is_running(&self) -> Result<bool, SealError> {
+        let found = self.engine.container(&self.container).await?;
+        let found = found.ok_or(SealError::HolderEnded)?;
+        Ok(found.state == ContainerState::Running)
+    }
+}
 
 /// The holder of a sandbox's network, by the name of the sandbox.
 pub(in super::super) fn name(sandbox: &str) -> String {

@@ -20,6 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 /// The most listeners that can be handed over at once.
 pub(super) const MOST_FILES: usize = 253;
+/// What is handed over is not for the programs that ralph starts.
+#[cfg(target_os = "linux")]
+const KEPT_BACK: RecvFlags = RecvFlags::CMSG_CLOEXEC;
+/// Other systems have no such flag, and no engine that shares their sockets.
+#[cfg(not(target_os = "linux"))]
+const KEPT_BACK: RecvFlags = RecvFlags::empty();
 /// The longest answer.
 const LONGEST: usize = 64 * 1024;
 
@@ -101,7 +107,7 @@ impl Link {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let pieces = &mut [IoSliceMut::new(&mut chunk)];
-            let received = recvmsg(&self.stream, pieces, &mut control, RecvFlags::CMSG_CLOEXEC)?;
+            let received = recvmsg(&self.stream, pieces, &mut control, KEPT_BACK)?;
             for message in control.drain() {
                 if let RecvAncillaryMessage::ScmRights(handed) = message {
                     files.extend(handed);

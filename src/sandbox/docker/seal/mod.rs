@@ -11,17 +11,16 @@ mod link;
 mod plan;
 mod proof;
 
-use std::path::PathBuf;
-
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub use self::error::SealError;
+use self::holder::Holder;
+pub(super) use self::holder::Ready;
 use self::link::Link;
 pub use self::plan::SealPlan;
 use super::super::Egress;
 use super::super::session::Session;
-use crate::engine::{ContainerState, Engine};
 use crate::gateway::{Gateway, Setup};
 use crate::guest::order::Order;
 use crate::network::firewall::{Ipv6, SEALED};
@@ -33,11 +32,7 @@ const BEACON: &str = "gateway.ralph.invalid";
 /// The seal of one sandbox's network.
 #[derive(Debug)]
 pub(super) struct Seal {
-    engine: Engine,
-    /// The holder's container, by id.
-    holder: String,
-    /// The directory that the holder shares with ralph.
-    dir: PathBuf,
+    holder: Holder,
     plan: SealPlan,
     egress: Egress,
     watch: Mutex<Option<Watch>>,
@@ -62,23 +57,11 @@ pub(super) enum Standing {
     Broken,
 }
 
-/// What became of the sandbox's own container when its network was made ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ready {
-    /// Nothing: the network is the one it was.
-    Same,
-    /// The network is a new one, which the sandbox has to join.
-    New,
-}
-
 impl Seal {
     /// The seal that this holder is for. Nothing is sealed yet.
-    pub(super) fn new(engine: &Engine, holder: String, dir: PathBuf, seal: (SealPlan, &Egress)) -> Self {
-        let (plan, egress) = seal;
+    pub(super) fn new(holder: Holder, plan: SealPlan, egress: &Egress) -> Self {
         Self {
-            engine: engine.clone(),
             holder,
-            dir,
             plan,
             egress: egress.clone(),
             watch: Mutex::default(),
@@ -87,7 +70,7 @@ impl Seal {
 
     /// The holder's container.
     pub(super) fn holder(&self) -> &str {
-        &self.holder
+        &self.holder.container
     }
 
     /// Makes the network ready: starts the holder where it does not run, seals, and opens the gateway's doors.
@@ -97,14 +80,7 @@ impl Seal {
             return Ok(Ready::Same);
         }
         *watch = None;
-        let found = self.engine.container(&self.holder).await?;
-        let ready = match found.ok_or(SealError::HolderEnded)?.state {
-            ContainerState::Running => Ready::Same,
-            _ => Ready::New,
-        };
-        if ready == Ready::New {
-            self.engine.start_container(&self.holder).await?;
-        }
+        let ready = self.holder.start().await?;
         *watch = Some(self.take_over().await?);
         Ok(ready)
     }
@@ -136,7 +112,7 @@ impl Seal {
 
     /// Has the holder seal its network, and opens a gateway at the listeners it hands over.
     async fn take_over(&self) -> Result<Watch, SealError> {
-        let mut link = Link::connect(&self.dir).await?;
+        let mut link = self.holder.connect().await?;
         let answer = link.order(&self.plan.order()).await?;
         compare(&answer.state)?;
         let beacon = Beacon {
@@ -194,8 +170,12 @@ async fn keep(
             break;
         };
         let answer = link.order(&Order::Tell).await.map(|answer| answer.state);
+        let broken = answer.is_err();
         // Whoever asked may not wait any more.
         let _ = question.send(answer);
+        if broken {
+            break;
+        }
     }
     drop(gateway);
 }
