@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::exec::{Command, Discard, Host};
@@ -162,7 +163,7 @@ impl Stage {
         let dir = runner::create(&runs, &repo, &Redactor::default(), new).await?;
         let parts = Parts {
             provider: Arc::new(self.provider(&runs)),
-            agent: Arc::new(ActionsAgent),
+            agents: Agents::one(Arc::new(ActionsAgent)),
             model,
             forge: Arc::new(LocalForge::new(repo, dir.pull_request_file())),
             sink,
