@@ -15,7 +15,7 @@ use super::error::CliError;
 pub(super) fn agents(config: &Config) -> Result<Agents, CliError> {
     let own = &config.settings.default_profile;
     let mut agents = Agents::one(agent(config, own)?);
-    for profile in usable_profiles(config).filter(|profile| *profile != own) {
+    for profile in config.profiles.keys().filter(|profile| *profile != own) {
         agents = agents.with(profile, agent(config, profile)?);
     }
     Ok(agents)
@@ -72,36 +72,31 @@ pub(super) fn notice(config: &Config) -> Option<String> {
     })
 }
 
-/// The profiles a run may go on with.
-fn usable_profiles(config: &Config) -> impl Iterator<Item = &String> {
-    config.profiles.keys()
-}
-
 fn agent(config: &Config, profile: &str) -> Result<Arc<dyn Agent>, CliError> {
     let name = agent_name(config, profile);
-    if name == AgentName::Actions {
-        return Ok(Arc::new(ActionsAgent));
-    }
     let model = settings_of(config, profile)
         .and_then(|model| model.agent_model.clone())
         .or_else(|| config.settings.agent.model.clone());
     let effort = config.settings.agent.effort.clone();
-    let access = access(config, profile, name)?;
-    let agent = match name {
-        AgentName::Claude => ProgramAgent::new(Claude {
+    let access = || access(config, profile, name);
+    Ok(match name {
+        AgentName::Actions => Arc::new(ActionsAgent),
+        AgentName::Claude => Arc::new(ProgramAgent::new(Claude {
             model,
             effort,
-            access,
-        }),
-        AgentName::Codex => ProgramAgent::new(Codex {
+            access: access()?,
+        })),
+        AgentName::Codex => Arc::new(ProgramAgent::new(Codex {
             model,
             effort,
-            access,
-        }),
-        AgentName::Cursor => ProgramAgent::new(Cursor { model, access }),
-        AgentName::Custom | AgentName::Actions => ProgramAgent::new(custom(config, profile, access)?),
-    };
-    Ok(Arc::new(agent))
+            access: access()?,
+        })),
+        AgentName::Cursor => Arc::new(ProgramAgent::new(Cursor {
+            model,
+            access: access()?,
+        })),
+        AgentName::Custom => Arc::new(ProgramAgent::new(custom(config, profile, access()?)?)),
+    })
 }
 
 fn custom(config: &Config, profile: &str, access: Access) -> Result<Custom, CliError> {
@@ -120,9 +115,10 @@ fn custom(config: &Config, profile: &str, access: Access) -> Result<Custom, CliE
 
 /// How the agent reaches its model: with the credential itself, since nothing here holds it back.
 fn access(config: &Config, profile: &str, name: AgentName) -> Result<Access, CliError> {
-    let held = config.provider() == SandboxType::Local || config.settings.agent.dangerously_pass_credential;
+    let may_be_given =
+        config.provider() == SandboxType::Local || config.settings.agent.dangerously_pass_credential;
     let found = credential(config, profile, keys(name));
-    if found.is_some() && !held {
+    if found.is_some() && !may_be_given {
         return Err(CliError::usage(format!(
             "the agent `{}` would need its credential inside the sandbox",
             name.name()

@@ -28,3 +28,33 @@ impl Model for Routed {
         endpoint.answer(request, on_text).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Message, Profile, Purpose, Script, ScriptedModel};
+
+    fn saying(text: &str) -> Arc<dyn Model> {
+        let script = format!("iterations: [[{{text: {text}}}]]");
+        Arc::new(ScriptedModel::new(Script::parse(&script).unwrap()))
+    }
+
+    #[tokio::test]
+    async fn a_call_goes_to_the_endpoint_of_its_profile() {
+        let routed = Routed::new(
+            saying("usual"),
+            BTreeMap::from([("strong".to_owned(), saying("other"))]),
+        );
+        for (profile, expected) in [("cheap", "usual"), ("strong", "other")] {
+            let request = Request {
+                profile: Profile::new(profile, "m"),
+                messages: vec![Message::user("hi")],
+                iteration: 1,
+                call: 0,
+                purpose: Purpose::Agent,
+            };
+            let reply = routed.answer(&request, &mut |_| {}).await.unwrap();
+            assert_eq!(reply.text, expected);
+        }
+    }
+}

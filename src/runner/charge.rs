@@ -16,6 +16,12 @@ const UNKNOWN: Reserved = Reserved {
 };
 
 impl Run<'_> {
+    /// What may still be spent, where there is a limit.
+    pub(super) fn cost_left(&self) -> Option<Usd> {
+        let limit = self.settings.budget.max_cost?;
+        Some(limit.since(self.ledger().cost))
+    }
+
     /// Puts on record that a session begins that calls its model by itself. Whoever dies now leaves a call whose price
     /// nobody knows.
     pub(super) fn open_account(&mut self, iteration: u32) -> Result<u64, Halt> {

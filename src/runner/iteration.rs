@@ -135,12 +135,11 @@ impl Run<'_> {
             .redact(&prompt::render(&state, self.settings.prompt_bytes)?);
         self.notebook
             .write(&format!("iterations/{number}/prompt.md"), &text)?;
-        let spent = self.ledger().cost;
         Ok(Brief {
             text,
             iteration: number,
             home: self.sandbox.root().join("agent"),
-            cost_left: self.settings.budget.max_cost.map(|limit| limit.since(spent)),
+            cost_left: self.cost_left(),
         })
     }
 

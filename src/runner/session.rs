@@ -68,7 +68,11 @@ impl Run<'_> {
                     self.settle_account(attempt, profile)?;
                     self.sandbox.end_processes().await?;
                     self.endure(&trouble, agent.as_ref(), &mut backoff).await?;
-                    *attempt = Attempt::new(agent.session(brief));
+                    let again = Brief {
+                        cost_left: self.cost_left(),
+                        ..brief.clone()
+                    };
+                    *attempt = Attempt::new(agent.session(&again));
                 }
             }
         }

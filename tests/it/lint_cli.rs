@@ -76,7 +76,7 @@ fn the_number_of_boxes_a_task_needs_is_configurable() {
 #[rstest]
 #[case::findings(BROKEN, &[], &["ralph_task.md:3: ", "  fix: ", "findings"])]
 #[case::unknown_agent(TASK, &["--agent", "clod"], &["clod"])]
-#[case::agent_of_a_later_version(TASK, &["--agent", "claude"], &["not part of this version", "--agent actions"])]
+#[case::agent_without_a_command(TASK, &["--agent", "custom"], &["the agent `custom` has no command", "hint: "])]
 #[case::provider_of_a_later_version(TASK, &["--type", "tart"], &["tart", "--type"])]
 #[case::unknown_profile(TASK, &["--profile", "nope"], &["there is no profile `nope`"])]
 #[case::no_such_script(TASK, &["--script", "nope.yaml"], &["nope.yaml"])]

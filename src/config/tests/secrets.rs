@@ -8,10 +8,12 @@ fn credentials_come_from_the_environment_and_from_dotenv() {
     let pem = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\n-----END KEY-----";
     let dotenv =
         format!("GITHUB_APP_PRIVATE_KEY_PEM=\"{pem}\"\nZAI_API_KEY=from-file\nGITHUB_APP_ID=42\nOTHER=x\n");
-    let toml = "model_endpoint.api_key_env = 'MY_KEY'\nsandbox.env_passthrough = ['LANG', 'UNSET']";
+    let toml = "model_endpoint.api_key_env = 'MY_KEY'\nsandbox.env_passthrough = ['LANG', 'UNSET']\n\
+                models.default-cheap.api_key_env = 'TEAM_KEY'";
     let project = Project::new(&[(".env", &dotenv), ("ralph.toml", toml)]).env(&[
         ("ZAI_API_KEY", "from-process"),
         ("MY_KEY", "endpoint-key"),
+        ("TEAM_KEY", "profile-key"),
         ("LANG", "C.UTF-8"),
     ]);
     let config = project.load();
@@ -20,6 +22,7 @@ fn credentials_come_from_the_environment_and_from_dotenv() {
     assert_eq!(credential("GITHUB_APP_PRIVATE_KEY_PEM").as_deref(), Some(pem));
     assert_eq!(credential("GITHUB_APP_ID").as_deref(), Some("42"));
     assert_eq!(config.model_api_key().unwrap().expose(), "endpoint-key");
+    assert_eq!(credential("TEAM_KEY").as_deref(), Some("profile-key"));
     for name in ["OPENAI_API_KEY", "OTHER", "LANG"] {
         assert_eq!(credential(name), None, "{name}");
     }
@@ -27,7 +30,13 @@ fn credentials_come_from_the_environment_and_from_dotenv() {
     assert_eq!(passed, [("LANG".to_owned(), "C.UTF-8".to_owned())]);
 
     let redactor = Redactor::new(config.secrets());
-    for secret in ["from-process", "endpoint-key", pem, "MIIEowIBAAKCAQEA"] {
+    for secret in [
+        "from-process",
+        "endpoint-key",
+        "profile-key",
+        pem,
+        "MIIEowIBAAKCAQEA",
+    ] {
         assert_eq!(redactor.redact(secret), REDACTED);
     }
     assert_eq!(
