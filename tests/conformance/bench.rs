@@ -40,7 +40,7 @@ pub struct Bench {
     /// How many bytes of output show that nothing is kept of them, in the time there is.
     pub flood: u64,
     /// What the provider stands on, where that is a fake.
-    _ground: Option<Box<dyn std::any::Any>>,
+    ground: Option<Box<dyn std::any::Any>>,
 }
 
 /// The `local` provider: always here.
@@ -136,13 +136,13 @@ impl Bench {
             sandbox,
             host,
             flood: 1_000_000_000,
-            _ground: None,
+            ground: None,
         }
     }
 
     /// The same on a fake, which lives as long, and carries less because all of it is in this process.
     fn on(mut self, ground: impl std::any::Any) -> Self {
-        self._ground = Some(Box::new(ground));
+        self.ground = Some(Box::new(ground));
         self.flood /= 10;
         self
     }

@@ -101,7 +101,7 @@ async fn a_flood_of_bytes_fills_no_memory(bench: &Bench) {
     let exit = bench
         .exec(Command::shell(format!("head -c {} /dev/zero", bench.flood)))
         .await;
-    assert_eq!(exit.stdout.total(), bench.flood);
+    assert_eq!(exit.stdout.total(), bench.flood, "{}", exit.stderr.text());
     assert_small_growth(before);
 }
 

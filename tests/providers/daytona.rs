@@ -157,7 +157,8 @@ async fn evidence_survives_a_log_that_breaks_off() {
     scene.daytona.fail("logs", [Fault::BreaksOff, Fault::BreaksOff]);
     let exit = witness(sandbox.as_ref(), "seq 1 2000; echo wrong >&2; exit 3").await;
     assert_eq!(exit.status, Status::Code(3));
-    let expected: String = (1..=2000).map(|number| format!("{number}\n")).collect();
+    let lines: Vec<String> = (1..=2000).map(|number| number.to_string()).collect();
+    let expected = lines.join("\n") + "\n";
     assert_eq!(
         (exit.stdout.text(), exit.stderr.text()),
         (expected, "wrong\n".to_owned())

@@ -33,7 +33,7 @@ pub(super) struct Api {
 impl Api {
     /// Whether the key opens anything.
     pub(super) async fn try_key(&self) -> Result<(), DaytonaError> {
-        let call = self.call(Method::GET, "sandbox");
+        let call = self.call(&Method::GET, "sandbox");
         call.with(|request| request.query(&[("limit", 1)]))
             .done(Repeat::Harmless)
             .await
@@ -41,7 +41,7 @@ impl Api {
 
     /// A sandbox by its id or name; `None` when it is not there, or about to be gone.
     pub(super) async fn sandbox(&self, id: &str) -> Result<Option<Remote>, DaytonaError> {
-        let found = self.call(Method::GET, &format!("sandbox/{id}"));
+        let found = self.call(&Method::GET, &format!("sandbox/{id}"));
         match found.json::<Remote>(Repeat::Harmless).await {
             Ok(remote) if remote.state.phase() == Phase::Ending => Ok(None),
             Ok(remote) => Ok(Some(remote)),
@@ -60,7 +60,7 @@ impl Api {
         loop {
             let mut query = vec![("limit", PAGE.to_string()), ("labels", labels.clone())];
             query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
-            let call = self.call(Method::GET, "sandbox");
+            let call = self.call(&Method::GET, "sandbox");
             let page: Page = call
                 .with(|request| request.query(&query))
                 .json(Repeat::Harmless)
@@ -75,7 +75,7 @@ impl Api {
 
     /// Makes a sandbox. One of that name may come of it even when an error does: look for it.
     pub(super) async fn create(&self, new: &NewSandbox) -> Result<Remote, DaytonaError> {
-        let call = self.call(Method::POST, "sandbox");
+        let call = self.call(&Method::POST, "sandbox");
         call.with(|request| request.json(new)).json(Repeat::Harmful).await
     }
 
@@ -111,7 +111,7 @@ impl Api {
 
     /// Removes a sandbox; one that is gone is fine.
     pub(super) async fn delete(&self, id: &str) -> Result<(), DaytonaError> {
-        let call = self.call(Method::DELETE, &format!("sandbox/{id}"));
+        let call = self.call(&Method::DELETE, &format!("sandbox/{id}"));
         match call.done(Repeat::Harmless).await {
             Err(error) if error.is_not_found() => Ok(()),
             done => done,
@@ -124,7 +124,7 @@ impl Api {
         id: &str,
         labels: &BTreeMap<String, String>,
     ) -> Result<(), DaytonaError> {
-        let call = self.call(Method::PUT, &format!("sandbox/{id}/labels"));
+        let call = self.call(&Method::PUT, &format!("sandbox/{id}/labels"));
         call.with(|request| request.json(&json!({ "labels": labels })))
             .done(Repeat::Harmless)
             .await
@@ -132,14 +132,14 @@ impl Api {
 
     /// Says that a sandbox is in use, so that it is not stopped for being idle.
     pub(super) async fn touch(&self, id: &str) -> Result<(), DaytonaError> {
-        let call = self.call(Method::POST, &format!("sandbox/{id}/last-activity"));
+        let call = self.call(&Method::POST, &format!("sandbox/{id}/last-activity"));
         call.done(Repeat::Harmless).await
     }
 
     /// A link to a port of a sandbox.
     pub(super) async fn preview(&self, id: &str, port: u16) -> Result<Preview, DaytonaError> {
         let path = format!("sandbox/{id}/ports/{port}/preview-url");
-        self.call(Method::GET, &path).json(Repeat::Harmless).await
+        self.call(&Method::GET, &path).json(Repeat::Harmless).await
     }
 
     /// The snapshot of this name, ready to be used; registered first where it is not there. `None`: it is not there,
@@ -151,7 +151,7 @@ impl Api {
     ) -> Result<Option<()>, DaytonaError> {
         let mut looks = Looks::new(SNAPSHOT_PATIENCE);
         loop {
-            let call = self.call(Method::GET, &format!("snapshots/{name}"));
+            let call = self.call(&Method::GET, &format!("snapshots/{name}"));
             let found: Snapshot = match (call.json(Repeat::Harmless).await, source) {
                 (Ok(found), _) => found,
                 (Err(error), Some(source)) if error.is_not_found() => self.register(source).await?,
@@ -162,7 +162,7 @@ impl Api {
                 "active" => return Ok(Some(())),
                 "inactive" => {
                     let activate = format!("snapshots/{}/activate", found.id);
-                    self.call(Method::POST, &activate).done(Repeat::Harmless).await?;
+                    self.call(&Method::POST, &activate).done(Repeat::Harmless).await?;
                 }
                 "error" | "build_failed" | "removing" => return Err(no_snapshot(name, found)),
                 _ => {}
@@ -181,14 +181,14 @@ impl Api {
     }
 
     async fn register(&self, source: &NewSnapshot) -> Result<Snapshot, DaytonaError> {
-        let call = self.call(Method::POST, "snapshots");
+        let call = self.call(&Method::POST, "snapshots");
         call.with(|request| request.json(source))
             .json(Repeat::Harmful)
             .await
     }
 
     async fn act(&self, id: &str, verb: &str) -> Result<(), DaytonaError> {
-        let call = self.call(Method::POST, &format!("sandbox/{id}/{verb}"));
+        let call = self.call(&Method::POST, &format!("sandbox/{id}/{verb}"));
         match call.done(Repeat::Harmless).await {
             // Somebody else was quicker: the next look tells.
             Err(error) if error.status() == Some(409) => Ok(()),
@@ -196,7 +196,7 @@ impl Api {
         }
     }
 
-    fn call(&self, method: Method, path: &str) -> Call {
+    fn call(&self, method: &Method, path: &str) -> Call {
         self.http.request(method, &format!("{}/{path}", self.url))
     }
 }

@@ -57,7 +57,7 @@ impl Http {
     }
 
     /// A request with all that every request has.
-    pub(super) fn request(&self, method: Method, url: &str) -> Call {
+    pub(super) fn request(&self, method: &Method, url: &str) -> Call {
         let builder = self
             .client
             .request(method.clone(), url)
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_key_is_not_seen_in_what_is_printed() {
         let http = Http::new(Secret::new("dtn_0123456789")).unwrap();
-        let call = http.request(Method::GET, "http://127.0.0.1:1/api/sandbox");
+        let call = http.request(&Method::GET, "http://127.0.0.1:1/api/sandbox");
         assert!(!format!("{http:?} {call:?}").contains("dtn_0123456789"));
     }
 }

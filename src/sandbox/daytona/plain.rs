@@ -53,7 +53,9 @@ impl Plain {
         let id = self.toolbox.start(&session.id, line).await?;
         let mut log = Log::new(command.keep);
         let limits = Limits::of(command, started);
-        let ending = self.follow(&session.id, &id, &mut log, (&limits, output)).await?;
+        let ending = self
+            .follow((&session.id, &id), &mut log, (&limits, output))
+            .await?;
         let status = match ending {
             Ending::Finished => self.settled(&session.id, &id).await?,
             Ending::TimedOut => Status::TimedOut,
@@ -81,8 +83,7 @@ impl Plain {
     /// Takes the log until it ends or a limit is reached. One that breaks off is opened again and goes on.
     async fn follow(
         &self,
-        session: &str,
-        command: &str,
+        (session, command): (&str, &str),
         log: &mut Log,
         (limits, output): (&Limits, &mut dyn OutputSink),
     ) -> Result<Ending, DaytonaError> {

@@ -124,6 +124,7 @@ impl DaytonaSandbox {
 
 #[async_trait]
 impl Sandbox for DaytonaSandbox {
+    #[expect(clippy::misnamed_getters, reason = "people know it by its name")]
     fn id(&self) -> &str {
         &self.remote.name
     }

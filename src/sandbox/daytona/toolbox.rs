@@ -37,7 +37,7 @@ impl Toolbox {
             cwd: "/".to_owned(),
             timeout: SCRIPT_PATIENCE.as_secs(),
         };
-        self.call(Method::POST, "process/execute")
+        self.call(&Method::POST, "process/execute")
             .with(|request| request.json(&execute))
             .json(Repeat::Harmful)
             .await
@@ -45,7 +45,7 @@ impl Toolbox {
 
     /// Opens a session: a shell that runs one command after the other.
     pub(super) async fn open_session(&self, session: &str) -> Result<(), DaytonaError> {
-        self.call(Method::POST, "process/session")
+        self.call(&Method::POST, "process/session")
             .with(|request| request.json(&json!({ "sessionId": session })))
             .done(Repeat::Harmful)
             .await
@@ -59,7 +59,7 @@ impl Toolbox {
         };
         let path = format!("process/session/{session}/exec");
         let started: SessionStarted = self
-            .call(Method::POST, &path)
+            .call(&Method::POST, &path)
             .with(|request| request.json(&execute))
             .json(Repeat::Harmful)
             .await?;
@@ -70,7 +70,7 @@ impl Toolbox {
     pub(super) async fn logs(&self, session: &str, command: &str) -> Result<Socket, DaytonaError> {
         let path = format!("process/session/{session}/command/{command}/logs");
         let call = self
-            .call(Method::GET, &path)
+            .call(&Method::GET, &path)
             .with(|request| request.query(&[("follow", "true")]));
         Socket::open(call, path).await
     }
@@ -78,7 +78,7 @@ impl Toolbox {
     /// With which code a command of a session ended; `None` while it runs.
     pub(super) async fn exit_code(&self, session: &str, command: &str) -> Result<Option<i32>, DaytonaError> {
         let path = format!("process/session/{session}/command/{command}");
-        let command: SessionCommand = self.call(Method::GET, &path).json(Repeat::Harmless).await?;
+        let command: SessionCommand = self.call(&Method::GET, &path).json(Repeat::Harmless).await?;
         Ok(command.exit_code)
     }
 
@@ -95,12 +95,12 @@ impl Toolbox {
             cols: TERMINAL.0,
             rows: TERMINAL.1,
         };
-        self.call(Method::POST, "process/pty")
+        self.call(&Method::POST, "process/pty")
             .with(|request| request.json(&new))
             .done(Repeat::Harmful)
             .await?;
         let path = format!("process/pty/{id}/connect");
-        Socket::open(self.call(Method::GET, &path), path).await
+        Socket::open(self.call(&Method::GET, &path), path).await
     }
 
     /// Ends a terminal and everything in it; one that is gone is fine.
@@ -113,7 +113,7 @@ impl Toolbox {
         let form = Form::new()
             .text("files[0].path", path.to_string_lossy().into_owned())
             .part("files[0].file", bytes.file_name("file"));
-        self.call(Method::POST, "files/bulk-upload")
+        self.call(&Method::POST, "files/bulk-upload")
             .with(|request| request.multipart(form))
             .done(Repeat::Harmful)
             .await
@@ -122,7 +122,7 @@ impl Toolbox {
     /// The bytes of a file, as they come.
     pub(super) async fn get(&self, path: &Path) -> Result<Response, DaytonaError> {
         let path = path.to_string_lossy();
-        self.call(Method::GET, "files/download")
+        self.call(&Method::GET, "files/download")
             .with(|request| request.query(&[("path", path)]))
             .send(Repeat::Harmless)
             .await
@@ -131,20 +131,20 @@ impl Toolbox {
     /// The entries of a directory.
     pub(super) async fn list(&self, path: &Path) -> Result<Vec<FileInfo>, DaytonaError> {
         let path = path.to_string_lossy();
-        self.call(Method::GET, "files")
+        self.call(&Method::GET, "files")
             .with(|request| request.query(&[("path", path)]))
             .json(Repeat::Harmless)
             .await
     }
 
     async fn delete(&self, path: &str) -> Result<(), DaytonaError> {
-        match self.call(Method::DELETE, path).done(Repeat::Harmless).await {
+        match self.call(&Method::DELETE, path).done(Repeat::Harmless).await {
             Err(error) if error.is_not_found() => Ok(()),
             done => done,
         }
     }
 
-    fn call(&self, method: Method, path: &str) -> Call {
+    fn call(&self, method: &Method, path: &str) -> Call {
         self.http.request(method, &format!("{}/{path}", self.url))
     }
 }

@@ -162,12 +162,9 @@ impl Ground {
             Guest::Here(_) => Warm::new(opener),
             Guest::Missing(reason) => Warm::never(opener, reason),
         };
-        let shelf = Shelf {
-            sandbox: place.name(),
-            root: PathBuf::from(ROOT),
-            files,
-        };
-        DockerSandbox::new(plain, warm, place, shelf)
+        let root = PathBuf::from(ROOT);
+        let sandbox = place.name();
+        DockerSandbox::new(plain, warm, place, Shelf { sandbox, root, files })
     }
 
     /// What is known when a container is planned.

@@ -169,25 +169,23 @@ impl<D: Driver> MachineProvider<D> {
             Guest::Here(file) => Warm::new(opener(file, grace)),
             Guest::Missing(reason) => Warm::never(opener(Path::new(""), grace), reason),
         };
-        let shelf = Shelf {
-            sandbox: name.clone(),
-            root: root.clone(),
-            files: Files::new(&plan.place.workspace(), &plan.place.staging()),
-        };
-        let plain = Plain {
-            host: self.options.host.clone(),
-            exec: exec.clone(),
-            root: root.clone(),
-            env: env.clone(),
-        };
         Ok(Box::new(MachineSandbox {
-            name,
             driver: self.driver.clone(),
-            plan,
-            shelf,
-            plain,
-            warm,
+            shelf: Shelf {
+                sandbox: name.clone(),
+                root: root.clone(),
+                files: Files::new(&plan.place.workspace(), &plan.place.staging()),
+            },
+            plain: Plain {
+                host: self.options.host.clone(),
+                exec: exec.clone(),
+                root: root.clone(),
+                env: env.clone(),
+            },
             life: Life::running(),
+            warm,
+            plan,
+            name,
         }))
     }
 

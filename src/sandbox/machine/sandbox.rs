@@ -84,9 +84,8 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         self.running()?;
-        let session = match self.warm.session().await? {
-            Some(session) => session,
-            None => return self.witness(command, output).await,
+        let Some(session) = self.warm.session().await? else {
+            return self.witness(command, output).await;
         };
         match session.exec(command, output).await {
             Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
@@ -99,9 +98,10 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         let exit = self.plain.run(command, output).await;
         let exit = exit.map_err(|source| self.processes(source))?;
         // The program's own failure has a code like any other; the state of the machine tells them apart.
-        match exit.success() {
-            true => Ok(exit),
-            false => self.misfortune().await?.map_or(Ok(exit), Err),
+        if exit.success() {
+            Ok(exit)
+        } else {
+            self.misfortune().await?.map_or(Ok(exit), Err)
         }
     }
 

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::SandboxError;
 use super::super::machine::tool;
-use super::cli::{RunChild, Tart};
+use super::cli::{RunChild, Tart, command};
 use super::{MOST_MACS, unavailable};
 
 /// How often it is asked.
@@ -26,7 +26,7 @@ pub(super) async fn answers(
 ) -> Result<(), SandboxError> {
     let give_up = Instant::now() + patience;
     loop {
-        let question = tart.command(["exec", name, "true"]).timeout(ASKING);
+        let question = command(["exec", name, "true"]).timeout(ASKING);
         let (_, exit) = tool::try_run(&tart.host, question).await?;
         if exit.success() {
             return Ok(());

@@ -1,7 +1,7 @@
 //! `tart`, as it is called.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -28,7 +28,14 @@ const DETACH: &str = "log=$1; shift; \"$@\" </dev/null >\"$log\" 2>&1 & echo $!"
 #[derive(Clone, Debug)]
 pub(super) struct Tart {
     pub(super) host: Host,
-    seen: Arc<Mutex<Option<(Instant, Vec<Vm>)>>>,
+    seen: Arc<Mutex<Option<Seen>>>,
+}
+
+/// The machines there were at some time.
+#[derive(Debug)]
+struct Seen {
+    at: Instant,
+    list: Vec<Vm>,
 }
 
 /// A machine, as `tart list` has it.
@@ -75,6 +82,11 @@ struct Details {
     os: String,
 }
 
+/// A command of the program. What it has cached stays where it is, whatever is cloned.
+pub(super) fn command<const N: usize>(args: [&str; N]) -> Command {
+    Command::new("tart").args(args).env("TART_NO_AUTO_PRUNE", "1")
+}
+
 impl Tart {
     pub(super) fn new(host: Host) -> Self {
         Self {
@@ -87,11 +99,6 @@ impl Tart {
         self.host.finds("tart")
     }
 
-    /// A command of the program. What it has cached stays where it is, whatever is cloned.
-    pub(super) fn command<const N: usize>(&self, args: [&str; N]) -> Command {
-        Command::new("tart").args(args).env("TART_NO_AUTO_PRUNE", "1")
-    }
-
     /// Runs a command that must succeed.
     pub(super) async fn run(&self, command: Command) -> Result<String, SandboxError> {
         tool::run(&self.host, command).await
@@ -99,23 +106,26 @@ impl Tart {
 
     /// The machines of this user, as they are or were a moment ago.
     pub(super) async fn list(&self) -> Result<Vec<Vm>, SandboxError> {
-        if let Some((at, list)) = &*self.seen()
+        if let Some(Seen { at, list }) = &*self.seen()
             && at.elapsed() < LIST_AGE
         {
             return Ok(list.clone());
         }
-        let command = self.command(["list", "--source", "local", "--format", "json"]);
+        let command = command(["list", "--source", "local", "--format", "json"]);
         let line = command.to_string();
         let text = self.run(command).await?;
         let mut list: Vec<Vm> = serde_json::from_str(&text).map_err(|error| tool::nonsense(&line, &error))?;
         list.retain(|vm| vm.source == "local");
-        *self.seen() = Some((Instant::now(), list.clone()));
+        *self.seen() = Some(Seen {
+            at: Instant::now(),
+            list: list.clone(),
+        });
         Ok(list)
     }
 
     /// Whether a machine is a Mac inside.
     pub(super) async fn is_mac(&self, name: &str) -> Result<bool, SandboxError> {
-        let command = self.command(["get", name, "--format", "json"]);
+        let command = command(["get", name, "--format", "json"]);
         let line = command.to_string();
         let (_, exit) = tool::try_run(&self.host, command).await?;
         if exit.status.shell_code() == MISSING {
@@ -131,12 +141,12 @@ impl Tart {
         self.forget();
         if self.list().await?.iter().any(|vm| vm.name == name) {
             return Err(SandboxError::Program {
-                line: self.command(["clone", from, name]).to_string(),
+                line: command(["clone", from, name]).to_string(),
                 said: "there is a machine of that name, and it would be overwritten".to_owned(),
                 hint: Some("`tart delete` removes it, when it is nobody's"),
             });
         }
-        self.change(self.command(["clone", from, name])).await
+        self.change(command(["clone", from, name])).await
     }
 
     /// Starts a machine; the command lives as long as it, and longer than this process.
@@ -158,13 +168,13 @@ impl Tart {
 
     /// Stops a machine; one that does not run is fine.
     pub(super) async fn stop(&self, name: &str) -> Result<(), SandboxError> {
-        self.change(self.command(["stop", name, "--timeout", STOP_SECONDS]))
+        self.change(command(["stop", name, "--timeout", STOP_SECONDS]))
             .await
     }
 
     /// Removes a machine that does not run; one that is not there is fine.
     pub(super) async fn delete(&self, name: &str) -> Result<(), SandboxError> {
-        self.change(self.command(["delete", name])).await
+        self.change(command(["delete", name])).await
     }
 
     /// Runs a command after which a list is no longer true. What is not there needs no change.
@@ -181,7 +191,7 @@ impl Tart {
         *self.seen() = None;
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Option<(Instant, Vec<Vm>)>> {
+    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

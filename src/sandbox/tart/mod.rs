@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::cli::{Tart, Vm};
+use self::cli::{Tart, Vm, command};
 use super::guest::Guest;
 use super::machine::{Driver, MachineOptions, MachineProvider, Plan};
 use super::place::Place;
@@ -79,9 +79,10 @@ impl Macs {
         for vm in self.tart.list().await?.iter().filter(|vm| vm.is_running()) {
             running += usize::from(self.tart.is_mac(&vm.name).await?);
         }
-        match running < MOST_MACS {
-            true => Ok(()),
-            false => Err(SandboxError::TooManyMacs { running }),
+        if running < MOST_MACS {
+            Ok(())
+        } else {
+            Err(SandboxError::TooManyMacs { running })
         }
     }
 
@@ -89,17 +90,6 @@ impl Macs {
     async fn boot(&self, name: &str, run: Command, log: &Path) -> Result<(), SandboxError> {
         let child = self.tart.start(run, log).await?;
         agent::answers(&self.tart, name, &child, self.boot_patience).await
-    }
-
-    fn run(&self, plan: &Plan) -> Result<Command, SandboxError> {
-        let mut run = self.tart.command(["run", &plan.name(), "--no-graphics"]);
-        run = run.arg(shared(WORKSPACE, &plan.place.workspace(), "")?);
-        if let Guest::Here(file) = &plan.guest
-            && let Some(dir) = file.parent()
-        {
-            run = run.arg(shared(GUEST, dir, ":ro")?);
-        }
-        Ok(run.args(network(&plan.spec)))
     }
 }
 
@@ -145,14 +135,12 @@ impl Driver for Macs {
         if plan.spec.network.mode() == Mode::Deny {
             softnet::check(&self.tart.host).await?;
         }
-        let run = self.run(plan)?;
+        let run = run_command(plan)?;
         let template = self.template(image, plan).await?;
         self.check_limit(&template).await?;
         let name = plan.name();
         self.tart.clone_vm(&template, &name).await?;
-        self.tart
-            .run(self.tart.command(["set", &name]).args(limits(plan)))
-            .await?;
+        self.tart.run(command(["set", &name]).args(limits(plan))).await?;
         self.boot(&name, run, &plan.place.log()).await
     }
 
@@ -183,7 +171,7 @@ impl Driver for Macs {
     }
 
     fn exec(&self, machine: &str) -> Command {
-        self.tart.command(["exec", "-i", machine])
+        command(["exec", "-i", machine])
     }
 
     fn root(&self, _place: &Place) -> PathBuf {
@@ -194,6 +182,18 @@ impl Driver for Macs {
         let name = file.file_name().unwrap_or_default();
         Path::new(SHARED).join(GUEST).join(name)
     }
+}
+
+/// The command that starts a machine, and lives as long as it.
+fn run_command(plan: &Plan) -> Result<Command, SandboxError> {
+    let mut run = command(["run", &plan.name(), "--no-graphics"]);
+    run = run.arg(shared(WORKSPACE, &plan.place.workspace(), "")?);
+    if let Guest::Here(file) = &plan.guest
+        && let Some(dir) = file.parent()
+    {
+        run = run.arg(shared(GUEST, dir, ":ro")?);
+    }
+    Ok(run.args(network(&plan.spec)))
 }
 
 /// A directory that a machine sees. Its name ends at the first colon, and so would a path that has one.

@@ -2,6 +2,7 @@
 
 use super::super::SandboxError;
 use super::super::machine::{Driver, Plan, tool};
+use super::cli::command;
 use super::{Macs, agent};
 use crate::engine::Digest;
 use crate::exec::Command;
@@ -35,7 +36,7 @@ impl Macs {
 
     /// Runs the script of dependencies in a machine. It comes as input: no quoting, and no limit to its length.
     async fn install(&self, machine: &str, plan: &Plan) -> Result<(), SandboxError> {
-        let run = self.tart.command(["run", machine, "--no-graphics"]);
+        let run = command(["run", machine, "--no-graphics"]);
         let child = self.tart.start(run, &plan.place.log()).await?;
         agent::answers(&self.tart, machine, &child, self.boot_patience).await?;
         let script: Command = self

@@ -1,5 +1,5 @@
 //! A whole Daytona on the loopback: the control plane with its states and refusals, and a toolbox whose sandboxes are
-//! containers of the engine at hand. Its shapes are those of the official OpenAPI; its behaviour is that of the
+//! containers of the engine at hand. Its shapes are those of the official `OpenAPI`; its behaviour is that of the
 //! official daemon: lines of a log are marked, a terminal drops who listens too slowly, a sandbox that does not run
 //! takes no commands.
 

@@ -122,8 +122,8 @@ impl Room {
 
     /// Runs a shell script to its end, with these bytes to read.
     pub(super) async fn script(&self, script: &str, args: &[&str], input: &[u8]) -> Ended {
-        let argv = [&["/bin/sh", "-c", script, "sh"], args].concat();
-        let mut running = self.start_command(&argv, Streams::Plain).await;
+        let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
+        let mut running = self.start_command(&words, Streams::Plain).await;
         let mut output = Vec::new();
         let feed = async {
             let _ = running.input.write_all(input).await;
@@ -171,8 +171,9 @@ async fn run(args: &[&str]) -> Result<(), String> {
         .output()
         .await
         .unwrap();
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }
