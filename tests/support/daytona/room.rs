@@ -16,8 +16,8 @@ const USER: &str = "1000:1000";
 /// The first process: it takes in what others leave behind, and starts nothing.
 const KEEP: &str = "mkfifo /tmp/.keep; exec 3<>/tmp/.keep; while :; do read -r <&3; done";
 /// Makes the user.
-const MAKE_USER: &str = "mkdir -p /home/daytona && chown 1000:1000 /home/daytona && \
-                         echo daytona:x:1000:1000::/home/daytona:/bin/bash >> /etc/passwd";
+const MAKE_USER: &str = "mkdir -p /daytona && chown 1000:1000 /daytona && \
+                         echo daytona:x:1000:1000::/daytona:/bin/bash >> /etc/passwd";
 
 /// One container.
 #[derive(Clone)]
@@ -49,7 +49,7 @@ impl Room {
             "--user",
             USER,
             "--env",
-            "HOME=/home/daytona",
+            "HOME=/daytona",
             "--label",
             "ralph-test-daytona",
         ]);
@@ -85,7 +85,7 @@ impl Room {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            working_dir: Some("/home/daytona".to_owned()),
+            working_dir: Some("/daytona".to_owned()),
             cmd: Some(argv.iter().map(|arg| (*arg).to_owned()).collect()),
             ..Default::default()
         };
