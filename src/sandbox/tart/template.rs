@@ -62,7 +62,7 @@ mod tests {
         let base = "ghcr.io/cirruslabs/macos-tahoe-xcode:26";
         assert_eq!(
             name("claude", base, ""),
-            "agent-loop-template-claude-1a41d01db5e7"
+            "agent-loop-template-claude-1769fc75e39e"
         );
         assert_ne!(
             name("claude", base, ""),

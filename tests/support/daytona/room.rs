@@ -16,11 +16,8 @@ const USER: &str = "1000:1000";
 /// The first process: it takes in what others leave behind, and starts nothing.
 const KEEP: &str = "mkfifo /tmp/.keep; exec 3<>/tmp/.keep; while :; do read -r <&3; done";
 /// Makes the user.
-const MAKE_USER: &str = "mkdir -p /home/daytona && chown 1000:1000 /home/daytona && \
-                         echo daytona:x:1000:1000::/home/daytona:/bin/bash >> /etc/passwd";
-
-/// What nobody types by chance.
-const NEVER_TYPED: &str = "ctrl-],ctrl-],n,e,v,e,r,ctrl-],t,y,p,e,d,ctrl-],ctrl-]";
+const MAKE_USER: &str = "mkdir -p /daytona && chown 1000:1000 /daytona && \
+                         echo daytona:x:1000:1000::/daytona:/bin/bash >> /etc/passwd";
 
 /// One container.
 #[derive(Clone)]
@@ -43,13 +40,6 @@ pub(super) struct Ended {
     pub(super) output: Vec<u8>,
 }
 
-/// Whether a command has a terminal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Streams {
-    Plain,
-    Terminal,
-}
-
 impl Room {
     /// A container of this image that runs, or why there is none.
     pub(super) async fn make(docker: Arc<Docker>, image: &str, env: &[String]) -> Result<Self, String> {
@@ -59,7 +49,7 @@ impl Room {
             "--user",
             USER,
             "--env",
-            "HOME=/home/daytona",
+            "HOME=/daytona",
             "--label",
             "ralph-test-daytona",
         ]);
@@ -90,22 +80,17 @@ impl Room {
     }
 
     /// Starts a command.
-    pub(super) async fn start_command(&self, argv: &[&str], streams: Streams) -> Running {
-        let tty = streams == Streams::Terminal;
+    pub(super) async fn start_command(&self, argv: &[&str]) -> Running {
         let options = CreateExecOptions {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            tty: Some(tty),
-            // Else the engine takes two bytes of the stream for its own.
-            detach_keys: Some(NEVER_TYPED.to_owned()),
-            working_dir: Some("/home/daytona".to_owned()),
+            working_dir: Some("/daytona".to_owned()),
             cmd: Some(argv.iter().map(|arg| (*arg).to_owned()).collect()),
             ..Default::default()
         };
         let id = self.docker.create_exec(&self.name, options).await.unwrap().id;
         let options = StartExecOptions {
-            tty,
             output_capacity: Some(64 * 1024),
             ..Default::default()
         };
@@ -123,7 +108,7 @@ impl Room {
     /// Runs a shell script to its end, with these bytes to read.
     pub(super) async fn script(&self, script: &str, args: &[&str], input: &[u8]) -> Ended {
         let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
-        let mut running = self.start_command(&words, Streams::Plain).await;
+        let mut running = self.start_command(&words).await;
         let mut output = Vec::new();
         let feed = async {
             let _ = running.input.write_all(input).await;

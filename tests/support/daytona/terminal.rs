@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use super::room::{Room, Running, Streams, bytes_of};
+use super::room::{Room, Running, bytes_of};
 use super::{Refusal, Shared};
 
 /// How many messages may wait for somebody who listens slowly. One more, and nobody listens.
@@ -39,9 +39,10 @@ pub(super) async fn open(
             format!("PTY session with ID '{name}' already exists"),
         ));
     }
-    let shell = "echo $$ > \"/tmp/.terminal-$1\"; exec bash -i -l";
+    // The terminal is made inside: the engine's own would come through a client that looks for headers in its bytes.
+    let shell = "echo $$ > \"/tmp/.terminal-$1\"; exec script -q -f -c 'exec bash -i -l' /dev/null";
     let argv = ["/bin/sh", "-c", shell, "sh", &name];
-    let running = room.start_command(&argv, Streams::Terminal).await;
+    let running = room.start_command(&argv).await;
     shared
         .terminals
         .lock()

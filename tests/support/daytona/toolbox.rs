@@ -15,7 +15,7 @@ use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
-use super::room::{Room, Streams};
+use super::room::Room;
 use super::{Refusal, Shared, terminal};
 
 type Pairs = Query<HashMap<String, String>>;
@@ -219,7 +219,7 @@ impl Log {
     /// Runs a command and takes what it prints by the line; a last line without an end gets one.
     async fn record(&self, room: &Room, session: &str, line: &str) {
         let argv = ["/bin/sh", "-c", SESSION, "sh", session, line];
-        let mut running = room.start_command(&argv, Streams::Plain).await;
+        let mut running = room.start_command(&argv).await;
         let mut partial = [Vec::new(), Vec::new()];
         while let Some(Ok(piece)) = running.output.next().await {
             let stream = usize::from(matches!(piece, LogOutput::StdErr { .. }));

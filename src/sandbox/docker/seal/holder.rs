@@ -22,6 +22,8 @@ const DNS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 /// The program, and where it shares a directory with ralph.
 const PROGRAM: &str = "guest";
 const SHARED: &str = "/run";
+/// By which images of ours are known, to `ralph image prune` as well: the hash that the tag is the beginning of.
+const HASH_LABEL: &str = "ralph.image.hash";
 /// More than enough for one process that waits.
 const MEMORY: u64 = 64 << 20;
 const PIDS: u32 = 8;
@@ -115,7 +117,7 @@ pub(in super::super) fn container(
     }
 }
 
-/// The image of holders, which the engine is given when it has none. `ralph image prune` knows it by its name.
+/// The image of holders, which the engine is given when it has none.
 pub(in super::super) async fn image(engine: &Engine) -> Result<String, EngineError> {
     let tag = format!("v{:08x}", guest::VERSION >> 32);
     let name = format!("agent-loop-sandbox-holder:{tag}");
@@ -133,7 +135,7 @@ fn write_image(out: &mut dyn Write, name: &str, arch: &str) -> io::Result<()> {
     let config = json!({
         "architecture": arch,
         "os": "linux",
-        "config": {},
+        "config": { "Labels": { HASH_LABEL: format!("{:016x}", guest::VERSION) } },
         "rootfs": { "type": "layers", "diff_ids": [Digest::of(&layer).to_string()] },
     });
     let manifest = json!([{ "Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"] }]);
