@@ -1,14 +1,14 @@
 //! From the configuration to the parts of a run.
 
+mod settings;
+
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use crate::config::{
-    self, Config, FilePlace, ForgeType, Inputs, LadderRung, Layer, OnUnenforceable, Override, Place,
-    SandboxType,
+    self, Config, FilePlace, ForgeType, Inputs, Layer, OnUnenforceable, Override, Place, SandboxType,
 };
 use crate::engine;
 use crate::event::{EventSink, Fanout};
@@ -18,7 +18,7 @@ use crate::model::{
     Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Routed, Script, ScriptedModel,
 };
 use crate::network::{Clients, Directory, Policy};
-use crate::runner::{Budget, DoctorApply, DoctorRules, Parts, Profiles, Settings};
+use crate::runner::Parts;
 use crate::sandbox::connect::{Choice, check_policy, connect};
 use crate::sandbox::daytona::DaytonaOptions;
 use crate::sandbox::docker::DockerOptions;
@@ -27,19 +27,16 @@ use crate::sandbox::local::LocalOptions;
 use crate::sandbox::machine::MachineOptions;
 use crate::sandbox::tart::TartOptions;
 use crate::sandbox::{Egress, Provider, Purpose, Reuse, SandboxError, SandboxSpec};
-use crate::scm::{Forge, Identity, LocalForge, Repository};
-use crate::secret::Redactor;
-use crate::secret::Secret;
-use crate::state::{RunDir, Rung};
+use crate::scm::{Forge, LocalForge, Repository};
+use crate::secret::{Redactor, Secret};
+use crate::state::RunDir;
 use crate::task::Task;
 
-use super::error::{CliError, Exit, io};
+use super::error::{CliError, io};
 use super::network;
 use super::terminal::{EventLog, JsonLines, Terminal};
 use super::{Context, agents};
-
-/// How long to wait for a model that is out of reach and does not say until when.
-const MODEL_WAIT: Duration = Duration::from_secs(30);
+pub(super) use settings::settings;
 
 /// A task file, where it is, and the directory whose configuration goes with it.
 pub(super) struct TaskFile {
@@ -393,56 +390,6 @@ fn check_forge(config: &Config) -> Result<(), CliError> {
             CliError::usage("the forge `github` is not part of this version yet")
                 .hint("`[forge] type = \"local\"` leaves a branch and a pull-request file"),
         ),
-    }
-}
-
-/// What the runner is told.
-pub(super) fn settings(config: &Config) -> Result<Settings, CliError> {
-    let from = &config.settings;
-    let identity = Identity::new(&from.git.user_name, &from.git.user_email).map_err(|error| CliError {
-        exit: Exit::Usage,
-        message: error.to_string(),
-        hint: None,
-    })?;
-    Ok(Settings {
-        budget: Budget {
-            max_iterations: from.budget.max_iterations.get(),
-            max_wall_time: from.budget.max_wall_time,
-            max_cost: Some(from.budget.max_cost),
-            max_tokens: from.budget.max_tokens_total.map(Into::into),
-            max_consecutive_gutter: from.budget.max_consecutive_gutter.get() as usize,
-            max_rate_limit_wait: from.budget.max_rate_limit_wait,
-        },
-        diff_line_threshold: u64::from(from.gutter.diff_line_threshold.get()),
-        ladder: from.gutter.ladder.iter().map(|rung| rung_of(*rung)).collect(),
-        doctor: DoctorRules {
-            every_iterations: from.doctor.every_iterations.map(Into::into),
-            apply: match from.doctor.apply {
-                config::DoctorApply::Auto => DoctorApply::Auto,
-                config::DoctorApply::Wait => DoctorApply::Wait,
-            },
-        },
-        profiles: Profiles {
-            default: from.default_profile.clone(),
-            fallback: Some(from.fallback_profile.clone())
-                .filter(|profile| agents::is_another_choice(config, profile)),
-            doctor: Some(from.doctor_profile.clone()),
-            all: config.profiles.clone(),
-        },
-        identity,
-        prompt_bytes: from.prompt.max_bytes.get() as usize,
-        iteration_timeout: from.sandbox.resources.timeout,
-        idle_timeout: from.timers.idle,
-        model_wait: MODEL_WAIT,
-    })
-}
-
-fn rung_of(rung: LadderRung) -> Rung {
-    match rung {
-        LadderRung::Rotate => Rung::Rotate,
-        LadderRung::Fallback => Rung::Fallback,
-        LadderRung::Doctor => Rung::Doctor,
-        LadderRung::Person => Rung::Person,
     }
 }
 

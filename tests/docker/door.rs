@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ralph::network::Policy;
 use ralph::sandbox::Sandbox;
 
 use crate::need;
@@ -27,7 +28,7 @@ async fn a_session_has_a_socket_of_its_own_and_leaves_no_door_open() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_finds_no_door_stays_with_the_engine() {
-    let room = need!(Room::new().await);
+    let room = need!(unsealed().await);
     let sandbox = room.create().await;
     // What the container sees is the directory that was there when it was made.
     let door = door_of(&room);
@@ -41,11 +42,18 @@ async fn a_guest_that_finds_no_door_stays_with_the_engine() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_door_the_engine_carries_everything() {
-    let room = need!(Room::new().await);
+    let room = need!(unsealed().await);
     let sandbox = room.create().await;
     fs::remove_dir(door_of(&room)).unwrap();
     assert_eq!(prints(sandbox.as_ref(), "echo here").await, "here\n");
     sandbox.close().await.unwrap();
+}
+
+/// A room whose sandboxes open their session with the first command: where a network is sealed, that is shown by one.
+async fn unsealed() -> Result<Room, String> {
+    let mut room = Room::new().await?;
+    room.spec.network = Policy::allow_all();
+    Ok(room)
 }
 
 /// The directory of the door of the one sandbox of a room.

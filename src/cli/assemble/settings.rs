@@ -1,0 +1,63 @@
+//! From the configuration to what the runner is told.
+
+use std::time::Duration;
+
+use super::super::agents;
+use super::super::error::{CliError, Exit};
+use crate::config::{self, Config, LadderRung};
+use crate::runner::{Budget, DoctorApply, DoctorRules, Profiles, Settings};
+use crate::scm::Identity;
+use crate::state::Rung;
+
+/// How long to wait for a model that is out of reach and does not say until when.
+const MODEL_WAIT: Duration = Duration::from_secs(30);
+
+/// What the runner is told.
+pub(in super::super) fn settings(config: &Config) -> Result<Settings, CliError> {
+    let from = &config.settings;
+    let identity = Identity::new(&from.git.user_name, &from.git.user_email).map_err(|error| CliError {
+        exit: Exit::Usage,
+        message: error.to_string(),
+        hint: None,
+    })?;
+    Ok(Settings {
+        budget: Budget {
+            max_iterations: from.budget.max_iterations.get(),
+            max_wall_time: from.budget.max_wall_time,
+            max_cost: Some(from.budget.max_cost),
+            max_tokens: from.budget.max_tokens_total.map(Into::into),
+            max_consecutive_gutter: from.budget.max_consecutive_gutter.get() as usize,
+            max_rate_limit_wait: from.budget.max_rate_limit_wait,
+        },
+        diff_line_threshold: u64::from(from.gutter.diff_line_threshold.get()),
+        ladder: from.gutter.ladder.iter().map(|rung| rung_of(*rung)).collect(),
+        doctor: DoctorRules {
+            every_iterations: from.doctor.every_iterations.map(Into::into),
+            apply: match from.doctor.apply {
+                config::DoctorApply::Auto => DoctorApply::Auto,
+                config::DoctorApply::Wait => DoctorApply::Wait,
+            },
+        },
+        profiles: Profiles {
+            default: from.default_profile.clone(),
+            fallback: Some(from.fallback_profile.clone())
+                .filter(|profile| agents::is_another_choice(config, profile)),
+            doctor: Some(from.doctor_profile.clone()),
+            all: config.profiles.clone(),
+        },
+        identity,
+        prompt_bytes: from.prompt.max_bytes.get() as usize,
+        iteration_timeout: from.sandbox.resources.timeout,
+        idle_timeout: from.timers.idle,
+        model_wait: MODEL_WAIT,
+    })
+}
+
+fn rung_of(rung: LadderRung) -> Rung {
+    match rung {
+        LadderRung::Rotate => Rung::Rotate,
+        LadderRung::Fallback => Rung::Fallback,
+        LadderRung::Doctor => Rung::Doctor,
+        LadderRung::Person => Rung::Person,
+    }
+}
