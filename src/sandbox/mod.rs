@@ -1,8 +1,10 @@
 //! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
 
+mod canary;
 pub mod connect;
 pub mod docker;
 mod error;
+pub mod escapes;
 mod files;
 mod listed;
 pub mod local;
