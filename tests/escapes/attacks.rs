@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use crate::need;
 use crate::room::{Room, prints, shell};
-use crate::world::{ALLOWED, Dummy, World};
+use crate::world::{ALLOWED, Elsewhere, World};
 
 const CURL: &str = "curl --silent --show-error --fail --insecure --max-time 10";
 
@@ -19,16 +19,16 @@ const CURL: &str = "curl --silent --show-error --fail --insecure --max-time 10";
 #[case::mapped("http://[::ffff:{address}]/")]
 #[tokio::test]
 async fn a_plain_address_is_not_reached_however_it_is_written(#[case] url: &str) {
-    let dummy = need!(Dummy::new().await);
+    let elsewhere = need!(Elsewhere::new().await);
     let world = need!(World::new().await);
     let sandbox = world.create().await;
-    let url = dummy.spelled(url);
-    dummy.hears_this_machine().await;
+    let url = elsewhere.spelled(url);
+    elsewhere.hears_this_machine().await;
     for variables in ["", "env -u http_proxy ", "env no_proxy='*' NO_PROXY='*' "] {
         let line = format!("{variables}{CURL} '{url}'");
         assert!(!shell(sandbox.as_ref(), &line).await.success(), "{line}");
     }
-    assert_eq!(dummy.heard(), 0);
+    assert_eq!(elsewhere.heard(), 0);
     sandbox.close().await.unwrap();
 }
 
@@ -36,23 +36,27 @@ async fn a_plain_address_is_not_reached_however_it_is_written(#[case] url: &str)
 #[case::a_datagram("echo hi > /dev/udp/{address}/53")]
 #[case::quic("echo hi > /dev/udp/{address}/443; echo hi > /dev/udp/{address}/443")]
 #[case::a_connection("echo hi > /dev/tcp/{address}/8080")]
-#[case::the_allowed_name_elsewhere("exec 3<>/dev/tcp/{address}/80; printf 'GET / HTTP/1.1\\r\\nHost: denied.test\\r\\n\\r\\n' >&3; grep -q hello <&3")]
+#[case::the_allowed_name_elsewhere(
+    "exec 3<>/dev/tcp/{address}/80; printf 'GET / HTTP/1.1\\r\\nHost: denied.test\\r\\n\\r\\n' >&3; grep -q hello <&3"
+)]
 #[tokio::test]
 async fn no_other_protocol_leaves(#[case] line: &str) {
-    let dummy = need!(Dummy::new().await);
+    let elsewhere = need!(Elsewhere::new().await);
     let world = need!(World::new().await);
     let sandbox = world.create().await;
-    dummy.hears_this_machine().await;
-    let line = format!("bash -c \"{}\"", dummy.spelled(line));
+    elsewhere.hears_this_machine().await;
+    let line = format!("bash -c \"{}\"", elsewhere.spelled(line));
     let _ = shell(sandbox.as_ref(), &line).await;
-    assert_eq!(dummy.heard(), 0, "{line}");
+    assert_eq!(elsewhere.heard(), 0, "{line}");
     sandbox.close().await.unwrap();
 }
 
 #[rstest]
 #[case::another_name_in_the_hello("--connect-to denied.test:443:{allowed}:443 https://denied.test/hello")]
 #[case::another_host_in_the_request("--header 'Host: denied.test' http://{allowed}/hello")]
-#[case::another_name_through_a_tunnel("--proxytunnel --proxy {proxy} --connect-to denied.test:443:{allowed}:443 https://denied.test/hello")]
+#[case::another_name_through_a_tunnel(
+    "--proxytunnel --proxy {proxy} --connect-to denied.test:443:{allowed}:443 https://denied.test/hello"
+)]
 #[case::a_tunnel_without_the_phantom("--proxytunnel --proxy http://127.0.0.1:3128 https://{allowed}/hello")]
 #[case::a_tunnel_in_a_tunnel("--preproxy {proxy} --proxy {proxy} https://denied.test/hello")]
 #[case::a_name_that_ends_alike("http://not{allowed}/hello")]
@@ -62,7 +66,9 @@ async fn no_other_protocol_leaves(#[case] line: &str) {
 async fn no_other_name_rides_along(#[case] arguments: &str) {
     let world = need!(World::new().await);
     let sandbox = world.create().await;
-    let arguments = arguments.replace("{allowed}", ALLOWED).replace("{proxy}", &world.proxy());
+    let arguments = arguments
+        .replace("{allowed}", ALLOWED)
+        .replace("{proxy}", &world.proxy());
     // What is spelled otherwise and is the allowed name is reached, so that the rest could be.
     let control = format!("{CURL} https://{}./hello", ALLOWED.to_uppercase());
     assert_eq!(prints(sandbox.as_ref(), &control).await, "hello\n");

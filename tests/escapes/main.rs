@@ -12,6 +12,7 @@
 )]
 
 mod attacks;
+mod interrupted;
 mod matrix;
 #[allow(dead_code, reason = "this binary uses a part of it")]
 #[path = "../docker/room.rs"]
@@ -21,5 +22,6 @@ mod room;
 mod sealed;
 #[path = "../support/mod.rs"]
 mod support;
+mod tools;
 mod web;
 mod world;

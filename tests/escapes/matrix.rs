@@ -1,8 +1,13 @@
 //! `ralph selftest --escapes`.
 
+use async_trait::async_trait;
+use ralph::network::Rule;
+use ralph::sandbox::escapes::{Verdict, escapes};
+use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxSpec};
 use serde_json::Value;
 
 use crate::need;
+use crate::room::Room;
 use crate::support::ralph::{Place, finish};
 use crate::support::{base, engine};
 
@@ -49,5 +54,47 @@ fn local_holds_nothing_and_says_so_without_being_attacked() {
             case["reason"], "its commands reach whatever this machine reaches",
             "{case}"
         );
+    }
+}
+
+#[tokio::test]
+async fn what_is_open_is_told_with_who_heard_it() {
+    let room = need!(Room::new().await);
+    let spec = room.spec.clone();
+    let matrix = escapes(&Careless(room), spec).await.unwrap();
+    let tried = |name: &str| matrix.cases.iter().find(|tried| tried.name == name).unwrap();
+    let resolved = tried("a denied name has no address");
+    assert_eq!(resolved.verdict, Verdict::Open, "{resolved:?}");
+    assert!(resolved.seen.starts_with("the address 198.18."), "{resolved:?}");
+    let asked = tried("a denied name is not reached over HTTP");
+    assert_eq!(asked.verdict, Verdict::Open, "{asked:?}");
+    assert_eq!(asked.reason, "asked for denied.escapes.ralph.invalid");
+    assert_eq!(tried("nothing can be mounted").verdict, Verdict::Enforced);
+}
+
+/// Makes sandboxes that may reach more names than they are asked to hold.
+struct Careless(Room);
+
+#[async_trait]
+impl Provider for Careless {
+    fn name(&self) -> &'static str {
+        "careless"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.provider.capabilities()
+    }
+
+    async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let more = Rule::parse("**.escapes.ralph.invalid").unwrap();
+        let spec = SandboxSpec {
+            network: spec.network.clone().allowing([more]),
+            ..spec.clone()
+        };
+        self.0.provider.create(&spec).await
+    }
+
+    async fn reopen(&self, _spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        Ok(None)
     }
 }

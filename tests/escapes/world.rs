@@ -28,6 +28,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::room::Room;
 use crate::sealed::AllAt;
+use crate::support::base;
+use crate::support::engine::docker;
 
 pub const ALLOWED: &str = "allowed.test";
 const BIG: usize = 32 << 20;
@@ -38,19 +40,40 @@ pub struct World {
     phantom: Phantom,
     asked: Arc<AtomicUsize>,
     ca: String,
-    _files: TempDir,
+    files: TempDir,
 }
 
 impl World {
     /// On the engine that answers, or why not.
     pub async fn new() -> Result<Self, String> {
+        Self::of(Room::new().await?).await
+    }
+
+    /// With an image that has tools, and a server that has packages for them.
+    pub async fn with_tools() -> Result<Self, String> {
         let mut room = Room::new().await?;
+        let image = base::tools(&room.engine).await?;
+        room.spec.image = Some(image.clone());
+        let world = Self::of(room).await?;
+        let mount = format!("{}:/out", world.files.path().display());
+        let start = ["run", "--rm", "--network", "none", "--volume", &mount, &image];
+        docker(
+            &world.room.engine,
+            &[&start[..], &["sh", "-ec", include_str!("packages.sh")]].concat(),
+        );
+        Ok(world)
+    }
+
+    async fn of(mut room: Room) -> Result<Self, String> {
         // An address of this test's own, on whose ports nobody else is.
         let address = Ipv4Addr::from_bits(Ipv4Addr::new(127, 78, 0, 0).to_bits() + u32::from(number()));
         let files = repository();
         let (acceptor, ca) = certificate();
         let asked = Arc::new(AtomicUsize::new(0));
-        let site = Arc::new(Site { files: files.path().to_owned(), asked: asked.clone() });
+        let site = Arc::new(Site {
+            files: files.path().to_owned(),
+            asked: asked.clone(),
+        });
         serve(bind(address, 80).await?, None, site.clone());
         serve(bind(address, 443).await?, Some(acceptor), site);
         let phantom = Phantom::random().unwrap();
@@ -61,7 +84,13 @@ impl World {
             phantom: Some(phantom.clone()),
             ..Egress::default()
         };
-        Ok(Self { room, phantom, asked, ca, _files: files })
+        Ok(Self {
+            room,
+            phantom,
+            asked,
+            ca,
+            files,
+        })
     }
 
     /// A sandbox that trusts the server.
@@ -83,35 +112,23 @@ impl World {
     }
 }
 
-/// An address of the documentation's (TEST-NET-3) on an interface of this test's own, with listeners: it stands for the
-/// internet. Removed when dropped.
-pub struct Dummy {
-    link: String,
+/// An address of the documentation's (TEST-NET-3) that this machine has for a while, with listeners: it stands for the
+/// internet.
+pub struct Elsewhere {
     address: Ipv4Addr,
     heard: Arc<AtomicUsize>,
 }
 
-impl Dummy {
+impl Elsewhere {
     pub async fn new() -> Result<Self, String> {
-        let number = number();
-        let dummy = Self {
-            link: format!("rt{}-{number}", std::process::id()),
-            address: Ipv4Addr::from_bits(Ipv4Addr::new(203, 0, 113, 0).to_bits() + 1 + u32::from(number) % 250),
+        let host = 1 + u32::from(number()) % 250;
+        let elsewhere = Self {
+            address: Ipv4Addr::from_bits(Ipv4Addr::new(203, 0, 113, 0).to_bits() + host),
             heard: Arc::default(),
         };
-        let address = format!("{}/32", dummy.address);
-        for args in [
-            vec!["link", "add", &dummy.link, "type", "dummy"],
-            vec!["addr", "add", &address, "dev", &dummy.link],
-            vec!["link", "set", &dummy.link, "up"],
-        ] {
-            let done = Command::new("ip").args(&args).output().map_err(|error| error.to_string())?;
-            if !done.status.success() {
-                return Err(format!("ip {args:?}: {}", String::from_utf8_lossy(&done.stderr)));
-            }
-        }
+        ip("add", elsewhere.address)?;
         for port in [80, 443, 8080] {
-            let (listener, heard) = (bind(dummy.address, port).await?, dummy.heard.clone());
+            let (listener, heard) = (bind(elsewhere.address, port).await?, elsewhere.heard.clone());
             tokio::spawn(async move {
                 while let Ok((mut stream, _)) = listener.accept().await {
                     heard.fetch_add(1, Ordering::SeqCst);
@@ -120,15 +137,18 @@ impl Dummy {
             });
         }
         for port in [53, 443] {
-            let socket = tokio::net::UdpSocket::bind((dummy.address, port)).await;
-            let (socket, heard) = (socket.map_err(|error| error.to_string())?, dummy.heard.clone());
+            let socket = tokio::net::UdpSocket::bind((elsewhere.address, port)).await;
+            let (socket, heard) = (
+                socket.map_err(|error| error.to_string())?,
+                elsewhere.heard.clone(),
+            );
             tokio::spawn(async move {
                 while socket.recv(&mut [0; 512]).await.is_ok() {
                     heard.fetch_add(1, Ordering::SeqCst);
                 }
             });
         }
-        Ok(dummy)
+        Ok(elsewhere)
     }
 
     /// Shows that its listeners hear, and forgets it.
@@ -159,9 +179,23 @@ impl Dummy {
     }
 }
 
-impl Drop for Dummy {
+impl Drop for Elsewhere {
     fn drop(&mut self) {
-        let _ = Command::new("ip").args(["link", "del", &self.link]).status();
+        // Somebody else may have taken it away.
+        let _ = ip("del", self.address);
+    }
+}
+
+fn ip(verb: &str, address: Ipv4Addr) -> Result<(), String> {
+    let address = format!("{address}/32");
+    let done = Command::new("ip")
+        .args(["address", verb, &address, "dev", "lo"])
+        .output();
+    let done = done.map_err(|error| format!("ip: {error}"))?;
+    if done.status.success() {
+        Ok(())
+    } else {
+        Err(format!("ip: {}", String::from_utf8_lossy(&done.stderr)))
     }
 }
 
@@ -174,7 +208,9 @@ fn number() -> u16 {
 
 async fn bind(address: Ipv4Addr, port: u16) -> Result<TcpListener, String> {
     let address = SocketAddr::from((address, port));
-    TcpListener::bind(address).await.map_err(|error| format!("{address}: {error}"))
+    TcpListener::bind(address)
+        .await
+        .map_err(|error| format!("{address}: {error}"))
 }
 
 /// A directory with a repository in it, as a server of plain files offers one.
@@ -183,7 +219,11 @@ fn repository() -> TempDir {
     let script = "git init --quiet work && cd work && echo from the repository > file && git add file && \
         git -c user.name=t -c user.email=t@localhost commit --quiet -m one && cd .. && \
         git clone --quiet --bare work repo.git && cd repo.git && git update-server-info";
-    let made = Command::new("sh").args(["-ec", script]).current_dir(dir.path()).output().unwrap();
+    let made = Command::new("sh")
+        .args(["-ec", script])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     dir
 }
@@ -215,7 +255,9 @@ fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, site: Arc<Site>) {
                 match tls {
                     None => answer_http_1(stream, site).await,
                     Some(tls) => {
-                        let Ok(stream) = tls.accept(stream).await else { return };
+                        let Ok(stream) = tls.accept(stream).await else {
+                            return;
+                        };
                         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
                             let service = service_fn(move |request| answer(site.clone(), request));
                             let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
@@ -245,20 +287,40 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<
         "/hello" => whole(b"hello\n".to_vec()),
         "/big" => whole(vec![0; BIG]),
         "/upload" => {
-            let received = request.into_body().collect().await.map_or(0, |body| body.to_bytes().len());
+            let received = request
+                .into_body()
+                .collect()
+                .await
+                .map_or(0, |body| body.to_bytes().len());
             whole(received.to_string().into_bytes())
         }
         "/stream" => lines(),
         "/redirect" => {
-            let redirect = Response::builder().status(302).header("location", "http://denied.test/");
+            let redirect = Response::builder()
+                .status(302)
+                .header("location", "http://denied.test/");
             return Ok(redirect.body(whole(Vec::new())).unwrap());
         }
-        path => match std::fs::read(site.files.join(path.trim_start_matches('/'))) {
-            Ok(bytes) => whole(bytes),
-            Err(_) => return Ok(Response::builder().status(404).body(whole(Vec::new())).unwrap()),
-        },
+        path => return Ok(file(&site.files, path)),
     };
     Ok(Response::new(body))
+}
+
+/// A file; of a directory, its index.
+fn file(files: &Path, path: &str) -> Response<Body> {
+    let whole = |bytes: Vec<u8>| Full::new(Bytes::from(bytes)).boxed();
+    let path = path.trim_start_matches('/');
+    let (path, kind) = match path.strip_suffix('/') {
+        Some(dir) => (format!("{dir}/index.html"), "text/html"),
+        None => (path.to_owned(), "application/octet-stream"),
+    };
+    match std::fs::read(files.join(path)) {
+        Ok(bytes) => Response::builder()
+            .header("content-type", kind)
+            .body(whole(bytes)),
+        Err(_) => Response::builder().status(404).body(whole(Vec::new())),
+    }
+    .unwrap()
 }
 
 /// Two lines, with a pause between.
