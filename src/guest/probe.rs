@@ -132,8 +132,8 @@ fn from_hex(hex: &str) -> io::Result<Vec<u8>> {
 }
 
 fn told_as_hex(bytes: &[u8]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("heard {hex}")
+    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("heard {}", hex.concat())
 }
 
 /// The server that every program in the sandbox asks.

@@ -511,6 +511,35 @@ mod tests {
         }
     }
 
+    #[rstest]
+    #[case::a_status_that_refuses("HTTP/1.1 403 Forbidden\r\n", Expected::Refusal, true)]
+    #[case::a_status_that_does_not("HTTP/1.1 200 OK\r\n", Expected::Refusal, false)]
+    #[case::an_alert("\u{15}\u{3}\u{3}", Expected::Refusal, true)]
+    #[case::a_hello("\u{16}\u{3}\u{3}", Expected::Refusal, false)]
+    #[case::an_end("", Expected::Refusal, true)]
+    #[case::no_such_name("re\u{1}\u{3}", Expected::Unknown, true)]
+    #[case::a_name("re\u{1}\u{0}", Expected::Unknown, false)]
+    fn an_answer_is_told_from_a_refusal(
+        #[case] answer: &str,
+        #[case] expected: Expected,
+        #[case] holds: bool,
+    ) {
+        let probe = Probe::Say {
+            over: Carrier::Udp,
+            to: "192.0.2.1:53".parse().unwrap(),
+            bytes: vec![0, 255],
+        };
+        assert_eq!(probe.to_string(), "say udp 192.0.2.1:53 00ff");
+        let hex: Vec<String> = answer.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let check = Check::new("it is refused", probe, expected);
+        assert_eq!(
+            check
+                .failure(&Seen::parse(&format!("heard {}", hex.concat())))
+                .is_none(),
+            holds
+        );
+    }
+
     #[test]
     fn where_every_name_is_allowed_none_must_be_unknown() {
         let lookups = |policy| {

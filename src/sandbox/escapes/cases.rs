@@ -151,11 +151,11 @@ fn addresses(canary: &Canary) -> Vec<Case> {
                 Some(Probe::Connect(address)),
             ),
             (
-                "nor by its IPv4 address written as an IPv6 one",
+                "no TCP port of this machine is reached by an IPv4 address written as IPv6",
                 six(address, |four| four.to_ipv6_mapped()),
             ),
             (
-                "nor by its address behind a translator's prefix",
+                "no TCP port of this machine is reached by an address behind a translator's prefix",
                 six(address, |four| {
                     let [a, b, c, d] = four.octets();
                     Ipv6Addr::from([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d])
@@ -196,7 +196,7 @@ fn proxy(stage: &Stage) -> Vec<Case> {
             format!("CONNECT {allowed}:443 HTTP/1.1\r\nhost: {allowed}\r\n\r\n"),
         ),
         case(
-            "nor for another run's phantom",
+            "the proxy does not serve another run's phantom",
             format!(
                 "CONNECT {allowed}:443 HTTP/1.1\r\nhost: {allowed}\r\n{}\r\n",
                 credential("ralph-phantom-of-another-run")
@@ -232,10 +232,13 @@ fn dns() -> Vec<Case> {
     vec![
         case("no other server knows a denied name", datagram(ELSEWHERE, A)),
         case(
-            "nor over TCP",
+            "no other server knows a denied name over TCP",
             say(Carrier::Tcp, (ELSEWHERE, DNS), wire::query_over_tcp(&denied, A)),
         ),
-        case("nor does the engine's own", datagram(EMBEDDED, A)),
+        case(
+            "the engine's own server knows no denied name",
+            datagram(EMBEDDED, A),
+        ),
         case("a denied name has no text", datagram(ELSEWHERE, TXT)),
         case("a denied name has nothing at all", datagram(ELSEWHERE, ANY)),
         case(
@@ -434,10 +437,13 @@ fn privileges(stage: &Stage) -> Vec<Case> {
         case("no network of its own can be made", Deed::LeaveNetwork),
         case("nobody becomes root in a user namespace", Deed::LeaveUser),
         case("the engine's socket is not there", find("/var/run/docker.sock")),
-        case("nor at its other place", find("/run/docker.sock")),
+        case(
+            "the engine's socket is not at its other place",
+            find("/run/docker.sock"),
+        ),
         case("a file of this machine is not there", find(&stage.marker())),
         case(
-            "nor through the first process",
+            "a file of this machine is not there through the first process",
             Deed::Find(format!("/proc/1/root{}", stage.marker())),
         ),
         case(
@@ -454,4 +460,50 @@ fn privileges(stage: &Stage) -> Vec<Case> {
         ),
         case("memory is not written to", Deed::Overwrite("/dev/mem")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn mount() -> Case {
+        let probe = Probe::Dare(Deed::Mount("/tmp"));
+        Case::new(
+            Class::Privileges,
+            "nothing can be mounted",
+            probe,
+            Expected::Impossible,
+        )
+    }
+
+    #[rstest]
+    #[case::refused("forbidden", &[], Verdict::Enforced, "no capability")]
+    #[case::done("done", &[], Verdict::Open, "tried: dare mount /tmp; seen: done")]
+    #[case::not_carried_out("failed no such deed", &[], Verdict::Open, "seen: failed no such deed")]
+    #[case::heard_outside("forbidden", &["heard at 192.0.2.1:9"], Verdict::Open, "heard at 192.0.2.1:9")]
+    fn an_attack_has_failed_when_it_was_seen_to_fail_and_nobody_heard(
+        #[case] line: &str,
+        #[case] heard: &[&str],
+        #[case] verdict: Verdict,
+        #[case] reason: &str,
+    ) {
+        let heard: Vec<String> = heard.iter().map(ToString::to_string).collect();
+        let tried = mount().judge(&Seen::parse(line), &heard);
+        assert_eq!(tried.verdict, verdict);
+        assert!(tried.reason.contains(reason), "{tried:?}");
+    }
+
+    #[tokio::test]
+    async fn every_attack_has_a_name_of_its_own() {
+        let cases = cases(&Stage::set().await.unwrap());
+        let mut names: Vec<(&str, String)> = cases
+            .iter()
+            .map(|case| (case.check.name, case.check.probe.to_string()))
+            .collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), cases.len());
+    }
 }

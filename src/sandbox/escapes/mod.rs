@@ -131,7 +131,7 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Matri
             cases.iter().map(|case| case.not_tried(&reason)).collect()
         }
         Err(error) => return Err(error.into()),
-        Ok(()) => attack_one(provider, &spec, (&stage, &cases)).await?,
+        Ok(()) => attack(provider, &spec, &stage, &cases).await?,
     };
     Ok(Matrix {
         provider: provider.name(),
@@ -139,10 +139,12 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Matri
     })
 }
 
-async fn attack_one(
+/// Attacks a sandbox that is made for it, and closes it whatever comes of it.
+async fn attack(
     provider: &dyn Provider,
     spec: &SandboxSpec,
-    (stage, cases): (&Stage, &[Case]),
+    stage: &Stage,
+    cases: &[Case],
 ) -> Result<Vec<Tried>, EscapesError> {
     let sandbox = provider.create(spec).await?;
     let attacked = async {
