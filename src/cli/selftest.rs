@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::id::RunId;
+use crate::sandbox::escapes::{EscapesError, Matrix, Verdict, escapes};
 use crate::sandbox::selftest::{Check, selftest};
 use crate::sandbox::{Purpose, Reuse, SandboxSpec};
 
@@ -22,6 +23,9 @@ pub(super) struct Args {
     agent: Option<String>,
     #[command(flatten)]
     image: RebuildFlag,
+    /// Attack the sandbox from inside in place of that, and tell what holds
+    #[arg(long)]
+    escapes: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -34,7 +38,12 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
     ]);
     let config = assemble::configuration(context, None, &given)?;
     let project = assemble::project_dir(&context.surroundings.cwd);
-    let provider = assemble::provider(context, &config)?;
+    let provider = if args.escapes {
+        // What it cannot enforce is what is asked.
+        assemble::connected(context, &config)?
+    } else {
+        assemble::provider(context, &config)?
+    };
     provider.check().await?;
     let run = RunId::random();
     let spec = SandboxSpec {
@@ -51,6 +60,11 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
         reuse: Reuse::Never,
         ..SandboxSpec::unrestricted(run.clone())
     };
+    if args.escapes {
+        let matrix = escapes(provider.as_ref(), spec).await?;
+        show_matrix(context, &matrix, args.json)?;
+        return conclude(&matrix);
+    }
     let sandbox = provider.create(&spec).await?;
     let checks = selftest(sandbox.as_ref()).await;
     sandbox.close().await?;
@@ -99,4 +113,42 @@ fn show(context: &Context, report: &Report, json: bool) -> Result<(), CliError> 
         }
     }
     Ok(())
+}
+
+fn show_matrix(context: &Context, matrix: &Matrix, json: bool) -> Result<(), CliError> {
+    if json {
+        return context.ui.json(matrix);
+    }
+    for tried in &matrix.cases {
+        let (verdict, class, name) = (tried.verdict, tried.class, &tried.name);
+        let told = match verdict {
+            Verdict::Enforced => format!("seen: {}", tried.seen),
+            Verdict::Open | Verdict::NotEnforceable => format!("seen: {}; {}", tried.seen, tried.reason),
+        };
+        context
+            .ui
+            .data(format_args!("{verdict:<15}  {class:<12}  {name} ({told})"))?;
+    }
+    let counts = [Verdict::Enforced, Verdict::Open, Verdict::NotEnforceable]
+        .map(|verdict| format!("{} {verdict}", matrix.count(verdict)));
+    context.ui.say(counts.join(", "));
+    Ok(())
+}
+
+fn conclude(matrix: &Matrix) -> Result<Exit, CliError> {
+    match matrix.count(Verdict::Open) {
+        0 => Ok(Exit::Success),
+        open => Err(CliError::runtime(format!(
+            "{open} of {} attacks are not held by the `{}` provider",
+            matrix.cases.len(),
+            matrix.provider
+        ))
+        .hint("run nothing that you do not trust in such a sandbox, and please report what was seen")),
+    }
+}
+
+impl From<EscapesError> for CliError {
+    fn from(error: EscapesError) -> Self {
+        Self::of(Exit::Failure, &error).maybe_hint(error.hint())
+    }
 }

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each end of a session uses one half of the messages")]
 
+mod deed;
 mod descendants;
 mod firewall;
 mod frame;

@@ -108,7 +108,8 @@ impl Kernel {
         })
     }
 
-    /// Sends requests in one go and waits until each that wants to be acknowledged is. The first error counts.
+    /// Sends requests in one go and waits until each that wants to be acknowledged is. The first error is the last
+    /// answer that is waited for: of requests that are not permitted, the kernel answers one.
     pub(crate) fn ask(&mut self, requests: &[Request]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for request in requests {
@@ -117,16 +118,15 @@ impl Kernel {
         }
         self.file.write_all(&bytes)?;
         let mut awaited = requests.iter().filter(|one| one.flags & flag::ACK != 0).count();
-        let mut outcome = Ok(());
         while awaited > 0 {
             for answer in self.read()? {
                 if let Answer::Error(code) = answer {
+                    of_code(code)?;
                     awaited = awaited.saturating_sub(1);
-                    outcome = outcome.and(of_code(code));
                 }
             }
         }
-        outcome
+        Ok(())
     }
 
     /// Everything that the kernel lists: each item without the header of its message.

@@ -1,7 +1,7 @@
 //! Tries from inside a sandbox what should fail and what should work, and prints a line about each.
 //!
-//! A probe is one argument: `connect ADDRESS`, `send ADDRESS`, `lookup NAME [SERVER]`, `get HOST [ADDRESS]`. They are all
-//! tried at once.
+//! A probe is one argument: `connect ADDRESS`, `send ADDRESS`, `lookup NAME [SERVER]`, `get HOST[:PORT] [ADDRESS]`,
+//! `say tcp|udp ADDRESS HEX`, `dare DEED [PATH]`. They are all tried at once.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,12 +9,18 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
+use super::deed;
+
 /// How long something may take that should fail, or work, at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
 /// What is said to whoever should not hear it.
 const WORDS: &[u8] = b"ralph probes its own sandbox";
 const DNS: u16 = 53;
 const HTTP: u16 = 80;
+/// What the system says of a protocol that it does not know.
+const NO_SUCH_PROTOCOL: [i32; 3] = [93, 94, 97];
+/// The most that is heard of an answer.
+const MOST_HEARD: usize = 1024;
 
 /// Tries each and prints what was seen, in their order.
 pub(crate) fn carry_out(probes: &[&str]) -> io::Result<()> {
@@ -42,6 +48,9 @@ fn told(error: &io::Error) -> String {
             "unreachable".to_owned()
         }
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "silent".to_owned(),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "forbidden".to_owned(),
+        ErrorKind::NotFound => "absent".to_owned(),
+        _ if error.raw_os_error().is_some_and(|number| NO_SUCH_PROTOCOL.contains(&number)) => "absent".to_owned(),
         _ => format!("failed {error}"),
     }
 }
@@ -56,11 +65,22 @@ fn try_out(probe: &str) -> io::Result<String> {
         ["send", address] => exchange(parsed(address)?, WORDS).map(|_| "answered".to_owned()),
         ["lookup", name] => Ok(found(look_up(name, name_server()?)?)),
         ["lookup", name, server] => Ok(found(look_up(name, SocketAddr::new(parsed(server)?, DNS))?)),
-        ["get", host] => match look_up(host, name_server()?)? {
-            Some(address) => get(host, SocketAddr::from((address, HTTP))),
-            None => Ok(found(None)),
-        },
+        ["get", host] => {
+            let (name, port) = match host.split_once(':') {
+                Some((name, port)) => (name, parsed(port)?),
+                None => (host, HTTP),
+            };
+            match look_up(name, name_server()?)? {
+                Some(address) => get(host, SocketAddr::from((address, port))),
+                None => Ok(found(None)),
+            }
+        }
         ["get", host, address] => get(host, parsed(address)?),
+        ["say", "tcp", address, hex] => say(parsed(address)?, &from_hex(hex)?).map(|heard| told_as_hex(&heard)),
+        ["say", "udp", address, hex] => {
+            exchange(parsed(address)?, &from_hex(hex)?).map(|heard| told_as_hex(&heard))
+        }
+        ["dare", ref deed @ ..] => deed::dare(deed).map(|()| "done".to_owned()),
         _ => Err(io::Error::other("no such probe")),
     }
 }
@@ -90,6 +110,30 @@ fn exchange(address: SocketAddr, words: &[u8]) -> io::Result<Vec<u8>> {
     let length = socket.recv(&mut answer)?;
     answer.truncate(length);
     Ok(answer)
+}
+
+/// Says something over TCP and hears the beginning of the answer.
+fn say(address: SocketAddr, words: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = connect(address)?;
+    stream.write_all(words)?;
+    let mut heard = vec![0; MOST_HEARD];
+    let length = stream.read(&mut heard)?;
+    heard.truncate(length);
+    Ok(heard)
+}
+
+fn from_hex(hex: &str) -> io::Result<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    let bytes: Option<Vec<u8>> = pairs.collect();
+    bytes.ok_or_else(|| io::Error::other("this is not hexadecimal"))
+}
+
+fn told_as_hex(bytes: &[u8]) -> String {
+    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("heard {}", hex.concat())
 }
 
 /// The server that every program in the sandbox asks.

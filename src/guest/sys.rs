@@ -1,7 +1,7 @@
 //! What the standard library does not offer of the system. This file and `sys_net.rs` are the only ones of ralph with
 //! `unsafe` in them. The numbers are those of Linux on every processor that Rust's own builds support.
 
-use std::ffi::{c_int, c_short, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_short, c_ulong, c_void};
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
@@ -19,6 +19,34 @@ unsafe extern "C" {
     fn poll(fds: *mut Watched, count: c_ulong, milliseconds: c_int) -> c_int;
     fn signal(signal: c_int, handler: usize) -> usize;
     fn write(fd: c_int, bytes: *const c_void, count: usize) -> isize;
+    fn unshare(flags: c_int) -> c_int;
+    fn mount(
+        source: *const c_char,
+        target: *const c_char,
+        kind: *const c_char,
+        flags: c_ulong,
+        data: *const c_void,
+    ) -> c_int;
+}
+
+/// What a process can have a view of its own of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Namespace {
+    User = 0x1000_0000,
+    Network = 0x4000_0000,
+}
+
+/// Gives this process a view of its own.
+pub(crate) fn leave(namespace: Namespace) -> io::Result<()> {
+    // SAFETY: takes a number, touches no memory of ours.
+    checked(unsafe { unshare(namespace as c_int) })
+}
+
+/// Mounts an empty file system here.
+pub(crate) fn mount_nothing_at(target: &CStr) -> io::Result<()> {
+    let kind = c"tmpfs".as_ptr();
+    // SAFETY: the texts end in zero and outlive the call; no data goes with it.
+    checked(unsafe { mount(kind, target.as_ptr(), kind, 0, std::ptr::null()) })
 }
 
 /// Closes this process to others of the same user: its environment, memory and open files.

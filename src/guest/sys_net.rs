@@ -20,13 +20,42 @@ pub(crate) enum Netlink {
     Netfilter = 12,
 }
 
+/// Sockets that go around TCP and UDP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OddSocket {
+    /// Whole IP packets.
+    Raw,
+    /// Whole frames of an interface.
+    Packet,
+    Sctp,
+}
+
 /// Opens a way to a part of the kernel: each write is a request, each read brings answers.
 pub(crate) fn netlink(part: Netlink) -> io::Result<File> {
     const AF_NETLINK: c_int = 16;
-    const SOCK_RAW: c_int = 3;
+    open(AF_NETLINK, SOCK_RAW, part as c_int)
+}
+
+/// Opens a socket that a program without capabilities should not get.
+pub(crate) fn odd_socket(kind: OddSocket) -> io::Result<File> {
+    const AF_INET: c_int = 2;
+    const AF_PACKET: c_int = 17;
+    const SOCK_STREAM: c_int = 1;
+    const IPPROTO_ICMP: c_int = 1;
+    const IPPROTO_SCTP: c_int = 132;
+    match kind {
+        OddSocket::Raw => open(AF_INET, SOCK_RAW, IPPROTO_ICMP),
+        OddSocket::Packet => open(AF_PACKET, SOCK_RAW, 0),
+        OddSocket::Sctp => open(AF_INET, SOCK_STREAM, IPPROTO_SCTP),
+    }
+}
+
+const SOCK_RAW: c_int = 3;
+
+fn open(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<File> {
     const SOCK_CLOEXEC: c_int = 0o2_000_000;
     // SAFETY: takes numbers, touches no memory of ours.
-    let fd = unsafe { socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, part as c_int) };
+    let fd = unsafe { socket(domain, kind | SOCK_CLOEXEC, protocol) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

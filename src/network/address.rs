@@ -159,6 +159,17 @@ impl AddressRange {
     }
 }
 
+/// The one address.
+impl From<IpAddr> for AddressRange {
+    fn from(first: IpAddr) -> Self {
+        let prefix = match first {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        Self { first, prefix }
+    }
+}
+
 impl FromStr for AddressRange {
     type Err = AddressRangeError;
 

@@ -18,6 +18,8 @@ const ELSEWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const ODD_PORT: u16 = 9;
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
+/// What DNS answers about a name that there is not.
+const NXDOMAIN: u8 = 3;
 
 /// Something that is tried from inside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,51 @@ pub enum Probe {
         /// The address.
         at: Option<SocketAddr>,
     },
+    /// Any bytes, and what is answered.
+    Say {
+        /// How they are carried.
+        over: Carrier,
+        /// Where to.
+        to: SocketAddr,
+        /// What is said.
+        bytes: Vec<u8>,
+    },
+    /// Something that takes a privilege.
+    Dare(Deed),
+}
+
+/// What carries bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carrier {
+    /// A connection.
+    Tcp,
+    /// A datagram.
+    Udp,
+}
+
+/// Something that no program in a sandbox should be able to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Let every packet pass.
+    OpenFirewall,
+    /// Mount something there.
+    Mount(&'static str),
+    /// Make a network of its own, in which it could do as it likes.
+    LeaveNetwork,
+    /// Become root in a user namespace of its own.
+    LeaveUser,
+    /// Open a socket for whole packets.
+    RawSocket,
+    /// Open a socket for whole frames.
+    PacketSocket,
+    /// Open a socket for SCTP.
+    SctpSocket,
+    /// Find an interface beside loopback.
+    OtherInterface,
+    /// Find a file that is not the sandbox's.
+    Find(String),
+    /// Write to a file that steers the kernel.
+    Overwrite(&'static str),
 }
 
 /// What was seen of a probe.
@@ -64,6 +111,14 @@ pub enum Seen {
         /// What was said.
         text: String,
     },
+    /// These bytes were answered; none when the connection was ended.
+    Heard(Vec<u8>),
+    /// The system does not permit it.
+    Forbidden,
+    /// There is no such thing.
+    Absent,
+    /// It was done.
+    Done,
     /// Anything else.
     Other(String),
 }
@@ -77,8 +132,16 @@ pub enum Expected {
     NoSuchName,
     /// That nobody but the gateway was asked: its own name has an address, or nobody is there at once.
     GatewayAlone,
+    /// That the gateway denies it.
+    Denied,
     /// What the sandbox's own gateway says of itself.
     Beacon(String),
+    /// That the gateway refuses what was said, in words of HTTP or TLS, or by ending the connection.
+    Refusal,
+    /// That the gateway's DNS knows no such name, or nobody is there at once.
+    Unknown,
+    /// That it cannot be done.
+    Impossible,
 }
 
 /// A probe and what must be seen of it.
@@ -236,9 +299,14 @@ impl Check {
     #[must_use]
     pub fn failure(&self, seen: &Seen) -> Option<ProbeFailure> {
         let holds = match (&self.expected, seen) {
-            (Expected::Nothing, Seen::Refused | Seen::Unreachable)
+            (Expected::Nothing | Expected::Unknown, Seen::Refused | Seen::Unreachable)
             | (Expected::NoSuchName, Seen::NoSuchName)
-            | (Expected::GatewayAlone, Seen::At(_) | Seen::Refused | Seen::Unreachable) => true,
+            | (Expected::Refusal, Seen::Refused)
+            | (Expected::Impossible, Seen::Forbidden | Seen::Absent)
+            | (Expected::GatewayAlone, Seen::At(_) | Seen::Refused | Seen::Unreachable)
+            | (Expected::Denied, Seen::Refused | Seen::Unreachable | Seen::Http { status: 403, .. }) => true,
+            (Expected::Refusal, Seen::Heard(bytes)) => is_refusal(bytes),
+            (Expected::Unknown, Seen::Heard(bytes)) => self.probe.is_told_of_no_such_name(bytes),
             (Expected::Beacon(says), Seen::Http { status: 200, text }) => says == text,
             _ => false,
         };
@@ -247,6 +315,16 @@ impl Check {
             tried: self.probe.to_string(),
             seen: seen.to_string(),
         })
+    }
+}
+
+/// Whether this is how the gateway refuses: by an end, an alert of TLS, or a status of HTTP.
+fn is_refusal(bytes: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    let statuses: [&[u8]; 4] = [b"400 ", b"403 ", b"407 ", b"421 "];
+    match bytes.strip_prefix(b"HTTP/1.1 ") {
+        Some(rest) => statuses.iter().any(|status| rest.starts_with(status)),
+        None => bytes.first().is_none_or(|first| *first == ALERT),
     }
 }
 
@@ -263,6 +341,17 @@ pub struct ProbeFailure {
 }
 
 impl Probe {
+    /// Whether a query was answered so. Over TCP, its length comes first.
+    fn is_told_of_no_such_name(&self, answer: &[u8]) -> bool {
+        let flags = match self {
+            Self::Say {
+                over: Carrier::Tcp, ..
+            } => answer.get(5),
+            _ => answer.get(3),
+        };
+        flags.is_some_and(|flags| flags & 0xf == NXDOMAIN)
+    }
+
     fn get(host: &str, at: Option<SocketAddr>) -> Self {
         Self::Get {
             host: host.to_owned(),
@@ -286,6 +375,32 @@ impl fmt::Display for Probe {
                 )
             }
             Self::Get { host, at } => write!(f, "get {host}{}", more(at.map(|at| at.to_string()))),
+            Self::Say { over, to, bytes } => {
+                let over = match over {
+                    Carrier::Tcp => "tcp",
+                    Carrier::Udp => "udp",
+                };
+                write!(f, "say {over} {to} ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Self::Dare(deed) => write!(f, "dare {deed}"),
+        }
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenFirewall => f.write_str("open-firewall"),
+            Self::Mount(target) => write!(f, "mount {target}"),
+            Self::LeaveNetwork => f.write_str("leave-network"),
+            Self::LeaveUser => f.write_str("leave-user"),
+            Self::RawSocket => f.write_str("raw-socket"),
+            Self::PacketSocket => f.write_str("packet-socket"),
+            Self::SctpSocket => f.write_str("sctp-socket"),
+            Self::OtherInterface => f.write_str("other-interface"),
+            Self::Find(path) => write!(f, "find {path}"),
+            Self::Overwrite(path) => write!(f, "overwrite {path}"),
         }
     }
 }
@@ -301,9 +416,13 @@ impl Seen {
                 "silent" => Self::Silent,
                 "answered" => Self::Answered,
                 "no-such-name" => Self::NoSuchName,
+                "forbidden" => Self::Forbidden,
+                "absent" => Self::Absent,
+                "done" => Self::Done,
                 other => Self::Other(other.to_owned()),
             },
             Some(("at", address)) => Self::At(address.to_owned()),
+            Some(("heard", hex)) => from_hex(hex).map_or_else(|| Self::Other(line.to_owned()), Self::Heard),
             Some(("http", rest)) => {
                 let (status, text) = rest.split_once(' ').unwrap_or((rest, ""));
                 status.parse().map_or_else(
@@ -329,8 +448,28 @@ impl fmt::Display for Seen {
             Self::NoSuchName => f.write_str("no such name"),
             Self::At(address) => write!(f, "the address {address}"),
             Self::Http { status, text } => write!(f, "HTTP {status} {text:?}"),
+            Self::Heard(bytes) => write!(f, "{}", in_words(bytes)),
+            Self::Forbidden => f.write_str("not permitted"),
+            Self::Absent => f.write_str("not there"),
+            Self::Done => f.write_str("done"),
             Self::Other(text) => f.write_str(text),
         }
+    }
+}
+
+fn from_hex(hex: &str) -> Option<Vec<u8>> {
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    hex.as_bytes().chunks(2).map(pair).collect()
+}
+
+/// The first line of an answer, or what it is made of.
+fn in_words(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    match std::str::from_utf8(line) {
+        Ok("") => "the end of the connection".to_owned(),
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ if is_refusal(bytes) => "an alert of TLS".to_owned(),
+        _ => format!("an answer of {} bytes", bytes.len()),
     }
 }
 
@@ -355,6 +494,7 @@ mod tests {
             Probe::Lookup { name, .. } if *name == beacon().name => "at 198.18.0.1",
             Probe::Lookup { .. } => "no-such-name",
             Probe::Get { .. } => "http 200 n0nce",
+            Probe::Say { .. } | Probe::Dare(_) => unreachable!("{probe:?} is for attacks"),
         }
     }
 
@@ -390,6 +530,35 @@ mod tests {
             assert_eq!(failure.seen, told);
             assert!(failure.to_string().contains(check.name), "{failure}");
         }
+    }
+
+    #[rstest]
+    #[case::a_status_that_refuses("HTTP/1.1 403 Forbidden\r\n", Expected::Refusal, true)]
+    #[case::a_status_that_does_not("HTTP/1.1 200 OK\r\n", Expected::Refusal, false)]
+    #[case::an_alert("\u{15}\u{3}\u{3}", Expected::Refusal, true)]
+    #[case::a_hello("\u{16}\u{3}\u{3}", Expected::Refusal, false)]
+    #[case::an_end("", Expected::Refusal, true)]
+    #[case::no_such_name("re\u{1}\u{3}", Expected::Unknown, true)]
+    #[case::a_name("re\u{1}\u{0}", Expected::Unknown, false)]
+    fn an_answer_is_told_from_a_refusal(
+        #[case] answer: &str,
+        #[case] expected: Expected,
+        #[case] holds: bool,
+    ) {
+        let probe = Probe::Say {
+            over: Carrier::Udp,
+            to: "192.0.2.1:53".parse().unwrap(),
+            bytes: vec![0, 255],
+        };
+        assert_eq!(probe.to_string(), "say udp 192.0.2.1:53 00ff");
+        let hex: Vec<String> = answer.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let check = Check::new("it is refused", probe, expected);
+        assert_eq!(
+            check
+                .failure(&Seen::parse(&format!("heard {}", hex.concat())))
+                .is_none(),
+            holds
+        );
     }
 
     #[test]

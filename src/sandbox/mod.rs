@@ -1,10 +1,12 @@
 //! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
 
+mod canary;
 pub mod connect;
 pub mod daytona;
 pub mod docker;
 pub mod docker_sandbox;
 mod error;
+pub mod escapes;
 mod files;
 mod guest;
 mod life;

@@ -1,5 +1,5 @@
-//! The image that sandboxes of the tests start from: a small Debian with git and curl, which `tests/support/make-base` makes.
-//! It is given to the engine once and stays there; `tests/run` takes it away again.
+//! The images that sandboxes of the tests start from: a small Debian with git and curl, which `tests/support/make-base` makes,
+//! and a larger one with Node and Python. They are given to the engine once and stay there; `tests/run` takes the small one away.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,29 +8,36 @@ use ralph::engine::Engine;
 
 use super::engine::docker;
 
-/// What it is called on the engine.
+/// What the small one is called on the engine.
 pub const NAME: &str = "ralph-test-base:bookworm-curl";
 
-/// The image's name, or why the test cannot run.
+/// The small image's name, or why the test cannot run.
 pub async fn image(engine: &Engine) -> Result<String, String> {
-    let found = engine.image(NAME).await.map_err(|error| error.to_string())?;
+    given(engine, NAME, &["make-base"]).await
+}
+
+/// The name of the image with tools, or why the test cannot run.
+pub async fn tools(engine: &Engine) -> Result<String, String> {
+    given(engine, "ralph-test-tools:bookworm", &["make-debian", "tools"]).await
+}
+
+/// An image that the engine has, or is given. Two that do so at once come to the same.
+async fn given(engine: &Engine, name: &str, script: &[&str]) -> Result<String, String> {
+    let found = engine.image(name).await.map_err(|error| error.to_string())?;
     if found.is_none() {
-        give(engine)?;
+        docker(engine, &["import", archive(script)?.to_str().unwrap(), name]);
     }
-    Ok(NAME.to_owned())
+    Ok(name.to_owned())
 }
 
-/// Gives it to the engine. Two that do so at once come to the same.
-fn give(engine: &Engine) -> Result<(), String> {
-    let archive = archive()?;
-    docker(engine, &["import", archive.to_str().unwrap(), NAME]);
-    Ok(())
-}
-
-/// The root file system as an archive.
-fn archive() -> Result<PathBuf, String> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/make-base");
-    let made = Command::new(script).output().map_err(|error| error.to_string())?;
+/// The root file system as an archive, by a script of this directory.
+fn archive(script: &[&str]) -> Result<PathBuf, String> {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support");
+    let program = format!("{dir}/{}", script[0]);
+    let made = Command::new(program)
+        .args(&script[1..])
+        .output()
+        .map_err(|error| error.to_string())?;
     if !made.status.success() {
         return Err(format!(
             "no Debian to start from could be made: {}",

@@ -4,7 +4,6 @@
 //! listeners of that network, which are the gateway's doors. The sandbox joins the holder's network, without any
 //! capability. When ralph ends, nobody listens; when the holder ends, ralph stops listening.
 
-mod canary;
 mod error;
 pub(super) mod holder;
 mod link;

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use super::super::super::canary::Canaries;
 use super::super::super::session::Session;
 use super::super::plan::GUEST;
 use super::SealError;
-use super::canary::Canaries;
+
 use crate::exec::{Command, Discard};
 use crate::network::Policy;
 use crate::network::probe::{Beacon, Seen, checks};

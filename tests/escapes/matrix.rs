@@ -1,0 +1,100 @@
+//! `ralph selftest --escapes`.
+
+use async_trait::async_trait;
+use ralph::network::Rule;
+use ralph::sandbox::escapes::{Verdict, escapes};
+use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxSpec};
+use serde_json::Value;
+
+use crate::need;
+use crate::room::Room;
+use crate::support::ralph::{Place, finish};
+use crate::support::{base, engine};
+
+#[tokio::test]
+async fn docker_holds_every_attack_but_the_one_it_names() {
+    let engine = need!(engine::engine().await);
+    let image = need!(base::image(&engine).await);
+    let place = Place::new();
+    place.write(
+        "ralph.toml",
+        &format!("[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{image}\"\n"),
+    );
+    let mut command = place.ralph(&["selftest", "--escapes", "--json"]);
+    let ended = finish(command.env("DOCKER_HOST", engine.endpoint().to_string()));
+    ended.expect(0, &[]);
+    let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(matrix["provider"], "docker");
+    let cases = matrix["cases"].as_array().unwrap();
+    assert!(cases.len() > 55, "{}", cases.len());
+    for case in cases {
+        let keys: Vec<&String> = case.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["name", "class", "verdict", "seen", "reason"]);
+        let filled = |key: &str| case[key].as_str().is_some_and(|text| !text.is_empty());
+        assert!(filled("seen") && filled("reason"), "{case}");
+        let inside_tls = case["name"] == "a request inside TLS is for the host of its hello";
+        let expected = if inside_tls { "not-enforceable" } else { "enforced" };
+        assert_eq!(case["verdict"], expected, "{case}");
+    }
+}
+
+#[test]
+fn local_holds_nothing_and_says_so_without_being_attacked() {
+    let place = Place::new();
+    let ended = place.run(&["selftest", "--escapes", "--type", "local", "--json"]);
+    ended.expect(0, &[]);
+    let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(matrix["provider"], "local");
+    let cases = matrix["cases"].as_array().unwrap();
+    assert!(cases.len() > 50, "{}", cases.len());
+    for case in cases {
+        assert_eq!(case["verdict"], "not-enforceable", "{case}");
+        assert_eq!(case["seen"], "not tried", "{case}");
+        assert_eq!(
+            case["reason"], "its commands reach whatever this machine reaches",
+            "{case}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_open_is_told_with_who_heard_it() {
+    let room = need!(Room::new().await);
+    let spec = room.spec.clone();
+    let matrix = escapes(&Careless(room), spec).await.unwrap();
+    let tried = |name: &str| matrix.cases.iter().find(|tried| tried.name == name).unwrap();
+    let resolved = tried("a denied name has no address");
+    assert_eq!(resolved.verdict, Verdict::Open, "{resolved:?}");
+    assert!(resolved.seen.starts_with("the address 198.18."), "{resolved:?}");
+    let asked = tried("a denied name is not reached over HTTP");
+    assert_eq!(asked.verdict, Verdict::Open, "{asked:?}");
+    assert_eq!(asked.reason, "asked for denied.escapes.ralph.invalid");
+    assert_eq!(tried("nothing can be mounted").verdict, Verdict::Enforced);
+}
+
+/// Makes sandboxes that may reach more names than they are asked to hold.
+struct Careless(Room);
+
+#[async_trait]
+impl Provider for Careless {
+    fn name(&self) -> &'static str {
+        "careless"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.provider.capabilities()
+    }
+
+    async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let more = Rule::parse("**.escapes.ralph.invalid").unwrap();
+        let spec = SandboxSpec {
+            network: spec.network.clone().allowing([more]),
+            ..spec.clone()
+        };
+        self.0.provider.create(&spec).await
+    }
+
+    async fn reopen(&self, _spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        Ok(None)
+    }
+}
