@@ -1,6 +1,6 @@
 //! The firewall of this network namespace: a small `iptables-restore` and `iptables-save` of its own.
 //!
-//! It is written to the kernel's nf_tables in the shape that `iptables` itself gives it, so that `iptables -S` shows it.
+//! It is written to the kernel's `nf_tables` in the shape that `iptables` itself gives it, so that `iptables -S` shows it.
 
 use std::fmt;
 use std::io;

@@ -129,7 +129,9 @@ fn state() -> io::Result<String> {
             Family::V4 => "ipv4",
             Family::V6 => "ipv6",
         };
-        state += &format!("{name}\n{}", Firewall::read(family)?);
+        state += name;
+        state += "\n";
+        state += &Firewall::read(family)?.to_string();
     }
     Ok(state)
 }

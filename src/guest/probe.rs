@@ -150,6 +150,9 @@ fn found(address: Option<Ipv4Addr>) -> String {
 
 /// The address of a name; `None` when there is no such name.
 fn look_up(name: &str, server: SocketAddr) -> io::Result<Option<Ipv4Addr>> {
+    // Where the answer says how it went, and what it says there.
+    const RESULT: u8 = 0xf;
+    const NO_ERROR: u8 = 0;
     const NO_SUCH_NAME: u8 = 3;
     let labels = name.split('.').flat_map(|label| {
         let length = u8::try_from(label.len()).unwrap_or(u8::MAX);
@@ -160,9 +163,9 @@ fn look_up(name: &str, server: SocketAddr) -> io::Result<Option<Ipv4Addr>> {
     query.extend([0, 0, 1, 0, 1]);
     let answer = exchange(server, &query)?;
     match answer[..] {
-        [b'r', b'p', _, flags, ..] if flags & 0xf == NO_SUCH_NAME => Ok(None),
+        [b'r', b'p', _, flags, ..] if flags & RESULT == NO_SUCH_NAME => Ok(None),
         // The address is the last thing in an answer with one record.
-        [b'r', b'p', _, flags, _, _, 0, 1, .., a, b, c, d] if flags & 0xf == 0 => {
+        [b'r', b'p', _, flags, _, _, 0, 1, .., a, b, c, d] if flags & RESULT == NO_ERROR => {
             Ok(Some(Ipv4Addr::new(a, b, c, d)))
         }
         _ => Err(io::Error::other("an answer that makes no sense")),
