@@ -1,5 +1,5 @@
 //! Sandboxes that are machines, made by a program of this machine: Docker Sandboxes and Tart. What differs between the
-//! two is their [`Driver`]; whose a machine is, its workspace and its commands are the same.
+//! two is their driver; whose a machine is, its workspace and its commands are the same.
 
 mod driver;
 mod opener;
