@@ -2,6 +2,7 @@
 
 use crate::bench::{Bench, KEY, Program, Within, in_circles, programs, two_sessions};
 use crate::need;
+use crate::support::engine;
 use crate::support::model_server::{Api, ModelServer, Teller};
 use crate::support::ralph::{Place, finish};
 
@@ -89,14 +90,16 @@ fn an_agent_that_tells_no_cost_needs_another_bound() {
     ]);
 }
 
-#[test]
-fn a_credential_goes_into_no_container_unasked() {
+#[tokio::test]
+async fn a_credential_goes_into_no_container_unasked() {
     let place = Place::new();
     place.write(
         "ralph.toml",
         "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"docker\"\nimage = \"none\"\n[sandbox.network]\npolicy = \"deny\"\n",
     );
-    let refused = finish(place.ralph(&["run"]).env("ANTHROPIC_API_KEY", KEY));
+    let engine = need!(engine::engine().await).endpoint().to_string();
+    let mut command = place.ralph(&["run"]);
+    let refused = finish(command.env("ANTHROPIC_API_KEY", KEY).env("DOCKER_HOST", engine));
     refused.expect(
         2,
         &[

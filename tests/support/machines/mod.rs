@@ -52,7 +52,9 @@ impl Site {
     pub fn host(&self) -> Host {
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", self.path("bin").display());
-        Host::new(BTreeMap::from([("PATH".to_owned(), path)]))
+        let engine = std::env::var("DOCKER_HOST").map(|host| ("DOCKER_HOST".to_owned(), host));
+        let path = ("PATH".to_owned(), path);
+        Host::new(BTreeMap::from_iter(std::iter::once(path).chain(engine)))
     }
 
     /// Sets something that the programs look at.
