@@ -156,10 +156,11 @@ impl Owners {
 }
 
 /// What the directory of a run that is done holds.
-const OF_A_RUN: [&str; 9] = [
+const OF_A_RUN: [&str; 10] = [
     "events.jsonl",
     "journal.jsonl",
     "lock",
+    "network.jsonl",
     "owner.json",
     "pull-request.md",
     "ralph",
