@@ -1,7 +1,6 @@
 //! Programs that stand in for `tart`, `sbx` and `docker sandbox`: scripts in this directory, whose machines are
 //! containers of the engine at hand. Each set of them has a directory of its own, which goes on a `PATH`.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -54,7 +53,7 @@ impl Site {
         let path = format!("{}:{path}", self.path("bin").display());
         let engine = std::env::var("DOCKER_HOST").map(|host| ("DOCKER_HOST".to_owned(), host));
         let path = ("PATH".to_owned(), path);
-        Host::new(BTreeMap::from_iter(std::iter::once(path).chain(engine)))
+        Host::new(std::iter::once(path).chain(engine).collect())
     }
 
     /// Sets something that the programs look at.
