@@ -13,6 +13,7 @@ pub(crate) const VERSION: u64 = {
 
 /// Every file the guest is made of.
 const SOURCES: &[&[u8]] = &[
+    include_bytes!("deed.rs"),
     include_bytes!("descendants.rs"),
     include_bytes!("firewall.rs"),
     include_bytes!("frame.rs"),
