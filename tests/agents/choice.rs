@@ -94,7 +94,7 @@ fn a_credential_goes_into_no_container_unasked() {
     let place = Place::new();
     place.write(
         "ralph.toml",
-        "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"docker\"\nimage = \"none\"\n[sandbox.network]\npolicy = \"deny\"\n",
+        "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"docker\"\nimage = \"none\"\n[sandbox.network]\npolicy = \"allow-all\"\n",
     );
     let refused = finish(place.ralph(&["run"]).env("ANTHROPIC_API_KEY", KEY));
     refused.expect(
