@@ -76,6 +76,7 @@
 //!     host,
 //!     redactor,
 //!     owner: Owner::this_process("the name of this machine"),
+//!     metering: None,
 //! };
 //! let settings = Settings::new(Profile::new("default", "zai/glm-4.7"));
 //! let spec = SandboxSpec::unrestricted(run.facts().id.clone());

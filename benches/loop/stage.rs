@@ -174,6 +174,7 @@ impl Stage {
                 host: "bench".to_owned(),
                 pid: std::process::id(),
             },
+            metering: None,
         };
         Ok(runner::drive(&parts, &settings(iterations)?, &sandbox(&dir), &dir).await?)
     }

@@ -104,6 +104,7 @@ impl Bench {
             host,
             redactor: Redactor::default(),
             owner: Owner::this_process("localhost"),
+            metering: None,
         };
         Ok(Self {
             run,

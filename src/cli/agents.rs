@@ -12,13 +12,26 @@ use crate::config::{AgentName, Config, ModelSettings, SandboxType};
 use super::error::CliError;
 
 /// The agents: one for the run, and others for profiles that name another or reach another model.
-pub(super) fn agents(config: &Config) -> Result<Agents, CliError> {
+/// `brokered` tells of those whose credentials stay here.
+pub(super) fn agents<'a>(
+    config: &Config,
+    brokered: impl Fn(&str) -> Option<&'a Access>,
+) -> Result<Agents, CliError> {
     let own = &config.settings.default_profile;
-    let mut agents = Agents::one(agent(config, own)?);
+    let made = |profile: &str| agent(config, profile, brokered(profile));
+    let mut agents = Agents::one(made(own)?);
     for profile in config.profiles.keys().filter(|profile| *profile != own) {
-        agents = agents.with(profile, agent(config, profile)?);
+        agents = agents.with(profile, made(profile)?);
     }
     Ok(agents)
+}
+
+/// Refuses agents that cannot be had; `brokered` tells whose credentials stay here.
+pub(super) fn check(config: &Config, brokered: impl Fn(&str) -> bool) -> Result<(), CliError> {
+    let given = config.profiles.keys().filter(|profile| !brokered(profile));
+    given
+        .into_iter()
+        .try_for_each(|profile| agent(config, profile, None).map(drop))
 }
 
 /// Whether going on with this profile changes anything for the agent.
@@ -59,7 +72,7 @@ pub(super) fn check_cost_is_bounded(config: &Config) -> Result<(), CliError> {
     )))
 }
 
-/// What a person should know of where credentials go.
+/// What a person should know of where the credential goes of an agent that is given it.
 pub(super) fn notice(config: &Config) -> Option<String> {
     let own = &config.settings.default_profile;
     let name = agent_name(config, own);
@@ -72,13 +85,16 @@ pub(super) fn notice(config: &Config) -> Option<String> {
     })
 }
 
-fn agent(config: &Config, profile: &str) -> Result<Arc<dyn Agent>, CliError> {
+fn agent(config: &Config, profile: &str, brokered: Option<&Access>) -> Result<Arc<dyn Agent>, CliError> {
     let name = agent_name(config, profile);
     let model = settings_of(config, profile)
         .and_then(|model| model.agent_model.clone())
         .or_else(|| config.settings.agent.model.clone());
     let effort = config.settings.agent.effort.clone();
-    let access = || access(config, profile, name);
+    let access = || match brokered {
+        Some(brokered) => Ok(brokered.clone()),
+        None => access(config, profile, name),
+    };
     Ok(match name {
         AgentName::Actions => Arc::new(ActionsAgent),
         AgentName::Claude => Arc::new(ProgramAgent::new(Claude {
@@ -137,7 +153,11 @@ fn access(config: &Config, profile: &str, name: AgentName) -> Result<Access, Cli
 }
 
 /// The credential of a profile and the variable it is in: the profile's own, else the first that the agent usually has.
-fn credential(config: &Config, profile: &str, keys: &[KeyVariable]) -> Option<(String, Credential)> {
+pub(super) fn credential(
+    config: &Config,
+    profile: &str,
+    keys: &[KeyVariable],
+) -> Option<(String, Credential)> {
     let own = settings_of(config, profile).and_then(|model| model.api_key_env.clone());
     let kind_of = |name: &str| {
         let usual = keys.iter().find(|key| key.name == name);
@@ -156,7 +176,8 @@ fn credential(config: &Config, profile: &str, keys: &[KeyVariable]) -> Option<(S
     })
 }
 
-fn keys(name: AgentName) -> &'static [KeyVariable] {
+/// The variables that usually hold an agent's credential.
+pub(super) fn keys(name: AgentName) -> &'static [KeyVariable] {
     match name {
         AgentName::Claude => &Claude::KEYS,
         AgentName::Codex => &Codex::KEYS,
@@ -165,11 +186,13 @@ fn keys(name: AgentName) -> &'static [KeyVariable] {
     }
 }
 
-fn agent_name(config: &Config, profile: &str) -> AgentName {
+/// The agent of a profile.
+pub(super) fn agent_name(config: &Config, profile: &str) -> AgentName {
     let of_profile = settings_of(config, profile).and_then(|model| model.agent);
     of_profile.unwrap_or(config.settings.agent.name)
 }
 
-fn settings_of<'a>(config: &'a Config, profile: &str) -> Option<&'a ModelSettings> {
+/// What the configuration says of a profile.
+pub(super) fn settings_of<'a>(config: &'a Config, profile: &str) -> Option<&'a ModelSettings> {
     config.settings.models.get(profile)
 }

@@ -12,12 +12,10 @@ use crate::config::{
 };
 use crate::engine;
 use crate::event::{EventSink, Fanout};
-use crate::gateway::audit::AuditLog;
-use crate::gateway::{AddressGuard, Phantom};
 use crate::model::{
     Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Routed, Script, ScriptedModel,
 };
-use crate::network::{Clients, Directory, Policy};
+use crate::network::Clients;
 use crate::runner::Parts;
 use crate::sandbox::connect::{Choice, check_policy, connect};
 use crate::sandbox::daytona::DaytonaOptions;
@@ -26,12 +24,13 @@ use crate::sandbox::docker_sandbox::DockerSandboxOptions;
 use crate::sandbox::local::LocalOptions;
 use crate::sandbox::machine::MachineOptions;
 use crate::sandbox::tart::TartOptions;
-use crate::sandbox::{Egress, Provider, Purpose, Reuse, SandboxError, SandboxSpec};
+use crate::sandbox::{Provider, SandboxError};
 use crate::scm::{Forge, LocalForge, Repository};
 use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 use crate::task::Task;
 
+use super::broker::{Brokered, Services};
 use super::error::{CliError, io};
 use super::network;
 use super::terminal::{EventLog, JsonLines, Terminal};
@@ -174,13 +173,20 @@ pub(super) enum Show {
     Json,
 }
 
+/// A run put together.
+pub(super) struct Assembled {
+    pub(super) parts: Parts,
+    /// What keeps the credentials of its agents here; it lasts as long as this does.
+    pub(super) brokered: Option<Brokered>,
+}
+
 /// Puts the parts of a run together.
 pub(super) async fn parts(
     context: &Context,
     config: &Config,
     run: &RunDir,
     show: Show,
-) -> Result<Parts, CliError> {
+) -> Result<Assembled, CliError> {
     // Named, so that whoever takes the run up after a crash finds what this process started.
     let host = context.surroundings.host().with_name(run.path());
     let repo = Repository::open(host.clone(), &run.facts().repository).await?;
@@ -199,7 +205,9 @@ pub(super) async fn parts(
     };
     let provider = provider(context, config)?;
     tell_limits(context, config, provider.as_ref());
-    if let Some(notice) = agents::notice(config) {
+    let brokered = Services::of(context, config).await?.open(config, run).await?;
+    let access = |profile: &str| brokered.as_ref()?.access(profile);
+    if let (None, Some(notice)) = (access(&config.settings.default_profile), agents::notice(config)) {
         context.ui.say(format_args!("warning: {notice}"));
     }
     for mount in config.mounts() {
@@ -209,24 +217,28 @@ pub(super) async fn parts(
             mount.target.display()
         ));
     }
-    Ok(Parts {
+    let stored = brokered.iter().flat_map(|brokered| brokered.secrets.clone());
+    let parts = Parts {
         provider,
-        agents: agents::agents(config)?,
+        agents: agents::agents(config, access)?,
         model: model(config, run.facts().script.as_deref())?,
         forge: forge(config, repo, run)?,
         sink: Arc::new(Fanout(vec![shown, Arc::new(EventLog(Mutex::new(file)))])),
         clock: crate::clock::system(),
         host,
-        redactor: Redactor::new(config.secrets()),
+        redactor: Redactor::new(config.secrets().into_iter().chain(stored)),
         owner: context.surroundings.owner(),
-    })
+        metering: brokered.as_ref().map(|brokered| brokered.metering.clone()),
+    };
+    Ok(Assembled { parts, brokered })
 }
 
 /// Whether the parts of a run can be had at all, before there is a run to put them together for.
 pub(super) async fn check(context: &Context, config: &Config, script: Option<&str>) -> Result<(), CliError> {
     network::check_attended(config)?;
     provider(context, config)?.check().await?;
-    agents::agents(config)?;
+    let services = Services::of(context, config).await?;
+    agents::check(config, |profile| services.serve(profile))?;
     agents::check_cost_is_bounded(config)?;
     model(config, script)?;
     check_forge(config)?;
@@ -391,61 +403,4 @@ fn check_forge(config: &Config) -> Result<(), CliError> {
                 .hint("`[forge] type = \"local\"` leaves a branch and a pull-request file"),
         ),
     }
-}
-
-/// Which names may be reached, with what the project's own files tell package clients.
-pub(super) fn network_policy(config: &Config, project: Option<&Path>) -> Policy {
-    match project {
-        Some(dir) => config.network_policy(&Clients::of_project(&Directory::at(dir))),
-        None => config.network_policy(&Clients::NONE),
-    }
-}
-
-/// What the sandbox is made from; `image` is what [`super::image::for_sandbox`] gave.
-pub(super) fn sandbox_spec(
-    config: &Config,
-    run: &RunDir,
-    image: Option<String>,
-) -> Result<SandboxSpec, CliError> {
-    Ok(SandboxSpec {
-        run: run.facts().id.clone(),
-        purpose: Purpose {
-            agent: config.settings.agent.name.name().to_owned(),
-            branch: run.facts().branch.clone(),
-            task: task_key(run),
-        },
-        mounts: config.mounts(),
-        image,
-        resources: config.resources(),
-        network: network_policy(config, run.facts().project.as_deref()),
-        egress: Egress {
-            audit: Arc::new(AuditLog::open(&run.network_file())?),
-            ..egress(config)?
-        },
-        env: BTreeMap::new(),
-        completion_grace: config.settings.timers.completion_grace,
-        reuse: if config.settings.sandbox.reuse_container {
-            Reuse::Allowed
-        } else {
-            Reuse::Never
-        },
-    })
-}
-
-/// What the gateway of a sandbox works with. Nothing is written down yet.
-pub(super) fn egress(config: &Config) -> Result<Egress, CliError> {
-    let network = &config.settings.sandbox.network;
-    let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
-    Ok(Egress {
-        guard: AddressGuard::dangerously_opening(network.dangerously_allow_addresses.iter().copied()),
-        phantom: Some(phantom),
-        ..Egress::default()
-    })
-}
-
-/// The task of a run, told apart from those of other repositories.
-fn task_key(run: &RunDir) -> String {
-    let facts = run.facts();
-    let id = Task::parse(&facts.task).map(|task| task.frontmatter.task_id.to_string());
-    format!("{}#{}", facts.repository.display(), id.unwrap_or_default())
 }

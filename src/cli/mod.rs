@@ -2,6 +2,7 @@
 
 mod agents;
 mod assemble;
+mod broker;
 mod config;
 mod control;
 mod credentials;
@@ -21,6 +22,7 @@ mod run;
 mod sandbox;
 mod select;
 mod selftest;
+mod spec;
 mod status;
 mod surroundings;
 mod terminal;

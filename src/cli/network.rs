@@ -13,10 +13,10 @@ use crate::network::{Denial, Host, HostNameError, Request, Seen, Verdict};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
-use super::Context;
 use super::assemble;
 use super::error::{CliError, Exit};
 use super::select::{Which, select};
+use super::{Context, spec};
 
 /// Ask what a sandbox may reach, and what it wanted to
 #[derive(Debug, clap::Args)]
@@ -97,7 +97,7 @@ struct Checked {
 fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
     let config = assemble::configuration(context, None, &[])?;
     let project = assemble::project_dir(&context.surroundings.cwd);
-    let policy = assemble::network_policy(&config, Some(&project));
+    let policy = spec::network_policy(&config, Some(&project));
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
     let seen = match args.method.zip(args.path) {
@@ -139,7 +139,7 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
 fn rules(context: &Context) -> Result<Exit, CliError> {
     let config = assemble::configuration(context, None, &[])?;
     let project = assemble::project_dir(&context.surroundings.cwd);
-    let policy = assemble::network_policy(&config, Some(&project));
+    let policy = spec::network_policy(&config, Some(&project));
     let plan = SealPlan::of(&policy).map_err(|source| SandboxError::Unsealed {
         id: "(none yet)".to_owned(),
         source: Box::new(source),

@@ -12,9 +12,9 @@ use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
 use crate::task::{LintRules, Task};
 
-use super::assemble::{self, Given, Show, TaskFile};
+use super::assemble::{self, Assembled, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
-use super::{Context, image, lint};
+use super::{Context, image, lint, spec};
 
 /// Work on a task until it is done, failed, paused or stopped
 #[derive(Debug, clap::Args)]
@@ -131,9 +131,9 @@ pub(super) struct Start<'a> {
 /// Works on a run, with Ctrl-C wired to a clean stop, and tells how it ended.
 pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
     let Start { config, image, show } = start;
-    let parts = assemble::parts(context, config, dir, show).await?;
+    let Assembled { parts, brokered } = assemble::parts(context, config, dir, show).await?;
     let settings = assemble::settings(config)?;
-    let spec = assemble::sandbox_spec(config, dir, image)?;
+    let spec = spec::sandbox_spec(config, dir, image, brokered.as_ref())?;
     let outcome = tokio::select! {
         outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {

@@ -7,10 +7,10 @@ use crate::sandbox::escapes::{EscapesError, Matrix, Verdict, escapes};
 use crate::sandbox::selftest::{Check, selftest};
 use crate::sandbox::{Purpose, Reuse, SandboxSpec};
 
-use super::Context;
 use super::assemble::{self, Given};
 use super::error::{CliError, Exit};
 use super::image::{self, RebuildFlag};
+use super::{Context, spec};
 
 /// Make a sandbox as a run would, and try out whether it does what a run needs
 #[derive(Debug, clap::Args)]
@@ -54,8 +54,8 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
         },
         image: image::for_sandbox(context, &config, &project, args.image).await?,
         resources: config.resources(),
-        network: assemble::network_policy(&config, Some(&project)),
-        egress: assemble::egress(&config)?,
+        network: spec::network_policy(&config, Some(&project)),
+        egress: spec::egress(&config)?,
         completion_grace: config.settings.timers.completion_grace,
         reuse: Reuse::Never,
         ..SandboxSpec::unrestricted(run.clone())

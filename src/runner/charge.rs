@@ -36,24 +36,27 @@ impl Run<'_> {
         Ok(call)
     }
 
-    /// Puts on record what the session used, however it ended. This is the one place where that comes in: by its own
-    /// account, priced by the profile where that has a price.
+    /// Puts on record what the session used, however it ended. This is the one place where that comes in: by the
+    /// meter where that counts its calls, else by its own account, priced by the profile where that has a price.
     pub(super) fn settle_account(&mut self, attempt: &mut Attempt, profile: &Profile) -> Result<(), Halt> {
         let Some(call) = attempt.account.take() else {
             return Ok(());
         };
         let said = attempt.session.spent(&attempt.printed).unwrap_or_default();
+        let counted = attempt.metered_from.zip(self.metering(profile));
+        let counted = counted.map(|(before, metering)| metering.since(before));
+        let tokens = counted.map(|counted| counted.tokens).or(said.tokens);
         let spent = Reserved {
-            tokens: said.tokens.unwrap_or_default(),
-            cost: said
-                .tokens
-                .and_then(|tokens| profile.cost_of(tokens))
+            tokens: tokens.unwrap_or_default(),
+            cost: counted
+                .and_then(|counted| counted.cost)
+                .or_else(|| profile.cost_of(tokens?))
                 .or(said.cost),
         };
         self.note(Entry::Called { call, spent })?;
         self.reporter.emit(EventKind::ModelAnswered {
             model: self.parts.agents.of(&profile.name).name().to_owned(),
-            tokens: said.tokens.map(Tokens::total),
+            tokens: tokens.map(Tokens::total),
             cost_usd: spent.cost.map(Usd::dollars),
         });
         Ok(())

@@ -14,6 +14,7 @@ mod iteration;
 mod ladder;
 mod lease;
 mod logbook;
+mod metering;
 mod notebook;
 mod open;
 mod past;
@@ -51,6 +52,7 @@ pub use budget::{Budget, Exceeded, Ledger};
 pub use error::RunError;
 pub use gutter::{GUTTER, failure_of_text, normalise, score};
 pub use ladder::{Next, Standing};
+pub use metering::Metering;
 pub use open::{NewRun, adopt, create};
 pub use prompt::{PromptError, PromptState, render as render_prompt};
 pub use settings::{DoctorApply, DoctorRules, Profiles, Settings};
@@ -76,6 +78,8 @@ pub struct Parts {
     pub redactor: Redactor,
     /// Who works on the run.
     pub owner: Owner,
+    /// Counts what agent programs use, where their calls go through the broker.
+    pub metering: Option<Metering>,
 }
 
 /// How a run ended and what it leaves.

@@ -3,6 +3,7 @@
 use crate::agent::actions::Claims;
 use crate::agent::{Brief, Done, Ending, NewFile, Outcome, Session, Step, Trouble};
 use crate::exec::{Captured, Command, Exit, OutputLine, OutputSink, Stream};
+use crate::gateway::meter::Spent;
 use crate::model::{Profile, Purpose};
 
 use super::ask::Call;
@@ -28,12 +29,14 @@ pub(super) struct Attempt {
     pub(super) printed: Captured,
     /// The call that stands for it in the journal until what it used is settled.
     pub(super) account: Option<u64>,
+    /// Where the meter stood before it, where that counts its calls.
+    pub(super) metered_from: Option<Spent>,
     /// Whether its own directory is there.
     at_home: bool,
 }
 
 /// How a session ended.
-enum Ended {
+pub(super) enum Ended {
     Finished(Outcome),
     Failed(Trouble),
 }
@@ -46,6 +49,7 @@ impl Attempt {
             performed: Performed::default(),
             printed: Captured::with_limit(PRINTED),
             account: None,
+            metered_from: None,
             at_home: false,
         }
     }
@@ -62,7 +66,9 @@ impl Run<'_> {
         let agent = self.parts.agents.of(&profile.name);
         let mut backoff = self.settings.model_wait;
         loop {
-            match self.session(brief, profile, attempt).await? {
+            attempt.metered_from = self.begin_metering(brief.iteration, profile);
+            let ended = self.session(brief, profile, attempt).await?;
+            match self.by_the_meter(ended, profile)? {
                 Ended::Finished(outcome) => return Ok(outcome),
                 Ended::Failed(trouble) => {
                     self.settle_account(attempt, profile)?;

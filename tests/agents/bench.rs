@@ -47,8 +47,10 @@ impl Program {
 pub enum Within {
     /// A directory of this machine.
     Directory,
-    /// A container, with the program mounted into it.
+    /// A container on the bridge, with the program mounted into it and given the key itself.
     Container,
+    /// The same with nothing to reach but its gateway, which has the key.
+    Sealed,
 }
 
 /// A repository with a task whose agent is a program that asks a scripted server.
@@ -56,6 +58,7 @@ pub struct Bench {
     pub place: Place,
     pub server: ModelServer,
     program: Program,
+    within: Within,
     folder: PathBuf,
     container: Option<Container>,
 }
@@ -71,15 +74,17 @@ impl Bench {
         let folder = programs()?;
         let container = match within {
             Within::Directory => None,
-            Within::Container => Some(Container::new().await?),
+            Within::Container | Within::Sealed => Some(Container::new().await?),
         };
-        let address = container
-            .as_ref()
-            .map_or(Ipv4Addr::LOCALHOST.into(), Container::address);
+        let address = match &container {
+            Some(container) if within == Within::Container => container.address(),
+            _ => Ipv4Addr::LOCALHOST.into(),
+        };
         let bench = Self {
             place: Place::new(),
             server: ModelServer::listen(address, program.api(), KEY, teller).await,
             program,
+            within,
             folder,
             container,
         };
@@ -97,7 +102,7 @@ impl Bench {
         let name = self.program.name();
         let sandbox = match &self.container {
             None => "[sandbox]\ntype = \"local\"\n[sandbox.network]\npolicy = \"allow-all\"\n".to_owned(),
-            Some(container) => container.settings(name, &self.folder),
+            Some(container) => container.settings(name, &self.folder, self.within),
         };
         self.place.write(
             "ralph.toml",
@@ -106,7 +111,7 @@ impl Bench {
                  [agent]\nname = \"{name}\"\nmodel = \"first-model\"\n\
                  dangerously_pass_credential = {}\n\
                  [models.first]\nlitellm_model = \"x/first-model\"\nbase_url = \"{url}\"\n{sandbox}",
-                self.container.is_some()
+                self.within == Within::Container
             ),
         );
     }

@@ -95,7 +95,7 @@ async fn a_credential_goes_into_no_container_unasked() {
     let place = Place::new();
     place.write(
         "ralph.toml",
-        "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"docker\"\nimage = \"none\"\n[sandbox.network]\npolicy = \"deny\"\n",
+        "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"docker\"\nimage = \"none\"\n[sandbox.network]\npolicy = \"allow-all\"\n",
     );
     let engine = need!(engine::engine().await).endpoint().to_string();
     let mut command = place.ralph(&["run"]);

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ralph::engine::Engine;
 
+use crate::bench::Within;
 use crate::support::engine::docker;
 use crate::support::{base, engine};
 
@@ -43,16 +44,22 @@ impl Container {
     }
 
     /// The configuration of a sandbox that has this program of this folder.
-    pub fn settings(&self, name: &str, folder: &Path) -> String {
+    pub fn settings(&self, name: &str, folder: &Path, within: Within) -> String {
+        let network = match within {
+            Within::Sealed => "policy = \"deny\"".to_owned(),
+            Within::Directory | Within::Container => {
+                let address = self.address();
+                format!("policy = \"allow-all\"\ndangerously_allow_addresses = [\"{address}\"]")
+            }
+        };
         let program = std::fs::canonicalize(folder.join(name)).unwrap();
         format!(
             "[sandbox]\ntype = \"docker\"\nimage = \"{}\"\n\
              mounts = [{{ source = \"{}\", target = \"/usr/local/bin/{name}\" }}]\n\
-             [sandbox.network]\npolicy = \"allow-all\"\ndangerously_allow_addresses = [\"{}\"]\n\
+             [sandbox.network]\n{network}\n\
              [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n",
             self.image,
             program.display(),
-            self.address()
         )
     }
 }

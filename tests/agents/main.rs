@@ -10,6 +10,7 @@
 )]
 
 mod bench;
+mod broker;
 mod choice;
 mod container;
 mod litellm;

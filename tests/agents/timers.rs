@@ -142,6 +142,7 @@ impl Library {
             host,
             redactor,
             owner: Owner::this_process("localhost"),
+            metering: None,
         };
         Self { parts, dir }
     }

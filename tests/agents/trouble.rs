@@ -11,7 +11,7 @@ use crate::support::ralph::finish;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
     #[values(Program::Claude, Program::Codex)] program: Program,
-    #[values(Within::Directory, Within::Container)] within: Within,
+    #[values(Within::Directory, Within::Container, Within::Sealed)] within: Within,
 ) {
     let sessions = two_sessions();
     let reset = jiff::Timestamp::now().as_second() + 6;
@@ -62,7 +62,7 @@ fn rate_limited(program: Program, reset: i64) -> Turn {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_credential_pauses_the_run_with_what_to_do(
     #[values(Program::Claude, Program::Codex)] program: Program,
-    #[values(Within::Directory, Within::Container)] within: Within,
+    #[values(Within::Directory, Within::Container, Within::Sealed)] within: Within,
 ) {
     let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
     let variable = program.key_variable();

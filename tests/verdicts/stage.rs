@@ -163,6 +163,7 @@ impl<'a> Stage<'a> {
                 host: "localhost".to_owned(),
                 pid: std::process::id(),
             },
+            metering: None,
         }
     }
 

@@ -1,0 +1,152 @@
+//! The service behind a profile's agent, and which credential is used for it.
+
+use crate::agent::CredentialKind;
+use crate::config::{AgentName, Config};
+use crate::credential::{Kind, Source};
+use crate::gateway::broker::Upstream;
+use crate::secret::Secret;
+
+use super::super::agents::{agent_name, credential, keys, settings_of};
+use super::super::credentials::{from_environment, kind, upstream, vault};
+use super::super::error::CliError;
+use super::Context;
+
+/// A service and the profiles that reach it.
+pub(super) struct Service {
+    pub(super) upstream: Upstream,
+    kind: Kind,
+    /// Where its credential comes from.
+    from: From,
+    pub(super) members: Vec<Member>,
+    /// What is stored for it.
+    pub(super) secrets: Vec<Secret>,
+}
+
+/// Where a credential comes from.
+#[derive(PartialEq, Eq)]
+enum From {
+    /// It is the one of its kind that is stored or chosen.
+    Kind,
+    /// A variable.
+    Variable(String),
+}
+
+/// One profile and how its agent reaches the service.
+pub(super) struct Member {
+    pub(super) profile: String,
+    /// What the program takes its phantom for.
+    pub(super) shown_as: CredentialKind,
+    /// What the program expects after the address.
+    pub(super) path: &'static str,
+    /// What a person does when the credential is refused.
+    pub(super) remedy: String,
+}
+
+impl Service {
+    /// The service of a profile whose agent is a program that the broker understands and has a credential for.
+    /// What is stored comes before what the environment holds, unless the profile names a variable of its own.
+    pub(super) async fn of_profile(
+        context: &Context,
+        config: &Config,
+        profile: &str,
+    ) -> Result<Option<Self>, CliError> {
+        let agent = agent_name(config, profile);
+        if !matches!(agent, AgentName::Claude | AgentName::Codex) {
+            return Ok(None);
+        }
+        let settings = settings_of(config, profile);
+        let base = settings.and_then(|model| model.base_url.as_deref());
+        if settings.is_none_or(|model| model.api_key_env.is_none()) {
+            for kind in kinds(config, agent)? {
+                if let Some(secrets) = known(context, config, kind).await? {
+                    let service = Self {
+                        upstream: upstream(context, config, kind, base).await?,
+                        kind,
+                        from: From::Kind,
+                        members: vec![Member {
+                            remedy: format!("run `{}`, then `ralph resume`", kind.store_command()),
+                            ..member(profile, agent, kind)
+                        }],
+                        secrets,
+                    };
+                    return Ok(Some(service));
+                }
+            }
+        }
+        let Some((variable, found)) = credential(config, profile, keys(agent)) else {
+            return Ok(None);
+        };
+        let kind = kind_of(agent, found.kind);
+        Ok(Some(Self {
+            upstream: Upstream::new(kind, Source::Fixed(found.value), base)?,
+            members: vec![Member {
+                remedy: format!("put a valid one into `{variable}`, then `ralph resume`"),
+                ..member(profile, agent, kind)
+            }],
+            kind,
+            from: From::Variable(variable),
+            secrets: Vec::new(),
+        }))
+    }
+
+    /// Whether this profile reaches it.
+    pub(super) fn serves(&self, profile: &str) -> bool {
+        self.members.iter().any(|member| member.profile == profile)
+    }
+
+    /// Whether it is the same service with the same credential.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let address = self.upstream.address() == other.upstream.address();
+        address && (self.kind, &self.from) == (other.kind, &other.from)
+    }
+
+    /// Takes the profiles of its like.
+    pub(super) fn share_with(&mut self, other: Self) {
+        self.members.extend(other.members);
+    }
+}
+
+fn member(profile: &str, agent: AgentName, kind: Kind) -> Member {
+    Member {
+        profile: profile.to_owned(),
+        shown_as: match kind {
+            Kind::AnthropicOAuth => CredentialKind::OAuth,
+            Kind::GatewayKey => CredentialKind::Bearer,
+            Kind::AnthropicKey | Kind::OpenAiKey | Kind::CursorKey => CredentialKind::ApiKey,
+        },
+        path: if agent == AgentName::Codex { "/v1" } else { "" },
+        remedy: String::new(),
+    }
+}
+
+/// Which stored credentials an agent can use, the most usual first.
+fn kinds(config: &Config, agent: AgentName) -> Result<Vec<Kind>, CliError> {
+    let chosen = config.settings.agent.auth.is_some() && config.settings.agent.name == agent;
+    Ok(match agent {
+        _ if chosen => vec![kind(config)?],
+        AgentName::Claude => vec![Kind::AnthropicOAuth, Kind::AnthropicKey],
+        AgentName::Codex => vec![Kind::OpenAiKey],
+        AgentName::Cursor | AgentName::Actions | AgentName::Custom => Vec::new(),
+    })
+}
+
+/// What is stored of a kind; nothing, where the environment holds it and the configuration chose it; `None` where it is
+/// nowhere.
+async fn known(context: &Context, config: &Config, kind: Kind) -> Result<Option<Vec<Secret>>, CliError> {
+    if let Some((stored, _)) = vault(context)?.load(kind).await? {
+        let refresh = stored.refresh.map(|refresh| refresh.token);
+        return Ok(Some(std::iter::once(stored.token).chain(refresh).collect()));
+    }
+    let chosen = config.settings.agent.auth == Some(kind.auth());
+    Ok((chosen && from_environment(config, kind).is_some()).then(Vec::new))
+}
+
+/// What a variable of an agent's holds.
+fn kind_of(agent: AgentName, credential: CredentialKind) -> Kind {
+    match (agent, credential) {
+        (AgentName::Codex, _) => Kind::OpenAiKey,
+        (_, CredentialKind::ApiKey) => Kind::AnthropicKey,
+        (_, CredentialKind::OAuth) => Kind::AnthropicOAuth,
+        (_, CredentialKind::Bearer) => Kind::GatewayKey,
+    }
+}
