@@ -13,7 +13,12 @@ mod bench;
 mod broker;
 mod choice;
 mod container;
+mod cursor;
+mod hosts;
 mod litellm;
+mod preflight;
+mod selftest;
+mod settings;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;

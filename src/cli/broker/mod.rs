@@ -1,30 +1,32 @@
 //! How the agent programs of a run reach their models while the credentials stay here.
 
+mod door;
 mod service;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::agent::{Access, Credential};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Broker, Entrance, Upstream, UpstreamError};
+use crate::gateway::broker::{Broker, BrokerError, Entrance, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::Metering;
 use crate::sandbox::Egress;
 use crate::sandbox::docker::SealPlan;
 use crate::secret::Secret;
-use crate::state::RunDir;
 
 use super::Context;
 use super::error::CliError;
-use service::Service;
+pub(super) use door::Door;
+use door::Named;
+use service::Member;
+pub(super) use service::Service;
 
 /// The services that agent programs reach through the broker. Nothing is open yet.
 pub(super) struct Services {
@@ -85,58 +87,45 @@ impl Services {
         Ok(())
     }
 
-    /// Opens them for a run; `None` when there are none.
-    pub(super) async fn open(self, config: &Config, run: &RunDir) -> Result<Option<Brokered>, CliError> {
+    /// Opens them, with a meter that writes to this file; `None` when there are none.
+    pub(super) async fn open(self, config: &Config, spending: PathBuf) -> Result<Option<Brokered>, CliError> {
         if self.list.is_empty() {
             return Ok(None);
         }
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let notices = Arc::new(Mutex::new(Vec::new()));
         let meter = Meter::open(MeterSetup {
-            file: run.spending_file(),
+            file: spending,
             allowance: Allowance::default(),
             tariffs: tariffs(config),
             sink: notices.clone(),
             clock: clock::system(),
         })?;
-        let mut accesses = BTreeMap::new();
-        let mut upstreams = Vec::new();
+        let services = self.list.into_iter();
+        let (upstreams, members): (Vec<_>, Vec<_>) = services
+            .map(|service| (service.upstream, service.members))
+            .unzip();
         let mut loopback = JoinSet::new();
-        for service in self.list {
-            let address = match self.way {
-                Way::Gateway => {
-                    let address = format!("http://{}", service.upstream.host);
-                    upstreams.push(service.upstream);
-                    address
-                }
-                Way::Loopback => {
-                    let host = service.upstream.host.clone();
-                    let broker = Broker::new(vec![service.upstream], Vec::new())?;
-                    let entrance = broker.admit(phantom.clone(), meter.clone());
-                    listen(entrance, host, &mut loopback).await?
-                }
-            };
-            for member in service.members {
-                let access = Access {
-                    base_url: Some(format!("{address}{}", member.path)),
-                    credential: Some(Credential {
-                        kind: member.shown_as,
-                        value: Secret::new(phantom.expose()),
-                    }),
-                    remedy: member.remedy,
-                };
-                accesses.insert(member.profile, access);
+        let admit = |upstreams| Ok(Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone()));
+        let (entrance, doors) = match self.way {
+            Way::Gateway => {
+                let services: Vec<Named> = upstreams.iter().map(Named::of).collect();
+                let entrance: Entrance = admit(upstreams)?;
+                let door = |service| Door::behind_gateway(entrance.clone(), service);
+                (Some(entrance.clone()), services.into_iter().map(door).collect())
             }
-        }
-        let entrance = match self.way {
-            Way::Gateway => Some(Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone())),
-            Way::Loopback => None,
+            Way::Loopback => (None, on_loopback(upstreams, admit, &mut loopback).await?),
         };
-        let profiles = accesses.keys().cloned().collect();
+        let open = doors.into_iter().zip(members).flat_map(|(door, members)| {
+            let open = |member: Member| (member.profile.clone(), Open::new(&phantom, &door, member));
+            members.into_iter().map(open).collect::<Vec<_>>()
+        });
+        let open: BTreeMap<String, Open> = open.collect();
+        let profiles = open.keys().cloned().collect();
         Ok(Some(Brokered {
             phantom,
             entrance,
-            accesses,
+            open,
             metering: Metering {
                 meter,
                 notices,
@@ -153,7 +142,7 @@ pub(super) struct Brokered {
     phantom: Phantom,
     /// Where there is a gateway that leads to it.
     entrance: Option<Entrance>,
-    accesses: BTreeMap<String, Access>,
+    open: BTreeMap<String, Open>,
     /// What counts the calls.
     pub(super) metering: Metering,
     /// What is stored, which no output may show.
@@ -162,10 +151,37 @@ pub(super) struct Brokered {
     _loopback: JoinSet<()>,
 }
 
+/// What is open to the agent of one profile.
+struct Open {
+    door: Door,
+    access: Access,
+}
+
+impl Open {
+    fn new(phantom: &Phantom, door: &Door, member: Member) -> Self {
+        Self {
+            access: Access {
+                base_url: Some(format!("{}{}", door.address(), member.path)),
+                credential: Some(Credential {
+                    kind: member.shown_as,
+                    value: Secret::new(phantom.expose()),
+                }),
+                remedy: member.remedy,
+            },
+            door: door.clone(),
+        }
+    }
+}
+
 impl Brokered {
+    /// Where the calls of a profile's agent come in.
+    pub(super) fn door(&self, profile: &str) -> Option<&Door> {
+        self.open.get(profile).map(|open| &open.door)
+    }
+
     /// How the agent of a profile reaches its model: with an address and a phantom.
     pub(super) fn access(&self, profile: &str) -> Option<&Access> {
-        self.accesses.get(profile)
+        self.open.get(profile).map(|open| &open.access)
     }
 
     /// The same gateway, which leads to the broker too.
@@ -218,19 +234,20 @@ fn way(config: &Config) -> Option<Way> {
     }
 }
 
-/// Serves a service on a port of loopback, and says where.
-async fn listen(entrance: Entrance, host: HostName, servers: &mut JoinSet<()>) -> Result<String, CliError> {
+/// Serves each service on a port of loopback.
+async fn on_loopback(
+    upstreams: Vec<Upstream>,
+    admit: impl Fn(Vec<Upstream>) -> Result<Entrance, BrokerError>,
+    servers: &mut JoinSet<()>,
+) -> Result<Vec<Door>, CliError> {
     let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .await
-        .map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    servers.spawn(async move {
-        if let Err(error) = entrance.serve(listener, &host).await {
-            tracing::warn!(%error, %host, "the broker serves no more");
-        }
-    });
-    Ok(format!("http://{address}"))
+    let mut doors = Vec::new();
+    for upstream in upstreams {
+        let service = Named::of(&upstream);
+        let door = Door::on_loopback(admit(vec![upstream])?, service, servers).await;
+        doors.push(door.map_err(failed)?);
+    }
+    Ok(doors)
 }
 
 /// What models cost, under every name that an agent may call them by.

@@ -35,7 +35,7 @@ use super::phantom::Phantom;
 use super::stream::Stream;
 use crate::network::HostName;
 
-pub use health::Health;
+pub use health::{Health, ask_health};
 pub use upstream::{Upstream, UpstreamError};
 pub use verify::VerifyError;
 
@@ -141,6 +141,16 @@ impl Entrance {
                 upstream.clone(),
                 TokioIo::new(stream),
             ));
+        }
+    }
+
+    /// Asks the service of this name whether it takes its credential.
+    pub async fn verify(&self, host: &HostName) -> Result<(), VerifyError> {
+        match self.0.broker.upstream(host) {
+            Some(upstream) => upstream.verify(&self.0.broker.http).await,
+            None => Err(VerifyError::NoService {
+                host: host.to_string(),
+            }),
         }
     }
 

@@ -12,8 +12,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::post;
-use serde_json::Value;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 #[allow(unused_imports, reason = "not every test binary writes a script")]
@@ -74,6 +74,7 @@ impl ModelServer {
         });
         let routes = Router::new()
             .route(api.path(), post(answer))
+            .route("/v1/models", get(models))
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
@@ -117,6 +118,21 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         Some(response) => response,
         None => std::future::pending().await,
     }
+}
+
+/// The list of models, for whoever has the key.
+async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    if shows_key(&shared.key, &headers) {
+        turns::json_body(200, &[], &json!({"data": [], "has_more": false}))
+    } else {
+        turns::json_body(401, &[], &json!({"error": {"message": "invalid key"}}))
+    }
+}
+
+/// Whether a request has the key, in either of the headers that programs use.
+fn shows_key(key: &str, headers: &HeaderMap) -> bool {
+    let bearer = header(headers, "authorization").trim_start_matches("Bearer ");
+    [header(headers, "x-api-key"), bearer].contains(&key)
 }
 
 /// The text of a header; empty when it is not there.
