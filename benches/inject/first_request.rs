@@ -30,7 +30,10 @@ pub(crate) async fn measure() -> Fallible<Option<Figure>> {
         taken.push(stage.run().await?);
     }
     let taken = Samples::milliseconds(taken);
-    println!("from `ralph run` to the first request of claude {}, ms: {taken}", stage.version);
+    println!(
+        "from `ralph run` to the first request of claude {}, ms: {taken}",
+        stage.version
+    );
     Ok(Some(Figure {
         name: "first-request",
         unit: "ms",
@@ -59,7 +62,17 @@ impl Stage {
         let mount = format!("{}:/usr/local/bin/claude:ro", claude.display());
         let version = docker(
             &engine,
-            &["run", "--rm", "--network", "none", "--volume", &mount, &image, "claude", "--version"],
+            &[
+                "run",
+                "--rm",
+                "--network",
+                "none",
+                "--volume",
+                &mount,
+                &image,
+                "claude",
+                "--version",
+            ],
         );
         Ok(Self {
             image,

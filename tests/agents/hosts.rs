@@ -1,5 +1,7 @@
 //! Which hosts an agent reaches: its model, through the gateway, and nothing that nobody allowed.
 
+use std::collections::BTreeSet;
+
 use rstest::rstest;
 
 use crate::bench::{Bench, Program, Within, two_sessions};
@@ -7,10 +9,14 @@ use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::finish;
 
+/// `wanted` are the hosts that a program tries by itself.
 #[rstest]
+#[case::claude(Program::Claude, &[])]
+#[case::codex(Program::Codex, &["api.github.com", "chatgpt.com", "github.com"])]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_allowlist_opens_the_model_to_an_agent_through_the_gateway_alone(
-    #[values(Program::Claude, Program::Codex)] program: Program,
+    #[case] program: Program,
+    #[case] wanted: &[&str],
 ) {
     let host = program.host();
     let mut sessions = two_sessions();
@@ -32,14 +38,7 @@ async fn an_allowlist_opens_the_model_to_an_agent_through_the_gateway_alone(
         "--set",
         "sandbox.network.allowed=unused.example",
     ]));
-    ended.expect(
-        0,
-        &[
-            "ready: network policy: `allowlist` holds",
-            "done: ",
-            "blocked elsewhere.example 1x: to allow, add \"elsewhere.example\" to sandbox.network.allowed",
-        ],
-    );
+    ended.expect(0, &["ready: network policy: `allowlist` holds", "done: "]);
     let asked = std::fs::read_to_string(bench.place.run_dir().join("network.jsonl")).unwrap();
     let reached: Vec<serde_json::Value> = asked
         .lines()
@@ -53,10 +52,15 @@ async fn an_allowlist_opens_the_model_to_an_agent_through_the_gateway_alone(
     for asked in &reached {
         assert!(model(asked) && asked["port"] == 80, "{asked}");
     }
-    let blocked: Vec<&str> = ended
+    let blocked: BTreeSet<&str> = ended
         .stderr
         .lines()
-        .filter(|line| line.starts_with("blocked "))
+        .filter_map(|line| line.strip_prefix("blocked ")?.split(' ').next())
         .collect();
-    println!("{}: {blocked:#?}", program.name());
+    let expected: BTreeSet<&str> = wanted
+        .iter()
+        .copied()
+        .chain(["elsewhere.example", host])
+        .collect();
+    assert_eq!(blocked, expected);
 }

@@ -32,7 +32,7 @@ async fn all_that_a_run_needs_is_looked_at_when_it_begins_and_when_it_goes_on(
         "ready: disk space: ".to_owned(),
         format!("ready: gateway for {service}: it answers"),
         format!("ready: credential of {name}: {service} takes it"),
-        "ready: network policy: `deny` holds".to_owned(),
+        "ready: network policy: `allowlist` holds".to_owned(),
         "ready: sandbox: ".to_owned(),
         "ready: git in the sandbox: git version 2".to_owned(),
         "ready: disk space in the sandbox: ".to_owned(),
