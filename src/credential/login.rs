@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::{StatusCode, Url};
@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use super::{Credential, CredentialError, Kind, LoginError, Place, Refresh, Vault};
 use crate::clock::Clock;
-use crate::secret::Secret;
+use crate::secret::{Redactor, Secret};
 
 /// How long before its end a token is renewed.
 const AHEAD: SignedDuration = SignedDuration::from_mins(5);
@@ -39,6 +39,8 @@ pub struct Login {
     server: TokenServer,
     clock: Arc<dyn Clock>,
     known: Mutex<Option<Credential>>,
+    /// Who must never show a token of it.
+    redactors: std::sync::Mutex<Vec<Redactor>>,
 }
 
 impl Login {
@@ -51,7 +53,14 @@ impl Login {
             server,
             clock,
             known: Mutex::default(),
+            redactors: std::sync::Mutex::default(),
         }
+    }
+
+    /// Tells this redactor every token that is read or renewed from now on, before anybody uses it.
+    pub fn tell(&self, redactor: &Redactor) {
+        let mut redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        redactors.push(redactor.clone());
     }
 
     /// The token to send now.
@@ -89,6 +98,7 @@ impl Login {
         mark(&marker)?;
         match self.refresh(refresh).await {
             Ok(renewed) => {
+                self.hide(&renewed);
                 // Kept before it is used: from here on the old refresh token is worthless.
                 self.vault.save(self.kind, &renewed, place).await?;
                 Ok(renewed)
@@ -136,7 +146,16 @@ impl Login {
 
     async fn load(&self) -> Result<(Credential, Place), LoginError> {
         let loaded = self.vault.load(self.kind).await?;
-        loaded.ok_or(LoginError::Missing(self.kind))
+        let (credential, place) = loaded.ok_or(LoginError::Missing(self.kind))?;
+        self.hide(&credential);
+        Ok((credential, place))
+    }
+
+    fn hide(&self, credential: &Credential) {
+        let redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
+        for redactor in redactors.iter() {
+            redactor.learn(credential.secrets());
+        }
     }
 
     fn if_alive(&self, credential: Credential) -> Result<Credential, LoginError> {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use crate::secret::Secret;
+use crate::secret::{Redactor, Secret};
 
 pub use error::{CredentialError, LoginError};
 pub use kind::{Auth, Kind, UnknownAuth};
@@ -44,6 +44,12 @@ impl Credential {
             expires: None,
             refresh: None,
         }
+    }
+
+    /// Everything of it that must not be seen.
+    pub fn secrets(&self) -> impl Iterator<Item = Secret> + use<> {
+        let refresh = self.refresh.as_ref().map(|refresh| refresh.token.clone());
+        std::iter::once(self.token.clone()).chain(refresh)
     }
 
     /// Whether it can no longer be used as it is.
@@ -77,6 +83,14 @@ impl Source {
         match self {
             Self::Fixed(secret) => Ok(secret.clone()),
             Self::Kept(login) => login.current().await,
+        }
+    }
+
+    /// Lets a redactor know what it is, and whatever it becomes.
+    pub fn tell(&self, redactor: &Redactor) {
+        match self {
+            Self::Fixed(secret) => redactor.learn([secret.clone()]),
+            Self::Kept(login) => login.tell(redactor),
         }
     }
 

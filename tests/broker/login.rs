@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use ralph::clock::{self, Clock};
 use ralph::credential::{Credential, Kind, Login, LoginError, Place, Refresh, TokenServer, Vault};
-use ralph::secret::Secret;
+use ralph::secret::{Redactor, Secret};
 use serde_json::Value;
 
 use crate::support::model_service::{ACCESS, Answer, ModelService, OnRefresh, REFRESH, USED};
@@ -80,6 +80,24 @@ async fn many_users_renew_a_login_once() {
     let tokens = join_all(users.iter().map(Login::current)).await;
     for token in tokens {
         assert_eq!(token.unwrap().expose(), "sk-ant-oat01-CANARY-ACCESS-1");
+    }
+    assert_eq!(service.renewals(), 1);
+}
+
+/// Two runs of two processes with one login: whoever renews it, neither shows what it became.
+#[tokio::test]
+async fn whoever_uses_a_login_keeps_its_renewed_tokens_to_itself() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_mins(1)).await;
+    for _ in 0..2 {
+        let redactor = Redactor::default();
+        let user = user(&vault, &service, clock::system());
+        user.tell(&redactor);
+        user.current().await.unwrap();
+        let shown = redactor.redact("sk-ant-oat01-CANARY-ACCESS-1 sk-ant-ort01-CANARY-REFRESH-1");
+        assert_eq!(shown, "[redacted] [redacted]");
     }
     assert_eq!(service.renewals(), 1);
 }

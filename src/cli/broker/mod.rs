@@ -19,7 +19,7 @@ use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::Metering;
 use crate::sandbox::Egress;
 use crate::sandbox::docker::SealPlan;
-use crate::secret::Secret;
+use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 
 use super::Context;
@@ -85,11 +85,17 @@ impl Services {
         Ok(())
     }
 
-    /// Opens them for a run; `None` when there are none.
-    pub(super) async fn open(self, config: &Config, run: &RunDir) -> Result<Option<Brokered>, CliError> {
+    /// Opens them for a run, whose redactor comes to know every credential; `None` when there are none.
+    pub(super) async fn open(
+        self,
+        config: &Config,
+        run: &RunDir,
+        redactor: &Redactor,
+    ) -> Result<Option<Brokered>, CliError> {
         if self.list.is_empty() {
             return Ok(None);
         }
+        redactor.learn(self.secrets);
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let notices = Arc::new(Mutex::new(Vec::new()));
         let meter = Meter::open(MeterSetup {
@@ -103,6 +109,7 @@ impl Services {
         let mut upstreams = Vec::new();
         let mut loopback = JoinSet::new();
         for service in self.list {
+            service.upstream.tell(redactor);
             let address = match self.way {
                 Way::Gateway => {
                     let address = format!("http://{}", service.upstream.host);
@@ -142,7 +149,6 @@ impl Services {
                 notices,
                 profiles,
             },
-            secrets: self.secrets,
             _loopback: loopback,
         }))
     }
@@ -156,8 +162,6 @@ pub(super) struct Brokered {
     accesses: BTreeMap<String, Access>,
     /// What counts the calls.
     pub(super) metering: Metering,
-    /// What is stored, which no output may show.
-    pub(super) secrets: Vec<Secret>,
     /// The servers on loopback; they end with it.
     _loopback: JoinSet<()>,
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::route::Route;
 use crate::credential::{Auth, Kind, Source};
 use crate::network::{HostName, HostNameError};
-use crate::secret::Secret;
+use crate::secret::{Redactor, Secret};
 
 /// A service: the name that sandboxes use for it, where it really is, and its credential.
 pub struct Upstream {
@@ -52,6 +52,11 @@ impl Upstream {
     #[must_use]
     pub fn address(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
+    }
+
+    /// Lets the redactor of a run know its credential, and whatever that is renewed to.
+    pub fn tell(&self, redactor: &Redactor) {
+        self.source.tell(redactor);
     }
 
     /// Whether calls of this kind are made there.
