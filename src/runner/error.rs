@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::gateway::meter::MeterError;
 use crate::model::ModelError;
 use crate::sandbox::SandboxError;
 use crate::scm::{ForgeError, ScmError};
@@ -39,6 +40,9 @@ pub enum RunError {
     /// The scripted model ran out of answers, or the like.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// What agent programs use cannot be written down.
+    #[error(transparent)]
+    Meter(#[from] MeterError),
     /// An agent program that is not in the sandbox, or does not run there.
     #[error("the agent `{agent}` does not run in the sandbox: {reason}")]
     NoAgent {
@@ -124,6 +128,7 @@ breaks!(
     TemplateError,
     PromptError,
     ModelError,
+    MeterError,
     NotebookError
 );
 

@@ -119,7 +119,7 @@ async fn counters_survive_a_crash() {
     })
     .await;
     let world = World::new(Kind::AnthropicKey, &service).await;
-    world.meter.begin_iteration(1);
+    world.meter.begin_session(1, 1).unwrap();
     world
         .call("/v1/messages", &body("", "priced", false))
         .send()
@@ -145,6 +145,10 @@ async fn counters_survive_a_crash() {
     let upstream = || Upstream::new(Kind::AnthropicKey, source.clone(), Some(&service.base_url())).unwrap();
     let after = World::in_dir(dir.clone(), upstream(), Allowance::default()).await;
     assert_eq!(after.meter.spent(), before);
+    assert_eq!(
+        (after.meter.spent_in(1), after.meter.spent_in(2)),
+        (Some(before), None)
+    );
 
     after
         .call("/v1/messages", &body("", "priced", false))

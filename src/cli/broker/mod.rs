@@ -4,7 +4,7 @@ mod service;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use crate::gateway::Phantom;
 use crate::gateway::broker::{Broker, Entrance, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
-use crate::runner::Metering;
+use crate::runner::{Metering, Notices};
 use crate::sandbox::Egress;
 use crate::sandbox::docker::SealPlan;
 use crate::secret::{Redactor, Secret};
@@ -97,7 +97,7 @@ impl Services {
         }
         redactor.learn(self.secrets);
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
-        let notices = Arc::new(Mutex::new(Vec::new()));
+        let notices: Arc<Notices> = Arc::default();
         let meter = Meter::open(MeterSetup {
             file: run.spending_file(),
             allowance: Allowance::default(),

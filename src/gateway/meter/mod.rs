@@ -20,7 +20,7 @@ use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::usage::{Tokens, Usd};
-use account::Account;
+use account::{Account, Session};
 use book::{Book, Entry};
 
 pub use account::{Allowance, Item, Overdrawn, Spent};
@@ -60,7 +60,6 @@ struct State {
     account: Account,
     book: Book,
     allowance: Allowance,
-    iteration: u32,
 }
 
 impl Meter {
@@ -71,7 +70,6 @@ impl Meter {
             account: Account::from_entries(entries),
             book,
             allowance: setup.allowance,
-            iteration: 0,
         };
         Ok(Self(Arc::new(Shared {
             state: Mutex::new(state),
@@ -81,9 +79,13 @@ impl Meter {
         })))
     }
 
-    /// Counts calls to this iteration from now on.
-    pub fn begin_iteration(&self, iteration: u32) {
-        self.state().iteration = iteration;
+    /// Counts calls to this session of this iteration from now on. Its number is the caller's own choice.
+    pub fn begin_session(&self, number: u64, iteration: u32) -> Result<(), MeterError> {
+        let mut state = self.state();
+        let entry = Entry::Began(Session { iteration, number });
+        state.book.write(self.now(), &entry)?;
+        state.account.apply(entry);
+        Ok(())
     }
 
     /// Changes what may be spent, all in all. Calls that go on already are not ended by it.
@@ -95,6 +97,12 @@ impl Meter {
     #[must_use]
     pub fn spent(&self) -> Spent {
         self.state().account.total()
+    }
+
+    /// The same of one session, also of one that a crash cut short; `None` when no meter of this file saw it begin.
+    #[must_use]
+    pub fn spent_in(&self, session: u64) -> Option<Spent> {
+        self.state().account.spent_in(session)
     }
 
     /// The same, by iteration and model.
@@ -129,20 +137,20 @@ impl Meter {
 
     fn set_aside(&self, model: &str, amount: Amount) -> Result<Reservation, ReserveError> {
         let mut state = self.state();
-        let (allowance, iteration) = (state.allowance, state.iteration);
+        let allowance = state.allowance;
         state.account.check(allowance, amount)?;
         if allowance.is_cost_only() && state.account.has_unpriced() {
             let model = model.to_owned();
             return Err(ReserveError::Unpriced { model });
         }
+        let call = state.account.next_call();
         let entry = Entry::Reserved {
-            call: state.account.next_call(),
-            iteration,
+            call,
             model: model.to_owned(),
             amount,
         };
         state.book.write(self.now(), &entry).map_err(ReserveError::Book)?;
-        let call = state.account.apply(entry);
+        state.account.apply(entry);
         Ok(Reservation {
             meter: self.clone(),
             call,
