@@ -124,6 +124,7 @@ impl Run<'_> {
                         clone: &self.private_clone(),
                         reporter: &self.reporter,
                         redactor: &self.parts.redactor,
+                        env: &self.settings.agent_env,
                     };
                     Done::Performed(bench.perform(&actions, &mut attempt.performed).await?)
                 }
@@ -163,6 +164,7 @@ impl Run<'_> {
             attempt.account = Some(self.open_account(brief.iteration, attempt.metering.as_ref())?);
         }
         let command = command.cwd(self.clone_dir()).idle(self.settings.idle_timeout);
+        let command = command.envs(&self.settings.agent_env);
         let mut output = Kept {
             lines: self.reporter.lines(),
             printed: &mut attempt.printed,

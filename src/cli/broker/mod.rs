@@ -1,19 +1,19 @@
-//! How the agent programs of a run reach their models while the credentials stay here.
+//! How the agent programs of a run reach their models, and a repository, while the credentials stay here.
 
+mod doors;
+mod github;
 mod service;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::agent::{Access, Credential};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Broker, Entrance, Upstream, UpstreamError};
+use crate::gateway::broker::{Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::{Metering, Notices};
@@ -24,12 +24,15 @@ use crate::state::RunDir;
 
 use super::Context;
 use super::error::CliError;
+use doors::Doors;
 use service::Service;
 
 /// The services that agent programs reach through the broker. Nothing is open yet.
 pub(super) struct Services {
     way: Way,
     list: Vec<Service>,
+    /// The repository that agents may reach.
+    github: Option<GitHubSetup>,
     /// What is stored, which no output may show.
     secrets: Vec<Secret>,
 }
@@ -46,15 +49,16 @@ enum Way {
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
     pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
+        let way = way(config);
         let mut found = Self {
-            way: Way::Loopback,
+            way: way.unwrap_or(Way::Loopback),
             list: Vec::new(),
+            github: github::setup(config, way)?,
             secrets: Vec::new(),
         };
-        let Some(way) = way(config) else {
+        if way.is_none() || config.settings.agent.dangerously_pass_credential {
             return Ok(found);
-        };
-        found.way = way;
+        }
         for profile in config.profiles.keys() {
             if let Some(service) = Service::of_profile(context, config, profile).await? {
                 found.add(service)?;
@@ -92,37 +96,17 @@ impl Services {
         run: &RunDir,
         redactor: &Redactor,
     ) -> Result<Option<Brokered>, CliError> {
-        if self.list.is_empty() {
+        if self.list.is_empty() && self.github.is_none() {
             return Ok(None);
         }
         redactor.learn(self.secrets);
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
-        let notices: Arc<Notices> = Arc::default();
-        let meter = Meter::open(MeterSetup {
-            file: run.spending_file(),
-            allowance: Allowance::default(),
-            tariffs: tariffs(config),
-            sink: notices.clone(),
-            clock: clock::system(),
-        })?;
+        let (meter, notices) = meter(config, run)?;
+        let mut doors = Doors::new(self.way, phantom.clone(), meter.clone());
         let mut accesses = BTreeMap::new();
-        let mut upstreams = Vec::new();
-        let mut loopback = JoinSet::new();
         for service in self.list {
             service.upstream.tell(redactor);
-            let address = match self.way {
-                Way::Gateway => {
-                    let address = format!("http://{}", service.upstream.host);
-                    upstreams.push(service.upstream);
-                    address
-                }
-                Way::Loopback => {
-                    let host = service.upstream.host.clone();
-                    let broker = Broker::new(vec![service.upstream], Vec::new())?;
-                    let entrance = broker.admit(phantom.clone(), meter.clone());
-                    listen(entrance, host, &mut loopback).await?
-                }
-            };
+            let address = doors.add(service.upstream).await?;
             for member in service.members {
                 let access = Access {
                     base_url: Some(format!("{address}{}", member.path)),
@@ -135,10 +119,14 @@ impl Services {
                 accesses.insert(member.profile, access);
             }
         }
-        let entrance = match self.way {
-            Way::Gateway => Some(Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone())),
-            Way::Loopback => None,
+        let agent_env = match self.github {
+            Some(setup) => {
+                let address = doors.add(GitHub::new(setup.clone())?).await?;
+                github::variables(&setup, &address, &phantom)
+            }
+            None => BTreeMap::new(),
         };
+        let (entrance, loopback) = doors.open()?;
         let profiles = accesses.keys().cloned().collect();
         Ok(Some(Brokered {
             phantom,
@@ -149,6 +137,7 @@ impl Services {
                 notices,
                 profiles,
             },
+            agent_env,
             _loopback: loopback,
         }))
     }
@@ -162,6 +151,8 @@ pub(super) struct Brokered {
     accesses: BTreeMap<String, Access>,
     /// What counts the calls.
     pub(super) metering: Metering,
+    /// What agents are told of the repository that they may reach.
+    pub(super) agent_env: BTreeMap<String, String>,
     /// The servers on loopback; they end with it.
     _loopback: JoinSet<()>,
 }
@@ -192,7 +183,7 @@ impl Brokered {
         };
         let rule = |host: &HostName| {
             let rule = Rule::parse(&format!("{host}:80"));
-            rule.map(|rule| rule.at("the agent's model"))
+            rule.map(|rule| rule.at("added with a credential"))
         };
         let rules: Vec<Rule> = entrance
             .hosts()
@@ -206,11 +197,8 @@ impl Brokered {
     }
 }
 
-/// How sandboxes come to the broker; `None` where they do not.
+/// How sandboxes come to the broker; `None` where they cannot.
 fn way(config: &Config) -> Option<Way> {
-    if config.settings.agent.dangerously_pass_credential {
-        return None;
-    }
     match config.provider() {
         SandboxType::Local => Some(Way::Loopback),
         SandboxType::Docker => {
@@ -222,19 +210,17 @@ fn way(config: &Config) -> Option<Way> {
     }
 }
 
-/// Serves a service on a port of loopback, and says where.
-async fn listen(entrance: Entrance, host: HostName, servers: &mut JoinSet<()>) -> Result<String, CliError> {
-    let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .await
-        .map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    servers.spawn(async move {
-        if let Err(error) = entrance.serve(listener, &host).await {
-            tracing::warn!(%error, %host, "the broker serves no more");
-        }
-    });
-    Ok(format!("http://{address}"))
+/// What counts the calls of a run, and who is told.
+fn meter(config: &Config, run: &RunDir) -> Result<(Meter, Arc<Notices>), CliError> {
+    let notices: Arc<Notices> = Arc::default();
+    let meter = Meter::open(MeterSetup {
+        file: run.spending_file(),
+        allowance: Allowance::default(),
+        tariffs: tariffs(config),
+        sink: notices.clone(),
+        clock: clock::system(),
+    })?;
+    Ok((meter, notices))
 }
 
 /// What models cost, under every name that an agent may call them by.

@@ -118,13 +118,22 @@ fn pass(
         ),
         None => MeteredBody::free(body),
     };
+    passed(&head, body, credential)
+}
+
+/// An answer as it is passed back.
+pub(super) fn passed(
+    head: &hyper::http::response::Parts,
+    body: MeteredBody,
+    credential: &Secret,
+) -> Response<Answer> {
     let mut passed = Response::new(Answer::Passing(body));
     *passed.status_mut() = head.status;
     *passed.headers_mut() = passed_back(&head.headers, credential);
     passed
 }
 
-/// Passes a refusal back, without the credential, which some services repeat.
+/// Passes a refusal back, unless it is the broker's to answer.
 async fn pass_refusal(
     guest: &Guest,
     response: reqwest::Response,
@@ -144,12 +153,22 @@ async fn pass_refusal(
         let status = status.as_u16();
         guest.meter.tell(Notice::RateLimited { status, until });
     }
-    let text = Redactor::new([credential.clone()]).redact(&String::from_utf8_lossy(&body));
-    let mut passed = Response::new(Answer::Whole(Some(text.into())));
-    *passed.status_mut() = status;
-    *passed.headers_mut() = passed_back(&headers, credential);
-    passed.headers_mut().remove(CONTENT_LENGTH);
-    Ok(passed)
+    Ok(refused(status, &headers, &body, credential))
+}
+
+/// A refusal as it is passed back: without the credential, which some services repeat.
+pub(super) fn refused(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    credential: &Secret,
+) -> Response<Answer> {
+    let text = Redactor::new([credential.clone()]).redact(&String::from_utf8_lossy(body));
+    let mut refused = Response::new(Answer::Whole(Some(text.into())));
+    *refused.status_mut() = status;
+    *refused.headers_mut() = passed_back(headers, credential);
+    refused.headers_mut().remove(CONTENT_LENGTH);
+    refused
 }
 
 fn asks_to_wait(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -171,7 +190,7 @@ fn passed_back(headers: &HeaderMap, credential: &Secret) -> HeaderMap {
 }
 
 /// The beginning of a body; the status counts, even where the rest does not arrive.
-async fn beginning(mut response: reqwest::Response) -> Bytes {
+pub(super) async fn beginning(mut response: reqwest::Response) -> Bytes {
     let mut body = BytesMut::new();
     while let Ok(Some(bytes)) = response.chunk().await {
         body.extend_from_slice(&bytes);
