@@ -11,11 +11,17 @@
 
 mod bench;
 mod broker;
+mod canaries;
 mod choice;
 mod container;
+mod crash;
+mod github;
 mod litellm;
+mod logins;
+mod stubborn;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;
 mod timers;
+mod traces;
 mod trouble;
