@@ -238,6 +238,7 @@ fn settings(max_iterations: u32) -> Fallible<Settings> {
         prompt_bytes: 200_000,
         iteration_timeout: Duration::from_secs(600),
         idle_timeout: Duration::from_secs(600),
+        agent_env: BTreeMap::new(),
         model_wait: Duration::from_secs(1),
     })
 }

@@ -205,10 +205,9 @@ pub(super) async fn parts(
     };
     let provider = provider(context, config)?;
     tell_limits(context, config, provider.as_ref());
-    let brokered = Services::of(context, config)
-        .await?
-        .open(config, run.spending_file())
-        .await?;
+    let redactor = Redactor::new(config.secrets());
+    let services = Services::of(context, config).await?;
+    let brokered = services.open(config, run.spending_file(), &redactor).await?;
     let access = |profile: &str| brokered.as_ref()?.access(profile);
     if let (None, Some(notice)) = (access(&config.settings.default_profile), agents::notice(config)) {
         context.ui.say(format_args!("warning: {notice}"));
@@ -220,7 +219,6 @@ pub(super) async fn parts(
             mount.target.display()
         ));
     }
-    let stored = brokered.iter().flat_map(|brokered| brokered.secrets.clone());
     let parts = Parts {
         provider,
         agents: agents::agents(config, access)?,
@@ -229,7 +227,7 @@ pub(super) async fn parts(
         sink: Arc::new(Fanout(vec![shown, Arc::new(EventLog(Mutex::new(file)))])),
         clock: crate::clock::system(),
         host,
-        redactor: Redactor::new(config.secrets().into_iter().chain(stored)),
+        redactor,
         owner: context.surroundings.owner(),
         metering: brokered.as_ref().map(|brokered| brokered.metering.clone()),
         preconditions: match run.facts().script {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::gateway::audit::{Asked, AuditLog, Tally};
-use crate::runner::{self, NewRun, Outcome, Parts};
+use crate::runner::{self, NewRun, Outcome, Parts, Settings};
 use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
@@ -131,7 +131,13 @@ pub(super) struct Start<'a> {
 pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
     let Start { config, image, show } = start;
     let Assembled { parts, brokered } = assemble::parts(context, config, dir, show).await?;
-    let settings = assemble::settings(config)?;
+    let settings = Settings {
+        agent_env: brokered
+            .as_ref()
+            .map(|brokered| brokered.agent_env.clone())
+            .unwrap_or_default(),
+        ..assemble::settings(config)?
+    };
     let spec = spec::sandbox_spec(config, dir, image, brokered.as_ref())?;
     let outcome = tokio::select! {
         outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::gateway::meter::MeterError;
 use crate::model::ModelError;
 use crate::sandbox::SandboxError;
 use crate::scm::{ForgeError, ScmError};
@@ -40,6 +41,9 @@ pub enum RunError {
     /// The scripted model ran out of answers, or the like.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// What agent programs use cannot be written down.
+    #[error(transparent)]
+    Meter(#[from] MeterError),
     /// Something that a run needs is not as it must be. Nothing was begun.
     #[error("not ready to begin: {}", told(.0))]
     NotReady(Vec<Lack>),
@@ -125,6 +129,7 @@ breaks!(
     TemplateError,
     PromptError,
     ModelError,
+    MeterError,
     NotebookError
 );
 

@@ -53,7 +53,7 @@ pub use budget::{Budget, Exceeded, Ledger};
 pub use error::RunError;
 pub use gutter::{GUTTER, failure_of_text, normalise, score};
 pub use ladder::{Next, Standing};
-pub use metering::Metering;
+pub use metering::{Metering, Notices};
 pub use open::{NewRun, adopt, create};
 pub use preflight::{Lack, Precondition};
 pub use prompt::{PromptError, PromptState, render as render_prompt};

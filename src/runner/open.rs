@@ -291,6 +291,7 @@ impl<'a> Run<'a> {
         self.note(Entry::Opened {
             owner: self.parts.owner.to_string(),
         })?;
+        self.settle_what_a_crash_left()?;
         self.log_activity(&format!(
             "the run was taken up after iteration {}",
             self.recorded()

@@ -79,7 +79,16 @@ impl Bench {
 
     /// The same, wherever it works.
     pub async fn within(within: Within, program: Program, teller: Teller) -> Result<Self, String> {
-        let folder = programs()?;
+        Self::of(within, program, teller, programs()?).await
+    }
+
+    /// The same with a program of this folder.
+    pub async fn of(
+        within: Within,
+        program: Program,
+        teller: Teller,
+        folder: PathBuf,
+    ) -> Result<Self, String> {
         let container = match within {
             Within::Directory => None,
             Within::Container | Within::Sealed => Some(Container::new().await?),

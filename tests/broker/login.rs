@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use ralph::clock::{self, Clock};
 use ralph::credential::{Credential, Kind, Login, LoginError, Place, Refresh, TokenServer, Vault};
-use ralph::secret::Secret;
+use ralph::secret::{Redactor, Secret};
 use serde_json::Value;
 
 use crate::support::model_service::{ACCESS, Answer, ModelService, OnRefresh, REFRESH, USED};
@@ -84,6 +84,24 @@ async fn many_users_renew_a_login_once() {
     assert_eq!(service.renewals(), 1);
 }
 
+/// Two runs of two processes with one login: whoever renews it, neither shows what it became.
+#[tokio::test]
+async fn whoever_uses_a_login_keeps_its_renewed_tokens_to_itself() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_mins(1)).await;
+    for _ in 0..2 {
+        let redactor = Redactor::default();
+        let user = user(&vault, &service, clock::system());
+        user.tell(&redactor);
+        user.current().await.unwrap();
+        let shown = redactor.redact("sk-ant-oat01-CANARY-ACCESS-1 sk-ant-ort01-CANARY-REFRESH-1");
+        assert_eq!(shown, "[redacted] [redacted]");
+    }
+    assert_eq!(service.renewals(), 1);
+}
+
 #[tokio::test]
 async fn an_outage_is_bridged_while_the_token_lasts() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -107,6 +125,26 @@ async fn an_outage_is_bridged_while_the_token_lasts() {
     let error = user(&server).current().await.unwrap_err();
     assert!(matches!(error, LoginError::Unavailable { .. }), "{error}");
     drop(service);
+}
+
+/// Whoever asked for the token may be gone by the time that it is renewed; its fruit must not be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_goes_on_when_nobody_waits_for_it_any_more() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    service.on_refresh(OnRefresh::Slowly);
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_secs(-1)).await;
+    let login = user(&vault, &service, clock::system());
+    let asked = tokio::spawn({
+        let login = login.clone();
+        async move { login.current().await }
+    });
+    eventually("the login is being renewed", || service.renewals() == 1);
+    asked.abort();
+    let token = login.current().await.unwrap();
+    assert_eq!(token.expose(), "sk-ant-oat01-CANARY-ACCESS-1");
+    assert_eq!(service.renewals(), 1);
 }
 
 /// Two processes of the real binary, each serving a run, with one login that is about to end.
@@ -211,6 +249,8 @@ impl Gateway {
             "claude",
             "--auth",
             "oauth",
+            "--set",
+            "budget.max_tokens_total=1000000",
             "--base-url",
         ]);
         command.arg(service.base_url());

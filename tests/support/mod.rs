@@ -6,6 +6,7 @@ pub mod chat_server;
 pub mod daytona;
 pub mod dir_sandbox;
 pub mod engine;
+pub mod github;
 pub mod guest;
 pub mod litellm;
 pub mod machines;

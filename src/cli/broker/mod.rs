@@ -1,11 +1,13 @@
-//! How the agent programs of a run reach their models while the credentials stay here.
+//! How the agent programs of a run reach their models, and a repository, while the credentials stay here.
 
 mod door;
+mod doors;
+mod github;
 mod service;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
@@ -13,25 +15,26 @@ use crate::agent::{Access, Credential};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Broker, BrokerError, Entrance, Upstream, UpstreamError};
+use crate::gateway::broker::{Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
-use crate::runner::Metering;
+use crate::runner::{Metering, Notices};
 use crate::sandbox::Egress;
 use crate::sandbox::docker::SealPlan;
-use crate::secret::Secret;
+use crate::secret::{Redactor, Secret};
 
 use super::Context;
 use super::error::CliError;
 pub(super) use door::Door;
-use door::Named;
-use service::Member;
+use doors::{Doors, Spot};
 pub(super) use service::Service;
 
 /// The services that agent programs reach through the broker. Nothing is open yet.
 pub(super) struct Services {
     way: Way,
     list: Vec<Service>,
+    /// The repository that agents may reach.
+    github: Option<GitHubSetup>,
     /// What is stored, which no output may show.
     secrets: Vec<Secret>,
 }
@@ -48,15 +51,16 @@ enum Way {
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
     pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
+        let way = way(config);
         let mut found = Self {
-            way: Way::Loopback,
+            way: way.unwrap_or(Way::Loopback),
             list: Vec::new(),
+            github: github::setup(config, way)?,
             secrets: Vec::new(),
         };
-        let Some(way) = way(config) else {
+        if way.is_none() || config.settings.agent.dangerously_pass_credential {
             return Ok(found);
-        };
-        found.way = way;
+        }
         for profile in config.profiles.keys() {
             if let Some(service) = Service::of_profile(context, config, profile).await? {
                 found.add(service)?;
@@ -87,40 +91,54 @@ impl Services {
         Ok(())
     }
 
-    /// Opens them, with a meter that writes to this file; `None` when there are none.
-    pub(super) async fn open(self, config: &Config, spending: PathBuf) -> Result<Option<Brokered>, CliError> {
-        if self.list.is_empty() {
+    /// Opens them for a run, whose redactor comes to know every credential; `None` when there are none. What calls use is
+    /// written down in `spending`.
+    pub(super) async fn open(
+        self,
+        config: &Config,
+        spending: PathBuf,
+        redactor: &Redactor,
+    ) -> Result<Option<Brokered>, CliError> {
+        if self.list.is_empty() && self.github.is_none() {
             return Ok(None);
         }
+        redactor.learn(self.secrets);
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
-        let notices = Arc::new(Mutex::new(Vec::new()));
-        let meter = Meter::open(MeterSetup {
-            file: spending,
-            allowance: Allowance::default(),
-            tariffs: tariffs(config),
-            sink: notices.clone(),
-            clock: clock::system(),
-        })?;
-        let services = self.list.into_iter();
-        let (upstreams, members): (Vec<_>, Vec<_>) = services
-            .map(|service| (service.upstream, service.members))
-            .unzip();
-        let mut loopback = JoinSet::new();
-        let admit = |upstreams| Ok(Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone()));
-        let (entrance, doors) = match self.way {
-            Way::Gateway => {
-                let services: Vec<Named> = upstreams.iter().map(Named::of).collect();
-                let entrance: Entrance = admit(upstreams)?;
-                let door = |service| Door::behind_gateway(entrance.clone(), service);
-                (Some(entrance.clone()), services.into_iter().map(door).collect())
+        let (meter, notices) = meter(config, spending)?;
+        let mut doors = Doors::new(self.way, phantom.clone(), meter.clone());
+        let mut open = BTreeMap::new();
+        for service in self.list {
+            service.upstream.tell(redactor);
+            let service_address = service.upstream.address().to_owned();
+            let spot = doors.add(service.upstream).await?;
+            for member in service.members {
+                let access = Access {
+                    base_url: Some(format!("{}{}", spot.address(), member.path)),
+                    credential: Some(Credential {
+                        kind: member.shown_as,
+                        value: Secret::new(phantom.expose()),
+                    }),
+                    remedy: member.remedy,
+                };
+                let (service, spot) = (service_address.clone(), spot.clone());
+                open.insert(
+                    member.profile,
+                    Open {
+                        access,
+                        service,
+                        spot,
+                    },
+                );
             }
-            Way::Loopback => (None, on_loopback(upstreams, admit, &mut loopback).await?),
+        }
+        let agent_env = match self.github {
+            Some(setup) => {
+                let spot = doors.add(GitHub::new(setup.clone())?).await?;
+                github::variables(&setup, &spot.address(), &phantom)
+            }
+            None => BTreeMap::new(),
         };
-        let open = doors.into_iter().zip(members).flat_map(|(door, members)| {
-            let open = |member: Member| (member.profile.clone(), Open::new(&phantom, &door, member));
-            members.into_iter().map(open).collect::<Vec<_>>()
-        });
-        let open: BTreeMap<String, Open> = open.collect();
+        let (entrance, loopback) = doors.open()?;
         let profiles = open.keys().cloned().collect();
         Ok(Some(Brokered {
             phantom,
@@ -131,7 +149,7 @@ impl Services {
                 notices,
                 profiles,
             },
-            secrets: self.secrets,
+            agent_env,
             _loopback: loopback,
         }))
     }
@@ -145,38 +163,25 @@ pub(super) struct Brokered {
     open: BTreeMap<String, Open>,
     /// What counts the calls.
     pub(super) metering: Metering,
-    /// What is stored, which no output may show.
-    pub(super) secrets: Vec<Secret>,
+    /// What agents are told of the repository that they may reach.
+    pub(super) agent_env: BTreeMap<String, String>,
     /// The servers on loopback; they end with it.
     _loopback: JoinSet<()>,
 }
 
 /// What is open to the agent of one profile.
 struct Open {
-    door: Door,
     access: Access,
-}
-
-impl Open {
-    fn new(phantom: &Phantom, door: &Door, member: Member) -> Self {
-        Self {
-            access: Access {
-                base_url: Some(format!("{}{}", door.address(), member.path)),
-                credential: Some(Credential {
-                    kind: member.shown_as,
-                    value: Secret::new(phantom.expose()),
-                }),
-                remedy: member.remedy,
-            },
-            door: door.clone(),
-        }
-    }
+    /// Where its model really is.
+    service: String,
+    spot: Spot,
 }
 
 impl Brokered {
     /// Where the calls of a profile's agent come in.
-    pub(super) fn door(&self, profile: &str) -> Option<&Door> {
-        self.open.get(profile).map(|open| &open.door)
+    pub(super) fn door(&self, profile: &str) -> Option<Door> {
+        let Open { service, spot, .. } = self.open.get(profile)?;
+        Door::at(spot, service, self.entrance.as_ref())
     }
 
     /// How the agent of a profile reaches its model: with an address and a phantom.
@@ -204,7 +209,7 @@ impl Brokered {
         };
         let rule = |host: &HostName| {
             let rule = Rule::parse(&format!("{host}:80"));
-            rule.map(|rule| rule.at("the agent's model"))
+            rule.map(|rule| rule.at("added with a credential"))
         };
         let rules: Vec<Rule> = entrance
             .hosts()
@@ -218,11 +223,8 @@ impl Brokered {
     }
 }
 
-/// How sandboxes come to the broker; `None` where they do not.
+/// How sandboxes come to the broker; `None` where they cannot.
 fn way(config: &Config) -> Option<Way> {
-    if config.settings.agent.dangerously_pass_credential {
-        return None;
-    }
     match config.provider() {
         SandboxType::Local => Some(Way::Loopback),
         SandboxType::Docker => {
@@ -234,20 +236,17 @@ fn way(config: &Config) -> Option<Way> {
     }
 }
 
-/// Serves each service on a port of loopback.
-async fn on_loopback(
-    upstreams: Vec<Upstream>,
-    admit: impl Fn(Vec<Upstream>) -> Result<Entrance, BrokerError>,
-    servers: &mut JoinSet<()>,
-) -> Result<Vec<Door>, CliError> {
-    let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
-    let mut doors = Vec::new();
-    for upstream in upstreams {
-        let service = Named::of(&upstream);
-        let door = Door::on_loopback(admit(vec![upstream])?, service, servers).await;
-        doors.push(door.map_err(failed)?);
-    }
-    Ok(doors)
+/// What counts the calls of a run, and who is told.
+fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), CliError> {
+    let notices: Arc<Notices> = Arc::default();
+    let meter = Meter::open(MeterSetup {
+        file: spending,
+        allowance: Allowance::default(),
+        tariffs: tariffs(config),
+        sink: notices.clone(),
+        clock: clock::system(),
+    })?;
+    Ok((meter, notices))
 }
 
 /// What models cost, under every name that an agent may call them by.

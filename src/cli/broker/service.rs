@@ -140,8 +140,7 @@ fn kinds(config: &Config, agent: AgentName) -> Result<Vec<Kind>, CliError> {
 /// nowhere.
 async fn known(context: &Context, config: &Config, kind: Kind) -> Result<Option<Vec<Secret>>, CliError> {
     if let Some((stored, _)) = vault(context)?.load(kind).await? {
-        let refresh = stored.refresh.map(|refresh| refresh.token);
-        return Ok(Some(std::iter::once(stored.token).chain(refresh).collect()));
+        return Ok(Some(stored.secrets().collect()));
     }
     let chosen = config.settings.agent.auth == Some(kind.auth());
     Ok((chosen && from_environment(config, kind).is_some()).then(Vec::new))

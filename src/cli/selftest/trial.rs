@@ -15,6 +15,7 @@ use crate::model::Model;
 use crate::runner::{Precondition, Round};
 use crate::sandbox::selftest::{Check, selftest};
 use crate::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
+use crate::secret::Redactor;
 
 use super::super::broker::{Brokered, Services};
 use super::super::error::{CliError, Exit, chain};
@@ -58,7 +59,9 @@ impl Parts {
         let dir = tempfile::tempdir()
             .map_err(|error| CliError::runtime(format!("no temporary directory: {error}")))?;
         let services = Services::of(context, config).await?;
-        let brokered = services.open(config, dir.path().join("spending")).await?;
+        let redactor = Redactor::new(config.secrets());
+        let spending = dir.path().join("spending");
+        let brokered = services.open(config, spending, &redactor).await?;
         if let Some(brokered) = &brokered {
             brokered.metering.meter.allow(Allowance {
                 cost: None,
