@@ -61,7 +61,7 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
 #[case::claude(Program::Claude, Kind::AnthropicKey)]
 #[case::codex(Program::Codex, Kind::OpenAiKey)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stored_credential_that_is_refused_pauses_the_run_until_there_is_another(
+async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
     #[case] program: Program,
     #[case] kind: Kind,
 ) {
@@ -72,10 +72,17 @@ async fn a_stored_credential_that_is_refused_pauses_the_run_until_there_is_anoth
         Credential::lasting(Secret::new("sk-expired-0123456789")),
     )
     .await;
-    let paused = finish(bench.ralph(&["run"]).env_remove(program.key_variable()));
-    let what_to_do = format!("run `{}`, then `ralph resume`", kind.store_command());
-    paused.expect(3, &["paused: ", "the stored credential was refused", &what_to_do]);
-    assert_eq!(bench.place.status()["iterations"], 0);
+    let refused = finish(bench.ralph(&["run"]).env_remove(program.key_variable()));
+    let what_to_do = format!("hint: run `{}`, then `ralph resume`", kind.store_command());
+    refused.expect(
+        1,
+        &[
+            "ralph: not ready to begin: ",
+            "refused it (HTTP 401)",
+            &what_to_do,
+        ],
+    );
+    assert_eq!(bench.server.asked().len(), 0);
     keep(&bench, kind, Credential::lasting(Secret::new(KEY))).await;
     finish(bench.ralph(&["resume"]).env_remove(program.key_variable())).expect(0, &["done: "]);
 }
