@@ -175,6 +175,7 @@ impl Stage {
                 pid: std::process::id(),
             },
             metering: None,
+            preconditions: Vec::new(),
         };
         Ok(runner::drive(&parts, &settings(iterations)?, &sandbox(&dir), &dir).await?)
     }

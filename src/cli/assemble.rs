@@ -34,7 +34,7 @@ use super::broker::{Brokered, Services};
 use super::error::{CliError, io};
 use super::network;
 use super::terminal::{EventLog, JsonLines, Terminal};
-use super::{Context, agents};
+use super::{Context, agents, preflight};
 pub(super) use settings::settings;
 
 /// A task file, where it is, and the directory whose configuration goes with it.
@@ -207,7 +207,7 @@ pub(super) async fn parts(
     tell_limits(context, config, provider.as_ref());
     let redactor = Redactor::new(config.secrets());
     let services = Services::of(context, config).await?;
-    let brokered = services.open(config, run, &redactor).await?;
+    let brokered = services.open(config, run.spending_file(), &redactor).await?;
     let access = |profile: &str| brokered.as_ref()?.access(profile);
     if let (None, Some(notice)) = (access(&config.settings.default_profile), agents::notice(config)) {
         context.ui.say(format_args!("warning: {notice}"));
@@ -230,6 +230,10 @@ pub(super) async fn parts(
         redactor,
         owner: context.surroundings.owner(),
         metering: brokered.as_ref().map(|brokered| brokered.metering.clone()),
+        preconditions: match run.facts().script {
+            Some(_) => Vec::new(),
+            None => preflight::preconditions(context, config, brokered.as_ref()).await?,
+        },
     };
     Ok(Assembled { parts, brokered })
 }
@@ -361,7 +365,7 @@ fn unenforceable(error: SandboxError) -> CliError {
         .hint("choose another provider, or set sandbox.network.policy = \"allow-all\" or on_unenforceable = \"warn\"")
 }
 
-fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliError> {
+pub(super) fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = script {
         let script = Script::parse(script)?;
         return Ok(Arc::new(ScriptedModel::new(script)));

@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use crate::config::Config;
 use crate::gateway::audit::{Asked, AuditLog, Tally};
 use crate::runner::{self, NewRun, Outcome, Parts, Settings};
@@ -14,6 +12,7 @@ use crate::task::{LintRules, Task};
 
 use super::assemble::{self, Assembled, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
+use super::signals::Signals;
 use super::{Context, image, lint, spec};
 
 /// Work on a task until it is done, failed, paused or stopped
@@ -155,7 +154,7 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     let id = &dir.facts().id;
     let mut signals = match Signals::watch() {
         Ok(signals) => signals,
-        Err(error) => return CliError::runtime(format!("signals cannot be watched: {error}")),
+        Err(error) => return error,
     };
     signals.next().await;
     context.ui.say(format_args!(
@@ -171,28 +170,6 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
         hint: None,
     }
     .hint(format!("`ralph resume {id}` goes on from the last iteration"))
-}
-
-/// Watched from one moment on, so that none is missed between the first and the second.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn watch() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 /// Ends what the agent left running in the background; its commands ended with the loop.

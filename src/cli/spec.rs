@@ -30,7 +30,11 @@ pub(super) fn sandbox_spec(
     image: Option<String>,
     brokered: Option<&Brokered>,
 ) -> Result<SandboxSpec, CliError> {
-    let spec = plain_spec(config, run, image)?;
+    with_broker(plain_spec(config, run, image)?, brokered)
+}
+
+/// The same with what the broker serves within reach.
+pub(super) fn with_broker(spec: SandboxSpec, brokered: Option<&Brokered>) -> Result<SandboxSpec, CliError> {
     Ok(match brokered {
         Some(brokered) => SandboxSpec {
             network: brokered.allow(spec.network)?,

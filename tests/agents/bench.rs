@@ -33,6 +33,14 @@ impl Program {
         }
     }
 
+    /// The host of its model.
+    pub fn host(self) -> &'static str {
+        match self {
+            Self::Claude => "api.anthropic.com",
+            Self::Codex => "api.openai.com",
+        }
+    }
+
     /// The variable that holds its key.
     pub fn key_variable(self) -> &'static str {
         match self {
@@ -140,6 +148,14 @@ impl Bench {
     /// Runs the task.
     pub fn run(&self, args: &[&str]) -> Ended {
         finish(&mut self.ralph(&[&["run"], args].concat()))
+    }
+
+    /// What there is of this place's sandboxes in containers.
+    pub fn sandboxes(&self) -> String {
+        let listed = finish(&mut self.ralph(&["sandbox", "ls", "--json"])).stdout;
+        let place = self.place.path().display().to_string();
+        let ours: Vec<&str> = listed.lines().filter(|line| line.contains(&place)).collect();
+        ours.join("\n")
     }
 
     /// A file of the branch that the work went to.

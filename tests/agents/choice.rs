@@ -62,7 +62,7 @@ fn an_agent_that_is_not_there_is_told_before_anything_else() {
     ended.expect(
         1,
         &[
-            "the agent `custom` does not run in the sandbox",
+            "NOT READY: agent custom: it does not run in the sandbox",
             "hint: `ralph image build` makes an image that has it",
         ],
     );

@@ -15,9 +15,14 @@ mod canaries;
 mod choice;
 mod container;
 mod crash;
+mod cursor;
 mod github;
+mod hosts;
 mod litellm;
 mod logins;
+mod preflight;
+mod selftest;
+mod settings;
 mod stubborn;
 #[path = "../support/mod.rs"]
 mod support;

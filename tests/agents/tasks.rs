@@ -75,26 +75,35 @@ async fn claude_thinks_hard_and_uses_its_own_tools() {
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_for_agents_that_the_repository_brings_are_told() {
     let bench = need!(Bench::new(Program::Claude, two_sessions()).await);
-    bench.place.write(".claude/settings.json", "{}");
-    bench.place.write("AGENTS.md", "Be kind.\n");
-    bench.place.git(&["add", ".claude", "AGENTS.md"]);
+    let brought = [
+        (".claude/settings.json", "{}"),
+        (".claude/settings.local.json", "{}"),
+        (".codex/config.toml", ""),
+        (".cursor/mcp.json", "{\"mcpServers\": {}}"),
+        (".mcp.json", "{\"mcpServers\": {}}"),
+        ("AGENTS.md", "Be kind.\n"),
+        ("CLAUDE.md", "Be brief.\n"),
+    ];
+    for (file, text) in brought {
+        bench.place.write(file, text);
+        bench.place.git(&["add", file]);
+    }
     bench
         .place
         .git(&["commit", "--quiet", "--message", "Settle agents"]);
     let ended = bench.run(&[]);
+    let files = brought.map(|(file, _)| file);
     ended.expect(
         0,
         &[
             "the repository brings settings for agents",
-            ".claude/settings.json, AGENTS.md",
+            &files.join(", "),
             "done: ",
         ],
     );
     let request = fs::read_to_string(ended.stdout.trim_end().lines().last().unwrap()).unwrap();
-    assert!(
-        request.contains("`.claude/settings.json`, `AGENTS.md`"),
-        "{request}"
-    );
+    let quoted = files.map(|file| format!("`{file}`"));
+    assert!(request.contains(&quoted.join(", ")), "{request}");
 }
 
 #[rstest]

@@ -65,15 +65,21 @@ fn rate_limited(program: Program, reset: i64) -> Turn {
     }
 }
 
+/// It was good when the run began.
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_credential_pauses_the_run_with_what_to_do(
     #[values(Program::Claude, Program::Codex)] program: Program,
     #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
-    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
+    let sessions = two_sessions();
+    let teller = Teller::by(move |asked| match asked.session {
+        0 => Turn::refuse(401, "authentication_error"),
+        number => sessions[number - 1][asked.turn].clone(),
+    });
+    let bench = need!(Bench::within(within, program, teller).await);
     let variable = program.key_variable();
-    let paused = finish(bench.ralph(&["run"]).env(variable, "sk-expired-0123456789"));
+    let paused = bench.run(&[]);
     paused.expect(
         3,
         &[

@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use rstest::rstest;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::project::{Built, COPYING, Project, THIN};
+use super::support::chat_server::{Answer, ChatServer};
 use super::support::ralph::{finish, script, whole_task};
 use crate::need;
 
@@ -227,21 +228,37 @@ async fn a_run_makes_its_image_by_itself_and_the_agents_own_dockerfile_has_every
     );
     assert_eq!(project.run(&built.tag, &["sh", "-c", &try_all]), "");
 
-    assert_eq!(selftest(&project), built.tag);
+    let (image, steps) = selftest(&project).await;
+    assert_eq!(
+        (image, steps),
+        (built.tag.clone(), vec!["build image".to_owned()])
+    );
     project.write(
         "Dockerfile.sandbox",
         "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN true\n",
     );
-    let layered = selftest(&project);
+    let (layered, steps) = selftest(&project).await;
     assert_ne!(layered, built.tag, "a stale image was started from");
+    assert_eq!(steps, ["build image", "build project image"]);
     project.close().await;
 }
 
-/// Tries out a sandbox, in which everything must hold; returns the image it started from.
-fn selftest(project: &Project) -> String {
-    let command = project.place.ralph(&["selftest", "--type", "docker", "--json"]);
+/// Tries out a sandbox, in which everything must hold; returns the image it started from, and what was built for it.
+async fn selftest(project: &Project) -> (String, Vec<String>) {
+    let answer = json!({"summary": "ready", "actions": []}).to_string();
+    let model = ChatServer::start([Answer::text(&answer)]).await;
+    let endpoint = format!("model_endpoint.base_url={}", model.base_url());
+    let mut command = project.place.ralph(&["selftest", "--type", "docker", "--json"]);
+    command.args(["--set", &endpoint]);
     let ended = finish(&mut Project::with_the_engine(command));
     ended.expect(0, &[]);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
-    report["image"].as_str().unwrap().to_owned()
+    let names = report["checks"].as_array().unwrap().iter();
+    let built = names
+        .filter_map(|check| check["name"].as_str())
+        .filter(|name| name.starts_with("build "));
+    (
+        report["image"].as_str().unwrap().to_owned(),
+        built.map(str::to_owned).collect(),
+    )
 }

@@ -1,10 +1,11 @@
 //! How the agent programs of a run reach their models, and a repository, while the credentials stay here.
 
-mod doors;
+mod door;
 mod github;
 mod service;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -13,19 +14,20 @@ use crate::agent::{Access, Credential};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
+use crate::gateway::broker::{self, Broker, Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::{Metering, Notices};
 use crate::sandbox::Egress;
 use crate::sandbox::docker::SealPlan;
 use crate::secret::{Redactor, Secret};
-use crate::state::RunDir;
 
 use super::Context;
 use super::error::CliError;
-use doors::Doors;
-use service::Service;
+pub(super) use door::Door;
+use door::Named;
+use service::Member;
+pub(super) use service::Service;
 
 /// The services that agent programs reach through the broker. Nothing is open yet.
 pub(super) struct Services {
@@ -89,11 +91,12 @@ impl Services {
         Ok(())
     }
 
-    /// Opens them for a run, whose redactor comes to know every credential; `None` when there are none.
+    /// Opens them, with a meter that writes to this file and a redactor that comes to know every credential; `None` when
+    /// there are none.
     pub(super) async fn open(
         self,
         config: &Config,
-        run: &RunDir,
+        spending: PathBuf,
         redactor: &Redactor,
     ) -> Result<Option<Brokered>, CliError> {
         if self.list.is_empty() && self.github.is_none() {
@@ -101,37 +104,41 @@ impl Services {
         }
         redactor.learn(self.secrets);
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
-        let (meter, notices) = meter(config, run)?;
-        let mut doors = Doors::new(self.way, phantom.clone(), meter.clone());
-        let mut accesses = BTreeMap::new();
+        let (meter, notices) = meter(config, spending)?;
+        let (mut names, mut members, mut services) = (Vec::new(), Vec::new(), Vec::<broker::Service>::new());
         for service in self.list {
             service.upstream.tell(redactor);
-            let address = doors.add(service.upstream).await?;
-            for member in service.members {
-                let access = Access {
-                    base_url: Some(format!("{address}{}", member.path)),
-                    credential: Some(Credential {
-                        kind: member.shown_as,
-                        value: Secret::new(phantom.expose()),
-                    }),
-                    remedy: member.remedy,
-                };
-                accesses.insert(member.profile, access);
-            }
+            names.push(Named::of(&service.upstream));
+            members.push(service.members);
+            services.push(service.upstream.into());
         }
-        let agent_env = match self.github {
-            Some(setup) => {
-                let address = doors.add(GitHub::new(setup.clone())?).await?;
-                github::variables(&setup, &address, &phantom)
-            }
-            None => BTreeMap::new(),
+        if let Some(setup) = &self.github {
+            let github = GitHub::new(setup.clone())?;
+            names.push(Named {
+                host: github.host().clone(),
+                address: setup.url.clone(),
+            });
+            services.push(github.into());
+        }
+        let entrance = Broker::new(services, Vec::new())?.admit(phantom.clone(), meter.clone());
+        let mut loopback = JoinSet::new();
+        let doors = doors(self.way, &entrance, names, &mut loopback).await?;
+        // The repository's door is the last.
+        let agent_env = match (&self.github, doors.last()) {
+            (Some(setup), Some(door)) => github::variables(setup, &door.address(), &phantom),
+            _ => BTreeMap::new(),
         };
-        let (entrance, loopback) = doors.open()?;
-        let profiles = accesses.keys().cloned().collect();
+        let open = doors.into_iter().zip(members).flat_map(|(door, members)| {
+            let open = |member: Member| (member.profile.clone(), Open::new(&phantom, &door, member));
+            members.into_iter().map(open).collect::<Vec<_>>()
+        });
+        let open: BTreeMap<String, Open> = open.collect();
+        let profiles = open.keys().cloned().collect();
+        let entrance = (self.way == Way::Gateway).then_some(entrance);
         Ok(Some(Brokered {
             phantom,
             entrance,
-            accesses,
+            open,
             metering: Metering {
                 meter,
                 notices,
@@ -148,7 +155,7 @@ pub(super) struct Brokered {
     phantom: Phantom,
     /// Where there is a gateway that leads to it.
     entrance: Option<Entrance>,
-    accesses: BTreeMap<String, Access>,
+    open: BTreeMap<String, Open>,
     /// What counts the calls.
     pub(super) metering: Metering,
     /// What agents are told of the repository that they may reach.
@@ -157,10 +164,37 @@ pub(super) struct Brokered {
     _loopback: JoinSet<()>,
 }
 
+/// What is open to the agent of one profile.
+struct Open {
+    door: Door,
+    access: Access,
+}
+
+impl Open {
+    fn new(phantom: &Phantom, door: &Door, member: Member) -> Self {
+        Self {
+            access: Access {
+                base_url: Some(format!("{}{}", door.address(), member.path)),
+                credential: Some(Credential {
+                    kind: member.shown_as,
+                    value: Secret::new(phantom.expose()),
+                }),
+                remedy: member.remedy,
+            },
+            door: door.clone(),
+        }
+    }
+}
+
 impl Brokered {
+    /// Where the calls of a profile's agent come in.
+    pub(super) fn door(&self, profile: &str) -> Option<&Door> {
+        self.open.get(profile).map(|open| &open.door)
+    }
+
     /// How the agent of a profile reaches its model: with an address and a phantom.
     pub(super) fn access(&self, profile: &str) -> Option<&Access> {
-        self.accesses.get(profile)
+        self.open.get(profile).map(|open| &open.access)
     }
 
     /// The same gateway, which leads to the broker too.
@@ -211,16 +245,36 @@ fn way(config: &Config) -> Option<Way> {
 }
 
 /// What counts the calls of a run, and who is told.
-fn meter(config: &Config, run: &RunDir) -> Result<(Meter, Arc<Notices>), CliError> {
+fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), CliError> {
     let notices: Arc<Notices> = Arc::default();
     let meter = Meter::open(MeterSetup {
-        file: run.spending_file(),
+        file: spending,
         allowance: Allowance::default(),
         tariffs: tariffs(config),
         sink: notices.clone(),
         clock: clock::system(),
     })?;
     Ok((meter, notices))
+}
+
+/// Makes a way to each of these services.
+async fn doors(
+    way: Way,
+    entrance: &Entrance,
+    services: Vec<Named>,
+    servers: &mut JoinSet<()>,
+) -> Result<Vec<Door>, CliError> {
+    let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
+    let mut doors = Vec::new();
+    for service in services {
+        doors.push(match way {
+            Way::Gateway => Door::behind_gateway(entrance.clone(), service),
+            Way::Loopback => Door::on_loopback(entrance.clone(), service, servers)
+                .await
+                .map_err(failed)?,
+        });
+    }
+    Ok(doors)
 }
 
 /// What models cost, under every name that an agent may call them by.

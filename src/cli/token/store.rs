@@ -79,9 +79,10 @@ pub(super) async fn verify(upstream: &Upstream) -> Result<(), CliError> {
     upstream.verify(&http).await.map_err(|error| {
         let hint = match &error {
             VerifyError::Refused { .. } => "get a new one from the service and store that",
-            VerifyError::NoCredential(_) | VerifyError::Unclear { .. } | VerifyError::Unreachable(_) => {
-                "without `--verify` nobody is asked"
-            }
+            VerifyError::NoCredential(_)
+            | VerifyError::NoService { .. }
+            | VerifyError::Unclear { .. }
+            | VerifyError::Unreachable(_) => "without `--verify` nobody is asked",
         };
         CliError::of(Exit::Failure, &error).hint(hint)
     })

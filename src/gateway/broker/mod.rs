@@ -38,7 +38,7 @@ use super::stream::Stream;
 use crate::network::HostName;
 
 pub use github::{GitHub, GitHubAccess, GitHubSetup};
-pub use health::Health;
+pub use health::{Health, ask_health};
 pub use service::Service;
 pub use upstream::{Upstream, UpstreamError};
 pub use verify::VerifyError;
@@ -154,6 +154,16 @@ impl Entrance {
                 service.clone(),
                 TokioIo::new(stream),
             ));
+        }
+    }
+
+    /// Asks the service of this name whether it takes its credential.
+    pub async fn verify(&self, host: &HostName) -> Result<(), VerifyError> {
+        match self.0.broker.service(host).map(AsRef::as_ref) {
+            Some(Service::Model(upstream)) => upstream.verify(&self.0.broker.http).await,
+            Some(Service::Repository(_)) | None => Err(VerifyError::NoService {
+                host: host.to_string(),
+            }),
         }
     }
 

@@ -8,7 +8,7 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::turns::{Asked, Refusal, Turn, json_body, stream};
-use super::{Shared, header};
+use super::{Shared, header, shows_key};
 
 /// What each turn uses.
 pub(super) const TOKENS_IN: u64 = 321;
@@ -49,11 +49,7 @@ pub(super) fn respond(shared: &Shared, headers: &HeaderMap, body: &Value) -> Opt
 
 /// What the real one objects to.
 fn objection(key: &str, headers: &HeaderMap, body: &Value) -> Option<(u16, &'static str, &'static str)> {
-    let shown = [
-        header(headers, "x-api-key"),
-        header(headers, "authorization").trim_start_matches("Bearer "),
-    ];
-    if !shown.contains(&key) {
+    if !shows_key(key, headers) {
         return Some((401, "authentication_error", "invalid x-api-key"));
     }
     let invalid = |message| Some((400, "invalid_request_error", message));

@@ -13,7 +13,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::post;
+use axum::routing::{get, post};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -89,6 +89,7 @@ impl ModelServer {
         let routes = Router::new()
             .route(api.path(), post(answer))
             .route("/v1/oauth/token", post(renew))
+            .route("/v1/models", get(models))
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
@@ -150,6 +151,21 @@ pub const RENEWED_REFRESH: &str = "sk-ant-ort01-RENEWED-0123456789";
 async fn renew(State(shared): State<Arc<Shared>>) -> axum::Json<Value> {
     shared.renewals.fetch_add(1, Ordering::Relaxed);
     axum::Json(json!({"access_token": shared.key, "refresh_token": RENEWED_REFRESH, "expires_in": 28_800}))
+}
+
+/// The list of models, for whoever has the key.
+async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    if shows_key(&shared.key, &headers) {
+        turns::json_body(200, &[], &json!({"data": [], "has_more": false}))
+    } else {
+        turns::json_body(401, &[], &json!({"error": {"message": "invalid key"}}))
+    }
+}
+
+/// Whether a request has the key, in either of the headers that programs use.
+fn shows_key(key: &str, headers: &HeaderMap) -> bool {
+    let bearer = header(headers, "authorization").trim_start_matches("Bearer ");
+    [header(headers, "x-api-key"), bearer].contains(&key)
 }
 
 /// The text of a header; empty when it is not there.
