@@ -92,12 +92,14 @@ struct Checked {
     inspected: bool,
     /// The line that allows it, or why it is denied.
     reason: String,
+    /// What that line says; none where no line decides.
+    line: Option<String>,
+    /// Where it stands: a file, and before it the preset and the client's own file that it comes from.
+    place: Option<String>,
 }
 
-fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
-    let config = assemble::configuration(context, None, &[])?;
-    let project = assemble::project_dir(&context.surroundings.cwd);
-    let policy = spec::network_policy(&config, Some(&project));
+async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
+    let policy = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
     let seen = match args.method.zip(args.path) {
@@ -106,7 +108,8 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
         _ => Seen::Nothing,
     };
     let request = Request { host, port, seen };
-    let (verdict, reason) = match policy.judge(&request) {
+    let judged = policy.judge(&request);
+    let (verdict, reason) = match &judged {
         Verdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
         Verdict::Denied(Denial::Unseen(line)) if inspected => (
             Outcome::Denied,
@@ -114,12 +117,18 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
         ),
         Verdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
     };
+    let line = match &judged {
+        Verdict::Allowed(line) => Some(line),
+        Verdict::Denied(denial) => denial.line(),
+    };
     let checked = Checked {
         host: request.host.to_string(),
         port,
         verdict,
         inspected,
         reason,
+        line: line.map(|line| line.text().to_owned()),
+        place: line.and_then(|line| line.place().map(str::to_owned)),
     };
     if args.json {
         context.ui.json(&checked)?;
@@ -186,16 +195,18 @@ fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<Exit, C
 /// An allowlist of what was reached. What was blocked is left for a person to decide.
 fn as_toml(suggested: &Suggested) -> String {
     let mut known = BTreeSet::new();
-    let asked = suggested.reached.iter().chain(&suggested.blocked);
-    let lines: Vec<String> = asked
-        .filter(|asked| known.insert(asked.suggestion()))
-        .map(|asked| match asked.verdict {
-            Outcome::Allowed => format!("  \"{}\", # reached {}x\n", asked.suggestion(), asked.count),
-            Outcome::Denied => format!("  # \"{}\", # blocked {}x\n", asked.suggestion(), asked.count),
-        })
-        .collect();
-    let lines = lines.concat();
-    format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{lines}]\n")
+    let (mut allowed, mut besides) = (Vec::new(), Vec::new());
+    for asked in suggested.reached.iter().chain(&suggested.blocked) {
+        let (verdict, count) = (asked.verdict, asked.count);
+        match (verdict, asked.suggestion()) {
+            (_, Some(line)) if !known.insert(line.clone()) => {}
+            (Outcome::Allowed, Some(line)) => allowed.push(format!("  \"{line}\", # reached {count}x\n")),
+            (Outcome::Denied, Some(line)) => allowed.push(format!("  # \"{line}\", # blocked {count}x\n")),
+            (_, None) => besides.push(format!("# {asked}\n")),
+        }
+    }
+    let (allowed, besides) = (allowed.concat(), besides.concat());
+    format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{allowed}]\n{besides}")
 }
 
 fn parse_target(text: &str) -> Result<(Host, u16), TargetError> {
