@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::gateway::audit::AuditLog;
 use crate::gateway::{AddressGuard, Phantom};
 use crate::network::{Clients, Directory, Policy};
-use crate::sandbox::{Egress, Purpose, Reuse, SandboxSpec};
+use crate::sandbox::{Egress, ProxyVariables, Purpose, Reuse, SandboxSpec};
 use crate::state::RunDir;
 use crate::task::Task;
 
@@ -74,6 +74,11 @@ pub(super) fn egress(config: &Config) -> Result<Egress, CliError> {
     Ok(Egress {
         guard: AddressGuard::dangerously_opening(network.dangerously_allow_addresses.iter().copied()),
         phantom: Some(phantom),
+        proxy_variables: if network.proxy_variables {
+            ProxyVariables::Set
+        } else {
+            ProxyVariables::Unset
+        },
         ..Egress::default()
     })
 }
