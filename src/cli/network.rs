@@ -9,14 +9,14 @@ use serde::Serialize;
 use crate::config::{Config, NetworkPolicy};
 use crate::gateway::audit::{Asked, AuditError, AuditLog, Outcome, Tally};
 use crate::id::RunId;
-use crate::network::{Denial, Host, HostNameError, Request, Seen, Verdict};
+use crate::network::{Denial, Host, HostNameError, Policy, Request, Seen, Verdict};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
 use super::assemble;
 use super::error::{CliError, Exit};
 use super::select::{Which, select};
-use super::{Context, spec};
+use super::{Context, clients, image, spec};
 
 /// Ask what a sandbox may reach, and what it wanted to
 #[derive(Debug, clap::Args)]
@@ -58,10 +58,10 @@ struct CheckArgs {
     json: bool,
 }
 
-pub(super) fn network(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn network(context: &Context, args: Args) -> Result<Exit, CliError> {
     match args.what {
-        What::Check(args) => check(context, args),
-        What::Rules => rules(context),
+        What::Check(args) => check(context, args).await,
+        What::Rules => rules(context).await,
         What::Suggest { from, json } => suggest(context, from.as_ref(), json),
     }
 }
@@ -145,10 +145,8 @@ async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
     })
 }
 
-fn rules(context: &Context) -> Result<Exit, CliError> {
-    let config = assemble::configuration(context, None, &[])?;
-    let project = assemble::project_dir(&context.surroundings.cwd);
-    let policy = spec::network_policy(&config, Some(&project));
+async fn rules(context: &Context) -> Result<Exit, CliError> {
+    let policy = policy(context).await?;
     let plan = SealPlan::of(&policy).map_err(|source| SandboxError::Unsealed {
         id: "(none yet)".to_owned(),
         source: Box::new(source),
@@ -160,6 +158,29 @@ fn rules(context: &Context) -> Result<Exit, CliError> {
             .say("Nothing is sealed: the policy allows everything and denies nothing."),
     }
     Ok(Exit::Success)
+}
+
+/// The policy of a run that would begin here and now, as far as that is known without building its image.
+async fn policy(context: &Context) -> Result<Policy, CliError> {
+    let config = assemble::configuration(context, None, &[])?;
+    let project = assemble::project_dir(&context.surroundings.cwd);
+    let image = if clients::asks_image(&config) {
+        let found = image::at_hand(context, &config, &project).await;
+        let missing = match &found {
+            Ok(Some(_)) => None,
+            Ok(None) => Some("it is not there yet".to_owned()),
+            Err(error) => Some(error.message.clone()),
+        };
+        if let Some(reason) = missing {
+            context.ui.say(format_args!(
+                "The configuration of package clients in the image is not known: {reason}."
+            ));
+        }
+        found.ok().flatten()
+    } else {
+        None
+    };
+    spec::network_policy(context, &config, Some(&project), image.as_deref()).await
 }
 
 /// What `suggest` prints as JSON.

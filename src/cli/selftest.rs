@@ -46,15 +46,16 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
     };
     provider.check().await?;
     let run = RunId::random();
+    let image = image::for_sandbox(context, &config, &project, args.image).await?;
     let spec = SandboxSpec {
         purpose: Purpose {
             agent: config.settings.agent.name.name().to_owned(),
             branch: format!("selftest/{run}"),
             task: format!("selftest {run}"),
         },
-        image: image::for_sandbox(context, &config, &project, args.image).await?,
+        network: spec::network_policy(context, &config, Some(&project), image.as_deref()).await?,
+        image,
         resources: config.resources(),
-        network: spec::network_policy(&config, Some(&project)),
         egress: spec::egress(&config)?,
         completion_grace: config.settings.timers.completion_grace,
         reuse: Reuse::Never,

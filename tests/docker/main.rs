@@ -19,6 +19,7 @@ mod inspected;
 mod killed;
 mod life;
 mod orphans;
+mod presets;
 mod proxy;
 mod room;
 mod runs;
