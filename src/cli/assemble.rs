@@ -296,6 +296,7 @@ pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
             home: surroundings.var("HOME").map(PathBuf::from),
         },
         guest_dir: surroundings.data_dir()?.join("guest"),
+        cache: surroundings.cache_dir()?.join("image-files"),
         host: surroundings.host(),
         machine: surroundings.owner().host,
     })

@@ -3,6 +3,7 @@
 mod agents;
 mod assemble;
 mod broker;
+mod clients;
 mod config;
 mod control;
 mod credentials;
@@ -149,7 +150,7 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Selftest(args) => block_on(selftest::try_out(context, args)),
         Command::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
         Command::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
-        Command::Network(args) => network::network(context, args),
+        Command::Network(args) => block_on(network::network(context, args)),
         Command::Gateway(args) => block_on(gateway::gateway(context, args)),
         Command::Token(args) => block_on(token::token(context, args)),
         Command::StoreToken(args) => block_on(token::store(context, args)),

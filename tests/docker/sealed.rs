@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -139,7 +140,13 @@ pub async fn hello(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 
 /// A certificate that nobody trusts.
 pub fn acceptor() -> TlsAcceptor {
-    let made = rcgen::generate_simple_self_signed(["allowed.test".to_owned()]).unwrap();
+    certified(&["allowed.test"]).0
+}
+
+/// A certificate for these names, and what it is trusted by.
+pub fn certified(names: &[&str]) -> (TlsAcceptor, String) {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -147,7 +154,16 @@ pub fn acceptor() -> TlsAcceptor {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
-    TlsAcceptor::from(Arc::new(config))
+    (TlsAcceptor::from(Arc::new(config)), made.cert.pem())
+}
+
+/// A listener on an address of its own for each test, on whose ports nobody else is; or why there is none.
+pub async fn own_listener(port: u16) -> Result<TcpListener, String> {
+    static NUMBER: AtomicU8 = AtomicU8::new(0);
+    let [.., a, b] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 80 + NUMBER.fetch_add(1, Ordering::SeqCst) % 100, a, b);
+    let bound = TcpListener::bind((address, port)).await;
+    bound.map_err(|error| format!("port {port}: {error}"))
 }
 
 /// Whether the engine has a container of this name.

@@ -17,10 +17,11 @@ use super::plain::Plain;
 use super::plan::{Facts, ROOT, label};
 use super::sandbox::DockerSandbox;
 use super::seal::holder::{self, Holder};
-use super::seal::{SealError, SealPlan};
+use super::seal::{Seal, SealError, SealPlan};
 use super::user::Agent;
-use super::{DockerOptions, NAME, failed, on_host};
+use super::{DockerOptions, NAME, failed, on_host, proxy};
 use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
+use crate::gateway::Phantom;
 use crate::network::Mode;
 
 /// As many open files as are ever needed.
@@ -33,6 +34,8 @@ pub(super) struct Ground {
     processors: u32,
     agent: Agent,
     guest: Guest,
+    /// Where what was read of images is kept.
+    pub(super) cache: PathBuf,
 }
 
 /// How a sandbox's network is closed.
@@ -44,6 +47,35 @@ pub(super) enum Closing {
     Shut,
     /// By a holder, so.
     Sealed(SealPlan),
+}
+
+/// How commands are run in a sandbox.
+#[derive(Clone, Debug)]
+pub(super) struct Manner {
+    /// How long a command that has ended may be kept waiting.
+    grace: Duration,
+    /// Whom the explicit proxy serves, where commands are told of it.
+    proxy: Option<Phantom>,
+}
+
+impl Default for Manner {
+    /// As by somebody who looks into a sandbox of another's.
+    fn default() -> Self {
+        Self {
+            grace: SandboxSpec::USUAL_GRACE,
+            proxy: None,
+        }
+    }
+}
+
+impl Manner {
+    /// As a sandbox is asked for, whose network has such a seal.
+    pub(super) fn of(spec: &SandboxSpec, seal: Option<&Seal>) -> Self {
+        Self {
+            grace: spec.completion_grace,
+            proxy: seal.and_then(|_| proxy::told(&spec.egress)),
+        }
+    }
 }
 
 /// The containers at a place.
@@ -76,6 +108,7 @@ impl Ground {
                 source,
             })?,
             processors: info.processors,
+            cache: options.cache.clone(),
             engine,
         })
     }
@@ -147,16 +180,17 @@ impl Ground {
     }
 
     /// The sandbox at a place, whose container has this id.
-    pub(super) fn open(&self, place: Place, container: String, grace: Duration) -> DockerSandbox {
+    pub(super) fn open(&self, place: Place, container: String, manner: Manner) -> DockerSandbox {
         let files = Files::new(&place.workspace(), &place.staging()).owned_by(self.agent.outside);
         let plain = Plain {
             engine: self.engine.clone(),
             container,
+            proxy: manner.proxy,
         };
         let opener = ByExec {
             plain: plain.clone(),
             door: place.door(),
-            grace,
+            grace: manner.grace,
         };
         let warm = match &self.guest {
             Guest::Here(_) => Warm::new(opener),

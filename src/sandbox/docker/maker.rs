@@ -2,7 +2,7 @@
 
 use super::super::place::Place;
 use super::super::{SandboxError, SandboxSpec};
-use super::ground::{Closing, Ground};
+use super::ground::{Closing, Ground, Manner};
 use super::plan::{self, Facts, label};
 use super::sandbox::DockerSandbox;
 use super::seal::{Seal, SealError, holder};
@@ -29,6 +29,8 @@ impl Maker<'_> {
             Closing::Shut => return self.make_on(place, Network::Nothing { dns: None }, None).await,
             Closing::Sealed(plan) => plan,
         };
+        let inspection = self.ground.inspection(self.spec, self.facts.image, place).await;
+        let inspection = inspection.map_err(|error| unsealed(place, error))?;
         let image = holder::image(&self.ground.engine).await;
         let image = image.map_err(|error| failed(&place.name(), error))?;
         let mut labels = plan::labels(self.spec, self.facts, place);
@@ -39,6 +41,7 @@ impl Maker<'_> {
             self.ground.holder(place, holder.clone()),
             seal_plan,
             &self.spec.egress,
+            inspection,
         );
         let made = self.make_on(place, Network::Of(holder.clone()), Some(seal)).await;
         if made.is_err() {
@@ -63,14 +66,12 @@ impl Maker<'_> {
         };
         let (created, ready) = tokio::join!(self.create(place, &container), ready);
         let id = created?;
-        let opened = self
+        let manner = Manner::of(self.spec, seal.as_ref());
+        let sandbox = self
             .ground
-            .open(place.clone(), id.clone(), self.spec.completion_grace)
-            .limited_to(self.spec.resources.disk_bytes);
-        let sandbox = match seal {
-            Some(seal) => opened.sealed(seal),
-            None => opened,
-        };
+            .open(place.clone(), id.clone(), manner)
+            .limited_to(self.spec.resources.disk_bytes)
+            .sealed(seal);
         let started = match ready {
             Ok(()) => sandbox.run().await,
             Err(error) => Err(unsealed(place, error)),

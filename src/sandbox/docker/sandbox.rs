@@ -71,9 +71,9 @@ impl DockerSandbox {
         }
     }
 
-    /// The same, with a seal on its network.
-    pub(super) fn sealed(mut self, seal: Seal) -> Self {
-        self.seal = Some(seal);
+    /// The same, with the seal of its network, where it has one.
+    pub(super) fn sealed(mut self, seal: Option<Seal>) -> Self {
+        self.seal = seal;
         self
     }
 

@@ -25,7 +25,7 @@ pub(super) struct Gap {
 pub(super) const GAPS: &[Gap] = &[Gap {
     name: "a request inside TLS is for the host of its hello",
     class: Class::Disagreement,
-    reason: "the gateway reads the name in the hello and decrypts nothing, so that it cannot see the request's own host",
+    reason: "the gateway reads the name in the hello and decrypts nothing, so that it cannot see the request's own host; hosts of sandbox.network.inspect are held to it",
 }];
 
 /// An address that is set aside for examples: nobody is there.

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::super::super::Fault;
 use crate::engine::EngineError;
-use crate::gateway::GatewayError;
+use crate::gateway::{GatewayError, InspectionError};
 use crate::network::probe::ProbeFailure;
 
 /// Why a sandbox's network is not sealed, or cannot be shown to be. No command of an agent's runs then.
@@ -40,6 +40,12 @@ pub enum SealError {
     /// The gateway cannot use a listener.
     #[error("the gateway cannot be opened")]
     Gateway(#[source] GatewayError),
+    /// TLS cannot be inspected.
+    #[error("its TLS cannot be inspected")]
+    Inspection(#[from] InspectionError),
+    /// The sandbox cannot be made to trust the inspection.
+    #[error("what makes it trust the inspection cannot be written")]
+    Trust(#[source] io::Error),
     /// Nothing can be tried from inside.
     #[error("nothing can be tried from inside: {0}")]
     Untried(String),
@@ -64,6 +70,8 @@ impl SealError {
             | Self::Different(_)
             | Self::TooManyPorts(_)
             | Self::Gateway(_)
+            | Self::Inspection(_)
+            | Self::Trust(_)
             | Self::Probe(_)
             | Self::Heard(_) => Fault::Provider,
         }
@@ -74,6 +82,8 @@ impl SealError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Engine(source) => source.hint(),
+            Self::Inspection(source) => source.hint(),
+            Self::Trust(_) => None,
             Self::HolderEnded | Self::Line(_) => {
                 Some("`ralph resume` makes a new sandbox from the run's last checkpoint")
             }

@@ -10,6 +10,8 @@ mod link;
 mod plan;
 mod proof;
 
+use std::sync::Arc;
+
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -20,7 +22,7 @@ use self::link::Link;
 pub use self::plan::SealPlan;
 use super::super::Egress;
 use super::super::session::Session;
-use crate::gateway::{Gateway, Setup};
+use crate::gateway::{Gateway, Inspection, Setup};
 use crate::guest::order::Order;
 use crate::network::firewall::{Ipv6, SEALED};
 use crate::network::probe::Beacon;
@@ -34,6 +36,7 @@ pub(super) struct Seal {
     holder: Holder,
     plan: SealPlan,
     egress: Egress,
+    inspection: Option<Arc<Inspection>>,
     watch: Mutex<Option<Watch>>,
 }
 
@@ -58,11 +61,17 @@ pub(super) enum Standing {
 
 impl Seal {
     /// The seal that this holder is for. Nothing is sealed yet.
-    pub(super) fn new(holder: Holder, plan: SealPlan, egress: &Egress) -> Self {
+    pub(super) fn new(
+        holder: Holder,
+        plan: SealPlan,
+        egress: &Egress,
+        inspection: Option<Arc<Inspection>>,
+    ) -> Self {
         Self {
             holder,
             plan,
             egress: egress.clone(),
+            inspection,
             watch: Mutex::default(),
         }
     }
@@ -134,6 +143,7 @@ impl Seal {
             guard: self.egress.guard.clone(),
             phantom: self.egress.phantom.clone(),
             injection: self.egress.injection.clone(),
+            inspection: self.inspection.clone(),
             beacon: Some(beacon),
             ..Setup::new(self.plan.policy().clone(), self.egress.audit.clone())
         }
