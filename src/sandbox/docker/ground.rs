@@ -20,7 +20,7 @@ use super::seal::holder::{self, Holder};
 use super::seal::{SealError, SealPlan};
 use super::user::Agent;
 use super::{DockerOptions, NAME, failed, on_host};
-use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
+use crate::engine::{Container, Digest, Endpoint, Engine, EngineError, Kernel};
 use crate::network::Mode;
 
 /// As many open files as are ever needed.
@@ -33,6 +33,7 @@ pub(super) struct Ground {
     processors: u32,
     agent: Agent,
     guest: Guest,
+    kernel: Kernel,
 }
 
 /// How a sandbox's network is closed.
@@ -76,6 +77,7 @@ impl Ground {
                 source,
             })?,
             processors: info.processors,
+            kernel: info.kernel,
             engine,
         })
     }
@@ -129,11 +131,12 @@ impl Ground {
         let Some(plan) = SealPlan::of(&spec.network)? else {
             return Ok(Closing::Open);
         };
-        match (&self.guest, spec.network.mode()) {
-            (Guest::Here(_), _) => Ok(Closing::Sealed(plan)),
+        match (&self.guest, self.kernel, spec.network.mode()) {
+            (Guest::Here(_), Kernel::Own, _) => Ok(Closing::Sealed(plan)),
             // Without any network there is nothing to hold.
-            (Guest::Missing(_), Mode::Deny) => Ok(Closing::Shut),
-            (Guest::Missing(reason), _) => Err(SealError::NoGuest(reason)),
+            (Guest::Missing(_), _, Mode::Deny) | (_, Kernel::Desktop, Mode::Deny) => Ok(Closing::Shut),
+            (Guest::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
+            (_, Kernel::Desktop, _) => Err(SealError::Desktop),
         }
     }
 
