@@ -30,7 +30,6 @@ const TARGET_NAME: usize = 30;
 const VERDICT: usize = 2 + TARGET_NAME;
 const STANDARD: usize = 40;
 const ERROR: usize = 64;
-const COUNTERS: usize = 16;
 /// The kernel's verdicts, as a table has them.
 const DROP: i32 = -1;
 const ACCEPT: i32 = -2;
@@ -39,44 +38,9 @@ const ACCEPT: i32 = -2;
 pub(super) fn apply(firewall: &Firewall, family: Family) -> io::Result<()> {
     let shape = Shape::of(family);
     let option = TableOption::of(shape.inet)?;
-    let current = Info::read(&option)?;
-    let mut entries = Vec::new();
-    let (mut begins, mut ends) = ([0_u32; PLACES], [0_u32; PLACES]);
-    let mut count = 1;
-    for (number, name) in HOOKS {
-        let chain = firewall.0.iter().find(|chain| chain.name == name);
-        let chain = chain.ok_or_else(|| unknown(name))?;
-        begins[number as usize] = length_of(&entries)?;
-        for rule in &chain.rules {
-            let Rule::Accept(way, interface) = rule else {
-                return Err(unknown(name));
-            };
-            entries.extend(shape.entry(Some((*way, interface)), &verdict(Fate::Accept)));
-        }
-        ends[number as usize] = length_of(&entries)?;
-        entries.extend(shape.entry(None, &verdict(chain.policy)));
-        count += 1 + chain.rules.len();
-    }
-    // The last entry belongs to no place, and stops whoever comes there by mistake.
-    entries.extend(shape.entry(None, &target("ERROR", ERROR, b"ERROR")));
-    let places = HOOKS
-        .iter()
-        .fold(0, |places, (number, _)| places | 1_u32 << number);
-    let mut head = named(TABLE);
-    head.extend(
-        [
-            places,
-            u32::try_from(count).map_err(io::Error::other)?,
-            length_of(&entries)?,
-        ]
-        .map(u32::to_ne_bytes)
-        .concat(),
-    );
-    head.extend(begins.iter().chain(&ends).flat_map(|number| number.to_ne_bytes()));
-    head.extend(current.count.to_ne_bytes());
-    // The kernel leaves there what it has counted so far.
-    let mut counted = vec![0; current.count as usize * COUNTERS];
-    option.set(REPLACE, [&head, &entries], &mut counted)
+    let counted = Info::read(&option)?.count;
+    let (info, entries) = shape.table(firewall)?;
+    option.replace(REPLACE, [&info.head(), &entries], counted)
 }
 
 /// What is in force.
@@ -111,7 +75,8 @@ fn other_tables(shape: &Shape) -> io::Result<Vec<Chain>> {
         .collect())
 }
 
-/// What is told of a table before it is read.
+/// What is told of a table before its entries.
+#[derive(Default)]
 struct Info {
     begins: [u32; PLACES],
     ends: [u32; PLACES],
@@ -131,6 +96,20 @@ impl Info {
             count: number(1 + 2 * PLACES),
             length: number(2 + 2 * PLACES),
         })
+    }
+
+    /// What comes before entries that are put in force.
+    fn head(&self) -> Vec<u8> {
+        let places = HOOKS
+            .iter()
+            .fold(0, |places, (number, _)| places | 1_u32 << number);
+        let numbers = [places, self.count, self.length]
+            .into_iter()
+            .chain(self.begins)
+            .chain(self.ends);
+        let mut head = named(TABLE);
+        head.extend(numbers.flat_map(u32::to_ne_bytes));
+        head
     }
 }
 
@@ -165,6 +144,31 @@ impl Shape {
                 tables: "/proc/net/ip6_tables_names",
             },
         }
+    }
+
+    /// A table that does what a firewall says.
+    fn table(&self, firewall: &Firewall) -> io::Result<(Info, Vec<u8>)> {
+        let (mut info, mut entries) = (Info::default(), Vec::new());
+        let mut count = 1;
+        for (number, name) in HOOKS {
+            let chain = firewall.0.iter().find(|chain| chain.name == name);
+            let chain = chain.ok_or_else(|| unknown(name))?;
+            info.begins[number as usize] = length_of(&entries)?;
+            for rule in &chain.rules {
+                let Rule::Accept(way, interface) = rule else {
+                    return Err(unknown(name));
+                };
+                entries.extend(self.entry(Some((*way, interface)), &verdict(Fate::Accept)));
+            }
+            info.ends[number as usize] = length_of(&entries)?;
+            entries.extend(self.entry(None, &verdict(chain.policy)));
+            count += 1 + chain.rules.len();
+        }
+        // The last entry belongs to no place, and stops whoever comes there by mistake.
+        entries.extend(self.entry(None, &target("ERROR", ERROR, b"ERROR")));
+        info.count = u32::try_from(count).map_err(io::Error::other)?;
+        info.length = length_of(&entries)?;
+        Ok((info, entries))
     }
 
     /// An entry about packets of one interface, or about all.

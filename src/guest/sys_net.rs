@@ -73,14 +73,15 @@ impl TableOption {
         }
     }
 
-    /// Sets it to a head, the address of a space that the kernel fills, and the rest.
-    pub(crate) fn set(&self, name: c_int, [head, rest]: [&[u8]; 2], filled: &mut [u8]) -> io::Result<()> {
-        let space = (filled.as_mut_ptr() as usize).to_ne_bytes();
-        let bytes = [head, &space, rest].concat();
+    /// Replaces a table by a head and entries, where so many entries are now, whose counts the kernel gives away.
+    pub(crate) fn replace(&self, name: c_int, [head, entries]: [&[u8]; 2], now: u32) -> io::Result<()> {
+        // Of packets and of bytes.
+        let mut counts = vec![[0_u64; 2]; now as usize];
+        let address = (counts.as_mut_ptr() as usize).to_ne_bytes();
+        let bytes = [head, &now.to_ne_bytes(), &address, entries].concat();
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
         let value = bytes.as_ptr().cast();
-        // SAFETY: the bytes are as long as is said. What the kernel fills is as long as the head says, by the caller's care,
-        // and both outlive the call.
+        // SAFETY: the bytes are as long as is said, there is room for as many counts as is said, and both outlive the call.
         let set = unsafe { setsockopt(self.socket.as_raw_fd(), self.level, name, value, length) };
         if set == 0 {
             Ok(())

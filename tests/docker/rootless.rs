@@ -108,6 +108,8 @@ impl<'a> Rootless<'a> {
     fn give_image(&self) {
         let archive = self.place.path().join("image.tar");
         let mut tar = tar::Builder::new(File::create(&archive).unwrap());
+        // A directory that is not named is closed to everybody but its owner.
+        tar.append_dir("bin", "/").unwrap();
         tar.append_path_with_name(which::which("busybox").unwrap(), "bin/busybox")
             .unwrap();
         for name in ["sh", "sleep"] {
