@@ -21,7 +21,7 @@ async fn without_nf_tables_the_older_tables_hold_and_without_both_nothing_runs()
         ["iptables-legacy", "iptables-legacy-save", "ip6tables-legacy-save"].map(skip::program);
     let (iptables, save, save_6) = (need!(iptables), need!(save), need!(save_6));
     let filter = Filter::new();
-    filter.refuse([nf_tables()]);
+    filter.refuse(&[nf_tables()]);
     let mut daemon = need!(Daemon::with(["--seccomp-profile".to_owned(), filter.path()]).await);
     let room = room(&daemon).await;
 
@@ -51,7 +51,7 @@ async fn without_nf_tables_the_older_tables_hold_and_without_both_nothing_runs()
     }
     sandbox.close().await.unwrap();
 
-    filter.refuse([nf_tables(), ip_tables()]);
+    filter.refuse(&[nf_tables(), ip_tables()]);
     daemon.restart();
     let refused = room
         .provider
@@ -104,13 +104,13 @@ impl Filter {
         self.file.display().to_string()
     }
 
-    fn refuse<const N: usize>(&self, calls: [Value; N]) {
-        let filter = json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls.to_vec() });
+    fn refuse(&self, calls: &[Value]) {
+        let filter = json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": calls });
         fs::write(&self.file, filter.to_string()).unwrap();
     }
 }
 
-/// A kernel without nf_tables, or anything else of netfilter's, knows no such protocol of netlink.
+/// A kernel without `nf_tables`, or anything else of netfilter's, knows no such protocol of netlink.
 fn nf_tables() -> Value {
     const AF_NETLINK: u32 = 16;
     const NETLINK_NETFILTER: u32 = 12;
@@ -122,7 +122,7 @@ fn nf_tables() -> Value {
     )
 }
 
-/// One without ip_tables knows no such option of sockets.
+/// One without `ip_tables` knows no such option of sockets.
 fn ip_tables() -> Value {
     const IPPROTO_IP: u32 = 0;
     const INFO: u32 = 64;
