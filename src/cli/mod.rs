@@ -106,8 +106,14 @@ struct Context {
 /// Parses the process's arguments, runs the command and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let exit = dispatch(std::env::args_os());
-    ExitCode::from(exit as u8)
+    main_with(std::env::args_os())
+}
+
+/// The same with these arguments, the first of which is the name of the program: for one that is ralph and more, such as one
+/// that listens to its `tracing` events.
+#[must_use]
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(dispatch(arguments) as u8)
 }
 
 fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> Exit {

@@ -22,6 +22,17 @@ pub struct EngineInfo {
     pub processors: u32,
     /// Who its containers' users are outside.
     pub users: UserMapping,
+    /// Whether its containers run on this machine's kernel, as far as it tells.
+    pub kernel: Kernel,
+}
+
+/// On whose kernel an engine's containers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Nothing says that it is another than that of the engine's machine.
+    Own,
+    /// That of a virtual machine which Docker Desktop keeps.
+    Desktop,
 }
 
 /// Who the users of containers are outside.
@@ -71,6 +82,7 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
         arch: version.arch.unwrap_or_default(),
         processors: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users: users(info),
+        kernel: kernel(info),
     }
 }
 
@@ -109,6 +121,13 @@ fn users(info: &SystemInfo) -> UserMapping {
         UserMapping::Remapped
     } else {
         UserMapping::Same
+    }
+}
+
+fn kernel(info: &SystemInfo) -> Kernel {
+    match info.operating_system.as_deref() {
+        Some("Docker Desktop") => Kernel::Desktop,
+        Some(_) | None => Kernel::Own,
     }
 }
 

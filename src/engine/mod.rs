@@ -37,7 +37,7 @@ pub use error::EngineError;
 pub use exec::{Exec, ExecInput, ExecOutput, ExecSpec, ExecState, ExecStdout};
 pub use image::{Image, Removal};
 pub use image_files::ImageFiles;
-pub use info::{EngineInfo, Flavour, ImageStore, UserMapping};
+pub use info::{EngineInfo, Flavour, ImageStore, Kernel, UserMapping};
 pub use reference::{Reference, ReferenceError};
 pub use tar_stream::TarStream;
 pub use transfer::{Amount, Progress, ProgressSink};

@@ -16,12 +16,18 @@ const DISK: &str = "size=450m";
 /// An engine whose disk is a small one in memory. Nothing of it is left when it is dropped.
 pub struct Daemon {
     dir: TempDir,
+    options: Vec<String>,
     process: Child,
 }
 
 impl Daemon {
     /// Starts one, or says why that cannot be.
     pub async fn new() -> Result<Self, String> {
+        Self::with([]).await
+    }
+
+    /// Starts one with options of its own.
+    pub async fn with(options: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let dockerd = skip::program("dockerd")?;
         if !rustix::process::geteuid().is_root() {
             return Err("only root can start an engine".to_owned());
@@ -36,8 +42,13 @@ impl Daemon {
         if !mounted.unwrap().success() {
             return Err("no disk can be mounted here".to_owned());
         }
-        let process = start(&dockerd, dir.path());
-        let daemon = Self { dir, process };
+        let options: Vec<String> = options.into_iter().collect();
+        let process = start(&dockerd, dir.path(), &options);
+        let daemon = Self {
+            dir,
+            options,
+            process,
+        };
         eventually("the engine answers", || daemon.answers());
         base::image(&daemon.engine().await).await?;
         Ok(daemon)
@@ -55,7 +66,7 @@ impl Daemon {
     /// Stops it, and all its containers with it, and starts it again.
     pub fn restart(&mut self) {
         self.stop();
-        self.process = start(&skip::program("dockerd").unwrap(), self.dir.path());
+        self.process = start(&skip::program("dockerd").unwrap(), self.dir.path(), &self.options);
         eventually("the engine answers again", || self.answers());
     }
 
@@ -112,7 +123,7 @@ impl Drop for Daemon {
 }
 
 /// It has a network of its own: without a bridge, an engine removes that of every other engine beside it.
-fn start(dockerd: &Path, dir: &Path) -> Child {
+fn start(dockerd: &Path, dir: &Path, options: &[String]) -> Child {
     let below = |name: &str| dir.join(name).display().to_string();
     let log = std::fs::File::create(dir.join("log")).unwrap();
     Command::new("unshare")
@@ -121,6 +132,7 @@ fn start(dockerd: &Path, dir: &Path) -> Child {
         .args(["--host", &format!("unix://{}", below("socket"))])
         .args(["--data-root", &below("data"), "--exec-root", &below("exec")])
         .args(["--pidfile", &below("pid"), "--bridge=none", "--iptables=false"])
+        .args(options)
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use ralph::gateway::audit::Record;
 use ralph::gateway::{AddressGuard, Resolver};
+use ralph::network::firewall::SEALED;
 use ralph::network::{HostName, Policy, Rule};
 use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{Egress, Sandbox, SandboxError};
@@ -203,6 +205,27 @@ pub async fn eventually_async(mut holds: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("it never came");
+}
+
+/// What a program like `iptables-save` prints of a process's network, without what was counted and when.
+pub fn saved(program: &Path, pid: &str) -> Vec<String> {
+    let saved = std::process::Command::new("nsenter")
+        .args(["--net", "--target", pid])
+        .arg(program)
+        .output()
+        .unwrap();
+    assert!(saved.status.success(), "{saved:?}");
+    let saved = String::from_utf8(saved.stdout).unwrap();
+    let lines = saved.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| line.split(" [").next().unwrap().to_owned())
+        .collect()
+}
+
+/// What it must print of a sealed network.
+pub fn expected_rules() -> Vec<String> {
+    let rules = SEALED.to_string().replace(" [0:0]", "");
+    rules.lines().map(str::to_owned).collect()
 }
 
 pub fn open_files() -> usize {

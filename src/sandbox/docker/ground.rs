@@ -20,7 +20,7 @@ use super::seal::holder::{self, Holder};
 use super::seal::{Seal, SealError, SealPlan};
 use super::user::Agent;
 use super::{DockerOptions, NAME, failed, on_host, proxy};
-use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
+use crate::engine::{Container, Digest, Endpoint, Engine, EngineError, Kernel};
 use crate::gateway::Phantom;
 use crate::network::Mode;
 
@@ -36,6 +36,7 @@ pub(super) struct Ground {
     guest: Guest,
     /// Where what was read of images is kept.
     pub(super) cache: PathBuf,
+    kernel: Kernel,
 }
 
 /// How a sandbox's network is closed.
@@ -109,6 +110,7 @@ impl Ground {
             })?,
             processors: info.processors,
             cache: options.cache.clone(),
+            kernel: info.kernel,
             engine,
         })
     }
@@ -162,11 +164,12 @@ impl Ground {
         let Some(plan) = SealPlan::of(&spec.network)? else {
             return Ok(Closing::Open);
         };
-        match (&self.guest, spec.network.mode()) {
-            (Guest::Here(_), _) => Ok(Closing::Sealed(plan)),
+        match (&self.guest, self.kernel, spec.network.mode()) {
+            (Guest::Here(_), Kernel::Own, _) => Ok(Closing::Sealed(plan)),
             // Without any network there is nothing to hold.
-            (Guest::Missing(_), Mode::Deny) => Ok(Closing::Shut),
-            (Guest::Missing(reason), _) => Err(SealError::NoGuest(reason)),
+            (Guest::Missing(_), _, Mode::Deny) | (_, Kernel::Desktop, Mode::Deny) => Ok(Closing::Shut),
+            (Guest::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
+            (_, Kernel::Desktop, _) => Err(SealError::Desktop),
         }
     }
 

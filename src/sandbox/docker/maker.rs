@@ -5,7 +5,7 @@ use super::super::{SandboxError, SandboxSpec};
 use super::ground::{Closing, Ground, Manner};
 use super::plan::{self, Facts, label};
 use super::sandbox::DockerSandbox;
-use super::seal::{Seal, SealError, holder};
+use super::seal::{Seal, SealError, SealStep, holder};
 use super::{failed, unsealed};
 use crate::engine::{ContainerSpec, Network};
 
@@ -37,6 +37,7 @@ impl Maker<'_> {
         labels.insert(label::ROLE.to_owned(), label::HOLDER.to_owned());
         let container = holder::container(&place.name(), image, &place.shared(), labels);
         let holder = self.create(place, &container).await?;
+        SealStep::HolderCreated.done(&holder);
         let seal = Seal::new(
             self.ground.holder(place, holder.clone()),
             seal_plan,
@@ -64,7 +65,14 @@ impl Maker<'_> {
                 None => Ok::<(), SealError>(()),
             }
         };
-        let (created, ready) = tokio::join!(self.create(place, &container), ready);
+        let created = async {
+            let created = self.create(place, &container).await;
+            if let (Ok(_), Some(seal)) = (&created, &seal) {
+                SealStep::SandboxCreated.done(seal.holder());
+            }
+            created
+        };
+        let (created, ready) = tokio::join!(created, ready);
         let id = created?;
         let manner = Manner::of(self.spec, seal.as_ref());
         let sandbox = self

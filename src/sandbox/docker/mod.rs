@@ -27,7 +27,7 @@ use self::maker::Maker;
 use self::plan::Facts;
 use self::sandbox::DockerSandbox;
 use self::seal::Seal;
-pub use self::seal::{SealError, SealPlan};
+pub use self::seal::{SealError, SealPlan, SealStep};
 use super::name::names;
 use super::owner::Owner;
 use super::place::{Place, Record};
@@ -112,11 +112,12 @@ impl DockerProvider {
         })
     }
 
-    /// Removes what a process left that was killed: whoever ends in peace puts its sandbox to rest.
+    /// Removes what a process left that was killed, in the midst of its work or of making the sandbox: whoever ends in peace
+    /// puts its sandbox to rest.
     async fn sweep(&self) -> Result<(), SandboxError> {
         let census = self.census().await?;
         for found in census.take().await? {
-            if !found.is_running() {
+            if !found.is_restless() {
                 continue;
             }
             // One that another user of this machine left is that user's to remove.

@@ -16,6 +16,11 @@ pub enum SealError {
     /// There is no guest that could hold it.
     #[error("there is nothing to hold it: {0}")]
     NoGuest(&'static str),
+    /// The engine is Docker Desktop, whose containers run in a virtual machine.
+    #[error(
+        "Docker Desktop runs its containers in a virtual machine, whose sockets cannot be shared with this one"
+    )]
+    Desktop,
     /// The engine failed.
     #[error("the container engine failed its holder")]
     Engine(#[from] EngineError),
@@ -65,6 +70,7 @@ impl SealError {
             Self::HolderEnded | Self::Line(_) | Self::Untried(_) => Fault::Lost,
             Self::Engine(_)
             | Self::NoGuest(_)
+            | Self::Desktop
             | Self::OutOfReach(_)
             | Self::Failed(_)
             | Self::Different(_)
@@ -87,13 +93,17 @@ impl SealError {
             Self::HolderEnded | Self::Line(_) => {
                 Some("`ralph resume` makes a new sandbox from the run's last checkpoint")
             }
-            Self::NoGuest(_) | Self::OutOfReach(_) => Some(
+            Self::NoGuest(_) | Self::Desktop => Some(
                 "use an engine on this machine itself, another `--type`, or sandbox.network.policy = \"deny\"",
+            ),
+            Self::OutOfReach(_) => Some(
+                "the engine seems to be on another machine, or in a virtual one: use one on this machine itself, or \
+                 another `--type`",
             ),
             Self::TooManyPorts(_) => Some("name fewer ports in sandbox.network.allowed"),
             Self::Failed(_) => Some(
-                "the engine's kernel needs nf_tables, and containers the capability NET_ADMIN; `docker logs` of the \
-                 container whose name ends in `-net` may say more",
+                "the engine's kernel needs nf_tables or ip_tables, and containers the capability NET_ADMIN; `docker logs` \
+                 of the container whose name ends in `-net` may say more",
             ),
             Self::Different(_) | Self::Untried(_) | Self::Probe(_) | Self::Heard(_) | Self::Gateway(_) => {
                 Some(

@@ -50,10 +50,16 @@ impl SealPlan {
         &self.policy
     }
 
-    /// What the holder is told to do.
-    pub(super) fn order(&self) -> Order {
-        Order::Seal {
+    /// What the holder is told to do first.
+    pub(super) fn walls() -> Order {
+        Order::Raise {
             firewall: SEALED.to_string(),
+        }
+    }
+
+    /// What it is told to hand over then.
+    pub(super) fn listeners(&self) -> Order {
+        Order::Listen {
             listeners: self.openings.iter().map(|opening| opening.listener).collect(),
         }
     }
