@@ -1,5 +1,7 @@
 //! What an engine is.
 
+use std::path::PathBuf;
+
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
@@ -22,6 +24,8 @@ pub struct EngineInfo {
     pub processors: u32,
     /// Who its containers' users are outside.
     pub users: UserMapping,
+    /// The directory of its machine that it keeps everything in, its containers among it.
+    pub directory: Option<PathBuf>,
 }
 
 /// Who the users of containers are outside.
@@ -71,6 +75,7 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
         arch: version.arch.unwrap_or_default(),
         processors: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users: users(info),
+        directory: info.docker_root_dir.as_ref().map(PathBuf::from),
     }
 }
 

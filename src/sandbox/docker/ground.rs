@@ -33,6 +33,8 @@ pub(super) struct Ground {
     processors: u32,
     agent: Agent,
     guest: Guest,
+    /// Where the engine keeps its containers.
+    directory: Option<PathBuf>,
 }
 
 /// How a sandbox's network is closed.
@@ -76,6 +78,7 @@ impl Ground {
                 source,
             })?,
             processors: info.processors,
+            directory: info.directory,
             engine,
         })
     }
@@ -164,7 +167,7 @@ impl Ground {
         };
         let root = PathBuf::from(ROOT);
         let sandbox = place.name();
-        DockerSandbox::new(plain, warm, place, Shelf { sandbox, root, files })
+        DockerSandbox::new(plain, warm, place, Shelf { sandbox, root, files }).kept_in(self.directory.clone())
     }
 
     /// What is known when a container is planned.
