@@ -156,4 +156,17 @@ mod tests {
         assert_eq!((info.flavour, info.store), (flavour, store));
         assert_eq!((info.os.as_str(), info.arch.as_str()), ("linux", "amd64"));
     }
+
+    #[rstest]
+    #[case::as_root(json!(["name=apparmor", "name=seccomp,profile=default"]), UserMapping::Same)]
+    #[case::nothing_said(json!(null), UserMapping::Same)]
+    #[case::rootless(json!(["name=seccomp,profile=default", "name=rootless"]), UserMapping::Rootless)]
+    #[case::remapped(json!(["name=seccomp,profile=default", "name=userns"]), UserMapping::Remapped)]
+    fn who_users_are_outside_is_told_by_its_options(
+        #[case] options: serde_json::Value,
+        #[case] expected: UserMapping,
+    ) {
+        let info = serde_json::from_value(json!({ "SecurityOptions": options })).unwrap();
+        assert_eq!(users(&info), expected);
+    }
 }

@@ -26,3 +26,4 @@ mod sealed;
 mod site;
 #[path = "../support/mod.rs"]
 mod support;
+mod unshared;

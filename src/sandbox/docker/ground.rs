@@ -18,6 +18,7 @@ use super::plan::{Facts, ROOT, label};
 use super::sandbox::DockerSandbox;
 use super::seal::holder::{self, Holder};
 use super::seal::{SealError, SealPlan};
+use super::unshared::Unshared;
 use super::user::Agent;
 use super::{DockerOptions, NAME, failed, on_host};
 use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
@@ -61,11 +62,8 @@ impl Ground {
         let engine = Engine::connect(&options.surroundings, &options.host).await;
         let engine = engine.map_err(unavailable)?;
         if !matches!(engine.endpoint(), Endpoint::Unix(_)) {
-            return Err(SandboxError::Unsupported {
-                provider: NAME,
-                operation: "share a workspace with its containers",
-                reason: format!("the engine at {} is not on this machine", engine.endpoint()),
-            });
+            let endpoint = engine.endpoint().to_string();
+            return Err(Unshared::Remote { endpoint }.into());
         }
         let info = engine.info().await.map_err(unavailable)?;
         allow_many_files();

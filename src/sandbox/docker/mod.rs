@@ -11,6 +11,7 @@ mod plain;
 mod plan;
 mod sandbox;
 mod seal;
+mod unshared;
 mod user;
 
 use std::io;
@@ -26,6 +27,7 @@ use self::plan::Facts;
 use self::sandbox::DockerSandbox;
 use self::seal::Seal;
 pub use self::seal::{SealError, SealPlan};
+pub use self::unshared::Unshared;
 use super::name::names;
 use super::owner::Owner;
 use super::place::{Place, Record};
