@@ -10,7 +10,7 @@ use super::project::{Built, Project};
 use super::support::ralph::{finish, script, whole_task};
 use crate::need;
 
-/// What comes neither from Debian nor from npm or PyPI comes with the base: Node, and an installer that stands in for
+/// What comes neither from Debian nor from npm or pip comes with the base: Node, and an installer that stands in for
 /// cursor's. The Node that Debian has is no longer found.
 const BASE: &str = "\
 COPY mirror /mirror
@@ -83,8 +83,8 @@ fn expect_tools(project: &Project, image: &str) {
 
 /// What the Dockerfiles download from elsewhere, or why it cannot be had.
 fn write_mirror(dir: &Path) -> Result<(), String> {
-    let make = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/make-node");
-    let made = Command::new(make)
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/make-node");
+    let made = Command::new(script)
         .arg(NODE)
         .output()
         .map_err(|error| error.to_string())?;
