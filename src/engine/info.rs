@@ -1,5 +1,7 @@
 //! What an engine is.
 
+use std::path::PathBuf;
+
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
@@ -24,6 +26,8 @@ pub struct EngineInfo {
     pub users: UserMapping,
     /// Whether its containers run on this machine's kernel, as far as it tells.
     pub kernel: Kernel,
+    /// The directory of its machine that it keeps everything in, its containers among it.
+    pub directory: Option<PathBuf>,
 }
 
 /// On whose kernel an engine's containers run.
@@ -83,6 +87,7 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
         processors: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users: users(info),
         kernel: kernel(info),
+        directory: info.docker_root_dir.as_ref().map(PathBuf::from),
     }
 }
 
@@ -169,5 +174,18 @@ mod tests {
         );
         assert_eq!((info.flavour, info.store), (flavour, store));
         assert_eq!((info.os.as_str(), info.arch.as_str()), ("linux", "amd64"));
+    }
+
+    #[rstest]
+    #[case::as_root(json!(["name=apparmor", "name=seccomp,profile=default"]), UserMapping::Same)]
+    #[case::nothing_said(json!(null), UserMapping::Same)]
+    #[case::rootless(json!(["name=seccomp,profile=default", "name=rootless"]), UserMapping::Rootless)]
+    #[case::remapped(json!(["name=seccomp,profile=default", "name=userns"]), UserMapping::Remapped)]
+    fn who_users_are_outside_is_told_by_its_options(
+        #[case] options: serde_json::Value,
+        #[case] expected: UserMapping,
+    ) {
+        let info = serde_json::from_value(json!({ "SecurityOptions": options })).unwrap();
+        assert_eq!(users(&info), expected);
     }
 }

@@ -37,3 +37,4 @@ mod site;
 mod steps;
 #[path = "../support/mod.rs"]
 mod support;
+mod unshared;

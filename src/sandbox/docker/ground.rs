@@ -18,6 +18,7 @@ use super::plan::{Facts, ROOT, label};
 use super::sandbox::DockerSandbox;
 use super::seal::holder::{self, Holder};
 use super::seal::{Seal, SealError, SealPlan};
+use super::unshared::Unshared;
 use super::user::Agent;
 use super::{DockerOptions, NAME, failed, on_host, proxy};
 use crate::engine::{Container, Digest, Endpoint, Engine, EngineError, Kernel};
@@ -37,6 +38,8 @@ pub(super) struct Ground {
     /// Where what was read of images is kept.
     pub(super) cache: PathBuf,
     kernel: Kernel,
+    /// Where the engine keeps its containers.
+    directory: Option<PathBuf>,
 }
 
 /// How a sandbox's network is closed.
@@ -92,11 +95,8 @@ impl Ground {
         let engine = Engine::connect(&options.surroundings, &options.host).await;
         let engine = engine.map_err(unavailable)?;
         if !matches!(engine.endpoint(), Endpoint::Unix(_)) {
-            return Err(SandboxError::Unsupported {
-                provider: NAME,
-                operation: "share a workspace with its containers",
-                reason: format!("the engine at {} is not on this machine", engine.endpoint()),
-            });
+            let endpoint = engine.endpoint().to_string();
+            return Err(Unshared::Remote { endpoint }.into());
         }
         let info = engine.info().await.map_err(unavailable)?;
         allow_many_files();
@@ -111,6 +111,7 @@ impl Ground {
             processors: info.processors,
             cache: options.cache.clone(),
             kernel: info.kernel,
+            directory: info.directory,
             engine,
         })
     }
@@ -201,7 +202,7 @@ impl Ground {
         };
         let root = PathBuf::from(ROOT);
         let sandbox = place.name();
-        DockerSandbox::new(plain, warm, place, Shelf { sandbox, root, files })
+        DockerSandbox::new(plain, warm, place, Shelf { sandbox, root, files }).kept_in(self.directory.clone())
     }
 
     /// What is known when a container is planned.

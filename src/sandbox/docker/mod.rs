@@ -13,6 +13,7 @@ mod proxy;
 mod sandbox;
 mod seal;
 mod trust;
+mod unshared;
 mod user;
 
 use std::io;
@@ -28,6 +29,7 @@ use self::plan::Facts;
 use self::sandbox::DockerSandbox;
 use self::seal::Seal;
 pub use self::seal::{SealError, SealPlan, SealStep};
+pub use self::unshared::Unshared;
 use super::name::names;
 use super::owner::Owner;
 use super::place::{Place, Record};
