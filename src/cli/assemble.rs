@@ -244,7 +244,7 @@ pub(super) async fn check(context: &Context, config: &Config, script: Option<&st
     provider(context, config)?.check().await?;
     let services = Services::of(context, config).await?;
     agents::check(config, |profile| services.serve(profile))?;
-    agents::check_cost_is_bounded(config)?;
+    agents::check_cost_is_bounded(config, |profile| services.serve(profile))?;
     model(config, script)?;
     check_forge(config)?;
     settings(config)?;
