@@ -14,7 +14,7 @@ pub struct Derived {
 }
 
 impl Derived {
-    /// `base` with these files, by their paths below the root, and this variable (`NAME=value`) where there is one.
+    /// `base` with these files, by their paths below the root (`-> target` makes a link), and this variable (`NAME=value`) where there is one.
     pub fn of(engine: &Engine, base: &str, files: &[(&str, &str)], variable: &str) -> Self {
         let container = docker(engine, &["create", base, "/never-started"]);
         let container = container.trim();
@@ -47,15 +47,12 @@ fn copy(engine: &Engine, container: &str, files: &[(&str, &str)]) {
     for (path, text) in files {
         let mut header = tar::Header::new_ustar();
         header.set_mode(0o644);
-        match text.strip_prefix("-> ") {
-            Some(target) => {
-                header.set_entry_type(tar::EntryType::Symlink);
-                tar.append_link(&mut header, path, target).unwrap();
-            }
-            None => {
-                header.set_size(text.len() as u64);
-                tar.append_data(&mut header, path, text.as_bytes()).unwrap();
-            }
+        if let Some(target) = text.strip_prefix("-> ") {
+            header.set_entry_type(tar::EntryType::Symlink);
+            tar.append_link(&mut header, path, target).unwrap();
+        } else {
+            header.set_size(text.len() as u64);
+            tar.append_data(&mut header, path, text.as_bytes()).unwrap();
         }
     }
     let mut copying = Command::new("docker")
