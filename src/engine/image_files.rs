@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
-use std::net::Ipv4Addr;
 use std::path::{Component, Path, PathBuf};
 
 use bollard::query_parameters::DownloadFromContainerOptions;
@@ -194,9 +193,7 @@ fn unstarted(image: &Digest) -> ContainerSpec {
         mounts: Vec::new(),
         in_memory: BTreeMap::new(),
         limits: Limits::default(),
-        network: Network::Nothing {
-            dns: None::<Ipv4Addr>,
-        },
+        network: Network::Nothing { dns: None },
         power: Power::Nothing,
     }
 }

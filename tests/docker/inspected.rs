@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ralph::exec::{Command, Discard};
 use ralph::gateway::Roots;
+use ralph::gateway::audit::Tally;
 use ralph::network::{HostPattern, Policy, Rule};
 use ralph::sandbox::{Provider, Sandbox};
 use rstest::rstest;
@@ -18,7 +19,7 @@ use crate::support::derived::Derived;
 
 const CURL: &str = "curl --silent --show-error --max-time 10";
 const OWN: &str = "/workspace/own.pem";
-/// Only certificates that begin so are of a run's own authority.
+/// Prints the certificate that programs are made to trust.
 const AUTHORITY: &str = "cat /.ralph/trust/authority.pem";
 
 /// A sandbox in which `inspected.test` is inspected and `plain.test` is not. Both are at one server.
@@ -74,17 +75,27 @@ async fn a_program_without_options_trusts_an_inspected_name_and_evidence_does_to
 }
 
 #[rstest]
-#[case::another_path("https://inspected.test/closed", "method or path not in policy")]
+#[case::another_path(
+    "https://inspected.test/closed",
+    "method or path not in policy",
+    "blocked GET inspected.test/closed 1x: to allow, add \"GET inspected.test/closed\" to sandbox.network.allowed"
+)]
 #[case::another_method(
-    "--request POST https://inspected.test/open/x",
-    "method or path not in policy"
+    "--request POST https://inspected.test/open/x?y=z",
+    "method or path not in policy",
+    "blocked POST inspected.test/open/x 1x: to allow, add \"POST inspected.test/open/x\" to sandbox.network.allowed"
 )]
 #[case::another_host(
     "--header 'Host: plain.test' https://inspected.test/open/x",
-    "inspected.test:443 was asked for and plain.test:443 is meant"
+    "inspected.test:443 was asked for and plain.test:443 is meant",
+    "blocked inspected.test 1x: no line allows that; network.jsonl says what was wrong"
 )]
 #[tokio::test]
-async fn what_is_asked_for_inside_tls_is_judged(#[case] arguments: &str, #[case] denied: &str) {
+async fn what_is_asked_for_inside_tls_is_judged(
+    #[case] arguments: &str,
+    #[case] denied: &str,
+    #[case] told: &str,
+) {
     let inspected = need!(Inspected::new().await);
     let sandbox = inspected.create().await;
     let answer = prints(sandbox.as_ref(), &format!("{CURL} --include {arguments}")).await;
@@ -92,6 +103,9 @@ async fn what_is_asked_for_inside_tls_is_judged(#[case] arguments: &str, #[case]
     assert!(answer.contains(&format!("x-ralph-denied: {denied}")), "{answer}");
     assert_eq!(inspected.server.asked(), 0);
     sandbox.close().await.unwrap();
+    let tally: Tally = inspected.sealed.audit.lock().unwrap().iter().collect();
+    let blocked: Vec<String> = tally.blocked().map(|asked| asked.to_string()).collect();
+    assert_eq!(blocked, [told]);
 }
 
 #[tokio::test]

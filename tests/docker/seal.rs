@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ralph::gateway::audit::Outcome;
+use ralph::gateway::audit::{Outcome, Record};
 use ralph::network::probe::{Beacon, Canary, ProbeFailure, Seen, checks};
 use ralph::network::{Policy, Rule};
 use ralph::sandbox::docker::SealError;
@@ -280,14 +280,16 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
     let sandbox = sealed.room.provider.create(&spec).await.unwrap();
     assert_eq!(prints(sandbox.as_ref(), "ls /sys/class/net").await, "lo\n");
     shell(sandbox.as_ref(), "curl --silent --max-time 5 http://other.test/").await;
-    let audit = sealed.audit.lock().unwrap().clone();
-    assert!(
-        audit
-            .iter()
-            .any(|record| record.host.as_deref() == Some("other.test")),
-        "{audit:?}"
-    );
+    // Nobody needs to be there: what is asked for is written down all the same.
+    let ssh = "curl --silent --max-time 5 telnet://other.test:22 < /dev/null";
+    shell(sandbox.as_ref(), ssh).await;
     sandbox.close().await.unwrap();
+    let audit = sealed.audit.lock().unwrap().clone();
+    for port in [80, 22] {
+        let asked =
+            |record: &Record| record.host.as_deref() == Some("other.test") && record.port == Some(port);
+        assert!(audit.iter().any(asked), "{audit:?}");
+    }
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ pub struct Derived {
 }
 
 impl Derived {
-    /// `base` with these files, by their paths below the root, and this variable (`NAME=value`) where there is one.
+    /// `base` with these files, by their paths below the root (`-> target` makes a link), and this variable (`NAME=value`) where there is one.
     pub fn of(engine: &Engine, base: &str, files: &[(&str, &str)], variable: &str) -> Self {
         let container = docker(engine, &["create", base, "/never-started"]);
         let container = container.trim();

@@ -134,7 +134,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::network::Rule;
+    use crate::network::{HostPattern, Rule};
 
     fn rules<const N: usize>(lines: [&str; N]) -> [Rule; N] {
         lines.map(|line| Rule::parse(line).unwrap())
@@ -143,6 +143,7 @@ mod tests {
     #[rstest]
     #[case::nothing_is_restricted(Policy::allow_all(), false)]
     #[case::something_is(Policy::allow_all().denying(rules(["a.example"])), true)]
+    #[case::something_is_inspected(Policy::allow_all().inspecting([HostPattern::parse("a.example").unwrap()]), true)]
     #[case::everything_is(Policy::deny(), true)]
     #[case::names_are_listed(Policy::allowlist([]), true)]
     #[case::names_are_written_down(Policy::record(), true)]
