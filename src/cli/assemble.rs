@@ -244,7 +244,7 @@ pub(super) async fn check(context: &Context, config: &Config, script: Option<&st
     provider(context, config)?.check().await?;
     let services = Services::of(context, config).await?;
     agents::check(config, |profile| services.serve(profile))?;
-    agents::check_cost_is_bounded(config)?;
+    agents::check_cost_is_bounded(config, |profile| services.serve(profile))?;
     model(config, script)?;
     check_forge(config)?;
     settings(config)?;
@@ -296,6 +296,7 @@ pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
             home: surroundings.var("HOME").map(PathBuf::from),
         },
         guest_dir: surroundings.data_dir()?.join("guest"),
+        cache: surroundings.cache_dir()?.join("image-files"),
         host: surroundings.host(),
         machine: surroundings.owner().host,
     })

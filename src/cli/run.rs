@@ -13,7 +13,8 @@ use crate::task::{LintRules, Task};
 use super::assemble::{self, Assembled, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
 use super::signals::Signals;
-use super::{Context, image, lint, spec};
+use super::spec::Making;
+use super::{Context, image, lint};
 
 /// Work on a task until it is done, failed, paused or stopped
 #[derive(Debug, clap::Args)]
@@ -138,7 +139,13 @@ pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> 
             .unwrap_or_default(),
         ..assemble::settings(config)?
     };
-    let spec = spec::sandbox_spec(config, dir, image, brokered.as_ref())?;
+    let making = Making {
+        config,
+        run: dir,
+        image,
+        brokered: brokered.as_ref(),
+    };
+    let spec = making.spec(context).await?;
     let outcome = tokio::select! {
         outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {

@@ -151,6 +151,9 @@ pub struct NetworkSettings {
     #[serde(deserialize_with = "read::host_patterns")]
     #[schemars(with = "Vec<String>")]
     pub inspect: Vec<HostPattern>,
+    /// Whether commands are told of the explicit proxy.
+    #[serde(deserialize_with = "read::flag")]
+    pub proxy_variables: bool,
     /// Addresses that names may lead to although they are not of the internet.
     #[serde(deserialize_with = "read::address_ranges")]
     #[schemars(with = "Vec<String>")]

@@ -173,6 +173,7 @@ async fn check_name<C: Client>(session: &mut Session<'_, C>, host: &Host, port: 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rstest::rstest;
 
     use super::*;
@@ -191,5 +192,18 @@ mod tests {
     #[case(b"\0\0\0\x08", Some(Speech::Other))]
     fn a_client_is_known_by_its_first_words(#[case] words: &[u8], #[case] expected: Option<Speech>) {
         assert_eq!(recognise(words), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_is_recognised_before_it_takes_much_room(
+            begin in prop::sample::select(METHODS.to_vec()),
+            piece in prop::collection::vec(any::<u8>(), 1..20),
+        ) {
+            let said: Vec<u8> = begin.iter().chain(piece.iter().cycle()).copied().take(LONGEST_LINE + 1).collect();
+            prop_assert!(recognise(&said).is_some());
+            let said: Vec<u8> = piece.iter().cycle().copied().take(LONGEST_LINE + 1).collect();
+            prop_assert!(recognise(&said).is_some());
+        }
     }
 }

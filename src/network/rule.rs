@@ -9,6 +9,9 @@ use super::pattern::{HostPattern, WEB_PORTS};
 use super::request::Seen;
 use super::verdict::Line;
 
+/// The longest line that is made of a request.
+const LONGEST: usize = 256;
+
 /// One line of a policy, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -50,6 +53,30 @@ impl Rule {
             path,
             line: Arc::new(Line::new(text, "")),
         })
+    }
+
+    /// The narrowest line that would let something through, as far as that can be said in one of sensible length.
+    pub(super) fn narrowest(name: &HostName, port: u16, seen: &Seen) -> String {
+        let host = if WEB_PORTS.contains(&port) {
+            name.to_string()
+        } else {
+            format!("{name}:{port}")
+        };
+        let Seen::Http { method, path } = seen else {
+            return host;
+        };
+        let lets_through = |line: &String| {
+            let rule = Self::parse(line);
+            // A quote would end the line where it is written down.
+            line.len() <= LONGEST
+                && !line.contains('"')
+                && rule.is_ok_and(|rule| rule.allows(name, port, seen) == Fit::Yes)
+        };
+        let lines = [
+            format!("{method} {host}{}", without_query(path)),
+            format!("{method} {host}"),
+        ];
+        lines.into_iter().find(lets_through).unwrap_or(host)
     }
 
     /// The rule, with where it stands, for example `ralph.toml:3:12`.

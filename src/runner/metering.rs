@@ -84,9 +84,6 @@ fn is_final(notice: &Notice) -> bool {
 
 impl Run<'_> {
     /// What counts the calls of a profile's agent, with what the budget leaves.
-    ///
-    /// A cost can only bound calls whose price is known; of the others the agent tells the cost, and is told what is
-    /// left.
     pub(super) fn begin_metering(&self, profile: &Profile) -> Option<Metering> {
         let metering = self.parts.metering.as_ref()?;
         let metering = metering
@@ -96,7 +93,7 @@ impl Run<'_> {
         let (spent, ledger) = (metering.meter.spent(), self.ledger());
         let tokens = self.settings.budget.max_tokens;
         let left = tokens.map(|limit| limit.saturating_sub(ledger.tokens.total()));
-        let cost_left = self.cost_left().filter(|_| profile.price.is_some());
+        let cost_left = self.cost_left();
         metering.notices.take();
         metering.meter.allow(Allowance {
             cost: cost_left.map(|left| spent.cost + left),

@@ -10,7 +10,7 @@ use ralph::credential::{Credential, Kind, Login, LoginError, Place, Refresh, Tok
 use ralph::secret::{Redactor, Secret};
 use serde_json::Value;
 
-use crate::support::model_service::{ACCESS, Answer, ModelService, OnRefresh, REFRESH, USED};
+use crate::support::model_service::{ACCESS, Answer, KEY, ModelService, OnRefresh, REFRESH, USED};
 use crate::support::ralph::{Live, Place as Home, eventually};
 
 /// A clock that is so far ahead.
@@ -233,6 +233,34 @@ async fn a_crash_amid_a_refresh_is_told_from_a_login_that_was_refused() {
     assert!(!format!("{left:?}").contains("refreshing"), "{left:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_killed_amid_an_answer_leaves_nothing_open_and_the_next_one_serves() {
+    let mut calls = 0;
+    let service = ModelService::scripted(KEY, move |_| {
+        calls += 1;
+        match calls {
+            1 => Answer::Slow(USED, 1000, Duration::from_millis(20)),
+            _ => Answer::Words(USED),
+        }
+    });
+    let service = service.await;
+    let home = Home::new();
+    let vault = Vault::files(home.home().join("credentials"));
+    keep(&vault, SignedDuration::from_hours(1)).await;
+    let gateway = Gateway::start(&home, &service);
+    let mut answer = gateway.request().send().await.unwrap();
+    assert!(answer.chunk().await.unwrap().is_some());
+    let address = answer.remote_addr().unwrap();
+    gateway.live.signal("KILL");
+    gateway.live.wait();
+    while let Ok(piece) = answer.chunk().await {
+        assert!(piece.is_some(), "the answer came to its end");
+    }
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert_eq!(service.requests().len(), 1);
+    assert_eq!(Gateway::start(&home, &service).call().await, 200);
+}
+
 /// `ralph gateway run`.
 struct Gateway {
     live: Live,
@@ -263,18 +291,22 @@ impl Gateway {
         Self { live, ready }
     }
 
-    /// Makes one call, as `claude` with a login does.
-    fn call(&self) -> impl Future<Output = u16> + Send + use<> {
+    /// A call, as `claude` with a login makes it.
+    fn request(&self) -> reqwest::RequestBuilder {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let call = http
-            .post(format!(
-                "{}/v1/messages?beta=true",
-                self.ready["base_url"].as_str().unwrap()
-            ))
-            .bearer_auth(self.ready["phantom"].as_str().unwrap())
-            .header("anthropic-version", "2023-06-01")
-            .header("anthropic-beta", "claude-code-20250219,oauth-2025-04-20")
-            .json(&crate::world::body("", "m", true));
+        http.post(format!(
+            "{}/v1/messages?beta=true",
+            self.ready["base_url"].as_str().unwrap()
+        ))
+        .bearer_auth(self.ready["phantom"].as_str().unwrap())
+        .header("anthropic-version", "2023-06-01")
+        .header("anthropic-beta", "claude-code-20250219,oauth-2025-04-20")
+        .json(&crate::world::body("", "m", true))
+    }
+
+    /// Makes one call; returns its status.
+    fn call(&self) -> impl Future<Output = u16> + Send + use<> {
+        let call = self.request();
         async move { call.send().await.map_or(0, |response| response.status().as_u16()) }
     }
 }

@@ -4,6 +4,7 @@
 pub mod base;
 pub mod chat_server;
 pub mod daytona;
+pub mod derived;
 pub mod dir_sandbox;
 pub mod engine;
 pub mod github;

@@ -1,51 +1,98 @@
-//! Where the calls to one model come in, to be looked at.
+//! Where the calls to one service come in.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use crate::gateway::Injection;
-use crate::gateway::broker::{Entrance, VerifyError, ask_health};
+use crate::gateway::broker::{Entrance, Upstream, VerifyError, ask_health};
 use crate::network::HostName;
 
-use super::doors::Spot;
-
-/// Where the calls to one model come in.
+/// Where the calls to one service come in.
 #[derive(Clone)]
 pub(in crate::cli) struct Door {
     entrance: Entrance,
+    /// The name that the service has in a sandbox.
     host: HostName,
-    /// Where the model really is.
+    /// Where the service really is.
     pub(in crate::cli) service: String,
-    /// The port of loopback that it is at; `None` where a gateway leads to it.
-    port: Option<SocketAddr>,
+    way: Way,
+}
+
+/// A service by its name in a sandbox and its address.
+pub(super) struct Named {
+    pub(super) host: HostName,
+    pub(super) address: String,
+}
+
+impl Named {
+    pub(super) fn of(upstream: &Upstream) -> Self {
+        Self {
+            host: upstream.host.clone(),
+            address: upstream.address().to_owned(),
+        }
+    }
+}
+
+/// How calls come to a door.
+#[derive(Clone, Copy)]
+enum Way {
+    /// By a gateway, which leads the name to it.
+    Gateway,
+    /// By a port of loopback.
+    Loopback(SocketAddr),
 }
 
 impl Door {
-    /// The one at this spot; `None` when there is no way to it. `gateway` is the entrance that a gateway leads to.
-    pub(super) fn at(spot: &Spot, service: &str, gateway: Option<&Entrance>) -> Option<Self> {
-        let (entrance, port) = match &spot.server {
-            Some((entrance, port)) => (entrance, Some(*port)),
-            None => (gateway?, None),
+    /// One that a gateway leads to.
+    pub(super) fn behind_gateway(entrance: Entrance, service: Named) -> Self {
+        Self {
+            entrance,
+            host: service.host,
+            service: service.address,
+            way: Way::Gateway,
+        }
+    }
+
+    /// One on a port of loopback, served for as long as `servers` live.
+    pub(super) async fn on_loopback(
+        entrance: Entrance,
+        service: Named,
+        servers: &mut JoinSet<()>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let door = Self {
+            way: Way::Loopback(listener.local_addr()?),
+            ..Self::behind_gateway(entrance, service)
         };
-        Some(Self {
-            entrance: entrance.clone(),
-            host: spot.host.clone(),
-            service: service.to_owned(),
-            port,
-        })
+        let Self { entrance, host, .. } = door.clone();
+        servers.spawn(async move {
+            if let Err(error) = entrance.serve(listener, &host).await {
+                tracing::warn!(%error, %host, "the broker serves no more");
+            }
+        });
+        Ok(door)
+    }
+
+    /// Its address, as a sandbox uses it.
+    pub(super) fn address(&self) -> String {
+        match self.way {
+            Way::Gateway => format!("http://{}", self.host),
+            Way::Loopback(address) => format!("http://{address}"),
+        }
     }
 
     /// Whether calls would be served.
     pub(in crate::cli) async fn health(&self) -> io::Result<()> {
-        match self.port {
-            None => ask_health(self.entrance.open(&self.host).await?).await,
-            Some(address) => ask_health(TcpStream::connect(address).await?).await,
+        match self.way {
+            Way::Gateway => ask_health(self.entrance.open(&self.host).await?).await,
+            Way::Loopback(address) => ask_health(TcpStream::connect(address).await?).await,
         }
     }
 
-    /// Whether the model takes the credential.
+    /// Whether the service takes the credential.
     pub(in crate::cli) async fn verify(&self) -> Result<(), VerifyError> {
         self.entrance.verify(&self.host).await
     }

@@ -1,7 +1,6 @@
 //! How the agent programs of a run reach their models, and a repository, while the credentials stay here.
 
 mod door;
-mod doors;
 mod github;
 mod service;
 
@@ -15,7 +14,7 @@ use crate::agent::{Access, Credential};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
+use crate::gateway::broker::{self, Broker, Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::{Metering, Notices};
@@ -26,7 +25,8 @@ use crate::secret::{Redactor, Secret};
 use super::Context;
 use super::error::CliError;
 pub(super) use door::Door;
-use doors::{Doors, Spot};
+use door::Named;
+use service::Member;
 pub(super) use service::Service;
 
 /// The services that agent programs reach through the broker. Nothing is open yet.
@@ -91,8 +91,8 @@ impl Services {
         Ok(())
     }
 
-    /// Opens them for a run, whose redactor comes to know every credential; `None` when there are none. What calls use is
-    /// written down in `spending`.
+    /// Opens them, with a meter that writes to this file and a redactor that comes to know every credential; `None` when
+    /// there are none.
     pub(super) async fn open(
         self,
         config: &Config,
@@ -105,41 +105,36 @@ impl Services {
         redactor.learn(self.secrets);
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let (meter, notices) = meter(config, spending)?;
-        let mut doors = Doors::new(self.way, phantom.clone(), meter.clone());
-        let mut open = BTreeMap::new();
+        let (mut names, mut members, mut services) = (Vec::new(), Vec::new(), Vec::<broker::Service>::new());
         for service in self.list {
             service.upstream.tell(redactor);
-            let service_address = service.upstream.address().to_owned();
-            let spot = doors.add(service.upstream).await?;
-            for member in service.members {
-                let access = Access {
-                    base_url: Some(format!("{}{}", spot.address(), member.path)),
-                    credential: Some(Credential {
-                        kind: member.shown_as,
-                        value: Secret::new(phantom.expose()),
-                    }),
-                    remedy: member.remedy,
-                };
-                let (service, spot) = (service_address.clone(), spot.clone());
-                open.insert(
-                    member.profile,
-                    Open {
-                        access,
-                        service,
-                        spot,
-                    },
-                );
-            }
+            names.push(Named::of(&service.upstream));
+            members.push(service.members);
+            services.push(service.upstream.into());
         }
-        let agent_env = match self.github {
-            Some(setup) => {
-                let spot = doors.add(GitHub::new(setup.clone())?).await?;
-                github::variables(&setup, &spot.address(), &phantom)
-            }
-            None => BTreeMap::new(),
+        if let Some(setup) = &self.github {
+            let github = GitHub::new(setup.clone())?;
+            names.push(Named {
+                host: github.host().clone(),
+                address: setup.url.clone(),
+            });
+            services.push(github.into());
+        }
+        let entrance = Broker::new(services, Vec::new())?.admit(phantom.clone(), meter.clone());
+        let mut loopback = JoinSet::new();
+        let doors = doors(self.way, &entrance, names, &mut loopback).await?;
+        // The repository's door is the last.
+        let agent_env = match (&self.github, doors.last()) {
+            (Some(setup), Some(door)) => github::variables(setup, &door.address(), &phantom),
+            _ => BTreeMap::new(),
         };
-        let (entrance, loopback) = doors.open()?;
+        let open = doors.into_iter().zip(members).flat_map(|(door, members)| {
+            let open = |member: Member| (member.profile.clone(), Open::new(&phantom, &door, member));
+            members.into_iter().map(open).collect::<Vec<_>>()
+        });
+        let open: BTreeMap<String, Open> = open.collect();
         let profiles = open.keys().cloned().collect();
+        let entrance = (self.way == Way::Gateway).then_some(entrance);
         Ok(Some(Brokered {
             phantom,
             entrance,
@@ -171,17 +166,30 @@ pub(super) struct Brokered {
 
 /// What is open to the agent of one profile.
 struct Open {
+    door: Door,
     access: Access,
-    /// Where its model really is.
-    service: String,
-    spot: Spot,
+}
+
+impl Open {
+    fn new(phantom: &Phantom, door: &Door, member: Member) -> Self {
+        Self {
+            access: Access {
+                base_url: Some(format!("{}{}", door.address(), member.path)),
+                credential: Some(Credential {
+                    kind: member.shown_as,
+                    value: Secret::new(phantom.expose()),
+                }),
+                remedy: member.remedy,
+            },
+            door: door.clone(),
+        }
+    }
 }
 
 impl Brokered {
     /// Where the calls of a profile's agent come in.
-    pub(super) fn door(&self, profile: &str) -> Option<Door> {
-        let Open { service, spot, .. } = self.open.get(profile)?;
-        Door::at(spot, service, self.entrance.as_ref())
+    pub(super) fn door(&self, profile: &str) -> Option<&Door> {
+        self.open.get(profile).map(|open| &open.door)
     }
 
     /// How the agent of a profile reaches its model: with an address and a phantom.
@@ -247,6 +255,26 @@ fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), Cl
         clock: clock::system(),
     })?;
     Ok((meter, notices))
+}
+
+/// Makes a way to each of these services.
+async fn doors(
+    way: Way,
+    entrance: &Entrance,
+    services: Vec<Named>,
+    servers: &mut JoinSet<()>,
+) -> Result<Vec<Door>, CliError> {
+    let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
+    let mut doors = Vec::new();
+    for service in services {
+        doors.push(match way {
+            Way::Gateway => Door::behind_gateway(entrance.clone(), service),
+            Way::Loopback => Door::on_loopback(entrance.clone(), service, servers)
+                .await
+                .map_err(failed)?,
+        });
+    }
+    Ok(doors)
 }
 
 /// What models cost, under every name that an agent may call them by.

@@ -18,7 +18,7 @@ use clap::Subcommand;
 
 use crate::config::Config;
 use crate::engine::{Engine, EngineError};
-use crate::image::{ImageError, Rebuild, Recipe, Tools, Wish, ensure};
+use crate::image::{ImageError, Rebuild, Recipe, Tools, Wish, ensure, plan, survey};
 use crate::sandbox::connect::Ground;
 use crate::scm::main_worktree;
 
@@ -138,6 +138,33 @@ pub(super) async fn prepare(
         image: Some(ensured.image.tag.to_string()),
         built: std::iter::once(BUILD).chain(project).collect(),
     })
+}
+
+/// The image that sandboxes of the chosen provider start from, if an engine has it. Nothing is built or pulled.
+pub(super) async fn at_hand(
+    context: &Context,
+    config: &Config,
+    project: &Path,
+) -> Result<Option<String>, CliError> {
+    if assemble::choice(context, config)?.ground() != Ground::EngineImage {
+        return Ok(None);
+    }
+    let tools = tools(context)?;
+    let engine = engine(context, &tools).await?;
+    let name = if let Some(named) = &config.settings.sandbox.image {
+        named.clone()
+    } else {
+        let wish = Wanted::default().wish(context, config, project);
+        let recipe = read(context, &wish, Some(&engine), &tools).await?;
+        let facts = survey(&engine, &recipe.spec, &tools).await?;
+        plan(&recipe.spec, &facts).image.tag.to_string()
+    };
+    Ok(engine.image(&name).await?.map(|_| name))
+}
+
+/// The engine that has the images.
+pub(super) async fn connect(context: &Context) -> Result<Engine, CliError> {
+    Ok(engine(context, &tools(context)?).await?)
 }
 
 /// Reads what an image is made from, and says so where that is not the project's own flake.

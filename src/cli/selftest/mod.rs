@@ -56,10 +56,7 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
         let provider = assemble::connected(context, &config)?;
         provider.check().await?;
         let prepared = image::prepare(context, &config, &project, args.image).await?;
-        let spec = SandboxSpec {
-            image: prepared.image,
-            ..sandbox_spec(&config, &project)?
-        };
+        let spec = sandbox_spec(context, &config, &project, prepared.image).await?;
         return attack::attack(context, provider.as_ref(), spec, form).await;
     }
     let mut signals = Signals::watch()?;
@@ -75,8 +72,13 @@ pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliEr
     }
 }
 
-/// What the sandbox is made from, but for its image.
-fn sandbox_spec(config: &Config, project: &Path) -> Result<SandboxSpec, CliError> {
+/// What the sandbox is made from.
+async fn sandbox_spec(
+    context: &Context,
+    config: &Config,
+    project: &Path,
+    image: Option<String>,
+) -> Result<SandboxSpec, CliError> {
     let run = RunId::random();
     Ok(SandboxSpec {
         purpose: Purpose {
@@ -86,7 +88,8 @@ fn sandbox_spec(config: &Config, project: &Path) -> Result<SandboxSpec, CliError
         },
         mounts: config.mounts(),
         resources: config.resources(),
-        network: spec::network_policy(config, Some(project)),
+        network: spec::network_policy(context, config, Some(project), image.as_deref()).await?,
+        image,
         egress: spec::egress(config)?,
         completion_grace: config.settings.timers.completion_grace,
         reuse: Reuse::Never,

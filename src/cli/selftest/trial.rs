@@ -60,8 +60,9 @@ impl Parts {
             .map_err(|error| CliError::runtime(format!("no temporary directory: {error}")))?;
         let services = Services::of(context, config).await?;
         let redactor = Redactor::new(config.secrets());
-        let spending = dir.path().join("spending");
-        let brokered = services.open(config, spending, &redactor).await?;
+        let brokered = services
+            .open(config, dir.path().join("spending"), &redactor)
+            .await?;
         if let Some(brokered) = &brokered {
             brokered.metering.meter.allow(Allowance {
                 cost: None,
@@ -90,7 +91,7 @@ impl<'a> Trial<'a> {
         let provider = assemble::provider(context, config)?;
         provider.check().await?;
         let parts = Parts::open(context, config).await?;
-        let spec = spec::with_broker(sandbox_spec(config, project)?, parts.brokered.as_ref())?;
+        let spec = sandbox_spec(context, config, project, None).await?;
         Ok(Self {
             context,
             config,
@@ -165,10 +166,9 @@ impl<'a> Trial<'a> {
     }
 
     async fn build(&mut self, rebuild: RebuildFlag) -> bool {
-        match image::prepare(self.context, self.config, self.project, rebuild).await {
-            Ok(prepared) => {
-                self.spec.image = prepared.image;
-                for what in prepared.built {
+        match self.built(rebuild).await {
+            Ok(built) => {
+                for what in built {
                     self.tell(what, Ok(()));
                 }
                 true
@@ -178,6 +178,19 @@ impl<'a> Trial<'a> {
                 false
             }
         }
+    }
+
+    /// Sees to it that the image is there, with all that it tells of itself; says what was built.
+    async fn built(&mut self, rebuild: RebuildFlag) -> Result<Vec<&'static str>, CliError> {
+        let prepared = image::prepare(self.context, self.config, self.project, rebuild).await?;
+        let made = sandbox_spec(self.context, self.config, self.project, prepared.image).await?;
+        let spec = SandboxSpec {
+            run: self.spec.run.clone(),
+            purpose: self.spec.purpose.clone(),
+            ..made
+        };
+        self.spec = spec::with_broker(spec, self.parts.brokered.as_ref())?;
+        Ok(prepared.built)
     }
 
     async fn create(&mut self) -> Option<Arc<dyn Sandbox>> {

@@ -76,7 +76,9 @@ impl GitHub {
         })
     }
 
-    pub(super) fn host(&self) -> &HostName {
+    /// The name that sandboxes use for it.
+    #[must_use]
+    pub fn host(&self) -> &HostName {
         &self.host
     }
 

@@ -157,7 +157,7 @@ impl Entrance {
         }
     }
 
-    /// Asks the model of this name whether it takes its credential.
+    /// Asks the service of this name whether it takes its credential.
     pub async fn verify(&self, host: &HostName) -> Result<(), VerifyError> {
         match self.0.broker.service(host).map(AsRef::as_ref) {
             Some(Service::Model(upstream)) => upstream.verify(&self.0.broker.http).await,

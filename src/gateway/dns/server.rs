@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
@@ -81,7 +81,7 @@ pub(in crate::gateway) async fn serve_tcp(
 }
 
 /// One query; `None` when it is too long to be one.
-async fn read_query(client: &mut impl Client) -> io::Result<Option<Vec<u8>>> {
+async fn read_query(client: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let length = usize::from(client.read_u16().await?);
     if length > LONGEST {
         return Ok(None);
@@ -89,4 +89,27 @@ async fn read_query(client: &mut impl Client) -> io::Result<Option<Vec<u8>>> {
     let mut query = vec![0; length];
     client.read_exact(&mut query).await?;
     Ok(Some(query))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_query_over_a_connection_takes_no_more_room_than_it_may(
+            bytes in prop::collection::vec(any::<u8>(), 0..6000),
+            claimed in any::<u16>(),
+        ) {
+            let said = [&claimed.to_be_bytes(), bytes.as_slice()].concat();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            match runtime.block_on(read_query(&mut said.as_slice())) {
+                Ok(Some(query)) => prop_assert!(query.len() == usize::from(claimed) && query.capacity() <= LONGEST),
+                Ok(None) => prop_assert!(usize::from(claimed) > LONGEST),
+                Err(_) => prop_assert!(bytes.len() < usize::from(claimed)),
+            }
+        }
+    }
 }

@@ -88,8 +88,8 @@ impl ModelServer {
         });
         let routes = Router::new()
             .route(api.path(), post(answer))
-            .route("/v1/models", get(models))
             .route("/v1/oauth/token", post(renew))
+            .route("/v1/models", get(models))
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
@@ -145,6 +145,14 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
     }
 }
 
+/// What a login is renewed to beside the key.
+pub const RENEWED_REFRESH: &str = "sk-ant-ort01-RENEWED-0123456789";
+
+async fn renew(State(shared): State<Arc<Shared>>) -> axum::Json<Value> {
+    shared.renewals.fetch_add(1, Ordering::Relaxed);
+    axum::Json(json!({"access_token": shared.key, "refresh_token": RENEWED_REFRESH, "expires_in": 28_800}))
+}
+
 /// The list of models, for whoever has the key.
 async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
     if shows_key(&shared.key, &headers) {
@@ -158,14 +166,6 @@ async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
 fn shows_key(key: &str, headers: &HeaderMap) -> bool {
     let bearer = header(headers, "authorization").trim_start_matches("Bearer ");
     [header(headers, "x-api-key"), bearer].contains(&key)
-}
-
-/// What a login is renewed to beside the key.
-pub const RENEWED_REFRESH: &str = "sk-ant-ort01-RENEWED-0123456789";
-
-async fn renew(State(shared): State<Arc<Shared>>) -> axum::Json<Value> {
-    shared.renewals.fetch_add(1, Ordering::Relaxed);
-    axum::Json(json!({"access_token": shared.key, "refresh_token": RENEWED_REFRESH, "expires_in": 28_800}))
 }
 
 /// The text of a header; empty when it is not there.
