@@ -184,6 +184,18 @@ impl Bench {
     }
 }
 
+/// A run that rests keeps its sandbox, for a resume that no test comes to any more.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let Some(container) = &self.container else {
+            return;
+        };
+        for run in self.place.runs() {
+            container.remove_sandboxes_of(run.file_name().unwrap().to_str().unwrap());
+        }
+    }
+}
+
 /// The folder of the real programs.
 pub fn programs() -> Result<PathBuf, String> {
     let folder = std::env::var_os("RALPH_TEST_AGENTS").map(PathBuf::from);

@@ -43,6 +43,15 @@ impl Container {
         shown.trim().parse().unwrap()
     }
 
+    /// Removes what a run left on the engine.
+    pub fn remove_sandboxes_of(&self, run: &str) {
+        let of_run = format!("label=ralph.run={run}");
+        let found = docker(&self.engine, &["ps", "--all", "--quiet", "--filter", &of_run]);
+        for container in found.split_whitespace() {
+            docker(&self.engine, &["rm", "--force", container]);
+        }
+    }
+
     /// The configuration of a sandbox with nothing to reach but its gateway.
     pub fn sealed(&self) -> String {
         format!(
