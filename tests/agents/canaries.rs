@@ -104,7 +104,7 @@ async fn a_phantom_opens_its_own_runs_service_from_its_own_sandbox_and_nothing_e
     bench.run(&[]).expect(0, &["done: "]);
     assert_eq!(
         bench.handed_back("found.txt"),
-        "own phantom: 404\nphantom of another run: 403\nown key: 403\nanother path: 403\nanother host: 000\n\
+        "own phantom: 200\nphantom of another run: 403\nown key: 403\nanother path: 403\nanother host: 000\n\
          a name in its place: 403\npast the broker: 000\n"
     );
 
