@@ -9,7 +9,7 @@ use crate::id::{RunId, RunIdError};
 use crate::runner;
 use crate::state::Request;
 
-use super::assemble::{self, Assembled, Show};
+use super::assemble::{self, Show};
 use super::error::{CliError, Exit};
 use super::image::{self, RebuildFlag};
 use super::resume::configuration;
@@ -62,11 +62,11 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
         return Ok(Exit::Success);
     }
     let config = configuration(context, &dir)?;
-    let Assembled { parts, brokered } = assemble::parts(context, &config, &dir, Show::Lines).await?;
+    let assembled = assemble::parts(context, &config, &dir, Show::Lines).await?;
     let project = assemble::project_of(context, &dir);
     let image = image::for_sandbox(context, &config, &project, RebuildFlag::default()).await?;
-    let spec = spec::sandbox_spec(&config, &dir, image, brokered.as_ref())?;
-    let diagnosis = runner::diagnose(&parts, &assemble::settings(&config)?, &spec, &dir).await?;
+    let spec = spec::sandbox_spec(context, &config, &dir, (image, &assembled))?;
+    let diagnosis = runner::diagnose(&assembled.parts, &assemble::settings(&config)?, &spec, &dir).await?;
     context.ui.data(diagnosis.trim())?;
     Ok(Exit::Success)
 }

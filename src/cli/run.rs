@@ -12,7 +12,7 @@ use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
 use crate::task::{LintRules, Task};
 
-use super::assemble::{self, Assembled, Given, Show, TaskFile};
+use super::assemble::{self, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
 use super::{Context, image, lint, spec};
 
@@ -131,13 +131,14 @@ pub(super) struct Start<'a> {
 /// Works on a run, with Ctrl-C wired to a clean stop, and tells how it ended.
 pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
     let Start { config, image, show } = start;
-    let Assembled { parts, brokered } = assemble::parts(context, config, dir, show).await?;
+    let assembled = assemble::parts(context, config, dir, show).await?;
     let settings = assemble::settings(config)?;
-    let spec = spec::sandbox_spec(config, dir, image, brokered.as_ref())?;
+    let spec = spec::sandbox_spec(context, config, dir, (image, &assembled))?;
+    let parts = &assembled.parts;
     let outcome = tokio::select! {
-        outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
+        outcome = runner::drive(parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {
-            end_sandbox(&parts, &spec).await?;
+            end_sandbox(parts, &spec).await?;
             return Err(error);
         }
     };
@@ -211,6 +212,9 @@ fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> R
         outcome.branch,
         dir.path().display()
     ));
+    if let Some(compute) = &outcome.compute {
+        context.ui.say(format_args!("sandbox    {compute}"));
+    }
     tell_blocked(context, dir)?;
     if let (Some(location), false) = (&outcome.pull_request, show == Show::Json) {
         context.ui.data(location)?;

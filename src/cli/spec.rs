@@ -12,7 +12,8 @@ use crate::sandbox::{Egress, Purpose, Reuse, SandboxSpec};
 use crate::state::RunDir;
 use crate::task::Task;
 
-use super::broker::Brokered;
+use super::Context;
+use super::assemble::{Assembled, enforceable};
 use super::error::CliError;
 
 /// Which names may be reached, with what the project's own files tell package clients.
@@ -25,20 +26,19 @@ pub(super) fn network_policy(config: &Config, project: Option<&Path>) -> Policy 
 
 /// What the sandbox is made from; `image` is what [`super::image::for_sandbox`] gave.
 pub(super) fn sandbox_spec(
+    context: &Context,
     config: &Config,
     run: &RunDir,
-    image: Option<String>,
-    brokered: Option<&Brokered>,
+    (image, assembled): (Option<String>, &Assembled),
 ) -> Result<SandboxSpec, CliError> {
-    let spec = plain_spec(config, run, image)?;
-    Ok(match brokered {
-        Some(brokered) => SandboxSpec {
-            network: brokered.allow(spec.network)?,
-            egress: brokered.join(spec.egress),
-            ..spec
-        },
-        None => spec,
-    })
+    let mut spec = plain_spec(config, run, image)?;
+    if let Some(brokered) = &assembled.brokered {
+        spec.network = brokered.allow(spec.network)?;
+        spec.egress = brokered.join(spec.egress);
+    }
+    let provider = assembled.parts.provider.as_ref();
+    spec.network = enforceable(context, config, (provider, spec.network))?;
+    Ok(spec)
 }
 
 fn plain_spec(config: &Config, run: &RunDir, image: Option<String>) -> Result<SandboxSpec, CliError> {

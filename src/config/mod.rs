@@ -47,7 +47,7 @@ pub use loaded::Config;
 pub use models::ModelSettings;
 pub use schema::schema;
 pub use settings::{
-    AgentSettings, BudgetSettings, CustomAgentSettings, DoctorSettings, ForgeSettings, GitSettings,
+    AgentSettings, BudgetSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings, ForgeSettings, GitSettings,
     GutterSettings, ImageSettings, ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings,
     ResourceSettings, SandboxSettings, Settings, TaskSettings, TimerSettings,
 };

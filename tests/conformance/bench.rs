@@ -9,6 +9,7 @@ use ralph::exec::{Command, Discard, Exit};
 use ralph::id::RunId;
 use ralph::network::Policy;
 use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::daytona::DaytonaOptions;
 use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::local::LocalOptions;
 use ralph::sandbox::tart::TartOptions;
@@ -75,6 +76,13 @@ pub async fn daytona() -> Result<Bench, String> {
     let choice = Choice::Daytona(daytona.options());
     let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
     Ok(bench.on(daytona))
+}
+
+/// The `daytona` provider, at a fake that somebody else keeps. Less is enough there, since more comes of it elsewhere.
+pub async fn daytona_at(options: DaytonaOptions, image: &str) -> Bench {
+    let provider = connect(&Choice::Daytona(options)).unwrap();
+    let bench = Bench::new(provider, Some(image.to_owned()), TempDir::new().unwrap()).await;
+    bench.on(())
 }
 
 /// The `docker-sandbox` provider, on a program that stands in for `sbx`.

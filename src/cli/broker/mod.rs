@@ -18,6 +18,7 @@ use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::Metering;
 use crate::sandbox::Egress;
+use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::docker::SealPlan;
 use crate::secret::Secret;
 use crate::state::RunDir;
@@ -41,6 +42,8 @@ enum Way {
     Gateway,
     /// By a port of loopback for each service: there is no gateway.
     Loopback,
+    /// Not at all: the provider keeps the credentials, and puts them in where its sandboxes leave it.
+    Provider,
 }
 
 impl Services {
@@ -90,6 +93,9 @@ impl Services {
         if self.list.is_empty() {
             return Ok(None);
         }
+        if self.way == Way::Provider {
+            return handed_over(self).await.map(Some);
+        }
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let notices = Arc::new(Mutex::new(Vec::new()));
         let meter = Meter::open(MeterSetup {
@@ -109,7 +115,7 @@ impl Services {
                     upstreams.push(service.upstream);
                     address
                 }
-                Way::Loopback => {
+                Way::Loopback | Way::Provider => {
                     let host = service.upstream.host.clone();
                     let broker = Broker::new(vec![service.upstream], Vec::new())?;
                     let entrance = broker.admit(phantom.clone(), meter.clone());
@@ -129,19 +135,22 @@ impl Services {
             }
         }
         let entrance = match self.way {
-            Way::Gateway => Some(Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone())),
-            Way::Loopback => None,
+            Way::Gateway => {
+                let entrance = Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone());
+                Some((phantom, entrance))
+            }
+            Way::Loopback | Way::Provider => None,
         };
         let profiles = accesses.keys().cloned().collect();
         Ok(Some(Brokered {
-            phantom,
             entrance,
             accesses,
-            metering: Metering {
+            metering: Some(Metering {
                 meter,
                 notices,
                 profiles,
-            },
+            }),
+            handed_over: Vec::new(),
             secrets: self.secrets,
             _loopback: loopback,
         }))
@@ -150,12 +159,13 @@ impl Services {
 
 /// What one run has of the broker, for as long as it lasts.
 pub(super) struct Brokered {
-    phantom: Phantom,
     /// Where there is a gateway that leads to it.
-    entrance: Option<Entrance>,
+    entrance: Option<(Phantom, Entrance)>,
     accesses: BTreeMap<String, Access>,
-    /// What counts the calls.
-    pub(super) metering: Metering,
+    /// What counts the calls, where they come this way.
+    pub(super) metering: Option<Metering>,
+    /// What the provider keeps.
+    pub(super) handed_over: Vec<DaytonaSecret>,
     /// What is stored, which no output may show.
     pub(super) secrets: Vec<Secret>,
     /// The servers on loopback; they end with it.
@@ -170,31 +180,30 @@ impl Brokered {
 
     /// The same gateway, which leads to the broker too.
     pub(super) fn join(&self, egress: Egress) -> Egress {
-        let Some(entrance) = &self.entrance else {
+        let Some((phantom, entrance)) = &self.entrance else {
             return egress;
         };
         Egress {
-            phantom: Some(self.phantom.clone()),
+            phantom: Some(phantom.clone()),
             injection: Some(Arc::new(entrance.clone())),
             ..egress
         }
     }
 
-    /// The same policy with the services allowed, as far as the broker serves them: by plain HTTP. Where nothing is
-    /// allowed, nothing else is.
+    /// The same policy with the services allowed: by plain HTTP where the broker serves them, else as they are. Where
+    /// nothing is allowed, nothing else is.
     pub(super) fn allow(&self, policy: Policy) -> Result<Policy, CliError> {
-        let Some(entrance) = &self.entrance else {
-            return Ok(policy);
-        };
-        let rule = |host: &HostName| {
-            let rule = Rule::parse(&format!("{host}:80"));
-            rule.map(|rule| rule.at("the agent's model"))
-        };
-        let rules: Vec<Rule> = entrance
-            .hosts()
-            .map(rule)
+        let served = self.entrance.iter().flat_map(|(_, entrance)| entrance.hosts());
+        let reached = self.handed_over.iter().flat_map(|secret| &secret.hosts);
+        let lines = served.map(|host| format!("{host}:80"));
+        let rules: Vec<Rule> = lines
+            .chain(reached.map(ToString::to_string))
+            .map(|line| Rule::parse(&line).map(|rule| rule.at("the agent's model")))
             .collect::<Result<_, _>>()
             .map_err(|error| CliError::usage(error.to_string()))?;
+        if rules.is_empty() {
+            return Ok(policy);
+        }
         Ok(match policy.mode() {
             Mode::Deny => Policy::allowlist(rules),
             Mode::Allowlist | Mode::AllowAll | Mode::Record => policy.allowing(rules),
@@ -214,8 +223,53 @@ fn way(config: &Config) -> Option<Way> {
             // What is wrong with the policy is told when it is enforced.
             sealed.ok().flatten().map(|_| Way::Gateway)
         }
-        SandboxType::DockerSandbox | SandboxType::Tart | SandboxType::Daytona => None,
+        SandboxType::Daytona => Some(Way::Provider),
+        SandboxType::DockerSandbox | SandboxType::Tart => None,
     }
+}
+
+/// Services whose credentials the provider keeps. Their agents speak to them directly, with what it gives them.
+async fn handed_over(services: Services) -> Result<Brokered, CliError> {
+    let mut accesses = BTreeMap::new();
+    let mut secrets: BTreeMap<&str, DaytonaSecret> = BTreeMap::new();
+    for service in services.list {
+        let address = service.upstream.address();
+        let domain = service.upstream.domain().ok_or_else(|| {
+            CliError::usage(format!("`{address}` has no name, and Daytona gives credentials to names alone"))
+                .hint("give the model's address with a name that the internet knows")
+        })?;
+        let host = HostName::parse(domain).map_err(UpstreamError::from)?;
+        for member in service.members {
+            let secret = DaytonaSecret {
+                variable: member.variable.to_owned(),
+                value: service.upstream.credential().await?,
+                hosts: vec![host.clone()],
+            };
+            let held = secrets.entry(member.variable).or_insert_with(|| secret.clone());
+            if held.value.expose() != secret.value.expose() || held.hosts != secret.hosts {
+                return Err(CliError::usage(format!(
+                    "two profiles need different credentials in `{}`, and a Daytona sandbox has one of each",
+                    member.variable
+                )));
+            }
+            let access = Access {
+                base_url: Some(format!("{address}{}", member.path)),
+                credential: None,
+                remedy: member.remedy,
+            };
+            accesses.insert(member.profile, access);
+        }
+    }
+    let handed_over: Vec<DaytonaSecret> = secrets.into_values().collect();
+    let given = handed_over.iter().map(|secret| secret.value.clone());
+    Ok(Brokered {
+        entrance: None,
+        accesses,
+        metering: None,
+        secrets: services.secrets.into_iter().chain(given).collect(),
+        handed_over,
+        _loopback: JoinSet::new(),
+    })
 }
 
 /// Serves a service on a port of loopback, and says where.

@@ -228,6 +228,7 @@ impl Provider for DockerProvider {
                 None => NetworkEnforcement::AllOrNothing,
             },
             resources: Enforced::Yes,
+            metering: Enforced::Yes,
             preview: false,
         }
     }
