@@ -89,7 +89,9 @@ impl Usd {
     #[must_use]
     pub fn for_time(self, time: Duration) -> Self {
         const HOUR: u128 = 3_600_000;
-        let nanos = u128::from(self.nanos).saturating_mul(time.as_millis()).div_ceil(HOUR);
+        let nanos = u128::from(self.nanos)
+            .saturating_mul(time.as_millis())
+            .div_ceil(HOUR);
         Self {
             nanos: u64::try_from(nanos).unwrap_or(u64::MAX),
         }
@@ -167,7 +169,10 @@ mod tests {
     fn a_time_costs_its_part_of_an_hour() {
         let hour = Usd::from_dollars(2.0).unwrap();
         assert_eq!(hour.for_time(Duration::from_secs(90 * 60)).to_string(), "$3.0000");
-        assert_eq!(Usd { nanos: 1 }.for_time(Duration::from_millis(1)), Usd { nanos: 1 });
+        assert_eq!(
+            Usd { nanos: 1 }.for_time(Duration::from_millis(1)),
+            Usd { nanos: 1 }
+        );
         assert_eq!(hour.times(3).to_string(), "$6.0000");
     }
 

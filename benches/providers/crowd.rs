@@ -23,7 +23,9 @@ pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {
     let started = Instant::now();
     let work = (0..SANDBOXES).map(|number| async move {
         let maker = makers.acquire().await?;
-        let sandbox = provider.create(&SandboxSpec::unrestricted(RunId::random())).await?;
+        let sandbox = provider
+            .create(&SandboxSpec::unrestricted(RunId::random()))
+            .await?;
         drop(maker);
         all_there.wait().await;
         let line = format!("sleep 2; echo {number}");
@@ -37,7 +39,10 @@ pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {
     });
     try_join_all(work).await?;
     let took = started.elapsed();
-    println!("{SANDBOXES} sandboxes: made, used at once and removed in {:.1} s", seconds(took));
+    println!(
+        "{SANDBOXES} sandboxes: made, used at once and removed in {:.1} s",
+        seconds(took)
+    );
     Ok(vec![Figure {
         name: "200-sandboxes-memory",
         unit: "MB",

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::config::{
-    self, AgentName, Config, FilePlace, ForgeType, Inputs, Layer, OnUnenforceable, Override, Place, SandboxType,
+    self, AgentName, Config, FilePlace, ForgeType, Inputs, Layer, OnUnenforceable, Override, Place,
+    SandboxType,
 };
 use crate::engine;
 use crate::event::{EventSink, Fanout};

@@ -8,35 +8,32 @@ use serde_json::Value;
 
 use crate::need;
 use crate::support::daytona::{Daytona, Fault, KEY};
-use crate::support::ralph::{
-    Live, Place, commit, doing, eventually, finish, run, script, whole_task, write,
-};
+use crate::support::ralph::{Live, Place, commit, doing, eventually, finish, run, script, whole_task, write};
 use crate::support::{base, engine};
 
 /// A repository whose task is worked on at a Daytona.
 struct Site {
     daytona: Daytona,
     place: Place,
-    image: String,
 }
 
 impl Site {
+    /// At one whose sandboxes are made in no time.
     async fn new() -> Result<Self, String> {
-        let engine = engine::engine().await?;
-        let image = base::image(&engine).await?;
-        let place = Place::new();
-        place.write(
+        let site = Self::at(Daytona::in_namespaces().await?);
+        site.place.write(
             "ralph.toml",
-            &format!(
-                "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"daytona\"\nimage = \"{image}\"\n\
-                 [sandbox.network]\npolicy = \"deny\"\n"
-            ),
+            "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"daytona\"\nimage = \"any:v1\"\n\
+             [sandbox.network]\npolicy = \"deny\"\n",
         );
-        Ok(Self {
-            daytona: Daytona::start(engine).await,
-            place,
-            image,
-        })
+        Ok(site)
+    }
+
+    fn at(daytona: Daytona) -> Self {
+        Self {
+            daytona,
+            place: Place::new(),
+        }
     }
 
     fn ralph(&self, args: &[&str]) -> Command {
@@ -57,7 +54,11 @@ impl Site {
     async fn started(&self) -> String {
         for _ in 0..600 {
             if let [name] = self.daytona.sandboxes().as_slice()
-                && self.daytona.script(name, "ls $HOME/ralph/work/started").await.contains("work/started\n")
+                && self
+                    .daytona
+                    .script(name, "ls $HOME/ralph/work/started")
+                    .await
+                    .contains("work/started\n")
             {
                 return name.clone();
             }
@@ -85,12 +86,16 @@ fn slow() -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_does_the_whole_job_tells_what_it_cost_and_leaves_nothing() {
     let site = need!(Site::new().await);
-    let answers = script([
-        doing([write("a.txt", "hello\n"), commit("Begin")]),
-        whole_task(),
-    ]);
+    let answers = script([doing([write("a.txt", "hello\n"), commit("Begin")]), whole_task()]);
     let ended = finish(&mut site.scripted(&answers));
-    ended.expect(0, &["done: ", "sandbox    $0.", "processors: 4, memory: 8 GB, disk: 3 GB"]);
+    ended.expect(
+        0,
+        &[
+            "done: ",
+            "sandbox    $0.",
+            "processors: 4, memory: 8 GB, disk: 3 GB",
+        ],
+    );
     assert_eq!(site.handed_back("b.txt"), "hello\n");
     site.expect_nothing_left();
     let shown = format!("{}{}", ended.stdout, ended.stderr);
@@ -163,11 +168,15 @@ echo '{"type":"result","subtype":"success","is_error":false,"result":"Both say h
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_program_works_with_a_credential_that_its_sandbox_never_holds() {
     const MODEL_KEY: &str = "sk-ant-api03-real-0123456789abcdef";
-    let site = need!(Site::new().await);
-    let lines: Vec<String> = CLAUDE.lines().map(|line| format!("'{}'", line.replace('\'', r"'\''"))).collect();
+    let engine = need!(engine::engine().await);
+    let image = need!(base::image(&engine).await);
+    let site = Site::at(Daytona::start(engine).await);
+    let lines: Vec<String> = CLAUDE
+        .lines()
+        .map(|line| format!("'{}'", line.replace('\'', r"'\''")))
+        .collect();
     let dockerfile = format!(
-        "FROM {}\nRUN printf '%s\\n' {} > /usr/local/bin/claude && chmod 755 /usr/local/bin/claude\n",
-        site.image,
+        "FROM {image}\nRUN printf '%s\\n' {} > /usr/local/bin/claude && chmod 755 /usr/local/bin/claude\n",
         lines.join(" ")
     );
     site.place.write("Dockerfile.agent", &dockerfile);
@@ -177,10 +186,20 @@ async fn an_agent_program_works_with_a_credential_that_its_sandbox_never_holds()
          [sandbox.daytona]\ndockerfile = \"Dockerfile.agent\"\n",
     );
     let ended = finish(site.ralph(&["run"]).env("ANTHROPIC_API_KEY", MODEL_KEY));
-    ended.expect(0, &["nothing stops it in the middle of one", "Both say hello.", "done: "]);
+    ended.expect(
+        0,
+        &[
+            "nothing stops it in the middle of one",
+            "Both say hello.",
+            "done: ",
+        ],
+    );
     assert!(site.handed_back("seen").starts_with("dtn_secret_"));
     let asked = &site.daytona.asked("POST /api/secret")[0];
-    assert_eq!((&asked["value"], &asked["hosts"][0]), (&MODEL_KEY.into(), &"api.anthropic.com".into()));
+    assert_eq!(
+        (&asked["value"], &asked["hosts"][0]),
+        (&MODEL_KEY.into(), &"api.anthropic.com".into())
+    );
     let made = &site.daytona.asked("POST /api/sandbox")[0];
     assert_eq!(made["domainAllowList"], "api.anthropic.com");
     assert!(!made.to_string().contains(MODEL_KEY));
@@ -195,7 +214,9 @@ fn no_file_holds(dir: &Path, secret: &str) {
             no_file_holds(&path, secret);
         } else if kind.is_file() {
             let bytes = std::fs::read(&path).unwrap();
-            let found = bytes.windows(secret.len()).any(|window| window == secret.as_bytes());
+            let found = bytes
+                .windows(secret.len())
+                .any(|window| window == secret.as_bytes());
             assert!(!found, "{}", path.display());
         }
     }

@@ -19,7 +19,10 @@ use crate::support::{base, engine};
 use crate::{need, spec, witness};
 
 /// A contract of the conformance suite, by its name.
-pub type Contract = (&'static str, for<'a> fn(&'a Bench) -> Pin<Box<dyn Future<Output = ()> + 'a>>);
+pub type Contract = (
+    &'static str,
+    for<'a> fn(&'a Bench) -> Pin<Box<dyn Future<Output = ()> + 'a>>,
+);
 
 /// How many contracts are tried at once.
 const AT_ONCE: usize = 6;

@@ -1,5 +1,6 @@
 //! How the agent programs of a run reach their models while the credentials stay here.
 
+mod hand_over;
 mod service;
 
 use std::collections::BTreeMap;
@@ -35,22 +36,29 @@ pub(super) struct Services {
     secrets: Vec<Secret>,
 }
 
-/// How a sandbox comes to the broker.
+/// How agents come to use credentials that their sandboxes do not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
+    /// They ask the broker, which adds them.
+    Broker(Door),
+    /// The provider keeps them, and adds them where its sandboxes leave it.
+    Provider,
+}
+
+/// How a sandbox comes to the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
     /// By the names of the services, which its gateway leads to the broker.
     Gateway,
     /// By a port of loopback for each service: there is no gateway.
     Loopback,
-    /// Not at all: the provider keeps the credentials, and puts them in where its sandboxes leave it.
-    Provider,
 }
 
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
     pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
         let mut found = Self {
-            way: Way::Loopback,
+            way: Way::Broker(Door::Loopback),
             list: Vec::new(),
             secrets: Vec::new(),
         };
@@ -93,9 +101,14 @@ impl Services {
         if self.list.is_empty() {
             return Ok(None);
         }
-        if self.way == Way::Provider {
-            return handed_over(self).await.map(Some);
+        match self.way {
+            Way::Broker(door) => self.serve_by(door, config, run).await,
+            Way::Provider => hand_over::to_provider(self).await,
         }
+        .map(Some)
+    }
+
+    async fn serve_by(self, door: Door, config: &Config, run: &RunDir) -> Result<Brokered, CliError> {
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let notices = Arc::new(Mutex::new(Vec::new()));
         let meter = Meter::open(MeterSetup {
@@ -109,13 +122,13 @@ impl Services {
         let mut upstreams = Vec::new();
         let mut loopback = JoinSet::new();
         for service in self.list {
-            let address = match self.way {
-                Way::Gateway => {
+            let address = match door {
+                Door::Gateway => {
                     let address = format!("http://{}", service.upstream.host);
                     upstreams.push(service.upstream);
                     address
                 }
-                Way::Loopback | Way::Provider => {
+                Door::Loopback => {
                     let host = service.upstream.host.clone();
                     let broker = Broker::new(vec![service.upstream], Vec::new())?;
                     let entrance = broker.admit(phantom.clone(), meter.clone());
@@ -123,26 +136,23 @@ impl Services {
                 }
             };
             for member in service.members {
-                let access = Access {
-                    base_url: Some(format!("{address}{}", member.path)),
-                    credential: Some(Credential {
-                        kind: member.shown_as,
-                        value: Secret::new(phantom.expose()),
-                    }),
-                    remedy: member.remedy,
+                let credential = Credential {
+                    kind: member.shown_as,
+                    value: Secret::new(phantom.expose()),
                 };
-                accesses.insert(member.profile, access);
+                let (profile, access) = member.access(&address, Some(credential));
+                accesses.insert(profile, access);
             }
         }
-        let entrance = match self.way {
-            Way::Gateway => {
+        let entrance = match door {
+            Door::Gateway => {
                 let entrance = Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone());
                 Some((phantom, entrance))
             }
-            Way::Loopback | Way::Provider => None,
+            Door::Loopback => None,
         };
         let profiles = accesses.keys().cloned().collect();
-        Ok(Some(Brokered {
+        Ok(Brokered {
             entrance,
             accesses,
             metering: Some(Metering {
@@ -153,7 +163,7 @@ impl Services {
             handed_over: Vec::new(),
             secrets: self.secrets,
             _loopback: loopback,
-        }))
+        })
     }
 }
 
@@ -211,65 +221,21 @@ impl Brokered {
     }
 }
 
-/// How sandboxes come to the broker; `None` where they do not.
+/// How credentials are used that stay here; `None` where they are given away.
 fn way(config: &Config) -> Option<Way> {
     if config.settings.agent.dangerously_pass_credential {
         return None;
     }
     match config.provider() {
-        SandboxType::Local => Some(Way::Loopback),
+        SandboxType::Local => Some(Way::Broker(Door::Loopback)),
         SandboxType::Docker => {
             let sealed = SealPlan::of(&config.network_policy(&Clients::NONE));
             // What is wrong with the policy is told when it is enforced.
-            sealed.ok().flatten().map(|_| Way::Gateway)
+            sealed.ok().flatten().map(|_| Way::Broker(Door::Gateway))
         }
         SandboxType::Daytona => Some(Way::Provider),
         SandboxType::DockerSandbox | SandboxType::Tart => None,
     }
-}
-
-/// Services whose credentials the provider keeps. Their agents speak to them directly, with what it gives them.
-async fn handed_over(services: Services) -> Result<Brokered, CliError> {
-    let mut accesses = BTreeMap::new();
-    let mut secrets: BTreeMap<&str, DaytonaSecret> = BTreeMap::new();
-    for service in services.list {
-        let address = service.upstream.address();
-        let domain = service.upstream.domain().ok_or_else(|| {
-            CliError::usage(format!("`{address}` has no name, and Daytona gives credentials to names alone"))
-                .hint("give the model's address with a name that the internet knows")
-        })?;
-        let host = HostName::parse(domain).map_err(UpstreamError::from)?;
-        for member in service.members {
-            let secret = DaytonaSecret {
-                variable: member.variable.to_owned(),
-                value: service.upstream.credential().await?,
-                hosts: vec![host.clone()],
-            };
-            let held = secrets.entry(member.variable).or_insert_with(|| secret.clone());
-            if held.value.expose() != secret.value.expose() || held.hosts != secret.hosts {
-                return Err(CliError::usage(format!(
-                    "two profiles need different credentials in `{}`, and a Daytona sandbox has one of each",
-                    member.variable
-                )));
-            }
-            let access = Access {
-                base_url: Some(format!("{address}{}", member.path)),
-                credential: None,
-                remedy: member.remedy,
-            };
-            accesses.insert(member.profile, access);
-        }
-    }
-    let handed_over: Vec<DaytonaSecret> = secrets.into_values().collect();
-    let given = handed_over.iter().map(|secret| secret.value.clone());
-    Ok(Brokered {
-        entrance: None,
-        accesses,
-        metering: None,
-        secrets: services.secrets.into_iter().chain(given).collect(),
-        handed_over,
-        _loopback: JoinSet::new(),
-    })
 }
 
 /// Serves a service on a port of loopback, and says where.

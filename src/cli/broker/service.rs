@@ -1,6 +1,6 @@
 //! The service behind a profile's agent, and which credential is used for it.
 
-use crate::agent::{Claude, Codex, CredentialKind};
+use crate::agent::{Access, Claude, Codex, Credential, CredentialKind};
 use crate::config::{AgentName, Config};
 use crate::credential::{Kind, Source};
 use crate::gateway::broker::Upstream;
@@ -105,6 +105,18 @@ impl Service {
     /// Takes the profiles of its like.
     pub(super) fn share_with(&mut self, other: Self) {
         self.members.extend(other.members);
+    }
+}
+
+impl Member {
+    /// How the agent of the profile reaches the service at this address.
+    pub(super) fn access(self, address: &str, credential: Option<Credential>) -> (String, Access) {
+        let access = Access {
+            base_url: Some(format!("{address}{}", self.path)),
+            credential,
+            remedy: self.remedy,
+        };
+        (self.profile, access)
     }
 }
 

@@ -84,7 +84,11 @@ impl Api {
         let mut looks = Looks::new(patience);
         loop {
             let remote = self.sandbox(id).await?.ok_or_else(|| missing(id))?;
-            tracing::debug!(sandbox = remote.name, state = remote.state.0, "waiting for Daytona");
+            tracing::debug!(
+                sandbox = remote.name,
+                state = remote.state.0,
+                "waiting for Daytona"
+            );
             match remote.state.phase() {
                 Phase::Started => return Ok(remote),
                 Phase::Resting => self.act(id, "start").await?,
@@ -155,7 +159,14 @@ impl Api {
             let call = self.call(&Method::GET, &format!("snapshots/{name}"));
             let found: Snapshot = match (call.json(Repeat::Harmless).await, source) {
                 (Ok(found), _) => found,
-                (Err(error), Some(source)) if error.is_not_found() => self.register(source).await?,
+                (Err(error), Some(source)) if error.is_not_found() => match self.register(source).await {
+                    // Somebody else was quicker: the next look tells.
+                    Err(error) if error.status() == Some(409) => {
+                        looks.next().await.ok_or(error)?;
+                        continue;
+                    }
+                    registered => registered?,
+                },
                 (Err(error), None) if error.is_not_found() => return Ok(None),
                 (Err(error), _) => return Err(error),
             };

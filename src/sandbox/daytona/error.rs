@@ -106,7 +106,9 @@ impl DaytonaError {
                 Some("Daytona is out of order: wait a while, then `ralph resume`")
             }
             Self::State { .. } => Some("the dashboard of Daytona shows the log of the build"),
-            Self::Refused { .. } => Some("ask for what Daytona says is possible, or choose another provider with `--type`"),
+            Self::Refused { .. } => {
+                Some("ask for what Daytona says is possible, or choose another provider with `--type`")
+            }
         }
     }
 }

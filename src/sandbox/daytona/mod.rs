@@ -38,8 +38,8 @@ use self::wire::{BuildInfo, Ground, NewSandbox, Phase, Remote};
 use super::name::names;
 use super::owner::Owner;
 use super::{
-    Activity, Capabilities, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement, Provider, Removable, Sandbox,
-    SandboxError, SandboxSpec, Standing,
+    Activity, Capabilities, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement, Provider, Removable,
+    Sandbox, SandboxError, SandboxSpec, Standing,
 };
 use crate::network::Policy;
 
@@ -79,7 +79,8 @@ impl DaytonaProvider {
                     reason: "no key is set: put it into the variable DAYTONA_API_KEY".to_owned(),
                 })?;
             Ok(Api {
-                http: Http::new(key, self.options.answer_within).map_err(|error| failed("(none yet)", error))?,
+                http: Http::new(key, self.options.answer_within)
+                    .map_err(|error| failed("(none yet)", error))?,
                 url: self.options.api_url.trim_end_matches('/').to_owned(),
             })
         };

@@ -114,7 +114,12 @@ pub(super) async fn build(engine: &Engine, dockerfile: &str) -> Result<String, S
     let hash = ralph::engine::Digest::of(dockerfile.as_bytes());
     let name = format!("ralph-test-daytona-build:{}", &hash.hex()[..12]);
     let endpoint = engine.endpoint().to_string();
-    docker(&endpoint, &["build", "--quiet", "--tag", &name, "-"], dockerfile.as_bytes()).await?;
+    docker(
+        &endpoint,
+        &["build", "--quiet", "--tag", &name, "-"],
+        dockerfile.as_bytes(),
+    )
+    .await?;
     Ok(name)
 }
 

@@ -49,9 +49,18 @@ async fn create(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> An
     let (image, size, state) = shared.ground_of(&new).await?;
     let mut pairs: Vec<String> = new["env"].as_object().into_iter().flatten().map(pair).collect();
     pairs.extend(shared.placeholders(&new)?);
-    let room = shared.ground.room(&image, &pairs).await;
+    let room = match &image {
+        Ok(image) => shared.ground.room(image, &pairs).await,
+        Err(_) => Ok(Room::Nowhere),
+    };
     let room = room.map_err(|error| Refusal(500, error))?;
-    let or = |field: &str, usual: Value| if new[field].is_null() { usual } else { new[field].clone() };
+    let or = |field: &str, usual: Value| {
+        if new[field].is_null() {
+            usual
+        } else {
+            new[field].clone()
+        }
+    };
     let mut json = json!({
         "id": id, "organizationId": "00000000-0000-0000-0000-000000000001", "name": name,
         "snapshot": or("snapshot", json!(USUAL_SNAPSHOT)), "user": or("user", json!("daytona")),
@@ -67,6 +76,9 @@ async fn create(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> An
         if let Some(list) = new.get(field) {
             json[field] = list.clone();
         }
+    }
+    if let Err(reason) = image {
+        json["errorReason"] = json!(reason);
     }
     let remote = Remote {
         json: json.clone(),
@@ -140,6 +152,7 @@ async fn look(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answ
     remote.looks_left = remote.looks_left.saturating_sub(1);
     if remote.looks_left == 0 {
         let arrived = match remote.json["state"].as_str() {
+            Some("building_snapshot") if !remote.json["errorReason"].is_null() => "build_failed",
             Some("creating" | "starting" | "building_snapshot") => "started",
             Some("pending_build") => "building_snapshot",
             Some("stopping") => "stopped",
@@ -209,18 +222,26 @@ async fn preview(State(shared): State<Arc<Shared>>, Path((id, port)): Path<(Stri
 }
 
 impl Shared {
-    /// What a new sandbox starts from: an image, its resources, and the state it begins in.
-    async fn ground_of(&self, new: &Value) -> Result<(String, Value, &'static str), Refusal> {
-        let usual = |field: &str, usual: u32| if new[field].is_null() { json!(usual) } else { new[field].clone() };
+    /// What a new sandbox starts from: an image, or why that could not be built; its resources, and the state it begins in.
+    async fn ground_of(&self, new: &Value) -> Result<(Result<String, String>, Value, &'static str), Refusal> {
+        let usual = |field: &str, usual: u32| {
+            if new[field].is_null() {
+                json!(usual)
+            } else {
+                new[field].clone()
+            }
+        };
         if let Some(dockerfile) = new["buildInfo"]["dockerfileContent"].as_str() {
             let built = self.ground.build(dockerfile).await;
-            let size = json!({ "cpu": usual("cpu", 1), "memory": usual("memory", 1), "disk": usual("disk", 3) });
-            return Ok((built.map_err(|error| Refusal(400, error))?, size, "pending_build"));
+            let size =
+                json!({ "cpu": usual("cpu", 1), "memory": usual("memory", 1), "disk": usual("disk", 3) });
+            return Ok((built, size, "pending_build"));
         }
         let name = new["snapshot"].as_str().unwrap_or(USUAL_SNAPSHOT);
         let snapshot = self.active_snapshot(name)?;
         let size = json!({ "cpu": snapshot["cpu"], "memory": snapshot["mem"], "disk": snapshot["disk"] });
-        Ok((snapshot["imageName"].as_str().unwrap().to_owned(), size, "creating"))
+        let image = snapshot["imageName"].as_str().unwrap().to_owned();
+        Ok((Ok(image), size, "creating"))
     }
 
     /// The id of the sandbox that has this id or name.

@@ -60,7 +60,10 @@ impl Fault {
 }
 
 async fn with_new_field(answer: Response) -> Response {
-    let (status, bytes) = (answer.status(), to_bytes(answer.into_body(), LONGEST).await.unwrap());
+    let (status, bytes) = (
+        answer.status(),
+        to_bytes(answer.into_body(), LONGEST).await.unwrap(),
+    );
     let mut value: Value = serde_json::from_slice(&bytes).unwrap();
     value["aFieldOfNextYear"] = json!({ "with": ["more", 1, null] });
     (status, Json(value)).into_response()

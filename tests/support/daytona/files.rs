@@ -18,7 +18,8 @@ type Pairs = Query<HashMap<String, String>>;
 const TOLD: &str = "-printf '%y %s %m %T@ %f\\0'";
 const UPLOAD: &str = "mkdir -p -- \"$(dirname -- \"$1\")\" && cat > \"$1\"";
 const DOWNLOAD: &str = "[ -f \"$1\" ] || exit 2; cat -- \"$1\"";
-const DELETE: &str = "[ -e \"$1\" ] || exit 2; if [ \"$2\" = true ]; then rm -r -- \"$1\"; else rm -- \"$1\"; fi";
+const DELETE: &str =
+    "[ -e \"$1\" ] || exit 2; if [ \"$2\" = true ]; then rm -r -- \"$1\"; else rm -- \"$1\"; fi";
 /// What stands between the files of an answer that holds several.
 const BOUNDARY: &str = "DAYTONA-FILE-BOUNDARY";
 
@@ -120,11 +121,7 @@ pub(super) async fn download_all(
 }
 
 /// What a script prints that ends well; everything else is a file that is not there.
-async fn done(
-    shared: &Shared,
-    id: &str,
-    (script, args): (&str, &[&str]),
-) -> Result<Vec<u8>, Refusal> {
+async fn done(shared: &Shared, id: &str, (script, args): (&str, &[&str])) -> Result<Vec<u8>, Refusal> {
     let ended = shared.room(id)?.script(script, args, b"").await;
     match ended.code {
         0 => Ok(ended.output),
@@ -132,11 +129,7 @@ async fn done(
     }
 }
 
-async fn entries(
-    shared: &Shared,
-    id: &str,
-    (script, path): (&str, &str),
-) -> Result<Vec<Value>, Refusal> {
+async fn entries(shared: &Shared, id: &str, (script, path): (&str, &str)) -> Result<Vec<Value>, Refusal> {
     let printed = done(shared, id, (script, &[path])).await?;
     let text = String::from_utf8_lossy(&printed).into_owned();
     Ok(text.split_terminator('\0').map(entry).collect())

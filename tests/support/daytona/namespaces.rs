@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Bytes;
-use futures_util::stream::{self, BoxStream};
 use futures_util::StreamExt;
+use futures_util::stream::{self, BoxStream};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::room::{Piece, Running};
@@ -34,11 +34,19 @@ impl Namespaces {
         let mut first = tokio::process::Command::new("unshare");
         first.args(["--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"]);
         first.args(["bash", "-c", FIRST]);
-        first.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        first
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
         let mut first = first.into_std().spawn().map_err(|error| error.to_string())?;
         let stdout = tokio::process::ChildStdout::from_std(first.stdout.take().unwrap()).unwrap();
         let ready = first_line(stdout);
-        if tokio::time::timeout(Duration::from_secs(20), ready).await.ok().as_deref() != Some("ready") {
+        if tokio::time::timeout(Duration::from_secs(20), ready)
+            .await
+            .ok()
+            .as_deref()
+            != Some("ready")
+        {
             let _ = first.kill();
             let _ = first.wait();
             return Err("no namespaces of one's own can be had here".to_owned());
@@ -46,7 +54,10 @@ impl Namespaces {
         let children = format!("/proc/{0}/task/{0}/children", first.id());
         let pid = std::fs::read_to_string(children).unwrap_or_default();
         Ok(Self {
-            pid: pid.trim().parse().map_err(|_| "the first process is gone".to_owned())?,
+            pid: pid
+                .trim()
+                .parse()
+                .map_err(|_| "the first process is gone".to_owned())?,
             first: Arc::new(Mutex::new(first)),
             env: env.to_vec(),
         })
@@ -63,8 +74,13 @@ impl Namespaces {
         let mut command = tokio::process::Command::new("nsenter");
         command.args(["--target", &self.pid.to_string(), "--pid", "--mount", "--"]);
         command.args(["env", "-i", HOME, PATH]).args(&self.env);
-        command.args(["sh", "-c", "cd /mnt && exec \"$@\"", "sh"]).args(argv);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["sh", "-c", "cd /mnt && exec \"$@\"", "sh"])
+            .args(argv);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let output = pieces(child.stdout.take().unwrap(), Piece::Output);
         let errors = pieces(child.stderr.take().unwrap(), Piece::Error);

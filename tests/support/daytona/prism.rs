@@ -66,9 +66,19 @@ impl Prism {
         let mut judge = |document: &PathBuf, upstream: String| {
             let port = free_port();
             let mut command = Command::new(&program);
-            command.args(["proxy", "--errors", "--host", "127.0.0.1", "--port", &port.to_string()]);
+            command.args([
+                "proxy",
+                "--errors",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                &port.to_string(),
+            ]);
             command.arg(document).arg(upstream);
-            let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let command = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             judges.push(command.spawn().unwrap());
             port
         };
@@ -181,7 +191,11 @@ async fn pass_on(State(front): State<Arc<Front>>, request: Request) -> Response 
 }
 
 impl Front {
-    async fn ask(&self, url: &str, (method, headers, body): (&Method, &HeaderMap, &Bytes)) -> axum::http::Response<Bytes> {
+    async fn ask(
+        &self,
+        url: &str,
+        (method, headers, body): (&Method, &HeaderMap, &Bytes),
+    ) -> axum::http::Response<Bytes> {
         let mut headers = headers.clone();
         for name in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
             headers.remove(name);

@@ -25,6 +25,8 @@ pub(super) enum Ground {
 pub(super) enum Room {
     Container(Container),
     Namespaces(Namespaces),
+    /// None, since its image could not be built.
+    Nowhere,
 }
 
 /// A command that runs.
@@ -77,13 +79,14 @@ impl Room {
         match self {
             Self::Container(room) => room.stop().await,
             Self::Namespaces(room) => room.end(),
+            Self::Nowhere => {}
         }
     }
 
     pub(super) async fn start(&self) {
         match self {
             Self::Container(room) => room.start().await,
-            Self::Namespaces(_) => panic!("what is in namespaces does not outlive them"),
+            Self::Namespaces(_) | Self::Nowhere => panic!("there is nothing to start"),
         }
     }
 
@@ -91,6 +94,7 @@ impl Room {
         match self {
             Self::Container(room) => room.remove().await,
             Self::Namespaces(room) => room.end(),
+            Self::Nowhere => {}
         }
     }
 
@@ -99,6 +103,7 @@ impl Room {
         match self {
             Self::Container(room) => room.remove_now(),
             Self::Namespaces(room) => room.end(),
+            Self::Nowhere => {}
         }
     }
 
@@ -107,6 +112,7 @@ impl Room {
         match self {
             Self::Container(room) => room.start_command(argv).await,
             Self::Namespaces(room) => room.start_command(argv),
+            Self::Nowhere => panic!("there is nothing to run in"),
         }
     }
 

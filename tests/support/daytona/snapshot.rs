@@ -24,7 +24,13 @@ async fn register(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> 
         return Err(Refusal(400, message.to_owned()));
     }
     let is_there = shared.ground.has(&image).await;
-    let usual = |field: &str, usual: u32| if new[field].is_null() { json!(usual) } else { new[field].clone() };
+    let usual = |field: &str, usual: u32| {
+        if new[field].is_null() {
+            json!(usual)
+        } else {
+            new[field].clone()
+        }
+    };
     let snapshot = json!({
         "id": format!("{:032x}", fastrand::u128(..)), "general": false, "name": name, "imageName": image,
         "state": if is_there { "pulling" } else { "error" },
@@ -43,7 +49,10 @@ async fn register(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> 
 
 async fn snapshot(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
     let mut snapshots = shared.snapshots.lock().unwrap();
-    let Some(found) = snapshots.get_mut(&id) else {
+    let known = snapshots
+        .iter_mut()
+        .find(|(name, one)| **name == id || one["id"] == id.as_str());
+    let Some((_, found)) = known else {
         return Err(Refusal(404, format!("Snapshot with ID or name {id} not found")));
     };
     let seen = found.clone();

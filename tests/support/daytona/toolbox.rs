@@ -17,10 +17,19 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
     let toolbox = Router::new()
         .route("/process/execute", post(execute))
         .route("/process/session", post(session::open).get(session::list))
-        .route("/process/session/{session}", delete(session::end).get(session::show))
+        .route(
+            "/process/session/{session}",
+            delete(session::end).get(session::show),
+        )
         .route("/process/session/{session}/exec", post(session::start))
-        .route("/process/session/{session}/command/{command}", get(session::command))
-        .route("/process/session/{session}/command/{command}/logs", get(session::logs))
+        .route(
+            "/process/session/{session}/command/{command}",
+            get(session::command),
+        )
+        .route(
+            "/process/session/{session}/command/{command}/logs",
+            get(session::logs),
+        )
         .route("/process/pty", post(terminal::open))
         .route("/process/pty/{terminal}", delete(terminal::end))
         .route("/process/pty/{terminal}/connect", get(terminal::connect))

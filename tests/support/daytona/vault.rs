@@ -35,7 +35,10 @@ async fn add(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> Resul
     let name = new["name"].as_str().unwrap_or_default().to_owned();
     let may_be = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if name.is_empty() || !name.chars().all(may_be) {
-        return Err(Refusal(400, "name must hold letters, digits, hyphens and underscores".to_owned()));
+        return Err(Refusal(
+            400,
+            "name must hold letters, digits, hyphens and underscores".to_owned(),
+        ));
     }
     let mut vault = shared.vault.lock().unwrap();
     if vault.values().any(|kept| kept.name() == name) {
@@ -59,14 +62,12 @@ async fn list(State(shared): State<Arc<Shared>>, Query(query): Query<HashMap<Str
         .filter(|kept| kept.name().contains(&part))
         .map(|kept| kept.json.clone())
         .collect();
-    Ok(Json(json!({ "total": items.len(), "items": items, "nextCursor": null })))
+    Ok(Json(
+        json!({ "total": items.len(), "items": items, "nextCursor": null }),
+    ))
 }
 
-async fn change(
-    State(shared): State<Arc<Shared>>,
-    Path(id): Path<String>,
-    Json(new): Json<Value>,
-) -> Answer {
+async fn change(State(shared): State<Arc<Shared>>, Path(id): Path<String>, Json(new): Json<Value>) -> Answer {
     let mut vault = shared.vault.lock().unwrap();
     let kept = vault.get_mut(&id).ok_or_else(|| unknown(&id))?;
     if !new["hosts"].is_null() {
@@ -77,7 +78,9 @@ async fn change(
 
 async fn remove(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
     let removed = shared.vault.lock().unwrap().remove(&id);
-    removed.map(|_| StatusCode::NO_CONTENT).ok_or_else(|| unknown(&id))
+    removed
+        .map(|_| StatusCode::NO_CONTENT)
+        .ok_or_else(|| unknown(&id))
 }
 
 fn unknown(id: &str) -> Refusal {
@@ -94,7 +97,10 @@ impl Shared {
             .map(|(variable, name)| {
                 let kept = vault.values().find(|kept| kept.json["name"] == *name);
                 let kept = kept.ok_or_else(|| Refusal(400, format!("Secret {name} not found")))?;
-                Ok(format!("{variable}={}", kept.json["placeholder"].as_str().unwrap()))
+                Ok(format!(
+                    "{variable}={}",
+                    kept.json["placeholder"].as_str().unwrap()
+                ))
             })
             .collect()
     }
