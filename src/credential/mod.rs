@@ -12,8 +12,6 @@ mod pasted;
 mod vault;
 mod wire;
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
 use crate::secret::Secret;
@@ -68,7 +66,7 @@ pub enum Source {
     /// It is what it is; for example from the environment.
     Fixed(Secret),
     /// It is kept, and refreshed before it ends.
-    Kept(Arc<Login>),
+    Kept(Login),
 }
 
 impl Source {

@@ -87,7 +87,7 @@ impl Rule {
         if !self.pattern.covers(name) || !ports.contains(&port) {
             return Fit::No;
         }
-        self.fit(seen, PathPattern::surely_covers)
+        self.fit(seen, str::eq, PathPattern::surely_covers)
     }
 
     /// Whether as a denying rule it stops this. Without a port it means every port.
@@ -95,7 +95,8 @@ impl Rule {
         if !self.pattern.covers_at(name, port) {
             return Fit::No;
         }
-        self.fit(seen, PathPattern::perhaps_covers)
+        // Some servers take a method in any case.
+        self.fit(seen, str::eq_ignore_ascii_case, PathPattern::perhaps_covers)
     }
 
     /// Whether it is about every port, method and path of the name.
@@ -106,12 +107,12 @@ impl Rule {
             && self.path.is_none()
     }
 
-    fn fit(&self, seen: &Seen, covers: fn(&PathPattern, &str) -> bool) -> Fit {
+    fn fit(&self, seen: &Seen, is: fn(&str, &str) -> bool, covers: fn(&PathPattern, &str) -> bool) -> Fit {
         match seen {
             _ if self.methods.is_empty() && self.path.is_none() => Fit::Yes,
             Seen::Nothing => Fit::Unseen,
             Seen::Http { method, path } => {
-                let method = self.methods.is_empty() || self.methods.contains(method);
+                let method = self.methods.is_empty() || self.methods.iter().any(|own| is(own, method));
                 let path = self.path.as_ref().is_none_or(|pattern| covers(pattern, path));
                 if method && path { Fit::Yes } else { Fit::No }
             }
@@ -161,10 +162,22 @@ fn without_query(target: &str) -> &str {
 /// Whether every server takes the path to mean the same: no `..`, no doubled or encoded slashes, nothing escaped that
 /// need not be.
 fn is_plain(path: &str) -> bool {
-    let lower = path.to_ascii_lowercase();
-    let ambiguous = ["//", "\\", ";", "%2e", "%2f", "%5c", "%25", "%00", "%3b"];
+    let ambiguous = ["//", "\\", ";"];
     let dots = |segment: &str| segment == "." || segment == "..";
-    path.starts_with('/') && !ambiguous.iter().any(|part| lower.contains(part)) && !path.split('/').any(dots)
+    let mut escapes = path.split('%').skip(1);
+    path.starts_with('/')
+        && !ambiguous.iter().any(|part| path.contains(part))
+        && !path.split('/').any(dots)
+        && escapes.all(is_plain_escape)
+}
+
+/// Whether what follows a `%` can only be meant as that byte, and is no part of the path's own grammar.
+fn is_plain_escape(after: &str) -> bool {
+    let digits = after
+        .get(..2)
+        .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    byte.is_some_and(|byte| !byte.is_ascii_alphanumeric() && !b"-._~/\\;%\0".contains(&byte))
 }
 
 fn parse_methods(text: &str) -> Result<Vec<String>, RuleError> {
@@ -230,6 +243,9 @@ mod tests {
     #[case::encoded_slash("a.example/x/*", "GET /x/..%2fy", Fit::No)]
     #[case::backslash("a.example/x/*", "GET /x/..\\y", Fit::No)]
     #[case::doubled_slash("a.example/x/*", "GET /x//y", Fit::No)]
+    #[case::a_space("a.example/x/*", "GET /x/a%20b", Fit::Yes)]
+    #[case::encoded_letter("a.example/x/*", "GET /x/%61", Fit::No)]
+    #[case::broken_escape("a.example/x/*", "GET /x/%6", Fit::No)]
     #[case::star("a.example/x/*", "OPTIONS *", Fit::No)]
     fn an_allowing_rule_needs_method_and_path(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
         check(
@@ -244,6 +260,9 @@ mod tests {
     #[case::below("a.example/x/*", "GET /x/y", Fit::Yes)]
     #[case::elsewhere("a.example/x/*", "GET /y", Fit::No)]
     #[case::in_doubt("a.example/x/*", "GET /y/%2e%2e/x/z", Fit::Yes)]
+    #[case::encoded_letter("a.example/x/*", "GET /%78/z", Fit::Yes)]
+    #[case::method_of_another_case("POST a.example", "post /x", Fit::Yes)]
+    #[case::other_method("POST a.example", "GET /x", Fit::No)]
     fn a_denying_rule_stops_what_may_be_meant(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
         check(
             |rule, name, seen| rule.denies(name, 8080, seen),

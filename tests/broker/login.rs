@@ -109,6 +109,26 @@ async fn an_outage_is_bridged_while_the_token_lasts() {
     drop(service);
 }
 
+/// Whoever asked for the token may be gone by the time that it is renewed; its fruit must not be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_goes_on_when_nobody_waits_for_it_any_more() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    service.on_refresh(OnRefresh::Slowly);
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_secs(-1)).await;
+    let login = user(&vault, &service, clock::system());
+    let asked = tokio::spawn({
+        let login = login.clone();
+        async move { login.current().await }
+    });
+    eventually("the login is being renewed", || service.renewals() == 1);
+    asked.abort();
+    let token = login.current().await.unwrap();
+    assert_eq!(token.expose(), "sk-ant-oat01-CANARY-ACCESS-1");
+    assert_eq!(service.renewals(), 1);
+}
+
 /// Two processes of the real binary, each serving a run, with one login that is about to end.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_renew_a_login_once() {
@@ -211,6 +231,8 @@ impl Gateway {
             "claude",
             "--auth",
             "oauth",
+            "--set",
+            "budget.max_tokens_total=1000000",
             "--base-url",
         ]);
         command.arg(service.base_url());

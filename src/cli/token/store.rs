@@ -66,7 +66,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
     }
     let vault = vault(context)?;
     let place = if args.file { Place::File } else { vault.place() };
-    vault.save(kind, &credential, place).await?;
+    vault.store(kind, &credential, place).await?;
     context
         .ui
         .say(format_args!("Stored {kind} in {}.", describe(place)));

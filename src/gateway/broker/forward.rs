@@ -39,12 +39,8 @@ pub(super) async fn forward(
         Some(protocol) => {
             let call = Call::read(protocol, outgoing.body).map_err(Refusal::Call)?;
             outgoing.body = call.body;
-            Some(
-                guest
-                    .meter
-                    .reserve(&call.model, call.worst)
-                    .map_err(Refusal::Budget)?,
-            )
+            let reserved = guest.meter.reserve(&call.model, call.worst).await;
+            Some(reserved.map_err(Refusal::Budget)?)
         }
         None => None,
     };
@@ -59,8 +55,7 @@ pub(super) async fn forward(
     if response.status().is_success() {
         return Ok(pass(response, reservation, &credential));
     }
-    // Refused before any work was done: nothing is charged for that.
-    if let Some(reservation) = reservation {
+    if let Some(reservation) = reservation.filter(|_| is_free(response.status())) {
         reservation.free();
     }
     let passed = pass_refusal(guest, response, &credential).await;
@@ -95,6 +90,15 @@ fn free_if_unsent(reservation: Option<Reservation>, refusal: &Refusal) {
     };
     if let Some(reservation) = reservation.filter(|_| unsent) {
         reservation.free();
+    }
+}
+
+/// Whether a refusal came before any work was done. A gateway that gave up on a model may have to pay for it.
+fn is_free(status: StatusCode) -> bool {
+    match status {
+        StatusCode::REQUEST_TIMEOUT => false,
+        StatusCode::SERVICE_UNAVAILABLE => true,
+        _ => !status.is_server_error() || status.as_u16() == 529,
     }
 }
 

@@ -45,6 +45,8 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(600);
 /// What the calls of one run may hold in memory while they are sent, in kilobytes.
 const ROOM_KB: usize = 128 * 1024;
+/// How long to wait when no connection can be accepted, for example because too many files are open.
+const PAUSE: Duration = Duration::from_millis(20);
 /// What lies between the gateway and the broker, each way.
 const PIPE: usize = 16 * 1024;
 
@@ -132,7 +134,10 @@ impl Entrance {
         let upstream = self.upstream(host)?;
         let mut connections = JoinSet::new();
         loop {
-            let (stream, _) = listener.accept().await?;
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             // Small messages are not held back; where that cannot be had, they come a little later.
             let _ = stream.set_nodelay(true);
             while connections.try_join_next().is_some() {}

@@ -2,6 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -18,7 +19,10 @@ const LONGEST: usize = 4096;
 /// How many queries one connection may carry.
 const QUERIES: usize = 256;
 
-/// Answers datagrams until the socket fails. Each answer comes from the address that was asked.
+/// How long to wait after datagrams could not be received.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Answers datagrams for as long as it is polled. Each answer comes from the address that was asked.
 pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) -> io::Result<()> {
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
     // The kernel may hand over several datagrams at once.
@@ -33,7 +37,7 @@ pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) ->
             .await;
         if received.is_err() {
             // A client that is gone already is told of in the next call; that is no reason to stop.
-            tokio::task::yield_now().await;
+            tokio::time::sleep(PAUSE).await;
             continue;
         }
         for query in buffer[..meta.len].chunks(meta.stride.max(1)) {

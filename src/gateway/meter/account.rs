@@ -175,6 +175,11 @@ impl Account {
         self.settled.values().any(|spent| spent.unpriced_calls > 0)
     }
 
+    /// Whether a call goes on whose price nobody knows yet.
+    pub(super) fn has_unpriced_open(&self) -> bool {
+        self.open.values().any(|open| open.amount.cost.is_none())
+    }
+
     /// Everything, with what is set aside.
     pub(super) fn total(&self) -> Spent {
         let mut total = Spent::default();

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use thiserror::Error;
+use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::usage::{Tokens, Usd};
@@ -51,6 +52,8 @@ pub struct Meter(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
+    /// A call is over.
+    settled: Notify,
     tariffs: Tariffs,
     sink: Arc<dyn MeterSink>,
     clock: Arc<dyn Clock>,
@@ -75,6 +78,7 @@ impl Meter {
         };
         Ok(Self(Arc::new(Shared {
             state: Mutex::new(state),
+            settled: Notify::new(),
             tariffs: setup.tariffs,
             sink: setup.sink,
             clock: setup.clock,
@@ -104,9 +108,21 @@ impl Meter {
     }
 
     /// Sets aside the most that a call can cost. Its sink hears of a refusal.
-    pub fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
+    ///
+    /// Where only a cost bounds the run, a call whose price is unknown waits until no other such call goes on: what the
+    /// service quotes for that one decides about this one.
+    pub async fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
         let cost = self.0.tariffs.price_of(model).map(|price| price.of(worst));
-        let set_aside = self.set_aside(model, Amount { tokens: worst, cost });
+        let amount = Amount { tokens: worst, cost };
+        let set_aside = loop {
+            // From here on no ending is missed.
+            let settled = self.0.settled.notified();
+            match self.set_aside(model, amount) {
+                Ok(None) => settled.await,
+                Ok(Some(reservation)) => break Ok(reservation),
+                Err(error) => break Err(error),
+            }
+        };
         match &set_aside {
             Err(ReserveError::Overdrawn(overdrawn)) => {
                 self.tell(Notice::BudgetExceeded(*overdrawn));
@@ -127,13 +143,19 @@ impl Meter {
         self.0.clock.now()
     }
 
-    fn set_aside(&self, model: &str, amount: Amount) -> Result<Reservation, ReserveError> {
+    /// `None` while it is not known whether the call can be made.
+    fn set_aside(&self, model: &str, amount: Amount) -> Result<Option<Reservation>, ReserveError> {
         let mut state = self.state();
         let (allowance, iteration) = (state.allowance, state.iteration);
         state.account.check(allowance, amount)?;
-        if allowance.is_cost_only() && state.account.has_unpriced() {
-            let model = model.to_owned();
-            return Err(ReserveError::Unpriced { model });
+        if allowance.is_cost_only() {
+            if state.account.has_unpriced() {
+                let model = model.to_owned();
+                return Err(ReserveError::Unpriced { model });
+            }
+            if amount.cost.is_none() && state.account.has_unpriced_open() {
+                return Ok(None);
+            }
         }
         let entry = Entry::Reserved {
             call: state.account.next_call(),
@@ -143,13 +165,13 @@ impl Meter {
         };
         state.book.write(self.now(), &entry).map_err(ReserveError::Book)?;
         let call = state.account.apply(entry);
-        Ok(Reservation {
+        Ok(Some(Reservation {
             meter: self.clone(),
             call,
             model: model.to_owned(),
             amount,
             settled: false,
-        })
+        }))
     }
 
     fn settle(&self, call: u64, amount: Amount) {
@@ -160,6 +182,8 @@ impl Meter {
             tracing::warn!(%error, "what a call cost cannot be written down");
         }
         state.account.apply(entry);
+        drop(state);
+        self.0.settled.notify_waiters();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
