@@ -173,15 +173,15 @@ pub struct DaytonaSettings {
     pub dockerfile: Option<String>,
     /// What an hour of a processor costs.
     #[serde(deserialize_with = "read::price")]
-    #[schemars(with = "f64", extend("minimum" = 0))]
+    #[schemars(with = "f64", range(min = 0.0))]
     pub usd_per_cpu_hour: Usd,
     /// What an hour of a gigabyte of memory costs.
     #[serde(deserialize_with = "read::price")]
-    #[schemars(with = "f64", extend("minimum" = 0))]
+    #[schemars(with = "f64", range(min = 0.0))]
     pub usd_per_memory_gb_hour: Usd,
     /// What an hour of a gigabyte of disk costs.
     #[serde(deserialize_with = "read::price")]
-    #[schemars(with = "f64", extend("minimum" = 0))]
+    #[schemars(with = "f64", range(min = 0.0))]
     pub usd_per_disk_gb_hour: Usd,
 }
 

@@ -12,9 +12,10 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::room::{Piece, Running};
 
-/// The first process. It says when all is in its place, takes in what others leave behind, and starts nothing.
+/// The first process. It says when all is in its place, takes in what others leave behind, and starts nothing. It ends when
+/// nobody is left who could write to it.
 const FIRST: &str = "mount -o remount,bind,ro / 2>/dev/null; mount -t tmpfs tmpfs /mnt && mount -t tmpfs tmpfs /tmp && \
-                     mkfifo /tmp/.keep && exec 3<>/tmp/.keep && echo ready && while :; do read -r <&3; done";
+                     echo ready && while read -r; do :; done";
 const HOME: &str = "HOME=/mnt";
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
 const PIECE: usize = 64 * 1024;
@@ -35,7 +36,7 @@ impl Namespaces {
         first.args(["--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"]);
         first.args(["bash", "-c", FIRST]);
         first
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut first = first.into_std().spawn().map_err(|error| error.to_string())?;

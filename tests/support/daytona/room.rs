@@ -119,21 +119,25 @@ impl Room {
     /// Runs a shell script to its end, with these bytes to read.
     pub(super) async fn script(&self, script: &str, args: &[&str], input: &[u8]) -> Ended {
         let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
-        let mut running = self.start_command(&words).await;
+        let Running {
+            output: mut printed,
+            input: mut stdin,
+            code,
+        } = self.start_command(&words).await;
         let mut output = Vec::new();
-        let feed = async {
-            let _ = running.input.write_all(input).await;
-            let _ = running.input.shutdown().await;
+        // What it reads ends when nobody can write to it any more.
+        let feed = async move {
+            let _ = stdin.write_all(input).await;
+            let _ = stdin.shutdown().await;
         };
         let take = async {
-            while let Some(piece) = running.output.next().await {
+            while let Some(piece) = printed.next().await {
                 output.extend_from_slice(&piece.into_bytes());
             }
         };
         tokio::join!(feed, take);
-        drop(running.input);
         Ended {
-            code: running.code.await,
+            code: code.await,
             output,
         }
     }
