@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ralph::id::RunId;
 use ralph::sandbox::daytona::DaytonaProvider;
-use ralph::sandbox::{Provider, SandboxSpec};
+use ralph::sandbox::Provider;
 use serde_json::Value;
 
 use super::Fallible;
@@ -17,11 +16,7 @@ const PORT: u16 = 8080;
 
 pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {
     let provider = DaytonaProvider::new(daytona.options());
-    let sandbox = provider.create(&SandboxSpec::unrestricted(RunId::random())).await;
-    let sandbox = match sandbox {
-        Ok(sandbox) => sandbox,
-        Err(error) => return Err(format!("{error}: {:?}", std::error::Error::source(&error)).into()),
-    };
+    let sandbox = provider.create(&Served::spec()).await?;
     let url = daytona.url(&format!("sandbox/{}/ports/{PORT}/preview-url", sandbox.id()));
     let client = reqwest::Client::builder().http1_only().no_proxy().build()?;
     let (mut ours, mut bare) = (vec![], vec![]);

@@ -1,12 +1,11 @@
 //! The memory of one process that drives 200 sandboxes at Daytona, each with a command that runs.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use ralph::exec::{Command, Discard};
-use ralph::id::RunId;
 use ralph::sandbox::daytona::DaytonaProvider;
-use ralph::sandbox::{Provider, SandboxSpec};
+use ralph::sandbox::Provider;
 use tokio::sync::{Barrier, Semaphore};
 
 use super::Fallible;
@@ -23,9 +22,7 @@ pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {
     let started = Instant::now();
     let work = (0..SANDBOXES).map(|number| async move {
         let maker = makers.acquire().await?;
-        let sandbox = provider
-            .create(&SandboxSpec::unrestricted(RunId::random()))
-            .await?;
+        let sandbox = provider.create(&Served::spec()).await?;
         drop(maker);
         all_there.wait().await;
         let line = format!("sleep 2; echo {number}");
@@ -41,7 +38,7 @@ pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {
     let took = started.elapsed();
     println!(
         "{SANDBOXES} sandboxes: made, used at once and removed in {:.1} s",
-        seconds(took)
+        took.as_secs_f64()
     );
     Ok(vec![Figure {
         name: "200-sandboxes-memory",
@@ -50,10 +47,6 @@ pub(crate) async fn measure(daytona: &Served) -> Fallible<Vec<Figure>> {
         peer: None,
         target: Target::Most(150.0),
     }])
-}
-
-fn seconds(time: Duration) -> f64 {
-    time.as_secs_f64()
 }
 
 /// The greatest size that this process has had, in kilobytes.

@@ -2,6 +2,8 @@
 
 use std::process::Stdio;
 
+use ralph::id::RunId;
+use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::daytona::DaytonaOptions;
 use ralph::secret::Secret;
 use tokio::io::{AsyncBufReadExt, BufReader};
@@ -18,8 +20,7 @@ pub(crate) async fn serve() -> Fallible<()> {
     let daytona = Daytona::in_namespaces().await?;
     println!("{}", daytona.api_url());
     // Its standard input ends with whoever started it.
-    let mut rest = String::new();
-    BufReader::new(tokio::io::stdin()).read_line(&mut rest).await?;
+    tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
     Ok(())
 }
 
@@ -48,6 +49,14 @@ impl Served {
 
     pub(crate) fn options(&self) -> DaytonaOptions {
         DaytonaOptions::new(self.url.clone(), Some(Secret::new(KEY)), "bench")
+    }
+
+    /// A sandbox without limits; every image is there.
+    pub(crate) fn spec() -> SandboxSpec {
+        SandboxSpec {
+            image: Some("any:v1".to_owned()),
+            ..SandboxSpec::unrestricted(RunId::random())
+        }
     }
 
     /// The address of a call of the control plane.
