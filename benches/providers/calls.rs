@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use ralph::sandbox::daytona::DaytonaProvider;
 use ralph::sandbox::Provider;
+use ralph::sandbox::daytona::DaytonaProvider;
 use serde_json::Value;
 
 use super::Fallible;

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use futures_util::future::try_join_all;
 use ralph::exec::{Command, Discard};
-use ralph::sandbox::daytona::DaytonaProvider;
 use ralph::sandbox::Provider;
+use ralph::sandbox::daytona::DaytonaProvider;
 use tokio::sync::{Barrier, Semaphore};
 
 use super::Fallible;

@@ -3,8 +3,9 @@
 //! Prism takes every body for text and knows no WebSockets. So the bytes of a file go both ways, by Prism to be judged and
 //! straight to be right, and a request that becomes a stream goes straight alone.
 
+use std::fs::File;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, UPGRADE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::Response;
+use flate2::read::GzDecoder;
 use hyper_util::rt::TokioIo;
 use ralph::sandbox::daytona::DaytonaOptions;
 use serde_json::{Value, json};
@@ -59,30 +61,18 @@ impl Prism {
             .map(PathBuf::from)
             .ok_or("RALPH_TEST_PRISM names no Prism; tests/run installs one")?;
         let documents = TempDir::new().unwrap();
-        let toolbox = documents.path().join("toolbox.json");
-        std::fs::write(&toolbox, of_one_sandbox().to_string()).unwrap();
-        let control = PathBuf::from(DOCUMENTS).join("api.json");
-        let mut judges = Vec::new();
-        let mut judge = |document: &PathBuf, upstream: String| {
-            let port = free_port();
-            let mut command = Command::new(&program);
-            command.args([
-                "proxy",
-                "--errors",
-                "--host",
-                "127.0.0.1",
-                "--port",
-                &port.to_string(),
-            ]);
-            command.arg(document).arg(upstream);
-            let command = command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            judges.push(command.spawn().unwrap());
-            port
-        };
-        let ports = [judge(&control, daytona.api_url()), judge(&toolbox, daytona.url())];
+        let written = [
+            ("api.json", document("api.json")),
+            ("toolbox.json", of_one_sandbox()),
+        ];
+        let [control, toolboxes] = written.map(|(name, document)| {
+            let path = documents.path().join(name);
+            std::fs::write(&path, document.to_string()).unwrap();
+            path
+        });
+        let (control, control_port) = judge(&program, &control, &daytona.api_url());
+        let (toolboxes, toolboxes_port) = judge(&program, &toolboxes, &daytona.url());
+        let (judges, ports) = (vec![control, toolboxes], [control_port, toolboxes_port]);
         let [control, toolboxes] = ports.map(|port| format!("http://127.0.0.1:{port}"));
         let front = Arc::new(Front {
             client: reqwest::Client::builder().no_proxy().build().unwrap(),
@@ -145,10 +135,28 @@ impl Drop for Prism {
     }
 }
 
+/// A Prism that holds what goes to an address against a document, and its port.
+fn judge(program: &Path, document: &Path, upstream: &str) -> (Child, u16) {
+    let port = free_port();
+    let mut command = Command::new(program);
+    command.args(["proxy", "--errors", "--host", "127.0.0.1", "--port"]);
+    command.arg(port.to_string()).arg(document).arg(upstream);
+    let command = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    (command.spawn().unwrap(), port)
+}
+
+/// One of Daytona's own documents.
+fn document(name: &str) -> Value {
+    let file = File::open(format!("{DOCUMENTS}/{name}.gz")).unwrap();
+    serde_json::from_reader(GzDecoder::new(file)).unwrap()
+}
+
 /// The document of toolboxes, whose paths begin at one sandbox, with the sandbox before each path.
 fn of_one_sandbox() -> Value {
-    let text = std::fs::read_to_string(format!("{DOCUMENTS}/toolbox.json")).unwrap();
-    let mut document: Value = serde_json::from_str(&text).unwrap();
+    let mut document = document("toolbox.json");
     let sandbox = json!({ "name": "sandboxId", "in": "path", "required": true, "type": "string" });
     let paths = document["paths"].as_object().unwrap().clone();
     let below = paths.into_iter().map(|(path, mut calls)| {
