@@ -3,6 +3,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,26 @@ impl Usd {
         }
     }
 
+    /// So many of it.
+    #[must_use]
+    pub fn times(self, count: u64) -> Self {
+        Self {
+            nanos: self.nanos.saturating_mul(count),
+        }
+    }
+
+    /// What a time costs when this is the price of an hour, rounded up.
+    #[must_use]
+    pub fn for_time(self, time: Duration) -> Self {
+        const HOUR: u128 = 3_600_000;
+        let nanos = u128::from(self.nanos)
+            .saturating_mul(time.as_millis())
+            .div_ceil(HOUR);
+        Self {
+            nanos: u64::try_from(nanos).unwrap_or(u64::MAX),
+        }
+    }
+
     /// As a number of dollars, for people and for JSON.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "for display")]
@@ -142,6 +163,17 @@ mod tests {
         assert!(Usd::from_dollars(4.999_999_999_999_999_6e-05).unwrap() >= Usd { nanos: 50_000 });
         assert_eq!(Usd::from_dollars(f64::NAN), None);
         assert_eq!(Usd::from_dollars(-1.0), None);
+    }
+
+    #[test]
+    fn a_time_costs_its_part_of_an_hour() {
+        let hour = Usd::from_dollars(2.0).unwrap();
+        assert_eq!(hour.for_time(Duration::from_secs(90 * 60)).to_string(), "$3.0000");
+        assert_eq!(
+            Usd { nanos: 1 }.for_time(Duration::from_millis(1)),
+            Usd { nanos: 1 }
+        );
+        assert_eq!(hour.times(3).to_string(), "$6.0000");
     }
 
     #[test]

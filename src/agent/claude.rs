@@ -44,6 +44,16 @@ impl Claude {
             kind: CredentialKind::OAuth,
         },
     ];
+
+    /// The variable in which it looks for a credential of this kind.
+    #[must_use]
+    pub fn variable(kind: CredentialKind) -> &'static str {
+        match kind {
+            CredentialKind::ApiKey => "ANTHROPIC_API_KEY",
+            CredentialKind::Bearer => "ANTHROPIC_AUTH_TOKEN",
+            CredentialKind::OAuth => "CLAUDE_CODE_OAUTH_TOKEN",
+        }
+    }
 }
 
 impl Program for Claude {
@@ -85,11 +95,7 @@ impl Program for Claude {
                 command = command.env("ANTHROPIC_CUSTOM_MODEL_OPTION", model);
             }
         }
-        self.access.credential_into(command, |kind| match kind {
-            CredentialKind::ApiKey => "ANTHROPIC_API_KEY",
-            CredentialKind::Bearer => "ANTHROPIC_AUTH_TOKEN",
-            CredentialKind::OAuth => "CLAUDE_CODE_OAUTH_TOKEN",
-        })
+        self.access.credential_into(command, Self::variable)
     }
 
     fn read(&self, printed: &str) -> Report {

@@ -40,6 +40,9 @@ impl Codex {
         kind: CredentialKind::ApiKey,
     }];
 
+    /// The variable in which it looks for its credential.
+    pub const VARIABLE: &str = KEY;
+
     /// Its configuration. `OPENAI_BASE_URL` would be ignored, so the address stands here, as a provider of its own.
     fn config(&self) -> String {
         let base_url = self.access.base_url.as_deref().unwrap_or(BASE_URL);

@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use crate::config::{
-    self, Config, FilePlace, ForgeType, Inputs, Layer, OnUnenforceable, Override, Place, SandboxType,
+    self, AgentName, Config, FilePlace, ForgeType, Inputs, Layer, OnUnenforceable, Override, Place,
+    SandboxType,
 };
 use crate::engine;
 use crate::event::{EventSink, Fanout};
 use crate::model::{
     Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Routed, Script, ScriptedModel,
 };
-use crate::network::Clients;
+use crate::network::{Clients, Policy};
 use crate::runner::Parts;
 use crate::sandbox::connect::{Choice, check_policy, connect};
-use crate::sandbox::daytona::DaytonaOptions;
+use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices};
 use crate::sandbox::docker::DockerOptions;
 use crate::sandbox::docker_sandbox::DockerSandboxOptions;
 use crate::sandbox::local::LocalOptions;
@@ -203,11 +204,11 @@ pub(super) async fn parts(
             verbose: show == Show::Everything,
         }),
     };
-    let provider = provider(context, config)?;
-    tell_limits(context, config, provider.as_ref());
     let redactor = Redactor::new(config.secrets());
     let services = Services::of(context, config).await?;
     let brokered = services.open(config, run.spending_file(), &redactor).await?;
+    let provider = connected_with(context, config, brokered.as_ref())?;
+    tell_limits(context, config, provider.as_ref());
     let access = |profile: &str| brokered.as_ref()?.access(profile);
     if let (None, Some(notice)) = (access(&config.settings.default_profile), agents::notice(config)) {
         context.ui.say(format_args!("warning: {notice}"));
@@ -229,7 +230,7 @@ pub(super) async fn parts(
         host,
         redactor,
         owner: context.surroundings.owner(),
-        metering: brokered.as_ref().map(|brokered| brokered.metering.clone()),
+        metering: brokered.as_ref().and_then(|brokered| brokered.metering.clone()),
         preconditions: match run.facts().script {
             Some(_) => Vec::new(),
             None => preflight::preconditions(context, config, brokered.as_ref()).await?,
@@ -265,6 +266,22 @@ pub(super) fn connected(context: &Context, config: &Config) -> Result<Arc<dyn Pr
     Ok(connect(&choice(context, config)?)?)
 }
 
+/// The same, with the credentials that it keeps.
+pub(super) fn connected_with(
+    context: &Context,
+    config: &Config,
+    brokered: Option<&Brokered>,
+) -> Result<Arc<dyn Provider>, CliError> {
+    let choice = match (choice(context, config)?, brokered) {
+        (Choice::Daytona(options), Some(brokered)) => Choice::Daytona(DaytonaOptions {
+            secrets: brokered.handed_over.clone(),
+            ..options
+        }),
+        (other, _) => other,
+    };
+    Ok(connect(&choice)?)
+}
+
 /// Which provider is meant.
 pub(super) fn choice(context: &Context, config: &Config) -> Result<Choice, CliError> {
     Ok(match config.provider() {
@@ -282,7 +299,7 @@ pub(super) fn choice(context: &Context, config: &Config) -> Result<Choice, CliEr
             machines: machines(context, "docker-sandboxes")?,
         }),
         SandboxType::Tart => Choice::Tart(tart(context, config)?),
-        SandboxType::Daytona => Choice::Daytona(daytona(context, config)),
+        SandboxType::Daytona => Choice::Daytona(daytona(context, config)?),
     })
 }
 
@@ -328,28 +345,61 @@ fn tart(context: &Context, config: &Config) -> Result<TartOptions, CliError> {
 }
 
 /// What the `daytona` provider needs to know.
-fn daytona(context: &Context, config: &Config) -> DaytonaOptions {
-    let surroundings = &context.surroundings;
-    DaytonaOptions {
-        api_url: surroundings
-            .var("DAYTONA_API_URL")
-            .unwrap_or(DaytonaOptions::API_URL)
-            .to_owned(),
-        key: config.credential("DAYTONA_API_KEY"),
+fn daytona(context: &Context, config: &Config) -> Result<DaytonaOptions, CliError> {
+    let (surroundings, settings) = (&context.surroundings, &config.settings.sandbox.daytona);
+    let url = surroundings
+        .var("DAYTONA_API_URL")
+        .unwrap_or(DaytonaOptions::API_URL);
+    let dockerfile = settings.dockerfile.as_ref().map(|name| {
+        if config.settings.sandbox.image.is_some() {
+            return Err(CliError::usage(
+                "`sandbox.image` and `sandbox.daytona.dockerfile` both say what a sandbox starts from",
+            ));
+        }
+        let path = project_dir(&surroundings.cwd).join(name);
+        std::fs::read_to_string(&path).map_err(io("read", &path))
+    });
+    Ok(DaytonaOptions {
         target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
-        machine: surroundings.owner().host,
-    }
+        dockerfile: dockerfile.transpose()?,
+        prices: DaytonaPrices {
+            cpu_hour: settings.usd_per_cpu_hour,
+            memory_gb_hour: settings.usd_per_memory_gb_hour,
+            disk_gb_hour: settings.usd_per_disk_gb_hour,
+        },
+        ..DaytonaOptions::new(
+            url,
+            config.credential("DAYTONA_API_KEY"),
+            surroundings.owner().host,
+        )
+    })
 }
 
 /// Tells what the provider does not hold.
 fn tell_limits(context: &Context, config: &Config, provider: &dyn Provider) {
-    if let Some(notice) = provider.capabilities().notice() {
+    let capabilities = provider.capabilities();
+    let spends = agents::agent_name(config, &config.settings.default_profile) != AgentName::Actions;
+    let spending = capabilities.spending_notice().filter(|_| spends);
+    for notice in capabilities.notice().into_iter().chain(spending) {
         context.ui.say(format_args!("warning: {notice}"));
     }
-    if let Err(error) = check_policy(provider, &config.network_policy(&Clients::NONE)) {
-        context
-            .ui
-            .say(format_args!("warning: {error}: the network policy does not hold"));
+}
+
+/// What a sandbox may reach, as far as the provider holds it: all of it, or, where a person chose to go on without, nothing.
+pub(super) fn enforceable(
+    context: &Context,
+    config: &Config,
+    (provider, policy): (&dyn Provider, Policy),
+) -> Result<Policy, CliError> {
+    match check_policy(provider, &policy) {
+        Ok(()) => Ok(policy),
+        Err(error) if may_go_on(config) => {
+            context
+                .ui
+                .say(format_args!("warning: {error}: the network policy does not hold"));
+            Ok(Policy::allow_all())
+        }
+        Err(error) => Err(unenforceable(error)),
     }
 }
 

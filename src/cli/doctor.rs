@@ -63,17 +63,19 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
         return Ok(Exit::Success);
     }
     let config = configuration(context, &dir)?;
-    let Assembled { parts, brokered } = assemble::parts(context, &config, &dir, Show::Lines).await?;
+    let assembled = assemble::parts(context, &config, &dir, Show::Lines).await?;
     let project = assemble::project_of(context, &dir);
     let image = image::for_sandbox(context, &config, &project, RebuildFlag::default()).await?;
+    let Assembled { parts, brokered } = &assembled;
     let making = Making {
         config: &config,
         run: &dir,
         image,
+        provider: parts.provider.as_ref(),
         brokered: brokered.as_ref(),
     };
     let spec = making.spec(context).await?;
-    let diagnosis = runner::diagnose(&parts, &assemble::settings(&config)?, &spec, &dir).await?;
+    let diagnosis = runner::diagnose(parts, &assemble::settings(&config)?, &spec, &dir).await?;
     context.ui.data(diagnosis.trim())?;
     Ok(Exit::Success)
 }

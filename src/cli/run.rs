@@ -131,7 +131,8 @@ pub(super) struct Start<'a> {
 /// Works on a run, with Ctrl-C wired to a clean stop, and tells how it ended.
 pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
     let Start { config, image, show } = start;
-    let Assembled { parts, brokered } = assemble::parts(context, config, dir, show).await?;
+    let assembled = assemble::parts(context, config, dir, show).await?;
+    let Assembled { parts, brokered } = &assembled;
     let settings = Settings {
         agent_env: brokered
             .as_ref()
@@ -143,13 +144,14 @@ pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> 
         config,
         run: dir,
         image,
+        provider: parts.provider.as_ref(),
         brokered: brokered.as_ref(),
     };
     let spec = making.spec(context).await?;
     let outcome = tokio::select! {
-        outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
+        outcome = runner::drive(parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {
-            end_sandbox(&parts, &spec).await?;
+            end_sandbox(parts, &spec).await?;
             return Err(error);
         }
     };
@@ -201,6 +203,9 @@ fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> R
         outcome.branch,
         dir.path().display()
     ));
+    if let Some(compute) = &outcome.compute {
+        context.ui.say(format_args!("sandbox    {compute}"));
+    }
     tell_blocked(context, dir)?;
     if let (Some(location), false) = (&outcome.pull_request, show == Show::Json) {
         context.ui.data(location)?;

@@ -8,11 +8,12 @@ use crate::config::Config;
 use crate::gateway::audit::AuditLog;
 use crate::gateway::{AddressGuard, Phantom};
 use crate::network::Policy;
-use crate::sandbox::{Egress, ProxyVariables, Purpose, Reuse, SandboxSpec};
+use crate::sandbox::{Egress, Provider, ProxyVariables, Purpose, Reuse, SandboxSpec};
 use crate::state::RunDir;
 use crate::task::Task;
 
 use super::Context;
+use super::assemble::enforceable;
 use super::broker::Brokered;
 use super::clients::Told;
 use super::error::CliError;
@@ -46,13 +47,19 @@ pub(super) struct Making<'a> {
     pub(super) run: &'a RunDir,
     /// What [`super::image::for_sandbox`] gave.
     pub(super) image: Option<String>,
+    /// Who makes it.
+    pub(super) provider: &'a dyn Provider,
     pub(super) brokered: Option<&'a Brokered>,
 }
 
 impl Making<'_> {
     pub(super) async fn spec(self, context: &Context) -> Result<SandboxSpec, CliError> {
-        let brokered = self.brokered;
-        with_broker(self.plain(context).await?, brokered)
+        let (config, provider, brokered) = (self.config, self.provider, self.brokered);
+        let spec = with_broker(self.plain(context).await?, brokered)?;
+        Ok(SandboxSpec {
+            network: enforceable(context, config, (provider, spec.network))?,
+            ..spec
+        })
     }
 
     async fn plain(self, context: &Context) -> Result<SandboxSpec, CliError> {

@@ -168,6 +168,16 @@ pub const ENV_VARS: &[EnvVar] = &[
         role: Role::Tests,
     },
     EnvVar {
+        name: "RALPH_TEST_PRISM",
+        doc: "Where the tests find Prism, which holds traffic against an OpenAPI document; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
+        name: "RALPH_TEST_DAYTONA_SDK",
+        doc: "The Python in which the tests find Daytona's SDK; `tests/run` sets it.",
+        role: Role::Tests,
+    },
+    EnvVar {
         name: "RALPH_TEST_PODMAN",
         doc: "Where podman answers that the tests load images into; `tests/run` sets it.",
         role: Role::Tests,

@@ -47,9 +47,9 @@ pub use loaded::Config;
 pub use models::ModelSettings;
 pub use schema::schema;
 pub use settings::{
-    AgentSettings, BudgetSettings, CustomAgentSettings, DoctorSettings, ForgeSettings, GitSettings,
-    GutterSettings, ImageSettings, ModelEndpointSettings, NetworkSettings, NixImageSettings, PromptSettings,
-    ResourceSettings, SandboxSettings, Settings, TaskSettings, TimerSettings,
+    AgentSettings, BudgetSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings, ForgeSettings,
+    GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings, NetworkSettings, NixImageSettings,
+    PromptSettings, ResourceSettings, SandboxSettings, Settings, TaskSettings, TimerSettings,
 };
 
 /// Every setting with its default and what it means.

@@ -41,11 +41,11 @@ pub struct ModelSettings {
     #[serde(default)]
     pub tags: Vec<String>,
     /// What a million tokens in cost.
-    #[serde(default, deserialize_with = "read::price")]
+    #[serde(default, deserialize_with = "read::optional_price")]
     #[schemars(with = "Option<f64>", range(min = 0.0))]
     pub input_usd_per_million: Option<Usd>,
     /// What a million tokens out cost.
-    #[serde(default, deserialize_with = "read::price")]
+    #[serde(default, deserialize_with = "read::optional_price")]
     #[schemars(with = "Option<f64>", range(min = 0.0))]
     pub output_usd_per_million: Option<Usd>,
 }

@@ -106,13 +106,17 @@ pub(super) fn budget_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, 
     })
 }
 
-/// A price; it may be 0, for a model that costs nothing.
-pub(super) fn price<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Usd>, D::Error> {
+/// A price; it may be 0, for what costs nothing.
+pub(super) fn price<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, D::Error> {
     from.deserialize_f64(Number {
         expected: "a number of dollars, 0 or above and below 1000000000",
         check: Usd::from_dollars,
     })
-    .map(Some)
+}
+
+/// [`price`], for a setting that may be absent.
+pub(super) fn optional_price<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Usd>, D::Error> {
+    price(from).map(Some)
 }
 
 /// How freely a model answers.

@@ -96,6 +96,8 @@ pub struct SandboxSettings {
     pub github: GitHubSettings,
     /// Its limits.
     pub resources: ResourceSettings,
+    /// Sandboxes at Daytona.
+    pub daytona: DaytonaSettings,
 }
 
 /// `[sandbox.github]`
@@ -185,6 +187,27 @@ pub struct ResourceSettings {
     #[serde(rename = "timeout_minutes", deserialize_with = "read::minutes")]
     #[schemars(with = "NonZeroU32")]
     pub timeout: Duration,
+}
+
+/// `[sandbox.daytona]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DaytonaSettings {
+    /// A Dockerfile that Daytona builds; without one, sandboxes start from snapshots.
+    #[serde(default, deserialize_with = "read::optional_text")]
+    pub dockerfile: Option<String>,
+    /// What an hour of a processor costs.
+    #[serde(deserialize_with = "read::price")]
+    #[schemars(with = "f64", range(min = 0.0))]
+    pub usd_per_cpu_hour: Usd,
+    /// What an hour of a gigabyte of memory costs.
+    #[serde(deserialize_with = "read::price")]
+    #[schemars(with = "f64", range(min = 0.0))]
+    pub usd_per_memory_gb_hour: Usd,
+    /// What an hour of a gigabyte of disk costs.
+    #[serde(deserialize_with = "read::price")]
+    #[schemars(with = "f64", range(min = 0.0))]
+    pub usd_per_disk_gb_hour: Usd,
 }
 
 /// `[image]`

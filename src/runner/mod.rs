@@ -6,6 +6,7 @@
 mod ask;
 mod budget;
 mod charge;
+mod compute;
 mod doctor;
 mod error;
 mod evidence;
@@ -50,6 +51,7 @@ use crate::usage::{Tokens, Usd};
 use open::Taken;
 
 pub use budget::{Budget, Exceeded, Ledger};
+pub use compute::Compute;
 pub use error::RunError;
 pub use gutter::{GUTTER, failure_of_text, normalise, score};
 pub use ladder::{Next, Standing};
@@ -110,6 +112,8 @@ pub struct Outcome {
     pub cost: Usd,
     /// Calls whose price nobody knows.
     pub unpriced_calls: u64,
+    /// What its sandbox cost, about; `None` where nobody asks for money by the hour.
+    pub compute: Option<Compute>,
 }
 
 /// Asks the doctor about a run that rests, and returns what it said. The diagnosis is kept with the run.

@@ -126,6 +126,7 @@ impl Archive<'_> {
             kind: OutcomeKind::Done,
             reason,
             tip: checkpoint.tip.clone(),
+            hourly: self.parts.provider.hourly_cost(self.spec),
         };
         Ok(ended.outcome(self.dir.facts(), journal.lines(), self.parts.clock.now()))
     }

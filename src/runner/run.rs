@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{EventKind, RunEnd};
 use crate::id::ObjectId;
-use crate::sandbox::{Sandbox, SandboxSpec, clone_dir};
+use crate::sandbox::{HourlyCost, Sandbox, SandboxSpec, clone_dir};
 use crate::scm::{Checkpoints, Content, PrivateClone, Repository, SeedPack, Start, StateFile};
 use crate::state::{
     Entry, Journal, Line, Lock, OutcomeKind, Request, RunDir, RunFacts, StateError, Verdict, write_atomically,
@@ -23,7 +23,7 @@ use super::lease::LEASE_FILE;
 use super::notebook::Notebook;
 use super::report::Reporter;
 use super::settings::Settings;
-use super::{Outcome, Parts, RunError};
+use super::{Compute, Outcome, Parts, RunError};
 
 /// One run in the hands of its owner.
 pub(super) struct Run<'a> {
@@ -256,6 +256,7 @@ impl Run<'_> {
             kind,
             reason,
             tip: self.tip.clone(),
+            hourly: self.parts.provider.hourly_cost(self.spec),
         };
         ended.outcome(self.dir.facts(), self.journal.lines(), self.parts.clock.now())
     }
@@ -328,6 +329,8 @@ pub(super) struct Ended {
     pub(super) kind: OutcomeKind,
     pub(super) reason: String,
     pub(super) tip: ObjectId,
+    /// What an hour of its sandbox costs, where it does.
+    pub(super) hourly: Option<HourlyCost>,
 }
 
 impl Ended {
@@ -349,6 +352,7 @@ impl Ended {
             tokens: ledger.tokens,
             cost: ledger.cost,
             unpriced_calls: ledger.unpriced_calls,
+            compute: self.hourly.map(|hourly| Compute::of(hourly, &ledger)),
         }
     }
 }

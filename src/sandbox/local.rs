@@ -91,6 +91,7 @@ impl Provider for LocalProvider {
             isolation: Isolation::DirectoryOnly,
             network: NetworkEnforcement::Nothing,
             resources: Enforced::No,
+            metering: Enforced::Yes,
             preview: true,
         }
     }

@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exec::{Command, Exit, OutputSink};
 use crate::network::Policy;
+use crate::usage::Usd;
 
 pub use error::{Fault, SandboxError};
 pub use listed::{Activity, Listed, Removable, Standing};
@@ -50,6 +51,9 @@ pub struct Capabilities {
     pub network: NetworkEnforcement,
     /// Whether memory and processor limits hold.
     pub resources: Enforced,
+    /// Whether what an agent program spends is stopped in the middle of an iteration. Where it is not, that is read
+    /// from its transcript when the iteration is over.
+    pub metering: Enforced,
     /// Whether a port inside can be opened in a person's browser.
     pub preview: bool,
 }
@@ -64,6 +68,18 @@ impl Capabilities {
                  processes and your network within reach",
             ),
             Isolation::Container | Isolation::Machine => None,
+        }
+    }
+
+    /// What a person should be told before an agent program spends money in such a sandbox.
+    #[must_use]
+    pub fn spending_notice(&self) -> Option<&'static str> {
+        match self.metering {
+            Enforced::Yes => None,
+            Enforced::No => Some(
+                "what the agent spends is read from its transcript after each iteration: nothing stops it in the middle \
+                 of one",
+            ),
         }
     }
 }
@@ -104,6 +120,15 @@ pub enum Enforced {
     No,
 }
 
+/// What an hour of a sandbox that runs costs, about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HourlyCost {
+    /// The price.
+    pub price: Usd,
+    /// What it is the price of, for people.
+    pub resources: String,
+}
+
 /// Makes sandboxes of one kind. Implementations hold a client, never a running sandbox.
 #[async_trait]
 pub trait Provider: Send + Sync {
@@ -115,6 +140,11 @@ pub trait Provider: Send + Sync {
 
     /// Why it cannot enforce a policy of the kind that it enforces otherwise; `None` when it can.
     fn objection(&self, _policy: &Policy) -> Option<String> {
+        None
+    }
+
+    /// What an hour of such a sandbox costs; `None` where nobody asks for money by the hour.
+    fn hourly_cost(&self, _spec: &SandboxSpec) -> Option<HourlyCost> {
         None
     }
 

@@ -46,7 +46,7 @@ pub const PROVIDERS: [(&str, Make); 7] = [
 /// How many bytes of output show that nothing is kept of them, in the time there is.
 const FLOOD: u64 = 1_000_000_000;
 /// On a fake, all of which is in this process.
-const FLOOD_OF_A_FAKE: u64 = FLOOD / 10;
+pub const FLOOD_OF_A_FAKE: u64 = FLOOD / 10;
 
 /// A sandbox of one provider.
 pub struct Bench {

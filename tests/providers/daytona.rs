@@ -1,27 +1,28 @@
-//! Daytona, when it refuses, forgets, hangs up or speaks of things that are not known yet.
+//! Sandboxes at Daytona: what they are made from, what they see, and what is left of them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ralph::exec::{Command, Discard, Status};
-use ralph::network::{Policy, Rule};
+use ralph::network::{HostName, Policy, Rule};
 use ralph::sandbox::connect::{Choice, check_policy, connect};
-use ralph::sandbox::{Fault as Meaning, Provider, Removable, SandboxError, SandboxSpec};
+use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
+use ralph::sandbox::{Provider, Removable, Sandbox, SandboxError, SandboxSpec};
 use ralph::secret::Secret;
 use rstest::rstest;
 
 use crate::support::daytona::{Daytona, Fault, KEY, Tier};
 use crate::support::{base, engine};
-use crate::{need, spec, witness};
+use crate::{need, spec, told, witness};
 
 /// A Daytona, its provider, and what to make a sandbox from.
-struct Scene {
-    daytona: Daytona,
-    provider: Arc<dyn Provider>,
-    spec: SandboxSpec,
+pub struct Scene {
+    pub daytona: Daytona,
+    pub provider: Arc<dyn Provider>,
+    pub spec: SandboxSpec,
 }
 
-async fn scene() -> Result<Scene, String> {
+pub async fn scene() -> Result<Scene, String> {
     let engine = engine::engine().await?;
     let image = base::image(&engine).await?;
     let daytona = Daytona::start(engine).await;
@@ -31,56 +32,6 @@ async fn scene() -> Result<Scene, String> {
         provider,
         spec: spec(&image),
     })
-}
-
-fn told(error: &SandboxError) -> String {
-    let source = std::error::Error::source(error).map(ToString::to_string);
-    format!(
-        "{error}: {} ({})",
-        source.unwrap_or_default(),
-        error.hint().unwrap_or_default()
-    )
-}
-
-#[rstest]
-#[case::no_key(None, "DAYTONA_API_KEY")]
-#[case::a_wrong_key(Some("dtn_wrong_wrong"), "401: Unauthorized (set DAYTONA_API_KEY")]
-#[tokio::test]
-async fn without_a_key_it_says_which_is_missing(#[case] key: Option<&str>, #[case] expected: &str) {
-    let scene = need!(scene().await);
-    let options = ralph::sandbox::daytona::DaytonaOptions {
-        key: key.map(Secret::new),
-        ..scene.daytona.options()
-    };
-    let error = connect(&Choice::Daytona(options))
-        .unwrap()
-        .check()
-        .await
-        .unwrap_err();
-    assert!(told(&error).contains(expected), "{}", told(&error));
-    assert_eq!(error.fault(), Meaning::Provider);
-    assert!(!told(&error).contains("dtn_"));
-}
-
-#[rstest]
-#[case::forbidden(403, "403", Meaning::Provider)]
-#[case::a_conflict(409, "409", Meaning::Provider)]
-#[case::out_of_order(500, "500", Meaning::Away)]
-#[tokio::test]
-async fn a_refusal_leaves_nothing_behind(
-    #[case] status: u16,
-    #[case] expected: &str,
-    #[case] meaning: Meaning,
-) {
-    let scene = need!(scene().await);
-    scene
-        .daytona
-        .fail("POST /api/sandbox", vec![Fault::Status(status); 4]);
-    let Err(error) = scene.provider.create(&scene.spec).await else {
-        panic!("it was made")
-    };
-    assert!(told(&error).contains(expected), "{}", told(&error));
-    assert_eq!((error.fault(), scene.daytona.sandboxes().len()), (meaning, 0));
 }
 
 #[tokio::test]
@@ -268,4 +219,179 @@ async fn the_key_is_nowhere_to_be_seen() {
     assert!(!inside.stdout.text().contains(KEY));
     assert!(!format!("{:?}", scene.daytona.options()).contains(KEY));
     sandbox.close().await.unwrap();
+}
+
+/// A key that no sandbox may see.
+const MODEL_KEY: &str = "sk-real-0123456789abcdef";
+
+fn with_secret(scene: &Scene, value: &str) -> Arc<dyn Provider> {
+    let secret = DaytonaSecret {
+        variable: "MODEL_KEY".to_owned(),
+        value: Secret::new(value),
+        hosts: vec![HostName::parse("api.example.org").unwrap()],
+    };
+    connect(&Choice::Daytona(DaytonaOptions {
+        secrets: vec![secret],
+        ..scene.daytona.options()
+    }))
+    .unwrap()
+}
+
+/// What commands see of a credential, by both ways.
+async fn seen(sandbox: &dyn Sandbox) -> [String; 2] {
+    let command = Command::shell("env | grep MODEL_KEY");
+    let warm = sandbox.exec(&command, &mut Discard).await.unwrap();
+    let plain = sandbox.witness(&command, &mut Discard).await.unwrap();
+    [warm, plain].map(|exit| exit.stdout.text().trim().to_owned())
+}
+
+#[tokio::test]
+async fn a_credential_stays_in_daytonas_vault_and_commands_see_a_placeholder() {
+    let scene = need!(scene().await);
+    let sandbox = with_secret(&scene, MODEL_KEY).create(&scene.spec).await.unwrap();
+    for seen in seen(sandbox.as_ref()).await {
+        assert!(seen.starts_with("MODEL_KEY=dtn_secret_"), "{seen}");
+    }
+    let kept = scene.daytona.asked("POST /api/secret");
+    assert_eq!(kept[0]["value"], MODEL_KEY);
+    assert_eq!(kept[0]["hosts"], serde_json::json!(["api.example.org"]));
+    assert_eq!(scene.daytona.vault().len(), 1);
+    sandbox.close().await.unwrap();
+    assert!(scene.daytona.vault().is_empty());
+}
+
+#[tokio::test]
+async fn a_credential_that_changed_reaches_the_sandbox_of_a_resumed_run() {
+    let scene = need!(scene().await);
+    let sandbox = with_secret(&scene, MODEL_KEY).create(&scene.spec).await.unwrap();
+    let again = with_secret(&scene, "sk-real-another-one")
+        .reopen(&scene.spec)
+        .await;
+    let again = again.unwrap().unwrap();
+    assert_eq!(again.id(), sandbox.id());
+    assert_eq!(
+        scene.daytona.asked("PATCH /api/secret/")[0]["value"],
+        "sk-real-another-one"
+    );
+    assert_eq!(seen(again.as_ref()).await, seen(sandbox.as_ref()).await);
+    let left = with_secret(&scene, MODEL_KEY)
+        .remove(again.id(), Removable::Any)
+        .await;
+    assert!(left.unwrap() && scene.daytona.vault().is_empty());
+}
+
+#[tokio::test]
+async fn daytona_builds_a_dockerfile_where_it_is_asked_to() {
+    let scene = need!(scene().await);
+    let image = scene.spec.image.clone().unwrap();
+    let options = DaytonaOptions {
+        dockerfile: Some(format!("FROM {image}\nRUN echo built > /built\n")),
+        ..scene.daytona.options()
+    };
+    let mut spec = scene.spec.clone();
+    spec.resources.memory_bytes = Some(3 << 30);
+    let provider = connect(&Choice::Daytona(options)).unwrap();
+    let sandbox = provider.create(&spec).await.unwrap();
+    assert_eq!(
+        witness(sandbox.as_ref(), "cat /built").await.stdout.text(),
+        "built\n"
+    );
+    let asked = &scene.daytona.asked("POST /api/sandbox")[0];
+    assert_eq!(
+        (&asked["memory"], &asked["snapshot"]),
+        (&3.into(), &serde_json::Value::Null)
+    );
+    assert!(scene.daytona.asked("POST /api/snapshots").is_empty());
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dockerfile_that_cannot_be_built_is_told_with_its_reason() {
+    let scene = need!(scene().await);
+    let options = DaytonaOptions {
+        dockerfile: Some("FRUM scratch\n".to_owned()),
+        ..scene.daytona.options()
+    };
+    let Err(error) = connect(&Choice::Daytona(options))
+        .unwrap()
+        .create(&scene.spec)
+        .await
+    else {
+        panic!("it was made")
+    };
+    let told = told(&error).to_lowercase();
+    assert!(told.contains("build_failed") && told.contains("frum"), "{told}");
+    assert!(scene.daytona.sandboxes().is_empty());
+}
+
+#[tokio::test]
+async fn a_sandbox_that_was_stopped_for_being_idle_goes_on_with_its_files() {
+    let scene = need!(scene().await);
+    let sandbox = scene.provider.create(&scene.spec).await.unwrap();
+    let asked = &scene.daytona.asked("POST /api/sandbox")[0];
+    assert_eq!(
+        (&asked["autoStopInterval"], &asked["autoDeleteInterval"]),
+        (&15.into(), &10080.into())
+    );
+    sandbox.write("work/kept".as_ref(), b"kept", 0o644).await.unwrap();
+    scene.daytona.stop_for_being_idle(sandbox.id()).await;
+    let again = scene.provider.reopen(&scene.spec).await.unwrap().unwrap();
+    assert_eq!(again.read("work/kept".as_ref(), 10).await.unwrap(), b"kept");
+    assert_eq!(
+        again
+            .exec(&Command::new("true"), &mut Discard)
+            .await
+            .unwrap()
+            .status,
+        Status::Code(0)
+    );
+    again.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_port_has_a_link() {
+    let scene = need!(scene().await);
+    let sandbox = scene.provider.create(&scene.spec).await.unwrap();
+    let link = sandbox.preview(3000).await.unwrap().unwrap();
+    assert!(link.starts_with("https://3000-"), "{link}");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn spending_is_not_stopped_in_the_middle_and_an_hour_has_a_price() {
+    let provider = connect(&Choice::Daytona(DaytonaOptions::new(
+        "http://127.0.0.1:9",
+        None,
+        "test",
+    )))
+    .unwrap();
+    let notice = provider.capabilities().spending_notice();
+    assert!(notice.is_some_and(|notice| notice.contains("nothing stops it")));
+    assert!(provider.hourly_cost(&spec("any")).is_some());
+}
+
+/// As many as CI has the time for; the benchmark drives 200.
+const CROWD: usize = 50;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_sandboxes_at_once_do_not_cross() {
+    let daytona = need!(Daytona::in_namespaces().await);
+    let provider = &connect(&Choice::Daytona(daytona.options())).unwrap();
+    let all_there = &tokio::sync::Barrier::new(CROWD);
+    let work = (0..CROWD).map(|number| async move {
+        let sandbox = provider.create(&spec("any:v1")).await.unwrap();
+        all_there.wait().await;
+        let own = format!("own {number}");
+        sandbox
+            .write("work/own".as_ref(), own.as_bytes(), 0o644)
+            .await
+            .unwrap();
+        let command = Command::shell("cat work/own; pgrep -c bash");
+        let exit = sandbox.exec(&command, &mut Discard).await.unwrap();
+        assert!(exit.stdout.text().starts_with(&own), "{}", exit.stdout.text());
+        all_there.wait().await;
+        sandbox.close().await.unwrap();
+    });
+    futures_util::future::join_all(work).await;
+    assert!(daytona.sandboxes().is_empty());
 }

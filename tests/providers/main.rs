@@ -10,16 +10,39 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+/// Makes the contracts of a file one list.
+macro_rules! contract {
+    ($($wants:ident: $($check:ident),+);+) => {
+        pub fn contracts() -> Vec<crate::yard::Contract> {
+            vec![$($(crate::yard::Contract {
+                name: stringify!($check),
+                wants: crate::yard::Wants::$wants,
+                check: |bench| Box::pin($check(bench)),
+            }),+),+]
+        }
+    };
+}
+
+#[path = "../conformance/bench.rs"]
+#[allow(dead_code, reason = "the conformance suite needs more of it")]
+mod bench;
+mod contracts;
 mod daytona;
+mod daytona_faults;
+mod daytona_runs;
 mod docker_sandbox;
+mod official;
 #[path = "../support/mod.rs"]
 mod support;
 mod tart;
+#[path = "../conformance/yard.rs"]
+#[allow(dead_code, reason = "the conformance suite needs more of it")]
+mod yard;
 
 use ralph::exec::{Command, Discard, Exit};
 use ralph::id::RunId;
 use ralph::network::Policy;
-use ralph::sandbox::{Sandbox, SandboxSpec};
+use ralph::sandbox::{Sandbox, SandboxError, SandboxSpec};
 
 /// A sandbox without a network, from this image.
 fn spec(image: &str) -> SandboxSpec {
@@ -35,4 +58,14 @@ async fn witness(sandbox: &dyn Sandbox, line: &str) -> Exit {
         .witness(&Command::shell(line), &mut Discard)
         .await
         .unwrap()
+}
+
+/// All that a person is told of an error.
+fn told(error: &SandboxError) -> String {
+    let source = std::error::Error::source(error).map(ToString::to_string);
+    format!(
+        "{error}: {} ({})",
+        source.unwrap_or_default(),
+        error.hint().unwrap_or_default()
+    )
 }

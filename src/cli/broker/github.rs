@@ -15,7 +15,7 @@ pub(super) fn setup(config: &Config, way: Option<Way>) -> Result<Option<GitHubSe
     let Some(repository) = settings.repository.clone() else {
         return Ok(None);
     };
-    if way.is_none() {
+    if !matches!(way, Some(Way::Broker(_))) {
         return Err(CliError::usage(
             "`sandbox.github` needs a gateway between the sandbox and GitHub, and there is none",
         )

@@ -2,6 +2,7 @@
 
 mod door;
 mod github;
+mod hand_over;
 mod service;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::{Metering, Notices};
 use crate::sandbox::Egress;
+use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::docker::SealPlan;
 use crate::secret::{Redactor, Secret};
 
@@ -39,9 +41,18 @@ pub(super) struct Services {
     secrets: Vec<Secret>,
 }
 
-/// How a sandbox comes to the broker.
+/// How agents come to use credentials that their sandboxes do not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
+    /// They ask the broker, which adds them.
+    Broker(Lead),
+    /// The provider keeps them, and adds them where its sandboxes leave it.
+    Provider,
+}
+
+/// How a sandbox comes to the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lead {
     /// By the names of the services, which its gateway leads to the broker.
     Gateway,
     /// By a port of loopback for each service: there is no gateway.
@@ -53,7 +64,7 @@ impl Services {
     pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
         let way = way(config);
         let mut found = Self {
-            way: way.unwrap_or(Way::Loopback),
+            way: way.unwrap_or(Way::Broker(Lead::Loopback)),
             list: Vec::new(),
             github: github::setup(config, way)?,
             secrets: Vec::new(),
@@ -94,7 +105,7 @@ impl Services {
     /// Opens them, with a meter that writes to this file and a redactor that comes to know every credential; `None` when
     /// there are none.
     pub(super) async fn open(
-        self,
+        mut self,
         config: &Config,
         spending: PathBuf,
         redactor: &Redactor,
@@ -102,7 +113,20 @@ impl Services {
         if self.list.is_empty() && self.github.is_none() {
             return Ok(None);
         }
-        redactor.learn(self.secrets);
+        redactor.learn(std::mem::take(&mut self.secrets));
+        match self.way {
+            Way::Broker(lead) => self.serve_by(lead, config, (spending, redactor)).await,
+            Way::Provider => hand_over::to_provider(self, redactor).await,
+        }
+        .map(Some)
+    }
+
+    async fn serve_by(
+        self,
+        lead: Lead,
+        config: &Config,
+        (spending, redactor): (PathBuf, &Redactor),
+    ) -> Result<Brokered, CliError> {
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let (meter, notices) = meter(config, spending)?;
         let (mut names, mut members, mut services) = (Vec::new(), Vec::new(), Vec::<broker::Service>::new());
@@ -122,42 +146,42 @@ impl Services {
         }
         let entrance = Broker::new(services, Vec::new())?.admit(phantom.clone(), meter.clone());
         let mut loopback = JoinSet::new();
-        let doors = doors(self.way, &entrance, names, &mut loopback).await?;
+        let doors = doors(lead, &entrance, names, &mut loopback).await?;
         // The repository's door is the last.
         let agent_env = match (&self.github, doors.last()) {
             (Some(setup), Some(door)) => github::variables(setup, &door.address(), &phantom),
             _ => BTreeMap::new(),
         };
         let open = doors.into_iter().zip(members).flat_map(|(door, members)| {
-            let open = |member: Member| (member.profile.clone(), Open::new(&phantom, &door, member));
+            let open = |member: Member| Open::at(&door, &phantom, member);
             members.into_iter().map(open).collect::<Vec<_>>()
         });
         let open: BTreeMap<String, Open> = open.collect();
         let profiles = open.keys().cloned().collect();
-        let entrance = (self.way == Way::Gateway).then_some(entrance);
-        Ok(Some(Brokered {
-            phantom,
-            entrance,
+        Ok(Brokered {
+            entrance: (lead == Lead::Gateway).then_some((phantom, entrance)),
             open,
-            metering: Metering {
+            metering: Some(Metering {
                 meter,
                 notices,
                 profiles,
-            },
+            }),
+            handed_over: Vec::new(),
             agent_env,
             _loopback: loopback,
-        }))
+        })
     }
 }
 
 /// What one run has of the broker, for as long as it lasts.
 pub(super) struct Brokered {
-    phantom: Phantom,
     /// Where there is a gateway that leads to it.
-    entrance: Option<Entrance>,
+    entrance: Option<(Phantom, Entrance)>,
     open: BTreeMap<String, Open>,
-    /// What counts the calls.
-    pub(super) metering: Metering,
+    /// What counts the calls, where they come this way.
+    pub(super) metering: Option<Metering>,
+    /// What the provider keeps.
+    pub(super) handed_over: Vec<DaytonaSecret>,
     /// What agents are told of the repository that they may reach.
     pub(super) agent_env: BTreeMap<String, String>,
     /// The servers on loopback; they end with it.
@@ -166,30 +190,28 @@ pub(super) struct Brokered {
 
 /// What is open to the agent of one profile.
 struct Open {
-    door: Door,
+    /// Where its calls come in; `None` where they do not come this way.
+    door: Option<Door>,
     access: Access,
 }
 
 impl Open {
-    fn new(phantom: &Phantom, door: &Door, member: Member) -> Self {
-        Self {
-            access: Access {
-                base_url: Some(format!("{}{}", door.address(), member.path)),
-                credential: Some(Credential {
-                    kind: member.shown_as,
-                    value: Secret::new(phantom.expose()),
-                }),
-                remedy: member.remedy,
-            },
-            door: door.clone(),
-        }
+    /// What is open by a door of the broker's, and to which profile.
+    fn at(door: &Door, phantom: &Phantom, member: Member) -> (String, Self) {
+        let credential = Credential {
+            kind: member.shown_as,
+            value: Secret::new(phantom.expose()),
+        };
+        let (profile, access) = member.access(&door.address(), Some(credential));
+        let door = Some(door.clone());
+        (profile, Self { door, access })
     }
 }
 
 impl Brokered {
     /// Where the calls of a profile's agent come in.
     pub(super) fn door(&self, profile: &str) -> Option<&Door> {
-        self.open.get(profile).map(|open| &open.door)
+        self.open.get(profile)?.door.as_ref()
     }
 
     /// How the agent of a profile reaches its model: with an address and a phantom.
@@ -199,31 +221,30 @@ impl Brokered {
 
     /// The same gateway, which leads to the broker too.
     pub(super) fn join(&self, egress: Egress) -> Egress {
-        let Some(entrance) = &self.entrance else {
+        let Some((phantom, entrance)) = &self.entrance else {
             return egress;
         };
         Egress {
-            phantom: Some(self.phantom.clone()),
+            phantom: Some(phantom.clone()),
             injection: Some(Arc::new(entrance.clone())),
             ..egress
         }
     }
 
-    /// The same policy with the services allowed, as far as the broker serves them: by plain HTTP. Where nothing is
-    /// allowed, nothing else is.
+    /// The same policy with the services allowed: by plain HTTP where the broker serves them, else as they are. Where
+    /// nothing is allowed, nothing else is.
     pub(super) fn allow(&self, policy: Policy) -> Result<Policy, CliError> {
-        let Some(entrance) = &self.entrance else {
-            return Ok(policy);
-        };
-        let rule = |host: &HostName| {
-            let rule = Rule::parse(&format!("{host}:80"));
-            rule.map(|rule| rule.at("added with a credential"))
-        };
-        let rules: Vec<Rule> = entrance
-            .hosts()
-            .map(rule)
+        let served = self.entrance.iter().flat_map(|(_, entrance)| entrance.hosts());
+        let reached = self.handed_over.iter().flat_map(|secret| &secret.hosts);
+        let lines = served.map(|host| format!("{host}:80"));
+        let rules: Vec<Rule> = lines
+            .chain(reached.map(ToString::to_string))
+            .map(|line| Rule::parse(&line).map(|rule| rule.at("added with a credential")))
             .collect::<Result<_, _>>()
             .map_err(|error| CliError::usage(error.to_string()))?;
+        if rules.is_empty() {
+            return Ok(policy);
+        }
         Ok(match policy.mode() {
             Mode::Deny => Policy::allowlist(rules),
             Mode::Allowlist | Mode::AllowAll | Mode::Record => policy.allowing(rules),
@@ -231,16 +252,17 @@ impl Brokered {
     }
 }
 
-/// How sandboxes come to the broker; `None` where they cannot.
+/// How credentials are used that stay here; `None` where they are given away.
 fn way(config: &Config) -> Option<Way> {
     match config.provider() {
-        SandboxType::Local => Some(Way::Loopback),
+        SandboxType::Local => Some(Way::Broker(Lead::Loopback)),
         SandboxType::Docker => {
             let sealed = SealPlan::of(&config.network_policy(&Clients::NONE));
             // What is wrong with the policy is told when it is enforced.
-            sealed.ok().flatten().map(|_| Way::Gateway)
+            sealed.ok().flatten().map(|_| Way::Broker(Lead::Gateway))
         }
-        SandboxType::DockerSandbox | SandboxType::Tart | SandboxType::Daytona => None,
+        SandboxType::Daytona => Some(Way::Provider),
+        SandboxType::DockerSandbox | SandboxType::Tart => None,
     }
 }
 
@@ -259,7 +281,7 @@ fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), Cl
 
 /// Makes a way to each of these services.
 async fn doors(
-    way: Way,
+    lead: Lead,
     entrance: &Entrance,
     services: Vec<Named>,
     servers: &mut JoinSet<()>,
@@ -267,9 +289,9 @@ async fn doors(
     let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
     let mut doors = Vec::new();
     for service in services {
-        doors.push(match way {
-            Way::Gateway => Door::behind_gateway(entrance.clone(), service),
-            Way::Loopback => Door::on_loopback(entrance.clone(), service, servers)
+        doors.push(match lead {
+            Lead::Gateway => Door::behind_gateway(entrance.clone(), service),
+            Lead::Loopback => Door::on_loopback(entrance.clone(), service, servers)
                 .await
                 .map_err(failed)?,
         });

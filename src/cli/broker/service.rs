@@ -1,6 +1,6 @@
 //! The service behind a profile's agent, and which credential is used for it.
 
-use crate::agent::CredentialKind;
+use crate::agent::{Access, Claude, Codex, Credential, CredentialKind};
 use crate::config::{AgentName, Config};
 use crate::credential::{Kind, Source};
 use crate::gateway::broker::Upstream;
@@ -36,6 +36,8 @@ pub(super) struct Member {
     pub(super) profile: String,
     /// What the program takes its phantom for.
     pub(super) shown_as: CredentialKind,
+    /// The variable in which the program looks for it.
+    pub(super) variable: &'static str,
     /// What the program expects after the address.
     pub(super) path: &'static str,
     /// What a person does when the credential is refused.
@@ -112,13 +114,31 @@ impl Service {
     }
 }
 
+impl Member {
+    /// How the agent of the profile reaches the service at this address.
+    pub(super) fn access(self, address: &str, credential: Option<Credential>) -> (String, Access) {
+        let access = Access {
+            base_url: Some(format!("{address}{}", self.path)),
+            credential,
+            remedy: self.remedy,
+        };
+        (self.profile, access)
+    }
+}
+
 fn member(profile: &str, agent: AgentName, kind: Kind) -> Member {
+    let shown_as = match kind {
+        Kind::AnthropicOAuth => CredentialKind::OAuth,
+        Kind::GatewayKey => CredentialKind::Bearer,
+        Kind::AnthropicKey | Kind::OpenAiKey | Kind::CursorKey => CredentialKind::ApiKey,
+    };
     Member {
         profile: profile.to_owned(),
-        shown_as: match kind {
-            Kind::AnthropicOAuth => CredentialKind::OAuth,
-            Kind::GatewayKey => CredentialKind::Bearer,
-            Kind::AnthropicKey | Kind::OpenAiKey | Kind::CursorKey => CredentialKind::ApiKey,
+        shown_as,
+        variable: if agent == AgentName::Codex {
+            Codex::VARIABLE
+        } else {
+            Claude::variable(shown_as)
         },
         path: if agent == AgentName::Codex { "/v1" } else { "" },
         remedy: String::new(),

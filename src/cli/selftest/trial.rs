@@ -63,8 +63,8 @@ impl Parts {
         let brokered = services
             .open(config, dir.path().join("spending"), &redactor)
             .await?;
-        if let Some(brokered) = &brokered {
-            brokered.metering.meter.allow(Allowance {
+        if let Some(metering) = brokered.as_ref().and_then(|brokered| brokered.metering.as_ref()) {
+            metering.meter.allow(Allowance {
                 cost: None,
                 tokens: Some(MOST_TOKENS),
             });
@@ -88,9 +88,9 @@ impl<'a> Trial<'a> {
         project: &'a Path,
         form: Form,
     ) -> Result<Self, CliError> {
-        let provider = assemble::provider(context, config)?;
-        provider.check().await?;
+        assemble::provider(context, config)?.check().await?;
         let parts = Parts::open(context, config).await?;
+        let provider = assemble::connected_with(context, config, parts.brokered.as_ref())?;
         let spec = sandbox_spec(context, config, project, None).await?;
         Ok(Self {
             context,

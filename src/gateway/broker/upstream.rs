@@ -5,7 +5,7 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue, InvalidHeaderValue
 use thiserror::Error;
 
 use super::route::Route;
-use crate::credential::{Auth, Kind, Source};
+use crate::credential::{Auth, Kind, LoginError, Source};
 use crate::network::{HostName, HostNameError};
 use crate::secret::{Redactor, Secret};
 
@@ -57,6 +57,17 @@ impl Upstream {
     /// Lets the redactor of a run know its credential, and whatever that is renewed to.
     pub fn tell(&self, redactor: &Redactor) {
         self.source.tell(redactor);
+    }
+
+    /// The name of where it really is; `None` where that is a bare address.
+    #[must_use]
+    pub fn domain(&self) -> Option<&str> {
+        self.base.domain()
+    }
+
+    /// The credential as it is now, for somebody else who keeps it from sandboxes.
+    pub async fn credential(&self) -> Result<Secret, LoginError> {
+        self.source.current().await
     }
 
     /// Whether calls of this kind are made there.

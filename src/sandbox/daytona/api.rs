@@ -16,9 +16,9 @@ use super::wire::{NewSandbox, NewSnapshot, Page, Phase, Preview, Remote, Snapsho
 const FIRST_LOOK: Duration = Duration::from_millis(50);
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
-/// How long a sandbox may take to start or to stop, and a snapshot to be made from an image.
-const SANDBOX_PATIENCE: Duration = Duration::from_secs(180);
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(1800);
+/// How long a sandbox may take to start or to stop, and Daytona to make one from an image.
+pub(super) const SANDBOX_PATIENCE: Duration = Duration::from_secs(180);
+pub(super) const BUILD_PATIENCE: Duration = Duration::from_secs(1800);
 
 /// How many sandboxes one page of a listing holds.
 const PAGE: u32 = 100;
@@ -80,10 +80,15 @@ impl Api {
     }
 
     /// Waits until a sandbox takes commands, and starts one that rests.
-    pub(super) async fn started(&self, id: &str) -> Result<Remote, DaytonaError> {
-        let mut looks = Looks::new(SANDBOX_PATIENCE);
+    pub(super) async fn started(&self, id: &str, patience: Duration) -> Result<Remote, DaytonaError> {
+        let mut looks = Looks::new(patience);
         loop {
             let remote = self.sandbox(id).await?.ok_or_else(|| missing(id))?;
+            tracing::debug!(
+                sandbox = remote.name,
+                state = remote.state.0,
+                "waiting for Daytona"
+            );
             match remote.state.phase() {
                 Phase::Started => return Ok(remote),
                 Phase::Resting => self.act(id, "start").await?,
@@ -149,12 +154,19 @@ impl Api {
         name: &str,
         source: Option<&NewSnapshot>,
     ) -> Result<Option<()>, DaytonaError> {
-        let mut looks = Looks::new(SNAPSHOT_PATIENCE);
+        let mut looks = Looks::new(BUILD_PATIENCE);
         loop {
             let call = self.call(&Method::GET, &format!("snapshots/{name}"));
             let found: Snapshot = match (call.json(Repeat::Harmless).await, source) {
                 (Ok(found), _) => found,
-                (Err(error), Some(source)) if error.is_not_found() => self.register(source).await?,
+                (Err(error), Some(source)) if error.is_not_found() => match self.register(source).await {
+                    // Somebody else was quicker: the next look tells.
+                    Err(error) if error.status() == Some(409) => {
+                        looks.next().await.ok_or(error)?;
+                        continue;
+                    }
+                    registered => registered?,
+                },
                 (Err(error), None) if error.is_not_found() => return Ok(None),
                 (Err(error), _) => return Err(error),
             };
@@ -196,7 +208,7 @@ impl Api {
         }
     }
 
-    fn call(&self, method: &Method, path: &str) -> Call {
+    pub(super) fn call(&self, method: &Method, path: &str) -> Call {
         self.http.request(method, &format!("{}/{path}", self.url))
     }
 }

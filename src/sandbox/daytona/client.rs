@@ -16,8 +16,6 @@ use crate::secret::Secret;
 const SPEAKS: &str = "0.226.1";
 
 const CONNECTING: Duration = Duration::from_secs(10);
-/// Nothing that is asked takes longer but a file on its way, which has its own clock.
-const ANSWERING: Duration = Duration::from_secs(90);
 
 /// How often a call is tried, and the longest waits before it is tried again.
 const ATTEMPTS: u32 = 4;
@@ -42,10 +40,11 @@ pub(super) struct Http {
 }
 
 impl Http {
-    pub(super) fn new(key: Secret) -> Result<Self, DaytonaError> {
+    /// `answer_within` is how long may pass without a byte of an answer.
+    pub(super) fn new(key: Secret, answer_within: Duration) -> Result<Self, DaytonaError> {
         let client = Client::builder()
             .connect_timeout(CONNECTING)
-            .read_timeout(ANSWERING)
+            .read_timeout(answer_within)
             // A stream of the toolbox begins as a request that is upgraded, which HTTP/2 does not know.
             .http1_only()
             .build()
@@ -216,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_key_is_not_seen_in_what_is_printed() {
-        let http = Http::new(Secret::new("dtn_0123456789")).unwrap();
+        let http = Http::new(Secret::new("dtn_0123456789"), Duration::from_secs(1)).unwrap();
         let call = http.request(&Method::GET, "http://127.0.0.1:1/api/sandbox");
         assert!(!format!("{http:?} {call:?}").contains("dtn_0123456789"));
     }

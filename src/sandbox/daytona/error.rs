@@ -95,8 +95,20 @@ impl DaytonaError {
             Self::Refused { status: 429, .. } => Some(
                 "the organisation's limit is reached: wait, end other sandboxes (`ralph sandbox ls`), or raise the limit",
             ),
+            Self::Refused { status: 404, .. } | Self::Answer { .. } => Some(
+                "see that DAYTONA_API_URL, if it is set, is the address of Daytona's API; if it is, `ralph resume` tries again",
+            ),
+            Self::Refused { status: 409, .. } => Some(
+                "something of that name is there already: `ralph sandbox ls --type daytona` shows it, `ralph sandbox rm` \
+                 removes it",
+            ),
+            Self::Refused { status: 500.., .. } | Self::Stream { .. } => {
+                Some("Daytona is out of order: wait a while, then `ralph resume`")
+            }
             Self::State { .. } => Some("the dashboard of Daytona shows the log of the build"),
-            Self::Refused { .. } | Self::Answer { .. } | Self::Stream { .. } => None,
+            Self::Refused { .. } => {
+                Some("ask for what Daytona says is possible, or choose another provider with `--type`")
+            }
         }
     }
 }

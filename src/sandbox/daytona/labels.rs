@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::DaytonaOptions;
 use crate::engine::Digest;
 use crate::id::RunId;
 use crate::sandbox::owner::Owner;
@@ -14,7 +15,11 @@ const KIND: (&str, &str) = ("ralph.kind", "sandbox");
 const RUN: &str = "ralph.run";
 const OWNER: &str = "ralph.owner";
 const FINGERPRINT: &str = "ralph.fingerprint";
+const SECRETS: &str = "ralph.secrets";
 const VERSION: &str = "ralph.version";
+
+/// What stands between two names.
+const BETWEEN: char = ',';
 
 /// How many digits of a hash tell what two sandboxes were made from.
 const FINGERPRINT_DIGITS: usize = 32;
@@ -28,6 +33,8 @@ pub(super) struct Labels {
     pub(super) owner: Owner,
     /// What it was made from.
     pub(super) fingerprint: String,
+    /// What Daytona's vault keeps for it.
+    pub(super) secrets: Vec<String>,
 }
 
 impl Labels {
@@ -37,6 +44,7 @@ impl Labels {
             (RUN, self.run.to_string()),
             (OWNER, self.owner.as_json()),
             (FINGERPRINT, self.fingerprint.clone()),
+            (SECRETS, self.secrets.join(&BETWEEN.to_string())),
             (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         ];
         labels.map(|(name, value)| (name.to_owned(), value)).into()
@@ -48,8 +56,14 @@ impl Labels {
             run: RunId::parse(labels.get(RUN)?).ok()?,
             owner: serde_json::from_str(labels.get(OWNER)?).ok()?,
             fingerprint: labels.get(FINGERPRINT)?.clone(),
+            secrets: labels.get(SECRETS).map(|names| list(names)).unwrap_or_default(),
         })
     }
+}
+
+fn list(names: &str) -> Vec<String> {
+    let names = names.split(BETWEEN).filter(|name| !name.is_empty());
+    names.map(ToOwned::to_owned).collect()
 }
 
 /// What all of ralph's sandboxes have.
@@ -58,19 +72,24 @@ pub(super) fn of_all() -> BTreeMap<&'static str, String> {
 }
 
 /// What would have to be made anew if it were different.
-pub(super) fn fingerprint(spec: &SandboxSpec) -> String {
+pub(super) fn fingerprint(spec: &SandboxSpec, options: &DaytonaOptions) -> String {
     #[derive(Serialize)]
     struct Parts<'a> {
         image: Option<&'a str>,
         network: Vec<String>,
         resources: &'a Resources,
         env: &'a BTreeMap<String, String>,
+        dockerfile: Option<&'a str>,
+        /// Another value under the same name is no other sandbox.
+        secrets: Vec<&'a str>,
     }
     let parts = Parts {
         image: spec.image.as_deref(),
         network: spec.network.lines(),
         resources: &spec.resources,
         env: &spec.env,
+        dockerfile: options.dockerfile.as_deref(),
+        secrets: options.secrets.iter().map(|one| one.variable.as_str()).collect(),
     };
     let json = serde_json::to_vec(&parts).unwrap_or_default();
     Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()

@@ -8,10 +8,13 @@ mod client;
 mod error;
 mod files;
 mod labels;
+mod options;
 mod plain;
 mod policy;
 mod prepare;
 mod sandbox;
+mod secrets;
+mod size;
 mod snapshot;
 mod socket;
 mod terminal;
@@ -25,44 +28,26 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 pub use self::error::DaytonaError;
+pub use self::options::{DaytonaOptions, DaytonaPrices, DaytonaSecret};
 
 use self::api::Api;
 use self::client::Http;
 use self::labels::Labels;
 use self::sandbox::DaytonaSandbox;
-use self::wire::{NewSandbox, Phase, Remote};
+use self::wire::{BuildInfo, Ground, NewSandbox, Phase, Remote};
 use super::name::names;
 use super::owner::Owner;
 use super::{
-    Activity, Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Sandbox,
-    SandboxError, SandboxSpec, Standing,
+    Activity, Capabilities, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement, Provider, Removable,
+    Sandbox, SandboxError, SandboxSpec, Standing,
 };
 use crate::network::Policy;
-use crate::secret::Secret;
 
 const NAME: &str = "daytona";
 
 /// After how many minutes without use a sandbox is stopped, and after how many more it is removed.
 const STOPPED_AFTER: u32 = 15;
 const REMOVED_AFTER: u32 = 7 * 24 * 60;
-
-/// What the provider needs to know.
-#[derive(Clone, Debug)]
-pub struct DaytonaOptions {
-    /// Where Daytona answers.
-    pub api_url: String,
-    /// The key, where there is one.
-    pub key: Option<Secret>,
-    /// The region sandboxes are made in; Daytona's choice when `None`.
-    pub target: Option<String>,
-    /// What this machine is called.
-    pub machine: String,
-}
-
-impl DaytonaOptions {
-    /// Where Daytona answers unless somebody says otherwise.
-    pub const API_URL: &str = "https://app.daytona.io/api";
-}
 
 /// Makes sandboxes at Daytona. Nothing is asked of it before that is needed.
 #[derive(Debug)]
@@ -94,7 +79,8 @@ impl DaytonaProvider {
                     reason: "no key is set: put it into the variable DAYTONA_API_KEY".to_owned(),
                 })?;
             Ok(Api {
-                http: Http::new(key).map_err(|error| failed("(none yet)", error))?,
+                http: Http::new(key, self.options.answer_within)
+                    .map_err(|error| failed("(none yet)", error))?,
                 url: self.options.api_url.trim_end_matches('/').to_owned(),
             })
         };
@@ -111,8 +97,27 @@ impl DaytonaProvider {
         Labels {
             run: spec.run.clone(),
             owner: self.owner.clone(),
-            fingerprint: labels::fingerprint(spec),
+            fingerprint: labels::fingerprint(spec, &self.options),
+            secrets: {
+                let (name, secrets) = (self.name_of(spec), &self.options.secrets);
+                secrets.iter().map(|one| secrets::name_of(&name, one)).collect()
+            },
         }
+    }
+
+    /// What the sandbox starts from: what Daytona is to build, or a snapshot.
+    async fn ground(&self, spec: &SandboxSpec) -> Result<Ground, SandboxError> {
+        if let Some(dockerfile) = &self.options.dockerfile {
+            return Ok(Ground::Build {
+                build_info: BuildInfo {
+                    dockerfile_content: dockerfile.clone(),
+                },
+                size: size::size(&spec.resources),
+            });
+        }
+        let snapshot = snapshot::ready(self.api().await?, spec).await;
+        let snapshot = snapshot.map_err(|error| failed(&self.name_of(spec), error))?;
+        Ok(Ground::Snapshot { snapshot })
     }
 
     async fn new_sandbox(&self, spec: &SandboxSpec) -> Result<NewSandbox, SandboxError> {
@@ -124,13 +129,16 @@ impl DaytonaProvider {
                 reason: format!("`{}` is here, and they are elsewhere", mount.source.display()),
             });
         }
-        let snapshot = snapshot::ready(self.api().await?, spec).await;
         Ok(NewSandbox {
-            snapshot: snapshot.map_err(|error| failed(&name, error))?,
+            ground: self.ground(spec).await?,
+            secrets: secrets::mounted(&name, &self.options.secrets),
             env: spec.env.clone(),
             labels: self.labels(spec).to_map(),
-            // One that cannot be enforced comes this far only when its user was told so, and said go on.
-            network: policy::compile(&spec.network).unwrap_or_default(),
+            network: policy::compile(&spec.network).map_err(|reason| SandboxError::Unsupported {
+                provider: NAME,
+                operation: "enforce the network policy",
+                reason,
+            })?,
             target: self.options.target.clone(),
             auto_stop_interval: STOPPED_AFTER,
             auto_delete_interval: REMOVED_AFTER,
@@ -141,25 +149,27 @@ impl DaytonaProvider {
     /// Makes a sandbox, and removes it again when it does not come to life.
     async fn make(&self, new: &NewSandbox, spec: &SandboxSpec) -> Result<DaytonaSandbox, SandboxError> {
         let api = self.api().await?;
-        let made = match api.create(new).await {
-            // Nobody knows whether it was heard: one of that name with our own labels is ours.
-            Err(error) if error.may_pass() => match api.sandbox(&new.name).await {
-                Ok(Some(found)) if found.labels == new.labels => Ok(found),
-                Ok(_) | Err(_) => Err(error),
-            },
-            made => made,
+        let patience = match &new.ground {
+            Ground::Snapshot { .. } => api::SANDBOX_PATIENCE,
+            Ground::Build { .. } => api::BUILD_PATIENCE,
         };
-        let made = made.map_err(|error| refused(new, error))?;
+        let secrets = secrets::keep(api, &new.name, &self.options.secrets).await;
+        secrets.map_err(|error| failed(&new.name, error))?;
+        let made = match created(api, new).await {
+            Ok(made) => made,
+            Err(error) => {
+                tell_left(&new.name, secrets::forget(api, &self.labels(spec).secrets).await);
+                return Err(refused(new, error));
+            }
+        };
         let opened = async {
-            let started = api.started(&made.id).await?;
+            let started = api.started(&made.id, patience).await?;
             prepare::open(api, started, spec).await
         };
         match opened.await {
             Ok(sandbox) => Ok(sandbox),
             Err(error) => {
-                if let Err(left) = api.delete(&made.id).await {
-                    tracing::warn!(sandbox = new.name, %left, "a sandbox that came to nothing could not be removed");
-                }
+                tell_left(&new.name, discard(api, &made).await);
                 Err(failed(&new.name, error))
             }
         }
@@ -215,8 +225,13 @@ impl Provider for DaytonaProvider {
             isolation: Isolation::Container,
             network: NetworkEnforcement::Names,
             resources: Enforced::Yes,
+            metering: Enforced::No,
             preview: true,
         }
+    }
+
+    fn hourly_cost(&self, spec: &SandboxSpec) -> Option<HourlyCost> {
+        Some(size::hourly(&spec.resources, &self.options.prices))
     }
 
     fn objection(&self, policy: &Policy) -> Option<String> {
@@ -252,11 +267,12 @@ impl Provider for DaytonaProvider {
             let usable = remote.state.phase() != Phase::Failed
                 && Labels::read(&remote.labels).is_some_and(|found| found.fingerprint == labels.fingerprint);
             if !usable {
-                api.delete(&remote.id).await?;
+                discard(api, &remote).await?;
                 return Ok(None);
             }
             api.relabel(&remote.id, &labels.to_map()).await?;
-            let started = api.started(&remote.id).await?;
+            secrets::keep(api, &name, &self.options.secrets).await?;
+            let started = api.started(&remote.id, api::SANDBOX_PATIENCE).await?;
             prepare::open(api, started, spec).await.map(Some)
         };
         let reopened = reopened.await.map_err(|error| failed(&name, error))?;
@@ -293,11 +309,39 @@ impl Provider for DaytonaProvider {
             .find(|(_, listed)| listed.id == id);
         match found {
             Some((remote, listed)) if removable == Removable::Any || listed.standing.is_orphan() => {
-                let removed = self.api().await?.delete(&remote.id).await;
+                let removed = discard(self.api().await?, &remote).await;
                 removed.map(|()| true).map_err(|error| failed(id, error))
             }
             Some(_) | None => Ok(false),
         }
+    }
+}
+
+/// Makes the sandbox, or finds it made by a call of which nobody knows whether it was heard.
+async fn created(api: &Api, new: &NewSandbox) -> Result<Remote, DaytonaError> {
+    match api.create(new).await {
+        Err(error) if error.may_pass() => match api.sandbox(&new.name).await {
+            // One of that name with our own labels is ours.
+            Ok(Some(found)) if found.labels == new.labels => Ok(found),
+            Ok(_) | Err(_) => Err(error),
+        },
+        made => made,
+    }
+}
+
+/// Removes a sandbox and what the vault keeps for it.
+async fn discard(api: &Api, remote: &Remote) -> Result<(), DaytonaError> {
+    api.delete(&remote.id).await?;
+    match Labels::read(&remote.labels) {
+        Some(labels) => secrets::forget(api, &labels.secrets).await,
+        None => Ok(()),
+    }
+}
+
+/// Tells what could not be cleared away after another failure, which is the one to report.
+fn tell_left(sandbox: &str, cleared: Result<(), DaytonaError>) {
+    if let Err(left) = cleared {
+        tracing::warn!(sandbox, %left, "a sandbox that came to nothing could not be removed");
     }
 }
 

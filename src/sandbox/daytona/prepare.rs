@@ -11,6 +11,7 @@ use super::api::Api;
 use super::files::RemoteFiles;
 use super::plain::Plain;
 use super::sandbox::DaytonaSandbox;
+use super::secrets;
 use super::terminal::ByTerminal;
 use super::toolbox::Toolbox;
 use super::wire::Remote;
@@ -32,7 +33,7 @@ pub(super) async fn open(
     spec: &SandboxSpec,
 ) -> Result<DaytonaSandbox, DaytonaError> {
     let toolbox = api.toolbox(&remote);
-    let found = Found::in_sandbox(&toolbox).await?;
+    let found = Found::in_sandbox(&toolbox, &secrets::variables_of(&remote)).await?;
     let root = found.home.join("ralph");
     let env = variables(&found, spec);
     let surroundings = Surroundings {
@@ -64,17 +65,21 @@ struct Found {
     home: PathBuf,
     path: String,
     processor: String,
+    /// What stands for credentials, in the variables that commands look for them in.
+    placeholders: Vec<(String, String)>,
 }
 
 impl Found {
-    async fn in_sandbox(toolbox: &Toolbox) -> Result<Self, DaytonaError> {
-        let told = toolbox.script(PREPARE, &[]).await?;
-        let lines: Vec<&str> = told.result.lines().collect();
+    async fn in_sandbox(toolbox: &Toolbox, variables: &[String]) -> Result<Self, DaytonaError> {
+        let names: Vec<&str> = variables.iter().map(String::as_str).collect();
+        let told = toolbox.script(PREPARE, &names).await?;
+        let lines: Vec<String> = told.result.lines().map(ToOwned::to_owned).collect();
         match (told.exit_code, lines.as_slice()) {
-            (0, [home, path, processor]) => Ok(Self {
+            (0, [home, path, processor, values @ ..]) if values.len() == variables.len() => Ok(Self {
                 home: PathBuf::from(home),
-                path: (*path).to_owned(),
-                processor: (*processor).to_owned(),
+                path: path.clone(),
+                processor: processor.clone(),
+                placeholders: variables.iter().cloned().zip(values.iter().cloned()).collect(),
             }),
             _ => Err(DaytonaError::Answer {
                 call: "the directories of a sandbox".to_owned(),
@@ -93,6 +98,7 @@ fn variables(found: &Found, spec: &SandboxSpec) -> BTreeMap<String, String> {
         ("LANG", "C.UTF-8".to_owned()),
     ];
     let mut env: BTreeMap<String, String> = own.map(|(name, value)| (name.to_owned(), value)).into();
+    env.extend(found.placeholders.iter().cloned());
     env.extend(spec.env.clone());
     env
 }

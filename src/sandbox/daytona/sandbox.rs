@@ -6,12 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, interval_at};
 
-use super::api::Api;
+use super::api::{Api, SANDBOX_PATIENCE};
 use super::files::{FilesError, RemoteFiles};
 use super::plain::Plain;
 use super::terminal::ByTerminal;
 use super::wire::{Phase, Remote};
-use super::{DaytonaError, failed};
+use super::{DaytonaError, discard, failed};
 use crate::exec::{Command, Exit, OutputSink};
 use crate::sandbox::life::{Life, State};
 use crate::sandbox::session::SessionError;
@@ -210,7 +210,7 @@ impl Sandbox for DaytonaSandbox {
 
     async fn start(&self) -> Result<(), SandboxError> {
         self.life.enter(State::Running, &self.remote.name)?;
-        match self.api.started(&self.remote.id).await {
+        match self.api.started(&self.remote.id, SANDBOX_PATIENCE).await {
             Ok(_) => Ok(()),
             Err(error) => Err(self.explain(error).await),
         }
@@ -235,7 +235,7 @@ impl Sandbox for DaytonaSandbox {
     async fn close(&self) -> Result<(), SandboxError> {
         self.life.enter(State::Closed, &self.remote.name)?;
         self.warm.take().await;
-        let removed = self.api.delete(&self.remote.id).await;
+        let removed = discard(&self.api, &self.remote).await;
         removed.map_err(|error| failed(&self.remote.name, error))
     }
 }

@@ -2,11 +2,11 @@
 
 use super::DaytonaError;
 use super::api::Api;
+use super::size::size;
 use super::wire::NewSnapshot;
 use crate::engine::Digest;
 use crate::sandbox::{Resources, SandboxSpec};
 
-const GIGABYTE: u64 = 1 << 30;
 /// How many digits of a hash tell two snapshots apart.
 const DIGITS: usize = 12;
 
@@ -28,39 +28,18 @@ pub(super) async fn ready(api: &Api, spec: &SandboxSpec) -> Result<Option<String
 
 /// What is registered for an image. Its name changes with all that it is made from.
 fn planned(image: &str, resources: &Resources) -> NewSnapshot {
-    let gigabytes = |bytes: u64| bytes.div_ceil(GIGABYTE);
-    let cpu = resources
-        .cpu_millis
-        .map(|millis| u64::from(millis.div_ceil(1000)));
-    let memory = resources.memory_bytes.map(gigabytes);
-    let disk = resources.disk_bytes.map(gigabytes);
-    let parts = format!("{image}\n{cpu:?}\n{memory:?}\n{disk:?}");
+    let size = size(resources);
+    let parts = format!("{image}\n{:?}\n{:?}\n{:?}", size.cpu, size.memory, size.disk);
     NewSnapshot {
         name: format!("ralph-{}", &Digest::of(parts.as_bytes()).hex()[..DIGITS]),
         image_name: image.to_owned(),
-        cpu,
-        memory,
-        disk,
+        size,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_snapshot_has_whole_processors_and_gigabytes_and_never_less_than_asked() {
-        let resources = Resources {
-            memory_bytes: Some(GIGABYTE + 1),
-            cpu_millis: Some(1500),
-            disk_bytes: None,
-        };
-        let planned = planned("registry.example.org/agent:v1", &resources);
-        assert_eq!(
-            (planned.cpu, planned.memory, planned.disk),
-            (Some(2), Some(2), None)
-        );
-    }
 
     #[test]
     fn another_image_or_other_resources_are_another_snapshot() {

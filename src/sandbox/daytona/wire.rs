@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub(super) struct NewSandbox {
     pub(super) name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) snapshot: Option<String>,
+    #[serde(flatten)]
+    pub(super) ground: Ground,
     pub(super) env: BTreeMap<String, String>,
+    /// Variables, and what Daytona's vault calls that which they stand for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) secrets: Vec<BTreeMap<String, String>>,
     pub(super) labels: BTreeMap<String, String>,
     #[serde(flatten)]
     pub(super) network: Network,
@@ -20,6 +23,42 @@ pub(super) struct NewSandbox {
     pub(super) target: Option<String>,
     pub(super) auto_stop_interval: u32,
     pub(super) auto_delete_interval: u32,
+}
+
+/// What a sandbox starts from.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub(super) enum Ground {
+    /// A snapshot, which has its resources; Daytona's own when it has no name.
+    Snapshot {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        snapshot: Option<String>,
+    },
+    /// An image that Daytona builds for it.
+    #[serde(rename_all = "camelCase")]
+    Build {
+        build_info: BuildInfo,
+        #[serde(flatten)]
+        size: Size,
+    },
+}
+
+/// What an image is built from.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct BuildInfo {
+    pub(super) dockerfile_content: String,
+}
+
+/// Resources, in whole processors and gigabytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Size {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cpu: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) memory: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) disk: Option<u64>,
 }
 
 /// What a sandbox may reach.
@@ -98,14 +137,8 @@ impl State {
 pub(super) struct NewSnapshot {
     pub(super) name: String,
     pub(super) image_name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) cpu: Option<u64>,
-    /// In gigabytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) memory: Option<u64>,
-    /// In gigabytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) disk: Option<u64>,
+    #[serde(flatten)]
+    pub(super) size: Size,
 }
 
 /// A snapshot that is registered.
@@ -117,6 +150,32 @@ pub(super) struct Snapshot {
     pub(super) state: String,
     #[serde(default)]
     pub(super) error_reason: Option<String>,
+}
+
+/// A credential for Daytona's vault.
+#[derive(Clone, Serialize)]
+pub(super) struct NewSecret<'a> {
+    /// Absent where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) name: Option<&'a str>,
+    pub(super) value: &'a str,
+    pub(super) hosts: Vec<&'a str>,
+}
+
+/// One page of the vault.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct SecretPage {
+    pub(super) items: Vec<KeptSecret>,
+    #[serde(default)]
+    pub(super) next_cursor: Option<String>,
+}
+
+/// What the vault tells of a credential.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct KeptSecret {
+    pub(super) id: String,
+    pub(super) name: String,
 }
 
 /// A link to a port of a sandbox.

@@ -241,6 +241,7 @@ impl Provider for DockerProvider {
                 None => NetworkEnforcement::AllOrNothing,
             },
             resources: Enforced::Yes,
+            metering: Enforced::Yes,
             preview: false,
         }
     }

@@ -111,6 +111,7 @@ impl Driver for DockerSandboxes {
                 Dialect::Sbx => Enforced::Yes,
                 Dialect::Plugin => Enforced::No,
             },
+            metering: Enforced::No,
             preview: false,
         }
     }

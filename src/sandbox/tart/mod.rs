@@ -102,6 +102,7 @@ impl Driver for Macs {
             isolation: Isolation::Machine,
             network: NetworkEnforcement::AllOrNothing,
             resources: Enforced::Yes,
+            metering: Enforced::No,
             preview: false,
         }
     }

@@ -7,14 +7,18 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
-use bollard::{ClientVersion, Docker};
 use serde_json::{Value, json};
 
 use super::room::Room;
 use super::{Refusal, Remote, Shared, Tier};
 
-type Answer = Result<Json<Value>, Refusal>;
+pub(super) type Answer = Result<Json<Value>, Refusal>;
 type Pairs = Query<HashMap<String, String>>;
+
+/// What a sandbox starts from when nothing is said.
+const USUAL_SNAPSHOT: &str = "daytonaio/sandbox:0.5.0";
+/// Time stands still here.
+pub(super) const NOW: &str = "2026-11-15T00:00:00.000Z";
 
 /// How often something new is looked at before it is there.
 const LOOKS: u32 = 2;
@@ -28,12 +32,12 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/sandbox/{id}/stop", post(stop))
         .route("/api/sandbox/{id}/last-activity", post(touch))
         .route("/api/sandbox/{id}/ports/{port}/preview-url", get(preview))
-        .route("/api/snapshots", post(register))
-        .route("/api/snapshots/{id}", get(snapshot))
+        .route("/api/sandbox/{id}/autostop/{minutes}", post(auto_stop))
 }
 
 async fn create(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> Answer {
-    let name = new["name"].as_str().unwrap_or_default().to_owned();
+    let id = format!("{:032x}", fastrand::u128(..));
+    let name = new["name"].as_str().unwrap_or(&id).to_owned();
     if shared.key_of(&name).is_some() {
         return Err(Refusal(409, format!("Sandbox with name {name} already exists")));
     }
@@ -42,25 +46,40 @@ async fn create(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> An
         let message = "Cannot specify Sandbox resources when using a snapshot";
         return Err(Refusal(400, message.to_owned()));
     }
-    let snapshot = new["snapshot"]
-        .as_str()
-        .unwrap_or("daytonaio/sandbox:0.5.0")
-        .to_owned();
-    let image = shared.image_of(&snapshot)?;
-    let pairs: Vec<String> = new["env"].as_object().into_iter().flatten().map(pair).collect();
-    let room = Room::make(shared.docker(), &image, &pairs).await;
+    let (image, size, state) = shared.ground_of(&new).await?;
+    let mut pairs: Vec<String> = new["env"].as_object().into_iter().flatten().map(pair).collect();
+    pairs.extend(shared.placeholders(&new)?);
+    let room = match &image {
+        Ok(image) => shared.ground.room(image, &pairs).await,
+        Err(_) => Ok(Room::Nowhere),
+    };
     let room = room.map_err(|error| Refusal(500, error))?;
-    let id = format!("{:032x}", fastrand::u128(..));
-    let address = shared.address.lock().unwrap().unwrap();
-    let json = json!({
-        "id": id, "organizationId": "00000000-0000-0000-0000-000000000001", "name": name, "snapshot": snapshot,
-        "user": "daytona", "env": new["env"], "labels": new["labels"], "public": false, "state": "creating",
-        "networkBlockAll": new["networkBlockAll"].as_bool().unwrap_or(false), "target": "us", "cpu": 1, "gpu": 0,
-        "memory": 1, "disk": 3, "desiredState": "started", "autoStopInterval": new["autoStopInterval"],
-        "autoDeleteInterval": new["autoDeleteInterval"], "volumes": [], "createdAt": "2026-11-15T00:00:00.000Z",
-        "updatedAt": "2026-11-15T00:00:00.000Z", "sandboxClass": "container", "daemonVersion": "0.190.0",
-        "runnerId": "r1", "toolboxProxyUrl": format!("http://{address}/toolbox"), "recoverable": false,
+    let or = |field: &str, usual: Value| {
+        if new[field].is_null() {
+            usual
+        } else {
+            new[field].clone()
+        }
+    };
+    let mut json = json!({
+        "id": id, "organizationId": "00000000-0000-0000-0000-000000000001", "name": name,
+        "snapshot": or("snapshot", json!(USUAL_SNAPSHOT)), "user": or("user", json!("daytona")),
+        "env": or("env", json!({})), "labels": or("labels", json!({})), "public": or("public", json!(false)),
+        "state": state, "networkBlockAll": or("networkBlockAll", json!(false)), "target": or("target", json!("us")),
+        "cpu": size["cpu"], "gpu": 0, "memory": size["memory"], "disk": size["disk"], "kvm": false,
+        "desiredState": "started", "autoStopInterval": or("autoStopInterval", json!(15)),
+        "autoArchiveInterval": 10080, "autoDeleteInterval": or("autoDeleteInterval", json!(-1)), "volumes": [],
+        "createdAt": NOW, "updatedAt": NOW, "sandboxClass": "container", "daemonVersion": "0.190.0", "runnerId": "r1",
+        "toolboxProxyUrl": *shared.toolboxes.lock().unwrap(), "recoverable": false,
     });
+    for field in ["networkAllowList", "domainAllowList"] {
+        if let Some(list) = new.get(field) {
+            json[field] = list.clone();
+        }
+    }
+    if let Err(reason) = image {
+        json["errorReason"] = json!(reason);
+    }
     let remote = Remote {
         json: json.clone(),
         room,
@@ -111,12 +130,19 @@ async fn list(State(shared): State<Arc<Shared>>, Query(query): Pairs) -> Answer 
                 .iter()
                 .all(|(name, value)| one.json["labels"][name] == *value)
         })
-        .map(|one| one.json.clone())
+        .map(|one| item(&one.json))
         .collect();
     items.sort_by_key(|one| one["id"].as_str().unwrap().to_owned());
     let next = (items.len() > from + limit).then(|| (from + limit).to_string());
     let items: Vec<Value> = items.into_iter().skip(from).take(limit).collect();
     Ok(Json(json!({ "items": items, "nextCursor": next })))
+}
+
+/// A sandbox as a listing has it: with less of it.
+fn item(sandbox: &Value) -> Value {
+    let fields = sandbox.as_object().unwrap().iter();
+    let told = fields.filter(|(name, _)| !["env", "volumes"].contains(&name.as_str()));
+    Value::Object(told.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
 async fn look(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
@@ -126,11 +152,16 @@ async fn look(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answ
     remote.looks_left = remote.looks_left.saturating_sub(1);
     if remote.looks_left == 0 {
         let arrived = match remote.json["state"].as_str() {
-            Some("creating" | "starting") => "started",
+            Some("building_snapshot") if !remote.json["errorReason"].is_null() => "build_failed",
+            Some("creating" | "starting" | "building_snapshot") => "started",
+            Some("pending_build") => "building_snapshot",
             Some("stopping") => "stopped",
             Some(state) => state,
             None => "unknown",
         };
+        if arrived == "building_snapshot" {
+            remote.looks_left = LOOKS;
+        }
         remote.json["state"] = json!(arrived.to_owned());
     }
     Ok(Json(remote.json.clone()))
@@ -175,6 +206,14 @@ async fn touch(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Res
     Ok(axum::http::StatusCode::CREATED.into_response())
 }
 
+async fn auto_stop(State(shared): State<Arc<Shared>>, Path((id, minutes)): Path<(String, u32)>) -> Answer {
+    let id = shared.known(&id)?;
+    let mut sandboxes = shared.sandboxes.lock().unwrap();
+    let remote = sandboxes.get_mut(&id).unwrap();
+    remote.json["autoStopInterval"] = json!(minutes);
+    Ok(Json(remote.json.clone()))
+}
+
 async fn preview(State(shared): State<Arc<Shared>>, Path((id, port)): Path<(String, u16)>) -> Answer {
     let id = shared.known(&id)?;
     Ok(Json(json!({
@@ -182,55 +221,27 @@ async fn preview(State(shared): State<Arc<Shared>>, Path((id, port)): Path<(Stri
     })))
 }
 
-async fn register(State(shared): State<Arc<Shared>>, Json(new): Json<Value>) -> Answer {
-    let name = new["name"].as_str().unwrap_or_default().to_owned();
-    let image = new["imageName"].as_str().unwrap_or_default().to_owned();
-    if image.ends_with(":latest") || !image.contains([':', '@']) {
-        let message = "Image name must include a tag other than latest, or a digest";
-        return Err(Refusal(400, message.to_owned()));
-    }
-    let is_there = shared
-        .engine
-        .image(&image)
-        .await
-        .is_ok_and(|found| found.is_some());
-    let snapshot = json!({
-        "id": format!("{:032x}", fastrand::u128(..)), "general": false, "name": name, "imageName": image,
-        "state": if is_there { "pulling" } else { "error" },
-        "errorReason": if is_there { Value::Null } else { json!(format!("no such image: {image}")) },
-        "size": 0.2, "entrypoint": [], "cpu": new["cpu"], "gpu": 0, "mem": new["memory"], "disk": new["disk"],
-        "createdAt": "2026-11-15T00:00:00.000Z", "updatedAt": "2026-11-15T00:00:00.000Z", "lastUsedAt": null,
-        "sourceSandboxId": null,
-    });
-    let mut snapshots = shared.snapshots.lock().unwrap();
-    if snapshots.contains_key(&name) {
-        return Err(Refusal(409, format!("Snapshot with name {name} already exists")));
-    }
-    snapshots.insert(name, snapshot.clone());
-    Ok(Json(snapshot))
-}
-
-async fn snapshot(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Answer {
-    let mut snapshots = shared.snapshots.lock().unwrap();
-    let Some(found) = snapshots.get_mut(&id) else {
-        return Err(Refusal(404, format!("Snapshot with ID or name {id} not found")));
-    };
-    let seen = found.clone();
-    if found["state"] == "pulling" {
-        found["state"] = json!("active");
-    }
-    Ok(Json(seen))
-}
-
 impl Shared {
-    fn docker(&self) -> Arc<Docker> {
-        let endpoint = self.engine.endpoint().to_string();
-        let path = endpoint.trim_start_matches("unix://");
-        let version = ClientVersion {
-            major_version: 1,
-            minor_version: 41,
+    /// What a new sandbox starts from: an image, or why that could not be built; its resources, and the state it begins in.
+    async fn ground_of(&self, new: &Value) -> Result<(Result<String, String>, Value, &'static str), Refusal> {
+        let usual = |field: &str, usual: u32| {
+            if new[field].is_null() {
+                json!(usual)
+            } else {
+                new[field].clone()
+            }
         };
-        Arc::new(Docker::connect_with_unix(path, 600, &version).unwrap())
+        if let Some(dockerfile) = new["buildInfo"]["dockerfileContent"].as_str() {
+            let built = self.ground.build(dockerfile).await;
+            let size =
+                json!({ "cpu": usual("cpu", 1), "memory": usual("memory", 1), "disk": usual("disk", 3) });
+            return Ok((built, size, "pending_build"));
+        }
+        let name = new["snapshot"].as_str().unwrap_or(USUAL_SNAPSHOT);
+        let snapshot = self.active_snapshot(name)?;
+        let size = json!({ "cpu": snapshot["cpu"], "memory": snapshot["mem"], "disk": snapshot["disk"] });
+        let image = snapshot["imageName"].as_str().unwrap().to_owned();
+        Ok((Ok(image), size, "creating"))
     }
 
     /// The id of the sandbox that has this id or name.
@@ -258,17 +269,5 @@ impl Shared {
         remote.json["state"] = json!(to);
         remote.looks_left = LOOKS;
         Ok((Json(remote.json.clone()), remote.room.clone()))
-    }
-
-    fn image_of(&self, snapshot: &str) -> Result<String, Refusal> {
-        let snapshots = self.snapshots.lock().unwrap();
-        match snapshots.get(snapshot) {
-            Some(found) if found["state"] == "active" => Ok(found["imageName"].as_str().unwrap().to_owned()),
-            Some(_) => Err(Refusal(400, format!("Snapshot {snapshot} is not active"))),
-            None => Err(Refusal(
-                400,
-                format!("Snapshot {snapshot} not found. Did you add it through the Dashboard?"),
-            )),
-        }
     }
 }

@@ -1,12 +1,11 @@
 //! What can be made to go wrong.
 
-use std::time::Duration;
-
-use axum::body::Body;
+use axum::Json;
+use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Refusal;
 
@@ -22,6 +21,10 @@ pub enum Fault {
     Wait(u32),
     /// It is heard and done, and then nobody says so.
     HeardButUnanswered,
+    /// It is heard and done, and then nobody says anything.
+    HeardAndHangs,
+    /// Its answer has a field that nobody knows yet.
+    NewField,
     /// It is answered with something that is no answer.
     Nonsense,
     /// It is never answered.
@@ -40,13 +43,30 @@ impl Fault {
                 Some(response)
             }
             Self::Nonsense => Some((StatusCode::OK, "<html>").into_response()),
-            Self::Hangs => {
-                tokio::time::sleep(Duration::from_secs(600)).await;
-                None
-            }
-            Self::HeardButUnanswered | Self::BreaksOff => None,
+            Self::Hangs => std::future::pending().await,
+            Self::HeardButUnanswered | Self::HeardAndHangs | Self::NewField | Self::BreaksOff => None,
         }
     }
+
+    /// What comes of it when the request was heard.
+    pub(super) async fn instead_of(&self, answer: Response) -> Response {
+        match self {
+            Self::HeardButUnanswered => Refusal(502, "Bad Gateway".to_owned()).into_response(),
+            Self::HeardAndHangs => std::future::pending().await,
+            Self::NewField => with_new_field(answer).await,
+            _ => answer,
+        }
+    }
+}
+
+async fn with_new_field(answer: Response) -> Response {
+    let (status, bytes) = (
+        answer.status(),
+        to_bytes(answer.into_body(), LONGEST).await.unwrap(),
+    );
+    let mut value: Value = serde_json::from_slice(&bytes).unwrap();
+    value["aFieldOfNextYear"] = json!({ "with": ["more", 1, null] });
+    (status, Json(value)).into_response()
 }
 
 /// The request, and its body where that is JSON.
@@ -59,7 +79,7 @@ pub(super) async fn recorded(request: Request) -> (Request, Value) {
         return (request, Value::Null);
     }
     let (parts, body) = request.into_parts();
-    let bytes = axum::body::to_bytes(body, LONGEST).await.unwrap();
+    let bytes = to_bytes(body, LONGEST).await.unwrap();
     let value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
     (Request::from_parts(parts, Body::from(bytes)), value)
 }

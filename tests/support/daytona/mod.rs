@@ -1,15 +1,22 @@
-//! A whole Daytona on the loopback: the control plane with its states and refusals, and a toolbox whose sandboxes are
-//! containers of the engine at hand. Its shapes are those of the official `OpenAPI`; its behaviour is that of the
-//! official daemon: lines of a log are marked, a terminal drops who listens too slowly, a sandbox that does not run
-//! takes no commands.
+//! A whole Daytona on the loopback: the control plane with its states and refusals, a vault, and toolboxes whose sandboxes
+//! are containers of the engine at hand. Its shapes are those of the official `OpenAPI`, against which [`prism`] holds them,
+//! and the official SDK can drive it; its behaviour is that of the official daemon: lines of a log are marked, a terminal
+//! drops who listens too slowly, a sandbox that does not run takes no commands.
 
+mod container;
 mod control;
 mod fault;
+mod files;
+mod namespaces;
+pub mod prism;
 mod room;
+mod session;
+mod snapshot;
 mod terminal;
 mod toolbox;
+mod vault;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -22,11 +29,14 @@ use ralph::engine::Engine;
 use ralph::sandbox::daytona::DaytonaOptions;
 use ralph::secret::Secret;
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 pub use self::fault::Fault;
-use self::room::Room;
+use self::room::{Ground, Room};
+use self::session::Session;
 use self::terminal::Terminal;
+use self::vault::Kept;
 
 /// The one key that opens it.
 pub const KEY: &str = "dtn_5f0c2b9a77e1";
@@ -40,15 +50,18 @@ pub struct Daytona {
 
 /// What all requests see.
 struct Shared {
-    engine: Engine,
-    address: Mutex<Option<SocketAddr>>,
+    ground: Ground,
+    /// Where toolboxes are said to be.
+    toolboxes: Mutex<String>,
     sandboxes: Mutex<HashMap<String, Remote>>,
     snapshots: Mutex<HashMap<String, Value>>,
-    sessions: Mutex<HashMap<String, Arc<toolbox::Log>>>,
+    vault: Mutex<BTreeMap<String, Kept>>,
+    sessions: Mutex<HashMap<String, Session>>,
     terminals: Mutex<HashMap<String, Terminal>>,
     faults: Mutex<Vec<(String, Fault)>>,
     calls: Mutex<Vec<(String, Value)>>,
     tier: Mutex<Tier>,
+    broken: Notify,
 }
 
 /// What an organisation may do.
@@ -72,9 +85,22 @@ struct Remote {
 impl Daytona {
     /// One whose sandboxes are containers of this engine.
     pub async fn start(engine: Engine) -> Self {
+        Self::on(Ground::Engine(engine)).await
+    }
+
+    /// One whose sandboxes are namespaces of this machine, or why there can be none. Hundreds of them fit on it; what they
+    /// hold does not outlive a stop.
+    pub async fn in_namespaces() -> Result<Self, String> {
+        let ground = Ground::Namespaces;
+        ground.room("", &[]).await?.remove_now();
+        Ok(Self::on(ground).await)
+    }
+
+    async fn on(ground: Ground) -> Self {
         let shared = Arc::new(Shared {
-            engine,
-            address: Mutex::default(),
+            ground,
+            toolboxes: Mutex::default(),
+            vault: Mutex::default(),
             sandboxes: Mutex::default(),
             snapshots: Mutex::default(),
             sessions: Mutex::default(),
@@ -82,9 +108,12 @@ impl Daytona {
             faults: Mutex::default(),
             calls: Mutex::default(),
             tier: Mutex::new(Tier::High),
+            broken: Notify::new(),
         });
         let routes = Router::new()
             .merge(control::routes())
+            .merge(snapshot::routes())
+            .merge(vault::routes())
             .merge(toolbox::routes())
             .fallback(|| async { Refusal(404, "Cannot find that".to_owned()) })
             .layer(axum::extract::DefaultBodyLimit::disable())
@@ -92,7 +121,7 @@ impl Daytona {
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        *shared.address.lock().unwrap() = Some(address);
+        *shared.toolboxes.lock().unwrap() = format!("http://{address}/toolbox");
         let task = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
         Self {
             address,
@@ -103,12 +132,12 @@ impl Daytona {
 
     /// What a provider needs to know of it.
     pub fn options(&self) -> DaytonaOptions {
-        DaytonaOptions {
-            api_url: format!("http://{}/api", self.address),
-            key: Some(Secret::new(KEY)),
-            target: None,
-            machine: "test".to_owned(),
-        }
+        DaytonaOptions::new(self.api_url(), Some(Secret::new(KEY)), "test")
+    }
+
+    /// Where its control plane answers.
+    pub fn api_url(&self) -> String {
+        format!("{}/api", self.url())
     }
 
     /// Where it answers.
@@ -120,6 +149,22 @@ impl Daytona {
     pub fn fail(&self, requests: &str, faults: impl IntoIterator<Item = Fault>) {
         let faults = faults.into_iter().map(|fault| (requests.to_owned(), fault));
         self.shared.faults.lock().unwrap().extend(faults);
+    }
+
+    /// Fails nothing any more.
+    pub fn forget_faults(&self) {
+        self.shared.faults.lock().unwrap().clear();
+    }
+
+    /// Says that toolboxes are elsewhere, where somebody passes on what they are asked.
+    pub fn say_toolboxes_are_at(&self, url: &str) {
+        url.clone_into(&mut self.shared.toolboxes.lock().unwrap());
+    }
+
+    /// The names of what the vault keeps.
+    pub fn vault(&self) -> Vec<String> {
+        let vault = self.shared.vault.lock().unwrap();
+        vault.values().map(Kept::name).collect()
     }
 
     /// Makes the organisation one of another tier.
@@ -141,6 +186,36 @@ impl Daytona {
             .values()
             .map(|one| one.json["name"].as_str().unwrap().to_owned());
         names.collect()
+    }
+
+    /// What a script prints in a sandbox.
+    pub async fn script(&self, name: &str, script: &str) -> String {
+        let room = self.named(name, |one| one.room.clone());
+        let ended = room.script(script, &[], b"").await;
+        String::from_utf8_lossy(&ended.output).into_owned()
+    }
+
+    /// Takes a sandbox away, as what happens at Daytona may.
+    pub async fn lose(&self, name: &str) {
+        let id = self.named(name, |one| one.json["id"].as_str().unwrap().to_owned());
+        let lost = self.shared.sandboxes.lock().unwrap().remove(&id);
+        lost.unwrap().room.remove().await;
+    }
+
+    /// Stops a sandbox, as Daytona does with one that nobody uses.
+    pub async fn stop_for_being_idle(&self, name: &str) {
+        self.named(name, |one| one.room.clone()).stop().await;
+        self.set_state(name, "stopped");
+    }
+
+    /// Breaks off every terminal that somebody is connected to.
+    pub fn break_terminals(&self) {
+        self.shared.broken.notify_waiters();
+    }
+
+    fn named<T>(&self, name: &str, look: impl FnOnce(&Remote) -> T) -> T {
+        let sandboxes = self.shared.sandboxes.lock().unwrap();
+        look(sandboxes.values().find(|one| one.json["name"] == name).unwrap())
     }
 
     /// Puts a sandbox into a state, as what happens at Daytona may.
@@ -194,8 +269,8 @@ async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) 
     shared.calls.lock().unwrap().push((name, body));
     let response = next.run(request).await;
     match fault {
-        Some(Fault::HeardButUnanswered) => Refusal(502, "Bad Gateway".to_owned()).into_response(),
-        _ => response,
+        Some(fault) => fault.instead_of(response).await,
+        None => response,
     }
 }
 

@@ -1,37 +1,45 @@
-//! What a sandbox of the fake is: a container without a network, with a user of its own.
+//! What a sandbox of the fake is: a container, or, where there are to be very many of them, namespaces.
 
 use std::pin::Pin;
-use std::process::Command;
-use std::sync::Arc;
 
 use axum::body::Bytes;
-use bollard::Docker;
-use bollard::container::LogOutput;
-use bollard::exec::{CreateExecOptions, StartExecOptions, StartExecResults};
-use futures_util::{Stream, StreamExt};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+use ralph::engine::Engine;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// Who commands run as.
-const USER: &str = "1000:1000";
-/// The first process: it takes in what others leave behind, and starts nothing.
-const KEEP: &str = "mkfifo /tmp/.keep; exec 3<>/tmp/.keep; while :; do read -r <&3; done";
-/// Makes the user.
-const MAKE_USER: &str = "mkdir -p /daytona && chown 1000:1000 /daytona && \
-                         echo daytona:x:1000:1000::/daytona:/bin/bash >> /etc/passwd";
+use super::container::{self, Container};
+use super::namespaces::Namespaces;
 
-/// One container.
-#[derive(Clone)]
-pub(super) struct Room {
-    pub(super) name: String,
-    docker: Arc<Docker>,
+/// What the sandboxes of a fake stand on.
+pub(super) enum Ground {
+    /// A container engine, with its images.
+    Engine(Engine),
+    /// This machine; every image is taken for it.
+    Namespaces,
 }
 
-/// A command that runs in a container.
+/// One sandbox.
+#[derive(Clone)]
+pub(super) enum Room {
+    Container(Container),
+    Namespaces(Namespaces),
+    /// None, since its image could not be built.
+    Nowhere,
+}
+
+/// A command that runs.
 pub(super) struct Running {
-    docker: Arc<Docker>,
-    id: String,
-    pub(super) output: Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>,
+    pub(super) output: BoxStream<'static, Piece>,
     pub(super) input: Pin<Box<dyn AsyncWrite + Send>>,
+    pub(super) code: BoxFuture<'static, i64>,
+}
+
+/// What a command prints.
+pub(super) enum Piece {
+    Output(Bytes),
+    Error(Bytes),
 }
 
 /// A command that has ended.
@@ -40,125 +48,106 @@ pub(super) struct Ended {
     pub(super) output: Vec<u8>,
 }
 
-impl Room {
-    /// A container of this image that runs, or why there is none.
-    pub(super) async fn make(docker: Arc<Docker>, image: &str, env: &[String]) -> Result<Self, String> {
-        let name = format!("ralph-test-daytona-{:016x}", fastrand::u64(..));
-        let mut args: Vec<&str> = vec!["run", "-d", "--name", &name, "--network", "none"];
-        args.extend([
-            "--user",
-            USER,
-            "--env",
-            "HOME=/daytona",
-            "--label",
-            "ralph-test-daytona",
-        ]);
-        args.extend(env.iter().flat_map(|pair| ["--env", pair.as_str()]));
-        args.extend([image, "/bin/bash", "-c", KEEP]);
-        run(&args).await?;
-        run(&["exec", "--user", "0", &name, "/bin/sh", "-c", MAKE_USER]).await?;
-        Ok(Self { name, docker })
+impl Ground {
+    /// Whether there is such an image.
+    pub(super) async fn has(&self, image: &str) -> bool {
+        match self {
+            Self::Engine(engine) => engine.image(image).await.is_ok_and(|found| found.is_some()),
+            Self::Namespaces => true,
+        }
     }
 
+    /// Builds an image, or says why it cannot be.
+    pub(super) async fn build(&self, dockerfile: &str) -> Result<String, String> {
+        match self {
+            Self::Engine(engine) => container::build(engine, dockerfile).await,
+            Self::Namespaces => Ok(String::new()),
+        }
+    }
+
+    /// A room of this image that runs, or why there is none.
+    pub(super) async fn room(&self, image: &str, env: &[String]) -> Result<Room, String> {
+        match self {
+            Self::Engine(engine) => Container::make(engine, image, env).await.map(Room::Container),
+            Self::Namespaces => Namespaces::make(env).await.map(Room::Namespaces),
+        }
+    }
+}
+
+impl Room {
     pub(super) async fn stop(&self) {
-        let _ = run(&["kill", &self.name]).await;
+        match self {
+            Self::Container(room) => room.stop().await,
+            Self::Namespaces(room) => room.end(),
+            Self::Nowhere => {}
+        }
     }
 
     pub(super) async fn start(&self) {
-        run(&["start", &self.name]).await.unwrap();
+        match self {
+            Self::Container(room) => room.start().await,
+            Self::Namespaces(_) | Self::Nowhere => panic!("there is nothing to start"),
+        }
     }
 
     pub(super) async fn remove(&self) {
-        let _ = run(&["rm", "-f", "-v", &self.name]).await;
+        match self {
+            Self::Container(room) => room.remove().await,
+            Self::Namespaces(room) => room.end(),
+            Self::Nowhere => {}
+        }
     }
 
     /// As [`Room::remove`], for where nothing can be awaited.
     pub(super) fn remove_now(&self) {
-        let _ = Command::new("docker")
-            .args(["rm", "-f", "-v", &self.name])
-            .output();
+        match self {
+            Self::Container(room) => room.remove_now(),
+            Self::Namespaces(room) => room.end(),
+            Self::Nowhere => {}
+        }
     }
 
     /// Starts a command.
     pub(super) async fn start_command(&self, argv: &[&str]) -> Running {
-        let options = CreateExecOptions {
-            attach_stdin: Some(true),
-            attach_stdout: Some(true),
-            attach_stderr: Some(true),
-            working_dir: Some("/daytona".to_owned()),
-            cmd: Some(argv.iter().map(|arg| (*arg).to_owned()).collect()),
-            ..Default::default()
-        };
-        let id = self.docker.create_exec(&self.name, options).await.unwrap().id;
-        let options = StartExecOptions {
-            output_capacity: Some(64 * 1024),
-            ..Default::default()
-        };
-        match self.docker.start_exec(&id, Some(options)).await.unwrap() {
-            StartExecResults::Attached { output, input } => Running {
-                docker: self.docker.clone(),
-                id,
-                output,
-                input,
-            },
-            StartExecResults::Detached => panic!("the engine keeps the streams to itself"),
+        match self {
+            Self::Container(room) => room.start_command(argv).await,
+            Self::Namespaces(room) => room.start_command(argv),
+            Self::Nowhere => panic!("there is nothing to run in"),
         }
     }
 
     /// Runs a shell script to its end, with these bytes to read.
     pub(super) async fn script(&self, script: &str, args: &[&str], input: &[u8]) -> Ended {
         let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
-        let mut running = self.start_command(&words).await;
+        let Running {
+            output: mut printed,
+            input: mut stdin,
+            code,
+        } = self.start_command(&words).await;
         let mut output = Vec::new();
-        let feed = async {
-            let _ = running.input.write_all(input).await;
-            let _ = running.input.shutdown().await;
+        // What it reads ends when nobody can write to it any more.
+        let feed = async move {
+            let _ = stdin.write_all(input).await;
+            let _ = stdin.shutdown().await;
         };
         let take = async {
-            while let Some(Ok(piece)) = running.output.next().await {
+            while let Some(piece) = printed.next().await {
                 output.extend_from_slice(&piece.into_bytes());
             }
         };
         tokio::join!(feed, take);
         Ended {
-            code: code_of(&running.docker, &running.id).await,
+            code: code.await,
             output,
         }
     }
 }
 
-impl Running {
-    /// With which code it ended; its streams have.
-    pub(super) async fn code(self) -> i64 {
-        code_of(&self.docker, &self.id).await
-    }
-}
-
-/// What is printed, wherever.
-pub(super) fn bytes_of(piece: LogOutput) -> Bytes {
-    piece.into_bytes()
-}
-
-async fn code_of(docker: &Docker, id: &str) -> i64 {
-    for _ in 0..1000 {
-        let found = docker.inspect_exec(id).await.unwrap();
-        if found.running == Some(false) {
-            return found.exit_code.unwrap_or(-1);
+impl Piece {
+    /// The bytes, wherever they were printed.
+    pub(super) fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Output(bytes) | Self::Error(bytes) => bytes,
         }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
-    -1
-}
-
-async fn run(args: &[&str]) -> Result<(), String> {
-    let output = tokio::process::Command::new("docker")
-        .args(args)
-        .output()
-        .await
-        .unwrap();
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
     }
 }

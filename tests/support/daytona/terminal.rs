@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::mpsc;
 
-use super::room::{Room, Running, bytes_of};
+use super::room::{Room, Running};
 use super::{Refusal, Shared};
 
 /// How many messages may wait for somebody who listens slowly. One more, and nobody listens.
@@ -74,7 +74,6 @@ pub(super) async fn connect(
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Refusal> {
     shared.room(&id)?;
-    let breaks_off = shared.breaks_off("terminal");
     let upgrade = upgrade.max_message_size(LONGEST);
     Ok(upgrade.on_upgrade(move |socket| async move {
         let taken = shared
@@ -84,8 +83,11 @@ pub(super) async fn connect(
             .get_mut(&name)
             .and_then(|terminal| terminal.0.take());
         match taken {
-            Some(running) if !breaks_off => serve(socket, running).await,
-            Some(_) | None => refuse(socket).await,
+            Some(running) => tokio::select! {
+                () = serve(socket, running) => {}
+                () = shared.broken.notified() => {}
+            },
+            None => refuse(socket).await,
         }
         shared.terminals.lock().unwrap().remove(&name);
     }))
@@ -104,8 +106,8 @@ async fn serve(socket: WebSocket, running: Running) {
     let (mut output, mut input) = (running.output, running.input);
     let (queue, mut queued) = mpsc::channel(QUEUE);
     let read = async {
-        while let Some(Ok(piece)) = output.next().await {
-            if queue.try_send(bytes_of(piece)).is_err() {
+        while let Some(piece) = output.next().await {
+            if queue.try_send(piece.into_bytes()).is_err() {
                 return (1008, "slow consumer");
             }
         }

@@ -1,0 +1,63 @@
+//! What the providers cost whose sandboxes are machines or elsewhere, on what stands in for them.
+//! `benches/run providers` runs it.
+#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![allow(missing_docs, reason = "nothing here is called by others")]
+
+mod calls;
+mod crowd;
+#[path = "../loop/figure.rs"]
+#[allow(dead_code, reason = "the loop needs more of it")]
+mod figure;
+mod serve;
+mod support;
+mod warm;
+
+use std::error::Error;
+
+use figure::Figure;
+use serve::Served;
+
+type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
+
+fn main() -> Fallible<()> {
+    let named: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|arg| !arg.starts_with("--"))
+        .collect();
+    // Two threads, as the command line has.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    if named.iter().any(|name| name == serve::ROLE) {
+        return runtime.block_on(serve::serve());
+    }
+    runtime.block_on(measure(&named))
+}
+
+/// Measures everything, or what the arguments name.
+async fn measure(named: &[String]) -> Fallible<()> {
+    let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
+    if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
+        println!("load of the machine before: {}", load.trim());
+    }
+    // First, since a process has one greatest size.
+    if wanted("crowd") {
+        let daytona = Served::start().await?;
+        report(crowd::measure(&daytona).await?);
+    }
+    if wanted("calls") {
+        let daytona = Served::start().await?;
+        report(calls::measure(&daytona).await?);
+    }
+    if wanted("warm") {
+        report(warm::measure().await?);
+    }
+    Ok(())
+}
+
+fn report(figures: Vec<Figure>) {
+    for figure in figures {
+        println!("{figure}");
+    }
+}

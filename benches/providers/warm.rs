@@ -1,0 +1,105 @@
+//! A command over the warm session of a machine, and by one call of the program that makes it, in turns.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ralph::exec::{Command, Discard, Host};
+use ralph::id::RunId;
+use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
+use ralph::sandbox::tart::TartOptions;
+use ralph::sandbox::{Provider, SandboxSpec};
+
+use super::Fallible;
+use super::figure::{Figure, Samples, Target};
+use super::support::machines::Site;
+use super::support::{base, engine};
+
+/// How often the program is called, and the session used between two calls.
+const ROUNDS: usize = 30;
+const PER_ROUND: usize = 10;
+
+pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
+    let image = base::image(&engine::engine().await?).await?;
+    let site = Site::with(&["tart"], &image);
+    let provider = connect(&Choice::Tart(TartOptions {
+        machines: site.options(),
+        dependencies: String::new(),
+        boot_patience: TartOptions::BOOT_PATIENCE,
+    }))?;
+    let tart = Scene {
+        figure: "tart-warm",
+        call: &["tart", "exec"],
+        host: site.host(),
+        provider,
+    };
+    let tart = tart.measure(&image).await?;
+    let site = Site::with(&["sbx"], &image);
+    let provider = connect(&Choice::DockerSandbox(DockerSandboxOptions {
+        machines: site.options(),
+    }))?;
+    let sbx = Scene {
+        figure: "docker-sandbox-warm",
+        call: &["sbx", "exec"],
+        host: site.host(),
+        provider,
+    };
+    Ok(vec![tart, sbx.measure(&image).await?])
+}
+
+/// A provider, and the program that it calls.
+struct Scene {
+    figure: &'static str,
+    /// What runs a command in a machine, whose name follows.
+    call: &'static [&'static str],
+    host: Host,
+    provider: Arc<dyn Provider>,
+}
+
+impl Scene {
+    async fn measure(self, image: &str) -> Fallible<Figure> {
+        let spec = SandboxSpec {
+            image: Some(image.to_owned()),
+            ..SandboxSpec::unrestricted(RunId::random())
+        };
+        let sandbox = self.provider.create(&spec).await?;
+        let nothing = Command::new("true");
+        let call = Command::new(self.call[0]).args(self.call[1..].iter().copied());
+        let call = call.args([sandbox.id(), "true"]);
+        // The first ones find cold caches, and open the session.
+        sandbox.exec(&nothing, &mut Discard).await?;
+        self.called(&call).await?;
+        let (mut warm, mut called) = (vec![], vec![]);
+        for _ in 0..ROUNDS {
+            for _ in 0..PER_ROUND {
+                let started = Instant::now();
+                let exit = sandbox.exec(&nothing, &mut Discard).await?;
+                warm.push(started.elapsed());
+                if !exit.success() || !sandbox.notices().is_empty() {
+                    return Err("there is no warm session to measure".into());
+                }
+            }
+            called.push(self.called(&call).await?);
+        }
+        sandbox.close().await?;
+        let [warm, called] = [warm, called].map(Samples::milliseconds);
+        println!("{}, ms: warm {warm}; by one call {called}", self.figure);
+        Ok(Figure {
+            name: self.figure,
+            unit: "ms",
+            ours: warm.median(),
+            peer: Some(called.median()),
+            target: Target::Ratio(0.1),
+        })
+    }
+
+    async fn called(&self, call: &Command) -> Fallible<Duration> {
+        let started = Instant::now();
+        let exit = self.host.run(call, &mut Discard).await?;
+        let spent = started.elapsed();
+        if exit.success() {
+            return Ok(spent);
+        }
+        Err(format!("`{call}` failed: {}", exit.stderr.text()).into())
+    }
+}

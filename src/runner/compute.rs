@@ -1,0 +1,62 @@
+//! What the sandbox of a run cost, about.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::sandbox::HourlyCost;
+use crate::usage::Usd;
+
+use super::budget::Ledger;
+
+/// What the sandbox of a run cost, from its resources and the time the run was open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compute {
+    /// The estimate.
+    pub cost: Usd,
+    /// The time: at work, and waiting with the sandbox at hand.
+    pub time: Duration,
+    /// What it had, for people.
+    pub resources: String,
+}
+
+impl Compute {
+    pub(super) fn of(hourly: HourlyCost, ledger: &Ledger) -> Self {
+        let time = ledger.worked + ledger.waited;
+        Self {
+            cost: hourly.price.for_time(time),
+            time,
+            resources: hourly.resources,
+        }
+    }
+}
+
+impl fmt::Display for Compute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minutes = self.time.as_secs_f64() / 60.0;
+        write!(
+            f,
+            "{} estimated ({minutes:.1} minutes; {})",
+            self.cost, self.resources
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waiting_is_paid_for_as_work_is() {
+        let hourly = HourlyCost {
+            price: Usd::from_dollars(0.6).unwrap(),
+            resources: "processors: 4".to_owned(),
+        };
+        let ledger = Ledger {
+            worked: Duration::from_secs(20 * 60),
+            waited: Duration::from_secs(10 * 60),
+            ..Ledger::default()
+        };
+        let told = Compute::of(hourly, &ledger).to_string();
+        assert_eq!(told, "$0.3000 estimated (30.0 minutes; processors: 4)");
+    }
+}

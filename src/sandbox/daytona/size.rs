@@ -1,0 +1,72 @@
+//! How big a sandbox is, in Daytona's units, and what that costs.
+
+use super::DaytonaPrices;
+use super::wire::Size;
+use crate::sandbox::{HourlyCost, Resources};
+use crate::usage::Usd;
+
+const GIGABYTE: u64 = 1 << 30;
+
+/// What a sandbox has of which nobody said how much: processors, gigabytes of memory, gigabytes of disk.
+const USUAL: (u64, u64, u64) = (1, 1, 3);
+
+/// Resources in whole processors and gigabytes, never less than asked.
+pub(super) fn size(resources: &Resources) -> Size {
+    let gigabytes = |bytes: u64| bytes.div_ceil(GIGABYTE);
+    Size {
+        cpu: resources
+            .cpu_millis
+            .map(|millis| u64::from(millis.div_ceil(1000))),
+        memory: resources.memory_bytes.map(gigabytes),
+        disk: resources.disk_bytes.map(gigabytes),
+    }
+}
+
+/// What an hour of a sandbox that runs costs, about.
+pub(super) fn hourly(resources: &Resources, prices: &DaytonaPrices) -> HourlyCost {
+    let size = size(resources);
+    let cpu = size.cpu.unwrap_or(USUAL.0);
+    let memory = size.memory.unwrap_or(USUAL.1);
+    let disk = size.disk.unwrap_or(USUAL.2);
+    let parts = [
+        prices.cpu_hour.times(cpu),
+        prices.memory_gb_hour.times(memory),
+        prices.disk_gb_hour.times(disk),
+    ];
+    HourlyCost {
+        price: parts.into_iter().fold(Usd::ZERO, |sum, part| sum + part),
+        resources: format!("processors: {cpu}, memory: {memory} GB, disk: {disk} GB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources(cpu_millis: Option<u32>, memory_bytes: Option<u64>) -> Resources {
+        Resources {
+            memory_bytes,
+            cpu_millis,
+            disk_bytes: None,
+        }
+    }
+
+    #[test]
+    fn a_sandbox_has_whole_processors_and_gigabytes_and_never_less_than_asked() {
+        let size = size(&resources(Some(1500), Some(GIGABYTE + 1)));
+        assert_eq!((size.cpu, size.memory, size.disk), (Some(2), Some(2), None));
+    }
+
+    #[test]
+    fn an_hour_costs_what_its_parts_cost() {
+        let dollar = |dollars| Usd::from_dollars(dollars).unwrap();
+        let prices = DaytonaPrices {
+            cpu_hour: dollar(1.0),
+            memory_gb_hour: dollar(0.1),
+            disk_gb_hour: dollar(0.01),
+        };
+        let asked = hourly(&resources(Some(2000), Some(4 * GIGABYTE)), &prices);
+        assert_eq!(asked.price, dollar(2.43));
+        assert_eq!(hourly(&resources(None, None), &prices).price, dollar(1.13));
+    }
+}

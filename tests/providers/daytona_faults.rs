@@ -1,0 +1,195 @@
+//! Daytona, when it refuses, forgets, hangs up or speaks of things that are not known yet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ralph::exec::{Command, Discard, Status};
+use ralph::network::HostName;
+use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
+use ralph::sandbox::{Fault as Meaning, Provider, SandboxError};
+use ralph::secret::Secret;
+use rstest::rstest;
+
+use crate::daytona::scene;
+use crate::support::daytona::{Daytona, Fault, KEY};
+use crate::{need, spec, told};
+
+/// How long a call is waited for that hangs.
+const SOON: Duration = Duration::from_secs(2);
+/// A key that no message may hold.
+const MODEL_KEY: &str = "sk-real-0123456789abcdef";
+
+#[rstest]
+#[case::no_key(None, "DAYTONA_API_KEY")]
+#[case::a_wrong_key(Some("dtn_wrong_wrong"), "401: Unauthorized (set DAYTONA_API_KEY")]
+#[tokio::test]
+async fn without_a_key_it_says_which_is_missing(#[case] key: Option<&str>, #[case] expected: &str) {
+    let scene = need!(scene().await);
+    let options = DaytonaOptions {
+        key: key.map(Secret::new),
+        ..scene.daytona.options()
+    };
+    let provider = connect(&Choice::Daytona(options)).unwrap();
+    let error = provider.check().await.unwrap_err();
+    assert!(told(&error).contains(expected), "{}", told(&error));
+    assert_eq!(error.fault(), Meaning::Provider);
+    assert!(!told(&error).contains("dtn_"));
+}
+
+/// A Daytona whose sandboxes are made in no time, and a provider that keeps a credential there.
+async fn quick(fault: &Fault) -> Result<(Daytona, Arc<dyn Provider>), String> {
+    let daytona = Daytona::in_namespaces().await?;
+    let provider = connect(&Choice::Daytona(DaytonaOptions {
+        answer_within: if *fault == Fault::Hangs {
+            SOON
+        } else {
+            DaytonaOptions::ANSWER_WITHIN
+        },
+        secrets: vec![DaytonaSecret {
+            variable: "MODEL_KEY".to_owned(),
+            value: Secret::new(MODEL_KEY),
+            hosts: vec![HostName::parse("api.example.org").unwrap()],
+        }],
+        ..daytona.options()
+    }));
+    Ok((daytona, provider.unwrap()))
+}
+
+/// What is tried again by itself fails as often as that.
+fn always(fault: &Fault) -> Vec<Fault> {
+    vec![fault.clone(); 4]
+}
+
+#[rstest]
+#[case::status_401(Fault::Status(401), "401", "set DAYTONA_API_KEY", Meaning::Provider)]
+#[case::status_403(Fault::Status(403), "403", "give the key the permissions", Meaning::Provider)]
+#[case::status_404(Fault::Status(404), "404", "see that DAYTONA_API_URL", Meaning::Provider)]
+#[case::status_409(
+    Fault::Status(409),
+    "409",
+    "ralph sandbox ls --type daytona",
+    Meaning::Provider
+)]
+#[case::status_429(Fault::Wait(0), "429", "limit is reached", Meaning::Away)]
+#[case::status_500(Fault::Status(500), "500", "wait a while", Meaning::Away)]
+#[case::nonsense(
+    Fault::Nonsense,
+    "cannot be read",
+    "see that DAYTONA_API_URL",
+    Meaning::Provider
+)]
+#[case::it_hangs(Fault::Hangs, "does not answer", "check the network", Meaning::Away)]
+#[tokio::test]
+async fn a_sandbox_that_is_not_made_leaves_nothing_and_says_what_to_do(
+    #[case] fault: Fault,
+    #[case] said: &str,
+    #[case] hint: &str,
+    #[case] meaning: Meaning,
+    #[values("POST /api/sandbox", "/process/execute")] call: &str,
+) {
+    let (daytona, provider) = need!(quick(&fault).await);
+    daytona.fail(call, always(&fault));
+    let Err(error) = provider.create(&spec("any:v1")).await else {
+        panic!("it was made")
+    };
+    let message = told(&error);
+    assert!(message.contains(said) && message.contains(hint), "{message}");
+    assert!(
+        !message.contains(KEY) && !message.contains(MODEL_KEY),
+        "{message}"
+    );
+    assert_eq!(error.fault(), meaning, "{message}");
+    assert_eq!(daytona.sandboxes(), Vec::<String>::new());
+    assert_eq!(daytona.vault(), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::not_allowed(Fault::Status(403), "give the key the permissions")]
+#[case::out_of_order(Fault::Status(500), "wait a while")]
+#[tokio::test]
+async fn without_a_place_for_its_credential_there_is_no_sandbox(#[case] fault: Fault, #[case] hint: &str) {
+    let (daytona, provider) = need!(quick(&fault).await);
+    daytona.fail("POST /api/secret", always(&fault));
+    let Err(error) = provider.create(&spec("any:v1")).await else {
+        panic!("it was made")
+    };
+    assert!(told(&error).contains(hint), "{}", told(&error));
+    assert_eq!(daytona.sandboxes(), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::status_401(Fault::Status(401), Meaning::Provider)]
+#[case::status_403(Fault::Status(403), Meaning::Provider)]
+#[case::status_404(Fault::Status(404), Meaning::Provider)]
+#[case::status_409(Fault::Status(409), Meaning::Provider)]
+#[case::status_429(Fault::Wait(0), Meaning::Away)]
+#[case::status_500(Fault::Status(500), Meaning::Away)]
+#[case::it_hangs(Fault::Hangs, Meaning::Away)]
+#[tokio::test]
+async fn a_sandbox_that_is_out_of_reach_loses_nothing(#[case] fault: Fault, #[case] meaning: Meaning) {
+    let (daytona, provider) = need!(quick(&fault).await);
+    let sandbox = provider.create(&spec("any:v1")).await.unwrap();
+    sandbox.write("work/kept".as_ref(), b"kept", 0o644).await.unwrap();
+    daytona.fail("/process/execute", always(&fault));
+    let error = sandbox.read("work/kept".as_ref(), 10).await.unwrap_err();
+    assert_eq!(error.fault(), meaning, "{}", told(&error));
+    assert!(error.hint().is_some());
+    daytona.forget_faults();
+    assert_eq!(sandbox.read("work/kept".as_ref(), 10).await.unwrap(), b"kept");
+    sandbox.close().await.unwrap();
+    assert!(daytona.sandboxes().is_empty() && daytona.vault().is_empty());
+}
+
+#[tokio::test]
+async fn fields_of_next_year_are_passed_over() {
+    let scene = need!(scene().await);
+    for call in [
+        "POST /api/snapshots",
+        "GET /api/snapshots",
+        "POST /api/sandbox",
+        "/process/execute",
+    ] {
+        scene.daytona.fail(call, [Fault::NewField]);
+    }
+    scene.daytona.fail("GET /api/sandbox", vec![Fault::NewField; 3]);
+    let sandbox = scene.provider.create(&scene.spec).await.unwrap();
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_costs_one_command_and_no_file() {
+    let scene = need!(scene().await);
+    let sandbox = scene.provider.create(&scene.spec).await.unwrap();
+    let command = Command::shell("echo kept > kept; touch started; sleep 100").cwd("work");
+    let mut output = Discard;
+    let (exit, ()) = tokio::join!(sandbox.exec(&command, &mut output), async {
+        while scene.daytona.script(sandbox.id(), "ls $HOME/ralph/work").await != "kept\nstarted\n" {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        scene.daytona.break_terminals();
+    });
+    assert_eq!(exit.unwrap().status, Status::Signal(9));
+    let notices = sandbox.notices();
+    assert!(
+        notices.iter().any(|notice| notice.contains("opened again")),
+        "{notices:?}"
+    );
+    let after = sandbox
+        .exec(&Command::shell("cat work/kept"), &mut Discard)
+        .await
+        .unwrap();
+    assert_eq!(after.stdout.text(), "kept\n");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_gone_is_not_taken_for_a_daytona_that_is_away() {
+    let scene = need!(scene().await);
+    let sandbox = scene.provider.create(&scene.spec).await.unwrap();
+    scene.daytona.lose(sandbox.id()).await;
+    let error = sandbox.read("work/file".as_ref(), 10).await.unwrap_err();
+    assert!(matches!(error, SandboxError::Gone { .. }), "{error:?}");
+    assert!(told(&error).contains("makes a new one from the run's last checkpoint"));
+    sandbox.close().await.unwrap();
+}
