@@ -134,7 +134,7 @@ fn options(home: &TempDir) -> LocalOptions {
 }
 
 impl Bench {
-    async fn new(
+    pub async fn new(
         provider: Arc<dyn Provider>,
         image: Option<String>,
         ground: impl Any + Send + Sync,
