@@ -97,9 +97,9 @@ async fn the_official_sdk_takes_the_fake_for_daytona() {
     let engine = need!(engine::engine().await);
     let image = need!(base::image(&engine).await);
     let daytona = Daytona::start(engine).await;
-    let driver = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/daytona/drive.py");
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/daytona/drive.py");
     let driven = tokio::process::Command::new(python)
-        .args([driver, &daytona.api_url(), KEY, &image])
+        .args([script, &daytona.api_url(), KEY, &image])
         .env("DAYTONA_DISABLE_TELEMETRY", "1")
         .kill_on_drop(true)
         .output();

@@ -85,7 +85,7 @@ struct Remote {
 impl Daytona {
     /// One whose sandboxes are containers of this engine.
     pub async fn start(engine: Engine) -> Self {
-        Self::on(Ground::Engine(engine)).await
+        Self::on(Ground::Engine(Box::new(engine))).await
     }
 
     /// One whose sandboxes are namespaces of this machine, or why there can be none. Hundreds of them fit on it; what they

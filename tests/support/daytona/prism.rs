@@ -1,8 +1,9 @@
 //! Prism between a client and the fake: it holds every request and every answer against Daytona's own `OpenAPI` documents.
 //!
-//! Prism takes every body for text and knows no WebSockets. So the bytes of a file go both ways, by Prism to be judged and
+//! Prism takes every body for text and knows no streams. So the bytes of a file go both ways, by Prism to be judged and
 //! straight to be right, and a request that becomes a stream goes straight alone.
 
+use std::fmt::Write;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -240,7 +241,7 @@ impl Front {
         let target = request.uri().path_and_query().unwrap();
         let mut head = format!("{} {target} HTTP/1.1\r\n", request.method());
         for (name, value) in request.headers() {
-            head += &format!("{name}: {}\r\n", value.to_str().unwrap());
+            write!(head, "{name}: {}\r\n", value.to_str().unwrap()).unwrap();
         }
         there.write_all((head + "\r\n").as_bytes()).await.unwrap();
         let mut answer = Vec::new();

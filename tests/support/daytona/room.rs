@@ -15,7 +15,7 @@ use super::namespaces::Namespaces;
 /// What the sandboxes of a fake stand on.
 pub(super) enum Ground {
     /// A container engine, with its images.
-    Engine(Engine),
+    Engine(Box<Engine>),
     /// This machine; every image is taken for it.
     Namespaces,
 }
