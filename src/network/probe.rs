@@ -165,6 +165,15 @@ pub struct Beacon {
 }
 
 impl Beacon {
+    /// One whose words nobody can know beforehand.
+    #[must_use]
+    pub fn random() -> Self {
+        Self {
+            name: "gateway.ralph.invalid".to_owned(),
+            says: format!("{:016x}", fastrand::u64(..)),
+        }
+    }
+
     /// Where a name is, as seen from the gateway's own.
     #[must_use]
     pub fn place_of(&self, name: &HostName) -> Place {

@@ -1,7 +1,7 @@
 //! Why a sandbox's network is not sealed.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
@@ -40,6 +40,14 @@ pub enum SealError {
     /// The gateway cannot use a listener.
     #[error("the gateway cannot be opened")]
     Gateway(#[source] GatewayError),
+    /// The gateway cannot listen where the sandbox would look for it.
+    #[error("the gateway cannot listen at {address}, which its network leads to")]
+    Listen {
+        /// The address of this machine, as the sandbox sees it.
+        address: IpAddr,
+        /// Why.
+        source: io::Error,
+    },
     /// Nothing can be tried from inside.
     #[error("nothing can be tried from inside: {0}")]
     Untried(String),
@@ -64,6 +72,7 @@ impl SealError {
             | Self::Different(_)
             | Self::TooManyPorts(_)
             | Self::Gateway(_)
+            | Self::Listen { .. }
             | Self::Probe(_)
             | Self::Heard(_) => Fault::Provider,
         }
@@ -81,6 +90,9 @@ impl SealError {
                 "use an engine on this machine itself, another `--type`, or sandbox.network.policy = \"deny\"",
             ),
             Self::TooManyPorts(_) => Some("name fewer ports in sandbox.network.allowed"),
+            Self::Listen { .. } => Some(
+                "that address must be one of this machine's; where it is not, the machine's network is not Softnet's own",
+            ),
             Self::Failed(_) => Some(
                 "the engine's kernel needs nf_tables, and containers the capability NET_ADMIN; `docker logs` of the \
                  container whose name ends in `-net` may say more",

@@ -20,13 +20,10 @@ use self::link::Link;
 pub use self::plan::SealPlan;
 use super::super::Egress;
 use super::super::session::Session;
-use crate::gateway::{Gateway, Setup};
+use crate::gateway::Gateway;
 use crate::guest::order::Order;
 use crate::network::firewall::{Ipv6, SEALED};
 use crate::network::probe::Beacon;
-
-/// A name that nobody can have, for what the gateway says of itself.
-const BEACON: &str = "gateway.ralph.invalid";
 
 /// The seal of one sandbox's network.
 #[derive(Debug)]
@@ -114,11 +111,8 @@ impl Seal {
         let mut link = self.holder.connect().await?;
         let answer = link.order(&self.plan.order()).await?;
         compare(&answer.state)?;
-        let beacon = Beacon {
-            name: BEACON.to_owned(),
-            says: format!("{:016x}", fastrand::u64(..)),
-        };
-        let gateway = Gateway::new(self.setup(beacon.clone()));
+        let beacon = Beacon::random();
+        let gateway = Gateway::new(self.egress.setup(self.plan.policy(), beacon.clone()));
         self.plan.open(&gateway, answer.listeners)?;
         let (questions, asked) = mpsc::channel(1);
         Ok(Watch {
@@ -126,17 +120,6 @@ impl Seal {
             questions,
             task: tokio::spawn(keep(link, gateway, asked)),
         })
-    }
-
-    fn setup(&self, beacon: Beacon) -> Setup {
-        Setup {
-            resolver: self.egress.resolver.clone(),
-            guard: self.egress.guard.clone(),
-            phantom: self.egress.phantom.clone(),
-            injection: self.egress.injection.clone(),
-            beacon: Some(beacon),
-            ..Setup::new(self.plan.policy().clone(), self.egress.audit.clone())
-        }
     }
 }
 
