@@ -108,8 +108,8 @@ fn show(context: &Context, report: &Report, json: bool) -> Result<(), CliError> 
     }
     for check in &report.checks {
         match &check.seen {
-            None => context.ui.data(format_args!("ok      {}", check.name))?,
-            Some(seen) => context.ui.data(format_args!("FAILED  {}: {seen}", check.name))?,
+            None => context.ui.data(format_args!("PASS  {}", check.name))?,
+            Some(seen) => context.ui.data(format_args!("FAIL  {}: {seen}", check.name))?,
         }
     }
     Ok(())

@@ -33,7 +33,7 @@ fn what_does_not_hold_is_told_with_what_was_seen() {
     let ended = crate::support::ralph::finish(command.env("PATH", &bin));
     ended.expect(1, &["ralph: 1 of 8 checks failed with the `local` provider"]);
     assert!(
-        ended.stdout.contains("\nFAILED  git is there: "),
+        ended.stdout.contains("\nFAIL  git is there: "),
         "{}",
         ended.stdout
     );

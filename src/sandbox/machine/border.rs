@@ -13,8 +13,9 @@ use crate::network::probe::{Beacon, Canary, ProbeFailure};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How many seconds something near may take. What is dropped is waited for in vain that long.
 const NEAR: u32 = 1;
-/// What `curl -f` ends with when it was answered by a refusal.
-const REFUSED: i32 = 22;
+/// What `curl -f` ends with when it was answered by an error, and the status of one that is a refusal.
+const ANSWERED_BY_ERROR: i32 = 22;
+const FORBIDDEN: &str = "403";
 /// From here on it is the shell that speaks, not `curl`.
 const NO_CURL: i32 = 126;
 
@@ -73,14 +74,14 @@ impl Border {
             Self::Gateway(outlet) => of_gateway(outlet),
         };
         // Softnet tells no ports apart, so that what listens at the gateway's own address is within reach.
-        let beside = canaries.iter().map(address_of).filter(|canary| match self {
-            Self::Gateway(outlet) => !canary.contains(&format!("//{}:", outlet.address())),
+        let beside = canaries.iter().filter(|canary| match self {
+            Self::Gateway(outlet) => canary.address().ip() != outlet.address(),
             Self::Open | Self::Shut | Self::Names => true,
         });
         checks.extend(beside.flat_map(|canary| {
             ["--noproxy '*' ", ""].map(|way| Check {
                 name: "this machine's ports are not reached",
-                arguments: format!("{way}{canary}"),
+                arguments: format!("{way}{}", canary.url()),
                 expected: Expected::Failure,
             })
         }));
@@ -116,7 +117,7 @@ impl Check {
         }
         let holds = match &self.expected {
             Expected::Words(words) => code == 0 && said == words,
-            Expected::Refusal => code == REFUSED,
+            Expected::Refusal => code == ANSWERED_BY_ERROR && said == FORBIDDEN,
             Expected::Failure => code != 0,
         };
         if holds {
@@ -145,17 +146,11 @@ fn of_gateway(outlet: &Outlet) -> Vec<Check> {
 fn denied(beacon: &Beacon) -> Check {
     Check {
         name: "a denied name is refused",
-        arguments: format!("http://{}.{}/", beacon.says, beacon.name),
+        arguments: format!(
+            "-o /dev/null -w '%{{http_code}}' http://{}.{}/",
+            beacon.says, beacon.name
+        ),
         expected: Expected::Refusal,
-    }
-}
-
-/// How `curl` speaks to a canary: of datagrams it knows one kind.
-fn address_of(canary: &Canary) -> String {
-    match canary {
-        Canary::Tcp(address) => format!("http://{address}/"),
-        Canary::Udp(address) => format!("tftp://{address}/x"),
-        Canary::Dns(address) => format!("tftp://{}/x", std::net::SocketAddr::new(*address, 53)),
     }
 }
 
@@ -205,9 +200,10 @@ mod tests {
     #[case::the_words(Expected::Words("n0nce".to_owned()), "0 n0nce", true)]
     #[case::other_words(Expected::Words("n0nce".to_owned()), "0 hello", false)]
     #[case::no_words(Expected::Words("n0nce".to_owned()), "7 ", false)]
-    #[case::a_refusal(Expected::Refusal, "22 ", true)]
-    #[case::silence_in_its_place(Expected::Refusal, "28 ", false)]
-    #[case::an_answer_in_its_place(Expected::Refusal, "0 hello", false)]
+    #[case::a_refusal(Expected::Refusal, "22 403", true)]
+    #[case::another_error_in_its_place(Expected::Refusal, "22 502", false)]
+    #[case::silence_in_its_place(Expected::Refusal, "28 000", false)]
+    #[case::an_answer_in_its_place(Expected::Refusal, "0 200", false)]
     #[case::silence(Expected::Failure, "28 ", true)]
     #[case::an_answer(Expected::Failure, "0 hello", false)]
     #[case::no_curl(Expected::Failure, "127 ", false)]
