@@ -54,6 +54,7 @@ async fn without_either_program_it_says_what_to_install() {
 #[tokio::test]
 async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &str) {
     let (site, provider, spec) = need!(scene(&[program]).await);
+    need!(site.connect());
     let rules = |lines: &[&str]| {
         lines
             .iter()

@@ -10,8 +10,14 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod choosing;
 mod daytona;
 mod docker_sandbox;
+mod life;
+mod network;
+mod selftest;
+mod site;
+mod smoke;
 #[path = "../support/mod.rs"]
 mod support;
 mod tart;

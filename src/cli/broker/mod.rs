@@ -39,19 +39,40 @@ pub(super) struct Services {
 enum Way {
     /// By the names of the services, which its gateway leads to the broker.
     Gateway,
-    /// By a port of loopback for each service: there is no gateway.
-    Loopback,
+    /// By a port of loopback for each service, at the name that this machine has inside: there is no gateway.
+    Loopback(Inside),
+}
+
+/// Where this machine is for a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inside {
+    /// Where it is for every program: the sandbox is a directory of it.
+    Here,
+    /// At a name that the proxy of Docker Sandboxes leads to this machine's loopback, as far as it was told to.
+    DockerHost,
+}
+
+impl Inside {
+    fn host(self) -> &'static str {
+        match self {
+            Self::Here => "127.0.0.1",
+            Self::DockerHost => "host.docker.internal",
+        }
+    }
 }
 
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
     pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
         let mut found = Self {
-            way: Way::Loopback,
+            way: Way::Loopback(Inside::Here),
             list: Vec::new(),
             secrets: Vec::new(),
         };
-        let Some(way) = way(config) else {
+        if config.settings.agent.dangerously_pass_credential {
+            return Ok(found);
+        }
+        let Some(way) = way(config.provider(), &config.network_policy(&Clients::NONE)) else {
             return Ok(found);
         };
         found.way = way;
@@ -101,19 +122,25 @@ impl Services {
         })?;
         let mut accesses = BTreeMap::new();
         let mut upstreams = Vec::new();
+        let mut allowed = Vec::new();
         let mut loopback = JoinSet::new();
         for service in self.list {
             let address = match self.way {
                 Way::Gateway => {
                     let address = format!("http://{}", service.upstream.host);
+                    allowed.push(format!("{}:80", service.upstream.host));
                     upstreams.push(service.upstream);
                     address
                 }
-                Way::Loopback => {
+                Way::Loopback(inside) => {
                     let host = service.upstream.host.clone();
                     let broker = Broker::new(vec![service.upstream], Vec::new())?;
                     let entrance = broker.admit(phantom.clone(), meter.clone());
-                    listen(entrance, host, &mut loopback).await?
+                    let port = listen(entrance, host, &mut loopback).await?;
+                    if inside == Inside::DockerHost {
+                        allowed.push(format!("localhost:{port}"));
+                    }
+                    format!("http://{}:{port}", inside.host())
                 }
             };
             for member in service.members {
@@ -130,12 +157,13 @@ impl Services {
         }
         let entrance = match self.way {
             Way::Gateway => Some(Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone())),
-            Way::Loopback => None,
+            Way::Loopback(_) => None,
         };
         let profiles = accesses.keys().cloned().collect();
         Ok(Some(Brokered {
             phantom,
             entrance,
+            allowed,
             accesses,
             metering: Metering {
                 meter,
@@ -153,6 +181,8 @@ pub(super) struct Brokered {
     phantom: Phantom,
     /// Where there is a gateway that leads to it.
     entrance: Option<Entrance>,
+    /// What a policy must allow so that the services can be reached.
+    allowed: Vec<String>,
     accesses: BTreeMap<String, Access>,
     /// What counts the calls.
     pub(super) metering: Metering,
@@ -183,19 +213,11 @@ impl Brokered {
     /// The same policy with the services allowed, as far as the broker serves them: by plain HTTP. Where nothing is
     /// allowed, nothing else is.
     pub(super) fn allow(&self, policy: Policy) -> Result<Policy, CliError> {
-        let Some(entrance) = &self.entrance else {
-            return Ok(policy);
-        };
-        let rule = |host: &HostName| {
-            let rule = Rule::parse(&format!("{host}:80"));
-            rule.map(|rule| rule.at("the agent's model"))
-        };
-        let rules: Vec<Rule> = entrance
-            .hosts()
-            .map(rule)
-            .collect::<Result<_, _>>()
-            .map_err(|error| CliError::usage(error.to_string()))?;
+        let rule = |line: &String| Rule::parse(line).map(|rule| rule.at("the agent's model"));
+        let rules: Result<Vec<Rule>, _> = self.allowed.iter().map(rule).collect();
+        let rules = rules.map_err(|error| CliError::usage(error.to_string()))?;
         Ok(match policy.mode() {
+            _ if rules.is_empty() => policy,
             Mode::Deny => Policy::allowlist(rules),
             Mode::Allowlist | Mode::AllowAll | Mode::Record => policy.allowing(rules),
         })
@@ -203,23 +225,23 @@ impl Brokered {
 }
 
 /// How sandboxes come to the broker; `None` where they do not.
-fn way(config: &Config) -> Option<Way> {
-    if config.settings.agent.dangerously_pass_credential {
-        return None;
-    }
-    match config.provider() {
-        SandboxType::Local => Some(Way::Loopback),
+fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
+    let restricts = policy.mode() != Mode::AllowAll || policy.restricts();
+    match provider {
+        SandboxType::Local => Some(Way::Loopback(Inside::Here)),
         SandboxType::Docker => {
-            let sealed = SealPlan::of(&config.network_policy(&Clients::NONE));
+            let sealed = SealPlan::of(policy);
             // What is wrong with the policy is told when it is enforced.
             sealed.ok().flatten().map(|_| Way::Gateway)
         }
-        SandboxType::DockerSandbox | SandboxType::Tart | SandboxType::Daytona => None,
+        SandboxType::Tart => restricts.then_some(Way::Gateway),
+        SandboxType::DockerSandbox => restricts.then_some(Way::Loopback(Inside::DockerHost)),
+        SandboxType::Daytona => None,
     }
 }
 
-/// Serves a service on a port of loopback, and says where.
-async fn listen(entrance: Entrance, host: HostName, servers: &mut JoinSet<()>) -> Result<String, CliError> {
+/// Serves a service on a port of loopback, and says on which.
+async fn listen(entrance: Entrance, host: HostName, servers: &mut JoinSet<()>) -> Result<u16, CliError> {
     let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .await
@@ -230,7 +252,7 @@ async fn listen(entrance: Entrance, host: HostName, servers: &mut JoinSet<()>) -
             tracing::warn!(%error, %host, "the broker serves no more");
         }
     });
-    Ok(format!("http://{address}"))
+    Ok(address.port())
 }
 
 /// What models cost, under every name that an agent may call them by.
@@ -243,4 +265,30 @@ fn tariffs(config: &Config) -> Tariffs {
         names.filter_map(|name| Some((name.clone(), profile.price?)))
     });
     Tariffs::new(priced)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const GATEWAY: Option<Way> = Some(Way::Gateway);
+    const BY_DOCKER: Option<Way> = Some(Way::Loopback(Inside::DockerHost));
+    const HERE: Option<Way> = Some(Way::Loopback(Inside::Here));
+
+    #[rstest]
+    #[case::a_directory(SandboxType::Local, HERE, HERE)]
+    #[case::a_container(SandboxType::Docker, GATEWAY, None)]
+    #[case::a_mac(SandboxType::Tart, GATEWAY, None)]
+    #[case::a_machine_of_dockers(SandboxType::DockerSandbox, BY_DOCKER, None)]
+    #[case::elsewhere(SandboxType::Daytona, None, None)]
+    fn whatever_is_kept_from_the_network_reaches_the_broker(
+        #[case] provider: SandboxType,
+        #[case] restricted: Option<Way>,
+        #[case] open: Option<Way>,
+    ) {
+        assert_eq!(way(provider, &Policy::deny()), restricted);
+        assert_eq!(way(provider, &Policy::allow_all()), open);
+    }
 }

@@ -30,8 +30,10 @@ make() { # CONTAINER IMAGE ARGUMENTS…
 # The network of the site; none, where the test made none.
 network() { if [[ -e $state/network ]]; then cat "$state/network"; else echo none; fi; }
 
-# Lets a container send to nothing but itself and what is given, in words of iptables. What else it sends is dropped.
+# Lets a container send to nothing but itself and what is given, in words of iptables. What else it sends is dropped. A file
+# `leaky` in `state` makes it forget that.
 fence() { # CONTAINER ARGUMENTS…
+  [[ ! -e $state/leaky ]] || return 0
   local pid box=$1 path=$PATH:/usr/sbin:/sbin
   shift
   pid=$("$docker" container inspect -f '{{.State.Pid}}' "$box")
@@ -41,6 +43,13 @@ iptables -A OUTPUT -o lo -j ACCEPT
 iptables -A OUTPUT "$@" -j ACCEPT
 ip6tables -P OUTPUT DROP
 TEXT
+}
+
+# Takes its time for as long as a file is in `state`, and says which process does.
+wait_for_no() { # FILE
+  [[ -e $state/$1 ]] || return 0
+  echo $$ >"$state/making"
+  while [[ -e $state/$1 ]]; do sleep 0.1; done
 }
 
 # A limit in words of the engine, which gives no more processors than there are.

@@ -77,10 +77,15 @@ impl Site {
         }
     }
 
+    /// A `PATH` with the programs of this site first.
+    pub fn search_path(&self) -> String {
+        let path = std::env::var("PATH").unwrap();
+        format!("{}:{path}", self.path("bin").display())
+    }
+
     /// Starts programs with those of this site first.
     pub fn host(&self) -> Host {
-        let path = std::env::var("PATH").unwrap();
-        let path = format!("{}:{path}", self.path("bin").display());
+        let path = self.search_path();
         let engine = std::env::var("DOCKER_HOST").map(|host| ("DOCKER_HOST".to_owned(), host));
         let path = ("PATH".to_owned(), path);
         Host::new(std::iter::once(path).chain(engine).collect())
@@ -106,6 +111,14 @@ impl Site {
         let program = self.path("bin").join(name);
         std::fs::copy(Path::new("/bin/true"), &program).unwrap();
         std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+    }
+
+    /// A program that is this script.
+    pub fn script(&self, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let program = self.path("bin").join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     /// A `sudo` that wants a password.
