@@ -15,7 +15,7 @@ fn place(agent_loop: &str) -> Place {
 
 #[rstest]
 #[case::an_unknown_type("{\n  \"type\": \"vmware\"\n}", ":2:11", "docker-sandbox")]
-#[case::no_json("{\n  \"type\": \"tart\",\n", ":2:17", "EOF while parsing")]
+#[case::no_json("{\n  \"type\": \"tart\",\n", ":3:1", "EOF while parsing")]
 #[case::no_image_for_a_mac("{\n\n  \"type\": \"tart\"\n}", ":3:11", "`tart` needs an image")]
 #[case::memory_in_words(
     "{\"type\": \"docker\",\n \"memory_gb\": \"lots\"}",

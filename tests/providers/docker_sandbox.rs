@@ -75,6 +75,7 @@ async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &
 #[tokio::test]
 async fn sbx_is_given_an_image_once() {
     let (site, provider, spec) = need!(scene(&["sbx"]).await);
+    site.put("templates", "");
     for _ in 0..2 {
         provider.create(&spec).await.unwrap().close().await.unwrap();
     }

@@ -37,6 +37,8 @@ impl Site {
         site.put("base", image);
         site.put("os", "darwin");
         site.put("images", image);
+        // Giving `sbx` an image takes a while, and is not what most tests are about.
+        site.put("templates", &format!("{image}\n"));
         site
     }
 
