@@ -44,12 +44,13 @@ pub enum EventKind {
         /// What had to be mended.
         repaired: Vec<String>,
     },
-    /// An agent program answers inside the sandbox.
-    AgentFound {
-        /// The agent's name.
-        agent: String,
-        /// What it says of its version.
-        version: String,
+    /// Something that the run needs was looked at, before its first iteration.
+    Preflight {
+        /// What.
+        check: String,
+        /// How it was found.
+        #[serde(flatten)]
+        found: Found,
     },
     /// A fresh session begins.
     IterationStarted {
@@ -151,6 +152,24 @@ pub enum EventKind {
         outcome: RunEnd,
         /// Why.
         reason: String,
+    },
+}
+
+/// How something that a run needs was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "found", rename_all = "snake_case")]
+pub enum Found {
+    /// As it must be.
+    Ready {
+        /// What was seen.
+        detail: String,
+    },
+    /// Not so that anything could begin.
+    Lacking {
+        /// Why.
+        why: String,
+        /// What a person can do about it.
+        next_step: String,
     },
 }
 

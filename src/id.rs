@@ -136,6 +136,54 @@ impl From<ObjectId> for String {
     }
 }
 
+/// A repository on GitHub, for example `rust-lang/cargo`. Upper and lower case are the same to GitHub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryName {
+    owner: String,
+    name: String,
+}
+
+/// A text that names no repository.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is no repository on GitHub: expected `owner/name`")]
+pub struct RepositoryNameError(String);
+
+impl RepositoryName {
+    /// Reads `owner/name`.
+    pub fn parse(text: &str) -> Result<Self, RepositoryNameError> {
+        let wrong = || RepositoryNameError(text.to_owned());
+        let (owner, name) = text.split_once('/').ok_or_else(wrong)?;
+        let of_owner = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+        let of_name = |b: u8| of_owner(b) || b == b'_' || b == b'.';
+        let shaped = (1..=39).contains(&owner.len())
+            && (1..=100).contains(&name.len())
+            && owner.bytes().all(of_owner)
+            && name.bytes().all(of_name)
+            && ![".", ".."].contains(&name)
+            && !name.to_ascii_lowercase().ends_with(".git");
+        if shaped {
+            Ok(Self {
+                owner: owner.to_owned(),
+                name: name.to_owned(),
+            })
+        } else {
+            Err(wrong())
+        }
+    }
+
+    /// Whether these are its two parts.
+    #[must_use]
+    pub fn is(&self, owner: &str, name: &str) -> bool {
+        self.owner.eq_ignore_ascii_case(owner) && self.name.eq_ignore_ascii_case(name)
+    }
+}
+
+impl fmt::Display for RepositoryName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.owner, self.name)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,6 +217,18 @@ mod tests {
         assert_eq!(ObjectId::parse(&format!("{sha}\n")).unwrap().as_str(), sha);
         for bad in ["", "abc", &"A".repeat(40), &"g".repeat(40), "HEAD"] {
             assert!(ObjectId::parse(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+
+    #[test]
+    fn a_repository_has_an_owner_and_a_name() {
+        for text in ["a/b", "rust-lang/cargo", "a/.github", "O-1/a_b.c"] {
+            assert_eq!(RepositoryName::parse(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "", "a", "/b", "a/", "a/b/c", "a/..", "a/b.git", "a b/c", "a_b/c", "a/b?c", "a/%2e",
+        ] {
+            assert!(RepositoryName::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -77,6 +77,7 @@
 //!     redactor,
 //!     owner: Owner::this_process("the name of this machine"),
 //!     metering: None,
+//!     preconditions: Vec::new(),
 //! };
 //! let settings = Settings::new(Profile::new("default", "zai/glm-4.7"));
 //! let spec = SandboxSpec::unrestricted(run.facts().id.clone());

@@ -1,7 +1,8 @@
 //! Values that must not be seen, and the redactor that keeps them out of everything ralph writes.
 
+use std::cmp::Reverse;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use serde::{Deserialize, Deserializer};
 use zeroize::Zeroizing;
@@ -47,34 +48,33 @@ pub const REDACTED: &str = "[redacted]";
 /// Shorter values are left alone: replacing every `1` or `yes` would make logs unreadable and hide nothing.
 const SHORTEST: usize = 8;
 
-/// Replaces known secrets in text. Cheap to clone; every writer holds one.
+/// Replaces known secrets in text. Cheap to clone; every writer holds one, and what one of them learns all of them know.
 #[derive(Clone, Debug, Default)]
-pub struct Redactor {
-    secrets: Arc<Vec<Secret>>,
-    longest: usize,
-}
+pub struct Redactor(Arc<RwLock<Known>>);
+
+/// The secrets, the longest first.
+#[derive(Debug, Default)]
+struct Known(Vec<Secret>);
 
 impl Redactor {
     /// A redactor for these values. Longer ones are replaced first, so that one secret holding another is covered.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
-        let mut secrets: Vec<Secret> = secrets
-            .into_iter()
-            .filter(|secret| secret.expose().len() >= SHORTEST)
-            .collect();
-        let escaped: Vec<Secret> = secrets.iter().filter_map(as_in_json).collect();
-        secrets.extend(escaped);
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
-        let longest = secrets.first().map_or(0, |secret| secret.expose().len());
-        Self {
-            secrets: Arc::new(secrets),
-            longest,
-        }
+        let redactor = Self::default();
+        redactor.learn(secrets);
+        redactor
+    }
+
+    /// Takes in more values, such as a token that was just renewed.
+    pub fn learn(&self, secrets: impl IntoIterator<Item = Secret>) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        secrets.into_iter().for_each(|secret| known.add(secret));
+        known.0.sort_by_key(|secret| Reverse(secret.expose().len()));
     }
 
     /// The text without secrets.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| {
+        self.known().0.iter().fold(text.to_owned(), |text, secret| {
             if text.contains(secret.expose()) {
                 text.replace(secret.expose(), REDACTED)
             } else {
@@ -86,13 +86,13 @@ impl Redactor {
     /// Whether it knows no secret at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.secrets.is_empty()
+        self.known().0.is_empty()
     }
 
     /// Whether a known secret stands in this text.
     #[must_use]
     pub fn finds_secret_in(&self, text: &str) -> bool {
-        self.secrets.iter().any(|secret| text.contains(secret.expose()))
+        self.known().any(|secret| text.contains(secret))
     }
 
     /// The two ends of a text whose middle is gone, without secrets: a part of one at either side of the cut goes too.
@@ -115,25 +115,47 @@ impl Redactor {
 
     /// The length of the longest end of `text` that a secret begins with.
     pub(crate) fn torn_end(&self, text: &str) -> usize {
+        let known = self.known();
         let torn = |length: &usize| {
             let end = text.get(text.len() - length..);
-            end.is_some_and(|end| self.secrets.iter().any(|secret| secret.expose().starts_with(end)))
+            end.is_some_and(|end| known.any(|secret| secret.starts_with(end)))
         };
-        self.lengths(text).find(torn).unwrap_or(0)
+        known.lengths(text).find(torn).unwrap_or(0)
     }
 
     /// The length of the longest beginning of `text` that a secret ends with.
     fn torn_beginning(&self, text: &str) -> usize {
+        let known = self.known();
         let torn = |length: &usize| {
             let beginning = text.get(..*length);
-            beginning.is_some_and(|start| self.secrets.iter().any(|secret| secret.expose().ends_with(start)))
+            beginning.is_some_and(|start| known.any(|secret| secret.ends_with(start)))
         };
-        self.lengths(text).find(torn).unwrap_or(0)
+        known.lengths(text).find(torn).unwrap_or(0)
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Adds a secret, and what it is within JSON, unless they are known already.
+    fn add(&mut self, secret: Secret) {
+        if secret.expose().len() < SHORTEST || self.any(|own| own == secret.expose()) {
+            return;
+        }
+        self.0.extend(as_in_json(&secret));
+        self.0.push(secret);
+    }
+
+    fn any(&self, holds: impl Fn(&str) -> bool) -> bool {
+        self.0.iter().any(|secret| holds(secret.expose()))
     }
 
     /// The lengths a part of a secret can have in this text, longest first.
     fn lengths(&self, text: &str) -> impl Iterator<Item = usize> + use<> {
-        (1..=self.longest.saturating_sub(1).min(text.len())).rev()
+        let longest = self.0.first().map_or(0, |secret| secret.expose().len());
+        (1..=longest.saturating_sub(1).min(text.len())).rev()
     }
 }
 
@@ -188,6 +210,18 @@ mod tests {
             redactor.redact("x abcdefghijkl y abcdefgh z"),
             "x [redacted] y [redacted] z"
         );
+    }
+
+    #[test]
+    fn what_is_learned_late_is_known_to_every_clone() {
+        let redactor = Redactor::new([Secret::new("CANARY-OLD")]);
+        let (writer, mut stream) = (redactor.clone(), redactor.stream());
+        redactor.learn(["CANARY-RENEWED", "CANARY-OLD"].map(Secret::new));
+        assert_eq!(
+            writer.redact("CANARY-OLD, CANARY-RENEWED"),
+            "[redacted], [redacted]"
+        );
+        assert_eq!(stream.push("CANARY-RENE") + &stream.push("WED."), "[redacted].");
     }
 
     #[test]

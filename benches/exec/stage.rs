@@ -60,6 +60,7 @@ impl Stage {
             surroundings: self.surroundings.clone(),
             host: self.host.clone(),
             guest_dir: self.dir.path().join("guest"),
+            cache: self.dir.path().join("image-files"),
             machine: "bench".to_owned(),
         })
     }

@@ -1,4 +1,5 @@
-//! What the gateway costs: latency, requests per second, a long download, memory; against squid and mitmproxy.
+//! What the gateway costs: latency, requests per second, a long download, memory, against squid and mitmproxy; and the
+//! first command behind it, against `docker run`.
 //! `benches/run gateway` runs it.
 #![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
@@ -12,7 +13,10 @@ mod origin;
 mod peers;
 mod rate;
 mod route;
+mod sealed;
 mod serve;
+#[path = "../exec/stage.rs"]
+mod stage;
 mod tunnel;
 
 use std::error::Error;
@@ -59,6 +63,9 @@ async fn measure(args: &[String]) -> Fallible<()> {
     }
     if wanted("memory") {
         report(memory::measure(&peers).await?);
+    }
+    if wanted("sealed") {
+        report(sealed::measure().await?);
     }
     Ok(())
 }

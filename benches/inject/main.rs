@@ -1,5 +1,5 @@
-//! What the gateway adds to a call: time to the first byte, calls per second beside LiteLLM's, memory of many streams.
-//! `benches/run inject` runs it.
+//! What the gateway adds to a call: time to the first byte, calls per second beside LiteLLM's, memory of many streams; and
+//! how long an agent takes to its first call. `benches/run inject` runs it.
 #![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
@@ -8,8 +8,18 @@ mod client;
 #[allow(dead_code, reason = "the loop needs more of it")]
 mod figure;
 mod first_byte;
+mod first_request;
 mod held;
 mod stage;
+#[path = "../../tests/support/mod.rs"]
+#[allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    unreachable_pub,
+    reason = "what tests and this share looks at the machine and stops where it stands"
+)]
+mod support;
 mod throughput;
 mod upstream;
 
@@ -32,6 +42,14 @@ fn main() -> Fallible<()> {
     runtime.block_on(async {
         if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
             println!("load of the machine before: {}", load.trim());
+        }
+        if wanted("first-request")
+            && let Some(figure) = first_request::measure().await?
+        {
+            println!("{figure}");
+        }
+        if named == ["first-request"] {
+            return Ok(());
         }
         let stage = Stage::set_up().await?;
         if wanted("first-byte") {

@@ -175,6 +175,7 @@ impl Stage {
                 pid: std::process::id(),
             },
             metering: None,
+            preconditions: Vec::new(),
         };
         Ok(runner::drive(&parts, &settings(iterations)?, &sandbox(&dir), &dir).await?)
     }
@@ -237,6 +238,7 @@ fn settings(max_iterations: u32) -> Fallible<Settings> {
         prompt_bytes: 200_000,
         iteration_timeout: Duration::from_secs(600),
         idle_timeout: Duration::from_secs(600),
+        agent_env: BTreeMap::new(),
         model_wait: Duration::from_secs(1),
     })
 }

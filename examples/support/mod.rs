@@ -105,6 +105,7 @@ impl Bench {
             redactor: Redactor::default(),
             owner: Owner::this_process("localhost"),
             metering: None,
+            preconditions: Vec::new(),
         };
         Ok(Self {
             run,

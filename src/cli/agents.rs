@@ -48,11 +48,16 @@ pub(super) fn is_another_choice(config: &Config, profile: &str) -> bool {
         || described(profile) != described(&config.settings.default_profile)
 }
 
-/// Refuses what would come out only after money was spent: an agent that does not tell its cost, with a bound on nothing else.
-pub(super) fn check_cost_is_bounded(config: &Config) -> Result<(), CliError> {
+/// Refuses what would come out only after money was spent: calls whose cost nobody knows, with a bound on nothing else.
+/// What a program inside the sandbox says of its cost counts only where its calls do not pass the broker.
+pub(super) fn check_cost_is_bounded(
+    config: &Config,
+    is_brokered: impl Fn(&str) -> bool,
+) -> Result<(), CliError> {
     let own = &config.settings.default_profile;
     let tells_cost = match agent_name(config, own) {
-        AgentName::Claude | AgentName::Actions => true,
+        AgentName::Actions => true,
+        AgentName::Claude => !is_brokered(own),
         AgentName::Codex | AgentName::Cursor | AgentName::Custom => false,
     };
     let priced = config
@@ -64,7 +69,7 @@ pub(super) fn check_cost_is_bounded(config: &Config) -> Result<(), CliError> {
     }
     let name = agent_name(config, own).name();
     Err(CliError::usage(format!(
-        "the agent `{name}` does not tell what it costs, so budget.max_cost_usd_estimate cannot hold"
+        "what the calls of the agent `{name}` cost is unknown, so budget.max_cost_usd_estimate cannot hold"
     ))
     .hint(format!(
         "give the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or set \

@@ -34,7 +34,7 @@ use super::broker::{Brokered, Services};
 use super::error::{CliError, io};
 use super::network;
 use super::terminal::{EventLog, JsonLines, Terminal};
-use super::{Context, agents};
+use super::{Context, agents, preflight};
 pub(super) use settings::settings;
 
 /// A task file, where it is, and the directory whose configuration goes with it.
@@ -205,7 +205,9 @@ pub(super) async fn parts(
     };
     let provider = provider(context, config)?;
     tell_limits(context, config, provider.as_ref());
-    let brokered = Services::of(context, config).await?.open(config, run).await?;
+    let redactor = Redactor::new(config.secrets());
+    let services = Services::of(context, config).await?;
+    let brokered = services.open(config, run.spending_file(), &redactor).await?;
     let access = |profile: &str| brokered.as_ref()?.access(profile);
     if let (None, Some(notice)) = (access(&config.settings.default_profile), agents::notice(config)) {
         context.ui.say(format_args!("warning: {notice}"));
@@ -217,7 +219,6 @@ pub(super) async fn parts(
             mount.target.display()
         ));
     }
-    let stored = brokered.iter().flat_map(|brokered| brokered.secrets.clone());
     let parts = Parts {
         provider,
         agents: agents::agents(config, access)?,
@@ -226,9 +227,13 @@ pub(super) async fn parts(
         sink: Arc::new(Fanout(vec![shown, Arc::new(EventLog(Mutex::new(file)))])),
         clock: crate::clock::system(),
         host,
-        redactor: Redactor::new(config.secrets().into_iter().chain(stored)),
+        redactor,
         owner: context.surroundings.owner(),
         metering: brokered.as_ref().map(|brokered| brokered.metering.clone()),
+        preconditions: match run.facts().script {
+            Some(_) => Vec::new(),
+            None => preflight::preconditions(context, config, brokered.as_ref()).await?,
+        },
     };
     Ok(Assembled { parts, brokered })
 }
@@ -239,7 +244,7 @@ pub(super) async fn check(context: &Context, config: &Config, script: Option<&st
     provider(context, config)?.check().await?;
     let services = Services::of(context, config).await?;
     agents::check(config, |profile| services.serve(profile))?;
-    agents::check_cost_is_bounded(config)?;
+    agents::check_cost_is_bounded(config, |profile| services.serve(profile))?;
     model(config, script)?;
     check_forge(config)?;
     settings(config)?;
@@ -291,6 +296,7 @@ pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
             home: surroundings.var("HOME").map(PathBuf::from),
         },
         guest_dir: surroundings.data_dir()?.join("guest"),
+        cache: surroundings.cache_dir()?.join("image-files"),
         host: surroundings.host(),
         machine: surroundings.owner().host,
     })
@@ -360,7 +366,7 @@ fn unenforceable(error: SandboxError) -> CliError {
         .hint("choose another provider, or set sandbox.network.policy = \"allow-all\" or on_unenforceable = \"warn\"")
 }
 
-fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliError> {
+pub(super) fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, CliError> {
     if let Some(script) = script {
         let script = Script::parse(script)?;
         return Ok(Arc::new(ScriptedModel::new(script)));

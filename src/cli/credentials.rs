@@ -1,7 +1,5 @@
 //! Which credential an agent uses, and where it comes from.
 
-use std::sync::Arc;
-
 use crate::clock;
 use crate::config::{AgentName, Config};
 use crate::credential::{
@@ -86,7 +84,7 @@ pub(super) async fn upstream(
     let stored = vault.load(kind).await?;
     let login = || {
         let login = Login::new(kind, vault, token_server(base)?, clock::system());
-        Ok::<_, CliError>(Source::Kept(Arc::new(login)))
+        Ok::<_, CliError>(Source::Kept(login))
     };
     let source = match (stored, from_environment(config, kind)) {
         (None, Some(secret)) => Source::Fixed(secret),

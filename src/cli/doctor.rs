@@ -9,11 +9,12 @@ use crate::id::{RunId, RunIdError};
 use crate::runner;
 use crate::state::Request;
 
+use super::Context;
 use super::assemble::{self, Assembled, Show};
 use super::error::{CliError, Exit};
 use super::image::{self, RebuildFlag};
 use super::resume::configuration;
-use super::{Context, spec};
+use super::spec::Making;
 
 /// Diagnose a stuck run, or (`ralph doctor env`) say what is installed and what that enables
 #[derive(Debug, clap::Args)]
@@ -65,7 +66,13 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
     let Assembled { parts, brokered } = assemble::parts(context, &config, &dir, Show::Lines).await?;
     let project = assemble::project_of(context, &dir);
     let image = image::for_sandbox(context, &config, &project, RebuildFlag::default()).await?;
-    let spec = spec::sandbox_spec(&config, &dir, image, brokered.as_ref())?;
+    let making = Making {
+        config: &config,
+        run: &dir,
+        image,
+        brokered: brokered.as_ref(),
+    };
+    let spec = making.spec(context).await?;
     let diagnosis = runner::diagnose(&parts, &assemble::settings(&config)?, &spec, &dir).await?;
     context.ui.data(diagnosis.trim())?;
     Ok(Exit::Success)

@@ -184,8 +184,10 @@ impl From<RunError> for CliError {
             RunError::Task(error) => error.into(),
             error @ RunError::StateRefGone { .. } => Self::of(Exit::Failure, &error)
                 .hint("fetch it from where it was pushed to, or `ralph run` the task again"),
-            error @ RunError::NoAgent { .. } => Self::of(Exit::Failure, &error)
-                .hint("`ralph image build` makes an image that has it; for `--type local`, install it on this machine"),
+            RunError::NotReady(ref lacks) => {
+                let steps: Vec<&str> = lacks.iter().map(|lack| lack.next_step.as_str()).collect();
+                Self::of(Exit::Failure, &error).hint(steps.join("; "))
+            }
             RunError::Model(error) => Self::of(Exit::Failure, &error).maybe_hint(Some(error.hint())),
             error => Self::of(Exit::Failure, &error),
         }

@@ -3,6 +3,7 @@
 mod agents;
 mod assemble;
 mod broker;
+mod clients;
 mod config;
 mod control;
 mod credentials;
@@ -16,12 +17,14 @@ mod init;
 mod lint;
 mod logs;
 mod network;
+mod preflight;
 mod reference;
 mod resume;
 mod run;
 mod sandbox;
 mod select;
 mod selftest;
+mod signals;
 mod spec;
 mod status;
 mod surroundings;
@@ -103,8 +106,14 @@ struct Context {
 /// Parses the process's arguments, runs the command and returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    let exit = dispatch(std::env::args_os());
-    ExitCode::from(exit as u8)
+    main_with(std::env::args_os())
+}
+
+/// The same with these arguments, the first of which is the name of the program: for one that is ralph and more, such as one
+/// that listens to its `tracing` events.
+#[must_use]
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    ExitCode::from(dispatch(arguments) as u8)
 }
 
 fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -147,7 +156,7 @@ fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
         Command::Selftest(args) => block_on(selftest::try_out(context, args)),
         Command::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
         Command::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
-        Command::Network(args) => network::network(context, args),
+        Command::Network(args) => block_on(network::network(context, args)),
         Command::Gateway(args) => block_on(gateway::gateway(context, args)),
         Command::Token(args) => block_on(token::token(context, args)),
         Command::StoreToken(args) => block_on(token::store(context, args)),

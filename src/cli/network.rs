@@ -9,14 +9,14 @@ use serde::Serialize;
 use crate::config::{Config, NetworkPolicy};
 use crate::gateway::audit::{Asked, AuditError, AuditLog, Outcome, Tally};
 use crate::id::RunId;
-use crate::network::{Denial, Host, HostNameError, Request, Seen, Verdict};
+use crate::network::{Denial, Host, HostNameError, Policy, Request, Seen, Verdict};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
 use super::assemble;
 use super::error::{CliError, Exit};
 use super::select::{Which, select};
-use super::{Context, spec};
+use super::{Context, clients, image, spec};
 
 /// Ask what a sandbox may reach, and what it wanted to
 #[derive(Debug, clap::Args)]
@@ -58,10 +58,10 @@ struct CheckArgs {
     json: bool,
 }
 
-pub(super) fn network(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn network(context: &Context, args: Args) -> Result<Exit, CliError> {
     match args.what {
-        What::Check(args) => check(context, args),
-        What::Rules => rules(context),
+        What::Check(args) => check(context, args).await,
+        What::Rules => rules(context).await,
         What::Suggest { from, json } => suggest(context, from.as_ref(), json),
     }
 }
@@ -92,12 +92,14 @@ struct Checked {
     inspected: bool,
     /// The line that allows it, or why it is denied.
     reason: String,
+    /// What that line says; none where no line decides.
+    line: Option<String>,
+    /// Where it stands: a file, and before it the preset and the client's own file that it comes from.
+    place: Option<String>,
 }
 
-fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
-    let config = assemble::configuration(context, None, &[])?;
-    let project = assemble::project_dir(&context.surroundings.cwd);
-    let policy = spec::network_policy(&config, Some(&project));
+async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
+    let policy = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
     let seen = match args.method.zip(args.path) {
@@ -106,7 +108,8 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
         _ => Seen::Nothing,
     };
     let request = Request { host, port, seen };
-    let (verdict, reason) = match policy.judge(&request) {
+    let judged = policy.judge(&request);
+    let (verdict, reason) = match &judged {
         Verdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
         Verdict::Denied(Denial::Unseen(line)) if inspected => (
             Outcome::Denied,
@@ -114,12 +117,18 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
         ),
         Verdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
     };
+    let line = match &judged {
+        Verdict::Allowed(line) => Some(line),
+        Verdict::Denied(denial) => denial.line(),
+    };
     let checked = Checked {
         host: request.host.to_string(),
         port,
         verdict,
         inspected,
         reason,
+        line: line.map(|line| line.text().to_owned()),
+        place: line.and_then(|line| line.place().map(str::to_owned)),
     };
     if args.json {
         context.ui.json(&checked)?;
@@ -136,10 +145,8 @@ fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
     })
 }
 
-fn rules(context: &Context) -> Result<Exit, CliError> {
-    let config = assemble::configuration(context, None, &[])?;
-    let project = assemble::project_dir(&context.surroundings.cwd);
-    let policy = spec::network_policy(&config, Some(&project));
+async fn rules(context: &Context) -> Result<Exit, CliError> {
+    let policy = policy(context).await?;
     let plan = SealPlan::of(&policy).map_err(|source| SandboxError::Unsealed {
         id: "(none yet)".to_owned(),
         source: Box::new(source),
@@ -151,6 +158,29 @@ fn rules(context: &Context) -> Result<Exit, CliError> {
             .say("Nothing is sealed: the policy allows everything and denies nothing."),
     }
     Ok(Exit::Success)
+}
+
+/// The policy of a run that would begin here and now, as far as that is known without building its image.
+async fn policy(context: &Context) -> Result<Policy, CliError> {
+    let config = assemble::configuration(context, None, &[])?;
+    let project = assemble::project_dir(&context.surroundings.cwd);
+    let image = if clients::asks_image(&config) {
+        let found = image::at_hand(context, &config, &project).await;
+        let missing = match &found {
+            Ok(Some(_)) => None,
+            Ok(None) => Some("it is not there yet".to_owned()),
+            Err(error) => Some(error.message.clone()),
+        };
+        if let Some(reason) = missing {
+            context.ui.say(format_args!(
+                "The configuration of package clients in the image is not known: {reason}."
+            ));
+        }
+        found.ok().flatten()
+    } else {
+        None
+    };
+    spec::network_policy(context, &config, Some(&project), image.as_deref()).await
 }
 
 /// What `suggest` prints as JSON.
@@ -186,16 +216,18 @@ fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<Exit, C
 /// An allowlist of what was reached. What was blocked is left for a person to decide.
 fn as_toml(suggested: &Suggested) -> String {
     let mut known = BTreeSet::new();
-    let asked = suggested.reached.iter().chain(&suggested.blocked);
-    let lines: Vec<String> = asked
-        .filter(|asked| known.insert(asked.suggestion()))
-        .map(|asked| match asked.verdict {
-            Outcome::Allowed => format!("  \"{}\", # reached {}x\n", asked.suggestion(), asked.count),
-            Outcome::Denied => format!("  # \"{}\", # blocked {}x\n", asked.suggestion(), asked.count),
-        })
-        .collect();
-    let lines = lines.concat();
-    format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{lines}]\n")
+    let (mut allowed, mut besides) = (Vec::new(), Vec::new());
+    for asked in suggested.reached.iter().chain(&suggested.blocked) {
+        let (verdict, count) = (asked.verdict, asked.count);
+        match (verdict, asked.suggestion()) {
+            (_, Some(line)) if !known.insert(line.clone()) => {}
+            (Outcome::Allowed, Some(line)) => allowed.push(format!("  \"{line}\", # reached {count}x\n")),
+            (Outcome::Denied, Some(line)) => allowed.push(format!("  # \"{line}\", # blocked {count}x\n")),
+            (_, None) => besides.push(format!("# {asked}\n")),
+        }
+    }
+    let (allowed, besides) = (allowed.concat(), besides.concat());
+    format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{allowed}]\n{besides}")
 }
 
 fn parse_target(text: &str) -> Result<(Host, u16), TargetError> {

@@ -2,11 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use crate::config::Config;
 use crate::gateway::audit::{Asked, AuditLog, Tally};
-use crate::runner::{self, NewRun, Outcome, Parts};
+use crate::runner::{self, NewRun, Outcome, Parts, Settings};
 use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
@@ -14,7 +12,9 @@ use crate::task::{LintRules, Task};
 
 use super::assemble::{self, Assembled, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
-use super::{Context, image, lint, spec};
+use super::signals::Signals;
+use super::spec::Making;
+use super::{Context, image, lint};
 
 /// Work on a task until it is done, failed, paused or stopped
 #[derive(Debug, clap::Args)]
@@ -132,8 +132,20 @@ pub(super) struct Start<'a> {
 pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
     let Start { config, image, show } = start;
     let Assembled { parts, brokered } = assemble::parts(context, config, dir, show).await?;
-    let settings = assemble::settings(config)?;
-    let spec = spec::sandbox_spec(config, dir, image, brokered.as_ref())?;
+    let settings = Settings {
+        agent_env: brokered
+            .as_ref()
+            .map(|brokered| brokered.agent_env.clone())
+            .unwrap_or_default(),
+        ..assemble::settings(config)?
+    };
+    let making = Making {
+        config,
+        run: dir,
+        image,
+        brokered: brokered.as_ref(),
+    };
+    let spec = making.spec(context).await?;
     let outcome = tokio::select! {
         outcome = runner::drive(&parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {
@@ -149,7 +161,7 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     let id = &dir.facts().id;
     let mut signals = match Signals::watch() {
         Ok(signals) => signals,
-        Err(error) => return CliError::runtime(format!("signals cannot be watched: {error}")),
+        Err(error) => return error,
     };
     signals.next().await;
     context.ui.say(format_args!(
@@ -165,28 +177,6 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
         hint: None,
     }
     .hint(format!("`ralph resume {id}` goes on from the last iteration"))
-}
-
-/// Watched from one moment on, so that none is missed between the first and the second.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Signals {
-    fn watch() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 /// Ends what the agent left running in the background; its commands ended with the loop.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-use crate::event::{Event, EventKind, EventSink, RunEnd};
+use crate::event::{Event, EventKind, EventSink, Found, RunEnd};
 
 use super::ui::Ui;
 
@@ -112,7 +112,12 @@ pub(super) fn line(event: &Event, colour: bool) -> String {
 
 fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
     match kind {
-        EventKind::AgentFound { agent, version } => format!("agent {agent}: {version}"),
+        EventKind::Preflight { check, found } => match found {
+            Found::Ready { detail } => format!("ready: {check}: {detail}"),
+            Found::Lacking { why, next_step } => {
+                paint("31", format!("NOT READY: {check}: {why}\n    next: {next_step}"))
+            }
+        },
         EventKind::ModelAnswered {
             model,
             tokens,

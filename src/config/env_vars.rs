@@ -84,7 +84,7 @@ pub const ENV_VARS: &[EnvVar] = &[
     },
     EnvVar {
         name: "GITHUB_PAT",
-        doc: "Personal access token for GitHub.",
+        doc: "Personal access token for GitHub, for the repository that `sandbox.github` names.",
         role: Role::Secret,
     },
     EnvVar {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 
 use super::quantity;
+use crate::id::RepositoryName;
 use crate::image::ImageReference;
 use crate::network::{AddressRange, HostPattern, Preset, Rule};
 use crate::nix::{Attribute, InputPath};
@@ -25,6 +26,17 @@ pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Erro
 /// [`text`], for a setting that may be absent.
 pub(super) fn optional_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     text(from).map(Some)
+}
+
+/// A repository on GitHub, which may be absent.
+pub(super) fn optional_repository<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<RepositoryName>, D::Error> {
+    from.deserialize_str(Parsed {
+        expected: "a repository on GitHub such as \"rust-lang/cargo\"",
+        parse: |text| RepositoryName::parse(text).ok(),
+    })
+    .map(Some)
 }
 
 /// `true` or `false`.

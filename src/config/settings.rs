@@ -15,6 +15,7 @@ use super::choice::{
 use super::models::ModelSettings;
 use super::read;
 use crate::credential::Auth;
+use crate::id::RepositoryName;
 use crate::image::ImageReference;
 use crate::network::{AddressRange, HostPattern, Preset, Rule};
 use crate::nix::{Attribute, InputPath};
@@ -91,8 +92,29 @@ pub struct SandboxSettings {
     pub mounts: Vec<MountSettings>,
     /// Which names the sandbox may reach.
     pub network: NetworkSettings,
+    /// The repository that it may reach with a credential.
+    pub github: GitHubSettings,
     /// Its limits.
     pub resources: ResourceSettings,
+}
+
+/// `[sandbox.github]`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GitHubSettings {
+    /// The repository; `None` is none.
+    #[serde(default, deserialize_with = "read::optional_repository")]
+    #[schemars(with = "Option<String>")]
+    pub repository: Option<RepositoryName>,
+    /// Where git reaches it, without a slash at the end.
+    #[serde(deserialize_with = "read::base_url")]
+    pub url: String,
+    /// Where its API answers, without a slash at the end.
+    #[serde(deserialize_with = "read::base_url")]
+    pub api_url: String,
+    /// Whether a sandbox may push to it.
+    #[serde(deserialize_with = "read::flag")]
+    pub dangerously_allow_push: bool,
 }
 
 /// `[[sandbox.mounts]]`
@@ -129,6 +151,9 @@ pub struct NetworkSettings {
     #[serde(deserialize_with = "read::host_patterns")]
     #[schemars(with = "Vec<String>")]
     pub inspect: Vec<HostPattern>,
+    /// Whether commands are told of the explicit proxy.
+    #[serde(deserialize_with = "read::flag")]
+    pub proxy_variables: bool,
     /// Addresses that names may lead to although they are not of the internet.
     #[serde(deserialize_with = "read::address_ranges")]
     #[schemars(with = "Vec<String>")]

@@ -12,11 +12,9 @@ mod pasted;
 mod vault;
 mod wire;
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 
-use crate::secret::Secret;
+use crate::secret::{Redactor, Secret};
 
 pub use error::{CredentialError, LoginError};
 pub use kind::{Auth, Kind, UnknownAuth};
@@ -46,6 +44,12 @@ impl Credential {
         }
     }
 
+    /// Everything of it that must not be seen.
+    pub fn secrets(&self) -> impl Iterator<Item = Secret> + use<> {
+        let refresh = self.refresh.as_ref().map(|refresh| refresh.token.clone());
+        std::iter::once(self.token.clone()).chain(refresh)
+    }
+
     /// Whether it can no longer be used as it is.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
@@ -68,7 +72,7 @@ pub enum Source {
     /// It is what it is; for example from the environment.
     Fixed(Secret),
     /// It is kept, and refreshed before it ends.
-    Kept(Arc<Login>),
+    Kept(Login),
 }
 
 impl Source {
@@ -77,6 +81,14 @@ impl Source {
         match self {
             Self::Fixed(secret) => Ok(secret.clone()),
             Self::Kept(login) => login.current().await,
+        }
+    }
+
+    /// Lets a redactor know what it is, and whatever it becomes.
+    pub fn tell(&self, redactor: &Redactor) {
+        match self {
+            Self::Fixed(secret) => redactor.learn([secret.clone()]),
+            Self::Kept(login) => login.tell(redactor),
         }
     }
 

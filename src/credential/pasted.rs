@@ -23,6 +23,9 @@ pub fn parse(kind: Kind, text: &str, now: Timestamp) -> Result<Credential, Malfo
     if kind == Kind::AnthropicOAuth && text.starts_with('{') {
         return parse_file(text);
     }
+    if kind == Kind::OpenAiKey && text.starts_with('{') {
+        return parse_codex_file(text);
+    }
     if text.is_empty() {
         return Err(Malformed::Empty);
     }
@@ -79,6 +82,12 @@ pub enum Malformed {
     /// It is JSON without a login in it.
     #[error("this is JSON, but not the credentials file of Claude")]
     NotAFile,
+    /// It is the file in which `codex` keeps a login of `ChatGPT`.
+    #[error(
+        "this is JSON without a key of the OpenAI API in it; the login of ChatGPT is for a service of its own, which \
+         the gateway does not speak to: make a key of the API"
+    )]
+    ChatGpt,
 }
 
 fn check_shape(kind: Kind, text: &str) -> Result<(), Malformed> {
@@ -145,6 +154,20 @@ fn parse_file(text: &str) -> Result<Credential, Malformed> {
     })
 }
 
+/// What `codex` keeps in its `auth.json`, as far as it is of use.
+#[derive(Deserialize)]
+struct CodexFile {
+    #[serde(rename = "OPENAI_API_KEY")]
+    key: Option<Secret>,
+}
+
+fn parse_codex_file(text: &str) -> Result<Credential, Malformed> {
+    let file: CodexFile = serde_json::from_str(text).map_err(|_| Malformed::ChatGpt)?;
+    let key = file.key.ok_or(Malformed::ChatGpt)?;
+    check_shape(Kind::OpenAiKey, key.expose())?;
+    Ok(Credential::lasting(key))
+}
+
 /// Text without the sequences that colour it and move the cursor.
 fn without_escapes(text: &str) -> String {
     let mut plain = String::new();
@@ -175,6 +198,11 @@ mod tests {
     #[case::login(Kind::AnthropicOAuth, "sk-ant-oat01-CANARY\n", None)]
     #[case::key(Kind::AnthropicKey, " sk-ant-api03-CANARY ", None)]
     #[case::openai(Kind::OpenAiKey, "sk-proj-CANARY", None)]
+    #[case::file_of_codex(
+        Kind::OpenAiKey,
+        r#"{"OPENAI_API_KEY": "sk-proj-CANARY", "tokens": null}"#,
+        None
+    )]
     #[case::gateway(Kind::GatewayKey, "anything-goes", None)]
     #[case::empty(Kind::GatewayKey, " \n", Some("nothing was given"))]
     #[case::two_words(

@@ -68,6 +68,18 @@ impl Vault {
         Ok(Some((credential, place)))
     }
 
+    /// Keeps a credential that its owner hands over, after any renewal of the old one that goes on: it would be saved
+    /// over the new one.
+    pub async fn store(
+        &self,
+        kind: Kind,
+        credential: &Credential,
+        place: Place,
+    ) -> Result<(), CredentialError> {
+        let _turn = self.lock(kind).await?;
+        self.save(kind, credential, place).await
+    }
+
     /// Keeps a credential there and nowhere else. It is there whole, or what was there before still is.
     pub async fn save(
         &self,

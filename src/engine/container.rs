@@ -130,6 +130,19 @@ impl Engine {
         }
     }
 
+    /// How many bytes a container has written to a layer of its own: to whatever is no mount. Files count by their
+    /// length. The engine looks at each of them for it.
+    pub async fn container_size(&self, container: &str) -> Result<u64, EngineError> {
+        let options = InspectContainerOptions { size: true };
+        let found = self.docker.inspect_container(container, Some(options)).await;
+        let found = found.map_err(|error| EngineError::from_api(container, error))?;
+        // An engine that has written nothing yet may say so with a negative number.
+        Ok(found
+            .size_rw
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or(0))
+    }
+
     /// The last lines that a container's first process, or something in its place, printed.
     pub async fn container_log(&self, container: &str, lines: u32) -> Result<String, EngineError> {
         let options = LogsOptions {

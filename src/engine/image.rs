@@ -38,6 +38,19 @@ pub struct Image {
     pub size: u64,
 }
 
+impl Image {
+    /// The variables that a container of it starts with.
+    #[must_use]
+    pub fn variables(&self) -> BTreeMap<String, String> {
+        let pairs = self.settings.get("Env").and_then(Value::as_array);
+        let pairs = pairs.into_iter().flatten().filter_map(Value::as_str);
+        pairs
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
+    }
+}
+
 impl Engine {
     /// The image of this name or id, if the engine has it.
     pub async fn image(&self, name: &str) -> Result<Option<Image>, EngineError> {

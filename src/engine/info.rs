@@ -1,5 +1,7 @@
 //! What an engine is.
 
+use std::path::PathBuf;
+
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
@@ -22,6 +24,19 @@ pub struct EngineInfo {
     pub processors: u32,
     /// Who its containers' users are outside.
     pub users: UserMapping,
+    /// Whether its containers run on this machine's kernel, as far as it tells.
+    pub kernel: Kernel,
+    /// The directory of its machine that it keeps everything in, its containers among it.
+    pub directory: Option<PathBuf>,
+}
+
+/// On whose kernel an engine's containers run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Nothing says that it is another than that of the engine's machine.
+    Own,
+    /// That of a virtual machine which Docker Desktop keeps.
+    Desktop,
 }
 
 /// Who the users of containers are outside.
@@ -71,6 +86,8 @@ fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
         arch: version.arch.unwrap_or_default(),
         processors: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users: users(info),
+        kernel: kernel(info),
+        directory: info.docker_root_dir.as_ref().map(PathBuf::from),
     }
 }
 
@@ -112,6 +129,13 @@ fn users(info: &SystemInfo) -> UserMapping {
     }
 }
 
+fn kernel(info: &SystemInfo) -> Kernel {
+    match info.operating_system.as_deref() {
+        Some("Docker Desktop") => Kernel::Desktop,
+        Some(_) | None => Kernel::Own,
+    }
+}
+
 /// With containerd the driver carries the name of its snapshotter, and says so beside it.
 fn store(info: &SystemInfo) -> ImageStore {
     let facts = info.driver_status.iter().flatten().flatten();
@@ -150,5 +174,18 @@ mod tests {
         );
         assert_eq!((info.flavour, info.store), (flavour, store));
         assert_eq!((info.os.as_str(), info.arch.as_str()), ("linux", "amd64"));
+    }
+
+    #[rstest]
+    #[case::as_root(json!(["name=apparmor", "name=seccomp,profile=default"]), UserMapping::Same)]
+    #[case::nothing_said(json!(null), UserMapping::Same)]
+    #[case::rootless(json!(["name=seccomp,profile=default", "name=rootless"]), UserMapping::Rootless)]
+    #[case::remapped(json!(["name=seccomp,profile=default", "name=userns"]), UserMapping::Remapped)]
+    fn who_users_are_outside_is_told_by_its_options(
+        #[case] options: serde_json::Value,
+        #[case] expected: UserMapping,
+    ) {
+        let info = serde_json::from_value(json!({ "SecurityOptions": options })).unwrap();
+        assert_eq!(users(&info), expected);
     }
 }

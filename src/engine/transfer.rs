@@ -160,5 +160,30 @@ fn report(layer: Option<String>, doing: Option<String>, detail: Option<ProgressD
         })
     });
     let doing = doing?.trim_end().to_owned();
+    let layer = layer.filter(|id| is_layer(id));
     Some(Progress { layer, doing, amount })
+}
+
+/// Layers are named by the beginning of their digests. What is said of the whole image comes under the image's tag.
+fn is_layer(id: &str) -> bool {
+    id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::layer("a3b7f9dd6142", Some("a3b7f9dd6142"))]
+    #[case::tag("latest", None)]
+    #[case::tag_of_ours("v1f2e3d4c", None)]
+    fn what_is_said_of_a_layer_is_told_from_what_is_said_of_the_image(
+        #[case] id: &str,
+        #[case] layer: Option<&str>,
+    ) {
+        let said = report(Some(id.to_owned()), Some("Pulling \n".to_owned()), None).unwrap();
+        assert_eq!((said.layer.as_deref(), said.doing.as_str()), (layer, "Pulling"));
+    }
 }

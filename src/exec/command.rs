@@ -70,6 +70,13 @@ impl Command {
         self
     }
 
+    /// Sets variables.
+    #[must_use]
+    pub fn envs(mut self, variables: &BTreeMap<String, String>) -> Self {
+        self.env.extend(variables.clone());
+        self
+    }
+
     /// Starts in this directory.
     #[must_use]
     pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {

@@ -1,8 +1,9 @@
 //! Which addresses may be connected to, looked at right before connecting.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use crate::network::{AddressClass, AddressRange};
+use crate::network::{AddressClass, AddressRange, behind_nat64};
 
 /// Keeps connections away from addresses that are not of the internet, and from this machine's own.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +29,18 @@ impl AddressGuard {
     }
 }
 
-/// Whether the address is this machine's: only then does a connection to it come from it. Nothing is sent.
+/// Whether the address is this machine's, or leads to one that is.
 fn is_own(address: IpAddr) -> bool {
+    let translated = match address {
+        IpAddr::V4(_) => None,
+        IpAddr::V6(address) => behind_nat64(address),
+    };
+    is_this_machine(address) || translated.is_some_and(is_this_machine)
+}
+
+/// Only then does a connection to it come from it. Nothing is sent. What cannot be found out counts as this machine,
+/// unless there is no way to such an address at all.
+fn is_this_machine(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -37,7 +48,18 @@ fn is_own(address: IpAddr) -> bool {
     let source = UdpSocket::bind(SocketAddr::new(any, 0))
         .and_then(|socket| socket.connect(SocketAddr::new(address, 9)).map(|()| socket))
         .and_then(|socket| socket.local_addr());
-    source.is_ok_and(|source| source.ip() == address)
+    match source {
+        Ok(source) => source.ip() == address,
+        Err(error) => !is_out_of_reach(&error),
+    }
+}
+
+fn is_out_of_reach(error: &io::Error) -> bool {
+    let no_such_family = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+    matches!(
+        error.kind(),
+        io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable | io::ErrorKind::AddrNotAvailable
+    ) || error.raw_os_error() == Some(no_such_family)
 }
 
 #[cfg(test)]
@@ -47,6 +69,7 @@ mod tests {
     #[test]
     fn own_addresses_are_told_from_others() {
         assert!(is_own(Ipv4Addr::LOCALHOST.into()));
+        assert!(is_own("64:ff9b::7f00:1".parse().unwrap()));
         assert!(!is_own(Ipv4Addr::new(93, 184, 216, 34).into()));
     }
 

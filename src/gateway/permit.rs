@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::audit::{AuditSink, Outcome, Protocol, Record};
+use super::audit::{AuditSink, Needs, Outcome, Protocol, Record};
 use crate::clock::Clock;
 use crate::network::{Denial, HostName, Line, Policy, Request, Verdict};
 
@@ -25,25 +25,51 @@ pub(super) struct Notary {
 impl Notary {
     /// Writes down what was denied before anything passed.
     pub(super) fn denied(&self, subject: Subject, why: &Denial) {
-        self.note(subject, Outcome::Denied, why.to_string());
+        self.note(subject, Decision::against(why), &Traffic::default());
     }
 
     /// Writes down that a name was looked up for the first time.
     pub(super) fn looked_up(&self, name: &HostName, line: &Line) {
-        self.note(Subject::lookup(name), Outcome::Allowed, line.to_string());
+        self.note(Subject::lookup(name), Decision::by(line), &Traffic::default());
     }
 
-    fn note(&self, subject: Subject, verdict: Outcome, rule: String) {
+    fn note(&self, subject: Subject, decision: Decision, traffic: &Traffic) {
         self.sink.record(Record {
             at: self.clock.now(),
             protocol: subject.protocol,
             host: subject.host,
             port: subject.port,
-            verdict,
-            rule,
-            sent: 0,
-            received: 0,
+            verdict: decision.verdict,
+            rule: decision.rule,
+            needs: decision.needs,
+            sent: traffic.sent.load(Ordering::Relaxed),
+            received: traffic.received.load(Ordering::Relaxed),
         });
+    }
+}
+
+/// What was decided, as it is written down.
+struct Decision {
+    verdict: Outcome,
+    rule: String,
+    needs: Option<Needs>,
+}
+
+impl Decision {
+    fn by(line: &Line) -> Self {
+        Self {
+            verdict: Outcome::Allowed,
+            rule: line.to_string(),
+            needs: Needs::of_allowed(line),
+        }
+    }
+
+    fn against(denial: &Denial) -> Self {
+        Self {
+            verdict: Outcome::Denied,
+            rule: denial.to_string(),
+            needs: Needs::of_denied(denial),
+        }
     }
 }
 
@@ -148,19 +174,11 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let (verdict, rule) = match refused {
-            Some(denial) => (Outcome::Denied, denial.to_string()),
-            None => (Outcome::Allowed, self.line.to_string()),
+        let decision = match &refused {
+            Some(denial) => Decision::against(denial),
+            None => Decision::by(&self.line),
         };
-        self.notary.sink.record(Record {
-            at: self.notary.clock.now(),
-            protocol: self.protocol,
-            host: Some(self.request.host.to_string()),
-            port: Some(self.request.port),
-            verdict,
-            rule,
-            sent: self.traffic.sent.load(Ordering::Relaxed),
-            received: self.traffic.received.load(Ordering::Relaxed),
-        });
+        let subject = Subject::request(self.protocol, &self.request);
+        self.notary.note(subject, decision, &self.traffic);
     }
 }

@@ -47,7 +47,7 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, host: Host, po
             return tls::serve(session, tls::Target::within(host, port)).await;
         }
         Speech::Tls => {
-            if let Err(denial) = check_name(&mut session, &host).await {
+            if let Err(denial) = check_name(&mut session, &host, port).await {
                 permit.refuse(denial);
                 session.client.stream.reset_on_close();
                 return Ok(());
@@ -151,23 +151,29 @@ fn recognise(words: &[u8]) -> Option<Speech> {
     }
 }
 
-/// A hello must be for the host; a bare address has no name to compare.
-async fn check_name<C: Client>(session: &mut Session<'_, C>, host: &Host) -> Result<(), Denial> {
-    let Host::Name(expected) = host else {
-        return Ok(());
-    };
-    match tls::read_hello(session).await {
-        Ok(hello) if hello.server_name == *expected => Ok(()),
-        Ok(hello) => Err(Denial::Mismatch {
+/// A hello must be for the host. One to a bare address is judged by the name that it says: what may not be reached by its
+/// name may not be reached by its address.
+async fn check_name<C: Client>(session: &mut Session<'_, C>, host: &Host, port: u16) -> Result<(), Denial> {
+    let hello = tls::read_hello(session).await;
+    let meant = hello
+        .map_err(|error| Denial::Unclear(error.reason()))?
+        .server_name;
+    match host {
+        Host::Name(expected) if meant == *expected => Ok(()),
+        Host::Name(expected) => Err(Denial::Mismatch {
             said: expected.to_string(),
-            meant: hello.server_name.to_string(),
+            meant: meant.to_string(),
         }),
-        Err(error) => Err(Denial::Unclear(error.reason())),
+        Host::Address(_) => match session.core.judge(&Request::opaque(Host::Name(meant), port)) {
+            Verdict::Allowed(_) => Ok(()),
+            Verdict::Denied(denial) => Err(denial),
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rstest::rstest;
 
     use super::*;
@@ -186,5 +192,18 @@ mod tests {
     #[case(b"\0\0\0\x08", Some(Speech::Other))]
     fn a_client_is_known_by_its_first_words(#[case] words: &[u8], #[case] expected: Option<Speech>) {
         assert_eq!(recognise(words), expected);
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_is_recognised_before_it_takes_much_room(
+            begin in prop::sample::select(METHODS.to_vec()),
+            piece in prop::collection::vec(any::<u8>(), 1..20),
+        ) {
+            let said: Vec<u8> = begin.iter().chain(piece.iter().cycle()).copied().take(LONGEST_LINE + 1).collect();
+            prop_assert!(recognise(&said).is_some());
+            let said: Vec<u8> = piece.iter().cycle().copied().take(LONGEST_LINE + 1).collect();
+            prop_assert!(recognise(&said).is_some());
+        }
     }
 }

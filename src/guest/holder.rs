@@ -100,11 +100,12 @@ fn serve(mut stream: &UnixStream) -> io::Result<Turn> {
 fn obey(order: Order) -> io::Result<(String, Vec<OwnedFd>)> {
     let files = match order {
         Order::Tell => Vec::new(),
-        Order::Seal { firewall, listeners } => {
+        Order::Raise { firewall } => {
             raise(&firewall)?;
             links::own_every_address().map_err(|error| told("cannot own every address", &error))?;
-            listeners.into_iter().map(open).collect::<io::Result<_>>()?
+            Vec::new()
         }
+        Order::Listen { listeners } => listeners.into_iter().map(open).collect::<io::Result<_>>()?,
     };
     Ok((state()?, files))
 }
@@ -114,7 +115,7 @@ fn raise(text: &str) -> io::Result<()> {
     let firewall = Firewall::parse(text)?;
     for family in families() {
         let cannot = |error: io::Error| told(&format!("cannot set the firewall ({family:?})"), &error);
-        if Firewall::read(family).map_err(cannot)?.is_empty() {
+        if Firewall::read(family).map_err(cannot)?.is_untouched() {
             firewall.apply(family).map_err(cannot)?;
         }
     }

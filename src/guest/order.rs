@@ -9,10 +9,13 @@ pub(crate) const SOCKET: &str = "holder";
 /// What ralph wants of the holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// To seal the network and hand over its listeners.
-    Seal {
+    /// To raise the walls: the firewall, and every address its own.
+    Raise {
         /// As `iptables-save` writes it, for IPv4 and IPv6 alike.
         firewall: String,
+    },
+    /// To hand over listeners.
+    Listen {
         /// In the order in which they are handed over.
         listeners: Vec<(Transport, SocketAddr)>,
     },
@@ -57,33 +60,35 @@ pub(crate) enum Outcome {
 
 impl Order {
     pub(crate) fn parse(text: &str) -> Result<Self, NotUnderstood> {
-        if text == TELL {
-            return Ok(Self::Tell);
-        }
-        let (lines, firewall) = text.split_once("firewall\n").ok_or(NotUnderstood)?;
         let listener = |line: &str| {
             let (transport, address) = line.split_once(' ').ok_or(NotUnderstood)?;
             let transport = Transport::parse(transport).ok_or(NotUnderstood)?;
             Ok((transport, address.parse().map_err(|_| NotUnderstood)?))
         };
-        Ok(Self::Seal {
-            firewall: firewall.to_owned(),
-            listeners: lines.lines().map(listener).collect::<Result<_, _>>()?,
-        })
+        match text.split_once('\n') {
+            Some(("raise", firewall)) => Ok(Self::Raise {
+                firewall: firewall.to_owned(),
+            }),
+            Some(("listen", lines)) => Ok(Self::Listen {
+                listeners: lines.lines().map(listener).collect::<Result<_, _>>()?,
+            }),
+            Some(("tell", "")) => Ok(Self::Tell),
+            _ => Err(NotUnderstood),
+        }
     }
 }
 
-const TELL: &str = "tell";
-
 impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::Seal { firewall, listeners } = self else {
-            return f.write_str(TELL);
-        };
-        for (transport, address) in listeners {
-            writeln!(f, "{transport} {address}")?;
+        match self {
+            Self::Raise { firewall } => write!(f, "raise\n{firewall}"),
+            Self::Listen { listeners } => {
+                writeln!(f, "listen")?;
+                let mut listeners = listeners.iter();
+                listeners.try_for_each(|(transport, address)| writeln!(f, "{transport} {address}"))
+            }
+            Self::Tell => writeln!(f, "tell"),
         }
-        write!(f, "firewall\n{firewall}")
     }
 }
 

@@ -1,7 +1,7 @@
 //! Tries from inside a sandbox what should fail and what should work, and prints a line about each.
 //!
 //! A probe is one argument: `connect ADDRESS`, `send ADDRESS`, `lookup NAME [SERVER]`, `get HOST[:PORT] [ADDRESS]`,
-//! `say tcp|udp ADDRESS HEX`, `dare DEED [PATH]`. They are all tried at once.
+//! `say tcp|udp ADDRESS HEX`, `echo ADDRESS`, `dare DEED [PATH]`. They are all tried at once.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::deed;
+use super::sys_net;
 
 /// How long something may take that should fail, or work, at once.
 const AT_ONCE: Duration = Duration::from_secs(2);
@@ -33,7 +34,9 @@ pub(crate) fn carry_out(probes: &[&str]) -> io::Result<()> {
         .collect();
     let mut output = io::stdout().lock();
     for thread in started {
-        let seen = thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        let seen = thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         let seen = seen.unwrap_or_else(|error| told(&error));
         writeln!(output, "{}", seen.replace(['\n', '\r'], " "))?;
     }
@@ -50,7 +53,12 @@ fn told(error: &io::Error) -> String {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => "silent".to_owned(),
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => "forbidden".to_owned(),
         ErrorKind::NotFound => "absent".to_owned(),
-        _ if error.raw_os_error().is_some_and(|number| NO_SUCH_PROTOCOL.contains(&number)) => "absent".to_owned(),
+        _ if error
+            .raw_os_error()
+            .is_some_and(|number| NO_SUCH_PROTOCOL.contains(&number)) =>
+        {
+            "absent".to_owned()
+        }
         _ => format!("failed {error}"),
     }
 }
@@ -76,17 +84,21 @@ fn try_out(probe: &str) -> io::Result<String> {
             }
         }
         ["get", host, address] => get(host, parsed(address)?),
-        ["say", "tcp", address, hex] => say(parsed(address)?, &from_hex(hex)?).map(|heard| told_as_hex(&heard)),
+        ["say", "tcp", address, hex] => {
+            say(parsed(address)?, &from_hex(hex)?).map(|heard| told_as_hex(&heard))
+        }
         ["say", "udp", address, hex] => {
             exchange(parsed(address)?, &from_hex(hex)?).map(|heard| told_as_hex(&heard))
         }
+        ["echo", address] => echo(parsed(address)?).map(|()| "answered".to_owned()),
         ["dare", ref deed @ ..] => deed::dare(deed).map(|()| "done".to_owned()),
         _ => Err(io::Error::other("no such probe")),
     }
 }
 
 fn parsed<T: std::str::FromStr>(text: &str) -> io::Result<T> {
-    text.parse().map_err(|_| io::Error::other(format!("`{text}` is no address")))
+    text.parse()
+        .map_err(|_| io::Error::other(format!("`{text}` is no address")))
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -120,6 +132,16 @@ fn say(address: SocketAddr, words: &[u8]) -> io::Result<Vec<u8>> {
     let length = stream.read(&mut heard)?;
     heard.truncate(length);
     Ok(heard)
+}
+
+/// Sends an echo request of ICMP and waits for the reply. The kernel adds what tells it from others.
+fn echo(address: Ipv4Addr) -> io::Result<()> {
+    const REQUEST: u8 = 8;
+    let socket = sys_net::echo_socket()?;
+    socket.set_read_timeout(Some(AT_ONCE))?;
+    socket.connect((address, 0))?;
+    socket.send(&[&[REQUEST, 0, 0, 0, 0, 0, 0, 1], WORDS].concat())?;
+    socket.recv(&mut [0; MOST_HEARD]).map(drop)
 }
 
 fn from_hex(hex: &str) -> io::Result<Vec<u8>> {

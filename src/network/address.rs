@@ -98,8 +98,11 @@ fn of_v6(address: Ipv6Addr) -> Option<AddressClass> {
     let class = match address.segments() {
         [0, 0, 0, 0, 0, 0xffff, _, _] => AddressClass::Mapped,
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Loopback,
-        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => return of_v4(embedded(high, low)),
-        [0x2002, high, low, ..] => return of_v4(embedded(high, low)).or(Some(AddressClass::Reserved)),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => return behind_nat64(address).and_then(AddressClass::of),
+        [0x2002, high, low, ..] => {
+            let carried = IpAddr::V4(embedded(high, low));
+            return AddressClass::of(carried).or(Some(AddressClass::Reserved));
+        }
         [0xfe80..=0xfebf, ..] => AddressClass::LinkLocal,
         [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => AddressClass::Private,
         [0xff00..=0xffff, ..] => AddressClass::Multicast,
@@ -108,6 +111,14 @@ fn of_v6(address: Ipv6Addr) -> Option<AddressClass> {
         _ => AddressClass::Reserved,
     };
     Some(class)
+}
+
+/// The IPv4 address that is reached by an IPv6 one through a translator (RFC 6052).
+pub(crate) fn behind_nat64(address: Ipv6Addr) -> Option<IpAddr> {
+    match address.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(embedded(high, low).into()),
+        _ => None,
+    }
 }
 
 fn embedded(high: u16, low: u16) -> Ipv4Addr {
@@ -223,7 +234,8 @@ mod tests {
     #[case("fd00:ec2::254", AddressClass::Metadata)]
     #[case("ff02::1", AddressClass::Multicast)]
     #[case("64:ff9b::7f00:1", AddressClass::Loopback)]
-    #[case("64:ff9b::a9fe:a9fe", AddressClass::LinkLocal)]
+    #[case("64:ff9b::a9fe:a9fe", AddressClass::Metadata)]
+    #[case("64:ff9b::a83f:8110", AddressClass::Metadata)]
     #[case("2002:7f00:1::1", AddressClass::Loopback)]
     #[case("2002:5db8:d822::1", AddressClass::Reserved)]
     #[case("2001::1", AddressClass::Reserved)]

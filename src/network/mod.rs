@@ -26,6 +26,7 @@ mod rule;
 mod synthetic;
 mod verdict;
 
+pub(crate) use address::behind_nat64;
 pub use address::{AddressClass, AddressRange, AddressRangeError};
 pub use host::{Host, HostName, HostNameError};
 pub use packages::{Clients, Directory, NoFiles, Tree};

@@ -9,6 +9,9 @@ use super::request::{Request, Seen};
 use super::rule::{Fit, Rule};
 use super::verdict::{Denial, Line, Verdict};
 
+/// The ports of SSH, mail, directories and rsync. All are below 1024, where nothing of a sandbox's own can listen.
+const USUAL_PORTS: [u16; 11] = [22, 25, 110, 143, 389, 465, 587, 636, 873, 993, 995];
+
 /// Which names a sandbox may reach. A policy of which nothing is said denies everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -164,15 +167,21 @@ impl Policy {
     pub fn restricts(&self) -> bool {
         match self.mode {
             Mode::Deny | Mode::Allowlist => true,
-            Mode::AllowAll | Mode::Record => !self.denied.is_empty(),
+            // What is inspected must be for the host that it says.
+            Mode::AllowAll | Mode::Record => !self.denied.is_empty() || self.inspects_any(),
         }
     }
 
-    /// The ports that something may be reached on, as far as they are known: those of the web and those of the lines.
+    /// The ports that something may be reached on, as far as they are known: those of the web and those of the lines,
+    /// and where every port is allowed the usual ones.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<u16> {
         let named = self.allowed.iter().filter_map(|rule| rule.pattern().port);
-        named.chain(WEB_PORTS).collect()
+        let usual = match self.mode {
+            Mode::Deny | Mode::Allowlist => &[][..],
+            Mode::AllowAll | Mode::Record => &USUAL_PORTS,
+        };
+        named.chain(WEB_PORTS).chain(usual.iter().copied()).collect()
     }
 
     /// Says whether a request may pass.
@@ -183,7 +192,7 @@ impl Policy {
             Host::Address(_) => match self.mode {
                 Mode::AllowAll | Mode::Record => Verdict::Allowed(self.line.clone()),
                 Mode::Allowlist => Verdict::Denied(Denial::BareAddress),
-                Mode::Deny => Verdict::Denied(Denial::Line(self.line.clone())),
+                Mode::Deny => Verdict::Denied(Denial::Mode(self.line.clone())),
             },
         }
     }
@@ -213,7 +222,7 @@ impl Policy {
 
     fn judge_mode(&self, listed: impl FnOnce() -> Result<Arc<Line>, Denial>) -> Verdict {
         match self.mode {
-            Mode::Deny => Verdict::Denied(Denial::Line(self.line.clone())),
+            Mode::Deny => Verdict::Denied(Denial::Mode(self.line.clone())),
             Mode::AllowAll | Mode::Record => Verdict::Allowed(self.line.clone()),
             Mode::Allowlist => listed().map_or_else(Verdict::Denied, Verdict::Allowed),
         }
@@ -225,8 +234,13 @@ impl Policy {
             match rule.allows(name, port, seen) {
                 Fit::Yes => return Ok(rule.line().clone()),
                 Fit::Unseen => denial = Denial::Unseen(rule.line().clone()),
-                Fit::No if rule.pattern().covers(name) && denial == Denial::NotListed => {
-                    denial = near_miss(rule, name, port);
+                Fit::No if rule.pattern().covers(name) => {
+                    match (near_miss(rule, name, port, seen), &denial) {
+                        (miss, Denial::NotListed) | (miss @ Denial::Request { .. }, Denial::Port { .. }) => {
+                            denial = miss;
+                        }
+                        _ => {}
+                    }
                 }
                 Fit::No => {}
             }
@@ -236,13 +250,14 @@ impl Policy {
 }
 
 /// Why a line about the host does not let this through.
-fn near_miss(rule: &Rule, name: &HostName, port: u16) -> Denial {
+fn near_miss(rule: &Rule, name: &HostName, port: u16, seen: &Seen) -> Denial {
+    let line = rule.line().clone();
     match rule.allows(name, port, &Seen::Nothing) {
-        Fit::No => Denial::Port {
-            port,
-            line: rule.line().clone(),
+        Fit::No => Denial::Port { port, line },
+        Fit::Unseen | Fit::Yes => Denial::Request {
+            wanted: Rule::narrowest(name, port, seen),
+            line,
         },
-        Fit::Unseen | Fit::Yes => Denial::NotListed,
     }
 }
 
@@ -297,6 +312,37 @@ mod tests {
     fn an_allowlist_names_the_line_that_decided(#[case] target: &str, #[case] expected: &str) {
         let policy = Policy::allowlist(rules(&["github.com", "db.example:5432", "GET cdn.example/a/*"]));
         check(&policy, target, expected);
+    }
+
+    #[rstest]
+    #[case("POST /a/b?c=d", 443, "POST cdn.example/a/b")]
+    #[case("GET /b", 80, "GET cdn.example/b")]
+    #[case("GET /b", 8443, "GET cdn.example:8443/b")]
+    #[case("POST /a/../b", 443, "POST cdn.example")]
+    #[case("post /a/b", 443, "cdn.example")]
+    fn a_request_to_a_host_that_is_listed_is_told_the_line_that_it_needs(
+        #[case] asked: &str,
+        #[case] port: u16,
+        #[case] expected: &str,
+    ) {
+        let lines = [
+            "cdn.example:22",
+            "GET cdn.example/a/*",
+            "GET cdn.example:8443/a/*",
+        ];
+        let (method, path) = asked.split_once(' ').unwrap();
+        let request = Request {
+            host: "cdn.example".parse().unwrap(),
+            port,
+            seen: Seen::http(method, path),
+        };
+        let policy = Policy::allowlist(rules(&lines));
+        let Verdict::Denied(Denial::Request { wanted, .. }) = policy.judge(&request) else {
+            panic!("{:?}", policy.judge(&request));
+        };
+        assert_eq!(wanted, expected);
+        let wider = policy.allowing([Rule::parse(&wanted).unwrap()]);
+        assert!(wider.judge(&request).is_allowed());
     }
 
     #[rstest]
@@ -367,5 +413,12 @@ mod tests {
     fn the_ports_are_those_of_the_web_and_of_the_lines() {
         let policy = Policy::allowlist(rules(&["a.example", "b.example:22", "c.example:443"]));
         assert_eq!(policy.ports().into_iter().collect::<Vec<_>>(), [22, 80, 443]);
+        let record = Policy::record().allowing(rules(&["db.example:5432"]));
+        let open: Vec<u16> = record.ports().into_iter().collect();
+        assert!(
+            [22, 80, 443, 587, 5432].iter().all(|port| open.contains(port)),
+            "{open:?}"
+        );
+        assert!(USUAL_PORTS.iter().all(|port| *port < 1024));
     }
 }

@@ -9,6 +9,9 @@ use super::pattern::{HostPattern, WEB_PORTS};
 use super::request::Seen;
 use super::verdict::Line;
 
+/// The longest line that is made of a request.
+const LONGEST: usize = 256;
+
 /// One line of a policy, and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -52,6 +55,30 @@ impl Rule {
         })
     }
 
+    /// The narrowest line that would let something through, as far as that can be said in one of sensible length.
+    pub(super) fn narrowest(name: &HostName, port: u16, seen: &Seen) -> String {
+        let host = if WEB_PORTS.contains(&port) {
+            name.to_string()
+        } else {
+            format!("{name}:{port}")
+        };
+        let Seen::Http { method, path } = seen else {
+            return host;
+        };
+        let lets_through = |line: &String| {
+            let rule = Self::parse(line);
+            // A quote would end the line where it is written down.
+            line.len() <= LONGEST
+                && !line.contains('"')
+                && rule.is_ok_and(|rule| rule.allows(name, port, seen) == Fit::Yes)
+        };
+        let lines = [
+            format!("{method} {host}{}", without_query(path)),
+            format!("{method} {host}"),
+        ];
+        lines.into_iter().find(lets_through).unwrap_or(host)
+    }
+
     /// The rule, with where it stands, for example `ralph.toml:3:12`.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
@@ -87,7 +114,7 @@ impl Rule {
         if !self.pattern.covers(name) || !ports.contains(&port) {
             return Fit::No;
         }
-        self.fit(seen, PathPattern::surely_covers)
+        self.fit(seen, str::eq, PathPattern::surely_covers)
     }
 
     /// Whether as a denying rule it stops this. Without a port it means every port.
@@ -95,7 +122,8 @@ impl Rule {
         if !self.pattern.covers_at(name, port) {
             return Fit::No;
         }
-        self.fit(seen, PathPattern::perhaps_covers)
+        // Some servers take a method in any case.
+        self.fit(seen, str::eq_ignore_ascii_case, PathPattern::perhaps_covers)
     }
 
     /// Whether it is about every port, method and path of the name.
@@ -106,12 +134,12 @@ impl Rule {
             && self.path.is_none()
     }
 
-    fn fit(&self, seen: &Seen, covers: fn(&PathPattern, &str) -> bool) -> Fit {
+    fn fit(&self, seen: &Seen, is: fn(&str, &str) -> bool, covers: fn(&PathPattern, &str) -> bool) -> Fit {
         match seen {
             _ if self.methods.is_empty() && self.path.is_none() => Fit::Yes,
             Seen::Nothing => Fit::Unseen,
             Seen::Http { method, path } => {
-                let method = self.methods.is_empty() || self.methods.contains(method);
+                let method = self.methods.is_empty() || self.methods.iter().any(|own| is(own, method));
                 let path = self.path.as_ref().is_none_or(|pattern| covers(pattern, path));
                 if method && path { Fit::Yes } else { Fit::No }
             }
@@ -161,10 +189,22 @@ fn without_query(target: &str) -> &str {
 /// Whether every server takes the path to mean the same: no `..`, no doubled or encoded slashes, nothing escaped that
 /// need not be.
 fn is_plain(path: &str) -> bool {
-    let lower = path.to_ascii_lowercase();
-    let ambiguous = ["//", "\\", ";", "%2e", "%2f", "%5c", "%25", "%00", "%3b"];
+    let ambiguous = ["//", "\\", ";"];
     let dots = |segment: &str| segment == "." || segment == "..";
-    path.starts_with('/') && !ambiguous.iter().any(|part| lower.contains(part)) && !path.split('/').any(dots)
+    let mut escapes = path.split('%').skip(1);
+    path.starts_with('/')
+        && !ambiguous.iter().any(|part| path.contains(part))
+        && !path.split('/').any(dots)
+        && escapes.all(is_plain_escape)
+}
+
+/// Whether what follows a `%` can only be meant as that byte, and is no part of the path's own grammar.
+fn is_plain_escape(after: &str) -> bool {
+    let digits = after
+        .get(..2)
+        .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
+    let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    byte.is_some_and(|byte| !byte.is_ascii_alphanumeric() && !b"-._~/\\;%\0".contains(&byte))
 }
 
 fn parse_methods(text: &str) -> Result<Vec<String>, RuleError> {
@@ -230,6 +270,9 @@ mod tests {
     #[case::encoded_slash("a.example/x/*", "GET /x/..%2fy", Fit::No)]
     #[case::backslash("a.example/x/*", "GET /x/..\\y", Fit::No)]
     #[case::doubled_slash("a.example/x/*", "GET /x//y", Fit::No)]
+    #[case::a_space("a.example/x/*", "GET /x/a%20b", Fit::Yes)]
+    #[case::encoded_letter("a.example/x/*", "GET /x/%61", Fit::No)]
+    #[case::broken_escape("a.example/x/*", "GET /x/%6", Fit::No)]
     #[case::star("a.example/x/*", "OPTIONS *", Fit::No)]
     fn an_allowing_rule_needs_method_and_path(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
         check(
@@ -244,6 +287,9 @@ mod tests {
     #[case::below("a.example/x/*", "GET /x/y", Fit::Yes)]
     #[case::elsewhere("a.example/x/*", "GET /y", Fit::No)]
     #[case::in_doubt("a.example/x/*", "GET /y/%2e%2e/x/z", Fit::Yes)]
+    #[case::encoded_letter("a.example/x/*", "GET /%78/z", Fit::Yes)]
+    #[case::method_of_another_case("POST a.example", "post /x", Fit::Yes)]
+    #[case::other_method("POST a.example", "GET /x", Fit::No)]
     fn a_denying_rule_stops_what_may_be_meant(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
         check(
             |rule, name, seen| rule.denies(name, 8080, seen),

@@ -67,12 +67,35 @@ impl Verdict {
     }
 }
 
+impl Denial {
+    /// The line that it comes from, where it comes from one.
+    #[must_use]
+    pub fn line(&self) -> Option<&Arc<Line>> {
+        match self {
+            Self::Line(line)
+            | Self::Mode(line)
+            | Self::Port { line, .. }
+            | Self::Request { line, .. }
+            | Self::Unseen(line) => Some(line),
+            Self::NotListed
+            | Self::BareAddress
+            | Self::Address { .. }
+            | Self::Mismatch { .. }
+            | Self::Injected(_)
+            | Self::Unclear(_) => None,
+        }
+    }
+}
+
 /// Why something may not pass.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Denial {
     /// A line denies it.
     #[error("denied by {0}")]
     Line(Arc<Line>),
+    /// The policy denies everything.
+    #[error("denied by {0}")]
+    Mode(Arc<Line>),
     /// No line allows it.
     #[error("host not in policy")]
     NotListed,
@@ -81,6 +104,14 @@ pub enum Denial {
     Port {
         /// The port.
         port: u16,
+        /// A line that allows the host.
+        line: Arc<Line>,
+    },
+    /// The host is allowed for other methods or paths only.
+    #[error("method or path not in policy; {line} does not cover it")]
+    Request {
+        /// The narrowest line that would let it through.
+        wanted: String,
         /// A line that allows the host.
         line: Arc<Line>,
     },

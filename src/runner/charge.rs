@@ -1,11 +1,14 @@
 //! What an agent program's session used. It calls its model by itself, so nothing is known before and little during.
 
+use std::collections::BTreeSet;
+
 use crate::event::EventKind;
 use crate::model::Profile;
-use crate::state::{Entry, Reserved};
+use crate::state::{Entry, Line, Reserved};
 use crate::usage::{Tokens, Usd};
 
 use super::error::Halt;
+use super::metering::Metering;
 use super::run::Run;
 use super::session::Attempt;
 
@@ -23,11 +26,15 @@ impl Run<'_> {
     }
 
     /// Puts on record that a session begins that calls its model by itself. Whoever dies now leaves a call whose price
-    /// nobody knows.
-    pub(super) fn open_account(&mut self, iteration: u32) -> Result<u64, Halt> {
+    /// nobody knows but the meter.
+    pub(super) fn open_account(&mut self, iteration: u32, metering: Option<&Metering>) -> Result<u64, Halt> {
         let ledger = self.ledger();
         ledger.check_call(&self.settings.budget, UNKNOWN)?;
         let call = ledger.calls + 1;
+        if let Some(metering) = metering {
+            // Before the journal tells of it, so that there is none in the journal that the meter does not know.
+            metering.meter.begin_session(call, iteration)?;
+        }
         self.note(Entry::Calling {
             call,
             iteration,
@@ -43,8 +50,8 @@ impl Run<'_> {
             return Ok(());
         };
         let said = attempt.session.spent(&attempt.printed).unwrap_or_default();
-        let counted = attempt.metered_from.zip(self.metering(profile));
-        let counted = counted.map(|(before, metering)| metering.since(before));
+        let metering = attempt.metering.as_ref();
+        let counted = metering.and_then(|metering| metering.used_in(call));
         let tokens = counted.map(|counted| counted.tokens).or(said.tokens);
         let spent = Reserved {
             tokens: tokens.unwrap_or_default(),
@@ -61,4 +68,35 @@ impl Run<'_> {
         });
         Ok(())
     }
+
+    /// Puts on record what sessions used that a crash cut short: the meter had it written down call by call. What it
+    /// does not know stays unknown.
+    pub(super) fn settle_what_a_crash_left(&mut self) -> Result<(), Halt> {
+        let Some(metering) = &self.parts.metering else {
+            return Ok(());
+        };
+        for call in unsettled(self.journal.lines()) {
+            if let Some(spent) = metering.used_in(call) {
+                self.note(Entry::Called { call, spent })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The calls that never came back.
+fn unsettled(lines: &[Line]) -> BTreeSet<u64> {
+    let mut calls = BTreeSet::new();
+    for line in lines {
+        match &line.entry {
+            Entry::Calling { call, .. } => {
+                calls.insert(*call);
+            }
+            Entry::Called { call, .. } => {
+                calls.remove(call);
+            }
+            _ => {}
+        }
+    }
+    calls
 }

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::gateway::meter::MeterError;
 use crate::model::ModelError;
 use crate::sandbox::SandboxError;
 use crate::scm::{ForgeError, ScmError};
@@ -10,6 +11,7 @@ use crate::task::{TaskError, TemplateError};
 
 use super::budget::Exceeded;
 use super::notebook::NotebookError;
+use super::preflight::Lack;
 use super::prompt::PromptError;
 
 /// What ends a run against its will. Everything recorded so far is kept and `ralph resume` goes on from there.
@@ -39,14 +41,12 @@ pub enum RunError {
     /// The scripted model ran out of answers, or the like.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// An agent program that is not in the sandbox, or does not run there.
-    #[error("the agent `{agent}` does not run in the sandbox: {reason}")]
-    NoAgent {
-        /// The agent.
-        agent: String,
-        /// What came of asking for its version.
-        reason: String,
-    },
+    /// What agent programs use cannot be written down.
+    #[error(transparent)]
+    Meter(#[from] MeterError),
+    /// Something that a run needs is not as it must be. Nothing was begun.
+    #[error("not ready to begin: {}", told(.0))]
+    NotReady(Vec<Lack>),
     /// A profile that nothing defines.
     #[error("there is no model profile `{0}`")]
     NoProfile(String),
@@ -61,6 +61,11 @@ pub enum RunError {
     /// A run that cannot be taken up.
     #[error("{0}")]
     Refused(String),
+}
+
+fn told(lacks: &[Lack]) -> String {
+    let lacks: Vec<String> = lacks.iter().map(ToString::to_string).collect();
+    lacks.join("; ")
 }
 
 impl From<NotebookError> for RunError {
@@ -124,6 +129,7 @@ breaks!(
     TemplateError,
     PromptError,
     ModelError,
+    MeterError,
     NotebookError
 );
 

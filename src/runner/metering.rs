@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::mem::take;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::agent::{Ending, Trouble};
-use crate::gateway::meter::{Allowance, Meter, Notice, Spent};
+use tokio::sync::Notify;
+
+use crate::agent::{Ending, Outcome, Trouble};
+use crate::gateway::meter::{Allowance, Meter, MeterSink, Notice};
 use crate::model::Profile;
 use crate::state::Reserved;
-use crate::usage::Tokens;
 
 use super::error::Halt;
 use super::run::Run;
 use super::session::Ended;
+use super::work::cut_short;
 
 /// Counts the calls that agent programs make through the broker.
 #[derive(Clone)]
@@ -20,75 +22,117 @@ pub struct Metering {
     /// The meter of the run.
     pub meter: Meter,
     /// What it tells: it is the meter's sink.
-    pub notices: Arc<Mutex<Vec<Notice>>>,
+    pub notices: Arc<Notices>,
     /// The profiles whose agents call through it.
     pub profiles: BTreeSet<String>,
 }
 
 impl Metering {
-    /// What was counted since an earlier reading; no cost where nobody knows the price of a call.
-    pub(super) fn since(&self, before: Spent) -> Reserved {
-        let now = self.meter.spent();
-        Reserved {
-            tokens: Tokens {
-                input: now.tokens.input.saturating_sub(before.tokens.input),
-                output: now.tokens.output.saturating_sub(before.tokens.output),
-            },
-            cost: (now.unpriced_calls <= before.unpriced_calls).then(|| now.cost.since(before.cost)),
+    /// What a session used; no cost where nobody knows the price of a call. `None` for one that the meter knows nothing
+    /// of.
+    pub(super) fn used_in(&self, session: u64) -> Option<Reserved> {
+        let spent = self.meter.spent_in(session)?;
+        Some(Reserved {
+            tokens: spent.tokens,
+            cost: (spent.unpriced_calls == 0).then_some(spent.cost),
+        })
+    }
+}
+
+/// What a meter told and nobody has looked at yet.
+#[derive(Debug, Default)]
+pub struct Notices {
+    told: Mutex<Vec<Notice>>,
+    more: Notify,
+}
+
+impl Notices {
+    /// Waits until a call is refused and every later one would be. Its program may go on trying.
+    pub(super) async fn refused_for_good(&self) {
+        loop {
+            let more = self.more.notified();
+            if self.told().iter().any(is_final) {
+                return;
+            }
+            more.await;
         }
     }
 
-    fn take_notices(&self) -> Vec<Notice> {
-        take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
+    fn take(&self) -> Vec<Notice> {
+        take(&mut *self.told())
+    }
+
+    fn told(&self) -> MutexGuard<'_, Vec<Notice>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl MeterSink for Notices {
+    fn notice(&self, notice: Notice) {
+        self.told().push(notice);
+        self.more.notify_waiters();
+    }
+}
+
+/// Whether there is no point in another call.
+fn is_final(notice: &Notice) -> bool {
+    match notice {
+        Notice::BudgetExceeded(_) | Notice::Unpriced { .. } => true,
+        Notice::Spent { .. } | Notice::RateLimited { .. } | Notice::CredentialRefused { .. } => false,
     }
 }
 
 impl Run<'_> {
-    /// The meter of a profile's calls.
-    pub(super) fn metering(&self, profile: &Profile) -> Option<&Metering> {
+    /// What counts the calls of a profile's agent, with what the budget leaves.
+    pub(super) fn begin_metering(&self, profile: &Profile) -> Option<Metering> {
         let metering = self.parts.metering.as_ref()?;
-        metering.profiles.contains(&profile.name).then_some(metering)
-    }
-
-    /// Lets the meter count for this iteration, with what the budget leaves, and returns where it stands.
-    ///
-    /// A cost can only bound calls whose price is known; of the others the agent tells the cost, and is told what is
-    /// left.
-    pub(super) fn begin_metering(&self, iteration: u32, profile: &Profile) -> Option<Spent> {
-        let metering = self.metering(profile)?;
+        let metering = metering
+            .profiles
+            .contains(&profile.name)
+            .then(|| metering.clone())?;
         let (spent, ledger) = (metering.meter.spent(), self.ledger());
         let tokens = self.settings.budget.max_tokens;
         let left = tokens.map(|limit| limit.saturating_sub(ledger.tokens.total()));
-        let cost_left = self.cost_left().filter(|_| profile.price.is_some());
-        metering.take_notices();
-        metering.meter.begin_iteration(iteration);
+        let cost_left = self.cost_left();
+        metering.notices.take();
         metering.meter.allow(Allowance {
             cost: cost_left.map(|left| spent.cost + left),
             tokens: left.map(|left| spent.tokens.total().saturating_add(left)),
         });
-        Some(spent)
+        Some(metering)
     }
+}
 
-    /// How a session ended, with what the meter knows: a program may pass over that its calls were refused.
-    pub(super) fn by_the_meter(&self, ended: Ended, profile: &Profile) -> Result<Ended, Halt> {
-        let Some(metering) = self.metering(profile) else {
-            return Ok(ended);
-        };
-        match (weigh(metering.take_notices()), ended) {
-            (Some(Refused::Unpriced { model }), _) => Err(Halt::paused(format!(
-                "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot hold: give the model's price in \
-                 [models.NAME] or set max_tokens_total"
-            ))),
-            (Some(Refused::OverBudget { reason }), Ended::Finished(mut outcome)) => {
-                outcome.ending = Ending::OverBudget { reason };
-                Ok(Ended::Finished(outcome))
-            }
-            (Some(Refused::OverBudget { reason }), Ended::Failed(_)) => {
-                Err(Halt::failed(format!("budget exceeded: {reason}")))
-            }
-            (Some(Refused::InTrouble(trouble)), Ended::Finished(_)) => Ok(Ended::Failed(trouble)),
-            (Some(Refused::InTrouble(_)) | None, ended) => Ok(ended),
+/// Waits until a session cannot go on by what its meter tells; for ever where there is none.
+pub(super) async fn refused_for_good(metering: Option<&Metering>) {
+    match metering {
+        Some(metering) => metering.notices.refused_for_good().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// How a session ended, with what the meter knows: a program may pass over that its calls were refused.
+pub(super) fn by_the_meter(ended: Ended, metering: Option<&Metering>) -> Result<Ended, Halt> {
+    let Some(metering) = metering else {
+        return Ok(ended);
+    };
+    match (weigh(metering.notices.take()), ended) {
+        (Some(Refused::Unpriced { model }), _) => Err(Halt::paused(format!(
+            "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot hold: give the model's price in \
+             [models.NAME] or set max_tokens_total"
+        ))),
+        (Some(Refused::OverBudget { reason }), ended) => {
+            let outcome = match ended {
+                Ended::Finished(outcome) => outcome,
+                Ended::Failed(trouble) => cut_short(&trouble.to_string()),
+            };
+            Ok(Ended::Finished(Outcome {
+                ending: Ending::OverBudget { reason },
+                ..outcome
+            }))
         }
+        (Some(Refused::InTrouble(trouble)), Ended::Finished(_)) => Ok(Ended::Failed(trouble)),
+        (Some(Refused::InTrouble(_)) | None, ended) => Ok(ended),
     }
 }
 
@@ -133,6 +177,7 @@ mod tests {
 
     use super::*;
     use crate::gateway::meter::{Basis, Overdrawn};
+    use crate::usage::Tokens;
 
     #[rstest]
     #[case::nothing(vec![], None)]

@@ -23,6 +23,7 @@ mod preflight;
 mod prompt;
 mod publish;
 mod report;
+mod round;
 mod run;
 mod sandboxes;
 mod session;
@@ -52,9 +53,11 @@ pub use budget::{Budget, Exceeded, Ledger};
 pub use error::RunError;
 pub use gutter::{GUTTER, failure_of_text, normalise, score};
 pub use ladder::{Next, Standing};
-pub use metering::Metering;
+pub use metering::{Metering, Notices};
 pub use open::{NewRun, adopt, create};
+pub use preflight::{Lack, Precondition};
 pub use prompt::{PromptError, PromptState, render as render_prompt};
+pub use round::{Round, RoundError};
 pub use settings::{DoctorApply, DoctorRules, Profiles, Settings};
 
 /// The parts a run is put together from.
@@ -80,6 +83,8 @@ pub struct Parts {
     pub owner: Owner,
     /// Counts what agent programs use, where their calls go through the broker.
     pub metering: Option<Metering>,
+    /// What must hold on this machine before anything begins, besides what the runner itself looks at.
+    pub preconditions: Vec<Arc<dyn Precondition>>,
 }
 
 /// How a run ended and what it leaves.

@@ -2,6 +2,7 @@
 //! another machine.
 
 use std::collections::BTreeSet;
+use std::mem::take;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::event::EventKind;
 use crate::id::{ObjectId, RunId};
-use crate::sandbox::SandboxSpec;
+use crate::sandbox::{Sandbox, SandboxSpec};
 use crate::scm::{self, Checkpoint, Checkpoints, Repository, SeedPack};
 use crate::secret::Redactor;
 use crate::state::{Entry, Lock, RunDir, RunFacts, Runs, StateError};
@@ -19,9 +20,9 @@ use crate::task::{CheckboxId, Task, starter};
 use super::error::Halt;
 use super::notebook::Notebook;
 use super::past::{Archive, Past, restore};
+use super::preflight::Preflight;
 use super::report::Reporter;
 use super::run::{Run, SEEN_FILE, Seen};
-use super::sandboxes::sandbox_for;
 use super::settings::Settings;
 use super::{Outcome, Parts, RunError};
 
@@ -59,6 +60,14 @@ pub(super) enum Taken<'a> {
     Up(Box<Run<'a>>),
     /// It was done already.
     Done(Outcome),
+}
+
+/// What an owner holds of a run before there is a sandbox.
+struct Held {
+    task: Task,
+    lock: Lock,
+    repo: Repository,
+    checkpoints: Checkpoints,
 }
 
 /// Makes a new run of a task in a repository. Nothing of the repository is touched yet.
@@ -154,7 +163,7 @@ impl<'a> Run<'a> {
         let reporter = Reporter::of(parts, &facts.id);
         let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
         let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
-        let past = Past::read(parts, dir, &checkpoints).await?;
+        let mut past = Past::read(parts, dir, &checkpoints).await?;
         if let Some(checkpoint) = past.checkpoint.as_ref().filter(|_| past.is_done()) {
             let archive = Archive {
                 parts,
@@ -167,12 +176,58 @@ impl<'a> Run<'a> {
                 .await
                 .map(Taken::Done);
         }
-        repo.pin_base(&facts.id, &facts.base).await?;
-        let seed = SeedPack::make(&repo, &[&facts.base], &[], &dir.seed_dir()).await?;
-        let tree = repo.tree_of(&facts.base).await?;
-        let mut run = Self {
+        let preflight = Preflight {
+            parts,
+            settings,
+            spec,
+            dir,
+            reporter,
+        };
+        let held = Held {
             task: Task::parse(&facts.task)?,
-            sandbox: sandbox_for(parts, spec).await?,
+            lock,
+            repo,
+            checkpoints,
+        };
+        if past.checkpoint.is_none() {
+            preflight.reporter.emit(started(&preflight, &held.task));
+        }
+        let sandbox = preflight.sandbox().await;
+        let sandbox = sandbox.map_err(|error| preflight.reporter.broken(error))?;
+        let (checkpoint, mended) = (past.checkpoint.take(), take(&mut past.mended));
+        let mut run = Self::of(&preflight, held, past, sandbox).await?;
+        match checkpoint {
+            Some(checkpoint) => run.take_up(&checkpoint, mended).await,
+            None => run.begin(mended).await,
+        }
+        .map_err(|halt| match halt {
+            Halt::Broken(error) => error,
+            Halt::End { reason, .. } => RunError::Refused(reason),
+        })?;
+        Ok(Taken::Up(Box::new(run)))
+    }
+
+    /// The run in this sandbox, in which nothing is laid out yet.
+    async fn of(
+        preflight: &Preflight<'a>,
+        held: Held,
+        past: Past,
+        sandbox: Box<dyn Sandbox>,
+    ) -> Result<Self, RunError> {
+        let Preflight {
+            parts,
+            settings,
+            spec,
+            dir,
+            ref reporter,
+        } = *preflight;
+        let (facts, repo) = (dir.facts(), held.repo);
+        repo.pin_base(&facts.id, &facts.base).await?;
+        Ok(Self {
+            seed: SeedPack::make(&repo, &[&facts.base], &[], &dir.seed_dir()).await?,
+            tree: repo.tree_of(&facts.base).await?,
+            task: held.task,
+            sandbox,
             worn: false,
             notebook: Notebook::open(dir.ralph_dir(), parts.redactor.clone()),
             ticked: BTreeSet::new(),
@@ -183,27 +238,16 @@ impl<'a> Run<'a> {
             saved_seq: past.saved_seq,
             waiting: Arc::default(),
             lease_until: None,
-            _lock: lock,
+            _lock: held.lock,
             parts,
             settings,
             spec,
             dir,
             journal: past.journal,
             repo,
-            checkpoints,
-            reporter,
-            seed,
-            tree,
-        };
-        match past.checkpoint {
-            Some(checkpoint) => run.take_up(&checkpoint, past.mended).await,
-            None => run.begin(past.mended).await,
-        }
-        .map_err(|halt| match halt {
-            Halt::Broken(error) => error,
-            Halt::End { reason, .. } => RunError::Refused(reason),
-        })?;
-        Ok(Taken::Up(Box::new(run)))
+            checkpoints: held.checkpoints,
+            reporter: reporter.clone(),
+        })
     }
 
     /// The first time: starter files and the first checkpoint.
@@ -221,17 +265,6 @@ impl<'a> Run<'a> {
         self.lay_out().await?;
         self.checkpoint(None).await?;
         let facts = self.dir.facts();
-        self.reporter.emit(EventKind::RunStarted {
-            task: self.task.title().to_owned(),
-            branch: facts.branch.clone(),
-            provider: self.parts.provider.name().to_owned(),
-            agent: self
-                .parts
-                .agents
-                .of(&self.settings.profiles.default)
-                .name()
-                .to_owned(),
-        });
         for warning in self.repo.warnings(&facts.base).await? {
             self.reporter.warn(warning.to_string());
         }
@@ -258,6 +291,7 @@ impl<'a> Run<'a> {
         self.note(Entry::Opened {
             owner: self.parts.owner.to_string(),
         })?;
+        self.settle_what_a_crash_left()?;
         self.log_activity(&format!(
             "the run was taken up after iteration {}",
             self.recorded()
@@ -311,6 +345,19 @@ impl<'a> Run<'a> {
             packs.push(SeedPack::make(&self.repo, &[commit, &self.tree], &[base], &scratch).await?);
         }
         Ok(packs)
+    }
+}
+
+fn started(preflight: &Preflight<'_>, task: &Task) -> EventKind {
+    let Preflight {
+        parts, settings, dir, ..
+    } = preflight;
+    let agent = parts.agents.of(&settings.profiles.default);
+    EventKind::RunStarted {
+        task: task.title().to_owned(),
+        branch: dir.facts().branch.clone(),
+        provider: parts.provider.name().to_owned(),
+        agent: agent.name().to_owned(),
     }
 }
 

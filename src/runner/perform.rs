@@ -1,5 +1,6 @@
 //! Performing the actions of an answer, in order, in the clone. The first that fails ends the list.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,8 @@ pub(super) struct Bench<'a> {
     pub(super) clone: &'a PrivateClone<'a>,
     pub(super) reporter: &'a Reporter,
     pub(super) redactor: &'a Redactor,
+    /// Variables that commands see.
+    pub(super) env: &'a BTreeMap<String, String>,
 }
 
 /// What came of performing.
@@ -117,7 +120,7 @@ impl Bench<'_> {
         let root = self.clone.dir();
         let dir = cwd.map_or(root.to_owned(), |dir| root.join(dir.as_path()));
         let timeout = timeout_s.map_or(RUN_TIMEOUT, Duration::from_secs);
-        let command = Command::shell(line).cwd(dir).timeout(timeout);
+        let command = Command::shell(line).cwd(dir).timeout(timeout).envs(self.env);
         let exit = match self.sandbox.exec(&command, &mut self.reporter.lines()).await {
             Ok(exit) => exit,
             Err(error @ (SandboxError::Start { .. } | SandboxError::File { .. })) => {

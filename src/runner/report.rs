@@ -6,12 +6,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::clock::Clock;
-use crate::event::{Event, EventKind, EventSink};
+use crate::event::{Event, EventKind, EventSink, RunEnd};
 use crate::exec::{OutputLine, OutputSink};
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 
-use super::Parts;
+use super::perform::chain;
+use super::{Parts, RunError};
 
 /// How many lines of one command's output become events.
 const SHOWN_LINES: u32 = 200;
@@ -61,6 +62,15 @@ impl Reporter {
         self.emit(EventKind::Warning {
             message: message.into(),
         });
+    }
+
+    /// Tells that the run ends against its will, and by what.
+    pub(super) fn broken(&self, error: RunError) -> RunError {
+        self.emit(EventKind::RunEnded {
+            outcome: RunEnd::Broken,
+            reason: chain(&error),
+        });
+        error
     }
 
     /// The same reporter for one iteration.

@@ -79,9 +79,6 @@ pub(super) const SEEN_FILE: &str = "last_iteration.json";
 impl Run<'_> {
     /// Iterates until a rule or an error ends it.
     pub(super) async fn finish_it(&mut self) -> Result<Outcome, RunError> {
-        if let Err(error) = self.check_agents().await {
-            return Err(self.broken(error));
-        }
         let mut losses = 0;
         loop {
             let went = match self.turn().await {
@@ -251,12 +248,7 @@ impl Run<'_> {
     }
 
     fn broken(&self, error: RunError) -> RunError {
-        let reason = super::perform::chain(&error);
-        self.reporter.emit(EventKind::RunEnded {
-            outcome: RunEnd::Broken,
-            reason,
-        });
-        error
+        self.reporter.broken(error)
     }
 
     fn outcome(&self, kind: OutcomeKind, reason: String) -> Outcome {

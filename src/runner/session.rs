@@ -3,15 +3,16 @@
 use crate::agent::actions::Claims;
 use crate::agent::{Brief, Done, Ending, NewFile, Outcome, Session, Step, Trouble};
 use crate::exec::{Captured, Command, Exit, OutputLine, OutputSink, Stream};
-use crate::gateway::meter::Spent;
 use crate::model::{Profile, Purpose};
 
 use super::ask::Call;
 use super::error::Halt;
 use super::gutter;
+use super::metering::{Metering, by_the_meter, refused_for_good};
 use super::perform::{Bench, Performed, output_of};
 use super::report::LineReporter;
 use super::run::Run;
+use super::work::cut_short;
 
 /// The most steps one session takes: no session of ours needs more, and none goes on for ever.
 const MOST_STEPS: u32 = 32;
@@ -29,8 +30,8 @@ pub(super) struct Attempt {
     pub(super) printed: Captured,
     /// The call that stands for it in the journal until what it used is settled.
     pub(super) account: Option<u64>,
-    /// Where the meter stood before it, where that counts its calls.
-    pub(super) metered_from: Option<Spent>,
+    /// What counts its calls, where they go through the broker.
+    pub(super) metering: Option<Metering>,
     /// Whether its own directory is there.
     at_home: bool,
 }
@@ -49,7 +50,7 @@ impl Attempt {
             performed: Performed::default(),
             printed: Captured::with_limit(PRINTED),
             account: None,
-            metered_from: None,
+            metering: None,
             at_home: false,
         }
     }
@@ -66,9 +67,16 @@ impl Run<'_> {
         let agent = self.parts.agents.of(&profile.name);
         let mut backoff = self.settings.model_wait;
         loop {
-            attempt.metered_from = self.begin_metering(brief.iteration, profile);
-            let ended = self.session(brief, profile, attempt).await?;
-            match self.by_the_meter(ended, profile)? {
+            let metering = self.begin_metering(profile);
+            attempt.metering.clone_from(&metering);
+            let ended = tokio::select! {
+                biased;
+                ended = self.session(brief, profile, attempt) => ended?,
+                () = refused_for_good(metering.as_ref()) => {
+                    Ended::Finished(cut_short("every further call would be refused"))
+                }
+            };
+            match by_the_meter(ended, metering.as_ref())? {
                 Ended::Finished(outcome) => return Ok(outcome),
                 Ended::Failed(trouble) => {
                     self.settle_account(attempt, profile)?;
@@ -116,6 +124,7 @@ impl Run<'_> {
                         clone: &self.private_clone(),
                         reporter: &self.reporter,
                         redactor: &self.parts.redactor,
+                        env: &self.settings.agent_env,
                     };
                     Done::Performed(bench.perform(&actions, &mut attempt.performed).await?)
                 }
@@ -152,9 +161,10 @@ impl Run<'_> {
         self.make_home(brief, attempt).await?;
         let calls_by_itself = attempt.session.spent(&attempt.printed).is_some();
         if calls_by_itself && attempt.account.is_none() {
-            attempt.account = Some(self.open_account(brief.iteration)?);
+            attempt.account = Some(self.open_account(brief.iteration, attempt.metering.as_ref())?);
         }
         let command = command.cwd(self.clone_dir()).idle(self.settings.idle_timeout);
+        let command = command.envs(&self.settings.agent_env);
         let mut output = Kept {
             lines: self.reporter.lines(),
             printed: &mut attempt.printed,

@@ -30,6 +30,8 @@ pub struct Settings {
     pub iteration_timeout: Duration,
     /// How long an agent's command may print nothing.
     pub idle_timeout: Duration,
+    /// Variables that an agent's commands see. What is confidential to others, a phantom, may be among them.
+    pub agent_env: BTreeMap<String, String>,
     /// How long to wait when a model is out of reach and does not say until when; doubled each time.
     pub model_wait: Duration,
 }
@@ -58,6 +60,7 @@ impl Settings {
             prompt_bytes: 200_000,
             iteration_timeout: Duration::from_secs(60 * MINUTE),
             idle_timeout: Duration::from_secs(10 * MINUTE),
+            agent_env: BTreeMap::new(),
             model_wait: Duration::from_secs(30),
         }
     }

@@ -87,7 +87,8 @@ impl Run<'_> {
     }
 }
 
-fn cut_short(reason: &str) -> Outcome {
+/// The outcome of a session that was ended from outside.
+pub(super) fn cut_short(reason: &str) -> Outcome {
     Outcome {
         summary: format!("(cut short: {reason})"),
         claims: Claims::default(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::daytona::DaytonaError;
-use super::docker::SealError;
+use super::docker::{SealError, Unshared};
 use super::session::SessionError;
 use crate::engine::EngineError;
 
@@ -30,6 +30,13 @@ pub enum SandboxError {
         operation: &'static str,
         /// Why it cannot.
         reason: String,
+    },
+    /// The engine's containers cannot have a workspace of this machine.
+    #[error("the `docker` provider cannot share a workspace with the containers of this engine")]
+    Unshared {
+        /// Why.
+        #[from]
+        source: Unshared,
     },
     /// The sandbox is gone: removed by hand, or its host went away. The run makes a new one from its checkpoint.
     #[error("the sandbox `{id}` is gone")]
@@ -191,6 +198,7 @@ impl SandboxError {
             | Self::Disk { .. }
             | Self::Program { .. }
             | Self::TooManyMacs { .. }
+            | Self::Unshared { .. }
             | Self::Unavailable { .. } => Fault::Provider,
             Self::Unsupported { .. }
             | Self::Start { .. }
@@ -212,6 +220,7 @@ impl SandboxError {
             Self::Unsupported { .. } => {
                 Some("choose another provider with `--type`, or ask less of this one")
             }
+            Self::Unshared { source } => Some(source.hint()),
             Self::Engine { source, .. } => source.hint(),
             Self::Disk { .. } => Some(
                 "see what takes it with `ralph sandbox exec`, make room or raise `sandbox.resources.disk`, then `ralph resume`",

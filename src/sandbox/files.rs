@@ -252,8 +252,19 @@ fn on_host(operation: &'static str, path: &Path, source: io::Error) -> FileError
 
 /// Removes a directory of the host and everything in it; one that is not there is fine.
 pub(super) fn remove_all(dir: &Path) -> io::Result<()> {
+    // Somebody else may be about to do the same, as when two processes find what a third one left. What one of them does
+    // not find any more, the other has removed or moved.
+    for _ in 0..TRIES {
+        match remove_tree(rustix::fs::CWD, dir.as_os_str()) {
+            Err(Errno::NOENT | Errno::NOTEMPTY) => {}
+            done => return Ok(done?),
+        }
+    }
     Ok(remove_tree(rustix::fs::CWD, dir.as_os_str())?)
 }
+
+/// How often to begin again where two remove the same.
+const TRIES: usize = 50;
 
 /// Removes a file, a symlink or a whole directory, following no symlink. What is not there is fine.
 ///
@@ -351,4 +362,28 @@ fn entry_of(name: &str, stat: &Stat) -> io::Result<Entry> {
         mode: mode & PERMISSIONS,
         mod_time: jiff::Timestamp::new(stat.st_mtime, nanoseconds).map_err(io::Error::other)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_several_remove_at_once_is_gone_for_all_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let tree = dir.path().join(round.to_string());
+            for number in 0..20 {
+                let deep = tree.join(format!("{number}/below/further"));
+                std::fs::create_dir_all(&deep).unwrap();
+                std::fs::write(deep.join("file"), "text").unwrap();
+            }
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| remove_all(&tree).unwrap());
+                }
+            });
+            assert!(!tree.exists());
+        }
+    }
 }

@@ -36,7 +36,7 @@ use crate::network::Policy;
 
 pub use error::{Fault, SandboxError};
 pub use listed::{Activity, Listed, Removable, Standing};
-pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
+pub use spec::{Egress, ProxyVariables, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
 /// Ends every process in a sandbox but those that it comes from itself, for where nothing outside can.
 const END: &str = include_str!("end.sh");

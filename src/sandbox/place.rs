@@ -89,6 +89,8 @@ impl Place {
         fs::create_dir(self.staging())?;
         // Whoever is in the sandbox may pass through; on the host the directory above is closed to them.
         DirBuilder::new().mode(0o711).create(self.door())?;
+        fs::create_dir(self.trust())?;
+        fs::set_permissions(self.trust(), Permissions::from_mode(0o755))?;
         fs::create_dir(self.shared())?;
         // The holder is root without root's power over files. Nobody else comes this far: the place itself is ours alone.
         fs::set_permissions(self.shared(), Permissions::from_mode(0o777))?;
@@ -185,6 +187,11 @@ impl Place {
     /// Where the sandbox finds the door of a session, and can change nothing.
     pub(super) fn door(&self) -> PathBuf {
         self.dir.join("door")
+    }
+
+    /// Where the sandbox finds what its programs are to trust, and can change nothing.
+    pub(super) fn trust(&self) -> PathBuf {
+        self.dir.join("trust")
     }
 
     /// What the holder of the sandbox's network shares with ralph. The sandbox does not see it.

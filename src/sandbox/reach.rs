@@ -18,6 +18,9 @@ pub(super) enum Reach<'a> {
 impl<'a> Reach<'a> {
     /// What a policy says; the error is why that cannot be said in names and ports.
     pub(super) fn of(policy: &'a Policy) -> Result<Self, String> {
+        if policy.mode() != Mode::Deny && policy.inspects_any() {
+            return Err("it opens no TLS, and sandbox.network.inspect asks for that".to_owned());
+        }
         let but = hosts_of(policy.denied());
         match policy.mode() {
             Mode::Deny => Ok(Self::Nothing),
@@ -69,6 +72,7 @@ mod tests {
     #[case::record(Policy::record(), "nothing to record")]
     #[case::a_path(Policy::allowlist(rules(&["docs.example.org/api/*"])), "methods or paths")]
     #[case::a_method(Policy::allow_all().denying(rules(&["POST example.org"])), "methods or paths")]
+    #[case::inspection(Policy::allow_all().inspecting([HostPattern::parse("example.org").unwrap()]), "opens no TLS")]
     fn what_names_cannot_say_is_refused(#[case] policy: Policy, #[case] reason: &str) {
         let refused = Reach::of(&policy).unwrap_err();
         assert!(refused.contains(reason), "{refused}");

@@ -17,7 +17,7 @@ const BEATS: u64 = 1 << 16;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
     /// What should hold.
-    pub name: &'static str,
+    pub name: String,
     /// What was seen in its place; `None` when it holds.
     pub seen: Option<String>,
 }
@@ -25,8 +25,8 @@ pub struct Check {
 /// Tries out what every run needs: commands, files, time limits, git, evidence, an end of all processes.
 pub async fn selftest(sandbox: &dyn Sandbox) -> Vec<Check> {
     let trial = Trial { sandbox };
-    let check = |name, seen: Result<(), String>| Check {
-        name,
+    let check = |name: &str, seen: Result<(), String>| Check {
+        name: name.to_owned(),
         seen: seen.err(),
     };
     vec![

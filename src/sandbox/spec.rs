@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::gateway::audit::{AuditSink, NoAudit};
-use crate::gateway::{AddressGuard, Injection, Phantom, Resolver, Setup, SystemResolver};
+use crate::gateway::{AddressGuard, Injection, Phantom, Resolver, Roots, Setup, SystemResolver};
 use crate::id::RunId;
 use crate::network::Policy;
 use crate::network::probe::Beacon;
@@ -72,8 +72,23 @@ pub struct Egress {
     pub audit: Arc<dyn AuditSink>,
     /// The credential of the explicit proxy; without one it serves nobody.
     pub phantom: Option<Phantom>,
+    /// Whether commands are told of that proxy.
+    pub proxy_variables: ProxyVariables,
     /// Who adds credentials, where somebody does.
     pub injection: Option<Arc<dyn Injection>>,
+    /// Whom hosts are verified against whose TLS the policy has opened.
+    pub roots: Roots,
+}
+
+/// Whether commands are told of the explicit proxy by the variables that are usual for it (`HTTP_PROXY` and the like).
+/// Nothing needs them where every connection comes to the gateway anyway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProxyVariables {
+    /// They are not.
+    #[default]
+    Unset,
+    /// They are, with the run's phantom.
+    Set,
 }
 
 impl Egress {
@@ -97,7 +112,9 @@ impl Default for Egress {
             guard: AddressGuard::default(),
             audit: Arc::new(NoAudit),
             phantom: None,
+            proxy_variables: ProxyVariables::default(),
             injection: None,
+            roots: Roots::System,
         }
     }
 }
@@ -107,6 +124,7 @@ impl fmt::Debug for Egress {
         f.debug_struct("Egress")
             .field("guard", &self.guard)
             .field("phantom", &self.phantom)
+            .field("proxy_variables", &self.proxy_variables)
             .finish_non_exhaustive()
     }
 }

@@ -12,7 +12,7 @@ use super::repository::Repository;
 use crate::id::ObjectId;
 
 /// Files that decide what runs later, by their whole path or by a directory they are in.
-const POLICY_PATHS: [&str; 17] = [
+const POLICY_PATHS: [&str; 22] = [
     "ralph.toml",
     "ralph_task.md",
     ".ralph",
@@ -30,6 +30,12 @@ const POLICY_PATHS: [&str; 17] = [
     ".cursorrules",
     ".vscode",
     ".envrc",
+    // The presets `packages:*` allow the hosts that these name.
+    ".npmrc",
+    "pip.conf",
+    "requirements.txt",
+    ".cargo",
+    "nix.conf",
 ];
 /// Files that decide what runs later, wherever they are.
 const POLICY_NAMES: [&str; 3] = ["CLAUDE.md", "AGENTS.md", ".mcp.json"];
@@ -215,6 +221,8 @@ mod tests {
     #[case("docs/CLAUDE.md", true)]
     #[case(".claude/settings.json", true)]
     #[case(".mcp.json", true)]
+    #[case(".npmrc", true)]
+    #[case(".cargo/config.toml", true)]
     #[case("src/main.rs", false)]
     #[case("ralph.toml.md", false)]
     #[case("nix/flake.nix", false)]

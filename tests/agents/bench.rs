@@ -33,6 +33,14 @@ impl Program {
         }
     }
 
+    /// The host of its model.
+    pub fn host(self) -> &'static str {
+        match self {
+            Self::Claude => "api.anthropic.com",
+            Self::Codex => "api.openai.com",
+        }
+    }
+
     /// The variable that holds its key.
     pub fn key_variable(self) -> &'static str {
         match self {
@@ -71,7 +79,16 @@ impl Bench {
 
     /// The same, wherever it works.
     pub async fn within(within: Within, program: Program, teller: Teller) -> Result<Self, String> {
-        let folder = programs()?;
+        Self::of(within, program, teller, programs()?).await
+    }
+
+    /// The same with a program of this folder.
+    pub async fn of(
+        within: Within,
+        program: Program,
+        teller: Teller,
+        folder: PathBuf,
+    ) -> Result<Self, String> {
         let container = match within {
             Within::Directory => None,
             Within::Container | Within::Sealed => Some(Container::new().await?),
@@ -131,6 +148,14 @@ impl Bench {
     /// Runs the task.
     pub fn run(&self, args: &[&str]) -> Ended {
         finish(&mut self.ralph(&[&["run"], args].concat()))
+    }
+
+    /// What there is of this place's sandboxes in containers.
+    pub fn sandboxes(&self) -> String {
+        let listed = finish(&mut self.ralph(&["sandbox", "ls", "--json"])).stdout;
+        let place = self.place.path().display().to_string();
+        let ours: Vec<&str> = listed.lines().filter(|line| line.contains(&place)).collect();
+        ours.join("\n")
     }
 
     /// A file of the branch that the work went to.

@@ -2,40 +2,10 @@
 
 use rstest::rstest;
 
-use crate::bench::{Bench, KEY, Program, Within, two_sessions};
+use crate::bench::{Bench, KEY, Program, Within, says_hello_in, two_sessions};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::finish;
-
-/// Looks for a text in every environment, on every command line and in every file but those of the system, without
-/// spelling it out.
-fn search(what: &str, (head, tail): (&str, &str)) -> String {
-    format!(
-        "h={head}; t={tail}; found=no; \
-         if cat /proc/[0-9]*/environ 2>/dev/null | grep --text --quiet \"$h$t\"; then found=yes; fi; \
-         if grep --recursive --no-messages --quiet --exclude-dir=usr --exclude-dir=proc --exclude-dir=sys \
-         --exclude-dir=dev \"$h$t\" /; then found=yes; fi; \
-         echo \"{what}: $found\" >> found.txt"
-    )
-}
-
-#[rstest]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_sealed_sandbox_holds_a_phantom_and_never_the_key(
-    #[values(Program::Claude, Program::Codex)] program: Program,
-) {
-    let mut sessions = two_sessions();
-    let searched = [
-        Turn::run(search("phantom", ("ralph-", "phantom-"))),
-        Turn::run(search("key", KEY.split_at(6))),
-        Turn::run("git add found.txt && git commit --quiet --message 'Say what was found'"),
-    ];
-    sessions[0].splice(0..0, searched);
-    let bench = need!(Bench::within(Within::Sealed, program, Teller::of(sessions)).await);
-    bench.run(&[]).expect(0, &["done: "]);
-    assert_eq!(bench.handed_back("found.txt"), "phantom: yes\nkey: no\n");
-    assert_eq!(bench.server.asked().len(), 9);
-}
 
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
@@ -47,6 +17,26 @@ async fn a_call_that_could_break_the_budget_is_never_made(
     let ended = bench.run(&["--set", "budget.max_tokens_total=3000"]);
     ended.expect(1, &["failed: budget exceeded", "of 3000"]);
     assert_eq!(bench.server.asked().len(), 0);
+}
+
+/// Each turn uses 100000 tokens and may use some 80000: after three of them there is no room for a fourth.
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_is_spent_amid_an_iteration_ends_the_run_and_keeps_the_work(
+    #[values(Program::Claude, Program::Codex)] program: Program,
+) {
+    let mut endless = says_hello_in("a.txt", "M1.1");
+    endless.truncate(2);
+    endless.extend((0..20).map(|_| Turn::run("true")));
+    let bench = need!(Bench::within(Within::Sealed, program, Teller::of(vec![endless])).await);
+    bench.server.use_tokens(100_000);
+    let ended = bench.run(&["--set", "budget.max_tokens_total=320000"]);
+    ended.expect(1, &["failed: budget exceeded", "of 320000", "[x] M1.1"]);
+    assert_eq!(bench.handed_back_so_far("a.txt"), "hello\n");
+    let asked = bench.server.asked().len() as u64;
+    assert!((2..=3).contains(&asked), "asked {asked} times");
+    let spent = bench.place.status()["tokens"].as_u64().unwrap();
+    assert!(spent >= asked * 100_000 && spent <= 320_000, "{spent}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -62,7 +62,7 @@ fn an_agent_that_is_not_there_is_told_before_anything_else() {
     ended.expect(
         1,
         &[
-            "the agent `custom` does not run in the sandbox",
+            "NOT READY: agent custom: it does not run in the sandbox",
             "hint: `ralph image build` makes an image that has it",
         ],
     );
@@ -85,7 +85,25 @@ fn an_agent_that_tells_no_cost_needs_another_bound() {
     place.write("ralph_task.md", &task);
     place.write("ralph.toml", &custom(r#"["sh", "agent.sh"]"#));
     place.run(&["run"]).expect_refused(&[
-        "the agent `custom` does not tell what it costs",
+        "what the calls of the agent `custom` cost is unknown",
+        "or set budget.max_tokens_total",
+    ]);
+}
+
+/// What `claude` says of its cost is said inside of the sandbox, by whatever runs there.
+#[test]
+fn the_word_of_a_brokered_agent_bounds_no_cost() {
+    let place = Place::new();
+    let task = crate::support::ralph::TASK.replace("max_tokens_total: 1000000", "max_cost_usd_estimate: 1");
+    place.write("ralph_task.md", &task);
+    place.write(
+        "ralph.toml",
+        "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"local\"\n",
+    );
+    let mut command = place.ralph(&["run"]);
+    command.env("ANTHROPIC_API_KEY", "sk-ant-api03-none");
+    finish(&mut command).expect_refused(&[
+        "what the calls of the agent `claude` cost is unknown",
         "or set budget.max_tokens_total",
     ]);
 }

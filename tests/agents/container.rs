@@ -43,6 +43,15 @@ impl Container {
         shown.trim().parse().unwrap()
     }
 
+    /// The configuration of a sandbox with nothing to reach but its gateway.
+    pub fn sealed(&self) -> String {
+        format!(
+            "[sandbox]\ntype = \"docker\"\nimage = \"{}\"\n[sandbox.network]\npolicy = \"deny\"\n\
+             [sandbox.resources]\nmemory = \"2g\"\ncpus = \"1\"\n",
+            self.image
+        )
+    }
+
     /// The configuration of a sandbox that has this program of this folder.
     pub fn settings(&self, name: &str, folder: &Path, within: Within) -> String {
         let network = match within {

@@ -3,9 +3,10 @@
 use rstest::rstest;
 use serde_json::json;
 
-use crate::bench::{Bench, KEY, Program, whole_task};
+use crate::bench::{Bench, KEY, Program, Within, whole_task};
 use crate::need;
 use crate::support::litellm::{MASTER_KEY, Proxy, executable};
+use crate::support::model_server::Teller;
 use crate::support::ralph::finish;
 
 #[rstest]
@@ -14,7 +15,8 @@ use crate::support::ralph::finish;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_done_through_litellm(#[case] program: Program, #[case] provider: &str) {
     let executable = need!(executable());
-    let bench = need!(Bench::new(program, vec![whole_task()]).await);
+    let teller = Teller::of(vec![whole_task()]);
+    let bench = need!(Bench::within(Within::Sealed, program, teller).await);
     let upstream = json!({
         "model": format!("{provider}/first-model"), "api_base": bench.server.base_url(), "api_key": KEY,
     });

@@ -11,11 +11,22 @@
 
 mod bench;
 mod broker;
+mod canaries;
 mod choice;
 mod container;
+mod crash;
+mod cursor;
+mod github;
+mod hosts;
 mod litellm;
+mod logins;
+mod preflight;
+mod selftest;
+mod settings;
+mod stubborn;
 #[path = "../support/mod.rs"]
 mod support;
 mod tasks;
 mod timers;
+mod traces;
 mod trouble;

@@ -143,6 +143,7 @@ impl Library {
             redactor,
             owner: Owner::this_process("localhost"),
             metering: None,
+            preconditions: Vec::new(),
         };
         Self { parts, dir }
     }

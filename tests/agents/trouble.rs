@@ -1,5 +1,7 @@
 //! When the model does not answer, or the agent does not come on.
 
+use std::sync::{Arc, OnceLock};
+
 use rstest::rstest;
 
 use crate::bench::{Bench, KEY, Program, Within, in_circles, two_sessions};
@@ -11,12 +13,16 @@ use crate::support::ralph::finish;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
     #[values(Program::Claude, Program::Codex)] program: Program,
-    #[values(Within::Directory, Within::Container, Within::Sealed)] within: Within,
+    #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
     let sessions = two_sessions();
-    let reset = jiff::Timestamp::now().as_second() + 6;
+    let told: Arc<OnceLock<i64>> = Arc::default();
+    let first = told.clone();
     let teller = Teller::by(move |asked| match asked.session {
-        0 => rate_limited(program, reset),
+        0 => rate_limited(
+            program,
+            *first.get_or_init(|| jiff::Timestamp::now().as_second() + 6),
+        ),
         number => sessions[number - 1][asked.turn].clone(),
     });
     let bench = need!(Bench::within(within, program, teller).await);
@@ -26,6 +32,7 @@ async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
             .env_remove(program.key_variable())
             .env(subscription(program), KEY),
     );
+    let reset = *told.get().unwrap();
     let shown = jiff::Timestamp::from_second(reset)
         .unwrap()
         .strftime("%H:%M:%S UTC");
@@ -58,15 +65,21 @@ fn rate_limited(program: Program, reset: i64) -> Turn {
     }
 }
 
+/// It was good when the run began.
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_credential_pauses_the_run_with_what_to_do(
     #[values(Program::Claude, Program::Codex)] program: Program,
-    #[values(Within::Directory, Within::Container, Within::Sealed)] within: Within,
+    #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
-    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
+    let sessions = two_sessions();
+    let teller = Teller::by(move |asked| match asked.session {
+        0 => Turn::refuse(401, "authentication_error"),
+        number => sessions[number - 1][asked.turn].clone(),
+    });
+    let bench = need!(Bench::within(within, program, teller).await);
     let variable = program.key_variable();
-    let paused = finish(bench.ralph(&["run"]).env(variable, "sk-expired-0123456789"));
+    let paused = bench.run(&[]);
     paused.expect(
         3,
         &[
@@ -83,7 +96,7 @@ async fn a_refused_credential_pauses_the_run_with_what_to_do(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_goes_in_circles_goes_on_with_another_model(
     #[values(Program::Claude, Program::Codex)] program: Program,
-    #[values(Within::Directory, Within::Container)] within: Within,
+    #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
     let whole = two_sessions();
     let mut done = 0;

@@ -88,6 +88,23 @@ async fn what_is_left_over_can_be_spent() {
     assert_eq!(response.status(), 200);
 }
 
+/// Calls at the same time do not all pass for the first one whose price nobody knows.
+#[tokio::test]
+async fn of_many_calls_at_once_with_an_unknown_price_one_is_made() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let allowance = Allowance {
+        cost: Some(usd(10.0)),
+        tokens: None,
+    };
+    let world = World::bounded(Kind::AnthropicKey, &service, allowance).await;
+    let call = || async {
+        let call = world.call("/v1/messages", &body("", "nobody-knows", false));
+        call.send().await.unwrap().text().await.unwrap()
+    };
+    join_all((0..10).map(|_| call())).await;
+    assert_eq!(service.requests().len(), 1);
+}
+
 /// A price that nobody knows is not zero.
 #[tokio::test]
 async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
@@ -119,7 +136,7 @@ async fn counters_survive_a_crash() {
     })
     .await;
     let world = World::new(Kind::AnthropicKey, &service).await;
-    world.meter.begin_iteration(1);
+    world.meter.begin_session(1, 1).unwrap();
     world
         .call("/v1/messages", &body("", "priced", false))
         .send()
@@ -145,6 +162,10 @@ async fn counters_survive_a_crash() {
     let upstream = || Upstream::new(Kind::AnthropicKey, source.clone(), Some(&service.base_url())).unwrap();
     let after = World::in_dir(dir.clone(), upstream(), Allowance::default()).await;
     assert_eq!(after.meter.spent(), before);
+    assert_eq!(
+        (after.meter.spent_in(1), after.meter.spent_in(2)),
+        (Some(before), None)
+    );
 
     after
         .call("/v1/messages", &body("", "priced", false))

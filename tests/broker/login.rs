@@ -7,10 +7,10 @@ use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use ralph::clock::{self, Clock};
 use ralph::credential::{Credential, Kind, Login, LoginError, Place, Refresh, TokenServer, Vault};
-use ralph::secret::Secret;
+use ralph::secret::{Redactor, Secret};
 use serde_json::Value;
 
-use crate::support::model_service::{ACCESS, Answer, ModelService, OnRefresh, REFRESH, USED};
+use crate::support::model_service::{ACCESS, Answer, KEY, ModelService, OnRefresh, REFRESH, USED};
 use crate::support::ralph::{Live, Place as Home, eventually};
 
 /// A clock that is so far ahead.
@@ -84,6 +84,24 @@ async fn many_users_renew_a_login_once() {
     assert_eq!(service.renewals(), 1);
 }
 
+/// Two runs of two processes with one login: whoever renews it, neither shows what it became.
+#[tokio::test]
+async fn whoever_uses_a_login_keeps_its_renewed_tokens_to_itself() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_mins(1)).await;
+    for _ in 0..2 {
+        let redactor = Redactor::default();
+        let user = user(&vault, &service, clock::system());
+        user.tell(&redactor);
+        user.current().await.unwrap();
+        let shown = redactor.redact("sk-ant-oat01-CANARY-ACCESS-1 sk-ant-ort01-CANARY-REFRESH-1");
+        assert_eq!(shown, "[redacted] [redacted]");
+    }
+    assert_eq!(service.renewals(), 1);
+}
+
 #[tokio::test]
 async fn an_outage_is_bridged_while_the_token_lasts() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -107,6 +125,26 @@ async fn an_outage_is_bridged_while_the_token_lasts() {
     let error = user(&server).current().await.unwrap_err();
     assert!(matches!(error, LoginError::Unavailable { .. }), "{error}");
     drop(service);
+}
+
+/// Whoever asked for the token may be gone by the time that it is renewed; its fruit must not be lost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_goes_on_when_nobody_waits_for_it_any_more() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    service.on_refresh(OnRefresh::Slowly);
+    let home = tempfile::tempdir().unwrap();
+    let vault = Vault::files(home.path());
+    keep(&vault, SignedDuration::from_secs(-1)).await;
+    let login = user(&vault, &service, clock::system());
+    let asked = tokio::spawn({
+        let login = login.clone();
+        async move { login.current().await }
+    });
+    eventually("the login is being renewed", || service.renewals() == 1);
+    asked.abort();
+    let token = login.current().await.unwrap();
+    assert_eq!(token.expose(), "sk-ant-oat01-CANARY-ACCESS-1");
+    assert_eq!(service.renewals(), 1);
 }
 
 /// Two processes of the real binary, each serving a run, with one login that is about to end.
@@ -195,6 +233,34 @@ async fn a_crash_amid_a_refresh_is_told_from_a_login_that_was_refused() {
     assert!(!format!("{left:?}").contains("refreshing"), "{left:?}");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_killed_amid_an_answer_leaves_nothing_open_and_the_next_one_serves() {
+    let mut calls = 0;
+    let service = ModelService::scripted(KEY, move |_| {
+        calls += 1;
+        match calls {
+            1 => Answer::Slow(USED, 1000, Duration::from_millis(20)),
+            _ => Answer::Words(USED),
+        }
+    });
+    let service = service.await;
+    let home = Home::new();
+    let vault = Vault::files(home.home().join("credentials"));
+    keep(&vault, SignedDuration::from_hours(1)).await;
+    let gateway = Gateway::start(&home, &service);
+    let mut answer = gateway.request().send().await.unwrap();
+    assert!(answer.chunk().await.unwrap().is_some());
+    let address = answer.remote_addr().unwrap();
+    gateway.live.signal("KILL");
+    gateway.live.wait();
+    while let Ok(piece) = answer.chunk().await {
+        assert!(piece.is_some(), "the answer came to its end");
+    }
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+    assert_eq!(service.requests().len(), 1);
+    assert_eq!(Gateway::start(&home, &service).call().await, 200);
+}
+
 /// `ralph gateway run`.
 struct Gateway {
     live: Live,
@@ -211,6 +277,8 @@ impl Gateway {
             "claude",
             "--auth",
             "oauth",
+            "--set",
+            "budget.max_tokens_total=1000000",
             "--base-url",
         ]);
         command.arg(service.base_url());
@@ -223,18 +291,22 @@ impl Gateway {
         Self { live, ready }
     }
 
-    /// Makes one call, as `claude` with a login does.
-    fn call(&self) -> impl Future<Output = u16> + Send + use<> {
+    /// A call, as `claude` with a login makes it.
+    fn request(&self) -> reqwest::RequestBuilder {
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let call = http
-            .post(format!(
-                "{}/v1/messages?beta=true",
-                self.ready["base_url"].as_str().unwrap()
-            ))
-            .bearer_auth(self.ready["phantom"].as_str().unwrap())
-            .header("anthropic-version", "2023-06-01")
-            .header("anthropic-beta", "claude-code-20250219,oauth-2025-04-20")
-            .json(&crate::world::body("", "m", true));
+        http.post(format!(
+            "{}/v1/messages?beta=true",
+            self.ready["base_url"].as_str().unwrap()
+        ))
+        .bearer_auth(self.ready["phantom"].as_str().unwrap())
+        .header("anthropic-version", "2023-06-01")
+        .header("anthropic-beta", "claude-code-20250219,oauth-2025-04-20")
+        .json(&crate::world::body("", "m", true))
+    }
+
+    /// Makes one call; returns its status.
+    fn call(&self) -> impl Future<Output = u16> + Send + use<> {
+        let call = self.request();
         async move { call.send().await.map_or(0, |response| response.status().as_u16()) }
     }
 }

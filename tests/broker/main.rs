@@ -14,6 +14,7 @@ mod support;
 
 mod budget;
 mod door;
+mod github;
 mod inject;
 mod keychain;
 mod litellm;

@@ -88,6 +88,7 @@ fn a_login_says_how_long_it_lasts(#[case] file: &str, #[case] code: i32, #[case]
 #[case::wrong_kind(&["--agent", "claude"], "sk-proj-CANARY", "it looks like an OpenAI key")]
 #[case::nothing(&["--auth", "gateway"], "", "nothing was given")]
 #[case::chatgpt(&["--agent", "codex", "--auth", "oauth"], "x", "the login of ChatGPT is for a service of its own")]
+#[case::chatgpt_file(&["--agent", "codex"], r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "CANARY"}}"#, "the login of ChatGPT is for a service of its own")]
 #[case::no_such_pair(&["--agent", "cursor", "--auth", "oauth"], "x", "`cursor` has no credential of the kind `oauth`")]
 #[case::no_such_auth(&["--auth", "password"], "x", "`password` is none of")]
 fn what_is_no_credential_is_not_stored(#[case] args: &[&str], #[case] input: &str, #[case] said: &str) {

@@ -22,7 +22,7 @@ async fn every_language_and_form_is_counted(
 ) {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let world = World::new(Kind::GatewayKey, &service).await;
-    world.meter.begin_iteration(3);
+    world.meter.begin_session(7, 3).unwrap();
     let response = world
         .call(path, &body(path, "priced", stream))
         .send()

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ralph::clock;
 use ralph::credential::{Kind, Source};
 use ralph::gateway::Phantom;
-use ralph::gateway::broker::{Broker, Entrance, Upstream};
+use ralph::gateway::broker::{Broker, Entrance, Service, Upstream};
 use ralph::gateway::meter::{Allowance, Meter, MeterSetup, Notice, Tariffs};
 use ralph::secret::Secret;
 use ralph::usage::{Price, Usd};
@@ -57,13 +57,14 @@ impl World {
         Self::of(upstream, allowance).await
     }
 
-    pub async fn of(upstream: Upstream, allowance: Allowance) -> Self {
+    pub async fn of(service: impl Into<Service>, allowance: Allowance) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        Self::in_dir(dir, upstream, allowance).await
+        Self::in_dir(dir, service, allowance).await
     }
 
     /// A run that goes on with what another left in this directory.
-    pub async fn in_dir(dir: Arc<TempDir>, upstream: Upstream, allowance: Allowance) -> Self {
+    pub async fn in_dir(dir: Arc<TempDir>, service: impl Into<Service>, allowance: Allowance) -> Self {
+        let service = service.into();
         let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
         let meter = Meter::open(MeterSetup {
             file: dir.path().join("spending.jsonl"),
@@ -73,9 +74,9 @@ impl World {
             clock: clock::system(),
         })
         .unwrap();
-        let host = upstream.host.clone();
+        let host = service.host().clone();
         let phantom = Phantom::random().unwrap();
-        let broker = Broker::new(vec![upstream], Vec::new()).unwrap();
+        let broker = Broker::new([service], Vec::new()).unwrap();
         let entrance = broker.admit(phantom.clone(), meter.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -1,6 +1,7 @@
 //! A sandbox to try things on, and the few ways in which the contracts look at it.
 
-use std::collections::BTreeMap;
+use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::support::daytona::Daytona;
 use crate::support::guest::{self, SessionProvider};
 use crate::support::machines::Site;
 use crate::support::{base, engine};
+use crate::yard::Make;
 
 /// Long enough for every contract.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,7 +32,23 @@ pub async fn in_time<T>(future: impl Future<Output = T>) -> T {
         .expect("it does not end")
 }
 
-/// A fresh sandbox of one provider.
+/// The providers, and how to make a bench of each.
+pub const PROVIDERS: [(&str, Make); 7] = [
+    ("local", || Box::pin(local())),
+    ("session", || Box::pin(session())),
+    ("docker", || Box::pin(docker())),
+    ("daytona", || Box::pin(daytona())),
+    ("sbx", || Box::pin(docker_sandbox("sbx"))),
+    ("docker_sandbox_plugin", || Box::pin(docker_sandbox("docker"))),
+    ("tart", || Box::pin(tart())),
+];
+
+/// How many bytes of output show that nothing is kept of them, in the time there is.
+const FLOOD: u64 = 1_000_000_000;
+/// On a fake, all of which is in this process.
+const FLOOD_OF_A_FAKE: u64 = FLOOD / 10;
+
+/// A sandbox of one provider.
 pub struct Bench {
     pub provider: Arc<dyn Provider>,
     pub spec: SandboxSpec,
@@ -39,88 +57,89 @@ pub struct Bench {
     pub host: TempDir,
     /// How many bytes of output show that nothing is kept of them, in the time there is.
     pub flood: u64,
-    /// What the provider stands on, where that is a fake.
-    ground: Option<Box<dyn std::any::Any>>,
+    /// What was there before anything was tried.
+    found: BTreeSet<Vec<u8>>,
+    /// What the provider stands on: a directory, or a fake.
+    _ground: Box<dyn Any + Send + Sync>,
+}
+
+/// Whether a bench is as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tidied {
+    Yes,
+    No,
 }
 
 /// The `local` provider: always here.
-pub async fn local() -> Result<Bench, String> {
-    let host = TempDir::new().unwrap();
-    let choice = Choice::Local(options(&host));
-    Ok(Bench::new(connect(&choice).unwrap(), None, host).await)
+async fn local() -> Result<Bench, String> {
+    let home = TempDir::new().unwrap();
+    let provider = connect(&Choice::Local(options(&home))).unwrap();
+    Ok(Bench::new(provider, None, home, FLOOD).await)
 }
 
 /// The files of `local`, and commands over a session with a guest.
-pub async fn session() -> Result<Bench, String> {
-    let host = TempDir::new().unwrap();
-    let guest = guest::install(host.path())?;
-    let provider = SessionProvider::new(options(&host), guest);
-    Ok(Bench::new(Arc::new(provider), None, host).await)
+async fn session() -> Result<Bench, String> {
+    let home = TempDir::new().unwrap();
+    let guest = guest::install(home.path())?;
+    let provider = Arc::new(SessionProvider::new(options(&home), guest));
+    Ok(Bench::new(provider, None, home, FLOOD).await)
 }
 
 /// The `docker` provider, on the engine that answers.
-pub async fn docker() -> Result<Bench, String> {
-    let engine = engine::engine().await?;
-    let image = base::image(&engine).await?;
-    let host = TempDir::new().unwrap();
-    let choice = Choice::Docker(engine::options(host.path()));
-    Ok(Bench::new(connect(&choice).unwrap(), Some(image), host).await)
+async fn docker() -> Result<Bench, String> {
+    let image = base::image(&engine::engine().await?).await?;
+    let home = TempDir::new().unwrap();
+    let provider = connect(&Choice::Docker(engine::options(home.path()))).unwrap();
+    Ok(Bench::new(provider, Some(image), home, FLOOD).await)
 }
 
 /// The `daytona` provider, at a whole fake.
-pub async fn daytona() -> Result<Bench, String> {
+async fn daytona() -> Result<Bench, String> {
     let engine = engine::engine().await?;
     let image = base::image(&engine).await?;
     let daytona = Daytona::start(engine).await;
-    let choice = Choice::Daytona(daytona.options());
-    let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
-    Ok(bench.on(daytona))
+    let provider = connect(&Choice::Daytona(daytona.options())).unwrap();
+    Ok(Bench::new(provider, Some(image), daytona, FLOOD_OF_A_FAKE).await)
 }
 
-/// The `docker-sandbox` provider, on a program that stands in for `sbx`.
-pub async fn sbx() -> Result<Bench, String> {
-    docker_sandbox("sbx").await
-}
-
-/// The `docker-sandbox` provider, on a program that stands in for `docker sandbox`.
-pub async fn docker_sandbox_plugin() -> Result<Bench, String> {
-    docker_sandbox("docker").await
-}
-
+/// The `docker-sandbox` provider, on a program that stands in for `sbx`, or for `docker sandbox`.
 async fn docker_sandbox(program: &str) -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&[program], &image);
-    let choice = Choice::DockerSandbox(DockerSandboxOptions {
+    let provider = connect(&Choice::DockerSandbox(DockerSandboxOptions {
         machines: site.options(),
-    });
-    let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
-    Ok(bench.on(site))
+    }));
+    Ok(Bench::new(provider.unwrap(), Some(image), site, FLOOD_OF_A_FAKE).await)
 }
 
 /// The `tart` provider, on a program that stands in for `tart`.
-pub async fn tart() -> Result<Bench, String> {
+async fn tart() -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
     site.install("softnet", 0o4755);
-    let choice = Choice::Tart(TartOptions {
+    let provider = connect(&Choice::Tart(TartOptions {
         machines: site.options(),
         dependencies: String::new(),
         boot_patience: TartOptions::BOOT_PATIENCE,
-    });
-    let bench = Bench::new(connect(&choice).unwrap(), Some(image), TempDir::new().unwrap()).await;
-    Ok(bench.on(site))
+    }));
+    Ok(Bench::new(provider.unwrap(), Some(image), site, FLOOD_OF_A_FAKE).await)
 }
 
-fn options(host: &TempDir) -> LocalOptions {
+fn options(home: &TempDir) -> LocalOptions {
     LocalOptions {
-        base: host.path().join("runs"),
+        base: home.path().join("runs"),
         path: std::env::var("PATH").unwrap(),
         passthrough: BTreeMap::from([("PASSED_THROUGH".to_owned(), "by choice".to_owned())]),
     }
 }
 
 impl Bench {
-    async fn new(provider: Arc<dyn Provider>, image: Option<String>, host: TempDir) -> Self {
+    async fn new(
+        provider: Arc<dyn Provider>,
+        image: Option<String>,
+        ground: impl Any + Send + Sync,
+        flood: u64,
+    ) -> Self {
         let spec = SandboxSpec {
             image,
             env: BTreeMap::from([("FROM_SPEC".to_owned(), "of the spec".to_owned())]),
@@ -130,21 +149,45 @@ impl Bench {
             ..SandboxSpec::unrestricted(RunId::random())
         };
         let sandbox = provider.create(&spec).await.unwrap();
-        Self {
+        let mut bench = Self {
             provider,
             spec,
             sandbox,
-            host,
-            flood: 1_000_000_000,
-            ground: None,
-        }
+            host: TempDir::new().unwrap(),
+            flood,
+            found: BTreeSet::new(),
+            _ground: Box::new(ground),
+        };
+        bench.found = bench.contents().await;
+        bench
     }
 
-    /// The same on a fake, which lives as long, and carries less because all of it is in this process.
-    fn on(mut self, ground: impl std::any::Any) -> Self {
-        self.ground = Some(Box::new(ground));
-        self.flood /= 10;
-        self
+    /// Leaves everything as it was found, if that can be.
+    pub async fn tidy(&mut self) -> Tidied {
+        self.sandbox.end_processes().await.unwrap();
+        let found = self.contents().await;
+        let left: Vec<u8> = found.difference(&self.found).flatten().copied().collect();
+        if !left.is_empty() {
+            self.exec(Command::new("xargs").args(["-0", "rm", "-rf", "--"]).stdin(left))
+                .await;
+            if self.contents().await != self.found {
+                return Tidied::No;
+            }
+        }
+        self.host = TempDir::new().unwrap();
+        Tidied::Yes
+    }
+
+    /// What is in the root, and in the directories that sandboxes have there: paths, each with the byte that ends it.
+    async fn contents(&self) -> BTreeSet<Vec<u8>> {
+        // Not every provider has a `tmp` of its own.
+        let line = "find . work home tmp -mindepth 1 -maxdepth 1 -print0 2> /dev/null; true";
+        let exit = self.shell(line).await;
+        let paths = exit.stdout.complete().unwrap();
+        paths
+            .split_inclusive(|byte| *byte == 0)
+            .map(<[u8]>::to_vec)
+            .collect()
     }
 
     /// A path inside.

@@ -8,22 +8,24 @@ use ralph::sandbox::{SandboxError, clone_dir};
 use crate::bench::Bench;
 
 contract![
-    ending_processes_ends_what_runs,
-    ending_processes_ends_what_was_left_behind,
-    ending_processes_ends_a_child_without_an_environment,
-    ending_the_processes_of_nobody_is_fine,
-    other_sandboxes_keep_their_processes,
-    a_stopped_sandbox_runs_nothing_and_keeps_its_files,
-    a_reopened_sandbox_has_the_same_files,
-    a_reopened_sandbox_ends_what_an_earlier_process_left,
-    a_sandbox_that_never_was_is_not_found,
-    a_sandbox_is_made_once,
-    closing_twice_is_fine,
-    a_closed_sandbox_is_gone,
-    closing_removes_what_may_not_be_written_to,
-    closing_removes_the_deepest_directories,
-    a_preview_is_a_link_where_there_is_one,
-    there_is_room_for_the_clone,
+    Any:
+        ending_processes_ends_what_runs,
+        ending_processes_ends_what_was_left_behind,
+        ending_processes_ends_a_child_without_an_environment,
+        ending_the_processes_of_nobody_is_fine,
+        other_sandboxes_keep_their_processes,
+        a_stopped_sandbox_runs_nothing_and_keeps_its_files,
+        a_sandbox_that_never_was_is_not_found,
+        a_sandbox_is_made_once,
+        a_preview_is_a_link_where_there_is_one,
+        there_is_room_for_the_clone;
+    Fresh:
+        a_reopened_sandbox_has_the_same_files,
+        a_reopened_sandbox_ends_what_an_earlier_process_left,
+        closing_twice_is_fine,
+        a_closed_sandbox_is_gone,
+        closing_removes_what_may_not_be_written_to,
+        closing_removes_the_deepest_directories
 ];
 
 async fn ending_processes_ends_what_runs(bench: &Bench) {

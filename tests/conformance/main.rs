@@ -1,7 +1,7 @@
 //! One body of tests, run for every provider.
 //!
 //! A contract is a plain function that takes a [`bench::Bench`]; the list at the top of its file makes it a test for
-//! every provider, named `area::contract::provider`. A new provider is one line in `contract!`.
+//! every provider, named `area::contract::provider`. A new provider is one line in [`bench::PROVIDERS`].
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,20 +12,16 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
-/// Makes each function a test for every provider.
+/// Makes each function a contract, which is tried on such a bench.
 macro_rules! contract {
-    ($($check:ident),+ $(,)?) => {
-        $(mod $check {
-            contract!(@for local, session, docker, daytona, sbx, docker_sandbox_plugin, tart in $check);
-        })+
-    };
-    (@for $($provider:ident),+ in $check:ident) => {
-        $(#[tokio::test]
-        async fn $provider() {
-            let bench = crate::need!(crate::bench::$provider().await);
-            crate::bench::in_time(super::$check(&bench)).await;
-            crate::bench::in_time(bench.sandbox.close()).await.unwrap();
-        })+
+    ($($wants:ident: $($check:ident),+);+) => {
+        pub fn contracts() -> Vec<crate::yard::Contract> {
+            vec![$($(crate::yard::Contract {
+                name: concat!(module_path!(), "::", stringify!($check)),
+                wants: crate::yard::Wants::$wants,
+                check: |bench| Box::pin($check(bench)),
+            }),+),+]
+        }
     };
 }
 
@@ -37,3 +33,48 @@ mod life;
 mod output;
 #[path = "../support/mod.rs"]
 mod support;
+mod yard;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Trial};
+
+use bench::PROVIDERS;
+use yard::{Contract, Yard};
+
+/// Most of the time is spent waiting, so more at once than there are processors.
+const THREADS: usize = 4;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(THREADS);
+    let yard = Arc::new(Yard::open());
+    let contracts = [
+        environment::contracts(),
+        exec::contracts(),
+        files::contracts(),
+        life::contracts(),
+        output::contracts(),
+    ];
+    // Provider by provider for each contract, so that few of them wait for a bench of the same one.
+    let trials = contracts
+        .into_iter()
+        .flatten()
+        .flat_map(|contract| trials(&yard, contract));
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    yard.close();
+    conclusion.exit_code()
+}
+
+fn trials(yard: &Arc<Yard>, contract: Contract) -> Vec<Trial> {
+    let trial = |(provider, make)| {
+        let area = contract.name.trim_start_matches("conformance::");
+        let (name, yard) = (format!("{area}::{provider}"), Arc::clone(yard));
+        Trial::test(name.clone(), move || {
+            yard.try_out(contract, (provider, make), &name);
+            Ok(())
+        })
+    };
+    PROVIDERS.map(trial).into()
+}

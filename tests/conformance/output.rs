@@ -8,15 +8,16 @@ use ralph::exec::{Command, OutputLine, OutputSink};
 use crate::bench::Bench;
 
 contract![
-    bytes_are_kept_as_they_are,
-    a_last_line_without_a_break_is_a_line,
-    bytes_that_are_no_text_are_replaced_in_lines,
-    a_long_line_arrives_in_pieces,
-    lines_arrive_before_the_command_ends,
-    half_a_line_waits_for_its_end,
-    the_beginning_and_the_end_are_kept,
-    a_flood_of_bytes_fills_no_memory,
-    a_flood_of_lines_fills_no_memory,
+    Any:
+        bytes_are_kept_as_they_are,
+        a_last_line_without_a_break_is_a_line,
+        bytes_that_are_no_text_are_replaced_in_lines,
+        a_long_line_arrives_in_pieces,
+        lines_arrive_before_the_command_ends,
+        half_a_line_waits_for_its_end,
+        the_beginning_and_the_end_are_kept,
+        a_flood_of_bytes_fills_no_memory,
+        a_flood_of_lines_fills_no_memory
 ];
 
 async fn lines_of(bench: &Bench, line: &str) -> Vec<String> {

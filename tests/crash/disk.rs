@@ -11,13 +11,33 @@ use crate::world::{SCRIPT, World, told};
 /// Fills the disk in the third iteration, out of the agent's hands.
 const GREEDY: (&str, &str) = (
     "command: sh test.sh",
-    "command: sh test.sh; head -c 24M /dev/zero >\"$TMPDIR/filler\"; true",
+    "command: sh test.sh; head -c 192M /dev/zero >\"$TMPDIR/filler\"; true",
 );
+
+#[test]
+fn too_little_room_is_told_before_anything_begins() {
+    let world = World::new(SCRIPT);
+    let disk = need!(SmallDisk::mount(&world.home(), "16m"));
+    let mut ralph = world.go_on();
+    assert_eq!(ralph.finish().code(), Some(1), "{}", ralph.stderr());
+    let (run, error) = (world.run_dir().unwrap(), ralph.stderr());
+    let why = format!("MB are free at `{}`, 64 are needed to begin", run.display());
+    assert!(
+        error.contains("ralph: not ready to begin: disk space: ")
+            && error.contains(&why)
+            && error.contains("hint: make room, then `ralph resume`"),
+        "{error}"
+    );
+    disk.resize("512m");
+    let output = world.resume();
+    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    Ending::of(&world).assert_same_result_as(&UNDISTURBED.0);
+}
 
 #[test]
 fn a_run_whose_disk_the_agent_fills_says_so_and_goes_on_once_there_is_room() {
     let world = World::new(&SCRIPT.replace(GREEDY.0, GREEDY.1));
-    let disk = need!(SmallDisk::mount(&world.home(), "16m"));
+    let disk = need!(SmallDisk::mount(&world.home(), "128m"));
     let owners = Owners::of(&world);
     let mut ralph = world.go_on();
     assert_eq!(ralph.finish().code(), Some(1), "{}", ralph.stderr());
@@ -31,7 +51,7 @@ fn a_run_whose_disk_the_agent_fills_says_so_and_goes_on_once_there_is_room() {
         error.contains("No space left on device") && error.contains(&home),
         "{error}"
     );
-    disk.resize("64m");
+    disk.resize("512m");
     let output = world.resume();
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
     Ending::of(&world).assert_same_result_as(&UNDISTURBED.0);
@@ -41,7 +61,7 @@ fn a_run_whose_disk_the_agent_fills_says_so_and_goes_on_once_there_is_room() {
 #[test]
 fn a_run_whose_files_find_no_room_says_so_and_goes_on_once_there_is() {
     let world = World::new(SCRIPT);
-    let disk = need!(SmallDisk::mount(&world.home(), "16m"));
+    let disk = need!(SmallDisk::mount(&world.home(), "128m"));
     let mut ralph = world.go_on();
     assert!(ralph.wait_for("iteration_ended", 2), "{}", ralph.stderr());
     ralph.kill();
@@ -108,7 +128,7 @@ impl SmallDisk {
     /// Takes all the room there is.
     fn fill(&self) -> PathBuf {
         let filler = self.0.join("filler");
-        let full = fs::write(&filler, vec![0; 64 * 1024 * 1024]).unwrap_err();
+        let full = fs::write(&filler, vec![0; 192 * 1024 * 1024]).unwrap_err();
         assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
         filler
     }

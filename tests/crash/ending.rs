@@ -156,11 +156,10 @@ impl Owners {
 }
 
 /// What the directory of a run that is done holds.
-const OF_A_RUN: [&str; 10] = [
+const OF_A_RUN: [&str; 9] = [
     "events.jsonl",
     "journal.jsonl",
     "lock",
-    "network.jsonl",
     "owner.json",
     "pull-request.md",
     "ralph",

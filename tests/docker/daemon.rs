@@ -13,15 +13,41 @@ use crate::support::{base, engine, skip};
 /// What its disk holds: the image, and a little more.
 const DISK: &str = "size=450m";
 
+/// Who the users of an engine's containers are outside.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Users {
+    Same,
+    /// Those from 100000 on.
+    Others,
+}
+
 /// An engine whose disk is a small one in memory. Nothing of it is left when it is dropped.
 pub struct Daemon {
     dir: TempDir,
+    users: Users,
+    options: Vec<String>,
     process: Child,
 }
 
 impl Daemon {
-    /// Starts one, or says why that cannot be.
+    /// Starts one that has the image of the sandboxes, or says why that cannot be.
     pub async fn new() -> Result<Self, String> {
+        Self::with([]).await
+    }
+
+    /// The same, with options of its own.
+    pub async fn with(options: impl IntoIterator<Item = String>) -> Result<Self, String> {
+        let daemon = Self::begin(Users::Same, options.into_iter().collect())?;
+        base::image(&daemon.engine().await).await?;
+        Ok(daemon)
+    }
+
+    /// Starts one that has nothing, or says why that cannot be.
+    pub fn start(users: Users) -> Result<Self, String> {
+        Self::begin(users, Vec::new())
+    }
+
+    fn begin(users: Users, options: Vec<String>) -> Result<Self, String> {
         let dockerd = skip::program("dockerd")?;
         if !rustix::process::geteuid().is_root() {
             return Err("only root can start an engine".to_owned());
@@ -36,10 +62,14 @@ impl Daemon {
         if !mounted.unwrap().success() {
             return Err("no disk can be mounted here".to_owned());
         }
-        let process = start(&dockerd, dir.path());
-        let daemon = Self { dir, process };
+        let process = start(&dockerd, dir.path(), users, &options);
+        let daemon = Self {
+            dir,
+            users,
+            options,
+            process,
+        };
         eventually("the engine answers", || daemon.answers());
-        base::image(&daemon.engine().await).await?;
         Ok(daemon)
     }
 
@@ -55,7 +85,8 @@ impl Daemon {
     /// Stops it, and all its containers with it, and starts it again.
     pub fn restart(&mut self) {
         self.stop();
-        self.process = start(&skip::program("dockerd").unwrap(), self.dir.path());
+        let dockerd = skip::program("dockerd").unwrap();
+        self.process = start(&dockerd, self.dir.path(), self.users, &self.options);
         eventually("the engine answers again", || self.answers());
     }
 
@@ -112,17 +143,40 @@ impl Drop for Daemon {
 }
 
 /// It has a network of its own: without a bridge, an engine removes that of every other engine beside it.
-fn start(dockerd: &Path, dir: &Path) -> Child {
+fn start(dockerd: &Path, dir: &Path, users: Users, options: &[String]) -> Child {
     let below = |name: &str| dir.join(name).display().to_string();
     let log = std::fs::File::create(dir.join("log")).unwrap();
-    Command::new("unshare")
-        .arg("--net")
-        .arg(dockerd)
+    let mut command = Command::new("unshare");
+    command.arg("--net");
+    if users == Users::Others {
+        write_users(&dir.join("etc"));
+        let see_them = "mount --bind \"$0\" /etc && exec \"$@\"";
+        command.args(["--mount", "sh", "-c", see_them, &below("etc")]);
+    }
+    command.arg(dockerd);
+    if users == Users::Others {
+        command.arg("--userns-remap=others");
+    }
+    command
         .args(["--host", &format!("unix://{}", below("socket"))])
         .args(["--data-root", &below("data"), "--exec-root", &below("exec")])
         .args(["--pidfile", &below("pid"), "--bridge=none", "--iptables=false"])
+        .args(options)
         .stdout(Stdio::null())
         .stderr(log)
         .spawn()
         .unwrap()
+}
+
+/// An `/etc` with a user who has others to give away.
+fn write_users(etc: &Path) {
+    std::fs::create_dir(etc).unwrap();
+    for (name, text) in [
+        ("passwd", "root:x:0:0::/:/bin/sh\nothers:x:999:999::/:/bin/sh\n"),
+        ("group", "root:x:0:\nothers:x:999:\n"),
+        ("subuid", "others:100000:65536\n"),
+        ("subgid", "others:100000:65536\n"),
+    ] {
+        std::fs::write(etc.join(name), text).unwrap();
+    }
 }

@@ -12,17 +12,29 @@
 
 mod daemon;
 mod door;
+#[allow(dead_code, reason = "`tests/escapes` uses all of it")]
+mod elsewhere;
 mod faults;
+mod half_made;
 mod hardening;
 mod hostile;
+mod inspected;
+mod kernels;
 mod killed;
 mod life;
+mod mid_download;
 mod orphans;
+mod presets;
+mod proxy;
+mod refused;
 mod room;
+mod rootless;
 mod runs;
 mod seal;
 mod seal_lost;
 mod sealed;
 mod site;
+mod steps;
 #[path = "../support/mod.rs"]
 mod support;
+mod unshared;

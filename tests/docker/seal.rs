@@ -1,11 +1,11 @@
 //! The sealed network: what an allowed name does, and what nothing else does.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ralph::gateway::audit::Outcome;
-use ralph::network::firewall::SEALED;
+use ralph::gateway::audit::{Outcome, Record};
 use ralph::network::probe::{Beacon, Canary, ProbeFailure, Seen, checks};
 use ralph::network::{Policy, Rule};
 use ralph::sandbox::docker::SealError;
@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use crate::need;
 use crate::room::{Room, prints, shell};
-use crate::sealed::{AllAt, Sealed, StandIn, acceptor, holder, reason};
+use crate::sealed::{AllAt, Sealed, StandIn, acceptor, expected_rules, holder, is_alone, reason, saved};
 use crate::site::Site;
 use crate::support::ralph::{doing, finish, run, script, whole_task};
 
@@ -147,20 +147,7 @@ async fn the_kernel_has_the_rules_that_are_printed() {
     let pid = sealed.room.inspect(sandbox.id(), "{{.State.Pid}}");
     for program in ["iptables-save", "ip6tables-save"] {
         let program = need!(crate::support::skip::program(program));
-        let saved = std::process::Command::new("nsenter")
-            .args(["--net", "--target", &pid])
-            .arg(program)
-            .output()
-            .unwrap();
-        let saved = String::from_utf8(saved.stdout).unwrap();
-        let lines: Vec<String> = saved
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            // Packets and bytes so far.
-            .map(|line| line.split(" [").next().unwrap().to_owned())
-            .collect();
-        let expected = SEALED.to_string().replace(" [0:0]", "");
-        assert_eq!(lines, expected.lines().collect::<Vec<_>>());
+        assert_eq!(saved(&program, &pid), expected_rules());
     }
     sandbox.close().await.unwrap();
 }
@@ -230,6 +217,56 @@ async fn the_holder_can_do_nothing_but_hold() {
     sandbox.close().await.unwrap();
 }
 
+#[tokio::test]
+async fn a_gateway_listens_where_its_sandbox_is_and_nowhere_on_this_machine() {
+    // Other tests listen too.
+    if !is_alone("seal::a_gateway_listens_where_its_sandbox_is_and_nowhere_on_this_machine") {
+        return;
+    }
+    let sealed = need!(Sealed::new().await);
+    let before = listeners_here();
+    assert!(before > 0, "the server of the allowed name listens");
+    let sandbox = sealed.room.create().await;
+    assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
+    assert_eq!(listeners_here(), before);
+    sandbox.close().await.unwrap();
+}
+
+/// How many sockets of this process wait for somebody in this machine's own network.
+fn listeners_here() -> usize {
+    const LISTENS: &str = "0A";
+    let open: BTreeSet<String> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|file| std::fs::read_link(file.unwrap().path()).ok())
+        .filter_map(|target| {
+            Some(
+                target
+                    .to_str()?
+                    .strip_prefix("socket:[")?
+                    .strip_suffix(']')?
+                    .to_owned(),
+            )
+        })
+        .collect();
+    let tables = ["tcp", "tcp6", "udp", "udp6"]
+        .map(|table| (table, std::fs::read_to_string(format!("/proc/net/{table}"))));
+    let waits = |table: &str, line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let own = words.get(9).is_some_and(|inode| open.contains(*inode));
+        own && (table.starts_with("udp") || words[3] == LISTENS)
+    };
+    tables
+        .iter()
+        .map(|(table, text)| {
+            text.as_deref()
+                .unwrap_or_default()
+                .lines()
+                .filter(|line| waits(table, line))
+                .count()
+        })
+        .sum()
+}
+
 #[rstest]
 #[case::everything_is_written_down(Policy::record())]
 #[case::something_is_denied(Policy::allow_all().denying([Rule::parse("denied.test").unwrap()]))]
@@ -243,14 +280,16 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
     let sandbox = sealed.room.provider.create(&spec).await.unwrap();
     assert_eq!(prints(sandbox.as_ref(), "ls /sys/class/net").await, "lo\n");
     shell(sandbox.as_ref(), "curl --silent --max-time 5 http://other.test/").await;
-    let audit = sealed.audit.lock().unwrap().clone();
-    assert!(
-        audit
-            .iter()
-            .any(|record| record.host.as_deref() == Some("other.test")),
-        "{audit:?}"
-    );
+    // Nobody needs to be there: what is asked for is written down all the same.
+    let ssh = "curl --silent --max-time 5 telnet://other.test:22 < /dev/null";
+    shell(sandbox.as_ref(), ssh).await;
     sandbox.close().await.unwrap();
+    let audit = sealed.audit.lock().unwrap().clone();
+    for port in [80, 22] {
+        let asked =
+            |record: &Record| record.host.as_deref() == Some("other.test") && record.port == Some(port);
+        assert!(audit.iter().any(asked), "{audit:?}");
+    }
 }
 
 #[tokio::test]

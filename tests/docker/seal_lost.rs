@@ -1,16 +1,13 @@
 //! A part of the seal is lost, stopped or taken over: the sandbox is closed until it is sealed again.
 
-use std::time::Duration;
-
 use ralph::exec::{Command, Discard};
 use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{Provider, SandboxError};
-use rstest::rstest;
 
 use crate::life::{disown, elsewhere};
 use crate::need;
 use crate::room::places;
-use crate::sealed::{Sealed, eventually_async, holder, is_alone, is_there, open_files, outside, reason};
+use crate::sealed::{Sealed, eventually_async, holder, is_alone, open_files, reason};
 use crate::site::LEFT_BEHIND;
 use crate::support::engine::docker;
 
@@ -161,31 +158,4 @@ async fn a_holder_that_outlived_its_sandbox_is_pruned() {
     let removed = provider.remove(&holder, ralph::sandbox::Removable::Orphans).await;
     assert!(removed.unwrap());
     assert!(!sealed.room.has(&holder).await);
-}
-
-#[rstest]
-#[case::the_holder("-net")]
-#[case::the_sandbox("")]
-#[tokio::test]
-async fn whatever_is_killed_in_the_making_leaves_no_sandbox_that_is_open(#[case] suffix: &str) {
-    let sealed = need!(Sealed::new().await);
-    let name = format!("agent-loop-test-ralph-{}{suffix}", sealed.room.spec.run);
-    // A whole making takes about half a second.
-    for delay in (0..600).step_by(100).map(Duration::from_millis) {
-        let killing = async {
-            while !is_there(&name).await {}
-            tokio::time::sleep(delay).await;
-            outside(&["rm", "--force", &name]).await;
-        };
-        let (made, ()) = tokio::join!(sealed.room.provider.create(&sealed.room.spec), killing);
-        match made {
-            Err(_) => assert_eq!(places(sealed.room.dir.path()), 0),
-            Ok(sandbox) => {
-                let verified = sandbox.verify().await;
-                assert!(verified.is_err(), "{verified:?}");
-                sandbox.close().await.unwrap();
-            }
-        }
-        assert!(!is_there(&name).await && !is_there(&format!("{name}-net")).await);
-    }
 }

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ralph::gateway::audit::Record;
 use ralph::gateway::{AddressGuard, Resolver};
+use ralph::network::firewall::SEALED;
 use ralph::network::{HostName, Policy, Rule};
 use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{Egress, Sandbox, SandboxError};
@@ -139,7 +142,13 @@ pub async fn hello(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 
 /// A certificate that nobody trusts.
 pub fn acceptor() -> TlsAcceptor {
-    let made = rcgen::generate_simple_self_signed(["allowed.test".to_owned()]).unwrap();
+    certified(&["allowed.test"]).0
+}
+
+/// A certificate for these names, and what it is trusted by.
+pub fn certified(names: &[&str]) -> (TlsAcceptor, String) {
+    let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -147,7 +156,16 @@ pub fn acceptor() -> TlsAcceptor {
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key)
         .unwrap();
-    TlsAcceptor::from(Arc::new(config))
+    (TlsAcceptor::from(Arc::new(config)), made.cert.pem())
+}
+
+/// A listener on an address of its own for each test, on whose ports nobody else is; or why there is none.
+pub async fn own_listener(port: u16) -> Result<TcpListener, String> {
+    static NUMBER: AtomicU8 = AtomicU8::new(0);
+    let [.., a, b] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 80 + NUMBER.fetch_add(1, Ordering::SeqCst) % 100, a, b);
+    let bound = TcpListener::bind((address, port)).await;
+    bound.map_err(|error| format!("port {port}: {error}"))
 }
 
 /// Whether the engine has a container of this name.
@@ -187,6 +205,27 @@ pub async fn eventually_async(mut holds: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("it never came");
+}
+
+/// What a program like `iptables-save` prints of a process's network, without what was counted and when.
+pub fn saved(program: &Path, pid: &str) -> Vec<String> {
+    let saved = std::process::Command::new("nsenter")
+        .args(["--net", "--target", pid])
+        .arg(program)
+        .output()
+        .unwrap();
+    assert!(saved.status.success(), "{saved:?}");
+    let saved = String::from_utf8(saved.stdout).unwrap();
+    let lines = saved.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| line.split(" [").next().unwrap().to_owned())
+        .collect()
+}
+
+/// What it must print of a sealed network.
+pub fn expected_rules() -> Vec<String> {
+    let rules = SEALED.to_string().replace(" [0:0]", "");
+    rules.lines().map(str::to_owned).collect()
 }
 
 pub fn open_files() -> usize {

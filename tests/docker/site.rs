@@ -1,5 +1,6 @@
 //! A repository, and runs of its task in containers.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
@@ -40,6 +41,16 @@ impl Site {
         Self { engine, place }
     }
 
+    /// Lets its sandboxes reach what this line covers, at this address of the host.
+    pub fn allow(&self, line: &str, address: &str) {
+        let path = self.place.repo().join("ralph.toml");
+        let config = fs::read_to_string(&path).unwrap();
+        let allowed = format!(
+            "policy = \"allowlist\"\nallowed = [\"{line}\"]\ndangerously_allow_addresses = [\"{address}\"]"
+        );
+        fs::write(path, config.replace("policy = \"deny\"", &allowed)).unwrap();
+    }
+
     /// `ralph` with these arguments, on this engine.
     pub fn ralph(&self, args: &[&str]) -> Command {
         let mut command = self.place.ralph(args);
@@ -56,13 +67,12 @@ impl Site {
 
     /// The containers that this place's runs work in.
     pub fn containers(&self) -> Vec<String> {
-        let mut all = self.all_containers();
-        all.retain(|name| !name.ends_with("-net"));
-        all
+        let all = self.all_containers();
+        all.into_iter().filter(|name| !name.ends_with("-net")).collect()
     }
 
     /// Those, and the holders of their networks.
-    fn all_containers(&self) -> Vec<String> {
+    pub fn all_containers(&self) -> BTreeSet<String> {
         let listed = docker(
             &self.engine,
             &[
@@ -86,9 +96,23 @@ impl Site {
         fs::read_dir(self.place.home().join("sandboxes")).map_or(0, Iterator::count)
     }
 
+    /// Whether the agent has begun its work in one of them.
+    pub fn has_started(&self) -> bool {
+        self.find("work/started").is_some()
+    }
+
+    /// What is known of this file in the first of them that has it.
+    pub fn find(&self, file: &str) -> Option<fs::Metadata> {
+        let mut places = fs::read_dir(self.place.home().join("sandboxes"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        places.find_map(|place| fs::metadata(place.path().join("workspace").join(file)).ok())
+    }
+
     /// Fails when a container or a workspace is left.
     pub fn expect_nothing_left(&self) {
-        assert_eq!(self.all_containers(), Vec::<String>::new());
+        assert_eq!(self.all_containers(), BTreeSet::new());
         assert_eq!(self.sandboxes(), 0);
     }
 }
@@ -100,11 +124,5 @@ pub fn slow() -> Value {
 
 /// Waits until the agent is at work.
 pub fn wait_until_started(site: &Site) {
-    let sandboxes = site.place.home().join("sandboxes");
-    eventually("the first iteration begins", || {
-        let places = fs::read_dir(&sandboxes).into_iter().flatten();
-        places
-            .flatten()
-            .any(|place| place.path().join("workspace/work/started").exists())
-    });
+    eventually("the first iteration begins", || site.has_started());
 }

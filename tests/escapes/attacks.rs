@@ -2,9 +2,10 @@
 
 use rstest::rstest;
 
+use crate::elsewhere::{Echoes, Elsewhere};
 use crate::need;
 use crate::room::{Room, prints, shell};
-use crate::world::{ALLOWED, Elsewhere, World};
+use crate::world::{ALLOWED, World};
 
 const CURL: &str = "curl --silent --show-error --fail --insecure --max-time 10";
 
@@ -14,6 +15,7 @@ const CURL: &str = "curl --silent --show-error --fail --insecure --max-time 10";
 #[case::decimal("http://{decimal}/")]
 #[case::hexadecimal("http://{hex}/")]
 #[case::octal("http://{octal}/")]
+#[case::short("http://{short}/")]
 #[case::another_port("http://{address}:8080/")]
 #[case::tls("https://{address}/")]
 #[case::mapped("http://[::ffff:{address}]/")]
@@ -24,7 +26,14 @@ async fn a_plain_address_is_not_reached_however_it_is_written(#[case] url: &str)
     let sandbox = world.create().await;
     let url = elsewhere.spelled(url);
     elsewhere.hears_this_machine().await;
-    for variables in ["", "env -u http_proxy ", "env no_proxy='*' NO_PROXY='*' "] {
+    let overridden =
+        elsewhere.spelled("env http_proxy=http://{address}:8080 https_proxy=http://{address}:8080 ");
+    for variables in [
+        "",
+        "env -u http_proxy ",
+        "env no_proxy='*' NO_PROXY='*' ",
+        &overridden,
+    ] {
         let line = format!("{variables}{CURL} '{url}'");
         assert!(!shell(sandbox.as_ref(), &line).await.success(), "{line}");
     }
@@ -48,6 +57,21 @@ async fn no_other_protocol_leaves(#[case] line: &str) {
     let line = format!("bash -c \"{}\"", elsewhere.spelled(line));
     let _ = shell(sandbox.as_ref(), &line).await;
     assert_eq!(elsewhere.heard(), 0, "{line}");
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn no_echo_request_leaves() {
+    let elsewhere = need!(Elsewhere::new().await);
+    let world = need!(World::new().await);
+    let sandbox = world.create().await;
+    let echoes = need!(Echoes::at(&elsewhere));
+    echoes.hear_this_machine();
+    let line = elsewhere.spelled("/.ralph/guest probe 'echo {address}'");
+    let seen = prints(sandbox.as_ref(), &line).await;
+    // Every address is the sandbox's own: it answers itself, where it may ask at all.
+    assert!(["answered\n", "forbidden\n"].contains(&seen.as_str()), "{seen}");
+    assert_eq!(echoes.heard(), 0);
     sandbox.close().await.unwrap();
 }
 

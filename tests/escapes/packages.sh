@@ -1,5 +1,5 @@
 # Makes a package for each tool below /out, as a registry of plain files offers it.
-mkdir -p /out/simple/tiny /out/npm /out/apt /tmp/deb/DEBIAN /tmp/npm/package
+mkdir -p /out/simple/tiny /out/npm /out/apt /out/cargo/ti/ny /tmp/deb/DEBIAN /tmp/npm/package /tmp/cargo/tiny-1.0.0/src
 cd /out/simple/tiny
 python3 - <<'PYTHON'
 import zipfile
@@ -25,4 +25,12 @@ printf 'Package: tiny\nVersion: 1.0\nArchitecture: all\nMaintainer: test <test@l
   > /tmp/deb/DEBIAN/control
 dpkg-deb --build /tmp/deb /out/apt/tiny_1.0_all.deb > /dev/null
 cd /out/apt && dpkg-scanpackages . > Packages 2> /dev/null
+
+printf '[package]\nname = "tiny"\nversion = "1.0.0"\nedition = "2021"\n' > /tmp/cargo/tiny-1.0.0/Cargo.toml
+echo 'pub fn say() { println!("tiny from cargo") }' > /tmp/cargo/tiny-1.0.0/src/lib.rs
+tar -czf /out/cargo/tiny-1.0.0.crate -C /tmp/cargo tiny-1.0.0
+echo '{"dl":"https://allowed.test/cargo/{crate}-{version}.crate"}' > /out/cargo/config.json
+sum=$(sha256sum /out/cargo/tiny-1.0.0.crate | cut -d ' ' -f 1)
+echo "{\"name\":\"tiny\",\"vers\":\"1.0.0\",\"deps\":[],\"cksum\":\"$sum\",\"features\":{},\"yanked\":false}" \
+  > /out/cargo/ti/ny/tiny
 chmod -R a+rX /out

@@ -4,7 +4,7 @@ use rstest::rstest;
 
 use crate::need;
 use crate::room::{prints, shell};
-use crate::world::World;
+use crate::world::{World, toolchain};
 
 const APT: &str = "mkdir -p a/lists/partial a/archives/partial && \
     echo 'deb [trusted=yes] https://{host}/apt/ ./' > a/list && \
@@ -17,6 +17,12 @@ const PIP: &str = "python3 -m pip --quiet --disable-pip-version-check --no-cache
 const NPM: &str = "mkdir -p n && cd n && npm --silent --cafile /workspace/ca.pem --cache cache --fetch-retries 0 \
     --registry https://{host}/npm/ install tiny && node -e 'require(\"tiny\")'";
 
+const CARGO: &str = "mkdir c c/src && cd c && echo 'fn main() { tiny::say() }' > src/main.rs && \
+    printf '[package]\nname = \"c\"\nversion = \"1.0.0\"\nedition = \"2021\"\n[dependencies]\n' > Cargo.toml && \
+    echo 'tiny = { version = \"1\", registry = \"own\" }' >> Cargo.toml && export CARGO_HOME=$PWD/home CARGO_NET_RETRY=0 \
+    CARGO_HTTP_CAINFO=/workspace/ca.pem CARGO_REGISTRIES_OWN_INDEX=sparse+https://{host}/cargo/ PATH=/toolchain/bin:$PATH && \
+    cargo --quiet run";
+
 #[rstest]
 #[case::apt(APT, "tiny\n")]
 #[case::pip(PIP, "tiny from pip\n")]
@@ -26,7 +32,16 @@ async fn a_package_comes_from_an_allowed_registry_and_from_no_other(
     #[case] line: &str,
     #[case] printed: &str,
 ) {
-    let world = need!(World::with_tools().await);
+    check(&need!(World::with_tools().await), line, printed).await;
+}
+
+#[tokio::test]
+async fn a_crate_comes_from_an_allowed_registry_and_from_no_other() {
+    need!(toolchain().ok_or("rustc names no directory with a cargo of its own"));
+    check(&need!(World::with_tools().await), CARGO, "tiny from cargo\n").await;
+}
+
+async fn check(world: &World, line: &str, printed: &str) {
     let sandbox = world.create().await;
     let proxied = format!("export https_proxy={}; ", world.proxy());
     for (dir, variables) in [("plain", ""), ("proxied", &proxied)] {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use ralph::network::{Policy, Rule};
 use rstest::rstest;
 
 use crate::need;
 use crate::room::{prints, shell};
-use crate::world::{ALLOWED, World};
+use crate::world::{ALLOWED, COMMON, World};
 
 const CURL: &str = "curl --silent --show-error --max-time 20 --cacert /workspace/ca.pem";
 
@@ -50,6 +51,27 @@ async fn an_allowed_name_works_with_and_without_proxy_variables(#[case] scheme: 
     if option == "--http2" {
         let version = format!("{curl} --output /dev/null --write-out '%{{http_version}}' {url}/hello");
         assert_eq!(prints(sandbox.as_ref(), &version).await, "2");
+    }
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn five_common_domains_work_together_and_a_sixth_does_not() {
+    let mut world = need!(World::new().await);
+    world.room.spec.network = Policy::allowlist(COMMON.map(|name| Rule::parse(name).unwrap()));
+    let sandbox = world.create().await;
+    for scheme in ["http", "https"] {
+        let names = COMMON.join(" ");
+        let all =
+            format!("for name in {names}; do {CURL} {scheme}://$name/name > $name & done; wait; cat {names}");
+        let printed = prints(sandbox.as_ref(), &all).await;
+        assert_eq!(printed.lines().collect::<Vec<_>>(), COMMON);
+        let sixth = shell(sandbox.as_ref(), &format!("{CURL} {scheme}://{ALLOWED}/name")).await;
+        assert!(
+            sixth.stderr.text().contains("Could not resolve host"),
+            "{}",
+            sixth.stderr.text()
+        );
     }
     sandbox.close().await.unwrap();
 }

@@ -1,11 +1,11 @@
-//! A sandbox that may reach one name, the server that the name leads to, and an address that stands for the internet.
+//! A sandbox that may reach one name, and the server that the name leads to.
 
 use std::convert::Infallible;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,20 +18,30 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ralph::gateway::{AddressGuard, Phantom};
 use ralph::network::{Policy, Rule};
-use ralph::sandbox::{Egress, Sandbox};
+use ralph::sandbox::{Egress, ReadOnlyMount, Sandbox};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tempfile::TempDir;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use crate::elsewhere::{bind, number};
 use crate::room::Room;
 use crate::sealed::AllAt;
 use crate::support::base;
 use crate::support::engine::docker;
 
 pub const ALLOWED: &str = "allowed.test";
+/// Stand-ins of what a task commonly needs at once: a forge, an index of packages, a model, a network that distributes
+/// files, documentation.
+pub const COMMON: [&str; 5] = [
+    "forge.test",
+    "packages.test",
+    "model.test",
+    "cdn.test",
+    "docs.test",
+];
 const BIG: usize = 32 << 20;
 
 /// A room whose sandboxes may reach [`ALLOWED`], at a server of this test's own.
@@ -54,6 +64,7 @@ impl World {
         let mut room = Room::new().await?;
         let image = base::tools(&room.engine).await?;
         room.spec.image = Some(image.clone());
+        room.spec.mounts.extend(toolchain());
         let world = Self::of(room).await?;
         let mount = format!("{}:/out", world.files.path().display());
         let start = ["run", "--rm", "--network", "none", "--volume", &mount, &image];
@@ -112,105 +123,19 @@ impl World {
     }
 }
 
-/// An address of the documentation's (TEST-NET-3) that this machine has for a while, with listeners: it stands for the
-/// internet.
-pub struct Elsewhere {
-    address: Ipv4Addr,
-    heard: Arc<AtomicUsize>,
-}
+/// Where sandboxes with tools find cargo.
+const TOOLCHAIN: &str = "/toolchain";
 
-impl Elsewhere {
-    pub async fn new() -> Result<Self, String> {
-        let host = 1 + u32::from(number()) % 250;
-        let elsewhere = Self {
-            address: Ipv4Addr::from_bits(Ipv4Addr::new(203, 0, 113, 0).to_bits() + host),
-            heard: Arc::default(),
-        };
-        ip("add", elsewhere.address)?;
-        for port in [80, 443, 8080] {
-            let (listener, heard) = (bind(elsewhere.address, port).await?, elsewhere.heard.clone());
-            tokio::spawn(async move {
-                while let Ok((mut stream, _)) = listener.accept().await {
-                    heard.fetch_add(1, Ordering::SeqCst);
-                    let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello\n").await;
-                }
-            });
-        }
-        for port in [53, 443] {
-            let socket = tokio::net::UdpSocket::bind((elsewhere.address, port)).await;
-            let (socket, heard) = (
-                socket.map_err(|error| error.to_string())?,
-                elsewhere.heard.clone(),
-            );
-            tokio::spawn(async move {
-                while socket.recv(&mut [0; 512]).await.is_ok() {
-                    heard.fetch_add(1, Ordering::SeqCst);
-                }
-            });
-        }
-        Ok(elsewhere)
-    }
-
-    /// Shows that its listeners hear, and forgets it.
-    pub async fn hears_this_machine(&self) {
-        TcpStream::connect((self.address, 8080)).await.unwrap();
-        let sender = tokio::net::UdpSocket::bind("0.0.0.0:0").await.unwrap();
-        sender.send_to(b"?", (self.address, 53)).await.unwrap();
-        for _ in 0..200 {
-            if self.heard() == 2 {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        assert_eq!(self.heard.swap(0, Ordering::SeqCst), 2);
-    }
-
-    pub fn heard(&self) -> usize {
-        self.heard.load(Ordering::SeqCst)
-    }
-
-    /// A text with the address in one of its spellings.
-    pub fn spelled(&self, text: &str) -> String {
-        let [a, b, c, d] = self.address.octets();
-        text.replace("{address}", &self.address.to_string())
-            .replace("{decimal}", &self.address.to_bits().to_string())
-            .replace("{hex}", &format!("0x{:08x}", self.address.to_bits()))
-            .replace("{octal}", &format!("0{a:o}.0{b:o}.0{c:o}.0{d:o}"))
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        // Somebody else may have taken it away.
-        let _ = ip("del", self.address);
-    }
-}
-
-fn ip(verb: &str, address: Ipv4Addr) -> Result<(), String> {
-    let address = format!("{address}/32");
-    let done = Command::new("ip")
-        .args(["address", verb, &address, "dev", "lo"])
-        .output();
-    let done = done.map_err(|error| format!("ip: {error}"))?;
-    if done.status.success() {
-        Ok(())
-    } else {
-        Err(format!("ip: {}", String::from_utf8_lossy(&done.stderr)))
-    }
-}
-
-/// Different for every world of this process, and most likely for other processes' too.
-fn number() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = u16::try_from(std::process::id() % 500).unwrap() * 97;
-    first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 65_000
-}
-
-async fn bind(address: Ipv4Addr, port: u16) -> Result<TcpListener, String> {
-    let address = SocketAddr::from((address, port));
-    TcpListener::bind(address)
-        .await
-        .map_err(|error| format!("{address}: {error}"))
+/// This machine's own cargo and all that it needs, for a sandbox to read.
+pub fn toolchain() -> Option<ReadOnlyMount> {
+    let told = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let source = PathBuf::from(String::from_utf8(told.stdout).ok()?.trim());
+    // One of the system's own is scattered over it.
+    let is_whole = source.join("bin/cargo").exists() && source != Path::new("/usr");
+    is_whole.then(|| ReadOnlyMount {
+        source,
+        target: TOOLCHAIN.into(),
+    })
 }
 
 /// A directory with a repository in it, as a server of plain files offers one.
@@ -230,7 +155,8 @@ fn repository() -> TempDir {
 
 /// A certificate, and as a file what trusts it.
 fn certificate() -> (TlsAcceptor, String) {
-    let made = rcgen::generate_simple_self_signed([ALLOWED.to_owned()]).unwrap();
+    let names = std::iter::once(ALLOWED).chain(COMMON).map(str::to_owned);
+    let made = rcgen::generate_simple_self_signed(names.collect::<Vec<_>>()).unwrap();
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let mut config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -285,6 +211,7 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<
     let whole = |bytes: Vec<u8>| Full::new(Bytes::from(bytes)).boxed();
     let body = match request.uri().path() {
         "/hello" => whole(b"hello\n".to_vec()),
+        "/name" => whole(format!("{}\n", name_of(&request)).into_bytes()),
         "/big" => whole(vec![0; BIG]),
         "/upload" => {
             let received = request
@@ -304,6 +231,12 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<
         path => return Ok(file(&site.files, path)),
     };
     Ok(Response::new(body))
+}
+
+/// The name that a request is for: HTTP/2 says it elsewhere than HTTP/1.
+fn name_of(request: &Request<Incoming>) -> String {
+    let field = || request.headers().get("host")?.to_str().ok();
+    request.uri().host().or_else(field).unwrap_or_default().to_owned()
 }
 
 /// A file; of a directory, its index.

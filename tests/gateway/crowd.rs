@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use proptest::prelude::*;
 use ralph::gateway::{Door, Limits};
 use rstest::rstest;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -142,4 +143,51 @@ async fn silence_ends_a_connection() {
         .unwrap();
     let heard = hear_all(&mut client).await;
     assert_eq!(heard[..3], [22, 3, 1], "the echo came, and then the end");
+}
+
+/// More than a gateway keeps of what it cannot make sense of, and what the kernel holds of a connection on both sides.
+const MUCH: usize = 24 << 20;
+
+/// Says a beginning and then one thing over and over, until nobody listens; returns how much was said.
+async fn talk(stream: &mut TcpStream, begin: &[u8], again: &[u8]) -> usize {
+    let chunk = again.repeat(64 * 1024 / again.len());
+    let mut said = begin.len();
+    if stream.write_all(begin).await.is_err() {
+        return said;
+    }
+    while said < MUCH && stream.write_all(&chunk).await.is_ok() {
+        said += chunk.len();
+    }
+    said
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn whoever_talks_without_an_end_is_cut_off_before_much_is_kept(
+        door in prop::sample::select(vec![
+            Door::Http { port: 80 },
+            Door::Tls { port: 443 },
+            Door::Tcp { port: 5432 },
+            Door::Proxy,
+            Door::Dns,
+        ]),
+        begin in prop::sample::select(vec![
+            "", "GET / HTTP/1.1\r\n", "CONNECT a.example:443 HTTP/1.1\r\n", "CONNECT ", "GET http://a.example/",
+            "\u{16}\u{3}\u{1}\u{40}\u{0}\u{1}\u{0}\u{40}\u{0}",
+        ]),
+        again in prop_oneof![
+            prop::collection::vec(any::<u8>(), 1..40),
+            "[a-z]: [a-z]{1,20}\r\n".prop_map(String::into_bytes),
+        ],
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = World::with(allowlist(&["a.example"]), |setup| setup.limits = impatient());
+            let mut client = world.enter(door).await;
+            let said = talk(&mut client, begin.as_bytes(), &again).await;
+            assert!(said < MUCH, "{door:?} {begin:?} {again:?}");
+        });
+    }
 }

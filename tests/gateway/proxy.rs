@@ -4,8 +4,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
 use ralph::gateway::{Door, Phantom};
-use ralph::network::Policy;
+use ralph::network::{Policy, Rule};
 use rstest::rstest;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::tls::{greet, real_hello, tls_server};
 use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
@@ -101,6 +102,24 @@ async fn what_goes_through_a_tunnel_is_for_the_name_it_was_asked_for() {
         );
     }
     assert_eq!(server.seen(), "");
+}
+
+/// Where bare addresses are allowed, they do not lead around the names that are denied.
+#[tokio::test]
+async fn a_tunnel_to_an_address_is_judged_by_the_name_in_it() {
+    let server = Server::echo().await;
+    let denied = Rule::parse("evil.example").unwrap();
+    let world = World::new(Policy::allow_all().denying([denied]));
+    let target = format!("127.0.0.1:{}", server.port);
+    for (name, passes) in [("evil.example", false), ("a.example", true)] {
+        let mut client = world.enter(Door::Proxy).await;
+        hear_until_after(&mut client, &connect(&world, &target), "\r\n\r\n").await;
+        let hello = real_hello(name);
+        client.write_all(&hello).await.unwrap();
+        let mut echoed = vec![0; hello.len()];
+        assert_eq!(client.read_exact(&mut echoed).await.is_ok(), passes, "{name}");
+    }
+    assert!(!server.seen().contains("evil"));
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::Value;
 
 use super::project::{Built, COPYING, Project, THIN};
-use super::support::ralph::{finish, script, whole_task};
+use super::support::ralph::finish;
 use crate::need;
 
 const BOTH: [&str; 2] = ["build-base", "build-project"];
@@ -207,41 +207,4 @@ async fn packages_are_installed_and_a_comment_rebuilds_nothing() {
     assert_eq!(other.steps, ["build-project"]);
     assert_ne!(other.tag, built.tag);
     project.close().await;
-}
-
-/// Node comes with the base here, since it is fetched from elsewhere than all the rest.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_run_makes_its_image_by_itself_and_the_agents_own_dockerfile_has_every_tool() {
-    let project = need!(Project::on_debian_with_tools().await);
-    let done = script([whole_task()]);
-    let run = project.place.scripted(&done, &["--type", "docker"]);
-    finish(&mut Project::with_the_engine(run)).expect(0, &["build agent-loop-sandbox-actions:", "done: "]);
-
-    let ended = finish(&mut project.command(&["--dockerfile", "--json"]));
-    let built = Built::of(&ended, "done");
-    assert_eq!(built.steps, Vec::<String>::new(), "the run has built it");
-    assert_eq!(project.run(&built.tag, &["id", "-un"]), "agent\n");
-    let tools = "node npm pnpm python3 pip3 uv git jq curl rg fd gcc";
-    let try_all = format!(
-        "for tool in {tools}; do $tool --version >/dev/null || echo $tool; done; python3 -m venv /tmp/v"
-    );
-    assert_eq!(project.run(&built.tag, &["sh", "-c", &try_all]), "");
-
-    assert_eq!(selftest(&project), built.tag);
-    project.write(
-        "Dockerfile.sandbox",
-        "ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN true\n",
-    );
-    let layered = selftest(&project);
-    assert_ne!(layered, built.tag, "a stale image was started from");
-    project.close().await;
-}
-
-/// Tries out a sandbox, in which everything must hold; returns the image it started from.
-fn selftest(project: &Project) -> String {
-    let command = project.place.ralph(&["selftest", "--type", "docker", "--json"]);
-    let ended = finish(&mut Project::with_the_engine(command));
-    ended.expect(0, &[]);
-    let report: Value = serde_json::from_str(&ended.stdout).unwrap();
-    report["image"].as_str().unwrap().to_owned()
 }

@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod agents;
 mod archive;
 mod build;
 mod check;
@@ -27,5 +28,6 @@ mod registry;
 mod share;
 mod status;
 mod stream;
+mod terminal;
 mod trouble;
 mod workshop;

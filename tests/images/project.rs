@@ -1,6 +1,7 @@
 //! A project whose image the binary builds, on the engine of the tests.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use ralph::engine::Reference;
@@ -40,49 +41,49 @@ impl Project {
     /// As [`Project::new`], on a Debian with apt and the user `agent`.
     pub async fn on_debian() -> Result<Self, String> {
         let project = Self::new().await?;
-        let debian = debian(&project)?;
-        project.stand_on(debian, UPDATE)?;
+        let debian = imported(&project, "ralph-test-debian:bookworm", &[])?;
+        let context = tempfile::tempdir().unwrap();
+        project.stand_on(debian, context.path(), &format!("RUN {UPDATE}\n"))?;
         Ok(project)
     }
 
     /// As [`Project::on_debian`], with nearly all that an agent's Dockerfile installs: what is left takes seconds.
-    pub async fn on_debian_with_tools() -> Result<Self, String> {
+    /// `instructions` make a base of it, out of `context`.
+    pub async fn on_debian_with_tools(context: &Path, instructions: &str) -> Result<Self, String> {
         let project = Self::new().await?;
-        let tools = tools(&project)?;
-        project.stand_on(
-            tools,
-            &format!("{UPDATE} && npm view pnpm version && pip index versions uv"),
-        )?;
+        let tools = imported(&project, "ralph-test-tools:bookworm", &["tools"])?;
+        let probe = format!("RUN {UPDATE} && npm view pnpm version && pip index versions uv\n");
+        project.stand_on(tools, context, &(probe + instructions))?;
         Ok(project)
     }
 
-    /// Makes a base of this project's own out of an image that tests share. `probe` fails where what is installed on it
-    /// is out of reach.
-    fn stand_on(&self, shared: &str, probe: &str) -> Result<(), String> {
+    /// Makes a base of this project's own out of an image that tests share. `instructions` fail where what is installed on
+    /// it is out of reach.
+    fn stand_on(&self, shared: &str, context: &Path, instructions: &str) -> Result<(), String> {
         let label = &self.shop.name;
         let dockerfile = format!(
             "FROM {shared}\n\
              LABEL {LABEL}={label}\n\
              COPY certificates {CERTIFICATES}\n\
              ENV NODE_EXTRA_CA_CERTS={CERTIFICATES} PIP_CERT={CERTIFICATES}\n\
-             RUN {probe} && useradd --create-home --shell /bin/bash agent\n"
+             {instructions}\
+             RUN useradd --create-home --shell /bin/bash agent\n"
         );
+        fs::write(context.join("Dockerfile"), dockerfile).unwrap();
+        fs::copy(CERTIFICATES, context.join("certificates"))
+            .map_err(|error| format!("{CERTIFICATES}: {error}"))?;
         let name = self.base("debian");
-        self.build_plainly(&dockerfile, &name)?;
+        self.build_plainly(context, &name)?;
         self.configure(&name, "");
         Ok(())
     }
 
-    /// Builds a Dockerfile by the engine's own command.
-    fn build_plainly(&self, dockerfile: &str, name: &str) -> Result<(), String> {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("Dockerfile"), dockerfile).unwrap();
-        let certificates = fs::read(CERTIFICATES).map_err(|error| format!("{CERTIFICATES}: {error}"))?;
-        fs::write(dir.path().join("certificates"), certificates).unwrap();
+    /// Builds a directory with a Dockerfile by the engine's own command.
+    fn build_plainly(&self, context: &Path, name: &str) -> Result<(), String> {
         let built = Command::new("docker")
             .env("DOCKER_HOST", self.shop.engine.endpoint().to_string())
             .args(["build", "--quiet", "--no-cache", "--tag", name])
-            .arg(dir.path())
+            .arg(context)
             .output()
             .map_err(|error| error.to_string())?;
         if built.status.success() {
@@ -142,7 +143,8 @@ impl Project {
         finish(&mut self.image(command, &[&thin, args].concat()))
     }
 
-    fn image(&self, command: &str, args: &[&str]) -> Command {
+    /// Any `ralph image` command with these arguments.
+    pub fn image(&self, command: &str, args: &[&str]) -> Command {
         let mut command = self.place.ralph(&["image", command]);
         command.args(args);
         Self::with_the_engine(command)
@@ -224,16 +226,6 @@ const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Fails where Debian's packages are out of reach.
 const UPDATE: &str = "apt-get update -o APT::Update::Error-Mode=any";
-
-/// The name of a Debian with apt on the engine, or why there is none.
-fn debian(project: &Project) -> Result<&'static str, String> {
-    imported(project, "ralph-test-debian:bookworm", &[])
-}
-
-/// The name of a Debian with Node and the packages of an agent's Dockerfile, or why there is none.
-fn tools(project: &Project) -> Result<&'static str, String> {
-    imported(project, "ralph-test-tools:bookworm", &["tools"])
-}
 
 /// Gives the engine what `make-debian` made, under this name.
 fn imported(project: &Project, name: &'static str, kind: &[&str]) -> Result<&'static str, String> {

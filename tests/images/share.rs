@@ -1,6 +1,7 @@
 //! `ralph image push` and `ralph image pull`, with a real registry.
 
 use std::fs;
+use std::process::Command;
 
 use base64::Engine as _;
 use ralph::engine::Reference;
@@ -11,14 +12,14 @@ use super::registry::{Door, Registry};
 use crate::need;
 
 /// A project with an image of its own, and a registry for it.
-struct Sharing {
-    project: Project,
+pub struct Sharing {
+    pub project: Project,
     registry: Registry,
     tag: String,
 }
 
 impl Sharing {
-    async fn new(door: Door) -> Result<Self, String> {
+    pub async fn new(door: Door) -> Result<Self, String> {
         let registry = Registry::start(door)?;
         let project = Project::new().await?;
         project.write("Dockerfile.sandbox", COPYING);
@@ -41,10 +42,21 @@ impl Sharing {
     }
 
     /// Makes this machine one that has never seen the image.
-    async fn forget(&self) {
+    pub async fn forget(&self) {
         for name in [&self.tag, &self.remote()] {
             self.project.shop.engine.remove_image(name).await.unwrap();
         }
+    }
+
+    /// The command that pulls it.
+    pub fn pull(&self) -> Command {
+        self.project.image("pull", &["--dockerfile", "thin/Dockerfile"])
+    }
+
+    pub async fn close(self) {
+        let remote = self.remote();
+        self.project.shop.engine.remove_image(&remote).await.unwrap();
+        self.project.close().await;
     }
 
     /// What `docker login` leaves.
@@ -90,8 +102,7 @@ async fn what_one_machine_pushes_another_pulls_in_place_of_building() {
         .find(|row| row["image"] == **tag)
         .unwrap();
     assert_eq!(row["pulled_from"], remote);
-    project.shop.engine.remove_image(&remote).await.unwrap();
-    sharing.project.close().await;
+    sharing.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,7 @@
 //! `ralph network`, as a person uses it.
 
 use rstest::rstest;
+use serde_json::{Value, json};
 
 use crate::support::ralph::{Place, script, whole_task};
 
@@ -23,6 +24,7 @@ inspect = ['seen.example']
 #[case(&["docs.example:80", "--method", "GET", "--path", "/api/x"], 0, "allowed: docs.example:80: by `GET docs.example/api/*` (ralph.toml:2:26)")]
 #[case(&["docs.example", "--method", "GET", "--path", "/api/x"], 1, "denied: docs.example:443: `GET docs.example/api/*` (ralph.toml:2:26) needs to see the request, and this connection is not inspected")]
 #[case(&["seen.example", "--method", "GET", "--path", "/api/x"], 0, "allowed: seen.example:443 (inspected): by `GET seen.example/api/*` (ralph.toml:2:52)")]
+#[case(&["seen.example", "--method", "POST", "--path", "/api/x"], 1, "denied: seen.example:443 (inspected): method or path not in policy; `GET seen.example/api/*` (ralph.toml:2:52) does not cover it")]
 #[case(&["seen.example"], 1, "denied: seen.example:443 (inspected): `GET seen.example/api/*` (ralph.toml:2:52) decides by the request: ask with --method and --path")]
 fn check_says_by_which_line(#[case] args: &[&str], #[case] code: i32, #[case] expected: &str) {
     let place = Place::new();
@@ -32,6 +34,20 @@ fn check_says_by_which_line(#[case] args: &[&str], #[case] code: i32, #[case] ex
     let repo = format!("{}/", place.repo().display());
     assert_eq!(ended.stdout.trim_end().replace(&repo, ""), expected, "{ended:?}");
     assert_eq!(ended.code, Some(code));
+}
+
+#[rstest]
+#[case("npm.corp.example", json!("npm.corp.example"), json!(".npmrc:1, preset `packages:npm`, ralph.toml:3:25"))]
+#[case("gist.github.com", json!("gist.github.com"), json!("ralph.toml:4:11"))]
+#[case("evil.example", Value::Null, Value::Null)]
+fn check_tells_programs_the_line_and_its_place(#[case] host: &str, #[case] line: Value, #[case] at: Value) {
+    let place = Place::new();
+    place.write("ralph.toml", CONFIG);
+    place.write(".npmrc", "registry=https://npm.corp.example/");
+    let ended = place.run(&["network", "check", host, "--json"]);
+    let repo = format!("{}/", place.repo().display());
+    let told: Value = serde_json::from_str(&ended.stdout.replace(&repo, "")).unwrap();
+    assert_eq!((&told["line"], &told["place"]), (&line, &at), "{told}");
 }
 
 #[test]
@@ -48,22 +64,30 @@ fn suggest_makes_an_allowlist_of_what_a_run_reached() {
     let file = place.run_dir().join("network.jsonl");
     let none = place.run(&["network", "suggest", "--from", &id]);
     assert_eq!(none.code, Some(1), "{none:?}");
-    let record = |host: &str, port: u16, verdict: &str| {
+    let record = |host: &str, port: u16, verdict: &str, needs: &str| {
         format!(
-            "{{\"at\":\"2026-01-01T00:00:00Z\",\"protocol\":\"tls\",\"host\":\"{host}\",\"port\":{port},\"verdict\":\"{verdict}\",\"rule\":\"\",\"sent\":1,\"received\":1}}\n"
+            "{{\"at\":\"2026-01-01T00:00:00Z\",\"protocol\":\"tls\",\"host\":\"{host}\",\"port\":{port},\"verdict\":\"{verdict}\",\"rule\":\"\"{needs},\"sent\":1,\"received\":1}}\n"
         )
     };
     let lines = [
-        record("github.com", 443, "allowed"),
-        record("github.com", 443, "allowed"),
-        record("db.example", 5432, "allowed"),
-        record("evil.example", 443, "denied"),
+        record("github.com", 443, "allowed", ""),
+        record("github.com", 443, "allowed", ""),
+        record("db.example", 5432, "allowed", ""),
+        record("evil.example", 443, "denied", ""),
+        record(
+            "docs.example",
+            443,
+            "denied",
+            r#","needs":{"line":"POST docs.example/x"}"#,
+        ),
+        record("seen.example", 443, "denied", r#","needs":"inspection""#),
     ];
     std::fs::write(file, lines.concat()).unwrap();
     let ended = place.run(&["network", "suggest", "--from", &id]);
     assert_eq!(
         ended.stdout,
-        "[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n  \"github.com\", # reached 2x\n  \"db.example:5432\", # reached 1x\n  # \"evil.example\", # blocked 1x\n]\n"
+        "[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n  \"github.com\", # reached 2x\n  \"db.example:5432\", # reached 1x\n  # \"POST docs.example/x\", # blocked 1x\n  # \"evil.example\", # blocked 1x\n]\n\
+         # blocked seen.example 1x: to allow, add \"seen.example\" to sandbox.network.inspect: a line decides by the request, which cannot be seen\n"
     );
 }
 

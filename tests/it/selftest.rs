@@ -1,39 +1,59 @@
 //! `ralph selftest`: a sandbox as a run would get it, tried out and removed.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::ralph::Place;
+use crate::support::chat_server::{Answer, ChatServer};
+use crate::support::ralph::{Place, finish};
 
-#[test]
-fn a_local_sandbox_passes_and_nothing_is_left() {
+/// A model that answers as the agent `actions` wants it.
+async fn model() -> (ChatServer, String) {
+    let answer = json!({"summary": "ready", "actions": []}).to_string();
+    let server = ChatServer::start([Answer::text(&answer)]).await;
+    let setting = format!("model_endpoint.base_url={}", server.base_url());
+    (server, setting)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_local_sandbox_passes_and_nothing_is_left() {
     let place = Place::new();
-    let ended = place.run(&["selftest", "--type", "local", "--json"]);
+    let (server, endpoint) = model().await;
+    let ended = place.run(&["selftest", "--type", "local", "--json", "--set", &endpoint]);
     ended.expect(0, &[]);
     let report: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(
-        (&report["provider"], &report["image"]),
-        (&"local".into(), &Value::Null)
+        (&report["provider"], &report["agent"], &report["image"]),
+        (&"local".into(), &"actions".into(), &Value::Null)
     );
     let checks = report["checks"].as_array().unwrap();
-    assert_eq!(checks.len(), 8);
+    assert_eq!(
+        (&report["passed"], &report["failed"]),
+        (&checks.len().into(), &0.into())
+    );
     assert!(checks.iter().all(|check| check["seen"].is_null()), "{report:#}");
+    assert!(
+        checks
+            .iter()
+            .any(|check| check["name"] == "agent actions does one round")
+    );
+    assert_eq!(server.requests().len(), 1);
     assert_eq!(place.runs(), Vec::<std::path::PathBuf>::new());
 }
 
-#[test]
-fn what_does_not_hold_is_told_with_what_was_seen() {
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_hold_is_told_with_what_was_seen() {
     let place = Place::new();
+    let (_server, endpoint) = model().await;
     // A shell, and nothing else: no git.
     let bin = place.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
     for program in ["sh", "cat", "sleep"] {
         std::os::unix::fs::symlink(format!("/bin/{program}"), bin.join(program)).unwrap();
     }
-    let mut command = place.ralph(&["selftest", "--type", "local"]);
-    let ended = crate::support::ralph::finish(command.env("PATH", &bin));
-    ended.expect(1, &["ralph: 1 of 8 checks failed with the `local` provider"]);
+    let mut command = place.ralph(&["selftest", "--type", "local", "--set", &endpoint]);
+    let ended = finish(command.env("PATH", &bin));
+    ended.expect(1, &["ralph: 1 of ", "checks failed with the `local` provider"]);
     assert!(
-        ended.stdout.contains("\nFAIL  git is there: "),
+        ended.stdout.contains("\nFAIL  git is there: ") && ended.stdout.contains("\nPASS  nothing is left\n"),
         "{}",
         ended.stdout
     );

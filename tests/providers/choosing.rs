@@ -48,7 +48,7 @@ fn the_projects_own_file_wins_over_that_of_the_agent_loop() {
         "ralph.toml",
         "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"local\"\n",
     );
-    let ended = place.run(&["selftest", "--json"]);
+    let ended = place.run(&["selftest", "--escapes", "--json"]);
     ended.expect(0, &[]);
     assert!(
         ended.stdout.contains("\"provider\": \"local\""),

@@ -74,7 +74,7 @@ async fn a_machine_that_was_half_made_is_nobodys_and_is_pruned(#[case] program: 
     let ground = need!(Ground::new(program).await);
     let place = Place::new();
     ground.site.put(slow, "");
-    let ralph = Live::start(&mut ground.ralph(&place, &["selftest"]));
+    let ralph = Live::start(&mut ground.ralph(&place, &["selftest", "--escapes"]));
     eventually("a machine is begun", || !ground.site.kept("making").is_empty());
     ralph.signal("KILL");
     ralph.wait();

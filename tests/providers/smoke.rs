@@ -24,7 +24,6 @@ fn is_well(ended: &Ended, provider: &str) {
         ended.stdout.ends_with(&format!("{provider}: all is well\n")),
         "{ended:?}"
     );
-    assert_eq!(ended.stdout.matches("PASS  ").count(), 8, "{}", ended.stdout);
 }
 
 #[rstest]

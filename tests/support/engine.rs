@@ -76,6 +76,7 @@ pub fn options(dir: &Path) -> DockerOptions {
         base: dir.join("sandboxes"),
         surroundings: surroundings(),
         guest_dir: dir.join("guest"),
+        cache: dir.join("image-files"),
         host: host(),
         machine: "test".to_owned(),
     }

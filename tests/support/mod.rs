@@ -4,8 +4,10 @@
 pub mod base;
 pub mod chat_server;
 pub mod daytona;
+pub mod derived;
 pub mod dir_sandbox;
 pub mod engine;
+pub mod github;
 pub mod guest;
 pub mod litellm;
 pub mod machines;

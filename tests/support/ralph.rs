@@ -314,12 +314,29 @@ fn read_all(mut stream: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
 }
 
 /// Waits until something holds; fails when it does not for too long.
-pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    assert!(waited_for(holds), "waited in vain: {what}");
+}
+
+/// Waits until something holds; whether it did before too long.
+pub fn waited_for(mut holds: impl FnMut() -> bool) -> bool {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "waited in vain: {what}");
+        if started.elapsed() > PATIENCE {
+            return false;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
+    true
+}
+
+/// Lets a command run where another would: in its directory, with its environment and nothing else.
+pub fn in_place_of(command: &mut Command, other: &Command) {
+    if let Some(dir) = other.get_current_dir() {
+        command.current_dir(dir);
+    }
+    let env = other.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    command.env_clear().envs(env).stdin(Stdio::null());
 }
 
 /// A script of these iterations, each with one call.

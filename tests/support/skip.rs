@@ -19,13 +19,17 @@ pub fn program(name: &str) -> Result<std::path::PathBuf, String> {
     which::which(name).map_err(|_| format!("`{name}` is not installed"))
 }
 
-/// Writes the skip down; fails the test when skips are not accepted.
+/// Writes the skip of the test that this thread is named after down; fails it when skips are not accepted.
+pub fn record(reason: &str) {
+    record_as(std::thread::current().name().unwrap_or("?"), reason);
+}
+
+/// Writes the skip of a test down; fails it when skips are not accepted.
 #[allow(
     clippy::disallowed_methods,
     reason = "the contract with tests/run is by environment"
 )]
-pub fn record(reason: &str) {
-    let name = std::thread::current().name().unwrap_or("?").to_owned();
+pub fn record_as(name: &str, reason: &str) {
     assert!(
         std::env::var_os("RALPH_TEST_REQUIRE_ALL").is_none(),
         "{name} would be skipped: {reason}"

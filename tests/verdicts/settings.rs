@@ -99,6 +99,7 @@ impl SettingsShape {
             prompt_bytes: 100_000,
             iteration_timeout: Duration::from_millis(self.iteration_timeout_ms),
             idle_timeout: Duration::from_secs(30),
+            agent_env: std::collections::BTreeMap::new(),
             model_wait: Duration::from_millis(self.model_wait_ms),
         }
     }

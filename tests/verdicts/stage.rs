@@ -164,6 +164,7 @@ impl<'a> Stage<'a> {
                 pid: std::process::id(),
             },
             metering: None,
+            preconditions: Vec::new(),
         }
     }
 

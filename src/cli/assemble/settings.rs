@@ -1,5 +1,6 @@
 //! From the configuration to what the runner is told.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::agents;
@@ -49,6 +50,7 @@ pub(in super::super) fn settings(config: &Config) -> Result<Settings, CliError> 
         prompt_bytes: from.prompt.max_bytes.get() as usize,
         iteration_timeout: from.sandbox.resources.timeout,
         idle_timeout: from.timers.idle,
+        agent_env: BTreeMap::new(),
         model_wait: MODEL_WAIT,
     })
 }

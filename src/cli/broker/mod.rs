@@ -1,35 +1,40 @@
-//! How the agent programs of a run reach their models while the credentials stay here.
+//! How the agent programs of a run reach their models, and a repository, while the credentials stay here.
 
+mod door;
+mod github;
 mod service;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::agent::{Access, Credential};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Broker, Entrance, Upstream, UpstreamError};
+use crate::gateway::broker::{self, Broker, Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
-use crate::runner::Metering;
+use crate::runner::{Metering, Notices};
 use crate::sandbox::Egress;
 use crate::sandbox::docker::SealPlan;
-use crate::secret::Secret;
-use crate::state::RunDir;
+use crate::secret::{Redactor, Secret};
 
 use super::Context;
 use super::error::CliError;
-use service::Service;
+pub(super) use door::Door;
+use door::{Inside, Named};
+use service::Member;
+pub(super) use service::Service;
 
 /// The services that agent programs reach through the broker. Nothing is open yet.
 pub(super) struct Services {
     way: Way,
     list: Vec<Service>,
+    /// The repository that agents may reach.
+    github: Option<GitHubSetup>,
     /// What is stored, which no output may show.
     secrets: Vec<Secret>,
 }
@@ -39,43 +44,23 @@ pub(super) struct Services {
 enum Way {
     /// By the names of the services, which its gateway leads to the broker.
     Gateway,
-    /// By a port of loopback for each service, at the name that this machine has inside: there is no gateway.
+    /// By a port of loopback for each service: there is no gateway.
     Loopback(Inside),
-}
-
-/// Where this machine is for a sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inside {
-    /// Where it is for every program: the sandbox is a directory of it.
-    Here,
-    /// At a name that the proxy of Docker Sandboxes leads to this machine's loopback, as far as it was told to.
-    DockerHost,
-}
-
-impl Inside {
-    fn host(self) -> &'static str {
-        match self {
-            Self::Here => "127.0.0.1",
-            Self::DockerHost => "host.docker.internal",
-        }
-    }
 }
 
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
     pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
+        let way = way(config.provider(), &config.network_policy(&Clients::NONE));
         let mut found = Self {
-            way: Way::Loopback(Inside::Here),
+            way: way.unwrap_or(Way::Loopback(Inside::Here)),
             list: Vec::new(),
+            github: github::setup(config, way)?,
             secrets: Vec::new(),
         };
-        if config.settings.agent.dangerously_pass_credential {
+        if way.is_none() || config.settings.agent.dangerously_pass_credential {
             return Ok(found);
         }
-        let Some(way) = way(config.provider(), &config.network_policy(&Clients::NONE)) else {
-            return Ok(found);
-        };
-        found.way = way;
         for profile in config.profiles.keys() {
             if let Some(service) = Service::of_profile(context, config, profile).await? {
                 found.add(service)?;
@@ -106,71 +91,62 @@ impl Services {
         Ok(())
     }
 
-    /// Opens them for a run; `None` when there are none.
-    pub(super) async fn open(self, config: &Config, run: &RunDir) -> Result<Option<Brokered>, CliError> {
-        if self.list.is_empty() {
+    /// Opens them, with a meter that writes to this file and a redactor that comes to know every credential; `None` when
+    /// there are none.
+    pub(super) async fn open(
+        self,
+        config: &Config,
+        spending: PathBuf,
+        redactor: &Redactor,
+    ) -> Result<Option<Brokered>, CliError> {
+        if self.list.is_empty() && self.github.is_none() {
             return Ok(None);
         }
+        redactor.learn(self.secrets);
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
-        let notices = Arc::new(Mutex::new(Vec::new()));
-        let meter = Meter::open(MeterSetup {
-            file: run.spending_file(),
-            allowance: Allowance::default(),
-            tariffs: tariffs(config),
-            sink: notices.clone(),
-            clock: clock::system(),
-        })?;
-        let mut accesses = BTreeMap::new();
-        let mut upstreams = Vec::new();
-        let mut allowed = Vec::new();
-        let mut loopback = JoinSet::new();
+        let (meter, notices) = meter(config, spending)?;
+        let (mut names, mut members, mut services) = (Vec::new(), Vec::new(), Vec::<broker::Service>::new());
         for service in self.list {
-            let address = match self.way {
-                Way::Gateway => {
-                    let address = format!("http://{}", service.upstream.host);
-                    allowed.push(format!("{}:80", service.upstream.host));
-                    upstreams.push(service.upstream);
-                    address
-                }
-                Way::Loopback(inside) => {
-                    let host = service.upstream.host.clone();
-                    let broker = Broker::new(vec![service.upstream], Vec::new())?;
-                    let entrance = broker.admit(phantom.clone(), meter.clone());
-                    let port = listen(entrance, host, &mut loopback).await?;
-                    if inside == Inside::DockerHost {
-                        allowed.push(format!("localhost:{port}"));
-                    }
-                    format!("http://{}:{port}", inside.host())
-                }
-            };
-            for member in service.members {
-                let access = Access {
-                    base_url: Some(format!("{address}{}", member.path)),
-                    credential: Some(Credential {
-                        kind: member.shown_as,
-                        value: Secret::new(phantom.expose()),
-                    }),
-                    remedy: member.remedy,
-                };
-                accesses.insert(member.profile, access);
-            }
+            service.upstream.tell(redactor);
+            names.push(Named::of(&service.upstream));
+            members.push(service.members);
+            services.push(service.upstream.into());
         }
-        let entrance = match self.way {
-            Way::Gateway => Some(Broker::new(upstreams, Vec::new())?.admit(phantom.clone(), meter.clone())),
-            Way::Loopback(_) => None,
+        if let Some(setup) = &self.github {
+            let github = GitHub::new(setup.clone())?;
+            names.push(Named {
+                host: github.host().clone(),
+                address: setup.url.clone(),
+            });
+            services.push(github.into());
+        }
+        let entrance = Broker::new(services, Vec::new())?.admit(phantom.clone(), meter.clone());
+        let mut loopback = JoinSet::new();
+        let doors = doors(self.way, &entrance, names, &mut loopback).await?;
+        let allowed = doors.iter().filter_map(Door::rule).collect();
+        // The repository's door is the last.
+        let agent_env = match (&self.github, doors.last()) {
+            (Some(setup), Some(door)) => github::variables(setup, &door.address(), &phantom),
+            _ => BTreeMap::new(),
         };
-        let profiles = accesses.keys().cloned().collect();
+        let open = doors.into_iter().zip(members).flat_map(|(door, members)| {
+            let open = |member: Member| (member.profile.clone(), Open::new(&phantom, &door, member));
+            members.into_iter().map(open).collect::<Vec<_>>()
+        });
+        let open: BTreeMap<String, Open> = open.collect();
+        let profiles = open.keys().cloned().collect();
+        let entrance = (self.way == Way::Gateway).then_some(entrance);
         Ok(Some(Brokered {
             phantom,
             entrance,
             allowed,
-            accesses,
+            open,
             metering: Metering {
                 meter,
                 notices,
                 profiles,
             },
-            secrets: self.secrets,
+            agent_env,
             _loopback: loopback,
         }))
     }
@@ -183,19 +159,46 @@ pub(super) struct Brokered {
     entrance: Option<Entrance>,
     /// What a policy must allow so that the services can be reached.
     allowed: Vec<String>,
-    accesses: BTreeMap<String, Access>,
+    open: BTreeMap<String, Open>,
     /// What counts the calls.
     pub(super) metering: Metering,
-    /// What is stored, which no output may show.
-    pub(super) secrets: Vec<Secret>,
+    /// What agents are told of the repository that they may reach.
+    pub(super) agent_env: BTreeMap<String, String>,
     /// The servers on loopback; they end with it.
     _loopback: JoinSet<()>,
 }
 
+/// What is open to the agent of one profile.
+struct Open {
+    door: Door,
+    access: Access,
+}
+
+impl Open {
+    fn new(phantom: &Phantom, door: &Door, member: Member) -> Self {
+        Self {
+            access: Access {
+                base_url: Some(format!("{}{}", door.address(), member.path)),
+                credential: Some(Credential {
+                    kind: member.shown_as,
+                    value: Secret::new(phantom.expose()),
+                }),
+                remedy: member.remedy,
+            },
+            door: door.clone(),
+        }
+    }
+}
+
 impl Brokered {
+    /// Where the calls of a profile's agent come in.
+    pub(super) fn door(&self, profile: &str) -> Option<&Door> {
+        self.open.get(profile).map(|open| &open.door)
+    }
+
     /// How the agent of a profile reaches its model: with an address and a phantom.
     pub(super) fn access(&self, profile: &str) -> Option<&Access> {
-        self.accesses.get(profile)
+        self.open.get(profile).map(|open| &open.access)
     }
 
     /// The same gateway, which leads to the broker too.
@@ -213,7 +216,7 @@ impl Brokered {
     /// The same policy with the services allowed, as far as the broker serves them: by plain HTTP. Where nothing is
     /// allowed, nothing else is.
     pub(super) fn allow(&self, policy: Policy) -> Result<Policy, CliError> {
-        let rule = |line: &String| Rule::parse(line).map(|rule| rule.at("the agent's model"));
+        let rule = |line: &String| Rule::parse(line).map(|rule| rule.at("added with a credential"));
         let rules: Result<Vec<Rule>, _> = self.allowed.iter().map(rule).collect();
         let rules = rules.map_err(|error| CliError::usage(error.to_string()))?;
         Ok(match policy.mode() {
@@ -224,7 +227,7 @@ impl Brokered {
     }
 }
 
-/// How sandboxes come to the broker; `None` where they do not.
+/// How sandboxes come to the broker; `None` where they cannot.
 fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
     let restricts = policy.mode() != Mode::AllowAll || policy.restricts();
     match provider {
@@ -240,19 +243,37 @@ fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
     }
 }
 
-/// Serves a service on a port of loopback, and says on which.
-async fn listen(entrance: Entrance, host: HostName, servers: &mut JoinSet<()>) -> Result<u16, CliError> {
+/// What counts the calls of a run, and who is told.
+fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), CliError> {
+    let notices: Arc<Notices> = Arc::default();
+    let meter = Meter::open(MeterSetup {
+        file: spending,
+        allowance: Allowance::default(),
+        tariffs: tariffs(config),
+        sink: notices.clone(),
+        clock: clock::system(),
+    })?;
+    Ok((meter, notices))
+}
+
+/// Makes a way to each of these services.
+async fn doors(
+    way: Way,
+    entrance: &Entrance,
+    services: Vec<Named>,
+    servers: &mut JoinSet<()>,
+) -> Result<Vec<Door>, CliError> {
     let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .await
-        .map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    servers.spawn(async move {
-        if let Err(error) = entrance.serve(listener, &host).await {
-            tracing::warn!(%error, %host, "the broker serves no more");
-        }
-    });
-    Ok(address.port())
+    let mut doors = Vec::new();
+    for service in services {
+        doors.push(match way {
+            Way::Gateway => Door::behind_gateway(entrance.clone(), service),
+            Way::Loopback(inside) => Door::on_loopback(entrance.clone(), service, inside, servers)
+                .await
+                .map_err(failed)?,
+        });
+    }
+    Ok(doors)
 }
 
 /// What models cost, under every name that an agent may call them by.

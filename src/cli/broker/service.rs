@@ -12,8 +12,8 @@ use super::super::error::CliError;
 use super::Context;
 
 /// A service and the profiles that reach it.
-pub(super) struct Service {
-    pub(super) upstream: Upstream,
+pub(in crate::cli) struct Service {
+    pub(in crate::cli) upstream: Upstream,
     kind: Kind,
     /// Where its credential comes from.
     from: From,
@@ -45,7 +45,7 @@ pub(super) struct Member {
 impl Service {
     /// The service of a profile whose agent is a program that the broker understands and has a credential for.
     /// What is stored comes before what the environment holds, unless the profile names a variable of its own.
-    pub(super) async fn of_profile(
+    pub(in crate::cli) async fn of_profile(
         context: &Context,
         config: &Config,
         profile: &str,
@@ -94,6 +94,12 @@ impl Service {
         self.members.iter().any(|member| member.profile == profile)
     }
 
+    /// What a person does when the credential is refused.
+    pub(in crate::cli) fn remedy(&self) -> String {
+        let first = self.members.first();
+        first.map(|member| member.remedy.clone()).unwrap_or_default()
+    }
+
     /// Whether it is the same service with the same credential.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let address = self.upstream.address() == other.upstream.address();
@@ -134,8 +140,7 @@ fn kinds(config: &Config, agent: AgentName) -> Result<Vec<Kind>, CliError> {
 /// nowhere.
 async fn known(context: &Context, config: &Config, kind: Kind) -> Result<Option<Vec<Secret>>, CliError> {
     if let Some((stored, _)) = vault(context)?.load(kind).await? {
-        let refresh = stored.refresh.map(|refresh| refresh.token);
-        return Ok(Some(std::iter::once(stored.token).chain(refresh).collect()));
+        return Ok(Some(stored.secrets().collect()));
     }
     let chosen = config.settings.agent.auth == Some(kind.auth());
     Ok((chosen && from_environment(config, kind).is_some()).then(Vec::new))

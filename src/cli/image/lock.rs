@@ -191,3 +191,123 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const TAG: &str = "agent-loop-sandbox-claude-app:v00000001";
+
+    fn digest(of: &str) -> Digest {
+        Digest::of(of.as_bytes())
+    }
+
+    fn locked(tag: &str, platform: &str) -> Locked {
+        Locked {
+            tag: tag.to_owned(),
+            platform: platform.to_owned(),
+            hash: format!("hash of {tag}"),
+            digest: digest("image"),
+            layers: vec![digest("first"), digest("second")],
+            base: Some(LockedBase {
+                reference: "debian:12".to_owned(),
+                identity: "sha256:1".to_owned(),
+            }),
+        }
+    }
+
+    fn recorded(path: &Path) -> Vec<(String, String)> {
+        let lock = Lock::read(path).unwrap().unwrap();
+        let row = |image: Locked| (image.tag, image.platform);
+        lock.images.into_iter().map(row).collect()
+    }
+
+    #[test]
+    fn what_is_recorded_is_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Lock::path_in(dir.path());
+        assert_eq!(Lock::of_project(dir.path()).unwrap(), None);
+        let image = Locked {
+            base: None,
+            ..locked(TAG, "linux/amd64")
+        };
+        Lock::record(&path, image.clone()).unwrap();
+        assert_eq!(Lock::of_project(dir.path()).unwrap().unwrap().images, [image]);
+        assert!(fs::read_to_string(&path).unwrap().starts_with("# "));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    /// So that two people who record different images change different lines.
+    #[test]
+    fn an_image_replaces_its_own_earlier_record_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Lock::path_in(dir.path());
+        let (old, new) = (
+            "agent-loop-sandbox-codex:v00000001",
+            "agent-loop-sandbox-codex:v00000002",
+        );
+        for (tag, platform) in [
+            (old, "linux/arm64"),
+            (old, "linux/amd64"),
+            (TAG, "linux/amd64"),
+            (new, "linux/amd64"),
+        ] {
+            Lock::record(&path, locked(tag, platform)).unwrap();
+        }
+        let expected = [(TAG, "linux/amd64"), (new, "linux/amd64"), (old, "linux/arm64")];
+        assert_eq!(
+            recorded(&path),
+            expected.map(|(tag, platform)| (tag.to_owned(), platform.to_owned()))
+        );
+    }
+
+    #[rstest]
+    #[case::another_version("version = 2\n", "its version is 2, not 1")]
+    #[case::no_version("", "missing field `version`")]
+    #[case::no_toml("<<<<<<< ours\n", "line 1")]
+    #[case::something_newer("version = 1\nsigned = true\n", "unknown field `signed`")]
+    fn a_file_that_cannot_be_used_is_refused_and_kept(#[case] text: &str, #[case] said: &str) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = Lock::path_in(dir.path());
+        fs::write(&path, text).unwrap();
+        for error in [
+            Lock::of_project(dir.path()).unwrap_err(),
+            Lock::record(&path, locked(TAG, "linux/amd64")).unwrap_err(),
+        ] {
+            assert!(error.message.contains(said), "{}", error.message);
+            assert!(
+                error.message.contains(&*path.to_string_lossy()),
+                "{}",
+                error.message
+            );
+            assert!(error.hint.is_some());
+        }
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    }
+
+    #[rstest]
+    #[case::nothing(|_: &mut Locked| {}, &[])]
+    #[case::files(|now: &mut Locked| now.hash.push('2'), &["it is made from other files"])]
+    #[case::base(|now: &mut Locked| now.base = None, &["it stands on another base: debian:12 (sha256:1) is recorded, now it is nothing"])]
+    #[case::a_layer(
+        |now: &mut Locked| { now.digest = digest("other"); now.layers[1] = digest("changed") },
+        &["layer 2 is another"]
+    )]
+    #[case::a_layer_more(
+        |now: &mut Locked| { now.digest = digest("other"); now.layers.push(digest("third")) },
+        &["2 layers are recorded, it has 3"]
+    )]
+    #[case::settings_alone(|now: &mut Locked| now.digest = digest("other"), &["or a label, is another"])]
+    fn what_differs_from_the_record_is_named(#[case] change: fn(&mut Locked), #[case] expected: &[&str]) {
+        let before = locked(TAG, "linux/amd64");
+        let mut now = before.clone();
+        change(&mut now);
+        let found = before.differences(&now);
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(found.contains(expected), "{found}");
+        }
+    }
+}

@@ -1,11 +1,10 @@
 //! An image being made, as a person sees it: bars on a terminal, plain lines elsewhere.
 
-use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::engine::{Progress, ProgressSink};
+use crate::engine::{Amount, Progress, ProgressSink};
 use crate::exec::{OutputLine, OutputSink};
 use crate::image::load::{Loaded, Sent};
 use crate::image::{ImageError, Observer, Step};
@@ -15,10 +14,15 @@ use super::super::ui::Ui;
 
 /// Shows what happens on stderr.
 pub(super) fn observer(ui: Ui) -> Box<dyn Observer> {
-    if std::io::stderr().is_terminal() {
-        Box::new(Bars::default())
+    let screen = MultiProgress::new();
+    // Nothing at all is shown on what is no terminal, or one whose cursor stays where it is (`TERM=dumb`).
+    if screen.is_hidden() {
+        Box::new(Lines {
+            ui,
+            told: Told::default(),
+        })
     } else {
-        Box::new(Lines(ui))
+        Box::new(Bars::on(screen))
     }
 }
 
@@ -35,47 +39,82 @@ fn sent(loaded: &Loaded) -> String {
     }
 }
 
+/// What was told already. An engine that does not say which layer it speaks of says the same of every one.
+#[derive(Default)]
+struct Told(BTreeSet<String>);
+
+impl Told {
+    fn is_new(&mut self, text: &str) -> bool {
+        self.0.insert(text.to_owned())
+    }
+}
+
 /// For logs: what begins and what ends, without anything in between.
-struct Lines(Ui);
+struct Lines {
+    ui: Ui,
+    told: Told,
+}
 
 impl Observer for Lines {
     fn begins(&mut self, step: &Step) {
-        self.0.say(step);
+        self.told = Told::default();
+        self.ui.say(step);
     }
 
     fn goes_on(&mut self, _step: &Step, error: &ImageError) {
-        self.0.say(went_on(error));
+        self.ui.say(went_on(error));
     }
 
     fn loaded(&mut self, loaded: &Loaded) {
-        self.0.say(format_args!("  {}", sent(loaded)));
+        self.ui.say(format_args!("  {}", sent(loaded)));
     }
 }
 
 impl OutputSink for Lines {
     fn line(&mut self, line: OutputLine) {
-        self.0.say(format_args!("  {}", line.text));
+        self.ui.say(format_args!("  {}", line.text));
     }
 }
 
 impl ProgressSink for Lines {
     fn progress(&mut self, progress: Progress) {
-        if progress.amount.is_some() {
-            return;
+        match progress {
+            Progress { amount: Some(_), .. } => {}
+            Progress {
+                layer: Some(layer),
+                doing,
+                ..
+            } => self.ui.say(format_args!("  {layer}: {doing}")),
+            Progress { doing, .. } => {
+                if self.told.is_new(&doing) {
+                    self.ui.say(format_args!("  {doing}"));
+                }
+            }
         }
-        let layer = progress.layer.map(|layer| layer + ": ").unwrap_or_default();
-        self.0.say(format_args!("  {layer}{}", progress.doing));
     }
 }
 
 /// For a terminal: a bar for each layer that moves, below what is printed.
-#[derive(Default)]
 struct Bars {
     screen: MultiProgress,
     layers: BTreeMap<String, ProgressBar>,
+    /// How far the layers are whose names are not told, by their sizes.
+    nameless: BTreeMap<u64, u64>,
+    told: Told,
+    columns: Option<u16>,
 }
 
 impl Bars {
+    fn on(screen: MultiProgress) -> Self {
+        Self {
+            screen,
+            layers: BTreeMap::new(),
+            nameless: BTreeMap::new(),
+            told: Told::default(),
+            columns: columns(),
+        }
+    }
+
     fn say(&self, text: &str) {
         // A terminal that went away is no reason to stop.
         let _ = self.screen.println(text);
@@ -85,20 +124,68 @@ impl Bars {
         for bar in std::mem::take(&mut self.layers).into_values() {
             bar.finish_and_clear();
         }
+        self.nameless.clear();
+        self.told = Told::default();
     }
 
-    fn bar(&mut self, layer: &str) -> &ProgressBar {
-        self.layers.entry(layer.to_owned()).or_insert_with(|| {
+    fn show(&mut self, layer: &str, doing: &str, amount: Option<Amount>) {
+        let bar = self.layers.entry(layer.to_owned()).or_insert_with(|| {
             let bar = self.screen.add(ProgressBar::no_length());
             bar.set_style(style());
             bar.with_prefix(layer.to_owned())
-        })
+        });
+        match amount {
+            Some(Amount { done, total }) => {
+                bar.set_length(total.unwrap_or(done));
+                bar.set_position(done);
+            }
+            // What moved and has come to something else is whole.
+            None if bar.position() > 0 => bar.set_position(bar.length().unwrap_or_default()),
+            None => {}
+        }
+        bar.set_message(with_amount(doing, amount));
+    }
+
+    /// Makes room for others: a terminal has few lines, and an image may have many layers.
+    fn end(&mut self, layer: &str) {
+        if let Some(bar) = self.layers.remove(layer) {
+            bar.finish_and_clear();
+            self.screen.remove(&bar);
+        }
+    }
+
+    /// One bar for all layers whose names are not told.
+    fn show_together(&mut self, doing: &str, Amount { done, total }: Amount) {
+        self.nameless.insert(total.unwrap_or(done), done);
+        let together = Amount {
+            done: self.nameless.values().sum(),
+            total: Some(self.nameless.keys().sum()),
+        };
+        self.show("all layers", doing, Some(together));
+    }
+
+    /// Bars that do not move are drawn again only when they are told to.
+    fn fit(&mut self) {
+        let columns = columns();
+        if columns != self.columns {
+            self.columns = columns;
+            for bar in self.layers.values() {
+                bar.tick();
+            }
+        }
     }
 }
 
+/// The words come last and are cut where the terminal ends, so that a bar never takes two lines.
 fn style() -> ProgressStyle {
-    let template = "  {prefix:14} {msg:20} {bar:30} {bytes}/{total_bytes}";
+    let template = "  {prefix:12!} {bar:12} {wide_msg}";
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+fn columns() -> Option<u16> {
+    rustix::termios::tcgetwinsize(std::io::stderr())
+        .ok()
+        .map(|size| size.ws_col)
 }
 
 impl Drop for Bars {
@@ -132,16 +219,39 @@ impl OutputSink for Bars {
 
 impl ProgressSink for Bars {
     fn progress(&mut self, progress: Progress) {
-        let Some(layer) = &progress.layer else {
-            return self.say(&format!("  {}", progress.doing));
-        };
-        let bar = self.bar(layer);
-        bar.set_message(progress.doing);
-        if let Some(amount) = progress.amount {
-            bar.set_position(amount.done);
-            if let Some(total) = amount.total {
-                bar.set_length(total);
+        self.fit();
+        let is_over = is_over(&progress);
+        match (progress.layer, progress.amount) {
+            (Some(layer), _) if is_over => self.end(&layer),
+            (Some(layer), amount) => self.show(&layer, &progress.doing, amount),
+            (None, Some(amount)) => self.show_together(&progress.doing, amount),
+            (None, None) => {
+                if self.told.is_new(&progress.doing) {
+                    self.say(&format!("  {}", progress.doing));
+                }
             }
         }
+    }
+}
+
+/// Whether nothing more comes of a layer, in the engine's words.
+fn is_over(progress: &Progress) -> bool {
+    match progress.doing.as_str() {
+        "Already exists" | "Pull complete" => true,
+        "Loading layer" => progress
+            .amount
+            .is_some_and(|amount| amount.total.is_some_and(|total| amount.done >= total)),
+        _ => false,
+    }
+}
+
+fn with_amount(doing: &str, amount: Option<Amount>) -> String {
+    match amount {
+        Some(Amount {
+            done,
+            total: Some(total),
+        }) => format!("{doing} {}/{}", HumanBytes(done), HumanBytes(total)),
+        Some(Amount { done, total: None }) => format!("{doing} {}", HumanBytes(done)),
+        None => doing.to_owned(),
     }
 }

@@ -32,10 +32,9 @@ pub(super) async fn push(context: &Context, args: Args) -> Result<Exit, CliError
     let scene = Scene::of(context, &args.wanted)?;
     let target = Target::of(&scene.config)?;
     let engine = scene.engine().await?;
-    let mut observer = observer(context.ui);
     let report = match target {
         Target::Named(name) => {
-            engine.push(&name, observer.as_mut()).await?;
+            engine.push(&name, observer(context.ui).as_mut()).await?;
             Report {
                 image: name.to_string(),
                 remote: name.to_string(),
@@ -49,7 +48,7 @@ pub(super) async fn push(context: &Context, args: Args) -> Result<Exit, CliError
                 plan(&recipe.spec, &facts).image,
                 recipe.spec.platform(),
             )?;
-            shared.push(&engine, observer.as_mut()).await?;
+            shared.push(&engine, observer(context.ui).as_mut()).await?;
             Report {
                 image: shared.image.tag.to_string(),
                 remote: shared.remote.to_string(),

@@ -66,7 +66,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
     }
     let vault = vault(context)?;
     let place = if args.file { Place::File } else { vault.place() };
-    vault.save(kind, &credential, place).await?;
+    vault.store(kind, &credential, place).await?;
     context
         .ui
         .say(format_args!("Stored {kind} in {}.", describe(place)));
@@ -79,9 +79,10 @@ pub(super) async fn verify(upstream: &Upstream) -> Result<(), CliError> {
     upstream.verify(&http).await.map_err(|error| {
         let hint = match &error {
             VerifyError::Refused { .. } => "get a new one from the service and store that",
-            VerifyError::NoCredential(_) | VerifyError::Unclear { .. } | VerifyError::Unreachable(_) => {
-                "without `--verify` nobody is asked"
-            }
+            VerifyError::NoCredential(_)
+            | VerifyError::NoService { .. }
+            | VerifyError::Unclear { .. }
+            | VerifyError::Unreachable(_) => "without `--verify` nobody is asked",
         };
         CliError::of(Exit::Failure, &error).hint(hint)
     })

@@ -17,7 +17,9 @@ pub struct AuditLog {
 
 #[derive(Debug)]
 struct Inner {
-    file: File,
+    path: PathBuf,
+    /// Opened for the first record, so that there is no file where nothing is written.
+    file: Option<File>,
     room: u64,
     tally: Tally,
 }
@@ -26,21 +28,24 @@ impl AuditLog {
     /// How large the file may get.
     pub const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-    /// Goes on with a file, or begins it.
+    /// Goes on with a file, or begins it with the first record.
     pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let error = |source| AuditError::Io {
-            path: path.to_owned(),
-            source,
+        let written = match path.metadata() {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+            Err(source) => {
+                let path = path.to_owned();
+                return Err(AuditError::Io { path, source });
+            }
         };
-        let file = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .map_err(error)?;
-        let room = Self::MOST_BYTES.saturating_sub(file.metadata().map_err(error)?.len());
-        let tally = Self::read(path)?.iter().collect();
+        let inner = Inner {
+            path: path.to_owned(),
+            file: None,
+            room: Self::MOST_BYTES.saturating_sub(written),
+            tally: Self::read(path)?.iter().collect(),
+        };
         Ok(Self {
-            inner: Mutex::new(Inner { file, room, tally }),
+            inner: Mutex::new(inner),
         })
     }
 
@@ -88,10 +93,20 @@ impl AuditSink for AuditLog {
         if length > inner.room {
             return;
         }
-        match inner.file.write_all(&line) {
+        match inner.append(&line) {
             Ok(()) => inner.room -= length,
             Err(error) => tracing::warn!(%error, "the audit of the gateway cannot be written"),
         }
+    }
+}
+
+impl Inner {
+    fn append(&mut self, line: &[u8]) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(OpenOptions::new().append(true).create(true).open(&self.path)?),
+        };
+        file.write_all(line)
     }
 }
 
@@ -123,6 +138,7 @@ mod tests {
             port: Some(443),
             verdict: Outcome::Denied,
             rule: "host not in policy".to_owned(),
+            needs: None,
             sent: 0,
             received: 0,
         }
@@ -133,7 +149,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.jsonl");
         assert_eq!(AuditLog::read(&path).unwrap(), []);
-        AuditLog::open(&path).unwrap().record(record("a.example"));
+        let log = AuditLog::open(&path).unwrap();
+        assert!(!path.exists());
+        log.record(record("a.example"));
         let again = AuditLog::open(&path).unwrap();
         again.record(record("b.example"));
         let text = std::fs::read_to_string(&path).unwrap() + "{\"at\":\"1970-";

@@ -1,6 +1,7 @@
 //! What a sandbox asked for, and what it was told.
 
 mod log;
+mod needs;
 mod tally;
 
 use std::fmt;
@@ -10,6 +11,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use log::{AuditError, AuditLog};
+pub use needs::Needs;
 pub use tally::{Asked, Tally};
 
 /// One thing that a sandbox asked for. This is a line of the audit file.
@@ -27,6 +29,9 @@ pub struct Record {
     pub verdict: Outcome,
     /// The line that decided, or the reason.
     pub rule: String,
+    /// What it needs in order to pass, where that is not a line with its host and port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Needs>,
     /// Bytes that left the sandbox.
     pub sent: u64,
     /// Bytes that came in.

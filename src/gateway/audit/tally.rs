@@ -1,21 +1,29 @@
 //! How often what was asked for, and what an allowlist would have to say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 
-use super::{Outcome, Protocol, Record};
+use super::{Needs, Outcome, Protocol, Record};
 
-/// Counts of what was asked for, by host and port.
+/// Counts of what was asked for, by host, port and what it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    counts: BTreeMap<(String, Option<u16>, Outcome), u64>,
+    counts: BTreeMap<Key, u64>,
     /// What came when there was no room for further hosts.
     others: u64,
 }
 
-/// How often one host was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    host: String,
+    port: Option<u16>,
+    verdict: Outcome,
+    needs: Option<Needs>,
+}
+
+/// How often something was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Asked {
     /// The name or address.
@@ -24,31 +32,62 @@ pub struct Asked {
     pub port: Option<u16>,
     /// What came of it.
     pub verdict: Outcome,
+    /// What it needs in order to pass, where that is not a line with its host and port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Needs>,
     /// How often.
     pub count: u64,
 }
 
 impl Asked {
-    /// The line of an allowlist that would let it through.
+    /// The line of an allowlist that lets it through; `None` where no line does.
     #[must_use]
-    pub fn suggestion(&self) -> String {
-        match self.port {
-            None | Some(80 | 443) => self.host.clone(),
-            Some(port) => format!("{}:{port}", self.host),
+    pub fn suggestion(&self) -> Option<String> {
+        match &self.needs {
+            None | Some(Needs::Allowlist | Needs::Line(_)) => Some(self.subject()),
+            Some(Needs::Inspection | Needs::Without(_) | Needs::Address(_) | Needs::Never) => None,
+        }
+    }
+
+    /// What was asked for, as a line would say it.
+    fn subject(&self) -> String {
+        match (&self.needs, self.port) {
+            (Some(Needs::Line(line)), _) => line.clone(),
+            (_, None | Some(80 | 443)) => self.host.clone(),
+            (_, Some(port)) => format!("{}:{port}", self.host),
+        }
+    }
+
+    /// What would let it through.
+    fn advice(&self) -> String {
+        let to = |change: String| format!("to allow, {change}");
+        match &self.needs {
+            None | Some(Needs::Line(_)) => {
+                to(format!("add \"{}\" to sandbox.network.allowed", self.subject()))
+            }
+            Some(Needs::Allowlist) => to(format!(
+                "add \"{}\" to sandbox.network.allowed, with policy = \"allowlist\"",
+                self.subject()
+            )),
+            Some(Needs::Inspection) => to(format!(
+                "add \"{}\" to sandbox.network.inspect: a line decides by the request, which cannot be seen",
+                self.host
+            )),
+            Some(Needs::Without(line)) => to(format!("remove {line} from sandbox.network.denied")),
+            Some(Needs::Address(address)) => to(format!(
+                "add \"{address}\" to sandbox.network.dangerously_allow_addresses"
+            )),
+            Some(Needs::Never) => "no line allows that; network.jsonl says what was wrong".to_owned(),
         }
     }
 }
 
 impl fmt::Display for Asked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.suggestion();
+        let (subject, count) = (self.subject(), self.count);
         match self.verdict {
-            Outcome::Allowed => write!(f, "reached {line} {}x", self.count),
-            Outcome::Denied => write!(
-                f,
-                "blocked {line} {}x: to allow, add \"{line}\" to sandbox.network.allowed",
-                self.count
-            ),
+            Outcome::Allowed => write!(f, "reached {subject} {count}x"),
+            Outcome::Denied => write!(f, "blocked {subject} {count}x: {}", self.advice()),
         }
     }
 }
@@ -62,11 +101,15 @@ impl Tally {
         let Some(host) = record.host.clone() else {
             return;
         };
-        let port = match record.protocol {
-            Protocol::Dns => None,
-            _ => record.port,
+        let key = Key {
+            host,
+            port: match record.protocol {
+                Protocol::Dns => None,
+                _ => record.port,
+            },
+            verdict: record.verdict,
+            needs: record.needs.clone(),
         };
-        let key = (host, port, record.verdict);
         if self.counts.len() < Self::MOST_HOSTS || self.counts.contains_key(&key) {
             *self.counts.entry(key).or_default() += 1;
         } else {
@@ -91,20 +134,18 @@ impl Tally {
     }
 
     fn asked(&self, verdict: Outcome) -> std::vec::IntoIter<Asked> {
-        let connected = |host: &String| {
-            let from = (host.clone(), Some(0), Outcome::Allowed);
-            let to = (host.clone(), Some(u16::MAX), Outcome::Denied);
-            let mut ports = self.counts.range(from..=to);
-            ports.any(|((_, _, own), _)| *own == verdict)
-        };
-        let mut asked: Vec<Asked> = self
-            .counts
-            .iter()
-            .filter(|((host, port, own), _)| *own == verdict && (port.is_some() || !connected(host)))
-            .map(|((host, port, _), count)| Asked {
-                host: host.clone(),
-                port: *port,
+        let own = || self.counts.iter().filter(move |(key, _)| key.verdict == verdict);
+        let connected: BTreeSet<&str> = own()
+            .filter(|(key, _)| key.port.is_some())
+            .map(|(key, _)| key.host.as_str())
+            .collect();
+        let mut asked: Vec<Asked> = own()
+            .filter(|(key, _)| key.port.is_some() || !connected.contains(key.host.as_str()))
+            .map(|(key, count)| Asked {
+                host: key.host.clone(),
+                port: key.port,
                 verdict,
+                needs: key.needs.clone(),
                 count: *count,
             })
             .collect();
@@ -126,6 +167,7 @@ impl<'a> FromIterator<&'a Record> for Tally {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use rstest::rstest;
 
     use super::*;
 
@@ -137,6 +179,7 @@ mod tests {
             port,
             verdict,
             rule: String::new(),
+            needs: None,
             sent: 1,
             received: 2,
         }
@@ -167,6 +210,39 @@ mod tests {
         );
         let reached: Vec<String> = tally.reached().map(|asked| asked.to_string()).collect();
         assert_eq!(reached, ["reached good.example 1x"]);
+    }
+
+    #[rstest]
+    #[case(Needs::Line("POST a.example/x".into()), "blocked POST a.example/x 1x: to allow, add \"POST a.example/x\" to sandbox.network.allowed", Some("POST a.example/x"))]
+    #[case(
+        Needs::Allowlist,
+        "blocked a.example:22 1x: to allow, add \"a.example:22\" to sandbox.network.allowed, with policy = \"allowlist\"",
+        Some("a.example:22")
+    )]
+    #[case(
+        Needs::Inspection,
+        "blocked a.example:22 1x: to allow, add \"a.example\" to sandbox.network.inspect: a line decides by the request, which cannot be seen",
+        None
+    )]
+    #[case(Needs::Without("`a.example` (ralph.toml:4:11)".into()), "blocked a.example:22 1x: to allow, remove `a.example` (ralph.toml:4:11) from sandbox.network.denied", None)]
+    #[case(Needs::Address([10, 1, 2, 3].into()), "blocked a.example:22 1x: to allow, add \"10.1.2.3\" to sandbox.network.dangerously_allow_addresses", None)]
+    #[case(
+        Needs::Never,
+        "blocked a.example:22 1x: no line allows that; network.jsonl says what was wrong",
+        None
+    )]
+    fn what_else_was_blocked_is_told_with_what_it_needs(
+        #[case] needs: Needs,
+        #[case] told: &str,
+        #[case] line: Option<&str>,
+    ) {
+        let denied = Record {
+            needs: Some(needs),
+            ..record(Protocol::Tcp, "a.example", Some(22), Outcome::Denied)
+        };
+        let asked = Tally::from_iter([&denied]).blocked().next().unwrap();
+        assert_eq!(asked.to_string(), told);
+        assert_eq!(asked.suggestion().as_deref(), line);
     }
 
     #[test]

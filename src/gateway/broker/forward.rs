@@ -39,12 +39,8 @@ pub(super) async fn forward(
         Some(protocol) => {
             let call = Call::read(protocol, outgoing.body).map_err(Refusal::Call)?;
             outgoing.body = call.body;
-            Some(
-                guest
-                    .meter
-                    .reserve(&call.model, call.worst)
-                    .map_err(Refusal::Budget)?,
-            )
+            let reserved = guest.meter.reserve(&call.model, call.worst).await;
+            Some(reserved.map_err(Refusal::Budget)?)
         }
         None => None,
     };
@@ -59,8 +55,7 @@ pub(super) async fn forward(
     if response.status().is_success() {
         return Ok(pass(response, reservation, &credential));
     }
-    // Refused before any work was done: nothing is charged for that.
-    if let Some(reservation) = reservation {
+    if let Some(reservation) = reservation.filter(|_| is_free(response.status())) {
         reservation.free();
     }
     let passed = pass_refusal(guest, response, &credential).await;
@@ -98,6 +93,15 @@ fn free_if_unsent(reservation: Option<Reservation>, refusal: &Refusal) {
     }
 }
 
+/// Whether a refusal came before any work was done. A gateway that gave up on a model may have to pay for it.
+fn is_free(status: StatusCode) -> bool {
+    match status {
+        StatusCode::REQUEST_TIMEOUT => false,
+        StatusCode::SERVICE_UNAVAILABLE => true,
+        _ => !status.is_server_error() || status.as_u16() == 529,
+    }
+}
+
 /// Passes an answer back, counting what it used.
 fn pass(
     response: reqwest::Response,
@@ -118,13 +122,22 @@ fn pass(
         ),
         None => MeteredBody::free(body),
     };
+    passed(&head, body, credential)
+}
+
+/// An answer as it is passed back.
+pub(super) fn passed(
+    head: &hyper::http::response::Parts,
+    body: MeteredBody,
+    credential: &Secret,
+) -> Response<Answer> {
     let mut passed = Response::new(Answer::Passing(body));
     *passed.status_mut() = head.status;
     *passed.headers_mut() = passed_back(&head.headers, credential);
     passed
 }
 
-/// Passes a refusal back, without the credential, which some services repeat.
+/// Passes a refusal back, unless it is the broker's to answer.
 async fn pass_refusal(
     guest: &Guest,
     response: reqwest::Response,
@@ -144,12 +157,22 @@ async fn pass_refusal(
         let status = status.as_u16();
         guest.meter.tell(Notice::RateLimited { status, until });
     }
-    let text = Redactor::new([credential.clone()]).redact(&String::from_utf8_lossy(&body));
-    let mut passed = Response::new(Answer::Whole(Some(text.into())));
-    *passed.status_mut() = status;
-    *passed.headers_mut() = passed_back(&headers, credential);
-    passed.headers_mut().remove(CONTENT_LENGTH);
-    Ok(passed)
+    Ok(refused(status, &headers, &body, credential))
+}
+
+/// A refusal as it is passed back: without the credential, which some services repeat.
+pub(super) fn refused(
+    status: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+    credential: &Secret,
+) -> Response<Answer> {
+    let text = Redactor::new([credential.clone()]).redact(&String::from_utf8_lossy(body));
+    let mut refused = Response::new(Answer::Whole(Some(text.into())));
+    *refused.status_mut() = status;
+    *refused.headers_mut() = passed_back(headers, credential);
+    refused.headers_mut().remove(CONTENT_LENGTH);
+    refused
 }
 
 fn asks_to_wait(status: StatusCode, headers: &HeaderMap) -> bool {
@@ -171,7 +194,7 @@ fn passed_back(headers: &HeaderMap, credential: &Secret) -> HeaderMap {
 }
 
 /// The beginning of a body; the status counts, even where the rest does not arrive.
-async fn beginning(mut response: reqwest::Response) -> Bytes {
+pub(super) async fn beginning(mut response: reqwest::Response) -> Bytes {
     let mut body = BytesMut::new();
     while let Ok(Some(bytes)) = response.chunk().await {
         body.extend_from_slice(&bytes);

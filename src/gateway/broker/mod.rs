@@ -1,4 +1,4 @@
-//! Adds the real credential to what a sandbox asks of a model, and to nothing else.
+//! Adds the real credential to what a sandbox asks of a model or of one repository, and to nothing else.
 //!
 //! A sandbox speaks plain HTTP to the name of the service and shows its [`Phantom`]. The broker takes away everything
 //! that could authenticate, adds the stored credential, and forwards the call by TLS to that service alone, for a few
@@ -9,10 +9,12 @@
 
 mod answer;
 mod forward;
+mod github;
 mod health;
 mod refusal;
 mod route;
 mod serve;
+mod service;
 mod strip;
 mod upstream;
 mod verify;
@@ -35,7 +37,9 @@ use super::phantom::Phantom;
 use super::stream::Stream;
 use crate::network::HostName;
 
-pub use health::Health;
+pub use github::{GitHub, GitHubAccess, GitHubSetup};
+pub use health::{Health, ask_health};
+pub use service::Service;
 pub use upstream::{Upstream, UpstreamError};
 pub use verify::VerifyError;
 
@@ -45,21 +49,27 @@ const CONNECT: Duration = Duration::from_secs(10);
 const IDLE: Duration = Duration::from_secs(600);
 /// What the calls of one run may hold in memory while they are sent, in kilobytes.
 const ROOM_KB: usize = 128 * 1024;
+/// How long to wait when no connection can be accepted, for example because too many files are open.
+const PAUSE: Duration = Duration::from_millis(20);
 /// What lies between the gateway and the broker, each way.
 const PIPE: usize = 16 * 1024;
 
 /// Has the credentials, and speaks to the services that they are for.
 pub struct Broker {
-    upstreams: Vec<Arc<Upstream>>,
+    services: Vec<Arc<Service>>,
     http: reqwest::Client,
     runs: AtomicUsize,
 }
 
 impl Broker {
     /// A broker for these services. Where roots are given, these alone are trusted, in place of the system's.
-    pub fn new(upstreams: Vec<Upstream>, roots: Vec<reqwest::Certificate>) -> Result<Arc<Self>, BrokerError> {
+    pub fn new(
+        services: impl IntoIterator<Item = impl Into<Service>>,
+        roots: Vec<reqwest::Certificate>,
+    ) -> Result<Arc<Self>, BrokerError> {
+        let services = services.into_iter().map(|service| Arc::new(service.into()));
         Ok(Arc::new(Self {
-            upstreams: upstreams.into_iter().map(Arc::new).collect(),
+            services: services.collect(),
             http: client(roots)?,
             runs: AtomicUsize::new(0),
         }))
@@ -77,8 +87,8 @@ impl Broker {
         }))
     }
 
-    fn upstream(&self, host: &HostName) -> Option<&Arc<Upstream>> {
-        self.upstreams.iter().find(|upstream| upstream.host == *host)
+    fn service(&self, host: &HostName) -> Option<&Arc<Service>> {
+        self.services.iter().find(|service| service.host() == host)
     }
 }
 
@@ -124,28 +134,41 @@ impl Drop for Guest {
 impl Entrance {
     /// The names that the sandbox uses, which its policy must allow.
     pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
-        self.0.broker.upstreams.iter().map(|upstream| &upstream.host)
+        self.0.broker.services.iter().map(|service| service.host())
     }
 
     /// Serves every connection of a listener as if it were made to this host, until the future is dropped.
     pub async fn serve(&self, listener: TcpListener, host: &HostName) -> io::Result<()> {
-        let upstream = self.upstream(host)?;
+        let service = self.service(host)?;
         let mut connections = JoinSet::new();
         loop {
-            let (stream, _) = listener.accept().await?;
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
             // Small messages are not held back; where that cannot be had, they come a little later.
             let _ = stream.set_nodelay(true);
             while connections.try_join_next().is_some() {}
             connections.spawn(serve::connection(
                 self.clone(),
-                upstream.clone(),
+                service.clone(),
                 TokioIo::new(stream),
             ));
         }
     }
 
-    fn upstream(&self, host: &HostName) -> io::Result<Arc<Upstream>> {
-        let found = self.0.broker.upstream(host).cloned();
+    /// Asks the service of this name whether it takes its credential.
+    pub async fn verify(&self, host: &HostName) -> Result<(), VerifyError> {
+        match self.0.broker.service(host).map(AsRef::as_ref) {
+            Some(Service::Model(upstream)) => upstream.verify(&self.0.broker.http).await,
+            Some(Service::Repository(_)) | None => Err(VerifyError::NoService {
+                host: host.to_string(),
+            }),
+        }
+    }
+
+    fn service(&self, host: &HostName) -> io::Result<Arc<Service>> {
+        let found = self.0.broker.service(host).cloned();
         found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no credential is for {host}")))
     }
 }
@@ -153,14 +176,14 @@ impl Entrance {
 #[async_trait]
 impl Injection for Entrance {
     fn injects(&self, host: &HostName) -> bool {
-        self.0.broker.upstream(host).is_some()
+        self.0.broker.service(host).is_some()
     }
 
     async fn open(&self, host: &HostName) -> io::Result<Box<dyn Stream>> {
-        let upstream = self.upstream(host)?;
+        let service = self.service(host)?;
         let (ours, theirs) = tokio::io::duplex(PIPE);
         // It ends with the stream that is returned.
-        tokio::spawn(serve::connection(self.clone(), upstream, TokioIo::new(ours)));
+        tokio::spawn(serve::connection(self.clone(), service, TokioIo::new(ours)));
         Ok(Box::new(theirs))
     }
 }

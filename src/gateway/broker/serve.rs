@@ -20,6 +20,7 @@ use super::forward::{self, Outgoing};
 use super::health::Health;
 use super::refusal::Refusal;
 use super::route::Route;
+use super::service::Service;
 use super::strip;
 use super::upstream::Upstream;
 use super::{Entrance, Guest, ROOM_KB};
@@ -33,19 +34,24 @@ const SENDING: Duration = Duration::from_secs(120);
 const HEAD: Duration = Duration::from_secs(30);
 
 /// Serves a connection to its end.
-pub(super) async fn connection<S>(entrance: Entrance, upstream: Arc<Upstream>, stream: S)
+pub(super) async fn connection<S>(entrance: Entrance, service: Arc<Service>, stream: S)
 where
     S: Read + Write + Unpin + Send + 'static,
 {
     let guest = &entrance.0;
-    let service = service_fn(|request| {
-        let upstream = upstream.clone();
-        async move { Ok::<_, Infallible>(respond(guest, &upstream, request).await) }
+    let responding = service_fn(|request| {
+        let service = service.clone();
+        async move {
+            Ok::<_, Infallible>(match service.as_ref() {
+                Service::Model(upstream) => respond(guest, upstream, request).await,
+                Service::Repository(github) => github.respond(guest, request).await,
+            })
+        }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
-        .serve_connection(stream, service);
+        .serve_connection(stream, responding);
     if let Err(error) = served.await {
         tracing::debug!(%error, "a connection to the broker broke");
     }
@@ -96,7 +102,7 @@ async fn call(
 }
 
 /// The whole body of a call, and the room that it takes.
-async fn read(guest: &Guest, body: Incoming) -> Result<(Bytes, SemaphorePermit<'_>), Refusal> {
+pub(super) async fn read(guest: &Guest, body: Incoming) -> Result<(Bytes, SemaphorePermit<'_>), Refusal> {
     let length = body.size_hint().upper().unwrap_or(LONGEST_CALL as u64);
     if length > LONGEST_CALL as u64 {
         return Err(Refusal::Body);

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::route::Route;
 use crate::credential::{Auth, Kind, Source};
 use crate::network::{HostName, HostNameError};
-use crate::secret::Secret;
+use crate::secret::{Redactor, Secret};
 
 /// A service: the name that sandboxes use for it, where it really is, and its credential.
 pub struct Upstream {
@@ -54,6 +54,11 @@ impl Upstream {
         self.base.as_str().trim_end_matches('/')
     }
 
+    /// Lets the redactor of a run know its credential, and whatever that is renewed to.
+    pub fn tell(&self, redactor: &Redactor) {
+        self.source.tell(redactor);
+    }
+
     /// Whether calls of this kind are made there.
     pub(super) fn takes(&self, route: Route) -> bool {
         match self.kind {
@@ -68,10 +73,7 @@ impl Upstream {
 
     /// The address of a path of the API's.
     pub(super) fn url(&self, path: &str, query: Option<&str>) -> Url {
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        url.set_query(query);
-        url
+        below(&self.base, path, query)
     }
 
     /// The header that authenticates.
@@ -92,18 +94,32 @@ impl Upstream {
     }
 }
 
-/// An address of http or https without a credential in it. A `/v1` at its end is understood.
+/// The address of an API. A `/v1` at its end is understood.
 fn parse_base(text: &str) -> Result<Url, UpstreamError> {
+    let mut url = plain_url(text)?;
+    let path = url.path().trim_end_matches('/');
+    let path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
+    url.set_path(&path);
+    Ok(url)
+}
+
+/// An address of http or https without a credential in it.
+pub(super) fn plain_url(text: &str) -> Result<Url, UpstreamError> {
     let mut url = Url::parse(text).map_err(|_| UpstreamError::NotAUrl)?;
     let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
     if !plain || !matches!(url.scheme(), "http" | "https") {
         return Err(UpstreamError::NotAUrl);
     }
-    let path = url.path().trim_end_matches('/');
-    let path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
-    url.set_path(&path);
     url.set_fragment(None);
     Ok(url)
+}
+
+/// The address of a path below another one.
+pub(super) fn below(base: &Url, path: &str, query: Option<&str>) -> Url {
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    url.set_query(query);
+    url
 }
 
 /// Why there is no such service.

@@ -46,6 +46,12 @@ pub enum VerifyError {
     /// There is none to ask about.
     #[error(transparent)]
     NoCredential(#[from] LoginError),
+    /// There is no service of this name.
+    #[error("no credential is for {host}")]
+    NoService {
+        /// The name.
+        host: String,
+    },
     /// The service refused it.
     #[error("{host} refused the credential (HTTP {status})")]
     Refused {

@@ -2,9 +2,10 @@
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
@@ -18,7 +19,10 @@ const LONGEST: usize = 4096;
 /// How many queries one connection may carry.
 const QUERIES: usize = 256;
 
-/// Answers datagrams until the socket fails. Each answer comes from the address that was asked.
+/// How long to wait after datagrams could not be received.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Answers datagrams for as long as it is polled. Each answer comes from the address that was asked.
 pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) -> io::Result<()> {
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
     // The kernel may hand over several datagrams at once.
@@ -33,7 +37,7 @@ pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) ->
             .await;
         if received.is_err() {
             // A client that is gone already is told of in the next call; that is no reason to stop.
-            tokio::task::yield_now().await;
+            tokio::time::sleep(PAUSE).await;
             continue;
         }
         for query in buffer[..meta.len].chunks(meta.stride.max(1)) {
@@ -77,7 +81,7 @@ pub(in crate::gateway) async fn serve_tcp(
 }
 
 /// One query; `None` when it is too long to be one.
-async fn read_query(client: &mut impl Client) -> io::Result<Option<Vec<u8>>> {
+async fn read_query(client: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let length = usize::from(client.read_u16().await?);
     if length > LONGEST {
         return Ok(None);
@@ -85,4 +89,27 @@ async fn read_query(client: &mut impl Client) -> io::Result<Option<Vec<u8>>> {
     let mut query = vec![0; length];
     client.read_exact(&mut query).await?;
     Ok(Some(query))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_query_over_a_connection_takes_no_more_room_than_it_may(
+            bytes in prop::collection::vec(any::<u8>(), 0..6000),
+            claimed in any::<u16>(),
+        ) {
+            let said = [&claimed.to_be_bytes(), bytes.as_slice()].concat();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            match runtime.block_on(read_query(&mut said.as_slice())) {
+                Ok(Some(query)) => prop_assert!(query.len() == usize::from(claimed) && query.capacity() <= LONGEST),
+                Ok(None) => prop_assert!(usize::from(claimed) > LONGEST),
+                Err(_) => prop_assert!(bytes.len() < usize::from(claimed)),
+            }
+        }
+    }
 }

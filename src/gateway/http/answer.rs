@@ -22,6 +22,9 @@ impl Answer {
             (Denial::NotListed, Some(host)) => {
                 format!("to allow it, add \"{host}\" to sandbox.network.allowed\n")
             }
+            (Denial::Request { wanted, .. }, _) => {
+                format!("to allow it, add \"{wanted}\" to sandbox.network.allowed\n")
+            }
             (Denial::Unseen(_), Some(host)) => {
                 format!("to let it be seen, add \"{host}\" to sandbox.network.inspect\n")
             }

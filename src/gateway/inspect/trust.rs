@@ -20,6 +20,11 @@ const REPLACING: [&str; 7] = [
 const ADDING: &str = "NODE_EXTRA_CA_CERTS";
 const JAVA: &str = "JAVA_TOOL_OPTIONS";
 
+/// The files: the authority alone, all that is to be trusted, and the same for Java.
+const AUTHORITY: &str = "authority.pem";
+const BUNDLE: &str = "bundle.pem";
+const STORE: &str = "trust.jks";
+
 /// Files and variables for a sandbox. None of them is secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
@@ -37,24 +42,27 @@ impl Trust {
         let bundle = joined(image, authority);
         let trusted: Vec<_> = certificates(&bundle).collect();
         let store = keystore::trusting(trusted.iter().map(AsRef::as_ref));
-        let [authority_path, bundle_path, store_path] =
-            ["authority.pem", "bundle.pem", "trust.jks"].map(|name| dir.join(name));
-        let java = format!(
-            "-Djavax.net.ssl.trustStore={} -Djavax.net.ssl.trustStoreType=JKS",
-            store_path.display()
-        );
-        let replacing = REPLACING.map(|variable| (variable, bundle_path.display().to_string()));
-        let others = [(ADDING, authority_path.display().to_string()), (JAVA, java)];
-        let env = replacing.into_iter().chain(others);
         Self {
-            env: env.map(|(name, value)| (name.to_owned(), value)).collect(),
+            env: Self::variables(dir),
             files: vec![
-                (authority_path, authority.into()),
-                (bundle_path, bundle.clone()),
-                (store_path, store),
+                (dir.join(AUTHORITY), authority.into()),
+                (dir.join(BUNDLE), bundle.clone()),
+                (dir.join(STORE), store),
             ],
             bundle,
         }
+    }
+
+    /// The variables that tell programs of the files below `dir`, whichever authority they are of.
+    #[must_use]
+    pub fn variables(dir: &Path) -> BTreeMap<String, String> {
+        let [authority, bundle, store] =
+            [AUTHORITY, BUNDLE, STORE].map(|name| dir.join(name).display().to_string());
+        let java = format!("-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStoreType=JKS");
+        let replacing = REPLACING.map(|variable| (variable, bundle.clone()));
+        let others = [(ADDING, authority), (JAVA, java)];
+        let all = replacing.into_iter().chain(others);
+        all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 

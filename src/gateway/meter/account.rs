@@ -1,6 +1,7 @@
 //! The sums, without any file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::AddAssign;
 
 use thiserror::Error;
 
@@ -37,12 +38,24 @@ pub struct Spent {
     pub unpriced_calls: u64,
 }
 
-impl Spent {
-    fn add(&mut self, amount: Amount) {
-        self.calls += 1;
-        self.tokens += amount.tokens;
-        self.cost += amount.cost.unwrap_or(Usd::ZERO);
-        self.unpriced_calls += u64::from(amount.cost.is_none());
+impl AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.tokens += other.tokens;
+        self.cost += other.cost;
+        self.unpriced_calls += other.unpriced_calls;
+    }
+}
+
+impl From<Amount> for Spent {
+    /// One call.
+    fn from(amount: Amount) -> Self {
+        Self {
+            calls: 1,
+            tokens: amount.tokens,
+            cost: amount.cost.unwrap_or(Usd::ZERO),
+            unpriced_calls: u64::from(amount.cost.is_none()),
+        }
     }
 }
 
@@ -86,16 +99,27 @@ pub enum Overdrawn {
     },
 }
 
-/// Every call: those that are over by iteration and model, those that go on one by one.
+/// Every call: those that are over by session and model, those that go on one by one.
 #[derive(Default)]
 pub(super) struct Account {
-    settled: BTreeMap<(u32, String), Spent>,
+    settled: BTreeMap<(Session, String), Spent>,
     open: BTreeMap<u64, Open>,
     calls: u64,
+    /// The numbers of the sessions that have begun.
+    begun: BTreeSet<u64>,
+    /// The one that calls are counted to.
+    session: Session,
+}
+
+/// A session of an agent's, and the iteration it belongs to. Calls before the first one are of session 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Session {
+    pub(super) iteration: u32,
+    pub(super) number: u64,
 }
 
 struct Open {
-    iteration: u32,
+    session: Session,
     model: String,
     amount: Amount,
 }
@@ -108,7 +132,7 @@ impl Account {
             account.apply(entry);
         }
         while let Some((_, open)) = account.open.pop_first() {
-            account.settle(open.iteration, open.model, open.amount);
+            account.settle(open.session, open.model, open.amount);
         }
         account
     }
@@ -118,29 +142,27 @@ impl Account {
         self.calls + 1
     }
 
-    /// Counts an entry, and says which call it is about.
-    pub(super) fn apply(&mut self, entry: Entry) -> u64 {
+    /// Counts an entry.
+    pub(super) fn apply(&mut self, entry: Entry) {
         match entry {
-            Entry::Reserved {
-                call,
-                iteration,
-                model,
-                amount,
-            } => {
+            Entry::Began(session) => {
+                self.begun.insert(session.number);
+                self.session = session;
+            }
+            Entry::Reserved { call, model, amount } => {
                 self.calls = self.calls.max(call);
+                let session = self.session;
                 let open = Open {
-                    iteration,
+                    session,
                     model,
                     amount,
                 };
                 self.open.insert(call, open);
-                call
             }
             Entry::Spent { call, amount } => {
                 if let Some(open) = self.open.remove(&call) {
-                    self.settle(open.iteration, open.model, amount);
+                    self.settle(open.session, open.model, amount);
                 }
-                call
             }
         }
     }
@@ -175,37 +197,56 @@ impl Account {
         self.settled.values().any(|spent| spent.unpriced_calls > 0)
     }
 
+    /// Whether a call goes on whose price nobody knows yet.
+    pub(super) fn has_unpriced_open(&self) -> bool {
+        self.open.values().any(|open| open.amount.cost.is_none())
+    }
+
     /// Everything, with what is set aside.
     pub(super) fn total(&self) -> Spent {
-        let mut total = Spent::default();
-        for spent in self.settled.values() {
-            total.calls += spent.calls;
-            total.tokens += spent.tokens;
-            total.cost += spent.cost;
-            total.unpriced_calls += spent.unpriced_calls;
-        }
-        for open in self.open.values() {
-            total.add(open.amount);
-        }
-        total
+        self.sum(|_| true)
+    }
+
+    /// What a session spent, with what is set aside; `None` when it never began.
+    pub(super) fn spent_in(&self, number: u64) -> Option<Spent> {
+        let begun = self.begun.contains(&number);
+        begun.then(|| self.sum(|session| session.number == number))
     }
 
     /// Everything by iteration and model, with what is set aside.
     pub(super) fn items(&self) -> Vec<Item> {
-        let mut sums = self.settled.clone();
-        for open in self.open.values() {
-            let key = (open.iteration, open.model.clone());
-            sums.entry(key).or_default().add(open.amount);
+        let mut sums: BTreeMap<(u32, &str), Spent> = BTreeMap::new();
+        for (session, model, spent) in self.parts() {
+            *sums.entry((session.iteration, model)).or_default() += spent;
         }
-        let item = |((iteration, model), spent)| Item {
+        let item = |((iteration, model), spent): ((u32, &str), Spent)| Item {
             iteration,
-            model,
+            model: model.to_owned(),
             spent,
         };
         sums.into_iter().map(item).collect()
     }
 
-    fn settle(&mut self, iteration: u32, model: String, amount: Amount) {
-        self.settled.entry((iteration, model)).or_default().add(amount);
+    fn sum(&self, wanted: impl Fn(Session) -> bool) -> Spent {
+        let mut sum = Spent::default();
+        let parts = self.parts().filter(|(session, ..)| wanted(*session));
+        parts.for_each(|(.., spent)| sum += spent);
+        sum
+    }
+
+    fn parts(&self) -> impl Iterator<Item = (Session, &str, Spent)> {
+        let settled = self
+            .settled
+            .iter()
+            .map(|((session, model), spent)| (*session, model.as_str(), *spent));
+        let open = self
+            .open
+            .values()
+            .map(|open| (open.session, open.model.as_str(), open.amount.into()));
+        settled.chain(open)
+    }
+
+    fn settle(&mut self, session: Session, model: String, amount: Amount) {
+        *self.settled.entry((session, model)).or_default() += amount.into();
     }
 }

@@ -11,15 +11,17 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::Amount;
+use super::account::Session;
 use crate::usage::{Tokens, Usd};
 
 /// What is written down.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Entry {
+    /// Calls are of this session from now on.
+    Began(Session),
     /// A call is about to be forwarded.
     Reserved {
         call: u64,
-        iteration: u32,
         model: String,
         amount: Amount,
     },
@@ -165,9 +167,12 @@ struct Line {
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 enum Stored {
+    Began {
+        session: u64,
+        iteration: u32,
+    },
     Reserved {
         call: u64,
-        iteration: u32,
         model: String,
         tokens: Tokens,
         cost: Option<Usd>,
@@ -182,14 +187,16 @@ enum Stored {
 impl From<&Entry> for Stored {
     fn from(entry: &Entry) -> Self {
         match entry.clone() {
+            Entry::Began(Session { iteration, number }) => Self::Began {
+                session: number,
+                iteration,
+            },
             Entry::Reserved {
                 call,
-                iteration,
                 model,
                 amount: Amount { tokens, cost },
             } => Self::Reserved {
                 call,
-                iteration,
                 model,
                 tokens,
                 cost,
@@ -205,15 +212,17 @@ impl From<&Entry> for Stored {
 impl From<Stored> for Entry {
     fn from(stored: Stored) -> Self {
         match stored {
+            Stored::Began { session, iteration } => Self::Began(Session {
+                iteration,
+                number: session,
+            }),
             Stored::Reserved {
                 call,
-                iteration,
                 model,
                 tokens,
                 cost,
             } => Self::Reserved {
                 call,
-                iteration,
                 model,
                 amount: Amount { tokens, cost },
             },

@@ -13,6 +13,8 @@ use crate::usage::Tokens;
 const BYTES_PER_TOKEN: u64 = 2;
 /// No model takes more at once; a call with more is refused by the service, and images have many bytes per token.
 const LARGEST_WINDOW: u64 = 1_000_000;
+/// No model has a longer name. Names are kept for as long as the run lasts.
+const LONGEST_NAME: usize = 256;
 /// The most tokens of an answer where the call does not say. The call is then made to say so.
 const OUTPUT_UNSAID: u64 = 32_000;
 
@@ -45,14 +47,16 @@ impl Call {
         if asked.brings_its_own() {
             return Err(CallError::OwnEndpoint);
         }
-        let bounds = [
-            asked.max_tokens,
-            asked.max_completion_tokens,
-            asked.max_output_tokens,
-        ];
-        let bound = bounds.into_iter().flatten().max();
+        if asked.model.len() > LONGEST_NAME {
+            return Err(CallError::LongName);
+        }
+        let bound = asked.bound(protocol);
         let answers = asked.n.unwrap_or(1).max(1);
-        let input = (body.len() as u64).div_ceil(BYTES_PER_TOKEN).min(LARGEST_WINDOW);
+        let input = if asked.refers_to_more() {
+            LARGEST_WINDOW
+        } else {
+            (body.len() as u64).div_ceil(BYTES_PER_TOKEN).min(LARGEST_WINDOW)
+        };
         let worst = Tokens {
             input,
             output: bound.unwrap_or(OUTPUT_UNSAID).saturating_mul(answers),
@@ -76,6 +80,9 @@ pub(in crate::gateway) enum CallError {
     /// It brings a key or an address of its own.
     #[error("the body names a key, an address or a fallback of its own")]
     OwnEndpoint,
+    /// The name of its model is none.
+    #[error("the name of the model is longer than {LONGEST_NAME} bytes")]
+    LongName,
 }
 
 /// What of a call matters here. A field that stands there twice is an error.
@@ -89,39 +96,93 @@ struct Asked<'a> {
     n: Option<u64>,
     stream: Option<bool>,
     stream_options: Option<IgnoredAny>,
+    #[serde(borrow)]
+    tools: Option<Vec<Tool<'a>>>,
     api_key: Option<IgnoredAny>,
     api_base: Option<IgnoredAny>,
     base_url: Option<IgnoredAny>,
     user_config: Option<IgnoredAny>,
+    extra_headers: Option<IgnoredAny>,
+    extra_body: Option<IgnoredAny>,
+    model_list: Option<IgnoredAny>,
     fallbacks: Option<IgnoredAny>,
+    context_window_fallbacks: Option<IgnoredAny>,
+    content_policy_fallbacks: Option<IgnoredAny>,
+    mcp_servers: Option<IgnoredAny>,
+    previous_response_id: Option<IgnoredAny>,
+    conversation: Option<IgnoredAny>,
+    prompt: Option<IgnoredAny>,
+    container: Option<IgnoredAny>,
+}
+
+/// A tool that the model may use.
+#[derive(Deserialize)]
+struct Tool<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Cow<'a, str>>,
+    server_url: Option<IgnoredAny>,
+    connector_id: Option<IgnoredAny>,
+}
+
+impl Tool<'_> {
+    /// Whether the service would use it at an address of the sandbox's choice.
+    fn is_elsewhere(&self) -> bool {
+        self.kind.as_deref() == Some("mcp") || self.server_url.is_some() || self.connector_id.is_some()
+    }
 }
 
 impl Asked<'_> {
-    /// Whether it names a key, an address or another model to go to. LiteLLM, which runs outside of the sandbox, could be
-    /// made to call anybody by that.
+    /// Whether it names a key, an address or another model to go to. What is called runs outside of the sandbox and could
+    /// be made to call anybody by that.
     fn brings_its_own(&self) -> bool {
         let fields = [
             &self.api_key,
             &self.api_base,
             &self.base_url,
             &self.user_config,
+            &self.extra_headers,
+            &self.extra_body,
+            &self.model_list,
             &self.fallbacks,
+            &self.context_window_fallbacks,
+            &self.content_policy_fallbacks,
+            &self.mcp_servers,
+        ];
+        let tools = self.tools.iter().flatten();
+        fields.into_iter().any(Option::is_some) || tools.into_iter().any(Tool::is_elsewhere)
+    }
+
+    /// Whether the service adds something that it keeps: then the size of the call says nothing.
+    fn refers_to_more(&self) -> bool {
+        let fields = [
+            &self.previous_response_id,
+            &self.conversation,
+            &self.prompt,
+            &self.container,
         ];
         fields.into_iter().any(Option::is_some)
+    }
+
+    /// The most tokens of an answer, as this language says it. A bound in another one could be overlooked.
+    fn bound(&self, protocol: Protocol) -> Option<u64> {
+        match protocol {
+            Protocol::Messages => self.max_tokens,
+            Protocol::Responses => self.max_output_tokens,
+            Protocol::Chat => self.max_tokens.max(self.max_completion_tokens),
+        }
     }
 }
 
 /// What a call is made to say, as JSON fields.
 fn additions(protocol: Protocol, asked: &Asked<'_>, bound: Option<u64>) -> String {
     let field = match protocol {
-        // Anthropic wants a bound by itself.
-        Protocol::Messages => None,
-        Protocol::Responses => Some("max_output_tokens"),
-        Protocol::Chat => Some("max_completion_tokens"),
+        Protocol::Messages => "max_tokens",
+        Protocol::Responses => "max_output_tokens",
+        Protocol::Chat => "max_completion_tokens",
     };
-    let mut additions = match field.filter(|_| bound.is_none()) {
-        Some(field) => format!(",\"{field}\":{OUTPUT_UNSAID}"),
-        None => String::new(),
+    let mut additions = match bound {
+        None => format!(",\"{field}\":{OUTPUT_UNSAID}"),
+        Some(_) => String::new(),
     };
     if protocol == Protocol::Chat && asked.stream == Some(true) && asked.stream_options.is_none() {
         additions.push_str(",\"stream_options\":{\"include_usage\":true}");
@@ -159,6 +220,12 @@ mod tests {
         32_000,
         r#","max_output_tokens":32000"#
     )]
+    #[case::a_bound_of_another_language(
+        Protocol::Responses,
+        r#"{"model":"m","max_tokens":1}"#,
+        32_000,
+        r#","max_output_tokens":32000"#
+    )]
     #[case::no_usage(
         Protocol::Chat,
         r#"{"model":"m","max_tokens":5,"stream":true}"#,
@@ -193,9 +260,24 @@ mod tests {
     #[case::own_key(r#"{"model":"m","api_key":"sk-x"}"#)]
     #[case::own_address(r#"{"model":"m","api_base":"http://x"}"#)]
     #[case::own_fallback(r#"{"model":"m","fallbacks":[{"model":"x","api_base":"http://x"}]}"#)]
+    #[case::own_servers(r#"{"model":"m","mcp_servers":[{"url":"https://x"}]}"#)]
+    #[case::own_tool(r#"{"model":"m","tools":[{"type":"mcp","server_label":"x"}]}"#)]
+    #[case::own_address_of_a_tool(r#"{"model":"m","tools":[{"type":"x","server_url":"https://x"}]}"#)]
+    #[case::own_headers(r#"{"model":"m","extra_headers":{"x":"y"}}"#)]
+    #[case::long_name(&format!(r#"{{"model":"{}"}}"#, "m".repeat(300)))]
     #[case::below_zero(r#"{"model":"m","max_tokens":-1}"#)]
     fn what_could_be_read_in_two_ways_is_refused(#[case] body: &str) {
         assert!(Call::read(Protocol::Chat, Bytes::from(body.to_owned())).is_err());
+    }
+
+    #[rstest]
+    #[case("previous_response_id")]
+    #[case("conversation")]
+    #[case("prompt")]
+    fn what_the_service_keeps_counts_as_a_whole_window(#[case] field: &str) {
+        let body = format!(r#"{{"model":"m","max_output_tokens":1,"{field}":"x"}}"#);
+        let call = Call::read(Protocol::Responses, Bytes::from(body)).unwrap();
+        assert_eq!(call.worst.input, LARGEST_WINDOW);
     }
 
     #[test]

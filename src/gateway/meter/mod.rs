@@ -17,10 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 use thiserror::Error;
+use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::usage::{Tokens, Usd};
-use account::Account;
+use account::{Account, Session};
 use book::{Book, Entry};
 
 pub use account::{Allowance, Item, Overdrawn, Spent};
@@ -51,6 +52,8 @@ pub struct Meter(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
+    /// A call is over.
+    settled: Notify,
     tariffs: Tariffs,
     sink: Arc<dyn MeterSink>,
     clock: Arc<dyn Clock>,
@@ -60,7 +63,6 @@ struct State {
     account: Account,
     book: Book,
     allowance: Allowance,
-    iteration: u32,
 }
 
 impl Meter {
@@ -71,19 +73,23 @@ impl Meter {
             account: Account::from_entries(entries),
             book,
             allowance: setup.allowance,
-            iteration: 0,
         };
         Ok(Self(Arc::new(Shared {
             state: Mutex::new(state),
+            settled: Notify::new(),
             tariffs: setup.tariffs,
             sink: setup.sink,
             clock: setup.clock,
         })))
     }
 
-    /// Counts calls to this iteration from now on.
-    pub fn begin_iteration(&self, iteration: u32) {
-        self.state().iteration = iteration;
+    /// Counts calls to this session of this iteration from now on. Its number is the caller's own choice.
+    pub fn begin_session(&self, number: u64, iteration: u32) -> Result<(), MeterError> {
+        let mut state = self.state();
+        let entry = Entry::Began(Session { iteration, number });
+        state.book.write(self.now(), &entry)?;
+        state.account.apply(entry);
+        Ok(())
     }
 
     /// Changes what may be spent, all in all. Calls that go on already are not ended by it.
@@ -97,6 +103,12 @@ impl Meter {
         self.state().account.total()
     }
 
+    /// The same of one session, also of one that a crash cut short; `None` when no meter of this file saw it begin.
+    #[must_use]
+    pub fn spent_in(&self, session: u64) -> Option<Spent> {
+        self.state().account.spent_in(session)
+    }
+
     /// The same, by iteration and model.
     #[must_use]
     pub fn statement(&self) -> Vec<Item> {
@@ -104,9 +116,21 @@ impl Meter {
     }
 
     /// Sets aside the most that a call can cost. Its sink hears of a refusal.
-    pub fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
+    ///
+    /// Where only a cost bounds the run, a call whose price is unknown waits until no other such call goes on: what the
+    /// service quotes for that one decides about this one.
+    pub async fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
         let cost = self.0.tariffs.price_of(model).map(|price| price.of(worst));
-        let set_aside = self.set_aside(model, Amount { tokens: worst, cost });
+        let amount = Amount { tokens: worst, cost };
+        let set_aside = loop {
+            // From here on no ending is missed.
+            let settled = self.0.settled.notified();
+            match self.set_aside(model, amount) {
+                Ok(None) => settled.await,
+                Ok(Some(reservation)) => break Ok(reservation),
+                Err(error) => break Err(error),
+            }
+        };
         match &set_aside {
             Err(ReserveError::Overdrawn(overdrawn)) => {
                 self.tell(Notice::BudgetExceeded(*overdrawn));
@@ -127,29 +151,35 @@ impl Meter {
         self.0.clock.now()
     }
 
-    fn set_aside(&self, model: &str, amount: Amount) -> Result<Reservation, ReserveError> {
+    /// `None` while it is not known whether the call can be made.
+    fn set_aside(&self, model: &str, amount: Amount) -> Result<Option<Reservation>, ReserveError> {
         let mut state = self.state();
-        let (allowance, iteration) = (state.allowance, state.iteration);
+        let allowance = state.allowance;
         state.account.check(allowance, amount)?;
-        if allowance.is_cost_only() && state.account.has_unpriced() {
-            let model = model.to_owned();
-            return Err(ReserveError::Unpriced { model });
+        if allowance.is_cost_only() {
+            if state.account.has_unpriced() {
+                let model = model.to_owned();
+                return Err(ReserveError::Unpriced { model });
+            }
+            if amount.cost.is_none() && state.account.has_unpriced_open() {
+                return Ok(None);
+            }
         }
+        let call = state.account.next_call();
         let entry = Entry::Reserved {
-            call: state.account.next_call(),
-            iteration,
+            call,
             model: model.to_owned(),
             amount,
         };
         state.book.write(self.now(), &entry).map_err(ReserveError::Book)?;
-        let call = state.account.apply(entry);
-        Ok(Reservation {
+        state.account.apply(entry);
+        Ok(Some(Reservation {
             meter: self.clone(),
             call,
             model: model.to_owned(),
             amount,
             settled: false,
-        })
+        }))
     }
 
     fn settle(&self, call: u64, amount: Amount) {
@@ -160,6 +190,8 @@ impl Meter {
             tracing::warn!(%error, "what a call cost cannot be written down");
         }
         state.account.apply(entry);
+        drop(state);
+        self.0.settled.notify_waiters();
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

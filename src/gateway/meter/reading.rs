@@ -179,8 +179,11 @@ impl Usage {
         let set = |own: &mut u64, said: Option<u64>| *own = said.unwrap_or(*own);
         set(&mut self.input, said.input_tokens.or(said.prompt_tokens));
         set(&mut self.output, said.output_tokens.or(said.completion_tokens));
-        set(&mut self.cache_written, said.cache_creation_input_tokens);
-        set(&mut self.cache_read, said.cache_read_input_tokens);
+        // Where it is called a prompt, what came from a cache is part of it and only told again.
+        if said.prompt_tokens.is_none() {
+            set(&mut self.cache_written, said.cache_creation_input_tokens);
+            set(&mut self.cache_read, said.cache_read_input_tokens);
+        }
         let hour = said
             .cache_creation
             .as_ref()
@@ -237,6 +240,8 @@ mod tests {
     const CREATED: &str = r#"{"type":"response.created","response":{"usage":null}}"#;
     const COMPLETED: &str =
         r#"{"type":"response.completed","response":{"usage":{"input_tokens":9,"output_tokens":5}}}"#;
+    const CACHED_CHUNK: &str =
+        r#"{"usage":{"prompt_tokens":9,"completion_tokens":5,"cache_read_input_tokens":4}}"#;
     const CHUNK: &str = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"cost":0.5}}"#;
 
     fn read(events: &[&str], cut: usize, ending: Ending) -> Option<(u64, u64)> {
@@ -257,6 +262,7 @@ mod tests {
     #[case::responses(&[CREATED, COMPLETED], Some((9, 5)), Some((9, 5)))]
     #[case::no_completion(&[CREATED], None, None)]
     #[case::chat(&[CHUNK, "[DONE]"], Some((9, 5)), Some((9, 5)))]
+    #[case::a_cache_within_the_prompt(&[CACHED_CHUNK, "[DONE]"], Some((9, 5)), Some((9, 5)))]
     #[case::usage_on_the_way(&[CHUNK, r#"{"choices":[]}"#], Some((9, 5)), None)]
     #[case::silence(&["[DONE]"], None, None)]
     #[case::nonsense(&["\"usage\"", r#"{"usage":7}"#], None, None)]

@@ -1,10 +1,15 @@
 //! apt's sources, in both formats.
 
-use super::{ClientFile, Clients, Found, or_default};
+use super::{ClientFile, Clients, Found, InImage, or_default};
 
 /// apt itself has none; these are Debian's.
 const DEFAULT: [&str; 2] = ["deb.debian.org", "security.debian.org"];
+const FILE: &str = "etc/apt/sources.list";
 const DIRECTORY: &str = "etc/apt/sources.list.d";
+pub(super) const IN_IMAGE: InImage = InImage {
+    paths: &[FILE, DIRECTORY],
+    variables: &[],
+};
 
 /// Every source of the image.
 pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
@@ -14,11 +19,11 @@ pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
         .into_iter()
         .map(|name| format!("{DIRECTORY}/{name}"))
         .collect();
-    let of_kind = |extension: &str| -> Vec<&str> {
-        let paths = in_directory.iter().map(String::as_str);
-        paths.filter(|path| path.ends_with(extension)).collect()
+    let of_kind = |extension: &str| -> Vec<String> {
+        let paths = in_directory.iter().filter(|path| path.ends_with(extension));
+        paths.cloned().collect()
     };
-    let mut one_line = vec!["etc/apt/sources.list"];
+    let mut one_line = vec![FILE.to_owned()];
     one_line.extend(of_kind(".list"));
 
     let mut hosts = Vec::new();

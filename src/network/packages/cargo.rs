@@ -2,23 +2,26 @@
 
 use toml::{Table, Value};
 
-use super::{ClientFile, Clients, Found, or_default};
+use super::{ClientFile, Clients, Found, InImage, or_default};
 
 /// The sparse index, where crates are, and the API that redirects there.
 const DEFAULT: [&str; 3] = ["index.crates.io", "static.crates.io", "crates.io"];
 const IN_PROJECT: [&str; 2] = [".cargo/config.toml", ".cargo/config"];
-const IN_IMAGE: [&str; 4] = [
-    "usr/local/cargo/config.toml",
-    "root/.cargo/config.toml",
-    "root/.cargo/config",
-    "home/agent/.cargo/config.toml",
-];
+pub(super) const IN_IMAGE: InImage = InImage {
+    paths: &[
+        "usr/local/cargo/config.toml",
+        "root/.cargo/config.toml",
+        "root/.cargo/config",
+        "home/agent/.cargo/config.toml",
+    ],
+    variables: &[("CARGO_HOME", "/config.toml"), ("CARGO_HOME", "/config")],
+};
 
 /// A source that replaces crates.io replaces the default; other registries add to it.
 pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
     let mut replacing = Vec::new();
     let mut adding = Vec::new();
-    for file in clients.files(&IN_PROJECT, &IN_IMAGE) {
+    for file in clients.files(&IN_PROJECT, &IN_IMAGE.paths(clients.env)) {
         let Ok(config) = file.text.parse::<Table>() else {
             continue;
         };

@@ -1,14 +1,17 @@
 //! Go's module proxies and checksum database.
 
-use super::{Clients, Found, or_default};
+use super::{Clients, Found, InImage, or_default};
 
 const PROXY: [&str; 1] = ["proxy.golang.org"];
 const CHECKSUMS: &str = "sum.golang.org";
-const IN_IMAGE: [&str; 3] = [
-    "root/.config/go/env",
-    "home/agent/.config/go/env",
-    "usr/local/go/go.env",
-];
+pub(super) const IN_IMAGE: InImage = InImage {
+    paths: &[
+        "root/.config/go/env",
+        "home/agent/.config/go/env",
+        "usr/local/go/go.env",
+    ],
+    variables: &[("GOENV", ""), ("GOROOT", "/go.env")],
+};
 /// One proxy after another, or after a failure of any kind.
 const SEPARATORS: [char; 2] = [',', '|'];
 
@@ -46,7 +49,7 @@ pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
 }
 
 fn setting(clients: &Clients<'_>, key: &str) -> Option<(String, String)> {
-    let files = clients.files(&[], &IN_IMAGE);
+    let files = clients.files(&[], &IN_IMAGE.paths(clients.env));
     let mut settings = files.iter().flat_map(super::ClientFile::settings);
     let (_, value, place) = settings.find(|(name, _, _)| *name == key)?;
     Some((value.to_owned(), place))

@@ -10,7 +10,7 @@ mod nix;
 mod npm;
 mod pypi;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,21 @@ impl Packages {
             Self::Apt => apt::hosts(clients),
             Self::Nix => nix::hosts(clients),
             Self::Go => go::hosts(clients),
+        }
+    }
+}
+
+impl Packages {
+    /// The files of an image that it is told by, and the directories of such files, in an image with these variables.
+    #[must_use]
+    pub fn image_paths(self, env: &BTreeMap<String, String>) -> Vec<String> {
+        match self {
+            Self::Npm => npm::IN_IMAGE.paths(env),
+            Self::Pypi => pypi::IN_IMAGE.paths(env),
+            Self::Cargo => cargo::IN_IMAGE.paths(env),
+            Self::Apt => apt::IN_IMAGE.paths(env),
+            Self::Nix => nix::IN_IMAGE.paths(env),
+            Self::Go => go::IN_IMAGE.paths(env),
         }
     }
 }
@@ -113,6 +128,18 @@ impl Tree for NoFiles {
 
     fn names(&self, _: &str) -> Vec<String> {
         Vec::new()
+    }
+}
+
+/// Files by their paths.
+impl Tree for BTreeMap<String, String> {
+    fn read(&self, path: &str) -> Option<String> {
+        self.get(path).cloned()
+    }
+
+    fn names(&self, dir: &str) -> Vec<String> {
+        let inner = |path: &String| path.strip_prefix(dir)?.strip_prefix('/').map(str::to_owned);
+        self.keys().filter_map(inner).collect()
     }
 }
 
@@ -204,6 +231,28 @@ impl Found {
     }
 }
 
+/// Where a client is told something in an image.
+struct InImage {
+    /// Below the root, without a slash before them.
+    paths: &'static [&'static str],
+    /// Variables that name a directory or a file, with what stands behind that.
+    variables: &'static [(&'static str, &'static str)],
+}
+
+impl InImage {
+    fn paths(&self, env: &BTreeMap<String, String>) -> Vec<String> {
+        let named = self.variables.iter().filter_map(|(name, rest)| {
+            let path = format!("{}{rest}", env.get(*name)?);
+            Some(path.strip_prefix('/')?.to_owned())
+        });
+        let own = self.paths.iter().map(|path| (*path).to_owned());
+        let mut paths: Vec<String> = named.chain(own).collect();
+        let mut seen = BTreeSet::new();
+        paths.retain(|path| seen.insert(path.clone()));
+        paths
+    }
+}
+
 /// A file of a client, with the name a person knows it by.
 struct ClientFile {
     shown: String,
@@ -212,7 +261,7 @@ struct ClientFile {
 
 impl Clients<'_> {
     /// Those of the files that are there: first of the project, then of the image.
-    fn files(&self, in_project: &[&str], in_image: &[&str]) -> Vec<ClientFile> {
+    fn files(&self, in_project: &[&str], in_image: &[String]) -> Vec<ClientFile> {
         let read = |tree: &dyn Tree, prefix: &str, path: &str| {
             tree.read(path).map(|text| ClientFile {
                 shown: format!("{prefix}{path}"),
@@ -263,7 +312,7 @@ fn or_default(replacing: Vec<Found>, adding: Vec<Found>, defaults: &[&str]) -> V
         replacing
     };
     hosts.extend(adding);
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     hosts.retain(|found| seen.insert(found.host.clone()));
     hosts
 }

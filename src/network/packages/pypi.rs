@@ -1,22 +1,25 @@
 //! `pip.conf`, options in `requirements.txt`, and the variables that stand for them.
 
-use super::{Clients, Found, or_default};
+use super::{Clients, Found, InImage, or_default};
 
 /// The index, and where its files are.
 const DEFAULT: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
-const IN_IMAGE: [&str; 5] = [
-    "etc/pip.conf",
-    "etc/xdg/pip/pip.conf",
-    "root/.config/pip/pip.conf",
-    "root/.pip/pip.conf",
-    "home/agent/.config/pip/pip.conf",
-];
+pub(super) const IN_IMAGE: InImage = InImage {
+    paths: &[
+        "etc/pip.conf",
+        "etc/xdg/pip/pip.conf",
+        "root/.config/pip/pip.conf",
+        "root/.pip/pip.conf",
+        "home/agent/.config/pip/pip.conf",
+    ],
+    variables: &[("PIP_CONFIG_FILE", "")],
+};
 
 /// `index-url` replaces the default; `extra-index-url` and `find-links` add to it.
 pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
     let mut replacing = Vec::new();
     let mut adding = Vec::new();
-    for file in clients.files(&["pip.conf", "requirements.txt"], &IN_IMAGE) {
+    for file in clients.files(&["pip.conf", "requirements.txt"], &IN_IMAGE.paths(clients.env)) {
         let mut list = None;
         for (line, place) in file.lines() {
             let (key, value) = split(line);

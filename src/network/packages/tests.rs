@@ -2,42 +2,19 @@ use rstest::rstest;
 
 use super::*;
 
-/// Files by path.
-struct Files(Vec<(&'static str, &'static str)>);
-
-impl Tree for Files {
-    fn read(&self, path: &str) -> Option<String> {
-        let (_, text) = self.0.iter().find(|(own, _)| *own == path)?;
-        Some((*text).to_owned())
-    }
-
-    fn names(&self, dir: &str) -> Vec<String> {
-        let inner = |path: &str| path.strip_prefix(dir)?.strip_prefix('/').map(str::to_owned);
-        self.0.iter().filter_map(|(path, _)| inner(path)).collect()
-    }
-}
-
 /// The hosts of a client, each with its source, where `files` beginning with `/` are those of the image and those with
 /// `$` are variables.
 #[track_caller]
 fn check(client: Packages, files: &[(&'static str, &'static str)], expected: &[&str]) {
-    let of = |prefix: char| -> Vec<(&'static str, &'static str)> {
+    let of = |keep: fn(&str) -> Option<&str>| -> BTreeMap<String, String> {
         let own = files.iter();
-        own.filter_map(|(path, text)| Some((path.strip_prefix(prefix)?, *text)))
+        own.filter_map(|(path, text)| Some((keep(path)?.to_owned(), (*text).to_owned())))
             .collect()
     };
-    let project = files
-        .iter()
-        .filter(|(path, _)| !path.starts_with(['/', '$']))
-        .copied();
-    let env = of('$')
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
     let clients = Clients {
-        project: &Files(project.collect()),
-        image: &Files(of('/')),
-        env: &env,
+        project: &of(|path| (!path.starts_with(['/', '$'])).then_some(path)),
+        image: &of(|path| path.strip_prefix('/')),
+        env: &of(|path| path.strip_prefix('$')),
     };
     let found: Vec<String> = client
         .hosts(&clients)
@@ -184,6 +161,52 @@ fn nix_reads_its_substituters() {
 #[case::checksums(&[("$GOSUMDB", "sum.corp.example+1a2b")], &["proxy.golang.org (by default)", "sum.corp.example (image:GOSUMDB)"])]
 fn go_reads_its_variables(#[case] files: &[(&'static str, &'static str)], #[case] expected: &[&str]) {
     check(Packages::Go, files, expected);
+}
+
+#[rstest]
+#[case::npm(
+    Packages::Npm,
+    "NPM_CONFIG_GLOBALCONFIG=/opt/rc",
+    "opt/rc",
+    "registry=https://a.example"
+)]
+#[case::pip(
+    Packages::Pypi,
+    "PIP_CONFIG_FILE=/opt/pip.conf",
+    "opt/pip.conf",
+    "index-url = https://a.example"
+)]
+#[case::cargo(
+    Packages::Cargo,
+    "CARGO_HOME=/opt/cargo",
+    "opt/cargo/config.toml",
+    "source.crates-io.registry = 'https://a.example'"
+)]
+#[case::nix(
+    Packages::Nix,
+    "NIX_CONF_DIR=/opt/nix",
+    "opt/nix/nix.conf",
+    "substituters = https://a.example"
+)]
+#[case::go(Packages::Go, "GOENV=/opt/env", "opt/env", "GOPROXY=https://a.example")]
+fn a_variable_of_the_image_says_where_its_configuration_is(
+    #[case] client: Packages,
+    #[case] variable: &str,
+    #[case] path: &str,
+    #[case] text: &str,
+) {
+    let (variable, value) = variable.split_once('=').unwrap();
+    let map = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
+    let env = map(variable, value);
+    assert!(client.image_paths(&env).contains(&path.to_owned()));
+    let clients = Clients {
+        image: &map(path, text),
+        env: &env,
+        ..Clients::NONE
+    };
+    let found = client.hosts(&clients);
+    let said = format!("{} ({})", found[0].host, found[0].source);
+    assert_eq!(said, format!("a.example (image:/{path}:1)"));
 }
 
 #[test]

@@ -25,15 +25,24 @@ pub(super) struct Found {
     record: Option<Record>,
     /// By its id: another may have its name by the time it is removed.
     pub(super) container: Option<String>,
+    /// What that container does.
+    state: Option<ContainerState>,
     /// The holder of its network.
     holder: Option<Container>,
 }
 
 impl Found {
-    /// Whether anything of it runs.
-    pub(super) fn is_running(&self) -> bool {
-        let holder = self.holder.as_ref().map(|holder| activity_of(holder.state));
-        [Some(self.listed.activity), holder].contains(&Some(Activity::Running))
+    /// Whether nobody put it to rest: something of it runs, or nothing of it ever did.
+    pub(super) fn is_restless(&self) -> bool {
+        let states = || {
+            self.state
+                .into_iter()
+                .chain(self.holder.as_ref().map(|holder| holder.state))
+        };
+        let runs = states().any(|state| activity_of(state) == Activity::Running);
+        let is_half_made =
+            states().next().is_some() && states().all(|state| state == ContainerState::Created);
+        runs || is_half_made
     }
 }
 
@@ -128,6 +137,7 @@ impl Census<'_> {
             place,
             record,
             container: Some(container.id.clone()),
+            state: Some(container.state),
             holder: None,
         })
     }
@@ -155,6 +165,7 @@ impl Census<'_> {
             place,
             record,
             container: None,
+            state: None,
             holder: None,
         }
     }

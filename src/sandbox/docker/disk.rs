@@ -1,5 +1,7 @@
-//! How much disk a sandbox takes, watched while its commands run: a workspace is a directory of this machine, and no
-//! engine limits it.
+//! How much disk a sandbox takes, watched while its commands run: its workspace is a directory of this machine, what its
+//! container writes elsewhere is one of the engine's, and no engine limits either.
+
+mod room;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,8 +12,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-/// What must stay free for everybody else on this machine.
-const RESERVE: u64 = 512 << 20;
+use self::room::{Measured, Room};
+use super::plain::Plain;
+
 /// How often it is looked at.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How much longer than a measurement the pause after it is.
@@ -23,39 +26,47 @@ const BLOCK: u64 = 512;
 #[derive(Debug)]
 pub(super) struct Disk {
     workspace: PathBuf,
+    container: Plain,
+    /// Where the engine keeps its containers.
+    engine: Option<PathBuf>,
     limit: Option<u64>,
     measured: Arc<Mutex<Option<Measured>>>,
 }
 
-/// The size of a workspace, and how much was free then. As long as little is gone since, it cannot have grown much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Measured {
-    size: u64,
-    free: u64,
-}
-
 impl Disk {
-    /// Of this workspace, which may take so many bytes.
-    pub(super) fn new(workspace: PathBuf, limit: Option<u64>) -> Self {
+    /// Of this workspace, and of what this container writes elsewhere.
+    pub(super) fn new(workspace: PathBuf, container: Plain) -> Self {
         Self {
             workspace,
-            limit,
+            container,
+            engine: None,
+            limit: None,
             measured: Arc::default(),
         }
+    }
+
+    /// The same, when the engine keeps its containers in this directory.
+    pub(super) fn kept_in(self, engine: Option<PathBuf>) -> Self {
+        Self { engine, ..self }
+    }
+
+    /// The same, when it may be so many bytes.
+    pub(super) fn limited_to(self, limit: Option<u64>) -> Self {
+        Self { limit, ..self }
     }
 
     /// Returns, with the reason, when the sandbox takes more than it may or hardly anything is left.
     pub(super) async fn runs_out(&self) -> String {
         loop {
-            let Some(free) = free(&self.workspace) else {
+            let Some(room) = Room::of(&self.workspace, self.engine.as_deref()) else {
                 // There is no workspace: that is told elsewhere.
                 return std::future::pending().await;
             };
-            if free < RESERVE {
-                return format!("only {} MB of the disk are left", free >> 20);
+            if let Some(reason) = room.shortage() {
+                return reason;
             }
             let pause = match self.limit {
-                Some(limit) => match self.exceeds(limit, free).await {
+                Some(limit) => match self.exceeds(limit, room).await {
                     Ok(pause) => pause,
                     Err(reason) => return reason,
                 },
@@ -66,22 +77,15 @@ impl Disk {
     }
 
     /// How long to wait until it is looked at again, or what is wrong. Only where enough of the disk is gone for it to
-    /// matter is the workspace measured: that takes long where there are many files.
-    async fn exceeds(&self, limit: u64, free: u64) -> Result<Duration, String> {
+    /// matter is it measured: that takes long where there are many files.
+    async fn exceeds(&self, limit: u64, room: Room) -> Result<Duration, String> {
         let known = *self.measured.lock().await;
-        if known.is_some_and(|known| known.size + known.free.saturating_sub(free) <= limit) {
+        if known.is_some_and(|known| known.most(room, Instant::now()).is_some_and(|most| most <= limit)) {
             return Ok(PAUSE);
         }
-        let (began, workspace) = (Instant::now(), self.workspace.clone());
-        let mut measured = self.measured.clone().lock_owned().await;
-        // To its end, also when the command that it was begun for has ended: the next one has the use of it.
-        let size = tokio::task::spawn_blocking(move || {
-            let size = size(&workspace);
-            *measured = Some(Measured { size, free });
-            size
-        });
-        match size.await {
-            Ok(size) if size > limit => Err(format!(
+        let began = Instant::now();
+        match self.measure(room).await {
+            Some(size) if size > limit => Err(format!(
                 "it takes {} MB of the disk and may take {} MB",
                 size >> 20,
                 limit >> 20
@@ -89,12 +93,30 @@ impl Disk {
             _ => Ok(PAUSE.max(began.elapsed() * PATIENCE)),
         }
     }
+
+    /// Measures it to the end, also when the command that this was begun for has ended: the next one has the use of it.
+    async fn measure(&self, room: Room) -> Option<u64> {
+        let mut measured = self.measured.clone().lock_owned().await;
+        let (workspace, container) = (self.workspace.clone(), self.container.clone());
+        let measuring = tokio::spawn(async move {
+            let below = tokio::task::spawn_blocking(move || size(&workspace));
+            let (below, beside) = tokio::join!(below, written_by(&container));
+            let size = below.unwrap_or(0) + beside;
+            *measured = Some(Measured::new(size, room, Instant::now()));
+            size
+        });
+        measuring.await.ok()
+    }
 }
 
-/// What an ordinary user may still use of the disk that a directory is on.
-fn free(dir: &Path) -> Option<u64> {
-    let disk = rustix::fs::statvfs(dir).ok()?;
-    Some(disk.f_bavail * disk.f_frsize)
+/// What a container wrote outside its mounts. An engine that does not tell is no reason to end what runs: whatever is
+/// wrong with it shows elsewhere.
+async fn written_by(container: &Plain) -> u64 {
+    let size = container.engine.container_size(&container.container).await;
+    size.unwrap_or_else(|error| {
+        tracing::warn!(%error, container = container.container, "what it takes of the disk is not known");
+        0
+    })
 }
 
 /// What everything below a directory takes. What cannot be read, or is gone meanwhile, takes nothing.
@@ -111,14 +133,12 @@ fn size(dir: &Path) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::timeout;
-
     use super::*;
 
     const MEGABYTE: u64 = 1 << 20;
 
-    #[tokio::test]
-    async fn what_is_there_counts_and_links_lead_nowhere() {
+    #[test]
+    fn what_is_there_counts_and_links_lead_nowhere() {
         let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(elsewhere.path().join("large"), vec![1; 8 << 20]).unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("link")).unwrap();
@@ -126,28 +146,5 @@ mod tests {
         fs::write(dir.path().join("below/file"), vec![1; 2 << 20]).unwrap();
         let measured = size(dir.path());
         assert!((2 * MEGABYTE..3 * MEGABYTE).contains(&measured), "{measured}");
-
-        let watch = |limit| Disk::new(dir.path().to_owned(), Some(limit));
-        let reason = watch(MEGABYTE).runs_out().await;
-        assert!(
-            reason.contains("may take 1 MB") || reason.contains("are left"),
-            "{reason}"
-        );
-        let enough = watch(4 * MEGABYTE);
-        let ended = timeout(Duration::from_millis(500), enough.runs_out()).await;
-        assert!(ended.is_err() || free(dir.path()) < Some(RESERVE), "{ended:?}");
-    }
-
-    #[tokio::test]
-    async fn it_is_measured_again_only_when_enough_is_gone() {
-        let dir = tempfile::tempdir().unwrap();
-        let disk = Disk::new(dir.path().to_owned(), Some(10 * MEGABYTE));
-        let free = 1000 * MEGABYTE;
-        disk.exceeds(10 * MEGABYTE, free).await.unwrap();
-        let first = disk.measured.lock().await.unwrap();
-        disk.exceeds(10 * MEGABYTE, free - 5 * MEGABYTE).await.unwrap();
-        assert_eq!(*disk.measured.lock().await, Some(first));
-        disk.exceeds(10 * MEGABYTE, free - 20 * MEGABYTE).await.unwrap();
-        assert_ne!(*disk.measured.lock().await, Some(first));
     }
 }

@@ -17,10 +17,12 @@ use super::plain::Plain;
 use super::plan::{Facts, ROOT, label};
 use super::sandbox::DockerSandbox;
 use super::seal::holder::{self, Holder};
-use super::seal::{SealError, SealPlan};
+use super::seal::{Seal, SealError, SealPlan};
+use super::unshared::Unshared;
 use super::user::Agent;
-use super::{DockerOptions, NAME, failed, on_host};
-use crate::engine::{Container, Digest, Endpoint, Engine, EngineError};
+use super::{DockerOptions, NAME, failed, on_host, proxy};
+use crate::engine::{Container, Digest, Endpoint, Engine, EngineError, Kernel};
+use crate::gateway::Phantom;
 use crate::network::Mode;
 
 /// As many open files as are ever needed.
@@ -33,6 +35,11 @@ pub(super) struct Ground {
     processors: u32,
     agent: Agent,
     guest: Guest,
+    /// Where what was read of images is kept.
+    pub(super) cache: PathBuf,
+    kernel: Kernel,
+    /// Where the engine keeps its containers.
+    directory: Option<PathBuf>,
 }
 
 /// How a sandbox's network is closed.
@@ -44,6 +51,35 @@ pub(super) enum Closing {
     Shut,
     /// By a holder, so.
     Sealed(SealPlan),
+}
+
+/// How commands are run in a sandbox.
+#[derive(Clone, Debug)]
+pub(super) struct Manner {
+    /// How long a command that has ended may be kept waiting.
+    grace: Duration,
+    /// Whom the explicit proxy serves, where commands are told of it.
+    proxy: Option<Phantom>,
+}
+
+impl Default for Manner {
+    /// As by somebody who looks into a sandbox of another's.
+    fn default() -> Self {
+        Self {
+            grace: SandboxSpec::USUAL_GRACE,
+            proxy: None,
+        }
+    }
+}
+
+impl Manner {
+    /// As a sandbox is asked for, whose network has such a seal.
+    pub(super) fn of(spec: &SandboxSpec, seal: Option<&Seal>) -> Self {
+        Self {
+            grace: spec.completion_grace,
+            proxy: seal.and_then(|_| proxy::told(&spec.egress)),
+        }
+    }
 }
 
 /// The containers at a place.
@@ -59,11 +95,8 @@ impl Ground {
         let engine = Engine::connect(&options.surroundings, &options.host).await;
         let engine = engine.map_err(unavailable)?;
         if !matches!(engine.endpoint(), Endpoint::Unix(_)) {
-            return Err(SandboxError::Unsupported {
-                provider: NAME,
-                operation: "share a workspace with its containers",
-                reason: format!("the engine at {} is not on this machine", engine.endpoint()),
-            });
+            let endpoint = engine.endpoint().to_string();
+            return Err(Unshared::Remote { endpoint }.into());
         }
         let info = engine.info().await.map_err(unavailable)?;
         allow_many_files();
@@ -76,6 +109,9 @@ impl Ground {
                 source,
             })?,
             processors: info.processors,
+            cache: options.cache.clone(),
+            kernel: info.kernel,
+            directory: info.directory,
             engine,
         })
     }
@@ -129,11 +165,12 @@ impl Ground {
         let Some(plan) = SealPlan::of(&spec.network)? else {
             return Ok(Closing::Open);
         };
-        match (&self.guest, spec.network.mode()) {
-            (Guest::Here(_), _) => Ok(Closing::Sealed(plan)),
+        match (&self.guest, self.kernel, spec.network.mode()) {
+            (Guest::Here(_), Kernel::Own, _) => Ok(Closing::Sealed(plan)),
             // Without any network there is nothing to hold.
-            (Guest::Missing(_), Mode::Deny) => Ok(Closing::Shut),
-            (Guest::Missing(reason), _) => Err(SealError::NoGuest(reason)),
+            (Guest::Missing(_), _, Mode::Deny) | (_, Kernel::Desktop, Mode::Deny) => Ok(Closing::Shut),
+            (Guest::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
+            (_, Kernel::Desktop, _) => Err(SealError::Desktop),
         }
     }
 
@@ -147,16 +184,17 @@ impl Ground {
     }
 
     /// The sandbox at a place, whose container has this id.
-    pub(super) fn open(&self, place: Place, container: String, grace: Duration) -> DockerSandbox {
+    pub(super) fn open(&self, place: Place, container: String, manner: Manner) -> DockerSandbox {
         let files = Files::new(&place.workspace(), &place.staging()).owned_by(self.agent.outside);
         let plain = Plain {
             engine: self.engine.clone(),
             container,
+            proxy: manner.proxy,
         };
         let opener = ByExec {
             plain: plain.clone(),
             door: place.door(),
-            grace,
+            grace: manner.grace,
         };
         let warm = match &self.guest {
             Guest::Here(_) => Warm::new(opener),
@@ -164,7 +202,7 @@ impl Ground {
         };
         let root = PathBuf::from(ROOT);
         let sandbox = place.name();
-        DockerSandbox::new(plain, warm, place, Shelf { sandbox, root, files })
+        DockerSandbox::new(plain, warm, place, Shelf { sandbox, root, files }).kept_in(self.directory.clone())
     }
 
     /// What is known when a container is planned.

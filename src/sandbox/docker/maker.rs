@@ -2,10 +2,10 @@
 
 use super::super::place::Place;
 use super::super::{SandboxError, SandboxSpec};
-use super::ground::{Closing, Ground};
+use super::ground::{Closing, Ground, Manner};
 use super::plan::{self, Facts, label};
 use super::sandbox::DockerSandbox;
-use super::seal::{Seal, SealError, holder};
+use super::seal::{Seal, SealError, SealStep, holder};
 use super::{failed, unsealed};
 use crate::engine::{ContainerSpec, Network};
 
@@ -29,16 +29,20 @@ impl Maker<'_> {
             Closing::Shut => return self.make_on(place, Network::Nothing { dns: None }, None).await,
             Closing::Sealed(plan) => plan,
         };
+        let inspection = self.ground.inspection(self.spec, self.facts.image, place).await;
+        let inspection = inspection.map_err(|error| unsealed(place, error))?;
         let image = holder::image(&self.ground.engine).await;
         let image = image.map_err(|error| failed(&place.name(), error))?;
         let mut labels = plan::labels(self.spec, self.facts, place);
         labels.insert(label::ROLE.to_owned(), label::HOLDER.to_owned());
         let container = holder::container(&place.name(), image, &place.shared(), labels);
         let holder = self.create(place, &container).await?;
+        SealStep::HolderCreated.done(&holder);
         let seal = Seal::new(
             self.ground.holder(place, holder.clone()),
             seal_plan,
             &self.spec.egress,
+            inspection,
         );
         let made = self.make_on(place, Network::Of(holder.clone()), Some(seal)).await;
         if made.is_err() {
@@ -61,16 +65,21 @@ impl Maker<'_> {
                 None => Ok::<(), SealError>(()),
             }
         };
-        let (created, ready) = tokio::join!(self.create(place, &container), ready);
-        let id = created?;
-        let opened = self
-            .ground
-            .open(place.clone(), id.clone(), self.spec.completion_grace)
-            .limited_to(self.spec.resources.disk_bytes);
-        let sandbox = match seal {
-            Some(seal) => opened.sealed(seal),
-            None => opened,
+        let created = async {
+            let created = self.create(place, &container).await;
+            if let (Ok(_), Some(seal)) = (&created, &seal) {
+                SealStep::SandboxCreated.done(seal.holder());
+            }
+            created
         };
+        let (created, ready) = tokio::join!(created, ready);
+        let id = created?;
+        let manner = Manner::of(self.spec, seal.as_ref());
+        let sandbox = self
+            .ground
+            .open(place.clone(), id.clone(), manner)
+            .limited_to(self.spec.resources.disk_bytes)
+            .sealed(seal);
         let started = match ready {
             Ok(()) => sandbox.run().await,
             Err(error) => Err(unsealed(place, error)),

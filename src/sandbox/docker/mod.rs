@@ -9,8 +9,11 @@ mod maker;
 mod opener;
 mod plain;
 mod plan;
+mod proxy;
 mod sandbox;
 mod seal;
+mod trust;
+mod unshared;
 mod user;
 
 use std::io;
@@ -20,12 +23,13 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 use self::census::Census;
-use self::ground::{Closing, Containers, Ground};
+use self::ground::{Closing, Containers, Ground, Manner};
 use self::maker::Maker;
 use self::plan::Facts;
 use self::sandbox::DockerSandbox;
 use self::seal::Seal;
-pub use self::seal::{SealError, SealPlan};
+pub use self::seal::{SealError, SealPlan, SealStep};
+pub use self::unshared::Unshared;
 use super::name::names;
 use super::owner::Owner;
 use super::place::{Place, Record};
@@ -33,7 +37,7 @@ use super::{
     Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse, Sandbox,
     SandboxError, SandboxSpec,
 };
-use crate::engine::{EngineError, Surroundings};
+use crate::engine::{Digest, EngineError, Surroundings};
 use crate::exec::Host;
 
 const NAME: &str = "docker";
@@ -49,6 +53,8 @@ pub struct DockerOptions {
     pub host: Host,
     /// The directory for the guest's file, which every container sees.
     pub guest_dir: PathBuf,
+    /// The directory for what was read of images, and can be read again.
+    pub cache: PathBuf,
     /// What this machine is called.
     pub machine: String,
 }
@@ -108,11 +114,12 @@ impl DockerProvider {
         })
     }
 
-    /// Removes what a process left that was killed: whoever ends in peace puts its sandbox to rest.
+    /// Removes what a process left that was killed, in the midst of its work or of making the sandbox: whoever ends in peace
+    /// puts its sandbox to rest.
     async fn sweep(&self) -> Result<(), SandboxError> {
         let census = self.census().await?;
         for found in census.take().await? {
-            if !found.is_running() {
+            if !found.is_restless() {
                 continue;
             }
             // One that another user of this machine left is that user's to remove.
@@ -178,7 +185,7 @@ impl DockerProvider {
             if !taken {
                 continue;
             }
-            if let Some(sandbox) = self.at(&place, spec).await? {
+            if let Some(sandbox) = self.at(&place, spec, facts.image).await? {
                 match sandbox.start().await {
                     Ok(()) => return Ok(Some(sandbox)),
                     Err(error) => {
@@ -192,25 +199,31 @@ impl DockerProvider {
     }
 
     /// The sandbox at a place, if all that belongs to it is there. Its network is closed until it is started.
-    async fn at(&self, place: &Place, spec: &SandboxSpec) -> Result<Option<DockerSandbox>, SandboxError> {
+    async fn at(
+        &self,
+        place: &Place,
+        spec: &SandboxSpec,
+        image: &Digest,
+    ) -> Result<Option<DockerSandbox>, SandboxError> {
         let ground = self.ground().await?;
         let Containers { sandbox, holder } = ground.containers_at(place).await?;
         let Some(container) = sandbox else {
             return Ok(None);
         };
         let closing = ground.closing(spec).map_err(|error| unsealed(place, error))?;
-        let joined = container.joined;
-        let opened = ground
-            .open(place.clone(), container.id, spec.completion_grace)
-            .limited_to(spec.resources.disk_bytes);
-        Ok(match (closing, holder) {
-            (Closing::Open | Closing::Shut, _) => Some(opened),
-            (Closing::Sealed(plan), Some(holder)) if joined.as_ref() == Some(&holder.id) => {
+        let seal = match (closing, holder) {
+            (Closing::Open | Closing::Shut, _) => None,
+            (Closing::Sealed(plan), Some(holder)) if container.joined.as_ref() == Some(&holder.id) => {
+                let inspection = ground.inspection(spec, image, place).await;
+                let inspection = inspection.map_err(|error| unsealed(place, error))?;
                 let holder = ground.holder(place, holder.id);
-                Some(opened.sealed(Seal::new(holder, plan, &spec.egress)))
+                Some(Seal::new(holder, plan, &spec.egress, inspection))
             }
-            (Closing::Sealed(_), _) => None,
-        })
+            (Closing::Sealed(_), _) => return Ok(None),
+        };
+        let manner = Manner::of(spec, seal.as_ref());
+        let opened = ground.open(place.clone(), container.id, manner);
+        Ok(Some(opened.limited_to(spec.resources.disk_bytes).sealed(seal)))
     }
 }
 
@@ -260,13 +273,18 @@ impl Provider for DockerProvider {
         let Some((place, record)) = self.known()?.into_iter().find(|(_, known)| known.run == spec.run) else {
             return Ok(None);
         };
-        let fits = match ground.image(spec).await {
-            Ok(image) => record.fingerprint == plan::fingerprint(spec, &ground.facts(&image, &self.owner)),
+        let image = match ground.image(spec).await {
+            Ok(image) => Some(image),
             // What can no longer be made is not what is asked for.
-            Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => false,
+            Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => None,
             Err(error) => return Err(error),
         };
-        let found = if fits { self.at(&place, spec).await? } else { None };
+        let fitting = image
+            .filter(|image| record.fingerprint == plan::fingerprint(spec, &ground.facts(image, &self.owner)));
+        let found = match &fitting {
+            Some(image) => self.at(&place, spec, image).await?,
+            None => None,
+        };
         let Some(sandbox) = found else {
             ground.discard(&place).await?;
             return Ok(None);
@@ -293,7 +311,7 @@ impl Provider for DockerProvider {
         let found = found.and_then(|found| Some((found.place, found.container?)));
         Ok(found.map(|(place, container)| -> Box<dyn Sandbox> {
             // Its network is in the hands of whoever has it.
-            Box::new(ground.open(place, container, SandboxSpec::USUAL_GRACE))
+            Box::new(ground.open(place, container, Manner::default()))
         }))
     }
 

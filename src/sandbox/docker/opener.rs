@@ -37,7 +37,9 @@ impl Opener for ByExec {
     type Error = EngineError;
 
     async fn open(&self) -> Result<Result<Session, SessionError>, EngineError> {
-        let Plain { engine, container } = &self.plain;
+        let Plain {
+            engine, container, ..
+        } = &self.plain;
         let found = engine.container(container).await?;
         let found = found.ok_or_else(|| EngineError::NotFound {
             subject: container.clone(),
@@ -58,6 +60,7 @@ impl Opener for ByExec {
             reason: "it gave no way to write to the guest".to_owned(),
         })?;
         let mut env = found.env;
+        env.extend(self.plain.variables());
         env.entry("PATH".to_owned())
             .or_insert_with(|| USUAL_PATH.to_owned());
         let surroundings = Surroundings {

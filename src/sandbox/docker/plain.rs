@@ -3,6 +3,7 @@
 //! It is slower than the session and knows less: the engine tells a code and no signal, and lets go of the streams of
 //! a command that has ended by its own clock. Evidence comes this way.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
@@ -12,8 +13,10 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep};
 
 use super::super::limits::{Ending, Limits};
+use super::proxy;
 use crate::engine::{Engine, EngineError, Exec, ExecInput, ExecOutput, ExecSpec, ExecState};
 use crate::exec::{Command, Exit, OutputSink, Recording, Status, Stream, Streams};
+use crate::gateway::Phantom;
 
 /// How long a command that was asked to end may take, and how long what was killed.
 const GRACE: Duration = Duration::from_secs(1);
@@ -46,6 +49,8 @@ impl From<EngineError> for PlainError {
 pub(super) struct Plain {
     pub(super) engine: Engine,
     pub(super) container: String,
+    /// Whom the explicit proxy serves, where commands are told of it.
+    pub(super) proxy: Option<Phantom>,
 }
 
 impl Plain {
@@ -63,6 +68,7 @@ impl Plain {
                 .cloned()
                 .collect(),
             env: std::iter::once((MARK.to_owned(), mark.clone()))
+                .chain(self.variables())
                 .chain(command.env.clone())
                 .collect(),
             cwd: Some(command.cwd.as_ref().map_or(root.to_owned(), |dir| root.join(dir))),
@@ -88,12 +94,17 @@ impl Plain {
         Ok(running.exit(status, started, output))
     }
 
+    /// The variables that commands have besides those of the container.
+    pub(super) fn variables(&self) -> BTreeMap<String, String> {
+        self.proxy.as_ref().map(proxy::variables).unwrap_or_default()
+    }
+
     /// Runs a shell script to its end and drops what it prints.
     pub(super) async fn script(&self, script: &str, args: &[&str]) -> Result<ExecState, EngineError> {
         let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
         let spec = ExecSpec {
             argv: words.into_iter().map(str::to_owned).collect(),
-            env: std::collections::BTreeMap::new(),
+            env: BTreeMap::new(),
             cwd: Some("/".into()),
             input: ExecInput::Empty,
         };

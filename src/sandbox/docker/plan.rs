@@ -10,6 +10,7 @@ use super::super::owner::Owner;
 use super::super::place::Place;
 use super::super::{ReadOnlyMount, Resources, SandboxSpec};
 use super::door;
+use super::trust;
 use super::user::Agent;
 use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network, Power};
 
@@ -139,6 +140,9 @@ fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value))
         .collect();
+    if spec.network.inspects_any() {
+        env.extend(trust::variables());
+    }
     env.extend(spec.env.clone());
     env
 }
@@ -161,12 +165,17 @@ fn mounts(spec: &SandboxSpec, guest: &Guest, place: &Place) -> Vec<Mount> {
         ],
         Guest::Missing(_) => vec![],
     };
+    let trust = spec
+        .network
+        .inspects_any()
+        .then(|| read_only(place.trust(), trust::DIRECTORY));
     let others = spec.mounts.iter().map(|mount| Mount {
         source: mount.source.clone(),
         target: mount.target.clone(),
         access: MountAccess::ReadOnly,
     });
-    std::iter::once(own).chain(guest).chain(others).collect()
+    let ours = std::iter::once(own).chain(guest).chain(trust);
+    ours.chain(others).collect()
 }
 
 /// What is in `/tmp` is in memory and counts as memory; half of it at most.

@@ -3,7 +3,7 @@
 mod network;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl DockerSandbox {
     pub(super) fn new(plain: Plain, warm: Warm<ByExec>, place: Place, shelf: Shelf) -> Self {
         Self {
             name: place.name(),
-            disk: Disk::new(place.workspace(), None),
+            disk: Disk::new(place.workspace(), plain.clone()),
             shelf,
             plain,
             warm,
@@ -71,9 +71,9 @@ impl DockerSandbox {
         }
     }
 
-    /// The same, with a seal on its network.
-    pub(super) fn sealed(mut self, seal: Seal) -> Self {
-        self.seal = Some(seal);
+    /// The same, with the seal of its network, where it has one.
+    pub(super) fn sealed(mut self, seal: Option<Seal>) -> Self {
+        self.seal = seal;
         self
     }
 
@@ -83,9 +83,15 @@ impl DockerSandbox {
         self
     }
 
+    /// The same, when its engine keeps containers in this directory.
+    pub(super) fn kept_in(mut self, engine: Option<PathBuf>) -> Self {
+        self.disk = self.disk.kept_in(engine);
+        self
+    }
+
     /// The same, when it may take only so many bytes of the disk.
     pub(super) fn limited_to(mut self, disk: Option<u64>) -> Self {
-        self.disk = Disk::new(self.place.workspace(), disk);
+        self.disk = self.disk.limited_to(disk);
         self
     }
 

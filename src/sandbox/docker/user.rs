@@ -2,9 +2,8 @@
 
 use rustix::process::{getgid, getuid};
 
-use super::super::SandboxError;
 use super::super::files::FileOwner;
-use super::NAME;
+use super::unshared::Unshared;
 use crate::engine::UserMapping;
 
 /// Who works for a ralph that is root: the first plain user of a machine, and `agent` in our images.
@@ -21,7 +20,7 @@ pub(super) struct Agent {
 
 impl Agent {
     /// Who the agent is for this process on such an engine, so that both may write to the workspace.
-    pub(super) fn on(users: UserMapping) -> Result<Self, SandboxError> {
+    pub(super) fn on(users: UserMapping) -> Result<Self, Unshared> {
         let me = FileOwner {
             uid: getuid().as_raw(),
             gid: getgid().as_raw(),
@@ -29,7 +28,7 @@ impl Agent {
         Self::of(me, users)
     }
 
-    fn of(me: FileOwner, users: UserMapping) -> Result<Self, SandboxError> {
+    fn of(me: FileOwner, users: UserMapping) -> Result<Self, Unshared> {
         match users {
             UserMapping::Same if me.uid == 0 => Ok(Self {
                 inside: PLAIN,
@@ -44,11 +43,7 @@ impl Agent {
                 inside: FileOwner { uid: 0, gid: 0 },
                 outside: None,
             }),
-            UserMapping::Remapped => Err(SandboxError::Unsupported {
-                provider: NAME,
-                operation: "share a workspace with its containers",
-                reason: "this engine gives users inside other numbers outside (userns-remap)".to_owned(),
-            }),
+            UserMapping::Remapped => Err(Unshared::Remapped),
         }
     }
 
@@ -81,9 +76,6 @@ mod tests {
     #[test]
     fn an_engine_that_gives_users_other_numbers_is_refused() {
         let me = FileOwner { uid: 1, gid: 1 };
-        assert!(matches!(
-            Agent::of(me, UserMapping::Remapped),
-            Err(SandboxError::Unsupported { .. })
-        ));
+        assert_eq!(Agent::of(me, UserMapping::Remapped), Err(Unshared::Remapped));
     }
 }

@@ -38,11 +38,12 @@ impl Gap {
 pub(super) const GAPS: &[Gap] = &[Gap {
     name: "a request inside TLS is for the host of its hello",
     class: Class::Disagreement,
-    reason: "the gateway reads the name in the hello and decrypts nothing, so that it cannot see the request's own host",
+    reason: "the gateway reads the name in the hello and decrypts nothing, so that it cannot see the request's own host; hosts of sandbox.network.inspect are held to it",
 }];
 
 /// An address that is set aside for examples: nobody is there.
-const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const EXAMPLE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const ELSEWHERE: IpAddr = IpAddr::V4(EXAMPLE);
 /// Where the engine's own resolver is in networks that have one.
 const EMBEDDED: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
 /// Where the explicit proxy is inside.
@@ -260,6 +261,16 @@ fn dns() -> Vec<Case> {
         ),
         Case::new(
             Class::Dns,
+            "DNS over HTTPS under a denied name is refused",
+            say(
+                Carrier::Tcp,
+                (ELSEWHERE, HTTPS),
+                wire::hello(Some(&name("resolver"))),
+            ),
+            Expected::Refusal,
+        ),
+        Case::new(
+            Class::Dns,
             "DNS over TLS is closed",
             Probe::Connect((ELSEWHERE, DNS_OVER_TLS).into()),
             Expected::Nothing,
@@ -289,6 +300,11 @@ fn protocols() -> Vec<Case> {
             "IPv6 is closed",
             Probe::Connect((Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), HTTPS).into()),
             Expected::Nothing,
+        ),
+        case(
+            "an echo request (ICMP) stays inside",
+            Probe::Echo(EXAMPLE),
+            Expected::Own,
         ),
         case(
             "whole packets cannot be sent",

@@ -1,12 +1,14 @@
 //! The Messages API shaped by recordings of what the real `claude` sends. It
 //! refuses what the real one refuses.
 
+use std::sync::atomic::Ordering;
+
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use super::turns::{Asked, Refusal, Turn, json_body, stream};
-use super::{Shared, header};
+use super::{Shared, header, shows_key};
 
 /// What each turn uses.
 pub(super) const TOKENS_IN: u64 = 321;
@@ -35,23 +37,19 @@ pub(super) fn respond(shared: &Shared, headers: &HeaderMap, body: &Value) -> Opt
             headers,
         }) => refusal(status, kind, "as the script has it", &headers),
         Turn::Hang => return None,
-        Turn::Say(text) => answer(body, &json!({"type": "text", "text": text}), "end_turn"),
+        Turn::Say(text) => answer(shared, body, &json!({"type": "text", "text": text})),
         Turn::Run(command) => {
             let input = json!({"command": command, "description": "as the script has it"});
-            answer(body, &tool_use(turn, "Bash", &input), "tool_use")
+            answer(shared, body, &tool_use(turn, "Bash", &input))
         }
-        Turn::Use { tool, input } => answer(body, &tool_use(turn, tool, &input), "tool_use"),
+        Turn::Use { tool, input } => answer(shared, body, &tool_use(turn, tool, &input)),
     };
     Some(response)
 }
 
 /// What the real one objects to.
 fn objection(key: &str, headers: &HeaderMap, body: &Value) -> Option<(u16, &'static str, &'static str)> {
-    let shown = [
-        header(headers, "x-api-key"),
-        header(headers, "authorization").trim_start_matches("Bearer "),
-    ];
-    if !shown.contains(&key) {
+    if !shows_key(key, headers) {
         return Some((401, "authentication_error", "invalid x-api-key"));
     }
     let invalid = |message| Some((400, "invalid_request_error", message));
@@ -96,8 +94,13 @@ fn refusal(status: u16, kind: &str, message: &str, headers: &[(String, String)])
     json_body(status, headers, &body)
 }
 
-fn answer(request: &Value, block: &Value, stop_reason: &str) -> Response {
-    let usage = |output: u64| json!({"input_tokens": TOKENS_IN, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": output});
+fn answer(shared: &Shared, request: &Value, block: &Value) -> Response {
+    let stop_reason = match block["type"].as_str() {
+        Some("text") => "end_turn",
+        _ => "tool_use",
+    };
+    let tokens_in = shared.tokens_in.load(Ordering::Relaxed);
+    let usage = |output: u64| json!({"input_tokens": tokens_in, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": output});
     let message = |content: Value, stop: Value, output: u64| {
         json!({
             "id": format!("msg_{:024}", fastrand::u64(..)), "type": "message", "role": "assistant",

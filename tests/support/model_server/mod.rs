@@ -6,14 +6,15 @@ mod turns;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use axum::routing::post;
-use serde_json::Value;
+use axum::routing::{get, post};
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 #[allow(unused_imports, reason = "not every test binary writes a script")]
@@ -38,9 +39,17 @@ impl Api {
 
     /// The tokens, in and out, that each turn uses.
     pub fn tokens(self) -> u64 {
+        let out = match self {
+            Self::Messages => messages::TOKENS_OUT,
+            Self::Responses => responses::TOKENS_OUT,
+        };
+        self.tokens_in() + out
+    }
+
+    fn tokens_in(self) -> u64 {
         match self {
-            Self::Messages => messages::TOKENS_IN + messages::TOKENS_OUT,
-            Self::Responses => responses::TOKENS_IN + responses::TOKENS_OUT,
+            Self::Messages => messages::TOKENS_IN,
+            Self::Responses => responses::TOKENS_IN,
         }
     }
 }
@@ -57,6 +66,9 @@ struct Shared {
     api: Api,
     key: String,
     teller: Teller,
+    /// The tokens in that each turn uses.
+    tokens_in: AtomicU64,
+    renewals: AtomicU32,
 }
 
 impl ModelServer {
@@ -71,9 +83,13 @@ impl ModelServer {
             api,
             key: key.to_owned(),
             teller,
+            tokens_in: AtomicU64::new(api.tokens_in()),
+            renewals: AtomicU32::new(0),
         });
         let routes = Router::new()
             .route(api.path(), post(answer))
+            .route("/v1/oauth/token", post(renew))
+            .route("/v1/models", get(models))
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
@@ -93,6 +109,16 @@ impl ModelServer {
             Api::Messages => format!("http://{}", self.address),
             Api::Responses => format!("http://{}/v1", self.address),
         }
+    }
+
+    /// Has each turn use so many tokens in from now on.
+    pub fn use_tokens(&self, tokens_in: u64) {
+        self.shared.tokens_in.store(tokens_in, Ordering::Relaxed);
+    }
+
+    /// How often a login was renewed, to the key that the server wants.
+    pub fn renewals(&self) -> u32 {
+        self.shared.renewals.load(Ordering::Relaxed)
     }
 
     /// Everything that was asked so far.
@@ -117,6 +143,29 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
         Some(response) => response,
         None => std::future::pending().await,
     }
+}
+
+/// What a login is renewed to beside the key.
+pub const RENEWED_REFRESH: &str = "sk-ant-ort01-RENEWED-0123456789";
+
+async fn renew(State(shared): State<Arc<Shared>>) -> axum::Json<Value> {
+    shared.renewals.fetch_add(1, Ordering::Relaxed);
+    axum::Json(json!({"access_token": shared.key, "refresh_token": RENEWED_REFRESH, "expires_in": 28_800}))
+}
+
+/// The list of models, for whoever has the key.
+async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Response {
+    if shows_key(&shared.key, &headers) {
+        turns::json_body(200, &[], &json!({"data": [], "has_more": false}))
+    } else {
+        turns::json_body(401, &[], &json!({"error": {"message": "invalid key"}}))
+    }
+}
+
+/// Whether a request has the key, in either of the headers that programs use.
+fn shows_key(key: &str, headers: &HeaderMap) -> bool {
+    let bearer = header(headers, "authorization").trim_start_matches("Bearer ");
+    [header(headers, "x-api-key"), bearer].contains(&key)
 }
 
 /// The text of a header; empty when it is not there.

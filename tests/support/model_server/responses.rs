@@ -1,6 +1,8 @@
 //! The Responses API shaped by recordings of what the real `codex` sends. It
 //! refuses what the real one refuses.
 
+use std::sync::atomic::Ordering;
+
 use axum::http::HeaderMap;
 use axum::response::Response;
 use serde_json::{Value, json};
@@ -34,12 +36,17 @@ pub(super) fn respond(shared: &Shared, headers: &HeaderMap, body: &Value) -> Opt
         Turn::Say(text) => {
             let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
             answer(
+                shared,
                 body,
                 &json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}),
             )
         }
-        Turn::Run(command) => answer(body, &call(turn, "exec_command", &json!({ "cmd": command }))),
-        Turn::Use { tool, input } => answer(body, &call(turn, tool, &input)),
+        Turn::Run(command) => answer(
+            shared,
+            body,
+            &call(turn, "exec_command", &json!({ "cmd": command })),
+        ),
+        Turn::Use { tool, input } => answer(shared, body, &call(turn, tool, &input)),
     };
     Some(response)
 }
@@ -88,7 +95,8 @@ fn refusal(status: u16, kind: &str, message: &str, headers: &[(String, String)])
     )
 }
 
-fn answer(request: &Value, item: &Value) -> Response {
+fn answer(shared: &Shared, request: &Value, item: &Value) -> Response {
+    let tokens_in = shared.tokens_in.load(Ordering::Relaxed);
     let response = |status: &str, output: Value, usage: Value| {
         json!({
             "id": "resp_scripted", "object": "response", "created_at": 1_700_000_000, "model": request["model"],
@@ -96,9 +104,9 @@ fn answer(request: &Value, item: &Value) -> Response {
         })
     };
     let usage = json!({
-        "input_tokens": TOKENS_IN, "input_tokens_details": {"cached_tokens": 11},
+        "input_tokens": tokens_in, "input_tokens_details": {"cached_tokens": 11},
         "output_tokens": TOKENS_OUT, "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": TOKENS_IN + TOKENS_OUT,
+        "total_tokens": tokens_in + TOKENS_OUT,
     });
     let whole = response("completed", json!([item]), usage);
     if request["stream"] != true {

@@ -198,4 +198,31 @@ proptest! {
             prop_assert!(bytes.to_ascii_lowercase().windows(name.len()).any(|window| window == name));
         }
     }
+
+    #[test]
+    fn no_row_of_records_is_kept_beyond_the_longest_hello(
+        claimed in prop_oneof![0_u32..20_000, 0_u32..1 << 24],
+        lengths in prop::collection::vec(1_usize..2000, 0..200),
+    ) {
+        let whole: usize = lengths.iter().sum();
+        let [_, length @ ..] = claimed.to_be_bytes();
+        let mut message = [&[MESSAGE_CLIENT_HELLO], length.as_slice()].concat();
+        message.resize(whole.max(MESSAGE_HEADER), 0);
+        let mut bytes = Vec::new();
+        let mut rest = message.as_slice();
+        for length in lengths {
+            let (fragment, after) = rest.split_at(length);
+            bytes.extend(in_records(fragment, length));
+            rest = after;
+        }
+        let mut reader = HelloReader::default();
+        for end in (0..=bytes.len()).step_by(997).chain([bytes.len()]) {
+            let looked = reader.look(&bytes[..end]);
+            prop_assert!(reader.message.len() <= LONGEST + RECORD_LONGEST);
+            match looked {
+                Ok(Parsed::Partial) => prop_assert!(end <= LONGEST_WITH_RECORDS),
+                Ok(Parsed::Hello(_)) | Err(_) => break,
+            }
+        }
+    }
 }

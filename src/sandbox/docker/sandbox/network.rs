@@ -2,7 +2,7 @@
 
 use super::super::super::SandboxError;
 use super::super::super::life::State;
-use super::super::seal::{Ready, Seal, SealError, Standing};
+use super::super::seal::{Ready, Seal, SealError, SealStep, Standing};
 use super::DockerSandbox;
 use crate::engine::ContainerState;
 
@@ -22,6 +22,9 @@ impl DockerSandbox {
             // What runs is on the network that was.
             Ready::New => self.restart_container().await?,
         }
+        if let Some(seal) = &self.seal {
+            SealStep::SandboxStarted.done(seal.holder());
+        }
         self.prove().await
     }
 
@@ -34,7 +37,10 @@ impl DockerSandbox {
         // A session may be lost by what runs inside: that says nothing about the network.
         for _ in 0..2 {
             match self.warm.session().await {
-                Ok(Some(session)) => proved = seal.prove(&session).await,
+                Ok(Some(session)) => {
+                    SealStep::SessionOpened.done(seal.holder());
+                    proved = seal.prove(&session).await;
+                }
                 Ok(None) => {}
                 Err(error) => return Err(self.explain(error).await),
             }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::super::super::Fault;
 use crate::engine::EngineError;
-use crate::gateway::GatewayError;
+use crate::gateway::{GatewayError, InspectionError};
 use crate::network::probe::ProbeFailure;
 
 /// Why a sandbox's network is not sealed, or cannot be shown to be. No command of an agent's runs then.
@@ -16,6 +16,11 @@ pub enum SealError {
     /// There is no guest that could hold it.
     #[error("there is nothing to hold it: {0}")]
     NoGuest(&'static str),
+    /// The engine is Docker Desktop, whose containers run in a virtual machine.
+    #[error(
+        "Docker Desktop runs its containers in a virtual machine, whose sockets cannot be shared with this one"
+    )]
+    Desktop,
     /// The engine failed.
     #[error("the container engine failed its holder")]
     Engine(#[from] EngineError),
@@ -48,6 +53,12 @@ pub enum SealError {
         /// Why.
         source: io::Error,
     },
+    /// TLS cannot be inspected.
+    #[error("its TLS cannot be inspected")]
+    Inspection(#[from] InspectionError),
+    /// The sandbox cannot be made to trust the inspection.
+    #[error("what makes it trust the inspection cannot be written")]
+    Trust(#[source] io::Error),
     /// Nothing can be tried from inside.
     #[error("nothing can be tried from inside: {0}")]
     Untried(String),
@@ -67,12 +78,15 @@ impl SealError {
             Self::HolderEnded | Self::Line(_) | Self::Untried(_) => Fault::Lost,
             Self::Engine(_)
             | Self::NoGuest(_)
+            | Self::Desktop
             | Self::OutOfReach(_)
             | Self::Failed(_)
             | Self::Different(_)
             | Self::TooManyPorts(_)
             | Self::Gateway(_)
             | Self::Listen { .. }
+            | Self::Inspection(_)
+            | Self::Trust(_)
             | Self::Probe(_)
             | Self::Heard(_) => Fault::Provider,
         }
@@ -83,19 +97,25 @@ impl SealError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Engine(source) => source.hint(),
+            Self::Inspection(source) => source.hint(),
+            Self::Trust(_) => None,
             Self::HolderEnded | Self::Line(_) => {
                 Some("`ralph resume` makes a new sandbox from the run's last checkpoint")
             }
-            Self::NoGuest(_) | Self::OutOfReach(_) => Some(
+            Self::NoGuest(_) | Self::Desktop => Some(
                 "use an engine on this machine itself, another `--type`, or sandbox.network.policy = \"deny\"",
+            ),
+            Self::OutOfReach(_) => Some(
+                "the engine seems to be on another machine, or in a virtual one: use one on this machine itself, or \
+                 another `--type`",
             ),
             Self::TooManyPorts(_) => Some("name fewer ports in sandbox.network.allowed"),
             Self::Listen { .. } => Some(
                 "that address must be one of this machine's; where it is not, the machine's network is not Softnet's own",
             ),
             Self::Failed(_) => Some(
-                "the engine's kernel needs nf_tables, and containers the capability NET_ADMIN; `docker logs` of the \
-                 container whose name ends in `-net` may say more",
+                "the engine's kernel needs nf_tables or ip_tables, and containers the capability NET_ADMIN; `docker logs` \
+                 of the container whose name ends in `-net` may say more",
             ),
             Self::Different(_) | Self::Untried(_) | Self::Probe(_) | Self::Heard(_) | Self::Gateway(_) => {
                 Some(

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::json;
+use tokio::time::sleep;
 
 use super::SealError;
 use super::link::Link;
@@ -30,6 +32,8 @@ const PIDS: u32 = 8;
 
 /// The last lines of a holder that ended.
 const LOG_LINES: u32 = 5;
+/// How often to see whether one that does not answer still runs.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// The holder of one sandbox's network.
 #[derive(Clone, Debug)]
@@ -62,12 +66,23 @@ impl Holder {
 
     /// A line to it, as soon as it is there.
     pub(super) async fn connect(&self) -> Result<Link, SealError> {
-        match Link::connect(&self.dir).await {
-            Err(SealError::OutOfReach(_)) if !self.is_running().await? => {
+        tokio::select! {
+            connected = Link::connect(&self.dir) => connected,
+            ended = self.ends() => {
+                ended?;
                 let log = self.engine.container_log(&self.container, LOG_LINES).await?;
                 Err(SealError::Failed(format!("it ended at once: {}", log.trim())))
             }
-            connected => connected,
+        }
+    }
+
+    /// Returns when it does not run any more.
+    async fn ends(&self) -> Result<(), SealError> {
+        loop {
+            sleep(LOOK).await;
+            if !self.is_running().await? {
+                return Ok(());
+            }
         }
     }
 

@@ -125,3 +125,26 @@ async fn connect(dir: &Path) -> io::Result<UnixStream> {
     let dir = File::open(dir)?;
     UnixStream::connect(format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd())).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_holder_whose_socket_never_appears_is_out_of_reach_and_the_hint_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let refused = Link::connect(dir.path()).await.unwrap_err();
+        assert!(matches!(refused, SealError::OutOfReach(_)), "{refused:?}");
+        assert!(
+            refused
+                .to_string()
+                .contains("cannot be reached from this machine"),
+            "{refused}"
+        );
+        assert!(
+            refused
+                .hint()
+                .is_some_and(|hint| hint.contains("in a virtual one"))
+        );
+    }
+}

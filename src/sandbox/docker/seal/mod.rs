@@ -9,6 +9,11 @@ pub(super) mod holder;
 mod link;
 mod plan;
 mod proof;
+mod step;
+
+use std::os::fd::OwnedFd;
+
+use std::sync::Arc;
 
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -18,9 +23,10 @@ use self::holder::Holder;
 pub(super) use self::holder::Ready;
 use self::link::Link;
 pub use self::plan::SealPlan;
+pub use self::step::SealStep;
 use super::super::Egress;
 use super::super::session::Session;
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, Inspection, Setup};
 use crate::guest::order::Order;
 use crate::network::firewall::{Ipv6, SEALED};
 use crate::network::probe::Beacon;
@@ -31,6 +37,7 @@ pub(super) struct Seal {
     holder: Holder,
     plan: SealPlan,
     egress: Egress,
+    inspection: Option<Arc<Inspection>>,
     watch: Mutex<Option<Watch>>,
 }
 
@@ -55,11 +62,17 @@ pub(super) enum Standing {
 
 impl Seal {
     /// The seal that this holder is for. Nothing is sealed yet.
-    pub(super) fn new(holder: Holder, plan: SealPlan, egress: &Egress) -> Self {
+    pub(super) fn new(
+        holder: Holder,
+        plan: SealPlan,
+        egress: &Egress,
+        inspection: Option<Arc<Inspection>>,
+    ) -> Self {
         Self {
             holder,
             plan,
             egress: egress.clone(),
+            inspection,
             watch: Mutex::default(),
         }
     }
@@ -77,6 +90,7 @@ impl Seal {
         }
         *watch = None;
         let ready = self.holder.start().await?;
+        SealStep::HolderStarted.done(self.holder());
         *watch = Some(self.take_over().await?);
         Ok(ready)
     }
@@ -95,7 +109,10 @@ impl Seal {
         let watch = self.watch.lock().await;
         let watch = watch.as_ref().ok_or(SealError::HolderEnded)?;
         compare(&watch.ask().await?)?;
-        proof::carry_out(session, self.plan.policy(), &watch.beacon).await
+        SealStep::KernelAsked.done(self.holder());
+        proof::carry_out(session, self.plan.policy(), &watch.beacon).await?;
+        SealStep::Proved.done(self.holder());
+        Ok(())
     }
 
     /// Closes the gateway. What the sandbox had open ends.
@@ -109,17 +126,28 @@ impl Seal {
     /// Has the holder seal its network, and opens a gateway at the listeners it hands over.
     async fn take_over(&self) -> Result<Watch, SealError> {
         let mut link = self.holder.connect().await?;
-        let answer = link.order(&self.plan.order()).await?;
-        compare(&answer.state)?;
+        SealStep::HolderReached.done(self.holder());
+        obeyed(&mut link, &SealPlan::walls()).await?;
+        SealStep::WallsRaised.done(self.holder());
+        let listeners = obeyed(&mut link, &self.plan.listeners()).await?;
+        SealStep::ListenersHandedOver.done(self.holder());
         let beacon = Beacon::random();
-        let gateway = Gateway::new(self.egress.setup(self.plan.policy(), beacon.clone()));
-        self.plan.open(&gateway, answer.listeners)?;
+        let gateway = Gateway::new(self.setup(beacon.clone()));
+        self.plan.open(&gateway, listeners)?;
+        SealStep::GatewayOpened.done(self.holder());
         let (questions, asked) = mpsc::channel(1);
         Ok(Watch {
             beacon,
             questions,
             task: tokio::spawn(keep(link, gateway, asked)),
         })
+    }
+
+    fn setup(&self, beacon: Beacon) -> Setup {
+        Setup {
+            inspection: self.inspection.clone(),
+            ..self.egress.setup(self.plan.policy(), beacon)
+        }
     }
 }
 
@@ -160,6 +188,13 @@ async fn keep(
         }
     }
     drop(gateway);
+}
+
+/// Gives an order, after which the kernel must have in force what it should; returns what was handed over.
+async fn obeyed(link: &mut Link, order: &Order) -> Result<Vec<OwnedFd>, SealError> {
+    let answer = link.order(order).await?;
+    compare(&answer.state)?;
+    Ok(answer.listeners)
 }
 
 /// Whether what is in force is what must be.

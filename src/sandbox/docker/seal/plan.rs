@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
+use super::super::proxy;
 use super::SealError;
 use super::link::MOST_FILES;
 use crate::gateway::{Door, Gateway};
@@ -11,8 +12,6 @@ use crate::guest::order::{Order, Transport};
 use crate::network::firewall::SEALED;
 use crate::network::{Mode, Policy};
 
-/// Where the explicit proxy is inside.
-const PROXY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 3128);
 const DNS: u16 = 53;
 
 /// How a sandbox's network is sealed under a policy. It prints as what is set up.
@@ -51,10 +50,16 @@ impl SealPlan {
         &self.policy
     }
 
-    /// What the holder is told to do.
-    pub(super) fn order(&self) -> Order {
-        Order::Seal {
+    /// What the holder is told to do first.
+    pub(super) fn walls() -> Order {
+        Order::Raise {
             firewall: SEALED.to_string(),
+        }
+    }
+
+    /// What it is told to hand over then.
+    pub(super) fn listeners(&self) -> Order {
+        Order::Listen {
             listeners: self.openings.iter().map(|opening| opening.listener).collect(),
         }
     }
@@ -97,29 +102,29 @@ impl fmt::Display for SealPlan {
 /// DNS, the proxy, and the ports that something may be reached on.
 fn openings(policy: &Policy) -> Vec<Opening> {
     let any = Ipv4Addr::UNSPECIFIED;
-    let tcp = |address: (Ipv4Addr, u16), door| Opening {
-        listener: (Transport::Tcp, address.into()),
+    let tcp = |address: SocketAddr, door| Opening {
+        listener: (Transport::Tcp, address),
         door,
     };
     let named = policy
         .ports()
         .into_iter()
-        .filter(|port| ![DNS, PROXY.1].contains(port));
+        .filter(|port| ![DNS, proxy::ADDRESS.port()].contains(port));
     let named = named.map(|port| {
         let door = match port {
             80 => Door::Http { port },
             443 => Door::Tls { port },
             port => Door::Tcp { port },
         };
-        tcp((any, port), door)
+        tcp((any, port).into(), door)
     });
     let own = [
         Opening {
             listener: (Transport::Udp, (any, DNS).into()),
             door: Door::Dns,
         },
-        tcp((any, DNS), Door::Dns),
-        tcp(PROXY, Door::Proxy),
+        tcp((any, DNS).into(), Door::Dns),
+        tcp(proxy::ADDRESS.into(), Door::Proxy),
     ];
     own.into_iter().chain(named).collect()
 }
@@ -129,7 +134,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::network::Rule;
+    use crate::network::{HostPattern, Rule};
 
     fn rules<const N: usize>(lines: [&str; N]) -> [Rule; N] {
         lines.map(|line| Rule::parse(line).unwrap())
@@ -138,6 +143,7 @@ mod tests {
     #[rstest]
     #[case::nothing_is_restricted(Policy::allow_all(), false)]
     #[case::something_is(Policy::allow_all().denying(rules(["a.example"])), true)]
+    #[case::something_is_inspected(Policy::allow_all().inspecting([HostPattern::parse("a.example").unwrap()]), true)]
     #[case::everything_is(Policy::deny(), true)]
     #[case::names_are_listed(Policy::allowlist([]), true)]
     #[case::names_are_written_down(Policy::record(), true)]

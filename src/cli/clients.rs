@@ -1,0 +1,83 @@
+//! What the package clients of a sandbox are told: by the files of the project, and by those of its image.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use crate::config::Config;
+use crate::engine::ImageFiles;
+use crate::network::packages::Packages;
+use crate::network::{Clients, Directory, NoFiles, Preset, Tree};
+use crate::sandbox::connect::Ground;
+
+use super::error::CliError;
+use super::{Context, assemble, image};
+
+/// What the clients of one sandbox are told.
+pub(super) struct Told {
+    project: Box<dyn Tree>,
+    image: ImageFiles,
+    /// The variables of the image.
+    env: BTreeMap<String, String>,
+}
+
+impl Told {
+    /// Reads the files of the project, and those of the image where a preset of the policy asks for them.
+    pub(super) async fn read(
+        context: &Context,
+        config: &Config,
+        project: Option<&Path>,
+        image: Option<&str>,
+    ) -> Result<Self, CliError> {
+        let mut told = Self {
+            project: match project {
+                Some(dir) => Box::new(Directory::at(dir)),
+                None => Box::new(NoFiles),
+            },
+            image: ImageFiles::new(),
+            env: BTreeMap::new(),
+        };
+        if let Some(image) = image.filter(|_| asks_image(config)) {
+            told.read_image(context, config, image).await?;
+        }
+        Ok(told)
+    }
+
+    /// They, for the presets of a policy.
+    pub(super) fn clients(&self) -> Clients<'_> {
+        Clients {
+            project: self.project.as_ref(),
+            image: &self.image,
+            env: &self.env,
+        }
+    }
+
+    async fn read_image(&mut self, context: &Context, config: &Config, name: &str) -> Result<(), CliError> {
+        if assemble::choice(context, config)?.ground() != Ground::EngineImage {
+            return Ok(());
+        }
+        let engine = image::connect(context).await?;
+        // What is wrong with one that is not there is told when a sandbox is made from it.
+        if let Some(found) = engine.image(name).await? {
+            self.env = found.variables();
+            let paths: BTreeSet<String> = presets(config)
+                .flat_map(|packages| packages.image_paths(&self.env))
+                .collect();
+            let cache = assemble::docker(context)?.cache;
+            self.image = engine.image_files(&found.id, &paths, &cache).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the policy depends on what is in the image.
+pub(super) fn asks_image(config: &Config) -> bool {
+    presets(config).next().is_some()
+}
+
+fn presets(config: &Config) -> impl Iterator<Item = Packages> {
+    let presets = config.settings.sandbox.network.presets.iter();
+    presets.filter_map(|preset| match preset {
+        Preset::Packages(packages) => Some(*packages),
+        Preset::Anthropic | Preset::Openai | Preset::Github => None,
+    })
+}

@@ -1,0 +1,279 @@
+//! What must hold before a run begins, as far as the command line alone can look at it: credentials, the gateway that
+//! holds them, and whether an agent without one reaches its model at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::timeout;
+
+use crate::agent::{Claude, Codex, Cursor};
+use crate::config::{AgentName, Config};
+use crate::credential::{Kind, Source};
+use crate::event::Found;
+use crate::gateway::broker::{self, BrokerError, Upstream, VerifyError};
+use crate::network::{Clients, HostName};
+use crate::runner::Precondition;
+use crate::sandbox::NetworkEnforcement;
+
+use super::agents::{agent_name, credential, keys, settings_of};
+use super::broker::{Brokered, Door, Service};
+use super::error::{CliError, chain};
+use super::{Context, assemble};
+
+/// How long a service may take to say whether it takes a credential.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The preconditions of a run whose models are real ones, for the profile that it begins with.
+pub(super) async fn preconditions(
+    context: &Context,
+    config: &Config,
+    brokered: Option<&Brokered>,
+) -> Result<Vec<Arc<dyn Precondition>>, CliError> {
+    let own = &config.settings.default_profile;
+    let open = brokered.and_then(|brokered| Some((brokered.door(own)?, brokered.access(own)?)));
+    let Some((door, access)) = open else {
+        let credential = own_credential(context, config, own).await?;
+        let reach = reach(context, config, own)?;
+        return Ok(credential.into_iter().chain(reach).collect());
+    };
+    Ok(vec![
+        Arc::new(Health(door.clone())),
+        Arc::new(Credential {
+            agent: agent_name(config, own),
+            asked: Asked::Through(door.clone()),
+            remedy: access.remedy.clone(),
+        }),
+    ])
+}
+
+/// What is to be said of a credential that no gateway holds.
+async fn own_credential(
+    context: &Context,
+    config: &Config,
+    profile: &str,
+) -> Result<Option<Arc<dyn Precondition>>, CliError> {
+    let agent = agent_name(config, profile);
+    let asked = match agent {
+        AgentName::Actions => endpoint(config, profile)?,
+        AgentName::Claude | AgentName::Codex => {
+            let service = Service::of_profile(context, config, profile).await?;
+            service.map(|service| (service.remedy(), Asked::FromAfar(service.upstream)))
+        }
+        AgentName::Cursor | AgentName::Custom => None,
+    };
+    if let Some((remedy, asked)) = asked {
+        return Ok(Some(Arc::new(Credential { agent, asked, remedy })));
+    }
+    let found = match (keys(agent).first(), credential(config, profile, keys(agent))) {
+        (Some(_), Some((variable, _))) => Found::Ready {
+            detail: format!("in `{variable}`; nobody can be asked whether it is taken"),
+        },
+        (Some(key), None) if asks_its_maker(config, profile) => Found::Lacking {
+            why: "there is none".to_owned(),
+            next_step: format!(
+                "`ralph token store --agent {}`, or put one into `{}`; then `ralph resume`",
+                agent.name(),
+                key.name
+            ),
+        },
+        (Some(_), None) | (None, _) => return Ok(None),
+    };
+    Ok(Some(Arc::new(Known {
+        name: format!("credential of {}", agent.name()),
+        found,
+    })))
+}
+
+/// The endpoint that `actions` asks, where it has a key, and what to do when it does not take that.
+fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, CliError> {
+    let model = settings_of(config, profile);
+    let usual = &config.settings.model_endpoint;
+    let variable = model.and_then(|model| model.api_key_env.as_ref());
+    let variable = variable.unwrap_or(&usual.api_key_env);
+    let address = model.and_then(|model| model.base_url.as_ref());
+    let address = address.unwrap_or(&usual.base_url);
+    let Some(key) = config.credential(variable) else {
+        return Ok(None);
+    };
+    let upstream = Upstream::new(Kind::GatewayKey, Source::Fixed(key), Some(address))?;
+    let remedy = format!("put a valid one into `{variable}`, then `ralph resume`");
+    Ok(Some((remedy, Asked::FromHere(upstream))))
+}
+
+/// Whether the policy lets an agent reach its model by itself. Nothing is opened for it that nobody asked for.
+fn reach(
+    context: &Context,
+    config: &Config,
+    profile: &str,
+) -> Result<Option<Arc<dyn Precondition>>, CliError> {
+    let enforced = assemble::connected(context, config)?.capabilities().network;
+    let agent = agent_name(config, profile);
+    if enforced == NetworkEnforcement::Nothing || !asks_its_maker(config, profile) {
+        return Ok(None);
+    }
+    let policy = config.network_policy(&Clients::NONE);
+    let closed = hosts(agent).iter().find(|pattern| {
+        // One of the names that the pattern stands for.
+        let name = HostName::parse(&pattern.replace("**.", "any."));
+        name.is_ok_and(|name| !policy.judge_name(&name).is_allowed())
+    });
+    Ok(closed.map(|host| -> Arc<dyn Precondition> {
+        Arc::new(Known {
+            name: format!("network of {}", agent.name()),
+            found: Found::Lacking {
+                why: format!("the policy does not let it reach `{host}`, where its model is"),
+                next_step: format!("add \"{host}\" to sandbox.network.allowed"),
+            },
+        })
+    }))
+}
+
+/// Whether the agent of a profile asks its maker's model. At an address of one's own somebody else knows how it is
+/// reached, and what it wants to be shown; Cursor takes none.
+fn asks_its_maker(config: &Config, profile: &str) -> bool {
+    let elsewhere = settings_of(config, profile).is_some_and(|model| model.base_url.is_some());
+    agent_name(config, profile) == AgentName::Cursor || !elsewhere
+}
+
+/// The hosts of an agent's own model.
+fn hosts(agent: AgentName) -> &'static [&'static str] {
+    match agent {
+        AgentName::Claude => &Claude::HOSTS,
+        AgentName::Codex => &Codex::HOSTS,
+        AgentName::Cursor => &Cursor::HOSTS,
+        AgentName::Actions | AgentName::Custom => &[],
+    }
+}
+
+/// What is known without looking.
+struct Known {
+    name: String,
+    found: Found,
+}
+
+#[async_trait]
+impl Precondition for Known {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    async fn look(&self) -> Found {
+        self.found.clone()
+    }
+}
+
+/// Whether the gateway serves the calls of an agent.
+struct Health(Door);
+
+#[async_trait]
+impl Precondition for Health {
+    fn name(&self) -> String {
+        format!("gateway for {}", self.0.service)
+    }
+
+    async fn look(&self) -> Found {
+        match self.0.health().await {
+            Ok(()) => Found::Ready {
+                detail: "it answers".to_owned(),
+            },
+            Err(error) => Found::Lacking {
+                why: error.to_string(),
+                next_step: "`ralph gateway check` tries the whole way".to_owned(),
+            },
+        }
+    }
+}
+
+/// Whether a service takes a credential.
+struct Credential {
+    agent: AgentName,
+    asked: Asked,
+    remedy: String,
+}
+
+/// Who is asked about a credential, and from where.
+enum Asked {
+    /// The service behind the gateway, which asks it for every call.
+    Through(Door),
+    /// The service that this machine itself asks for every call.
+    FromHere(Upstream),
+    /// The service that a sandbox asks by itself; this machine need not reach it.
+    FromAfar(Upstream),
+}
+
+impl Asked {
+    async fn verify(&self) -> Result<(), Unverified> {
+        let asking = async {
+            match self {
+                Self::Through(door) => Ok(door.verify().await?),
+                Self::FromHere(upstream) | Self::FromAfar(upstream) => {
+                    Ok(upstream.verify(&broker::client(Vec::new())?).await?)
+                }
+            }
+        };
+        timeout(PATIENCE, asking).await.unwrap_or(Err(Unverified::Silent))
+    }
+
+    fn service(&self) -> String {
+        match self {
+            Self::Through(door) => door.service.clone(),
+            Self::FromHere(upstream) | Self::FromAfar(upstream) => upstream.address().to_owned(),
+        }
+    }
+}
+
+/// Why a credential is not known to be good.
+#[derive(Debug, thiserror::Error)]
+enum Unverified {
+    #[error(transparent)]
+    Service(#[from] VerifyError),
+    #[error(transparent)]
+    Client(#[from] BrokerError),
+    #[error("the service does not answer")]
+    Silent,
+}
+
+#[async_trait]
+impl Precondition for Credential {
+    fn name(&self) -> String {
+        format!("credential of {}", self.agent.name())
+    }
+
+    async fn look(&self) -> Found {
+        let service = self.asked.service();
+        let error = match self.asked.verify().await {
+            Ok(()) => {
+                return Found::Ready {
+                    detail: format!("{service} takes it"),
+                };
+            }
+            Err(error) => error,
+        };
+        let out_of_reach = matches!(
+            error,
+            Unverified::Silent | Unverified::Service(VerifyError::Unreachable(_))
+        );
+        match (&error, &self.asked) {
+            (Unverified::Service(VerifyError::Unclear { status, .. }), _) => Found::Ready {
+                detail: format!("{service} does not say whether it takes it (HTTP {status})"),
+            },
+            (_, Asked::FromAfar(_)) if out_of_reach => Found::Ready {
+                detail: format!("{service} cannot be asked from this machine whether it takes it"),
+            },
+            (_, _) if out_of_reach => Found::Lacking {
+                why: format!("{service}: {}", chain(&error)),
+                next_step: "see that this machine reaches it, or correct its address; then `ralph resume`"
+                    .to_owned(),
+            },
+            (Unverified::Service(VerifyError::Refused { status, .. }), _) => Found::Lacking {
+                why: format!("{service} refused it (HTTP {status})"),
+                next_step: self.remedy.clone(),
+            },
+            (_, _) => Found::Lacking {
+                why: chain(&error),
+                next_step: self.remedy.clone(),
+            },
+        }
+    }
+}

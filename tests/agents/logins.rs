@@ -1,0 +1,91 @@
+//! Stored credentials: a login that is renewed amid a run, one that is refused, one that cannot be served.
+
+use std::fs;
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use ralph::credential::{Credential, Kind, Place, Refresh, Vault};
+use ralph::secret::Secret;
+use rstest::rstest;
+
+use crate::bench::{Bench, KEY, Program, Within, two_sessions};
+use crate::need;
+use crate::support::model_server::{RENEWED_REFRESH, Teller, Turn};
+use crate::support::ralph::finish;
+use crate::traces::files_with;
+
+/// Keeps a credential where ralph does.
+async fn keep(bench: &Bench, kind: Kind, credential: Credential) {
+    let vault = Vault::files(bench.place.home().join("credentials"));
+    vault.save(kind, &credential, Place::File).await.unwrap();
+}
+
+/// What the login is renewed to was unknown when the run began: the model repeats it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() {
+    let mut sessions = two_sessions();
+    let said = format!("The tokens are {KEY} and {RENEWED_REFRESH}.");
+    sessions[1][2] = Turn::say(&said);
+    sessions[1][1] = Turn::run(format!("echo '{said}'; {}", crate::bench::tick("M1.2")));
+    let bench = need!(Bench::new(Program::Claude, sessions).await);
+    let login = Credential {
+        token: Secret::new("sk-ant-oat01-OLD-0123456789"),
+        expires: Some(Timestamp::now() + SignedDuration::from_mins(1)),
+        refresh: Some(Refresh {
+            token: Secret::new("sk-ant-ort01-OLD-0123456789"),
+            scopes: vec!["user:inference".to_owned()],
+        }),
+    };
+    keep(&bench, Kind::AnthropicOAuth, login).await;
+    let ended = finish(
+        bench
+            .ralph(&["run", "--verbose"])
+            .env_remove(Program::Claude.key_variable()),
+    );
+    ended.expect(0, &["The tokens are [redacted] and [redacted].", "done: "]);
+    assert_eq!(bench.server.renewals(), 1);
+    for token in [KEY, RENEWED_REFRESH] {
+        assert!(!format!("{ended:?}").contains(token), "{ended:?}");
+        let elsewhere = |file: &PathBuf| !file.starts_with(bench.place.home().join("credentials"));
+        let found: Vec<PathBuf> = files_with(&bench.place.home(), token)
+            .into_iter()
+            .filter(elsewhere)
+            .collect();
+        assert_eq!(found, Vec::<PathBuf>::new());
+    }
+    let request = fs::read_to_string(ended.stdout.trim_end().lines().last().unwrap()).unwrap();
+    assert!(request.contains("b.txt says hello"), "{request}");
+}
+
+#[rstest]
+#[case::claude(Program::Claude, Kind::AnthropicKey)]
+#[case::codex(Program::Codex, Kind::OpenAiKey)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stored_credential_that_is_refused_pauses_the_run_until_there_is_another(
+    #[case] program: Program,
+    #[case] kind: Kind,
+) {
+    let bench = need!(Bench::within(Within::Sealed, program, Teller::of(two_sessions())).await);
+    keep(
+        &bench,
+        kind,
+        Credential::lasting(Secret::new("sk-expired-0123456789")),
+    )
+    .await;
+    let paused = finish(bench.ralph(&["run"]).env_remove(program.key_variable()));
+    let what_to_do = format!("run `{}`, then `ralph resume`", kind.store_command());
+    paused.expect(3, &["paused: ", "the stored credential was refused", &what_to_do]);
+    assert_eq!(bench.place.status()["iterations"], 0);
+    keep(&bench, kind, Credential::lasting(Secret::new(KEY))).await;
+    finish(bench.ralph(&["resume"]).env_remove(program.key_variable())).expect(0, &["done: "]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_of_chatgpt_is_refused_before_there_is_a_run() {
+    let bench = need!(Bench::new(Program::Codex, two_sessions()).await);
+    bench.run(&["--set", "agent.auth=oauth"]).expect_refused(&[
+        "the login of ChatGPT is for a service of its own",
+        "hint: use a key of the OpenAI API: `--agent codex --auth api-key`",
+    ]);
+    assert!(bench.place.runs().is_empty());
+}

@@ -1,0 +1,67 @@
+//! Programs that do not take no for an answer.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rstest::rstest;
+use tempfile::TempDir;
+
+use crate::bench::{Bench, Program, Within};
+use crate::need;
+use crate::support::model_server::{Teller, Turn};
+use crate::traces::processes_with;
+
+/// In place of `claude`: works a little, calls until it is refused, and then calls on and on, also from a child that left
+/// the group of its parent.
+const STUBBORN: &str = r#"#!/bin/sh
+if test "$1" = --version; then echo "0.0.0 (stubborn)"; exit; fi
+call() {
+    curl --silent --max-time 5 --header "x-api-key: $ANTHROPIC_API_KEY" --header "anthropic-version: 2023-06-01" \
+        --data '{"model": "first-model", "max_tokens": 1000, "messages": [{"role": "user", "content": "go on"}]}' \
+        "$ANTHROPIC_BASE_URL/v1/messages"
+}
+echo hello > a.txt
+git add a.txt
+git commit --quiet --message 'Say hello'
+setsid sleep 9876MARK &
+while true; do call > /dev/null; sleep 0.1; done
+"#;
+
+/// A folder with that program in it, which every user can read.
+fn folder(mark: &str) -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("claude");
+    fs::write(&program, STUBBORN.replace("MARK", mark)).unwrap();
+    for path in [dir.path(), &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = dir.path().to_owned();
+    (dir, path)
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_calls_on_over_its_budget_is_ended_at_once(
+    #[values(Within::Directory, Within::Sealed)] within: Within,
+) {
+    let mark = format!("{}.{}", std::process::id(), fastrand::u32(..));
+    let (_dir, folder) = folder(&mark);
+    let teller = Teller::by(|_| Turn::say("Go on."));
+    let bench = need!(Bench::of(within, Program::Claude, teller, folder).await);
+    bench.server.use_tokens(900);
+    let started = Instant::now();
+    let ended = bench.run(&["--set", "budget.max_tokens_total=4000"]);
+    ended.expect(1, &["failed: budget exceeded", "of 4000", "max_tokens_total"]);
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
+    // Each uses 942 and may use some 1060: after four of them there is no room for a fifth.
+    assert_eq!(bench.server.asked().len(), 4);
+    assert_eq!(bench.place.status()["tokens"], 4 * 942);
+    assert_eq!(bench.handed_back_so_far("a.txt"), "hello\n");
+    assert_eq!(processes_with(&mark), Vec::<PathBuf>::new());
+}

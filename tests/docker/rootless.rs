@@ -1,0 +1,177 @@
+//! The engine of a plain user (rootless): its sandboxes are sealed as any other's.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use crate::need;
+use crate::support::ralph::{Place, finish, in_place_of, waited_for};
+use crate::support::skip;
+
+/// A user whom no machine has, and who has as many others below as an engine needs.
+const USER: &str = "100000";
+const MAP: &str = "0 100000 65536";
+const IMAGE: &str = "busybox:1";
+
+/// In a user namespace of that user's, with all else that an engine changes its own.
+const ENTER: [&str; 9] = [
+    "--setuid", "0", "--setgid", "0", "unshare", "--net", "--mount", "--pid", "--fork",
+];
+const START: &str = "mount -t tmpfs tmpfs /run; mkdir -p /etc/docker && mount -t tmpfs tmpfs /etc/docker; \
+    exec dockerd --rootless --host unix://$PWD/socket --data-root $PWD/data --exec-root $PWD/exec --pidfile $PWD/pid \
+    --bridge=none --iptables=false --storage-driver=vfs";
+
+#[test]
+fn the_sandboxes_of_a_rootless_engine_hold_every_attack() {
+    let place = Place::new();
+    place.write(
+        "ralph.toml",
+        &format!("[agent]\nname = \"actions\"\n[sandbox]\ntype = \"docker\"\nimage = \"{IMAGE}\"\n"),
+    );
+    let engine = need!(Rootless::start(&place));
+    let mut selftest = place.ralph(&["selftest", "--escapes", "--json"]);
+    selftest.env("DOCKER_HOST", engine.host());
+    let ended = finish(&mut engine.as_its_user(&selftest));
+    ended.expect(0, &[]);
+    let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let verdicts: Vec<&str> = matrix["cases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| case["verdict"].as_str().unwrap())
+        .collect();
+    assert!(verdicts.len() > 55, "{matrix}");
+    assert_eq!(
+        verdicts.iter().filter(|verdict| **verdict != "enforced").count(),
+        1,
+        "{matrix}"
+    );
+}
+
+/// An engine whose user owns a place.
+struct Rootless<'a> {
+    place: &'a Place,
+    process: Child,
+}
+
+impl<'a> Rootless<'a> {
+    fn start(place: &'a Place) -> Result<Self, String> {
+        for program in ["dockerd", "unshare", "nsenter", "setpriv", "busybox"] {
+            skip::program(program)?;
+        }
+        // This program too must be where that user finds it.
+        fs::copy(env!("CARGO_BIN_EXE_ralph"), place.path().join("program")).unwrap();
+        fs::set_permissions(place.path(), Permissions::from_mode(0o755)).unwrap();
+        let given = Command::new("chown")
+            .args(["-R", &format!("{USER}:{USER}")])
+            .arg(place.path())
+            .output();
+        if !given.unwrap().status.success() {
+            return Err("only root can start an engine of another user's".to_owned());
+        }
+        let log = place.path().join("log");
+        let space = UserNamespace::new()?;
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--user", "--target", &space.0.id().to_string()])
+            .args(ENTER)
+            .args(["--kill-child", "--mount-proc", "sh", "-ec", START])
+            .current_dir(place.path());
+        command.stdout(Stdio::null()).stderr(File::create(&log).unwrap());
+        let mut engine = Self {
+            place,
+            process: command.spawn().unwrap(),
+        };
+        let ended = |engine: &mut Self| engine.process.try_wait().unwrap().is_some();
+        let answers = |engine: &Self| engine.docker(&["version"]).output().unwrap().status.success();
+        if !waited_for(|| answers(&engine) || ended(&mut engine)) || ended(&mut engine) {
+            return Err(format!("no rootless engine: {}", last_line(&log)));
+        }
+        engine.give_image();
+        Ok(engine)
+    }
+
+    fn host(&self) -> String {
+        format!("unix://{}", self.place.path().join("socket").display())
+    }
+
+    fn docker(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("docker");
+        command.env("DOCKER_HOST", self.host()).args(args);
+        command
+    }
+
+    /// An image with nothing but busybox in it: this engine copies all of it for every container.
+    fn give_image(&self) {
+        let archive = self.place.path().join("image.tar");
+        let mut tar = tar::Builder::new(File::create(&archive).unwrap());
+        // A directory that is not named is closed to everybody but its owner.
+        tar.append_dir("bin", "/").unwrap();
+        tar.append_path_with_name(which::which("busybox").unwrap(), "bin/busybox")
+            .unwrap();
+        for name in ["sh", "sleep"] {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(tar::EntryType::Symlink);
+            header.set_mode(0o777);
+            header.set_size(0);
+            tar.append_link(&mut header, format!("bin/{name}"), "busybox")
+                .unwrap();
+        }
+        tar.finish().unwrap();
+        let given = self
+            .docker(&["import", archive.to_str().unwrap(), IMAGE])
+            .output()
+            .unwrap();
+        assert!(given.status.success(), "{given:?}");
+    }
+
+    /// The same command of ralph's, given by the engine's user.
+    fn as_its_user(&self, ralph: &Command) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--reuid", USER, "--regid", USER, "--clear-groups"])
+            .arg(self.place.path().join("program"))
+            .args(ralph.get_args());
+        in_place_of(&mut command, ralph);
+        command
+    }
+}
+
+/// A process in a user namespace in which it is nobody.
+struct UserNamespace(Child);
+
+impl UserNamespace {
+    fn new() -> Result<Self, String> {
+        let made = Command::new("unshare").args(["--user", "sleep", "600"]).spawn();
+        let space = Self(made.unwrap());
+        // As soon as it is there.
+        let map = |file: &str| fs::write(format!("/proc/{}/{file}", space.0.id()), MAP).is_ok();
+        if waited_for(|| map("uid_map")) && map("gid_map") {
+            Ok(space)
+        } else {
+            Err("no user namespace can be made".to_owned())
+        }
+    }
+}
+
+impl Drop for UserNamespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Rootless<'_> {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn last_line(file: &Path) -> String {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    text.lines().last().unwrap_or("it said nothing").to_owned()
+}
