@@ -1,5 +1,6 @@
 //! What keeps a machine from the network, and what is tried from inside to show it.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::canary::Canaries;
@@ -34,10 +35,10 @@ pub(in crate::sandbox) enum Border {
 
 impl Border {
     /// The variables by which programs inside find their way.
-    pub(super) fn variables(&self) -> Vec<(String, String)> {
+    pub(super) fn variables(&self) -> BTreeMap<String, String> {
         match self {
             Self::Gateway(outlet) => outlet.variables(),
-            Self::Open | Self::Shut | Self::Names => Vec::new(),
+            Self::Open | Self::Shut | Self::Names => BTreeMap::new(),
         }
     }
 

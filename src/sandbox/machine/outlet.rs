@@ -1,19 +1,14 @@
 //! The gateway of a machine: on an address of this one that the machine reaches, and nobody else is served.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
-use super::super::docker::SealError;
+use super::super::docker::{SealError, proxy_variables};
 use super::super::{Egress, SandboxSpec};
 use crate::gateway::{Door, Gateway, Phantom};
 use crate::network::Mode;
 use crate::network::probe::Beacon;
-
-/// What programs take a proxy from. Some read the one spelling, some the other.
-const PROXY_VARIABLES: [&str; 4] = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"];
-const DIRECT_VARIABLES: [&str; 2] = ["no_proxy", "NO_PROXY"];
-/// What is inside the machine itself.
-const DIRECT: &str = "localhost,127.0.0.1,::1";
 
 /// A gateway that works for as long as this is kept.
 pub(in crate::sandbox) struct Outlet {
@@ -70,11 +65,8 @@ impl Outlet {
     }
 
     /// The variables by which programs find it.
-    pub(super) fn variables(&self) -> Vec<(String, String)> {
-        let proxy = self.phantom.proxy_url(self.address);
-        let by_it = PROXY_VARIABLES.map(|name| (name.to_owned(), proxy.clone()));
-        let direct = DIRECT_VARIABLES.map(|name| (name.to_owned(), DIRECT.to_owned()));
-        by_it.into_iter().chain(direct).collect()
+    pub(super) fn variables(&self) -> BTreeMap<String, String> {
+        proxy_variables(&self.phantom, self.address)
     }
 }
 
