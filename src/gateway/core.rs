@@ -169,6 +169,14 @@ impl Core {
         (host.name()?.as_str() == beacon.name).then_some(beacon.says.as_str())
     }
 
+    /// Where a host is, as seen from the gateway's own name.
+    pub(super) fn place_of(&self, host: &Host) -> Place {
+        match self.beacon.as_ref().zip(host.name()) {
+            Some((beacon, name)) => beacon.place_of(name),
+            None => Place::Elsewhere,
+        }
+    }
+
     /// The host that a connection to this address is meant for.
     pub(super) fn host_at(&self, address: IpAddr) -> Host {
         let name = match address {

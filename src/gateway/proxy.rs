@@ -5,11 +5,12 @@ use std::io;
 use tokio::io::AsyncWriteExt;
 
 use super::audit::Protocol;
-use super::core::Session;
+use super::core::{Core, Session};
 use super::http::{self, Answer, Ask, Scope, Served};
 use super::permit::Subject;
 use super::stream::Client;
 use super::{tcp, tls};
+use crate::network::probe::Place;
 use crate::network::{Denial, Host, Request, Verdict};
 
 const HTTP_PORT: u16 = 80;
@@ -44,7 +45,11 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>) -> io::Result<
             Ok(ask) => ask,
             Err(denial) => return refuse(session, None, &denial).await,
         };
-        match http::serve_one(&mut session, ask, &mut upstream, Protocol::Proxy).await? {
+        let served = match of_itself(session.core, &ask) {
+            Some(answer) => Served::Refused(answer),
+            None => http::serve_one(&mut session, ask, &mut upstream, Protocol::Proxy).await?,
+        };
+        match served {
             Served::Open => {}
             Served::Closed => return Ok(()),
             Served::Refused(answer) => {
@@ -54,6 +59,18 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>) -> io::Result<
         }
     }
     Ok(())
+}
+
+/// What is answered to whoever tries the gateway itself out, which is written down nowhere.
+fn of_itself(core: &Core, ask: &Ask) -> Option<Answer> {
+    match core.place_of(&ask.host) {
+        Place::Itself => core.beacon_at(&ask.host).map(Answer::beacon),
+        Place::Below => match core.judge(&ask.request()) {
+            Verdict::Denied(denial) => Some(Answer::denied(&denial, Some(&ask.host))),
+            Verdict::Allowed(_) => None,
+        },
+        Place::Elsewhere => None,
+    }
 }
 
 /// Opens a tunnel. What goes through it must be for the host that was asked for.

@@ -68,9 +68,15 @@ impl Place {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(error),
         };
-        entries
-            .map(|entry| Ok(Self { dir: entry?.path() }))
-            .collect::<io::Result<_>>()
+        let mut places = Vec::new();
+        for entry in entries {
+            let entry = entry?;
+            // What is kept for all of them is a file.
+            if entry.file_type()?.is_dir() {
+                places.push(Self { dir: entry.path() });
+            }
+        }
+        Ok(places)
     }
 
     /// Makes the directories; fails when there is one of this name.
@@ -139,6 +145,16 @@ impl Place {
         }
     }
 
+    /// Writes down that all of the sandbox was made.
+    pub(super) fn finish(&self) -> io::Result<()> {
+        File::create(self.finished_file()).map(drop)
+    }
+
+    /// Whether all of the sandbox was made: whoever made it may have been killed before.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished_file().exists()
+    }
+
     /// Whether nothing of it is there: neither a sandbox's, nor one that is being made.
     pub(super) fn is_gone(&self) -> bool {
         self.dir
@@ -191,6 +207,10 @@ impl Place {
     /// Removes all of it; what is not there is fine.
     pub(super) fn remove(&self) -> io::Result<()> {
         files::remove_all(&self.dir)
+    }
+
+    fn finished_file(&self) -> PathBuf {
+        self.dir.join("finished")
     }
 
     fn record_file(&self) -> PathBuf {

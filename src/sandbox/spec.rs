@@ -9,9 +9,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::gateway::audit::{AuditSink, NoAudit};
-use crate::gateway::{AddressGuard, Injection, Phantom, Resolver, Roots, SystemResolver};
+use crate::gateway::{AddressGuard, Injection, Phantom, Resolver, Roots, Setup, SystemResolver};
 use crate::id::RunId;
 use crate::network::Policy;
+use crate::network::probe::Beacon;
 
 /// What to make a sandbox from.
 #[derive(Clone, Debug)]
@@ -88,6 +89,20 @@ pub enum ProxyVariables {
     Unset,
     /// They are, with the run's phantom.
     Set,
+}
+
+impl Egress {
+    /// The set-up of a gateway for this policy, which says of itself what this beacon has.
+    pub(super) fn setup(&self, policy: &Policy, beacon: Beacon) -> Setup {
+        Setup {
+            resolver: self.resolver.clone(),
+            guard: self.guard.clone(),
+            phantom: self.phantom.clone(),
+            injection: self.injection.clone(),
+            beacon: Some(beacon),
+            ..Setup::new(policy.clone(), self.audit.clone())
+        }
+    }
 }
 
 impl Default for Egress {

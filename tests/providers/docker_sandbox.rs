@@ -54,6 +54,7 @@ async fn without_either_program_it_says_what_to_install() {
 #[tokio::test]
 async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &str) {
     let (site, provider, spec) = need!(scene(&[program]).await);
+    need!(site.connect());
     let rules = |lines: &[&str]| {
         lines
             .iter()
@@ -74,6 +75,7 @@ async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &
 #[tokio::test]
 async fn sbx_is_given_an_image_once() {
     let (site, provider, spec) = need!(scene(&["sbx"]).await);
+    site.put("templates", "");
     for _ in 0..2 {
         provider.create(&spec).await.unwrap().close().await.unwrap();
     }

@@ -26,12 +26,18 @@ macro_rules! contract {
 #[path = "../conformance/bench.rs"]
 #[allow(dead_code, reason = "the conformance suite needs more of it")]
 mod bench;
+mod choosing;
 mod contracts;
 mod daytona;
 mod daytona_faults;
 mod daytona_runs;
 mod docker_sandbox;
+mod life;
+mod network;
 mod official;
+mod selftest;
+mod site;
+mod smoke;
 #[path = "../support/mod.rs"]
 mod support;
 mod tart;

@@ -101,6 +101,12 @@ async fn limits_are_set_in_megabytes() {
     let sandbox = scene.provider("").create(&spec).await.unwrap();
     let limits = scene.site.kept(&format!("vms/{}/limits", sandbox.id()));
     assert_eq!(limits, "--cpu 4 --memory 6144\n");
+    let memory = witness(
+        sandbox.as_ref(),
+        "cat /sys/fs/cgroup/memory.max || cat /sys/fs/cgroup/memory/memory.limit_in_bytes",
+    )
+    .await;
+    assert_eq!(memory.stdout.text().trim(), (6_u64 << 30).to_string());
     sandbox.close().await.unwrap();
 }
 
@@ -143,6 +149,48 @@ async fn a_machine_that_does_not_come_up_is_removed_and_the_reason_told(
     scene.site.put(fault, "");
     let error = scene.refused(&scene.spec()).await;
     assert!(error.to_string().contains(expected), "{error}");
+    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+}
+
+#[tokio::test]
+async fn commands_run_as_the_user_of_the_guest_agent() {
+    let scene = need!(Scene::new().await);
+    let sandbox = scene.provider("").create(&scene.spec()).await.unwrap();
+    let exit = sandbox
+        .exec(&Command::shell("echo $USER"), &mut Discard)
+        .await
+        .unwrap();
+    assert_eq!(exit.stdout.text(), "admin\n");
+    assert_eq!(
+        witness(sandbox.as_ref(), "echo $USER").await.stdout.text(),
+        "admin\n"
+    );
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_machine_whose_run_ends_is_not_waited_for() {
+    let scene = need!(Scene::new().await);
+    scene.site.put("run-dies", "");
+    let options = TartOptions {
+        machines: scene.site.options(),
+        dependencies: String::new(),
+        boot_patience: TartOptions::BOOT_PATIENCE,
+    };
+    let started = std::time::Instant::now();
+    let Err(error) = connect(&Choice::Tart(options))
+        .unwrap()
+        .create(&scene.spec())
+        .await
+    else {
+        panic!("it was made")
+    };
+    assert!(error.to_string().contains("stopped unexpectedly"), "{error}");
+    assert!(
+        started.elapsed() < TartOptions::BOOT_PATIENCE / 4,
+        "{:?}",
+        started.elapsed()
+    );
     assert!(scene.machines().is_empty(), "{:?}", scene.machines());
 }
 

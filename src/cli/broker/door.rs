@@ -42,7 +42,16 @@ enum Way {
     /// By a gateway, which leads the name to it.
     Gateway,
     /// By a port of loopback.
-    Loopback(SocketAddr),
+    Loopback(SocketAddr, Inside),
+}
+
+/// Where this machine's loopback is for a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inside {
+    /// Where it is for every program: the sandbox is a directory of this machine.
+    Here,
+    /// At a name that the proxy of Docker Sandboxes leads there, as far as it was told to.
+    DockerHost,
 }
 
 impl Door {
@@ -60,11 +69,12 @@ impl Door {
     pub(super) async fn on_loopback(
         entrance: Entrance,
         service: Named,
+        inside: Inside,
         servers: &mut JoinSet<()>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let door = Self {
-            way: Way::Loopback(listener.local_addr()?),
+            way: Way::Loopback(listener.local_addr()?, inside),
             ..Self::behind_gateway(entrance, service)
         };
         let Self { entrance, host, .. } = door.clone();
@@ -80,7 +90,19 @@ impl Door {
     pub(super) fn address(&self) -> String {
         match self.way {
             Way::Gateway => format!("http://{}", self.host),
-            Way::Loopback(address) => format!("http://{address}"),
+            Way::Loopback(address, Inside::Here) => format!("http://{address}"),
+            Way::Loopback(address, Inside::DockerHost) => {
+                format!("http://host.docker.internal:{}", address.port())
+            }
+        }
+    }
+
+    /// What a policy must allow so that it can be reached.
+    pub(super) fn rule(&self) -> Option<String> {
+        match self.way {
+            Way::Gateway => Some(format!("{}:80", self.host)),
+            Way::Loopback(_, Inside::Here) => None,
+            Way::Loopback(address, Inside::DockerHost) => Some(format!("localhost:{}", address.port())),
         }
     }
 
@@ -88,7 +110,7 @@ impl Door {
     pub(in crate::cli) async fn health(&self) -> io::Result<()> {
         match self.way {
             Way::Gateway => ask_health(self.entrance.open(&self.host).await?).await,
-            Way::Loopback(address) => ask_health(TcpStream::connect(address).await?).await,
+            Way::Loopback(address, _) => ask_health(TcpStream::connect(address).await?).await,
         }
     }
 

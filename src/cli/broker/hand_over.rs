@@ -44,8 +44,10 @@ pub(super) async fn to_provider(services: Services, redactor: &Redactor) -> Resu
     }
     let handed_over: Vec<DaytonaSecret> = secrets.into_values().collect();
     redactor.learn(handed_over.iter().map(|secret| secret.value.clone()));
+    let hosts = handed_over.iter().flat_map(|secret| &secret.hosts);
     Ok(Brokered {
         entrance: None,
+        allowed: hosts.map(ToString::to_string).collect(),
         open,
         metering: None,
         handed_over,

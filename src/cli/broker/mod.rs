@@ -27,7 +27,7 @@ use crate::secret::{Redactor, Secret};
 use super::Context;
 use super::error::CliError;
 pub(super) use door::Door;
-use door::Named;
+use door::{Inside, Named};
 use service::Member;
 pub(super) use service::Service;
 
@@ -56,15 +56,15 @@ enum Lead {
     /// By the names of the services, which its gateway leads to the broker.
     Gateway,
     /// By a port of loopback for each service: there is no gateway.
-    Loopback,
+    Loopback(Inside),
 }
 
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
     pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
-        let way = way(config);
+        let way = way(config.provider(), &config.network_policy(&Clients::NONE));
         let mut found = Self {
-            way: way.unwrap_or(Way::Broker(Lead::Loopback)),
+            way: way.unwrap_or(Way::Broker(Lead::Loopback(Inside::Here))),
             list: Vec::new(),
             github: github::setup(config, way)?,
             secrets: Vec::new(),
@@ -147,6 +147,7 @@ impl Services {
         let entrance = Broker::new(services, Vec::new())?.admit(phantom.clone(), meter.clone());
         let mut loopback = JoinSet::new();
         let doors = doors(lead, &entrance, names, &mut loopback).await?;
+        let allowed = doors.iter().filter_map(Door::rule).collect();
         // The repository's door is the last.
         let agent_env = match (&self.github, doors.last()) {
             (Some(setup), Some(door)) => github::variables(setup, &door.address(), &phantom),
@@ -160,6 +161,7 @@ impl Services {
         let profiles = open.keys().cloned().collect();
         Ok(Brokered {
             entrance: (lead == Lead::Gateway).then_some((phantom, entrance)),
+            allowed,
             open,
             metering: Some(Metering {
                 meter,
@@ -177,6 +179,8 @@ impl Services {
 pub(super) struct Brokered {
     /// Where there is a gateway that leads to it.
     entrance: Option<(Phantom, Entrance)>,
+    /// What a policy must allow so that the services can be reached.
+    allowed: Vec<String>,
     open: BTreeMap<String, Open>,
     /// What counts the calls, where they come this way.
     pub(super) metering: Option<Metering>,
@@ -234,18 +238,11 @@ impl Brokered {
     /// The same policy with the services allowed: by plain HTTP where the broker serves them, else as they are. Where
     /// nothing is allowed, nothing else is.
     pub(super) fn allow(&self, policy: Policy) -> Result<Policy, CliError> {
-        let served = self.entrance.iter().flat_map(|(_, entrance)| entrance.hosts());
-        let reached = self.handed_over.iter().flat_map(|secret| &secret.hosts);
-        let lines = served.map(|host| format!("{host}:80"));
-        let rules: Vec<Rule> = lines
-            .chain(reached.map(ToString::to_string))
-            .map(|line| Rule::parse(&line).map(|rule| rule.at("added with a credential")))
-            .collect::<Result<_, _>>()
-            .map_err(|error| CliError::usage(error.to_string()))?;
-        if rules.is_empty() {
-            return Ok(policy);
-        }
+        let rule = |line: &String| Rule::parse(line).map(|rule| rule.at("added with a credential"));
+        let rules: Result<Vec<Rule>, _> = self.allowed.iter().map(rule).collect();
+        let rules = rules.map_err(|error| CliError::usage(error.to_string()))?;
         Ok(match policy.mode() {
+            _ if rules.is_empty() => policy,
             Mode::Deny => Policy::allowlist(rules),
             Mode::Allowlist | Mode::AllowAll | Mode::Record => policy.allowing(rules),
         })
@@ -253,16 +250,18 @@ impl Brokered {
 }
 
 /// How credentials are used that stay here; `None` where they are given away.
-fn way(config: &Config) -> Option<Way> {
-    match config.provider() {
-        SandboxType::Local => Some(Way::Broker(Lead::Loopback)),
+fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
+    let restricts = policy.mode() != Mode::AllowAll || policy.restricts();
+    match provider {
+        SandboxType::Local => Some(Way::Broker(Lead::Loopback(Inside::Here))),
         SandboxType::Docker => {
-            let sealed = SealPlan::of(&config.network_policy(&Clients::NONE));
+            let sealed = SealPlan::of(policy);
             // What is wrong with the policy is told when it is enforced.
             sealed.ok().flatten().map(|_| Way::Broker(Lead::Gateway))
         }
+        SandboxType::Tart => restricts.then_some(Way::Broker(Lead::Gateway)),
+        SandboxType::DockerSandbox => restricts.then_some(Way::Broker(Lead::Loopback(Inside::DockerHost))),
         SandboxType::Daytona => Some(Way::Provider),
-        SandboxType::DockerSandbox | SandboxType::Tart => None,
     }
 }
 
@@ -291,7 +290,7 @@ async fn doors(
     for service in services {
         doors.push(match lead {
             Lead::Gateway => Door::behind_gateway(entrance.clone(), service),
-            Lead::Loopback => Door::on_loopback(entrance.clone(), service, servers)
+            Lead::Loopback(inside) => Door::on_loopback(entrance.clone(), service, inside, servers)
                 .await
                 .map_err(failed)?,
         });
@@ -309,4 +308,31 @@ fn tariffs(config: &Config) -> Tariffs {
         names.filter_map(|name| Some((name.clone(), profile.price?)))
     });
     Tariffs::new(priced)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    const GATEWAY: Option<Way> = Some(Way::Broker(Lead::Gateway));
+    const BY_DOCKER: Option<Way> = Some(Way::Broker(Lead::Loopback(Inside::DockerHost)));
+    const HERE: Option<Way> = Some(Way::Broker(Lead::Loopback(Inside::Here)));
+    const BY_DAYTONA: Option<Way> = Some(Way::Provider);
+
+    #[rstest]
+    #[case::a_directory(SandboxType::Local, HERE, HERE)]
+    #[case::a_container(SandboxType::Docker, GATEWAY, None)]
+    #[case::a_mac(SandboxType::Tart, GATEWAY, None)]
+    #[case::a_machine_of_dockers(SandboxType::DockerSandbox, BY_DOCKER, None)]
+    #[case::elsewhere(SandboxType::Daytona, BY_DAYTONA, BY_DAYTONA)]
+    fn whatever_is_kept_from_the_network_reaches_the_broker(
+        #[case] provider: SandboxType,
+        #[case] restricted: Option<Way>,
+        #[case] open: Option<Way>,
+    ) {
+        assert_eq!(way(provider, &Policy::deny()), restricted);
+        assert_eq!(way(provider, &Policy::allow_all()), open);
+    }
 }

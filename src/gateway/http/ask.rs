@@ -112,7 +112,7 @@ impl Ask {
     }
 
     /// What the policy is asked.
-    pub(super) fn request(&self) -> Request {
+    pub(in crate::gateway) fn request(&self) -> Request {
         Request {
             host: self.host.clone(),
             port: self.port,

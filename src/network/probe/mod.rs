@@ -24,6 +24,7 @@ const ELSEWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const ODD_PORT: u16 = 9;
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
+const DNS: u16 = 53;
 
 /// The gateway's own name and what it says there; see [`Expected::Beacon`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,15 @@ pub struct Beacon {
 }
 
 impl Beacon {
+    /// One whose words nobody can know beforehand.
+    #[must_use]
+    pub fn random() -> Self {
+        Self {
+            name: "gateway.ralph.invalid".to_owned(),
+            says: format!("{:016x}", fastrand::u64(..)),
+        }
+    }
+
     /// Where a name is, as seen from the gateway's own.
     #[must_use]
     pub fn place_of(&self, name: &HostName) -> Place {
@@ -66,6 +76,26 @@ pub enum Canary {
     Udp(SocketAddr),
     /// Of datagrams to the port of DNS, at this address.
     Dns(IpAddr),
+}
+
+impl Canary {
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        match *self {
+            Self::Tcp(address) | Self::Udp(address) => address,
+            Self::Dns(address) => SocketAddr::new(address, DNS),
+        }
+    }
+
+    /// How a program that takes addresses of the web speaks to it: of datagrams it knows one kind.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match self {
+            Self::Tcp(address) => format!("http://{address}/"),
+            Self::Udp(_) | Self::Dns(_) => format!("tftp://{}/x", self.address()),
+        }
+    }
 }
 
 /// All checks of a sandbox with this policy.

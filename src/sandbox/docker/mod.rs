@@ -26,6 +26,7 @@ use self::census::Census;
 use self::ground::{Closing, Containers, Ground, Manner};
 use self::maker::Maker;
 use self::plan::Facts;
+pub(super) use self::proxy::variables as proxy_variables;
 use self::sandbox::DockerSandbox;
 use self::seal::Seal;
 pub use self::seal::{SealError, SealPlan, SealStep};

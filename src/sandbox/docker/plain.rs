@@ -96,7 +96,8 @@ impl Plain {
 
     /// The variables that commands have besides those of the container.
     pub(super) fn variables(&self) -> BTreeMap<String, String> {
-        self.proxy.as_ref().map(proxy::variables).unwrap_or_default()
+        let told = |phantom| proxy::variables(phantom, proxy::ADDRESS);
+        self.proxy.as_ref().map(told).unwrap_or_default()
     }
 
     /// Runs a shell script to its end and drops what it prints.

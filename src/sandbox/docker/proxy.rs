@@ -1,6 +1,7 @@
 //! The explicit proxy, as the programs of a sandbox find it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use super::super::{Egress, ProxyVariables};
@@ -23,9 +24,9 @@ pub(super) fn told(egress: &Egress) -> Option<Phantom> {
     }
 }
 
-/// The variables that tell of it.
-pub(super) fn variables(phantom: &Phantom) -> BTreeMap<String, String> {
-    let address = phantom.proxy_url(ADDRESS);
+/// The variables that tell of one at this address.
+pub(in crate::sandbox) fn variables(phantom: &Phantom, address: impl Display) -> BTreeMap<String, String> {
+    let address = phantom.proxy_url(address);
     let with = WITH_ADDRESS.map(|name| (name.to_owned(), address.clone()));
     let without = WITHOUT.map(|name| (name.to_owned(), INSIDE.to_owned()));
     with.into_iter().chain(without).collect()

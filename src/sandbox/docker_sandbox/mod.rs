@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use self::dialect::Dialect;
+use self::policy::Rules;
 use super::guest::Guest;
-use super::machine::{Driver, MachineOptions, MachineProvider, Plan, tool};
+use super::machine::{Border, Driver, MachineOptions, MachineProvider, Plan, tool};
 use super::place::Place;
 use super::{
     Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, ReadOnlyMount, SandboxError,
@@ -147,9 +148,6 @@ impl Driver for DockerSandboxes {
             .as_deref()
             .ok_or_else(|| unavailable("no image is named: set sandbox.image"))?;
         let dialect = self.dialect();
-        // One that cannot be enforced comes this far only when its user was told so, and said go on.
-        let rules =
-            policy::rules(&plan.spec.network).unwrap_or(policy::Rules::Everything { but: Vec::new() });
         if dialect == Dialect::Sbx {
             self.load(image).await?;
             self.run(Dialect::Sbx.program(["policy", "init", "deny-all"]))
@@ -157,10 +155,19 @@ impl Driver for DockerSandboxes {
         }
         let create = dialect.create(&plan.name(), image, &plan.spec.resources);
         self.run(create.args(Self::paths(plan)?)).await?;
-        for command in dialect.restrict(&plan.name(), &rules) {
+        for command in dialect.restrict(&plan.name(), &rules_of(plan)) {
             self.run(command).await?;
         }
         Ok(())
+    }
+
+    /// What is open but for some names is told to the program, and not tried: that would mean to speak to them.
+    async fn border(&self, plan: &Plan) -> Result<Border, SandboxError> {
+        Ok(match rules_of(plan) {
+            Rules::Nothing => Border::Shut,
+            Rules::Only { .. } => Border::Names,
+            Rules::Everything { .. } => Border::Open,
+        })
     }
 
     /// A sandbox that is stopped starts with the next command in it.
@@ -201,6 +208,12 @@ impl Driver for DockerSandboxes {
     fn guest(&self, file: &Path) -> PathBuf {
         file.to_owned()
     }
+}
+
+/// What a machine may reach. A policy that cannot be enforced comes this far only when its user was told so, and said
+/// go on.
+fn rules_of(plan: &Plan) -> Rules {
+    policy::rules(&plan.spec.network).unwrap_or(Rules::Everything { but: Vec::new() })
 }
 
 fn unavailable(reason: &str) -> SandboxError {

@@ -22,6 +22,19 @@ pub(super) struct Gap {
     pub(super) reason: &'static str,
 }
 
+impl Gap {
+    /// That nobody holds it.
+    pub(super) fn told(&self) -> Tried {
+        Tried {
+            name: self.name.to_owned(),
+            class: self.class,
+            verdict: Verdict::NotEnforceable,
+            seen: NOT_TRIED.to_owned(),
+            reason: self.reason.to_owned(),
+        }
+    }
+}
+
 pub(super) const GAPS: &[Gap] = &[Gap {
     name: "a request inside TLS is for the host of its hello",
     class: Class::Disagreement,

@@ -6,6 +6,7 @@
 
 mod cases;
 mod class;
+mod machine;
 mod stage;
 mod wire;
 
@@ -17,10 +18,10 @@ use thiserror::Error;
 
 pub use self::class::Class;
 
-use self::cases::{Case, GAPS, cases};
+use self::cases::{Case, GAPS, Gap, cases};
 use self::stage::Stage;
 use super::connect::check_policy;
-use super::{Provider, Sandbox, SandboxError, SandboxSpec};
+use super::{Isolation, Provider, Sandbox, SandboxError, SandboxSpec};
 use crate::exec::{Command, Discard};
 use crate::guest;
 use crate::network::probe::{Probe, Seen};
@@ -120,18 +121,29 @@ impl EscapesError {
 /// Where a provider cannot enforce a policy at all, nothing is tried: an attack would succeed on the machine itself.
 pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Matrix, EscapesError> {
     let stage = Stage::set().await.map_err(EscapesError::Stage)?;
+    let isolation = provider.capabilities().isolation;
+    let policy = match isolation {
+        Isolation::Machine => stage.names_alone(),
+        Isolation::DirectoryOnly | Isolation::Container => stage.policy(),
+    };
     let spec = SandboxSpec {
-        network: stage.policy().map_err(EscapesError::Stage)?,
+        network: policy.map_err(EscapesError::Stage)?,
         egress: stage.egress(),
         ..spec
     };
     let cases = cases(&stage);
-    let tried = match check_policy(provider, &spec.network) {
-        Err(SandboxError::Unsupported { reason, .. }) => {
+    let attacked = async {
+        check_policy(provider, &spec.network)?;
+        match isolation {
+            Isolation::Machine => machine::attack(provider, &spec, &stage).await,
+            Isolation::DirectoryOnly | Isolation::Container => attack(provider, &spec, &stage, &cases).await,
+        }
+    };
+    let tried = match attacked.await {
+        Err(EscapesError::Sandbox(SandboxError::Unsupported { reason, .. })) => {
             cases.iter().map(|case| case.not_tried(&reason)).collect()
         }
-        Err(error) => return Err(error.into()),
-        Ok(()) => attack(provider, &spec, &stage, &cases).await?,
+        attacked => attacked?,
     };
     Ok(Matrix {
         provider: provider.name(),
@@ -153,15 +165,8 @@ async fn attack(
     };
     let attacked = attacked.await;
     sandbox.close().await?;
-    let gaps = GAPS.iter().map(|gap| Tried {
-        name: gap.name.to_owned(),
-        class: gap.class,
-        verdict: Verdict::NotEnforceable,
-        seen: NOT_TRIED.to_owned(),
-        reason: gap.reason.to_owned(),
-    });
     let mut tried = attacked?;
-    tried.extend(gaps);
+    tried.extend(GAPS.iter().map(Gap::told));
     tried.push(leftovers(provider, spec).await?);
     Ok(tried)
 }

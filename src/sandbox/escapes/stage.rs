@@ -57,10 +57,15 @@ impl Stage {
 
     /// What the attacked sandbox may reach.
     pub(super) fn policy(&self) -> io::Result<Policy> {
+        let wildcard = Rule::parse(&format!("*.{}", name("wild"))).map_err(io::Error::other)?;
+        Ok(self.names_alone()?.allowing([wildcard]))
+    }
+
+    /// The same without a wildcard, which not everybody reads alike.
+    pub(super) fn names_alone(&self) -> io::Result<Policy> {
         let mut rules = vec![
             name("allowed"),
-            format!("{}:{}", name("allowed"), self.server.address.port()),
-            format!("*.{}", name("wild")),
+            self.allowed_host(),
             name("metadata"),
             name("private"),
         ];
@@ -83,9 +88,19 @@ impl Stage {
     /// A request that must be answered.
     pub(super) fn allowed(&self) -> Probe {
         Probe::Get {
-            host: format!("{}:{}", name("allowed"), self.server.address.port()),
+            host: self.allowed_host(),
             at: None,
         }
+    }
+
+    /// The allowed name and the port of the server that it leads to.
+    pub(super) fn allowed_host(&self) -> String {
+        format!("{}:{}", name("allowed"), self.server.address.port())
+    }
+
+    /// What the server answers.
+    pub(super) fn says(&self) -> &str {
+        &self.server.says
     }
 
     /// Whether this is what the server answers.

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 
+use super::super::docker::SealError;
 use super::super::guest::Guest;
 use super::super::place::Place;
 use super::super::{Activity, Capabilities, SandboxError, SandboxSpec};
+use super::border::Border;
 use crate::exec::Command;
 use crate::network::Policy;
 
@@ -29,6 +31,9 @@ pub(in crate::sandbox) trait Driver: Clone + Debug + Send + Sync + 'static {
 
     /// Makes a machine that takes commands. What is left of one that came to nothing is removed by the caller.
     async fn make(&self, plan: &Plan) -> Result<(), SandboxError>;
+
+    /// What keeps a machine that runs from the network. A gateway that belongs to it is open for as long as this is kept.
+    async fn border(&self, plan: &Plan) -> Result<Border, SandboxError>;
 
     /// Starts a machine that was stopped.
     async fn start(&self, plan: &Plan) -> Result<(), SandboxError>;
@@ -67,5 +72,13 @@ impl Plan {
     /// What the machine is called.
     pub(in crate::sandbox) fn name(&self) -> String {
         self.place.name()
+    }
+
+    /// That its network is not closed as it should be, or cannot be shown to be.
+    pub(in crate::sandbox) fn unsealed(&self, source: SealError) -> SandboxError {
+        SandboxError::Unsealed {
+            id: self.name(),
+            source: Box::new(source),
+        }
     }
 }

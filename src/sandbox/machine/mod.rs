@@ -1,8 +1,11 @@
 //! Sandboxes that are machines, made by a program of this machine: Docker Sandboxes and Tart. What differs between the
 //! two is their driver; whose a machine is, its workspace and its commands are the same.
 
+mod border;
+mod census;
 mod driver;
 mod opener;
+mod outlet;
 mod plain;
 mod sandbox;
 pub(super) mod tool;
@@ -15,8 +18,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::Serialize;
 
+pub(super) use self::border::Border;
 pub(super) use self::driver::{Driver, Plan};
+pub(super) use self::outlet::Outlet;
 
+use self::census::Found;
 use self::opener::ByProgram;
 use self::plain::Plain;
 use self::sandbox::MachineSandbox;
@@ -25,12 +31,12 @@ use super::guest::{Guest, arch};
 use super::life::Life;
 use super::name::names;
 use super::owner::Owner;
-use super::place::{Claim, Place, Record};
+use super::place::{Place, Record};
 use super::shelf::Shelf;
 use super::warm::Warm;
 use super::{
-    Activity, Capabilities, Listed, Provider, ReadOnlyMount, Removable, Resources, Sandbox, SandboxError,
-    SandboxSpec, Standing,
+    Activity, Capabilities, Listed, Provider, ReadOnlyMount, Removable, Resources, Reuse, Sandbox,
+    SandboxError, SandboxSpec,
 };
 use crate::engine::Digest;
 use crate::exec::Host;
@@ -38,6 +44,25 @@ use crate::network::Policy;
 
 /// How many digits of a hash tell what two machines were made from.
 const FINGERPRINT_DIGITS: usize = 32;
+
+/// Variables of a machine that commands in it keep: where programs are, who they run as, and by which proxy and whose
+/// certificates they reach others.
+const INHERITED: [&str; 14] = [
+    "PATH",
+    "USER",
+    "LOGNAME",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "SSL_CERT_FILE",
+    "CURL_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "REQUESTS_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+];
 
 /// Where machines are kept on this one.
 #[derive(Clone, Debug)]
@@ -58,13 +83,6 @@ pub(super) struct MachineProvider<D> {
     driver: D,
     options: MachineOptions,
     owner: Owner,
-}
-
-/// A sandbox that was found.
-struct Found {
-    listed: Listed,
-    place: Place,
-    record: Option<Record>,
 }
 
 impl<D: Driver> MachineProvider<D> {
@@ -96,9 +114,16 @@ impl<D: Driver> MachineProvider<D> {
 
     /// The place of a run, and what is written down about it.
     fn place_of(&self, spec: &SandboxSpec) -> Result<Option<(Place, Record)>, SandboxError> {
-        let places = self.places()?.into_iter();
-        let mut known = places.filter_map(|place| Some((place.clone(), place.record()?)));
+        let mut known = self.known()?.into_iter();
         Ok(known.find(|(_, record)| record.run == spec.run))
+    }
+
+    /// The places of which something is written down.
+    fn known(&self) -> Result<Vec<(Place, Record)>, SandboxError> {
+        let places = self.places()?.into_iter();
+        Ok(places
+            .filter_map(|place| Some((place.clone(), place.record()?)))
+            .collect())
     }
 
     fn places(&self) -> Result<Vec<Place>, SandboxError> {
@@ -109,8 +134,29 @@ impl<D: Driver> MachineProvider<D> {
         })
     }
 
-    /// Makes a machine under the first of its names that nobody has.
-    async fn make(&self, spec: &SandboxSpec) -> Result<Plan, SandboxError> {
+    /// Makes a machine under the first of its names that nobody has. Nothing is left of one that came to nothing.
+    async fn make(&self, spec: &SandboxSpec) -> Result<MachineSandbox<D>, SandboxError> {
+        let place = self.free_place(spec).await?;
+        let made = async {
+            let plan = Plan {
+                place: place.clone(),
+                spec: spec.clone(),
+                guest: self.guest()?,
+            };
+            self.driver.make(&plan).await?;
+            let sandbox = self.open(plan).await?;
+            sandbox.prove().await?;
+            place.finish().map_err(|source| on_host("make", &place, source))?;
+            Ok(sandbox)
+        };
+        let made = made.await;
+        if made.is_err() {
+            self.discard(&place).await?;
+        }
+        made
+    }
+
+    async fn free_place(&self, spec: &SandboxSpec) -> Result<Place, SandboxError> {
         let taken = self.driver.all().await?;
         let free = names(spec, &self.options.base).into_iter().find_map(|name| {
             let place = Place::of(&self.options.base, &name);
@@ -125,22 +171,10 @@ impl<D: Driver> MachineProvider<D> {
                 ),
             }
         });
-        let place = free.ok_or_else(|| SandboxError::Unavailable {
+        free.ok_or_else(|| SandboxError::Unavailable {
             provider: D::NAME,
             reason: "no name is free".to_owned(),
-        })??;
-        let plan = Plan {
-            place,
-            spec: spec.clone(),
-            guest: self.guest()?,
-        };
-        match self.driver.make(&plan).await {
-            Ok(()) => Ok(plan),
-            Err(error) => {
-                self.discard(&plan.place).await?;
-                Err(error)
-            }
-        }
+        })?
     }
 
     async fn discard(&self, place: &Place) -> Result<(), SandboxError> {
@@ -148,13 +182,59 @@ impl<D: Driver> MachineProvider<D> {
         place.remove().map_err(|source| on_host("remove", place, source))
     }
 
+    /// Takes over what an earlier run of the same task left, made from the same, in nobody's hands.
+    async fn take_over(&self, spec: &SandboxSpec) -> Result<Option<MachineSandbox<D>>, SandboxError> {
+        let machines = self.driver.all().await?;
+        for (place, record) in self.known()? {
+            let fits = record.task == spec.purpose.task && record.fingerprint == fingerprint(spec);
+            let free = record.owner.is_dead(&self.owner) && place.is_finished();
+            let Some(machine) = machines.get(&place.name()).filter(|_| fits && free) else {
+                continue;
+            };
+            let taken = place.claim(&record, &self.record(spec));
+            if !taken.map_err(|source| on_host("take over", &place, source))? {
+                continue;
+            }
+            match self.resume(&place, spec, *machine).await {
+                Ok(sandbox) => return Ok(Some(sandbox)),
+                Err(error) => {
+                    tracing::warn!(sandbox = place.name(), %error, "a sandbox could not be used again");
+                    self.discard(&place).await?;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The sandbox of a machine that is there, started where it does not run, and shown to be kept from the network.
+    async fn resume(
+        &self,
+        place: &Place,
+        spec: &SandboxSpec,
+        machine: Activity,
+    ) -> Result<MachineSandbox<D>, SandboxError> {
+        let plan = Plan {
+            place: place.clone(),
+            spec: spec.clone(),
+            guest: self.guest()?,
+        };
+        if machine != Activity::Running {
+            self.driver.start(&plan).await?;
+        }
+        let sandbox = self.open(plan).await?;
+        sandbox.prove().await?;
+        Ok(sandbox)
+    }
+
     /// The sandbox of a machine that runs.
-    async fn open(&self, plan: Plan) -> Result<Box<dyn Sandbox>, SandboxError> {
+    async fn open(&self, plan: Plan) -> Result<MachineSandbox<D>, SandboxError> {
+        let border = self.driver.border(&plan).await?;
         let name = plan.name();
         let root = self.driver.root(&plan.place);
         let exec = self.driver.exec(&name);
-        let path = exec.clone().args(["/bin/sh", "-c", "printf %s \"$PATH\""]);
-        let env = variables(tool::run(&self.options.host, path).await?, &root, &plan.spec);
+        let told = exec.clone().args(["/bin/sh", "-c", &tell(&INHERITED)]);
+        let told = tool::run(&self.options.host, told).await?;
+        let env = variables(&told, &border, &root, &plan.spec);
         let opener = |guest: &Path, grace: Duration| ByProgram {
             host: self.options.host.clone(),
             exec: exec.clone(),
@@ -169,7 +249,7 @@ impl<D: Driver> MachineProvider<D> {
             Guest::Here(file) => Warm::new(opener(file, grace)),
             Guest::Missing(reason) => Warm::never(opener(Path::new(""), grace), reason),
         };
-        Ok(Box::new(MachineSandbox {
+        Ok(MachineSandbox {
             driver: self.driver.clone(),
             shelf: Shelf {
                 sandbox: name.clone(),
@@ -183,75 +263,11 @@ impl<D: Driver> MachineProvider<D> {
                 env: env.clone(),
             },
             life: Life::running(),
+            border,
             warm,
             plan,
             name,
-        }))
-    }
-
-    /// All sandboxes: what is written down about them here, and what the program says of their machines. Machines of
-    /// which nothing is written down here are not ralph's.
-    async fn census(&self) -> Result<Vec<Found>, SandboxError> {
-        let machines = self.driver.all().await?;
-        let found = self
-            .places()?
-            .into_iter()
-            .map(|place| self.found(place, &machines));
-        let mut found: Vec<Found> = found.collect();
-        found.sort_by(|one, other| one.listed.id.cmp(&other.listed.id));
-        Ok(found)
-    }
-
-    fn found(&self, place: Place, machines: &BTreeMap<String, Activity>) -> Found {
-        let record = place.record();
-        let owner = record.as_ref().map(|record| &record.owner);
-        let listed = Listed {
-            id: place.name(),
-            provider: D::NAME,
-            run: record.as_ref().map(|record| record.run.clone()),
-            activity: machines.get(&place.name()).copied().unwrap_or(Activity::Removed),
-            // One without a record is being made at this moment, or was interrupted in the making.
-            standing: match owner {
-                Some(owner) if owner.is_dead(&self.owner) => Standing::OwnerEnded,
-                Some(_) | None => Standing::InUse,
-            },
-            owner: owner.map(ToString::to_string),
-            image: None,
-            workspace: place.workspace(),
-            created: place.made(),
-        };
-        Found {
-            listed,
-            place,
-            record,
-        }
-    }
-
-    async fn remove_found(&self, found: &Found, removable: Removable) -> Result<bool, SandboxError> {
-        if removable == Removable::Orphans && !found.listed.standing.is_orphan() {
-            return Ok(false);
-        }
-        let place = &found.place;
-        match place
-            .hold(found.record.as_ref())
-            .map_err(|source| on_host("remove", place, source))?
-        {
-            Claim::Held(_lock) => self.discard(place).await.map(|()| true),
-            Claim::Changed => Ok(false),
-        }
-    }
-
-    /// Removes what a process left that was killed: whoever ends in peace puts its sandbox to rest.
-    async fn sweep(&self) -> Result<(), SandboxError> {
-        for found in self.census().await? {
-            if found.listed.activity != Activity::Running {
-                continue;
-            }
-            if let Err(error) = self.remove_found(&found, Removable::Orphans).await {
-                tracing::warn!(sandbox = found.listed.id, %error, "an orphan could not be removed");
-            }
-        }
-        Ok(())
+        })
     }
 }
 
@@ -278,9 +294,15 @@ impl<D: Driver> Provider for MachineProvider<D> {
         if let Some((place, _)) = self.place_of(spec)? {
             return Err(on_host("make", &place, io::ErrorKind::AlreadyExists.into()));
         }
+        let found = match spec.reuse {
+            Reuse::Allowed => self.take_over(spec).await?,
+            Reuse::Never => None,
+        };
+        if let Some(found) = found {
+            return Ok(Box::new(found));
+        }
         self.sweep().await?;
-        let plan = self.make(spec).await?;
-        self.open(plan).await
+        Ok(Box::new(self.make(spec).await?))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
@@ -288,22 +310,15 @@ impl<D: Driver> Provider for MachineProvider<D> {
             return Ok(None);
         };
         let machine = self.driver.all().await?.get(&place.name()).copied();
-        if machine.is_none() || record.fingerprint != fingerprint(spec) {
+        let fits = record.fingerprint == fingerprint(spec) && place.is_finished();
+        let Some(machine) = machine.filter(|_| fits) else {
             self.discard(&place).await?;
             return Ok(None);
-        }
+        };
         place
             .write(&self.record(spec))
             .map_err(|source| on_host("take over", &place, source))?;
-        let plan = Plan {
-            place,
-            spec: spec.clone(),
-            guest: self.guest()?,
-        };
-        if machine != Some(Activity::Running) {
-            self.driver.start(&plan).await?;
-        }
-        self.open(plan).await.map(Some)
+        Ok(Some(Box::new(self.resume(&place, spec, machine).await?)))
     }
 
     async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
@@ -336,7 +351,7 @@ impl<D: Driver> Provider for MachineProvider<D> {
                     spec: SandboxSpec::unrestricted(record.run),
                     guest: self.guest()?,
                 };
-                self.open(plan).await.map(Some)
+                Ok(Some(Box::new(self.open(plan).await?)))
             }
             Some(_) | None => Ok(None),
         }
@@ -376,14 +391,27 @@ fn fingerprint(spec: &SandboxSpec) -> String {
     Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()
 }
 
-fn variables(path: String, root: &Path, spec: &SandboxSpec) -> BTreeMap<String, String> {
+/// A line by which a shell tells those of these variables that it has.
+fn tell(names: &[&str]) -> String {
+    let names = names.join(" ");
+    format!(
+        "for name in {names}; do eval \"value=\\${{$name-}}\"; [ -z \"$value\" ] || echo \"$name=$value\"; done"
+    )
+}
+
+/// What every command sees: the machine's own, where that is `told`, ours, and what the spec gives.
+fn variables(told: &str, border: &Border, root: &Path, spec: &SandboxSpec) -> BTreeMap<String, String> {
     let own = [
-        ("PATH", path),
         ("HOME", root.join("home").to_string_lossy().into_owned()),
         ("TMPDIR", "/tmp".to_owned()),
         ("LANG", "C.UTF-8".to_owned()),
     ];
-    let mut env: BTreeMap<String, String> = own.map(|(name, value)| (name.to_owned(), value)).into();
+    let told = told.lines().filter_map(|line| line.split_once('='));
+    let mut env: BTreeMap<String, String> = told
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    env.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    env.extend(border.variables());
     env.extend(spec.env.clone());
     env
 }

@@ -10,6 +10,7 @@ use super::super::session::SessionError;
 use super::super::shelf::Shelf;
 use super::super::warm::Warm;
 use super::super::{Activity, Entry, Sandbox, SandboxError};
+use super::border::Border;
 use super::driver::{Driver, Plan};
 use super::opener::ByProgram;
 use super::plain::Plain;
@@ -25,9 +26,21 @@ pub(super) struct MachineSandbox<D> {
     pub(super) plain: Plain,
     pub(super) warm: Warm<ByProgram>,
     pub(super) life: Life,
+    pub(super) border: Border,
 }
 
 impl<D: Driver> MachineSandbox<D> {
+    /// Shows from inside that it is kept from the network as it should be.
+    pub(super) async fn prove(&self) -> Result<(), SandboxError> {
+        match self.border.prove(&self.plain).await {
+            Ok(()) => Ok(()),
+            Err(error) => match self.misfortune().await? {
+                Some(misfortune) => Err(misfortune),
+                None => Err(self.plan.unsealed(error)),
+            },
+        }
+    }
+
     fn gone(&self) -> SandboxError {
         SandboxError::Gone {
             id: self.name.clone(),
@@ -105,6 +118,11 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         }
     }
 
+    async fn verify(&self) -> Result<(), SandboxError> {
+        self.running()?;
+        self.prove().await
+    }
+
     fn notices(&self) -> Vec<String> {
         self.warm.notices()
     }
@@ -167,7 +185,10 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         self.life.enter(State::Running, &self.name)?;
         match self.driver.all().await?.get(&self.name) {
             Some(Activity::Running) => Ok(()),
-            Some(Activity::Stopped | Activity::Removed) | None => self.driver.start(&self.plan).await,
+            Some(Activity::Stopped | Activity::Removed) | None => {
+                self.driver.start(&self.plan).await?;
+                self.prove().await
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod agent;
 mod cli;
+mod route;
 mod softnet;
 mod template;
 
@@ -14,14 +15,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use self::cli::{Tart, Vm, command};
+use self::route::Routes;
+use self::softnet::{Closing, Reach};
 use super::guest::Guest;
-use super::machine::{Driver, MachineOptions, MachineProvider, Plan};
+use super::machine::{Border, Driver, MachineOptions, MachineProvider, Outlet, Plan};
 use super::place::Place;
-use super::{
-    Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError, SandboxSpec,
-};
+use super::{Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError};
 use crate::exec::Command;
-use crate::network::{Mode, Policy};
+use crate::network::Policy;
 
 /// Where a Mac shows the directories it was given.
 const SHARED: &str = "/Volumes/My Shared Files";
@@ -55,6 +56,7 @@ impl TartOptions {
 pub fn provider(options: TartOptions) -> impl Provider {
     let driver = Macs {
         tart: Tart::new(options.machines.host.clone()),
+        routes: Routes::kept_in(&options.machines.base),
         dependencies: options.dependencies,
         boot_patience: options.boot_patience,
     };
@@ -65,6 +67,7 @@ pub fn provider(options: TartOptions) -> impl Provider {
 #[derive(Clone, Debug)]
 struct Macs {
     tart: Tart,
+    routes: Routes,
     dependencies: String,
     boot_patience: Duration,
 }
@@ -86,9 +89,18 @@ impl Macs {
         }
     }
 
+    /// Clones a machine and starts it, with nothing of the network but this.
+    async fn boot(&self, plan: &Plan, template: &str, reach: Reach) -> Result<(), SandboxError> {
+        let (name, run) = (plan.name(), run_command(plan, reach)?);
+        self.check_limit(template).await?;
+        self.tart.clone_vm(template, &name).await?;
+        self.tart.run(command(["set", &name]).args(limits(plan))).await?;
+        self.run(&name, run, plan).await
+    }
+
     /// Starts a machine, and waits until commands can be run in it.
-    async fn boot(&self, name: &str, run: Command, log: &Path) -> Result<(), SandboxError> {
-        let child = self.tart.start(run, log).await?;
+    async fn run(&self, name: &str, run: Command, plan: &Plan) -> Result<(), SandboxError> {
+        let child = self.tart.start(run, &plan.place.log()).await?;
         agent::answers(&self.tart, name, &child, self.boot_patience).await
     }
 }
@@ -100,7 +112,7 @@ impl Driver for Macs {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             isolation: Isolation::Machine,
-            network: NetworkEnforcement::AllOrNothing,
+            network: NetworkEnforcement::Names,
             resources: Enforced::Yes,
             metering: Enforced::No,
             preview: false,
@@ -133,16 +145,37 @@ impl Driver for Macs {
                 reason: format!("`{}` would be below `{SHARED}`", mount.source.display()),
             });
         }
-        if plan.spec.network.mode() == Mode::Deny {
+        let closing = Closing::of(&plan.spec.network);
+        if closing != Closing::Open {
             softnet::check(&self.tart.host).await?;
         }
-        let run = run_command(plan)?;
         let template = self.template(image, plan).await?;
-        self.check_limit(&template).await?;
-        let name = plan.name();
-        self.tart.clone_vm(&template, &name).await?;
-        self.tart.run(command(["set", &name]).args(limits(plan))).await?;
-        self.boot(&name, run, &plan.place.log()).await
+        match closing {
+            Closing::Open => self.boot(plan, &template, Reach::Everything).await,
+            Closing::Shut => self.boot(plan, &template, Reach::Nothing).await,
+            Closing::Gateway => {
+                let guessed = self.routes.remembered();
+                self.boot(plan, &template, Reach::Only(guessed)).await?;
+                let found = self.routes.ask(&self.tart, &plan.name()).await?;
+                if found == guessed {
+                    return Ok(());
+                }
+                self.remove(&plan.name()).await?;
+                self.boot(plan, &template, Reach::Only(found)).await
+            }
+        }
+    }
+
+    async fn border(&self, plan: &Plan) -> Result<Border, SandboxError> {
+        Ok(match Closing::of(&plan.spec.network) {
+            Closing::Open => Border::Open,
+            Closing::Shut => Border::Shut,
+            Closing::Gateway => {
+                let address = self.routes.ask(&self.tart, &plan.name()).await?;
+                let outlet = Outlet::open(address.into(), &plan.spec);
+                Border::Gateway(outlet.map_err(|error| plan.unsealed(error))?)
+            }
+        })
     }
 
     async fn start(&self, plan: &Plan) -> Result<(), SandboxError> {
@@ -186,7 +219,7 @@ impl Driver for Macs {
 }
 
 /// The command that starts a machine, and lives as long as it.
-fn run_command(plan: &Plan) -> Result<Command, SandboxError> {
+fn run_command(plan: &Plan, reach: Reach) -> Result<Command, SandboxError> {
     let mut run = command(["run", &plan.name(), "--no-graphics"]);
     run = run.arg(shared(WORKSPACE, &plan.place.workspace(), "")?);
     if let Guest::Here(file) = &plan.guest
@@ -194,7 +227,7 @@ fn run_command(plan: &Plan) -> Result<Command, SandboxError> {
     {
         run = run.arg(shared(GUEST, dir, ":ro")?);
     }
-    Ok(run.args(network(&plan.spec)))
+    Ok(run.args(reach.flags()))
 }
 
 /// A directory that a machine sees. Its name ends at the first colon, and so would a path that has one.
@@ -221,17 +254,6 @@ fn limits(plan: &Plan) -> Vec<String> {
         .into_iter()
         .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
     given.flatten().collect()
-}
-
-/// Softnet drops what it is told to block. A list of names comes this far only when its user was told that it does not
-/// hold, and said go on.
-fn network(spec: &SandboxSpec) -> Vec<String> {
-    match spec.network.mode() {
-        Mode::Deny => ["--net-softnet", "--net-softnet-block=0.0.0.0/0"]
-            .map(str::to_owned)
-            .to_vec(),
-        Mode::AllowAll | Mode::Allowlist | Mode::Record => Vec::new(),
-    }
 }
 
 fn unavailable(reason: &str) -> SandboxError {

@@ -1,5 +1,7 @@
-//! Softnet: what keeps a machine from the network, and needs to be root for that.
+//! Softnet: what keeps a machine from the network, and needs to be root for that. It knows address ranges, and neither
+//! names nor ports: names are told apart by a gateway, which is then the one address that is left.
 
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 
 use super::super::SandboxError;
@@ -7,9 +9,54 @@ use super::super::machine::Driver;
 use super::super::machine::tool;
 use super::Macs;
 use crate::exec::{Command, Host};
+use crate::network::{Mode, Policy};
 
 /// The bit that makes a program run as its owner.
 const SET_USER: u32 = 0o4000;
+
+/// How a policy is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// There is nothing to enforce.
+    Open,
+    /// There is no network.
+    Shut,
+    /// There is a gateway, and nothing else.
+    Gateway,
+}
+
+impl Closing {
+    pub(super) fn of(policy: &Policy) -> Self {
+        match policy.mode() {
+            Mode::Deny => Self::Shut,
+            Mode::AllowAll if !policy.restricts() => Self::Open,
+            Mode::AllowAll | Mode::Allowlist | Mode::Record => Self::Gateway,
+        }
+    }
+}
+
+/// What a machine may reach by address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Everything,
+    Nothing,
+    Only(Ipv4Addr),
+}
+
+impl Reach {
+    /// What `tart run` is told.
+    pub(super) fn flags(self) -> Vec<String> {
+        let closed = ["--net-softnet", "--net-softnet-block=0.0.0.0/0"].map(str::to_owned);
+        match self {
+            Self::Everything => Vec::new(),
+            Self::Nothing => closed.to_vec(),
+            Self::Only(address) => {
+                let allowed = format!("--net-softnet-allow={address}/32");
+                closed.into_iter().chain([allowed]).collect()
+            }
+        }
+    }
+}
 
 /// Whether Softnet can be used without asking anybody.
 pub(super) async fn check(host: &Host) -> Result<(), SandboxError> {
@@ -39,5 +86,38 @@ fn refused(reason: &str) -> SandboxError {
         provider: Macs::NAME,
         operation: "keep a machine from the network",
         reason: reason.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::network::Rule;
+
+    fn rule() -> [Rule; 1] {
+        [Rule::parse("github.com").unwrap()]
+    }
+
+    #[rstest]
+    #[case::nothing_is_asked(Policy::allow_all(), Closing::Open)]
+    #[case::everything_is_denied(Policy::deny(), Closing::Shut)]
+    #[case::names_are_listed(Policy::allowlist(rule()), Closing::Gateway)]
+    #[case::one_is_denied(Policy::allow_all().denying(rule()), Closing::Gateway)]
+    #[case::names_are_written_down(Policy::record(), Closing::Gateway)]
+    fn whatever_is_about_names_takes_a_gateway(#[case] policy: Policy, #[case] expected: Closing) {
+        assert_eq!(Closing::of(&policy), expected);
+    }
+
+    #[test]
+    fn the_gateway_is_the_one_address_that_is_left() {
+        let flags = Reach::Only(Ipv4Addr::new(192, 168, 64, 1)).flags();
+        let expected = [
+            "--net-softnet",
+            "--net-softnet-block=0.0.0.0/0",
+            "--net-softnet-allow=192.168.64.1/32",
+        ];
+        assert_eq!(flags, expected);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::super::SandboxError;
 use super::super::machine::{Driver, Plan, tool};
+use super::Macs;
 use super::cli::command;
-use super::{Macs, agent};
 use crate::engine::Digest;
 use crate::exec::Command;
 
@@ -12,33 +12,36 @@ const DIGITS: usize = 12;
 
 impl Macs {
     /// The template for an image, made first where it is not there. Nobody sees one that is half made: it is made under
-    /// another name.
+    /// the name of the machine it is needed for, of which it is written down whose it is.
     pub(super) async fn template(&self, image: &str, plan: &Plan) -> Result<String, SandboxError> {
         let name = name(&plan.spec.purpose.agent, image, &self.dependencies);
-        if self.tart.list().await?.iter().any(|vm| vm.name == name) {
+        if self.is_there(&name).await? {
             return Ok(name);
         }
         if self.dependencies.trim().is_empty() {
             self.tart.clone_vm(image, &name).await?;
             return Ok(name);
         }
-        let making = format!("{name}-{:08x}", fastrand::u32(..));
-        let made = async {
-            self.tart.clone_vm(image, &making).await?;
-            self.check_limit(&making).await?;
-            self.install(&making, plan).await?;
-            self.tart.clone_vm(&making, &name).await
-        };
-        let made = made.await;
-        self.remove(&making).await?;
-        made.map(|()| name)
+        let making = plan.name();
+        self.tart.clone_vm(image, &making).await?;
+        self.check_limit(&making).await?;
+        self.install(&making, plan).await?;
+        // Another run may have made the same meanwhile.
+        if !self.is_there(&name).await? {
+            self.tart.clone_vm(&making, &name).await?;
+        }
+        self.tart.delete(&making).await?;
+        Ok(name)
+    }
+
+    async fn is_there(&self, name: &str) -> Result<bool, SandboxError> {
+        Ok(self.tart.list().await?.iter().any(|vm| vm.name == name))
     }
 
     /// Runs the script of dependencies in a machine. It comes as input: no quoting, and no limit to its length.
     async fn install(&self, machine: &str, plan: &Plan) -> Result<(), SandboxError> {
-        let run = command(["run", machine, "--no-graphics"]);
-        let child = self.tart.start(run, &plan.place.log()).await?;
-        agent::answers(&self.tart, machine, &child, self.boot_patience).await?;
+        self.run(machine, command(["run", machine, "--no-graphics"]), plan)
+            .await?;
         let script: Command = self
             .exec(machine)
             .args(["bash", "-e"])

@@ -19,13 +19,41 @@ runs() { # CONTAINER
   [[ $("$docker" container inspect -f '{{.State.Running}}' "$1" 2>/dev/null) == true ]]
 }
 
-# Makes a container: no network, the user who runs this, directories as they are given.
+# Makes a container: the user who runs this, network and directories as they are given.
 make() { # CONTAINER IMAGE ARGUMENTS…
   local name=$1 image=$2
   shift 2
-  "$docker" run -d --name "$name" --label "$prefix" --network none --user "$(id -u):$(id -g)" "$@" "$image" \
+  "$docker" run -d --name "$name" --label "$prefix" --user "$(id -u):$(id -g)" "$@" "$image" \
     /bin/bash -c "$keep" >/dev/null
 }
+
+# The network of the site; none, where the test made none.
+network() { if [[ -e $state/network ]]; then cat "$state/network"; else echo none; fi; }
+
+# Lets a container send to nothing but itself and what is given, in words of iptables. What else it sends is dropped. A file
+# `leaky` in `state` makes it forget that.
+fence() { # CONTAINER ARGUMENTS…
+  [[ ! -e $state/leaky ]] || return 0
+  local pid box=$1 path=$PATH:/usr/sbin:/sbin
+  shift
+  pid=$("$docker" container inspect -f '{{.State.Pid}}' "$box")
+  PATH=$path nsenter -t "$pid" -n sh -e -s -- "$@" <<'TEXT' || fail 1 "root privileges are required to run and passwordless sudo was not available"
+iptables -P OUTPUT DROP
+iptables -A OUTPUT -o lo -j ACCEPT
+iptables -A OUTPUT "$@" -j ACCEPT
+ip6tables -P OUTPUT DROP
+TEXT
+}
+
+# Takes its time for as long as a file is in `state`, and says which process does.
+wait_for_no() { # FILE
+  [[ -e $state/$1 ]] || return 0
+  echo $$ >"$state/making"
+  while [[ -e $state/$1 ]]; do sleep 0.1; done
+}
+
+# A limit in words of the engine, which gives no more processors than there are.
+processors() { echo $(($1 < $(nproc) ? $1 : $(nproc))); }
 
 # Keeps the command line, for tests that look at it.
 printf '%q ' "$(basename "$0")" "$@" >>"$state/calls" && echo >>"$state/calls"

@@ -1,6 +1,7 @@
 //! Programs that stand in for `tart`, `sbx` and `docker sandbox`: scripts in this directory, whose machines are
 //! containers of the engine at hand. Each set of them has a directory of its own, which goes on a `PATH`.
 
+use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -8,6 +9,8 @@ use std::process::Command;
 use ralph::exec::Host;
 use ralph::sandbox::machine::MachineOptions;
 use tempfile::TempDir;
+
+use super::skip;
 
 /// Where the scripts are.
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/machines");
@@ -34,7 +37,36 @@ impl Site {
         site.put("base", image);
         site.put("os", "darwin");
         site.put("images", image);
+        // Giving `sbx` an image takes a while, and is not what most tests are about.
+        site.put("templates", &format!("{image}\n"));
         site
+    }
+
+    /// Gives its machines a network of their own, whose default route is an address of this machine; or why that cannot be.
+    pub fn connect(&self) -> Result<Ipv4Addr, String> {
+        skip::program("nsenter")?;
+        let name = format!("ralph-test-machine-{}", self.id);
+        let said = |args: &[&str]| {
+            let output = Command::new("docker").args(args).output().unwrap();
+            let said =
+                [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).trim().to_owned());
+            if output.status.success() {
+                Ok(said[0].clone())
+            } else {
+                Err(said[1].clone())
+            }
+        };
+        said(&["network", "create", "--label", &name, &name])?;
+        let gateway = said(&[
+            "network",
+            "inspect",
+            "-f",
+            "{{(index .IPAM.Config 0).Gateway}}",
+            &name,
+        ])?;
+        self.put("network", &name);
+        self.put("gateway", &gateway);
+        gateway.parse().map_err(|_| format!("{gateway:?} is no address"))
     }
 
     /// What a provider needs to know of it.
@@ -47,10 +79,15 @@ impl Site {
         }
     }
 
+    /// A `PATH` with the programs of this site first.
+    pub fn search_path(&self) -> String {
+        let path = std::env::var("PATH").unwrap();
+        format!("{}:{path}", self.path("bin").display())
+    }
+
     /// Starts programs with those of this site first.
     pub fn host(&self) -> Host {
-        let path = std::env::var("PATH").unwrap();
-        let path = format!("{}:{path}", self.path("bin").display());
+        let path = self.search_path();
         let engine = std::env::var("DOCKER_HOST").map(|host| ("DOCKER_HOST".to_owned(), host));
         let path = ("PATH".to_owned(), path);
         Host::new(std::iter::once(path).chain(engine).collect())
@@ -78,6 +115,14 @@ impl Site {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
     }
 
+    /// A program that is this script.
+    pub fn script(&self, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let program = self.path("bin").join(name);
+        std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
     /// A `sudo` that wants a password.
     pub fn forbid_sudo(&self) {
         let program = self.path("bin/sudo");
@@ -95,6 +140,14 @@ impl Drop for Site {
         for container in made.unwrap_or_default().lines() {
             let _ = Command::new("docker")
                 .args(["rm", "-f", "-v", container])
+                .output();
+        }
+        if let Some(pid) = self.kept("proxy").split(' ').next().filter(|pid| !pid.is_empty()) {
+            let _ = Command::new("kill").arg(pid).output();
+        }
+        if !self.kept("network").is_empty() {
+            let _ = Command::new("docker")
+                .args(["network", "rm", &self.kept("network")])
                 .output();
         }
         let images = format!("reference=ralph-test-machine-{}-*", self.id);

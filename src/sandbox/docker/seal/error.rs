@@ -1,7 +1,7 @@
 //! Why a sandbox's network is not sealed.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
@@ -45,6 +45,14 @@ pub enum SealError {
     /// The gateway cannot use a listener.
     #[error("the gateway cannot be opened")]
     Gateway(#[source] GatewayError),
+    /// The gateway cannot listen where the sandbox would look for it.
+    #[error("the gateway cannot listen at {address}, which its network leads to")]
+    Listen {
+        /// The address of this machine, as the sandbox sees it.
+        address: IpAddr,
+        /// Why.
+        source: io::Error,
+    },
     /// TLS cannot be inspected.
     #[error("its TLS cannot be inspected")]
     Inspection(#[from] InspectionError),
@@ -76,6 +84,7 @@ impl SealError {
             | Self::Different(_)
             | Self::TooManyPorts(_)
             | Self::Gateway(_)
+            | Self::Listen { .. }
             | Self::Inspection(_)
             | Self::Trust(_)
             | Self::Probe(_)
@@ -101,6 +110,9 @@ impl SealError {
                  another `--type`",
             ),
             Self::TooManyPorts(_) => Some("name fewer ports in sandbox.network.allowed"),
+            Self::Listen { .. } => Some(
+                "that address must be one of this machine's; where it is not, the machine's network is not Softnet's own",
+            ),
             Self::Failed(_) => Some(
                 "the engine's kernel needs nf_tables or ip_tables, and containers the capability NET_ADMIN; `docker logs` \
                  of the container whose name ends in `-net` may say more",

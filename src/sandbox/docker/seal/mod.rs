@@ -31,9 +31,6 @@ use crate::guest::order::Order;
 use crate::network::firewall::{Ipv6, SEALED};
 use crate::network::probe::Beacon;
 
-/// A name that nobody can have, for what the gateway says of itself.
-const BEACON: &str = "gateway.ralph.invalid";
-
 /// The seal of one sandbox's network.
 #[derive(Debug)]
 pub(super) struct Seal {
@@ -134,10 +131,7 @@ impl Seal {
         SealStep::WallsRaised.done(self.holder());
         let listeners = obeyed(&mut link, &self.plan.listeners()).await?;
         SealStep::ListenersHandedOver.done(self.holder());
-        let beacon = Beacon {
-            name: BEACON.to_owned(),
-            says: format!("{:016x}", fastrand::u64(..)),
-        };
+        let beacon = Beacon::random();
         let gateway = Gateway::new(self.setup(beacon.clone()));
         self.plan.open(&gateway, listeners)?;
         SealStep::GatewayOpened.done(self.holder());
@@ -151,13 +145,8 @@ impl Seal {
 
     fn setup(&self, beacon: Beacon) -> Setup {
         Setup {
-            resolver: self.egress.resolver.clone(),
-            guard: self.egress.guard.clone(),
-            phantom: self.egress.phantom.clone(),
-            injection: self.egress.injection.clone(),
             inspection: self.inspection.clone(),
-            beacon: Some(beacon),
-            ..Setup::new(self.plan.policy().clone(), self.egress.audit.clone())
+            ..self.egress.setup(self.plan.policy(), beacon)
         }
     }
 }

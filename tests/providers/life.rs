@@ -1,0 +1,147 @@
+//! Whose a machine is: runs of the same task that follow each other, and processes that are killed in between.
+
+use std::path::Path;
+use std::time::Duration;
+
+use ralph::sandbox::{Activity, Removable, Reuse, SandboxSpec};
+use rstest::rstest;
+
+use crate::need;
+use crate::site::{Ground, Program};
+use crate::support::ralph::{Live, Place, eventually, finish};
+
+#[rstest]
+#[tokio::test]
+async fn a_later_run_of_the_same_task_takes_over_what_an_earlier_one_left(
+    #[values(Program::Tart, Program::Sbx)] program: Program,
+    #[values(true, false)] put_to_rest: bool,
+) {
+    let ground = need!(Ground::new(program).await);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    let id = sandbox.id().to_owned();
+    sandbox
+        .write(Path::new("work/file"), b"kept", 0o644)
+        .await
+        .unwrap();
+    if put_to_rest {
+        sandbox.stop().await.unwrap();
+    }
+    drop(sandbox);
+    ground.disown();
+    let later = ground.provider().create(&ground.another_run()).await.unwrap();
+    assert_eq!(later.id(), id);
+    assert_eq!(later.read(Path::new("work/file"), 9).await.unwrap(), b"kept");
+    later.close().await.unwrap();
+    assert!(ground.machines().is_empty() && ground.places().is_empty());
+}
+
+#[rstest]
+#[case::another_task(|spec: &mut SandboxSpec| spec.purpose.task = "another".to_owned())]
+#[case::made_from_something_else(|spec: &mut SandboxSpec| spec.resources.cpu_millis = Some(1000))]
+#[case::not_to_be_used_again(|spec: &mut SandboxSpec| spec.reuse = Reuse::Never)]
+#[tokio::test]
+async fn what_does_not_fit_is_not_taken_over(#[case] change: fn(&mut SandboxSpec)) {
+    let ground = need!(Ground::new(Program::Sbx).await);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    sandbox
+        .write(Path::new("work/file"), b"kept", 0o644)
+        .await
+        .unwrap();
+    drop(sandbox);
+    ground.disown();
+    let mut spec = ground.another_run();
+    change(&mut spec);
+    let later = ground.provider().create(&spec).await.unwrap();
+    assert!(later.list(Path::new("work")).await.unwrap().is_empty());
+    later.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn one_that_somebody_has_is_not_taken_over() {
+    let ground = need!(Ground::new(Program::Sbx).await);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    let other = ground.provider().create(&ground.another_run()).await.unwrap();
+    assert_ne!(sandbox.id(), other.id());
+    sandbox.close().await.unwrap();
+    other.close().await.unwrap();
+}
+
+#[rstest]
+#[case::while_it_is_made(Program::Sbx, "slow-create")]
+#[case::while_it_boots(Program::Tart, "slow-boot")]
+#[tokio::test]
+async fn a_machine_that_was_half_made_is_nobodys_and_is_pruned(#[case] program: Program, #[case] slow: &str) {
+    let ground = need!(Ground::new(program).await);
+    let place = Place::new();
+    ground.site.put(slow, "");
+    let ralph = Live::start(&mut ground.ralph(&place, &["selftest", "--escapes"]));
+    eventually("a machine is begun", || !ground.site.kept("making").is_empty());
+    ralph.signal("KILL");
+    ralph.wait();
+    // The program it had started ends with it, as when a machine is switched off.
+    let making = ground.site.kept("making");
+    std::process::Command::new("kill")
+        .args(["-9", making.trim()])
+        .status()
+        .unwrap();
+    std::fs::remove_file(ground.site.path("bin/state").join(slow)).unwrap();
+    assert!(!ground.machines().is_empty());
+    let pruned = finish(&mut ground.ralph(&place, &["sandbox", "prune"]));
+    pruned.expect(0, &[]);
+    assert!(ground.machines().is_empty(), "{:?} {pruned:?}", ground.machines());
+}
+
+#[rstest]
+#[tokio::test]
+async fn one_that_was_not_finished_is_made_anew(#[values(Program::Tart, Program::Sbx)] program: Program) {
+    let ground = need!(Ground::new(program).await);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    sandbox
+        .write(Path::new("work/file"), b"half", 0o644)
+        .await
+        .unwrap();
+    drop(sandbox);
+    std::fs::remove_file(ground.places()[0].join("finished")).unwrap();
+    assert!(ground.provider().reopen(&ground.spec).await.unwrap().is_none());
+    assert!(ground.machines().is_empty() && ground.places().is_empty());
+}
+
+#[tokio::test]
+async fn a_stopped_mac_is_removed_and_cloned_anew() {
+    let ground = need!(Ground::new(Program::Tart).await);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    let (id, before) = (sandbox.id().to_owned(), ground.site.kept("calls").lines().count());
+    sandbox.stop().await.unwrap();
+    let again = ground.provider().reopen(&ground.spec).await.unwrap().unwrap();
+    let calls = ground.site.kept("calls");
+    let calls: Vec<&str> = calls
+        .lines()
+        .skip(before)
+        .map(|line| line.split(' ').nth(1).unwrap())
+        .collect();
+    let of = |verb: &str| calls.iter().position(|call| *call == verb);
+    assert!(
+        of("stop") < of("delete") && of("delete") < of("clone") && of("clone") < of("run"),
+        "{calls:?}"
+    );
+    assert_eq!(again.id(), id);
+    again.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn machines_are_listed_once_in_two_seconds() {
+    let ground = need!(Ground::new(Program::Tart).await);
+    let provider = ground.provider();
+    let sandbox = provider.create(&ground.spec).await.unwrap();
+    let lists = || ground.site.kept("calls").matches("tart list").count();
+    provider.list().await.unwrap();
+    let before = lists();
+    for _ in 0..5 {
+        assert_eq!(provider.list().await.unwrap()[0].activity, Activity::Running);
+    }
+    assert!(lists() <= before + 1, "{} lists", lists() - before);
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    provider.list().await.unwrap();
+    assert!(lists() > before);
+    assert!(provider.remove(sandbox.id(), Removable::Any).await.unwrap());
+}

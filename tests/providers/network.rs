@@ -1,0 +1,213 @@
+//! What machines reach, seen from inside: names by the gateway, or by the proxy of the program that makes them.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ralph::exec::{Command, Discard, Exit};
+use ralph::gateway::{Injection, Stream};
+use ralph::network::{HostName, Policy};
+use ralph::sandbox::docker::SealError;
+use ralph::sandbox::{Sandbox, SandboxError, SandboxSpec};
+use rstest::rstest;
+
+use crate::site::{Ground, Program, greeter};
+use crate::{need, witness};
+
+const CURL: &str = "curl -sf --max-time 5";
+
+async fn shell(sandbox: &dyn Sandbox, line: &str) -> Exit {
+    sandbox.exec(&Command::shell(line), &mut Discard).await.unwrap()
+}
+
+async fn prints(sandbox: &dyn Sandbox, line: &str) -> String {
+    let exit = shell(sandbox, line).await;
+    assert!(exit.success(), "{line}: {} {}", exit.status, exit.stderr.text());
+    exit.stdout.text()
+}
+
+/// An address of this machine that others reach. Nothing is sent.
+fn own_address() -> Result<IpAddr, String> {
+    let socket = UdpSocket::bind("0.0.0.0:0").map_err(|error| error.to_string())?;
+    let routed = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
+    routed
+        .map(|address| address.ip())
+        .map_err(|_| "this machine has no address but loopback".to_owned())
+}
+
+async fn refused(ground: &Ground) -> SandboxError {
+    match ground.provider().create(&ground.spec).await {
+        Ok(sandbox) => panic!("{} was made", sandbox.id()),
+        Err(error) => error,
+    }
+}
+
+#[tokio::test]
+async fn a_mac_reaches_allowed_names_by_the_gateway_and_nothing_else() {
+    let (mut ground, gateway) = need!(Ground::allowing(Program::Tart, &[]).await);
+    let own = need!(own_address());
+    let (inside, beside) = (greeter(Ipv4Addr::LOCALHOST.into()).await, greeter(own).await);
+    // Without Softnet the listener beside is reached, so that silence means something.
+    let open = SandboxSpec {
+        network: Policy::allow_all(),
+        ..ground.another_run()
+    };
+    let sandbox = ground.provider().create(&open).await.unwrap();
+    assert_eq!(
+        prints(sandbox.as_ref(), &format!("{CURL} http://{own}:{beside}/")).await,
+        "hello\n"
+    );
+    sandbox.close().await.unwrap();
+
+    let rule = ralph::network::Rule::parse(&format!("allowed.test:{inside}")).unwrap();
+    ground.spec.network = Policy::allowlist([rule]);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    let allowed = format!("{CURL} http://allowed.test:{inside}/");
+    assert_eq!(prints(sandbox.as_ref(), &allowed).await, "hello\n");
+    assert_eq!(witness(sandbox.as_ref(), &allowed).await.stdout.text(), "hello\n");
+    for denied in [
+        format!("{CURL} http://denied.test:{inside}/"),
+        format!("{CURL} http://{own}:{beside}/"),
+        format!("{CURL} --noproxy '*' http://{own}:{beside}/"),
+        format!("{CURL} --noproxy '*' http://allowed.test:{inside}/"),
+    ] {
+        assert!(!shell(sandbox.as_ref(), &denied).await.success(), "{denied}");
+    }
+    sandbox.verify().await.unwrap();
+    let proxy = prints(sandbox.as_ref(), "echo ${http_proxy##*@}").await;
+    let proxy: std::net::SocketAddr = proxy.trim().parse().unwrap();
+    assert_eq!(proxy.ip(), IpAddr::from(gateway));
+    assert!(TcpStream::connect(proxy).is_ok(), "it listens");
+    assert!(
+        TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).is_err(),
+        "there alone"
+    );
+    sandbox.close().await.unwrap();
+    drop(sandbox);
+    let mut tries = 0;
+    while TcpStream::connect(proxy).is_ok() {
+        tries += 1;
+        assert!(tries < 100, "it does not end with the sandbox");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let audit = ground.audit.lock().unwrap();
+    let asked = |name: &str| audit.iter().any(|record| record.host.as_deref() == Some(name));
+    assert!(asked("allowed.test") && asked("denied.test"));
+    assert!(!audit.iter().any(|record| {
+        record
+            .host
+            .as_deref()
+            .is_some_and(|host| host.contains("ralph.invalid"))
+    }));
+}
+
+/// Adds nothing, and leads to a server of this machine.
+struct Model(u16);
+
+#[async_trait]
+impl Injection for Model {
+    fn injects(&self, name: &HostName) -> bool {
+        name.as_str() == "model.test"
+    }
+
+    async fn open(&self, _name: &HostName) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(
+            tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, self.0)).await?,
+        ))
+    }
+}
+
+#[tokio::test]
+async fn a_mac_reaches_whoever_adds_its_credentials() {
+    let (mut ground, _) = need!(Ground::allowing(Program::Tart, &["model.test:80"]).await);
+    ground.spec.egress.injection = Some(Arc::new(Model(greeter(Ipv4Addr::LOCALHOST.into()).await)));
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    assert_eq!(
+        prints(sandbox.as_ref(), &format!("{CURL} http://model.test/v1")).await,
+        "hello\n"
+    );
+    sandbox.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_address_of_the_gateway_is_learnt_once() {
+    let (ground, gateway) = need!(Ground::allowing(Program::Tart, &["allowed.test"]).await);
+    let allows = |address: &str| {
+        ground
+            .site
+            .kept("calls")
+            .matches(&format!("--net-softnet-allow={address}/32"))
+            .count()
+    };
+    for _ in 0..2 {
+        let sandbox = ground.provider().create(&ground.another_run()).await.unwrap();
+        sandbox.close().await.unwrap();
+    }
+    assert_eq!((allows("192.168.64.1"), allows(&gateway.to_string())), (1, 2));
+}
+
+#[tokio::test]
+async fn where_a_mac_tells_no_route_this_machines_first_interface_is_taken() {
+    let (ground, gateway) = need!(Ground::allowing(Program::Tart, &["allowed.test"]).await);
+    ground.site.put("no-route", "");
+    let error = refused(&ground).await;
+    let SandboxError::Unsealed { source, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert!(matches!(*source, SealError::Listen { .. }), "{source:?}");
+    assert!(ground.machines().is_empty());
+    ground.site.script(
+        "ipconfig",
+        &format!("[ \"$*\" = 'getifaddr en0' ] && echo {gateway}"),
+    );
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    sandbox.close().await.unwrap();
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_machine_that_is_not_closed_is_never_used(
+    #[values(Program::Tart, Program::Sbx, Program::DockerSandbox)] program: Program,
+) {
+    let (ground, _) = need!(Ground::allowing(program, &["allowed.test"]).await);
+    need!(own_address());
+    ground.site.put("leaky", "");
+    let error = refused(&ground).await;
+    let SandboxError::Unsealed { source, .. } = error else {
+        panic!("{error:?}")
+    };
+    assert!(
+        matches!(*source, SealError::Heard(_) | SealError::Probe(_)),
+        "{source:?}"
+    );
+    assert!(ground.machines().is_empty() && ground.places().is_empty());
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_machine_of_dockers_reaches_the_gateways_port_and_no_other(
+    #[values(Program::Sbx, Program::DockerSandbox)] program: Program,
+) {
+    let (mut ground, _) = need!(Ground::allowing(program, &[]).await);
+    let here = Ipv4Addr::LOCALHOST.into();
+    let (gateway, beside) = (greeter(here).await, greeter(here).await);
+    let rule = ralph::network::Rule::parse(&format!("localhost:{gateway}")).unwrap();
+    ground.spec.network = Policy::allowlist([rule]);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    let ask = |host: &str| format!("{CURL} http://{host}/");
+    assert_eq!(
+        prints(sandbox.as_ref(), &ask(&format!("host.docker.internal:{gateway}"))).await,
+        "hello\n"
+    );
+    for denied in [format!("host.docker.internal:{beside}"), "denied.test".to_owned()] {
+        let exit = shell(sandbox.as_ref(), &ask(&denied)).await;
+        assert_eq!(exit.status.shell_code(), 22, "{denied}: {}", exit.stderr.text());
+    }
+    // What was stopped is closed again when it starts.
+    sandbox.stop().await.unwrap();
+    sandbox.start().await.unwrap();
+    sandbox.verify().await.unwrap();
+    sandbox.close().await.unwrap();
+}

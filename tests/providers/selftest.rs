@@ -1,0 +1,114 @@
+//! `ralph selftest` and `ralph selftest --escapes`, for every provider that has a stand-in.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::need;
+use crate::site::{Ground, Program};
+use crate::support::chat_server::{Answer, ChatServer};
+use crate::support::daytona::{Daytona, KEY};
+use crate::support::ralph::{Ended, Place, finish};
+use crate::support::{base, engine};
+
+/// A model that answers as the agent `actions` wants it, served by this process.
+async fn model() -> (ChatServer, String) {
+    let answer = json!({"summary": "ready", "actions": []}).to_string();
+    let server = ChatServer::start([Answer::text(&answer)]).await;
+    let setting = format!("model_endpoint.base_url={}", server.base_url());
+    (server, setting)
+}
+
+fn passed(ended: &Ended) {
+    ended.expect(0, &[]);
+    let (passed, lines) = (
+        ended.stdout.matches("PASS  ").count(),
+        ended.stdout.lines().count(),
+    );
+    assert!(passed > 8 && passed == lines, "{}", ended.stdout);
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_passes_and_nothing_is_left(
+    #[values(Program::Tart, Program::Sbx, Program::DockerSandbox)] program: Program,
+) {
+    let ground = need!(Ground::new(program).await);
+    let (place, (_server, endpoint)) = (Place::new(), model().await);
+    passed(&finish(
+        &mut ground.ralph(&place, &["selftest", "--set", &endpoint]),
+    ));
+    assert!(ground.machines().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sandbox_in_the_cloud_passes() {
+    let engine = need!(engine::engine().await);
+    let image = need!(base::image(&engine).await);
+    let daytona = Daytona::start(engine).await;
+    let (place, (_server, endpoint)) = (Place::new(), model().await);
+    let image = format!("sandbox.image={image}");
+    let mut command = place.ralph(&[
+        "selftest", "--type", "daytona", "--set", &image, "--set", &endpoint,
+    ]);
+    command
+        .env("DAYTONA_API_URL", format!("{}/api", daytona.url()))
+        .env("DAYTONA_API_KEY", KEY);
+    let ended = finish(&mut command);
+    passed(&ended);
+    assert!(!format!("{ended:?}").contains(KEY));
+}
+
+fn verdicts(ground: &Ground, place: &Place) -> Vec<Value> {
+    let ended = finish(&mut ground.ralph(place, &["selftest", "--escapes", "--json"]));
+    ended.expect(0, &[]);
+    let matrix: Value = serde_json::from_str(&ended.stdout).unwrap();
+    matrix["cases"].as_array().unwrap().clone()
+}
+
+fn not_enforceable(cases: &[Value]) -> Vec<&str> {
+    let cases = cases.iter().filter(|case| case["verdict"] == "not-enforceable");
+    cases.map(|case| case["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_mac_holds_every_attack_but_those_it_names() {
+    let (ground, _) = need!(Ground::allowing(Program::Tart, &[]).await);
+    let cases = verdicts(&ground, &Place::new());
+    assert!(cases.len() > 20, "{}", cases.len());
+    let expected = [
+        "what takes a privilege cannot be done",
+        "what listens at the gateway's own address is not reached",
+        "a request inside TLS is for the host of its hello",
+    ];
+    assert_eq!(not_enforceable(&cases), expected);
+    assert!(ground.machines().is_empty());
+}
+
+#[tokio::test]
+async fn a_machine_of_dockers_holds_every_attack_but_those_it_names() {
+    let (ground, _) = need!(Ground::allowing(Program::Sbx, &[]).await);
+    let cases = verdicts(&ground, &Place::new());
+    let expected = [
+        "what takes a privilege cannot be done",
+        "an allowed name does not lead to a private network",
+        "a request inside TLS is for the host of its hello",
+    ];
+    assert_eq!(not_enforceable(&cases), expected);
+}
+
+#[tokio::test]
+async fn without_softnet_a_mac_holds_nothing_and_says_so() {
+    let ground = need!(Ground::new(Program::Tart).await);
+    std::fs::remove_file(ground.site.path("bin/softnet")).unwrap();
+    let cases = verdicts(&ground, &Place::new());
+    assert_eq!(not_enforceable(&cases).len(), cases.len());
+    for case in &cases {
+        assert!(
+            case["reason"]
+                .as_str()
+                .unwrap()
+                .contains("softnet is not installed"),
+            "{case}"
+        );
+    }
+}

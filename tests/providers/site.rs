@@ -1,0 +1,184 @@
+//! A provider of machines on its stand-in, and what its sandboxes are made from.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ralph::gateway::audit::Record;
+use ralph::gateway::{AddressGuard, Resolver};
+use ralph::id::RunId;
+use ralph::network::{HostName, Policy, Rule};
+use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
+use ralph::sandbox::tart::TartOptions;
+use ralph::sandbox::{Egress, Provider, Purpose, SandboxSpec};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::support::machines::Site;
+use crate::support::ralph::Place;
+use crate::support::{base, engine};
+
+/// The programs that have stand-ins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    Tart,
+    Sbx,
+    DockerSandbox,
+}
+
+/// A machine with one of the programs on it.
+pub struct Ground {
+    pub site: Site,
+    pub program: Program,
+    pub spec: SandboxSpec,
+    pub audit: Arc<Mutex<Vec<Record>>>,
+}
+
+impl Ground {
+    /// One whose machines have no network.
+    pub async fn new(program: Program) -> Result<Self, String> {
+        let image = base::image(&engine::engine().await?).await?;
+        let name = match program {
+            Program::Tart => "tart",
+            Program::Sbx => "sbx",
+            Program::DockerSandbox => "docker",
+        };
+        let site = Site::with(&[name], &image);
+        site.install("softnet", 0o4755);
+        let (run, audit) = (RunId::random(), Arc::new(Mutex::new(Vec::new())));
+        let spec = SandboxSpec {
+            purpose: Purpose {
+                agent: "test".to_owned(),
+                branch: format!("ralph/{run}"),
+                task: "the task".to_owned(),
+            },
+            image: Some(image),
+            network: Policy::deny(),
+            egress: Egress {
+                resolver: Arc::new(AllHere),
+                guard: AddressGuard::dangerously_opening(["127.0.0.0/8".parse().unwrap()]),
+                audit: audit.clone(),
+                ..Egress::default()
+            },
+            completion_grace: Duration::from_millis(300),
+            ..SandboxSpec::unrestricted(run)
+        };
+        Ok(Self {
+            site,
+            program,
+            spec,
+            audit,
+        })
+    }
+
+    /// One whose machines have a network, and may reach these names. Also the address of this machine there.
+    pub async fn allowing(program: Program, lines: &[&str]) -> Result<(Self, Ipv4Addr), String> {
+        let mut ground = Self::new(program).await?;
+        let gateway = ground.site.connect()?;
+        ground.spec.network = Policy::allowlist(lines.iter().map(|line| Rule::parse(line).unwrap()));
+        Ok((ground, gateway))
+    }
+
+    /// The provider, as a process has it that was just started.
+    pub fn provider(&self) -> Arc<dyn Provider> {
+        let machines = self.site.options();
+        let choice = match self.program {
+            Program::Tart => Choice::Tart(TartOptions {
+                machines,
+                dependencies: String::new(),
+                boot_patience: TartOptions::BOOT_PATIENCE,
+            }),
+            Program::Sbx | Program::DockerSandbox => Choice::DockerSandbox(DockerSandboxOptions { machines }),
+        };
+        connect(&choice).unwrap()
+    }
+
+    /// The same task in another run.
+    pub fn another_run(&self) -> SandboxSpec {
+        SandboxSpec {
+            run: RunId::random(),
+            ..self.spec.clone()
+        }
+    }
+
+    /// The machines there are, of whatever kind.
+    pub fn machines(&self) -> Vec<String> {
+        let dir = match self.program {
+            Program::Tart => "bin/state/vms",
+            Program::Sbx | Program::DockerSandbox => "bin/state/boxes",
+        };
+        let entries = std::fs::read_dir(self.site.path(dir)).into_iter().flatten();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names
+            .filter(|name| !name.starts_with("agent-loop-template-"))
+            .collect()
+    }
+
+    /// The places of sandboxes, whose `sandbox.json` says who has them.
+    pub fn places(&self) -> Vec<std::path::PathBuf> {
+        let entries = std::fs::read_dir(self.site.path("sandboxes"))
+            .into_iter()
+            .flatten();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.is_dir()).collect()
+    }
+
+    /// Makes it look as if the process that had the sandboxes had ended.
+    pub fn disown(&self) {
+        for place in self.places() {
+            let file = place.join("sandbox.json");
+            let text = std::fs::read_to_string(&file).unwrap();
+            let mut record: serde_json::Value = serde_json::from_str(&text).unwrap();
+            record["owner"]["pid"] = serde_json::json!(u32::MAX / 2);
+            std::fs::write(&file, record.to_string()).unwrap();
+        }
+    }
+
+    /// `ralph` in this place, with this site's programs.
+    pub fn ralph(&self, place: &Place, args: &[&str]) -> std::process::Command {
+        let kind = match self.program {
+            Program::Tart => "tart",
+            Program::Sbx | Program::DockerSandbox => "docker-sandbox",
+        };
+        let image = self.spec.image.as_deref().unwrap();
+        place.write(
+            "ralph.toml",
+            &format!(
+                "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"{kind}\"\nimage = \"{image}\"\n[sandbox.network]\npolicy = \"deny\"\n"
+            ),
+        );
+        let mut command = place.ralph(args);
+        command.env("PATH", self.site.search_path());
+        if let Ok(engine) = std::env::var("DOCKER_HOST") {
+            command.env("DOCKER_HOST", engine);
+        }
+        command
+    }
+}
+
+/// Every name is on this machine.
+struct AllHere;
+
+#[async_trait]
+impl Resolver for AllHere {
+    async fn resolve(&self, _name: &HostName) -> io::Result<Vec<IpAddr>> {
+        Ok(vec![Ipv4Addr::LOCALHOST.into()])
+    }
+}
+
+/// Answers every request with `hello`, at this address.
+pub async fn greeter(address: IpAddr) -> u16 {
+    let listener = TcpListener::bind((address, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 4096]).await;
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\nhello\n";
+            let _ = stream.write_all(answer.as_bytes()).await;
+        }
+    });
+    port
+}
