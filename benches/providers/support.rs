@@ -16,3 +16,5 @@ pub mod daytona;
 pub mod engine;
 #[path = "../../tests/support/machines/mod.rs"]
 pub mod machines;
+#[path = "../../tests/support/skip.rs"]
+pub mod skip;
