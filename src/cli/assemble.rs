@@ -325,7 +325,7 @@ fn machines(context: &Context, dir: &str) -> Result<MachineOptions, CliError> {
     Ok(MachineOptions {
         base: surroundings.data_dir()?.join(dir),
         guest_dir: surroundings.data_dir()?.join("guest"),
-        host: surroundings.host(),
+        host: surroundings.machine_host(),
         machine: surroundings.owner().host,
     })
 }

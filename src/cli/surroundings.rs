@@ -30,6 +30,16 @@ const FOR_BUILDERS: [&str; 14] = [
     "no_proxy",
 ];
 
+/// What programs that make machines need besides: where their engine and their machines are.
+const FOR_MACHINES: [&str; 6] = [
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "DOCKER_CONFIG",
+    "DOCKER_CERT_PATH",
+    "DOCKER_TLS_VERIFY",
+    "TART_HOME",
+];
+
 /// What programs need besides that speak to the user, or to the keychain of the user's session.
 const FOR_THE_SESSION: [&str; 6] = [
     "TERM",
@@ -121,6 +131,12 @@ impl Surroundings {
                 .any(|family| name.starts_with(family))
         };
         self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_BUILDERS.contains(&name) || in_family(name))
+    }
+
+    /// Starts what makes machines: `tart`, `sbx` and `docker`.
+    #[must_use]
+    pub(super) fn machine_host(&self) -> Host {
+        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_MACHINES.contains(&name))
     }
 
     /// Starts what belongs to the user's session: the program of a keychain, and what speaks to the user itself.

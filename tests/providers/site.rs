@@ -152,9 +152,6 @@ impl Ground {
         );
         let mut command = place.ralph(args);
         command.env("PATH", self.site.search_path());
-        if let Ok(engine) = std::env::var("DOCKER_HOST") {
-            command.env("DOCKER_HOST", engine);
-        }
         command
     }
 }

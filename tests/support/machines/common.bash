@@ -4,6 +4,12 @@ here=$(cd "$(dirname "$0")" && pwd)
 state=$here/state
 prefix=ralph-test-machine-$(cat "$state/id")
 
+# Where the engine is, which whoever starts this need not know.
+if [[ -s $state/engine ]]; then
+  DOCKER_HOST=$(cat "$state/engine")
+  export DOCKER_HOST
+fi
+
 # The engine's own program, which one of the stand-ins has the name of.
 docker=$(PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$here" | paste -sd:) command -v docker)
 

@@ -34,6 +34,7 @@ impl Site {
             symlink(format!("{SCRIPTS}/{script}"), site.path("bin").join(program)).unwrap();
         }
         site.put("id", &site.id);
+        site.put("engine", &std::env::var("DOCKER_HOST").unwrap_or_default());
         site.put("base", image);
         site.put("os", "darwin");
         site.put("images", image);
@@ -88,9 +89,7 @@ impl Site {
     /// Starts programs with those of this site first.
     pub fn host(&self) -> Host {
         let path = self.search_path();
-        let engine = std::env::var("DOCKER_HOST").map(|host| ("DOCKER_HOST".to_owned(), host));
-        let path = ("PATH".to_owned(), path);
-        Host::new(std::iter::once(path).chain(engine).collect())
+        Host::new([("PATH".to_owned(), path)].into())
     }
 
     /// Sets something that the programs look at.
