@@ -163,7 +163,8 @@ async fn a_guest_that_does_not_answer_is_given_up() {
 #[tokio::test]
 async fn a_command_that_kills_its_keeper_and_the_guest_only_ends_the_session() {
     let room = crate::need!(Room::of_a_stranger().await);
-    let line = format!("kill -9 $PPID {}; sleep 30", room.guest_id());
+    // The guest first: it would still tell of a keeper that ended before it.
+    let line = format!("kill -9 {} $PPID; sleep 30", room.guest_id());
     assert!(is_lost(&room.try_exec(Command::shell(line)).await));
 }
 
