@@ -27,10 +27,14 @@ impl Scene {
     }
 
     fn provider(&self, dependencies: &str) -> Arc<dyn Provider> {
+        self.patient(dependencies, TartOptions::BOOT_PATIENCE)
+    }
+
+    fn patient(&self, dependencies: &str, boot_patience: Duration) -> Arc<dyn Provider> {
         let options = TartOptions {
             machines: self.site.options(),
             dependencies: dependencies.to_owned(),
-            boot_patience: Duration::from_secs(3),
+            boot_patience,
         };
         connect(&Choice::Tart(options)).unwrap()
     }
@@ -147,7 +151,10 @@ async fn a_machine_that_does_not_come_up_is_removed_and_the_reason_told(
 ) {
     let scene = need!(Scene::new().await);
     scene.site.put(fault, "");
-    let error = scene.refused(&scene.spec()).await;
+    let provider = scene.patient("", Duration::from_secs(3));
+    let Err(error) = provider.create(&scene.spec()).await else {
+        panic!("it was made")
+    };
     assert!(error.to_string().contains(expected), "{error}");
     assert!(scene.machines().is_empty(), "{:?}", scene.machines());
 }
@@ -172,17 +179,8 @@ async fn commands_run_as_the_user_of_the_guest_agent() {
 async fn a_machine_whose_run_ends_is_not_waited_for() {
     let scene = need!(Scene::new().await);
     scene.site.put("run-dies", "");
-    let options = TartOptions {
-        machines: scene.site.options(),
-        dependencies: String::new(),
-        boot_patience: TartOptions::BOOT_PATIENCE,
-    };
     let started = std::time::Instant::now();
-    let Err(error) = connect(&Choice::Tart(options))
-        .unwrap()
-        .create(&scene.spec())
-        .await
-    else {
+    let Err(error) = scene.provider("").create(&scene.spec()).await else {
         panic!("it was made")
     };
     assert!(error.to_string().contains("stopped unexpectedly"), "{error}");

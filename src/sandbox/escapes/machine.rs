@@ -9,7 +9,7 @@ use crate::exec::{Command, Discard, Exit};
 use crate::sandbox::{Provider, Sandbox, SandboxSpec};
 
 /// An attempt that succeeds only when somebody answers it well. What is dropped is waited for in vain.
-const TRY: &str = "curl -gsf --max-time 2 -o /dev/null";
+const TRY: &str = "curl -gsf --max-time 1 -o /dev/null";
 const DIRECTLY: &str = "--noproxy '*'";
 /// Where the proxy is that the machine was told of.
 const TELL_PROXY: &str = "printf %s \"$http_proxy\"";

@@ -12,8 +12,10 @@ use crate::network::probe::{Beacon, Canary, ProbeFailure};
 
 /// How long all that is tried together may take; each has its own, shorter time.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many seconds something near may take. What is dropped is waited for in vain that long.
-const NEAR: u32 = 1;
+/// How many seconds an answer may take that must come, on a machine with much to do; and how many are waited for one that
+/// must not, which is in vain where it is dropped.
+const ANSWER_SECONDS: u32 = 15;
+const SILENCE_SECONDS: u32 = 1;
 /// What `curl -f` ends with when it was answered by an error, and the status of one that is a refusal.
 const ANSWERED_BY_ERROR: i32 = 22;
 const FORBIDDEN: &str = "403";
@@ -157,8 +159,13 @@ fn denied(beacon: &Beacon) -> Check {
 
 /// Tries everything at once, and prints a line about each.
 fn script(checks: &[Check]) -> String {
-    let lines = checks.iter().enumerate().map(|(index, Check { arguments, .. })| {
-        format!("{{ said=$(curl -gsf --max-time {NEAR} {arguments}); echo \"{index} $? $said\"; }} &\n")
+    let lines = checks.iter().enumerate().map(|(index, check)| {
+        let seconds = match check.expected {
+            Expected::Words(_) | Expected::Refusal => ANSWER_SECONDS,
+            Expected::Failure => SILENCE_SECONDS,
+        };
+        let arguments = &check.arguments;
+        format!("{{ said=$(curl -gsf --max-time {seconds} {arguments}); echo \"{index} $? $said\"; }} &\n")
     });
     lines.chain(["wait\n".to_owned()]).collect()
 }

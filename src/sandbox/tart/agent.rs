@@ -35,6 +35,8 @@ pub(super) async fn answers(
             return Err(ended(child));
         }
         if Instant::now() + PAUSE > give_up {
+            // It may be about to start, and what runs cannot be removed.
+            child.end().await;
             return Err(unavailable(&format!(
                 "the guest agent in `{name}` did not answer within {patience:?}: {}; the image needs the Tart Guest \
                  Agent, and timers.boot_seconds can be raised",

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::Deserialize;
 
 use super::super::SandboxError;
@@ -17,6 +17,10 @@ const LIST_AGE: Duration = Duration::from_secs(2);
 
 /// How long a machine may take to shut down before it is cut off.
 const STOP_SECONDS: &str = "30";
+
+/// How long a `tart run` may take to end when it is told to, and how often that is looked at.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_PAUSE: Duration = Duration::from_millis(50);
 
 /// What `tart` ends with when there is no such machine, or it does not run.
 const MISSING: i32 = 2;
@@ -66,6 +70,19 @@ impl RunChild {
     pub(super) fn lives(&self) -> bool {
         self.pid
             .is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+    }
+
+    /// Ends it, and its machine with it, in whatever state that is.
+    pub(super) async fn end(&self) {
+        let Some(pid) = self.pid else { return };
+        for signal in [Signal::TERM, Signal::KILL] {
+            // One that has ended is what is wanted.
+            let _ = kill_process(pid, signal);
+            let give_up = tokio::time::Instant::now() + END_PATIENCE;
+            while self.lives() && tokio::time::Instant::now() < give_up {
+                tokio::time::sleep(END_PAUSE).await;
+            }
+        }
     }
 
     /// What it said.

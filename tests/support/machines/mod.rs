@@ -89,7 +89,9 @@ impl Site {
     /// Starts programs with those of this site first.
     pub fn host(&self) -> Host {
         let path = self.search_path();
-        Host::new([("PATH".to_owned(), path)].into())
+        let engine = std::env::var("DOCKER_HOST").map(|host| ("DOCKER_HOST".to_owned(), host));
+        let path = ("PATH".to_owned(), path);
+        Host::new(std::iter::once(path).chain(engine).collect())
     }
 
     /// Sets something that the programs look at.
