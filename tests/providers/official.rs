@@ -25,7 +25,7 @@ pub type Contract = (
 );
 
 /// How many contracts are tried at once.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 2;
 /// Long enough for each, beside the others.
 const PATIENCE: Duration = Duration::from_secs(120);
 
