@@ -18,7 +18,7 @@ use crate::support::{base, engine};
 use crate::{need, spec, witness};
 
 /// How many contracts are tried at once.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 2;
 /// Long enough for each, beside the others.
 const PATIENCE: Duration = Duration::from_secs(120);
 
