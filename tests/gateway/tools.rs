@@ -77,6 +77,27 @@ async fn node_fetches_through_it() {
 }
 
 #[tokio::test]
+async fn go_fetches_through_it() {
+    need!(program("go"));
+    let site = Site::new().await;
+    let source = r#"package main
+import ("context"; "fmt"; "io"; "net"; "net/http"; "os")
+func main() {
+    dial := func(ctx context.Context, network, _ string) (net.Conn, error) { return (&net.Dialer{}).DialContext(ctx, network, os.Args[2]) }
+    client := http.Client{Transport: &http.Transport{DialContext: dial}}
+    answer, err := client.Get(os.Args[1])
+    if err != nil { fmt.Fprintln(os.Stderr, err); os.Exit(1) }
+    io.Copy(os.Stdout, answer.Body)
+}"#;
+    fs::write(site.dir.path().join("main.go"), source).unwrap();
+    let cache = site.dir.path().join("cache");
+    let mut command = site.command("go");
+    command.env("GOCACHE", &cache).env("HOME", site.dir.path());
+    let output = run(command.args(["run", "main.go", &site.url("/open/file"), &site.door.to_string()])).await;
+    site.check(&output, "it works");
+}
+
+#[tokio::test]
 async fn git_clones_through_it() {
     need!(program("git"));
     let site = Site::new().await;

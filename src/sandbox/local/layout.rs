@@ -63,8 +63,9 @@ impl Layout {
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {
-        files::remove_all(&self.root)?;
+        // The root last: by it a process that takes over from one which was killed here finds the rest.
         files::remove_all(&self.staging)?;
+        files::remove_all(&self.root)?;
         // Others may keep files of the run beside the sandbox; then the directory stays.
         let _ = fs::remove_dir(&self.run_dir);
         Ok(())
