@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use crate::exec::{Command, Exit, OutputSink};
 use crate::network::Policy;
 
+pub use canary::CanaryError;
 pub use error::{Fault, SandboxError};
 pub use listed::{Activity, Listed, Removable, Standing};
 pub use spec::{Egress, ProxyVariables, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
