@@ -9,9 +9,10 @@ use futures_util::stream::unfold;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// How much is handed over at once, and how many such pieces wait at most: what bounds the memory a stream takes.
-const PIECE: usize = 256 * 1024;
-const PIECES: usize = 4;
+/// How much is handed over at once, and how many such pieces wait at most: what bounds the memory a stream takes. Each
+/// piece wakes a thread.
+const PIECE: usize = 1 << 20;
+const PIECES: usize = 3;
 
 type Writer = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 

@@ -50,8 +50,10 @@ impl Run<'_> {
             return Ok(());
         };
         let said = attempt.session.spent(&attempt.printed).unwrap_or_default();
-        let metering = attempt.metering.as_ref();
-        let counted = metering.and_then(|metering| metering.used_in(call));
+        let counted = attempt.metering.as_ref().and_then(|metering| {
+            metering.close();
+            metering.used_in(call)
+        });
         let tokens = counted.map(|counted| counted.tokens).or(said.tokens);
         let spent = Reserved {
             tokens: tokens.unwrap_or_default(),
@@ -75,6 +77,7 @@ impl Run<'_> {
         let Some(metering) = &self.parts.metering else {
             return Ok(());
         };
+        metering.close();
         for call in unsettled(self.journal.lines()) {
             if let Some(spent) = metering.used_in(call) {
                 self.note(Entry::Called { call, spent })?;

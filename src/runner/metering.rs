@@ -28,6 +28,12 @@ pub struct Metering {
 }
 
 impl Metering {
+    /// Allows no call until the next session begins: whatever still runs, or was left behind to be run by somebody else,
+    /// would spend what no session answers for.
+    pub(super) fn close(&self) {
+        self.meter.allow(Allowance::NOTHING);
+    }
+
     /// What a session used; no cost where nobody knows the price of a call. `None` for one that the meter knows nothing
     /// of.
     pub(super) fn used_in(&self, session: u64) -> Option<Reserved> {

@@ -1,9 +1,11 @@
 //! Listeners on this machine's own addresses that no sandbox may be heard by.
 
-use std::fs;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
+
+use if_addrs::get_if_addrs;
+use thiserror::Error;
 
 use crate::network::probe::Canary;
 
@@ -20,20 +22,55 @@ pub(super) struct Canaries {
     udp: Vec<UdpSocket>,
 }
 
+/// Why there are no canaries, though a sandbox could reach this machine. Nothing can be shown without them.
+#[derive(Debug, Error)]
+pub enum CanaryError {
+    /// The system failed.
+    #[error("this machine does not tell its own addresses")]
+    NoAddresses(#[source] io::Error),
+    /// It has addresses, and does not hear itself there.
+    #[error("no listener of this machine is heard, the last one at {address}")]
+    Unheard {
+        /// The last address that was tried.
+        address: IpAddr,
+        /// Why it is not heard there.
+        #[source]
+        source: io::Error,
+    },
+}
+
 impl Canaries {
-    /// Listens wherever a sandbox could reach this machine if nothing held it back. A listener that this machine itself
-    /// is not heard by shows nothing, and is left out.
-    pub(super) fn open() -> Self {
+    /// Listens wherever a sandbox could reach this machine if nothing held it back.
+    pub(super) fn open() -> Result<Self, CanaryError> {
+        Self::at(&own_addresses().map_err(CanaryError::NoAddresses)?)
+    }
+
+    /// Listens at these addresses. A listener that this machine itself is not heard by shows nothing, and is left out;
+    /// but where there is an address, there is a listener of each kind in the end.
+    fn at(addresses: &[IpAddr]) -> Result<Self, CanaryError> {
         let mut canaries = Self::default();
-        for address in own_addresses() {
-            canaries.tcp.extend(heard_tcp(address).ok());
-            for port in [0, DNS] {
-                canaries
-                    .udp
-                    .extend(heard_udp(SocketAddr::new(address, port)).ok());
+        let mut unheard = None;
+        for &address in addresses {
+            let failed = |source| CanaryError::Unheard { address, source };
+            match heard_tcp(address) {
+                Ok(listener) => canaries.tcp.push(listener),
+                Err(error) => unheard = Some(failed(error)),
+            }
+            match heard_udp(SocketAddr::new(address, 0)) {
+                Ok(socket) => canaries.udp.push(socket),
+                Err(error) => unheard = Some(failed(error)),
             }
         }
+        match unheard {
+            Some(unheard) if canaries.tcp.is_empty() || canaries.udp.is_empty() => return Err(unheard),
+            Some(_) | None => {}
+        }
+        // That port belongs to this machine's own resolver, where there is one, and to root, where that is somebody else.
+        let dns = addresses.iter().map(|&address| SocketAddr::new(address, DNS));
         canaries
+            .udp
+            .extend(dns.filter_map(|address| heard_udp(address).ok()));
+        Ok(canaries)
     }
 
     /// Where they are.
@@ -85,68 +122,68 @@ fn expect(holds: bool) -> io::Result<()> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The addresses of this machine that others can reach, as far as the system tells.
-fn own_addresses() -> Vec<IpAddr> {
-    let four = own_v4(&fs::read_to_string("/proc/net/fib_trie").unwrap_or_default());
-    let six = own_v6(&fs::read_to_string("/proc/net/if_inet6").unwrap_or_default());
-    let four = four.into_iter().take(MOST).map(IpAddr::from);
-    four.chain(six.into_iter().take(MOST).map(IpAddr::from)).collect()
-}
-
-/// An address stands on the line before the one that says that it is this machine's.
-fn own_v4(trie: &str) -> Vec<Ipv4Addr> {
-    let lines: Vec<&str> = trie.lines().map(str::trim).collect();
-    let mut found: Vec<Ipv4Addr> = lines
-        .windows(2)
-        .filter(|pair| pair[1] == "/32 host LOCAL")
-        .filter_map(|pair| pair[0].strip_prefix("|-- ")?.parse().ok())
-        .filter(|address: &Ipv4Addr| !address.is_loopback())
+/// The addresses of this machine that others can reach, some of each family.
+fn own_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut all: Vec<IpAddr> = get_if_addrs()?
+        .into_iter()
+        .map(|interface| interface.ip())
+        .filter(|address| is_reachable(*address))
         .collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    all.sort_unstable();
+    all.dedup();
+    let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = all.into_iter().partition(IpAddr::is_ipv4);
+    Ok(four
+        .into_iter()
+        .take(MOST)
+        .chain(six.into_iter().take(MOST))
+        .collect())
 }
 
-/// Each line begins with an address; the fourth word is 00 for those that reach beyond their own wire.
-fn own_v6(table: &str) -> Vec<Ipv6Addr> {
-    let address = |line: &str| {
-        let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let bits = u128::from_str_radix(words.first()?, 16).ok()?;
-        (*words.get(3)? == "00").then(|| Ipv6Addr::from_bits(bits))
-    };
-    table.lines().filter_map(address).collect()
+/// Whether it leads to this machine, from beyond its own wire.
+fn is_reachable(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(four) => !four.is_loopback(),
+        IpAddr::V6(six) => !six.is_loopback() && !six.is_unicast_link_local(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TRIE: &str = "\
-Main:
-  +-- 0.0.0.0/0 3 0 5
-     |-- 0.0.0.0
-        /0 universe UNICAST
-     +-- 127.0.0.0/8 2 0 2
-           |-- 127.0.0.1
-              /32 host LOCAL
-        |-- 172.17.0.1
-           /32 host LOCAL
-        |-- 172.17.255.255
-           /32 link BROADCAST
-Local:
-        |-- 172.17.0.1
-           /32 host LOCAL
-";
-    const IF_INET6: &str = "\
-00000000000000000000000000000001 01 80 10 80       lo
-fe800000000000000042acfffe110002 05 40 20 80  docker0
-20010db8000000000000000000000005 02 40 00 80     eth0
-";
+    use std::net::Ipv4Addr;
 
-    #[test]
-    fn own_addresses_are_read_from_what_the_kernel_tells() {
-        assert_eq!(own_v4(TRIE), [Ipv4Addr::new(172, 17, 0, 1)]);
-        assert_eq!(own_v6(IF_INET6), ["2001:db8::5".parse::<Ipv6Addr>().unwrap()]);
+    use rstest::rstest;
+
+    /// Nobody's.
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[rstest]
+    #[case::no_address(&[], true)]
+    #[case::heard(&[HERE], true)]
+    #[case::one_of_two_is_heard(&[HERE, ELSEWHERE], true)]
+    #[case::none_is_heard(&[ELSEWHERE], false)]
+    fn a_machine_with_addresses_has_canaries_or_there_is_no_proof(
+        #[case] addresses: &[IpAddr],
+        #[case] shown: bool,
+    ) {
+        let opened = Canaries::at(addresses);
+        assert_eq!(opened.is_ok(), shown, "{opened:?}");
+        if let Ok(canaries) = opened {
+            let kinds = canaries.tcp.len().min(canaries.udp.len());
+            assert_eq!(kinds, addresses.len().min(1));
+        }
+    }
+
+    #[rstest]
+    #[case("127.0.0.1", false)]
+    #[case("::1", false)]
+    #[case("fe80::42", false)]
+    #[case("172.17.0.1", true)]
+    #[case("2001:db8::5", true)]
+    fn an_address_is_listened_at_when_others_can_reach_it(#[case] address: IpAddr, #[case] expected: bool) {
+        assert_eq!(is_reachable(address), expected);
     }
 
     #[test]

@@ -35,6 +35,7 @@ use crate::exec::{Command, Exit, OutputSink};
 use crate::network::Policy;
 use crate::usage::Usd;
 
+pub use canary::CanaryError;
 pub use error::{Fault, SandboxError};
 pub use listed::{Activity, Listed, Removable, Standing};
 pub use spec::{Egress, ProxyVariables, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};

@@ -1,4 +1,4 @@
-//! Programs that do not take no for an answer.
+//! Programs that do not take no for an answer, and one that has others ask for it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -29,11 +29,25 @@ setsid sleep 9876MARK &
 while true; do call > /dev/null; sleep 0.1; done
 "#;
 
-/// A folder with that program in it, which every user can read.
-fn folder(mark: &str) -> (TempDir, PathBuf) {
+/// In place of `claude`: calls once, and leaves a test behind that calls three times with what this session was given.
+const SLY: &str = r#"#!/bin/sh
+if test "$1" = --version; then echo "0.0.0 (sly)"; exit; fi
+cat > call.sh <<END
+curl --silent --max-time 5 --header "x-api-key: $ANTHROPIC_API_KEY" --header "anthropic-version: 2023-06-01" \
+    --data '{"model": "first-model", "max_tokens": 1000, "messages": [{"role": "user", "content": "go on"}]}' \
+    "$ANTHROPIC_BASE_URL/v1/messages"
+END
+sh call.sh
+echo 'for call in 1 2 3; do sh call.sh > answer.txt; cat answer.txt; done' > test.sh
+git add call.sh test.sh
+git commit --quiet --message 'Have the tests call'
+"#;
+
+/// A folder with this program in it, which every user can read.
+fn folder(text: &str) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("claude");
-    fs::write(&program, STUBBORN.replace("MARK", mark)).unwrap();
+    fs::write(&program, text).unwrap();
     for path in [dir.path(), &program] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -47,7 +61,7 @@ async fn a_program_that_calls_on_over_its_budget_is_ended_at_once(
     #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
     let mark = format!("{}.{}", std::process::id(), fastrand::u32(..));
-    let (_dir, folder) = folder(&mark);
+    let (_dir, folder) = folder(&STUBBORN.replace("MARK", &mark));
     let teller = Teller::by(|_| Turn::say("Go on."));
     let bench = need!(Bench::of(within, Program::Claude, teller, folder).await);
     bench.server.use_tokens(900);
@@ -64,4 +78,22 @@ async fn a_program_that_calls_on_over_its_budget_is_ended_at_once(
     assert_eq!(bench.place.status()["tokens"], 4 * 942);
     assert_eq!(bench.handed_back_so_far("a.txt"), "hello\n");
     assert_eq!(processes_with(&mark), Vec::<PathBuf>::new());
+}
+
+#[rstest]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_command_cannot_spend_what_no_session_answers_for(
+    #[values(Within::Directory, Within::Sealed)] within: Within,
+) {
+    let (_dir, folder) = folder(SLY);
+    let teller = Teller::by(|_| Turn::say("Go on."));
+    let bench = need!(Bench::of(within, Program::Claude, teller, folder).await);
+    bench.server.use_tokens(900);
+    let ended = bench.run(&["--set", "budget.max_iterations=2"]);
+    ended.expect(1, &["max_iterations"]);
+    // One call of each session; those of the tests between them were refused, and said why.
+    assert_eq!(bench.server.asked().len(), 2, "{ended:?}");
+    assert_eq!(bench.place.status()["tokens"], 2 * 942);
+    let tested = bench.place.noted("iterations/1/test_output.txt");
+    assert_eq!(tested.matches("could use").count(), 3, "{tested}");
 }

@@ -19,6 +19,12 @@ pub struct Allowance {
 }
 
 impl Allowance {
+    /// Not one call.
+    pub const NOTHING: Self = Self {
+        cost: None,
+        tokens: Some(0),
+    };
+
     /// Whether nothing but the cost bounds it.
     pub(super) fn is_cost_only(self) -> bool {
         self.cost.is_some() && self.tokens.is_none()

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::super::Egress;
-use super::super::canary::Canaries;
+use super::super::canary::{Canaries, CanaryError};
 use crate::gateway::{AddressGuard, Phantom, Resolver};
 use crate::network::probe::{Canary, Probe, Seen};
 use crate::network::{AddressRange, HostName, Policy, Rule};
@@ -35,8 +35,9 @@ pub(super) struct Stage {
 impl Stage {
     /// Opens every listener, each of which has been heard by this machine itself.
     pub(super) async fn set() -> io::Result<Self> {
-        let opened = tokio::task::spawn_blocking(|| (Canaries::open(), Canaries::open()));
-        let (canaries, rebound) = opened.await.map_err(io::Error::other)?;
+        let opened = tokio::task::spawn_blocking(|| Ok((Canaries::open()?, Canaries::open()?)));
+        let opened: Result<_, CanaryError> = opened.await.map_err(io::Error::other)?;
+        let (canaries, rebound) = opened.map_err(io::Error::other)?;
         let mut names = BTreeMap::from([
             (name("allowed"), Ipv4Addr::LOCALHOST.into()),
             (name("metadata"), METADATA),

@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
 use super::super::super::Fault;
+use super::super::super::canary::CanaryError;
 use crate::engine::EngineError;
 use crate::gateway::{GatewayError, InspectionError};
 use crate::network::probe::ProbeFailure;
@@ -62,6 +63,9 @@ pub enum SealError {
     /// Nothing can be tried from inside.
     #[error("nothing can be tried from inside: {0}")]
     Untried(String),
+    /// Nothing outside would hear it.
+    #[error("nothing can be shown from outside")]
+    NoCanaries(#[from] CanaryError),
     /// A probe saw what must not be.
     #[error(transparent)]
     Probe(#[from] ProbeFailure),
@@ -87,6 +91,7 @@ impl SealError {
             | Self::Listen { .. }
             | Self::Inspection(_)
             | Self::Trust(_)
+            | Self::NoCanaries(_)
             | Self::Probe(_)
             | Self::Heard(_) => Fault::Provider,
         }
@@ -108,6 +113,10 @@ impl SealError {
             Self::OutOfReach(_) => Some(
                 "the engine seems to be on another machine, or in a virtual one: use one on this machine itself, or \
                  another `--type`",
+            ),
+            Self::NoCanaries(_) => Some(
+                "ralph listens at this machine's own addresses to show that no sandbox reaches them; a firewall may keep \
+                 this machine from itself: `ralph selftest` tries it again",
             ),
             Self::TooManyPorts(_) => Some("name fewer ports in sandbox.network.allowed"),
             Self::Listen { .. } => Some(

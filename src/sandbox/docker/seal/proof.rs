@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Tries everything from inside. The first thing that is not as it must be is the error.
 pub(super) async fn carry_out(session: &Session, policy: &Policy, beacon: &Beacon) -> Result<(), SealError> {
     let opened = tokio::task::spawn_blocking(Canaries::open).await;
-    let canaries = opened.map_err(|error| SealError::Untried(error.to_string()))?;
+    let canaries = opened.map_err(|error| SealError::Untried(error.to_string()))??;
     let checks = checks(policy, beacon, &canaries.all());
     let probes = checks.iter().map(|check| check.probe.to_string());
     let command = Command::new(GUEST).args(std::iter::once("probe".to_owned()).chain(probes));
