@@ -16,11 +16,10 @@ use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
-use crate::support::daytona::Daytona;
 use crate::support::guest::{self, SessionProvider};
 use crate::support::machines::Site;
 use crate::support::{base, engine};
-use crate::yard::Make;
+use crate::yard::{Make, Yard};
 
 /// Long enough for every contract.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,19 +33,19 @@ pub async fn in_time<T>(future: impl Future<Output = T>) -> T {
 
 /// The providers, and how to make a bench of each.
 pub const PROVIDERS: [(&str, Make); 7] = [
-    ("local", || Box::pin(local())),
-    ("session", || Box::pin(session())),
-    ("docker", || Box::pin(docker())),
-    ("daytona", || Box::pin(daytona())),
-    ("sbx", || Box::pin(docker_sandbox("sbx"))),
-    ("docker_sandbox_plugin", || Box::pin(docker_sandbox("docker"))),
-    ("tart", || Box::pin(tart())),
+    ("local", |_| Box::pin(local())),
+    ("session", |_| Box::pin(session())),
+    ("docker", |_| Box::pin(docker())),
+    ("daytona", |yard| Box::pin(daytona(yard))),
+    ("sbx", |_| Box::pin(docker_sandbox("sbx"))),
+    ("docker_sandbox_plugin", |_| Box::pin(docker_sandbox("docker"))),
+    ("tart", |_| Box::pin(tart())),
 ];
 
 /// How many bytes of output show that nothing is kept of them, in the time there is.
 const FLOOD: u64 = 1_000_000_000;
 /// On a fake, all of which is in this process.
-pub const FLOOD_OF_A_FAKE: u64 = FLOOD / 10;
+const FLOOD_OF_A_FAKE: u64 = FLOOD / 10;
 
 /// A sandbox of one provider.
 pub struct Bench {
@@ -93,13 +92,12 @@ async fn docker() -> Result<Bench, String> {
     Ok(Bench::new(provider, Some(image), home, FLOOD).await)
 }
 
-/// The `daytona` provider, at a whole fake.
-async fn daytona() -> Result<Bench, String> {
-    let engine = engine::engine().await?;
-    let image = base::image(&engine).await?;
-    let daytona = Daytona::start(engine).await;
+/// The `daytona` provider, at the yard's whole fake.
+async fn daytona(yard: &Yard) -> Result<Bench, String> {
+    let daytona = yard.daytona().await?;
     let provider = connect(&Choice::Daytona(daytona.options())).unwrap();
-    Ok(Bench::new(provider, Some(image), daytona, FLOOD_OF_A_FAKE).await)
+    let image = Some(daytona.image.clone());
+    Ok(Bench::new(provider, image, (), FLOOD_OF_A_FAKE).await)
 }
 
 /// The `docker-sandbox` provider, on a program that stands in for `sbx`, or for `docker sandbox`.
@@ -134,7 +132,7 @@ fn options(home: &TempDir) -> LocalOptions {
 }
 
 impl Bench {
-    pub async fn new(
+    async fn new(
         provider: Arc<dyn Provider>,
         image: Option<String>,
         ground: impl Any + Send + Sync,

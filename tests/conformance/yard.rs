@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use tokio::runtime::Runtime;
+use tokio::sync::OnceCell;
 
 use crate::bench::{Bench, Tidied, in_time};
+use crate::judged::JudgedDaytona;
 use crate::support::skip;
 
 /// What every provider must keep.
@@ -29,13 +31,15 @@ pub enum Wants {
 }
 
 /// Makes a bench of one provider, or says why there is none here.
-pub type Make = fn() -> BoxFuture<'static, Result<Bench, String>>;
+pub type Make = for<'a> fn(&'a Yard) -> BoxFuture<'a, Result<Bench, String>>;
 
 pub struct Yard {
     /// One for all: what a bench started lives as long as the runtime it was started on.
     runtime: Runtime,
     /// The benches that nobody uses, by provider.
     idle: Mutex<HashMap<&'static str, Vec<Bench>>>,
+    /// What all benches of `daytona` are at, from the first of them on.
+    daytona: OnceCell<Arc<JudgedDaytona>>,
 }
 
 impl Yard {
@@ -43,6 +47,7 @@ impl Yard {
         Self {
             runtime: Runtime::new().unwrap(),
             idle: Mutex::default(),
+            daytona: OnceCell::new(),
         }
     }
 
@@ -55,7 +60,7 @@ impl Yard {
             };
             let bench = match idle {
                 Some(bench) => Ok(bench),
-                None => make().await,
+                None => make(self).await,
             };
             let mut bench = match bench {
                 Ok(bench) => bench,
@@ -75,6 +80,17 @@ impl Yard {
             }
             closed.unwrap();
         });
+    }
+
+    /// The Daytona that is here, or why there is none.
+    pub async fn daytona(&self) -> Result<&JudgedDaytona, String> {
+        let start = || async { JudgedDaytona::start().await.map(Arc::new) };
+        self.daytona.get_or_try_init(start).await.map(Arc::as_ref)
+    }
+
+    /// The Daytona that contracts were tried at, if any were.
+    pub fn tried_daytona(&self) -> Option<Arc<JudgedDaytona>> {
+        self.daytona.get().cloned()
     }
 
     /// Closes what is left.

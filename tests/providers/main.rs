@@ -10,24 +10,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
-/// Makes the contracts of a file one list.
-macro_rules! contract {
-    ($($wants:ident: $($check:ident),+);+) => {
-        pub fn contracts() -> Vec<crate::yard::Contract> {
-            vec![$($(crate::yard::Contract {
-                name: stringify!($check),
-                wants: crate::yard::Wants::$wants,
-                check: |bench| Box::pin($check(bench)),
-            }),+),+]
-        }
-    };
-}
-
-#[path = "../conformance/bench.rs"]
-#[allow(dead_code, reason = "the conformance suite needs more of it")]
-mod bench;
 mod choosing;
-mod contracts;
 mod daytona;
 mod daytona_faults;
 mod daytona_runs;
@@ -41,9 +24,6 @@ mod smoke;
 #[path = "../support/mod.rs"]
 mod support;
 mod tart;
-#[path = "../conformance/yard.rs"]
-#[allow(dead_code, reason = "the conformance suite needs more of it")]
-mod yard;
 
 use ralph::exec::{Command, Discard, Exit};
 use ralph::id::RunId;

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,7 +54,9 @@ struct Front {
     control: String,
     toolboxes: String,
     violations: Mutex<Vec<String>>,
-    judged: Mutex<usize>,
+    /// How many calls were judged, and how many went to the fake beside that.
+    judged: AtomicUsize,
+    straight: AtomicUsize,
 }
 
 impl Prism {
@@ -77,12 +80,13 @@ impl Prism {
         let (judges, ports) = (vec![control, toolboxes], [control_port, toolboxes_port]);
         let [control, toolboxes] = ports.map(|port| format!("http://127.0.0.1:{port}"));
         let front = Arc::new(Front {
-            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            client: client(),
             daytona: daytona.url(),
             control,
             toolboxes,
             violations: Mutex::default(),
-            judged: Mutex::default(),
+            judged: AtomicUsize::default(),
+            straight: AtomicUsize::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -109,10 +113,22 @@ impl Prism {
         }
     }
 
-    /// What was wrong with requests and answers, and how many were looked at.
-    pub fn verdict(&self) -> (Vec<String>, usize) {
-        let violations = self.front.violations.lock().unwrap().clone();
-        (violations, *self.front.judged.lock().unwrap())
+    /// What was wrong with requests and answers, and whether some of them nobody looked at.
+    pub fn complaints(&self, daytona: &Daytona) -> Vec<String> {
+        let mut complaints = self.front.violations.lock().unwrap().clone();
+        let [judged, straight] =
+            [&self.front.judged, &self.front.straight].map(|calls| calls.load(Ordering::SeqCst));
+        let answered = daytona.asked("").len();
+        if judged == 0 {
+            complaints.push("no call was judged".to_owned());
+        }
+        if answered > judged + straight {
+            complaints.push(format!(
+                "only {judged} calls of {} were judged",
+                answered - straight
+            ));
+        }
+        complaints
     }
 
     async fn answers(&self, port: u16) -> Result<(), String> {
@@ -141,7 +157,9 @@ impl Drop for Prism {
 fn judge(program: &Path, document: &Path, upstream: &str) -> (Child, u16) {
     let port = free_port();
     let mut command = Command::new(program);
-    command.args(["proxy", "--errors", "--host", "127.0.0.1", "--port"]);
+    // Nobody reads what it would say of every call, and saying it takes time.
+    command.args(["proxy", "--errors", "--verboseLevel", "silent"]);
+    command.args(["--host", "127.0.0.1", "--port"]);
     command.arg(port.to_string()).arg(document).arg(upstream);
     let command = command
         .stdin(Stdio::null())
@@ -174,6 +192,12 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// Prism closes a connection that nobody has used for a while, perhaps just when the next request comes: so none is used twice.
+fn client() -> reqwest::Client {
+    let client = reqwest::Client::builder().no_proxy();
+    client.pool_max_idle_per_host(0).build().unwrap()
+}
+
 async fn pass_on(State(front): State<Arc<Front>>, request: Request) -> Response {
     if request.headers().contains_key(UPGRADE) {
         return front.stream(request).await;
@@ -181,29 +205,39 @@ async fn pass_on(State(front): State<Arc<Front>>, request: Request) -> Response 
     let (parts, body) = request.into_parts();
     let target = parts.uri.path_and_query().unwrap().as_str().to_owned();
     let body = to_bytes(body, LONGEST).await.unwrap();
-    let judge = match target.strip_prefix("/api") {
-        Some(path) => format!("{}{path}", front.control),
-        None => format!("{}{target}", front.toolboxes),
-    };
     let call = (&parts.method, &parts.headers, &body);
-    let straight = format!("{}{target}", front.daytona);
     if parts.uri.path().ends_with("/files/bulk-upload") {
-        return front.ask(&straight, call).await.map(Body::from);
+        return front.ask_straight(&target, call).await.map(Body::from);
     }
-    let judged = front.ask(&judge, call).await;
-    front.note(&parts.method, &target, judged.body());
+    let judged = front.ask_judge(&target, call).await;
     if parts.uri.path().ends_with("/files/download") && judged.status().is_success() {
-        return front.ask(&straight, call).await.map(Body::from);
+        return front.ask_straight(&target, call).await.map(Body::from);
     }
     judged.map(Body::from)
 }
 
+/// What is asked: a method, headers and a body.
+type Asked<'a> = (&'a Method, &'a HeaderMap, &'a Bytes);
+type Answer = axum::http::Response<Bytes>;
+
 impl Front {
-    async fn ask(
-        &self,
-        url: &str,
-        (method, headers, body): (&Method, &HeaderMap, &Bytes),
-    ) -> axum::http::Response<Bytes> {
+    async fn ask_straight(&self, target: &str, call: Asked<'_>) -> Answer {
+        self.straight.fetch_add(1, Ordering::SeqCst);
+        self.ask(&format!("{}{target}", self.daytona), call).await
+    }
+
+    async fn ask_judge(&self, target: &str, call: Asked<'_>) -> Answer {
+        self.judged.fetch_add(1, Ordering::SeqCst);
+        let judge = match target.strip_prefix("/api") {
+            Some(path) => format!("{}{path}", self.control),
+            None => format!("{}{target}", self.toolboxes),
+        };
+        let answer = self.ask(&judge, call).await;
+        self.note(call.0, target, answer.body());
+        answer
+    }
+
+    async fn ask(&self, url: &str, (method, headers, body): Asked<'_>) -> Answer {
         let mut headers = headers.clone();
         for name in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
             headers.remove(name);
@@ -211,7 +245,7 @@ impl Front {
         let request = self.client.request(method.clone(), url).headers(headers);
         let answer = request.body(body.clone()).send().await.unwrap();
         let (status, headers) = (answer.status(), answer.headers().clone());
-        let mut response = axum::http::Response::new(answer.bytes().await.unwrap());
+        let mut response = Answer::new(answer.bytes().await.unwrap());
         *response.status_mut() = status;
         for (name, value) in &headers {
             if ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) {
@@ -222,7 +256,6 @@ impl Front {
     }
 
     fn note(&self, method: &Method, target: &str, answer: &Bytes) {
-        *self.judged.lock().unwrap() += 1;
         let verdict = serde_json::from_slice::<Value>(answer).unwrap_or_default();
         let kind = verdict["type"].as_str().unwrap_or_default();
         if kind.starts_with(VERDICT) {
@@ -235,6 +268,7 @@ impl Front {
 
     /// Opens a stream with the fake, and carries it.
     async fn stream(&self, mut request: Request) -> Response {
+        self.straight.fetch_add(1, Ordering::SeqCst);
         let address = self.daytona.trim_start_matches("http://");
         let mut there = TcpStream::connect(address).await.unwrap();
         let target = request.uri().path_and_query().unwrap();
