@@ -1,16 +1,19 @@
 //! Bounds that hold, however many calls go on at once, and through a crash.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use ralph::clock;
 use ralph::credential::{Kind, Source};
 use ralph::gateway::broker::Upstream;
-use ralph::gateway::meter::{Allowance, Notice};
+use ralph::gateway::meter::{Allowance, Meter, MeterSetup, Notice, Tariffs};
 use ralph::secret::Secret;
+use ralph::usage::Tokens;
 use serde_json::Value;
 
 use crate::support::model_service::{Answer, KEY, ModelService, USED, Usage};
-use crate::world::{World, body, usd};
+use crate::world::{World, body, price, usd};
 
 /// Each call can cost about 1060 tokens, of which 5000 are allowed: four of twenty fit at once.
 #[tokio::test]
@@ -126,6 +129,47 @@ async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
     assert!(world.notices().contains(&Notice::Unpriced {
         model: "nobody-knows".to_owned()
     }));
+}
+
+/// What a run that was paused for it is told to do, and goes on with.
+#[tokio::test]
+async fn a_price_that_is_given_later_lets_the_run_go_on() {
+    let service = ModelService::answering(Answer::Words(USED)).await;
+    let allowance = Allowance {
+        cost: Some(usd(10.0)),
+        tokens: None,
+    };
+    let world = World::bounded(Kind::AnthropicKey, &service, allowance).await;
+    let status = |world: &World, model: &str| {
+        let call = world.call("/v1/messages", &body("", model, false)).send();
+        async { call.await.unwrap().status().as_u16() }
+    };
+    assert_eq!(status(&world, "priced-later").await, 200);
+    // It is not this one whose price is unknown.
+    assert_eq!(status(&world, "priced").await, 402);
+    let unknown = |model: &str| Notice::Unpriced {
+        model: model.to_owned(),
+    };
+    assert!(world.notices().contains(&unknown("priced-later")));
+    let spent = world.meter.spent();
+    assert_eq!((spent.unpriced_calls, spent.cost), (1, usd(0.0)));
+
+    let tariffs = ["priced", "priced-later"].map(|model| (model.to_owned(), price()));
+    let later = Meter::open(MeterSetup {
+        file: world.file(),
+        allowance,
+        tariffs: Tariffs::new(tariffs),
+        sink: Arc::<Mutex<Vec<Notice>>>::default(),
+        clock: clock::system(),
+    });
+    let later = later.unwrap();
+    let at_most = price().of(Tokens {
+        input: 2 * spent.tokens.input,
+        output: spent.tokens.output,
+    });
+    let counted = later.spent();
+    assert_eq!((counted.unpriced_calls, counted.cost), (0, at_most));
+    assert!(later.reserve("priced", Tokens::default()).await.is_ok());
 }
 
 #[tokio::test]

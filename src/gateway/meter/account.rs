@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use super::Amount;
 use super::book::Entry;
-use crate::usage::{Tokens, Usd};
+use super::tariff::Tariffs;
+use crate::usage::{Price, Tokens, Usd};
 
 /// What may be spent. Without a bound there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,20 @@ pub struct Spent {
     pub cost: Usd,
     /// Calls whose price nobody knows.
     pub unpriced_calls: u64,
+}
+
+impl Spent {
+    /// Gives the calls a price that had none. What was kept of them does not tell what went to a cache, which costs up to
+    /// twice the price; and calls of one session and model are one sum. So it is more than they cost rather than less.
+    fn price_at(&mut self, price: Price) {
+        if self.unpriced_calls > 0 {
+            self.unpriced_calls = 0;
+            self.cost += price.of(Tokens {
+                input: self.tokens.input.saturating_mul(2),
+                ..self.tokens
+            });
+        }
+    }
 }
 
 impl AddAssign for Spent {
@@ -131,14 +146,20 @@ struct Open {
 }
 
 impl Account {
-    /// What a file says. Calls that are open at its end never came back.
-    pub(super) fn from_entries(entries: impl IntoIterator<Item = Entry>) -> Self {
+    /// What a file says. Calls that are open at its end never came back; those whose price nobody knew have the one that
+    /// is known now.
+    pub(super) fn from_entries(entries: impl IntoIterator<Item = Entry>, tariffs: &Tariffs) -> Self {
         let mut account = Self::default();
         for entry in entries {
             account.apply(entry);
         }
         while let Some((_, open)) = account.open.pop_first() {
             account.settle(open.session, open.model, open.amount);
+        }
+        for ((_, model), spent) in &mut account.settled {
+            if let Some(price) = tariffs.price_of(model) {
+                spent.price_at(price);
+            }
         }
         account
     }
@@ -198,9 +219,11 @@ impl Account {
         }
     }
 
-    /// Whether a call is over whose price nobody knows.
-    pub(super) fn has_unpriced(&self) -> bool {
-        self.settled.values().any(|spent| spent.unpriced_calls > 0)
+    /// The model of a call that is over and whose price nobody knows.
+    pub(super) fn unpriced(&self) -> Option<&str> {
+        let mut settled = self.settled.iter();
+        let unpriced = settled.find(|(_, spent)| spent.unpriced_calls > 0);
+        unpriced.map(|((_, model), _)| model.as_str())
     }
 
     /// Whether a call goes on whose price nobody knows yet.

@@ -66,11 +66,12 @@ struct State {
 }
 
 impl Meter {
-    /// Goes on with what the file says, or begins it. Calls that never came back cost what was set aside for them.
+    /// Goes on with what the file says, or begins it. Calls that never came back cost what was set aside for them; those
+    /// whose price nobody knew cost what the tariffs say now.
     pub fn open(setup: MeterSetup) -> Result<Self, MeterError> {
         let (book, entries) = Book::open(&setup.file)?;
         let state = State {
-            account: Account::from_entries(entries),
+            account: Account::from_entries(entries, &setup.tariffs),
             book,
             allowance: setup.allowance,
         };
@@ -157,8 +158,8 @@ impl Meter {
         let allowance = state.allowance;
         state.account.check(allowance, amount)?;
         if allowance.is_cost_only() {
-            if state.account.has_unpriced() {
-                let model = model.to_owned();
+            if let Some(unpriced) = state.account.unpriced() {
+                let model = unpriced.to_owned();
                 return Err(ReserveError::Unpriced { model });
             }
             if amount.cost.is_none() && state.account.has_unpriced_open() {
