@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use rstest::rstest;
 use serde_json::json;
 
-use crate::bench::{Bench, KEY, Program, Within, says_hello_in, tick, two_sessions};
+use crate::bench::{Bench, KEY, Program, Within, one_session, says_hello_in, tick, two_sessions};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::traces::{files_with, processes_with};
@@ -36,7 +36,7 @@ async fn a_task_is_done_in_fresh_sessions_and_the_pull_request_holds_the_work(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_given_its_key_works_on_a_bridge_and_that_is_said() {
-    let bench = need!(Bench::within(Within::Container, Program::Claude, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(Within::Container, Program::Claude, Teller::of(one_session())).await);
     bench.run(&[]).expect(
         0,
         &[
@@ -75,7 +75,7 @@ async fn claude_thinks_hard_and_uses_its_own_tools() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_for_agents_that_the_repository_brings_are_told() {
-    let bench = need!(Bench::new(Program::Claude, two_sessions()).await);
+    let bench = need!(Bench::new(Program::Claude, one_session()).await);
     let brought = [
         (".claude/settings.json", "{}"),
         (".claude/settings.local.json", "{}"),
