@@ -219,6 +219,11 @@ pub fn two_sessions() -> Vec<Vec<Turn>> {
     vec![says_hello_in("a.txt", "M1.1"), says_hello_in("b.txt", "M1.2")]
 }
 
+/// One session that does the task: for whatever a second one would not show again.
+pub fn one_session() -> Vec<Vec<Turn>> {
+    vec![whole_task()]
+}
+
 /// The session that does the whole task.
 pub fn whole_task() -> Vec<Turn> {
     vec![

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use crate::bench::{Bench, KEY, Program, Within, says_hello_in, two_sessions};
+use crate::bench::{Bench, KEY, Program, Within, one_session, says_hello_in};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::finish;
@@ -13,7 +13,7 @@ async fn a_call_that_could_break_the_budget_is_never_made(
     #[values(Program::Claude, Program::Codex)] program: Program,
     #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
-    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(within, program, Teller::of(one_session())).await);
     let ended = bench.run(&["--set", "budget.max_tokens_total=3000"]);
     ended.expect(1, &["failed: budget exceeded", "of 3000"]);
     assert_eq!(bench.server.asked().len(), 0);
@@ -41,7 +41,7 @@ async fn a_budget_that_is_spent_amid_an_iteration_ends_the_run_and_keeps_the_wor
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_of_claude_is_a_login_inside() {
-    let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(one_session())).await);
     let ended = finish(
         bench
             .ralph(&["run"])

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use rstest::rstest;
 
-use crate::bench::{Bench, KEY, Program, Within, two_sessions};
+use crate::bench::{Bench, KEY, Program, Within, one_session};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::{Live, eventually};
@@ -34,7 +34,7 @@ fn commit() -> Turn {
 async fn the_key_is_nowhere_in_the_sandbox_and_in_nothing_that_comes_of_the_run(
     #[values(Program::Claude, Program::Codex)] program: Program,
 ) {
-    let mut sessions = two_sessions();
+    let mut sessions = one_session();
     let searched = [
         search("phantom", ("ralph-", "phantom-")),
         search("key", KEY.split_at(6)),
@@ -45,7 +45,7 @@ async fn the_key_is_nowhere_in_the_sandbox_and_in_nothing_that_comes_of_the_run(
     let ended = bench.run(&["--verbose"]);
     ended.expect(0, &["done: "]);
     assert_eq!(bench.handed_back("found.txt"), "phantom: yes\nkey: no\n");
-    assert_eq!(bench.server.asked().len(), 9);
+    assert_eq!(bench.server.asked().len(), 6);
     // Transcripts, logs, prompts, the pull request and the run's directory; then every object of the repository.
     assert_eq!(files_with(&bench.place.home(), KEY), Vec::<PathBuf>::new());
     let objects = bench
@@ -79,7 +79,7 @@ async fn a_phantom_opens_its_own_runs_service_from_its_own_sandbox_and_nothing_e
     let stolen = stolen(&robbed);
 
     let url = "$ANTHROPIC_BASE_URL/v1";
-    let mut sessions = two_sessions();
+    let mut sessions = one_session();
     let asked = [
         // The scripted service has no list of models, and says so itself.
         ask("own phantom", "$p", &format!("{url}/models")),

@@ -6,18 +6,18 @@ use std::fs;
 use rstest::rstest;
 use serde_json::Value;
 
-use crate::bench::{Bench, Program, Within, two_sessions};
+use crate::bench::{Bench, Program, Within, whole_task};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::{Live, eventually, finish};
 
 /// A model that takes the second call of its first two sessions and never answers it, and then does the task.
 fn hangs_twice() -> Teller {
-    let sessions = two_sessions();
+    let whole = whole_task();
     Teller::by(move |asked| match (asked.session, asked.turn) {
         (0 | 1, 0) => Turn::run("true"),
         (0 | 1, _) => Turn::Hang,
-        (session, turn) => sessions[session - 2][turn].clone(),
+        (_, turn) => whole[turn].clone(),
     })
 }
 
@@ -54,8 +54,8 @@ async fn what_killed_sessions_used_is_counted_once(
     kill_at(&bench, &["resume"], 4);
     let ended = finish(&mut bench.ralph(&["resume"]));
     ended.expect(0, &["done: "]);
-    assert_eq!(bench.server.asked().len(), 4 + 6);
-    let answered = program.api().tokens() * (2 + 6);
+    assert_eq!(bench.server.asked().len(), 4 + 3);
+    let answered = program.api().tokens() * (2 + 3);
     let spent = bench.place.status()["tokens"].as_u64().unwrap();
     assert_eq!(spent, metered(&bench));
     // The two calls that never came back cost what was set aside for them.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rstest::rstest;
 
-use crate::bench::{Bench, Program, Within, two_sessions};
+use crate::bench::{Bench, Program, Within, one_session};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::finish;
@@ -19,7 +19,7 @@ async fn an_allowlist_opens_the_model_to_an_agent_through_the_gateway_alone(
     #[case] wanted: &[&str],
 ) {
     let host = program.host();
-    let mut sessions = two_sessions();
+    let mut sessions = one_session();
     sessions[0].splice(
         0..0,
         [

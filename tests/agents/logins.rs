@@ -8,7 +8,7 @@ use ralph::credential::{Credential, Kind, Place, Refresh, Vault};
 use ralph::secret::Secret;
 use rstest::rstest;
 
-use crate::bench::{Bench, KEY, Program, Within, two_sessions};
+use crate::bench::{Bench, KEY, Program, Within, one_session, tick, whole_task};
 use crate::need;
 use crate::support::model_server::{RENEWED_REFRESH, Teller, Turn};
 use crate::support::ralph::finish;
@@ -23,11 +23,11 @@ async fn keep(bench: &Bench, kind: Kind, credential: Credential) {
 /// What the login is renewed to was unknown when the run began: the model repeats it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() {
-    let mut sessions = two_sessions();
+    let mut session = whole_task();
     let said = format!("The tokens are {KEY} and {RENEWED_REFRESH}.");
-    sessions[1][2] = Turn::say(&said);
-    sessions[1][1] = Turn::run(format!("echo '{said}'; {}", crate::bench::tick("M1.2")));
-    let bench = need!(Bench::new(Program::Claude, sessions).await);
+    session[1] = Turn::run(format!("echo '{said}'; {}; {}", tick("M1.1"), tick("M1.2")));
+    session[2] = Turn::say(&said);
+    let bench = need!(Bench::new(Program::Claude, vec![session]).await);
     let login = Credential {
         token: Secret::new("sk-ant-oat01-OLD-0123456789"),
         expires: Some(Timestamp::now() + SignedDuration::from_mins(1)),
@@ -65,7 +65,7 @@ async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
     #[case] program: Program,
     #[case] kind: Kind,
 ) {
-    let bench = need!(Bench::within(Within::Sealed, program, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(Within::Sealed, program, Teller::of(one_session())).await);
     keep(
         &bench,
         kind,
@@ -89,7 +89,7 @@ async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_login_of_chatgpt_is_refused_before_there_is_a_run() {
-    let bench = need!(Bench::new(Program::Codex, two_sessions()).await);
+    let bench = need!(Bench::new(Program::Codex, one_session()).await);
     bench.run(&["--set", "agent.auth=oauth"]).expect_refused(&[
         "the login of ChatGPT is for a service of its own",
         "hint: use a key of the OpenAI API: `--agent codex --auth api-key`",

@@ -8,7 +8,7 @@ use std::process::Command;
 use ralph::engine::Engine;
 use rstest::rstest;
 
-use crate::bench::{Bench, Program, Within, two_sessions};
+use crate::bench::{Bench, Program, Within, one_session, whole_task};
 use crate::need;
 use crate::support::engine::{self, docker};
 use crate::support::model_server::{Teller, Turn};
@@ -20,10 +20,10 @@ use crate::support::skip;
 async fn all_that_a_run_needs_is_looked_at_when_it_begins_and_when_it_goes_on(
     #[values(Program::Claude, Program::Codex)] program: Program,
 ) {
-    let sessions = two_sessions();
+    let whole = whole_task();
     let teller = Teller::by(move |asked| match asked.session {
         0 => Turn::refuse(401, "authentication_error"),
-        number => sessions[number - 1][asked.turn].clone(),
+        _ => whole[asked.turn].clone(),
     });
     let bench = need!(Bench::within(Within::Sealed, program, teller).await);
     let (name, address) = (program.name(), bench.server.base_url());
@@ -56,7 +56,7 @@ async fn a_refused_credential_is_told_before_any_call(
     #[values(Program::Claude, Program::Codex)] program: Program,
     #[values(Within::Directory, Within::Container, Within::Sealed)] within: Within,
 ) {
-    let bench = need!(Bench::within(within, program, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(within, program, Teller::of(one_session())).await);
     let variable = program.key_variable();
     let refused = finish(bench.ralph(&["run"]).env(variable, "sk-expired-0123456789"));
     expect_not_begun(
@@ -73,7 +73,7 @@ async fn a_refused_credential_is_told_before_any_call(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_credential_is_told_with_where_it_goes() {
-    let bench = need!(Bench::new(Program::Claude, two_sessions()).await);
+    let bench = need!(Bench::new(Program::Claude, one_session()).await);
     bench.place.write(
         "ralph.toml",
         "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"local\"\n",
@@ -90,7 +90,7 @@ async fn a_missing_credential_is_told_with_where_it_goes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_model_out_of_reach_is_told_before_there_is_a_sandbox() {
-    let bench = need!(Bench::new(Program::Claude, two_sessions()).await);
+    let bench = need!(Bench::new(Program::Claude, one_session()).await);
     let nobody = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
@@ -110,7 +110,7 @@ async fn a_model_out_of_reach_is_told_before_there_is_a_sandbox() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_the_image_lacks_is_told_and_the_sandbox_removed() {
-    let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(one_session())).await);
     let config = fs::read_to_string(bench.place.repo().join("ralph.toml")).unwrap();
     let without: Vec<&str> = config
         .lines()
@@ -186,7 +186,7 @@ fn a_git_that_does_not_work_is_told_before_there_is_a_run() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_whose_model_the_policy_forbids_is_told_what_to_allow() {
-    let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(Within::Sealed, Program::Claude, Teller::of(one_session())).await);
     let lacking = finish(
         bench
             .ralph(&["run", "--agent", "cursor"])

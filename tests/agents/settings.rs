@@ -4,7 +4,7 @@ use std::fs;
 
 use rstest::rstest;
 
-use crate::bench::{Bench, Program, Within, two_sessions};
+use crate::bench::{Bench, Program, Within, one_session};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::support::ralph::finish;
@@ -43,7 +43,7 @@ async fn a_program_starts_with_safe_settings_and_nothing_of_this_machines(
     #[case] expected: &[&str],
     #[values(Within::Directory, Within::Sealed)] within: Within,
 ) {
-    let mut sessions = two_sessions();
+    let mut sessions = one_session();
     sessions[0].insert(0, Turn::run(look(program)));
     let bench = need!(Bench::within(within, program, Teller::of(sessions)).await);
     let home = bench.place.path().join("home");

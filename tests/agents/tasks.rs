@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use rstest::rstest;
 use serde_json::json;
 
-use crate::bench::{Bench, KEY, Program, Within, says_hello_in, tick, two_sessions};
+use crate::bench::{Bench, KEY, Program, Within, one_session, says_hello_in, tick, two_sessions};
 use crate::need;
 use crate::support::model_server::{Teller, Turn};
 use crate::traces::{files_with, processes_with};
@@ -35,7 +36,7 @@ async fn a_task_is_done_in_fresh_sessions_and_the_pull_request_holds_the_work(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_is_given_its_key_works_on_a_bridge_and_that_is_said() {
-    let bench = need!(Bench::within(Within::Container, Program::Claude, Teller::of(two_sessions())).await);
+    let bench = need!(Bench::within(Within::Container, Program::Claude, Teller::of(one_session())).await);
     bench.run(&[]).expect(
         0,
         &[
@@ -74,7 +75,7 @@ async fn claude_thinks_hard_and_uses_its_own_tools() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_for_agents_that_the_repository_brings_are_told() {
-    let bench = need!(Bench::new(Program::Claude, two_sessions()).await);
+    let bench = need!(Bench::new(Program::Claude, one_session()).await);
     let brought = [
         (".claude/settings.json", "{}"),
         (".claude/settings.local.json", "{}"),
@@ -120,12 +121,23 @@ async fn what_a_session_leaves_running_is_ended_with_it(
             "(setsid sleep 9876{mark} &) ; nohup sleep 8765{mark} & echo left"
         )),
     );
-    let teller = Teller::of(vec![first, says_hello_in("b.txt", "M1.2")]);
+    let sessions = [first, says_hello_in("b.txt", "M1.2")];
+    let left: Arc<OnceLock<Vec<PathBuf>>> = Arc::default();
+    let teller = {
+        let (mark, left) = (mark.clone(), left.clone());
+        Teller::by(move |asked| {
+            if asked.session == 1 {
+                left.get_or_init(|| processes_with(&mark));
+            }
+            sessions[asked.session][asked.turn].clone()
+        })
+    };
     let bench = need!(Bench::within(within, program, teller).await);
     bench
         .run(&["--set", "timers.completion_grace_seconds=1"])
         .expect(0, &["done: "]);
-    assert_eq!(processes_with(&mark), Vec::<PathBuf>::new());
+    // Not with the run, nor with its sandbox: when the second session begins they are gone.
+    assert_eq!(left.get(), Some(&Vec::new()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
