@@ -12,6 +12,9 @@ const MOST: usize = 3;
 /// How long a datagram of this machine may take to itself.
 const NEAR: Duration = Duration::from_millis(200);
 const DNS: u16 = 53;
+/// Addresses for examples, which are nowhere: every way to others is a way to them.
+const FAR_V4: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+const FAR_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
 
 /// Listeners that can be heard from outside a sandbox, and were.
 #[derive(Debug, Default)]
@@ -90,7 +93,24 @@ fn own_addresses() -> Vec<IpAddr> {
     let four = own_v4(&fs::read_to_string("/proc/net/fib_trie").unwrap_or_default());
     let six = own_v6(&fs::read_to_string("/proc/net/if_inet6").unwrap_or_default());
     let four = four.into_iter().take(MOST).map(IpAddr::from);
-    four.chain(six.into_iter().take(MOST).map(IpAddr::from)).collect()
+    let listed = four.chain(six.into_iter().take(MOST).map(IpAddr::from));
+    // Not every system has such lists.
+    let mut addresses: Vec<IpAddr> = listed.chain(sender(FAR_V4)).chain(sender(FAR_V6)).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// The address by which this machine would send to another one. Nothing is sent.
+fn sender(far: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = match far {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((far, DNS)).ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    (!own.is_loopback()).then_some(own)
 }
 
 /// An address stands on the line before the one that says that it is this machine's.

@@ -144,7 +144,8 @@ impl<D: Driver> MachineProvider<D> {
                 guest: self.guest()?,
             };
             self.driver.make(&plan).await?;
-            let sandbox = self.open(plan).await?;
+            let border = self.driver.border(&plan).await?;
+            let sandbox = self.open(plan, border).await?;
             sandbox.prove().await?;
             place.finish().map_err(|source| on_host("make", &place, source))?;
             Ok(sandbox)
@@ -221,14 +222,14 @@ impl<D: Driver> MachineProvider<D> {
         if machine != Activity::Running {
             self.driver.start(&plan).await?;
         }
-        let sandbox = self.open(plan).await?;
+        let border = self.driver.border(&plan).await?;
+        let sandbox = self.open(plan, border).await?;
         sandbox.prove().await?;
         Ok(sandbox)
     }
 
     /// The sandbox of a machine that runs.
-    async fn open(&self, plan: Plan) -> Result<MachineSandbox<D>, SandboxError> {
-        let border = self.driver.border(&plan).await?;
+    async fn open(&self, plan: Plan, border: Border) -> Result<MachineSandbox<D>, SandboxError> {
         let name = plan.name();
         let root = self.driver.root(&plan.place);
         let exec = self.driver.exec(&name);
@@ -351,7 +352,7 @@ impl<D: Driver> Provider for MachineProvider<D> {
                     spec: SandboxSpec::unrestricted(record.run),
                     guest: self.guest()?,
                 };
-                Ok(Some(Box::new(self.open(plan).await?)))
+                Ok(Some(Box::new(self.open(plan, Border::Theirs).await?)))
             }
             Some(_) | None => Ok(None),
         }
