@@ -207,7 +207,7 @@ async fn an_agent_program_works_with_a_credential_that_its_sandbox_never_holds()
     site.expect_nothing_left();
 }
 
-fn no_file_holds(dir: &Path, secret: &str) {
+pub fn no_file_holds(dir: &Path, secret: &str) {
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().unwrap());
         if kind.is_dir() {

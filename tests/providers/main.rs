@@ -23,6 +23,7 @@ macro_rules! contract {
     };
 }
 
+mod agents;
 #[path = "../conformance/bench.rs"]
 #[allow(dead_code, reason = "the conformance suite needs more of it")]
 mod bench;

@@ -112,7 +112,7 @@ impl Driver for DockerSandboxes {
                 Dialect::Sbx => Enforced::Yes,
                 Dialect::Plugin => Enforced::No,
             },
-            metering: Enforced::No,
+            metering: Enforced::Yes,
             preview: false,
         }
     }

@@ -115,7 +115,7 @@ impl Driver for Macs {
             isolation: Isolation::Machine,
             network: NetworkEnforcement::Names,
             resources: Enforced::Yes,
-            metering: Enforced::No,
+            metering: Enforced::Yes,
             preview: false,
         }
     }
