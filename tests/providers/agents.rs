@@ -100,7 +100,7 @@ fn whole_task() -> Vec<Turn> {
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_is_done_in_a_machine_that_never_holds_the_key(
-    #[values(Program::Tart, Program::Sbx, Program::DockerSandbox)] program: Program,
+    #[values(Program::Tart, Program::Sbx)] program: Program,
 ) {
     let scene = need!(Scene::new(program, whole_task()).await);
     let ended = finish(&mut scene.ralph(&["run", "--verbose"]));
