@@ -12,7 +12,7 @@ use crate::config::{AgentName, Config};
 use crate::credential::{Kind, Source};
 use crate::event::Found;
 use crate::gateway::broker::{self, BrokerError, Upstream, VerifyError};
-use crate::network::{Clients, HostName};
+use crate::network::{Clients, HostName, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
 
@@ -34,7 +34,13 @@ pub(super) async fn preconditions(
     let open = brokered.and_then(|brokered| Some((brokered.door(own)?, brokered.access(own)?)));
     let Some((door, access)) = open else {
         let credential = own_credential(context, config, own).await?;
-        let reach = reach(context, config, own)?;
+        let policy = config.network_policy(&Clients::NONE);
+        // What is opened with a credential that the provider keeps is open to whoever uses it.
+        let policy = match brokered {
+            Some(brokered) => brokered.allow(policy)?,
+            None => policy,
+        };
+        let reach = reach(context, config, (own, &policy))?;
         return Ok(credential.into_iter().chain(reach).collect());
     };
     Ok(vec![
@@ -105,20 +111,14 @@ fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, C
 fn reach(
     context: &Context,
     config: &Config,
-    profile: &str,
+    (profile, policy): (&str, &Policy),
 ) -> Result<Option<Arc<dyn Precondition>>, CliError> {
     let enforced = assemble::connected(context, config)?.capabilities().network;
     let agent = agent_name(config, profile);
     if enforced == NetworkEnforcement::Nothing || !asks_its_maker(config, profile) {
         return Ok(None);
     }
-    let policy = config.network_policy(&Clients::NONE);
-    let closed = hosts(agent).iter().find(|pattern| {
-        // One of the names that the pattern stands for.
-        let name = HostName::parse(&pattern.replace("**.", "any."));
-        name.is_ok_and(|name| !policy.judge_name(&name).is_allowed())
-    });
-    Ok(closed.map(|host| -> Arc<dyn Precondition> {
+    Ok(closed(agent, policy).map(|host| -> Arc<dyn Precondition> {
         Arc::new(Known {
             name: format!("network of {}", agent.name()),
             found: Found::Lacking {
@@ -127,6 +127,16 @@ fn reach(
             },
         })
     }))
+}
+
+/// The first host of an agent's own model that a policy keeps it from.
+fn closed(agent: AgentName, policy: &Policy) -> Option<&'static str> {
+    let is_closed = |pattern: &&&str| {
+        // One of the names that the pattern stands for.
+        let name = HostName::parse(&pattern.replace("**.", "any."));
+        name.is_ok_and(|name| !policy.judge_name(&name).is_allowed())
+    };
+    hosts(agent).iter().find(is_closed).copied()
 }
 
 /// Whether the agent of a profile asks its maker's model. At an address of one's own somebody else knows how it is
@@ -275,5 +285,21 @@ impl Precondition for Credential {
                 next_step: self.remedy.clone(),
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::network::Rule;
+
+    #[rstest]
+    #[case::nothing_is_open(Policy::deny(), Some("api.anthropic.com"))]
+    #[case::its_host_is(Policy::allowlist([Rule::parse("api.anthropic.com").unwrap()]), None)]
+    #[case::everything_is(Policy::allow_all(), None)]
+    fn an_agent_is_kept_from_what_no_line_opens(#[case] policy: Policy, #[case] expected: Option<&str>) {
+        assert_eq!(closed(AgentName::Claude, &policy), expected);
     }
 }

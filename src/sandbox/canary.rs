@@ -155,8 +155,8 @@ mod tests {
 
     use rstest::rstest;
 
-    /// Nobody's.
-    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+    /// Nobody's, and no test's either.
+    const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1));
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[rstest]

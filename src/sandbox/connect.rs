@@ -104,8 +104,10 @@ mod tests {
 
     use rstest::rstest;
 
+    use super::super::machine::MachineOptions;
     use super::*;
-    use crate::network::Rule;
+    use crate::exec::Host;
+    use crate::network::{HostPattern, Rule};
 
     fn local() -> Choice {
         Choice::Local(LocalOptions {
@@ -134,6 +136,26 @@ mod tests {
             Err(SandboxError::Unsupported { provider, .. }) => assert!(!taken && provider == "local"),
             Err(other) => panic!("{other}"),
         }
+    }
+
+    #[test]
+    fn a_mac_refuses_to_have_tls_opened() {
+        let mac = Choice::Tart(TartOptions {
+            machines: MachineOptions {
+                base: "/nowhere".into(),
+                guest_dir: "/nowhere".into(),
+                host: Host::new(BTreeMap::new()),
+                machine: "test".to_owned(),
+            },
+            dependencies: String::new(),
+            boot_patience: TartOptions::BOOT_PATIENCE,
+        });
+        let provider = connect(&mac).unwrap();
+        let names = Policy::allowlist([Rule::parse("github.com").unwrap()]);
+        assert!(check_policy(provider.as_ref(), &names).is_ok());
+        let opened = names.inspecting([HostPattern::parse("github.com").unwrap()]);
+        let refused = check_policy(provider.as_ref(), &opened).unwrap_err();
+        assert!(refused.to_string().contains("opens no TLS"), "{refused}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod docker_sandbox;
 mod error;
 pub mod escapes;
 mod files;
+mod fingerprint;
 mod guest;
 mod life;
 mod limits;

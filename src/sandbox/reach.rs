@@ -18,8 +18,8 @@ pub(super) enum Reach<'a> {
 impl<'a> Reach<'a> {
     /// What a policy says; the error is why that cannot be said in names and ports.
     pub(super) fn of(policy: &'a Policy) -> Result<Self, String> {
-        if policy.mode() != Mode::Deny && policy.inspects_any() {
-            return Err("it opens no TLS, and sandbox.network.inspect asks for that".to_owned());
+        if let Some(reason) = opens_no_tls(policy) {
+            return Err(reason);
         }
         let but = hosts_of(policy.denied());
         match policy.mode() {
@@ -35,6 +35,12 @@ impl<'a> Reach<'a> {
             }),
         }
     }
+}
+
+/// Why a policy is not for somebody who opens no TLS; `None` when it is.
+pub(super) fn opens_no_tls(policy: &Policy) -> Option<String> {
+    (policy.mode() != Mode::Deny && policy.inspects_any())
+        .then(|| "it opens no TLS, and sandbox.network.inspect asks for that".to_owned())
 }
 
 /// The names of a pattern for somebody whose `*.` goes any number of labels deep.

@@ -182,7 +182,9 @@ async fn an_agent_program_works_with_a_credential_that_its_sandbox_never_holds()
     site.place.write("Dockerfile.agent", &dockerfile);
     site.place.write(
         "ralph.toml",
-        "[agent]\nname = \"claude\"\n[sandbox]\ntype = \"daytona\"\n[sandbox.network]\npolicy = \"deny\"\n\
+        "[models.default-cheap]\nbase_url = \"https://model.invalid\"\n\
+         [models.strong-doctor]\nbase_url = \"https://model.invalid\"\n\
+         [agent]\nname = \"claude\"\n[sandbox]\ntype = \"daytona\"\n[sandbox.network]\npolicy = \"deny\"\n\
          [sandbox.daytona]\ndockerfile = \"Dockerfile.agent\"\n",
     );
     let ended = finish(site.ralph(&["run"]).env("ANTHROPIC_API_KEY", MODEL_KEY));
@@ -198,16 +200,16 @@ async fn an_agent_program_works_with_a_credential_that_its_sandbox_never_holds()
     let asked = &site.daytona.asked("POST /api/secret")[0];
     assert_eq!(
         (&asked["value"], &asked["hosts"][0]),
-        (&MODEL_KEY.into(), &"api.anthropic.com".into())
+        (&MODEL_KEY.into(), &"model.invalid".into())
     );
     let made = &site.daytona.asked("POST /api/sandbox")[0];
-    assert_eq!(made["domainAllowList"], "api.anthropic.com");
+    assert_eq!(made["domainAllowList"], "model.invalid");
     assert!(!made.to_string().contains(MODEL_KEY));
     no_file_holds(site.place.path(), MODEL_KEY);
     site.expect_nothing_left();
 }
 
-fn no_file_holds(dir: &Path, secret: &str) {
+pub fn no_file_holds(dir: &Path, secret: &str) {
     for entry in std::fs::read_dir(dir).unwrap().flatten() {
         let (path, kind) = (entry.path(), entry.file_type().unwrap());
         if kind.is_dir() {

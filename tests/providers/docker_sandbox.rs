@@ -72,6 +72,25 @@ async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &
     sandbox.close().await.unwrap();
 }
 
+#[rstest]
+#[case::a_path(Policy::allowlist([Rule::parse("docs.example.org/api/*").unwrap()]), "methods or paths")]
+#[case::a_record(Policy::record(), "nothing to record")]
+#[tokio::test]
+async fn no_machine_is_made_for_a_policy_that_cannot_be_enforced(
+    #[values("sbx", "docker")] program: &str,
+    #[case] network: Policy,
+    #[case] reason: &str,
+) {
+    let (site, provider, spec) = need!(scene(&[program]).await);
+    let Err(error) = provider.create(&SandboxSpec { network, ..spec }).await else {
+        panic!("it was made")
+    };
+    assert!(matches!(error, SandboxError::Unsupported { .. }), "{error:?}");
+    assert!(error.to_string().contains(reason), "{error}");
+    assert!(provider.list().await.unwrap().is_empty());
+    assert!(!site.kept("calls").contains("create"), "{}", site.kept("calls"));
+}
+
 #[tokio::test]
 async fn sbx_is_given_an_image_once() {
     let (site, provider, spec) = need!(scene(&["sbx"]).await);

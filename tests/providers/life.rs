@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ralph::sandbox::{Activity, Removable, Reuse, SandboxSpec};
+use ralph::sandbox::{Activity, Removable, Reuse, SandboxError, SandboxSpec};
 use rstest::rstest;
 
 use crate::need;
@@ -64,6 +64,20 @@ async fn one_that_somebody_has_is_not_taken_over() {
     assert_ne!(sandbox.id(), other.id());
     sandbox.close().await.unwrap();
     other.close().await.unwrap();
+}
+
+#[rstest]
+#[tokio::test]
+async fn one_that_was_only_looked_into_is_not_started_with_another_network(
+    #[values(Program::Tart, Program::Sbx)] program: Program,
+) {
+    let ground = need!(Ground::new(program).await);
+    let sandbox = ground.provider().create(&ground.spec).await.unwrap();
+    let looked_into = ground.provider().attach(sandbox.id()).await.unwrap().unwrap();
+    looked_into.stop().await.unwrap();
+    let error = looked_into.start().await.unwrap_err();
+    assert!(matches!(error, SandboxError::Unsupported { .. }), "{error:?}");
+    sandbox.close().await.unwrap();
 }
 
 #[rstest]

@@ -10,6 +10,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
+mod agents;
 mod choosing;
 mod daytona;
 mod daytona_faults;

@@ -137,22 +137,30 @@ impl Ground {
         }
     }
 
-    /// `ralph` in this place, with this site's programs.
+    /// `ralph` in this place, with this site's programs and an agent that needs none.
     pub fn ralph(&self, place: &Place, args: &[&str]) -> std::process::Command {
+        place.write(
+            "ralph.toml",
+            &format!("[agent]\nname = \"actions\"\n{}", self.settings()),
+        );
+        self.configured(place, args)
+    }
+
+    /// `ralph` in this place, with this site's programs, as it is configured there.
+    pub fn configured(&self, place: &Place, args: &[&str]) -> std::process::Command {
+        let mut command = place.ralph(args);
+        command.env("PATH", self.site.search_path());
+        command
+    }
+
+    /// The configuration of sandboxes that reach nothing.
+    pub fn settings(&self) -> String {
         let kind = match self.program {
             Program::Tart => "tart",
             Program::Sbx | Program::DockerSandbox => "docker-sandbox",
         };
         let image = self.spec.image.as_deref().unwrap();
-        place.write(
-            "ralph.toml",
-            &format!(
-                "[agent]\nname = \"actions\"\n[sandbox]\ntype = \"{kind}\"\nimage = \"{image}\"\n[sandbox.network]\npolicy = \"deny\"\n"
-            ),
-        );
-        let mut command = place.ralph(args);
-        command.env("PATH", self.site.search_path());
-        command
+        format!("[sandbox]\ntype = \"{kind}\"\nimage = \"{image}\"\n[sandbox.network]\npolicy = \"deny\"\n")
     }
 }
 

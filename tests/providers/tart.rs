@@ -11,6 +11,7 @@ use ralph::sandbox::{Provider, SandboxError, SandboxSpec};
 use rstest::rstest;
 
 use crate::support::machines::Site;
+use crate::support::ralph::PATIENCE;
 use crate::support::{base, engine};
 use crate::{need, spec, witness};
 
@@ -248,11 +249,16 @@ async fn a_machine_whose_run_was_killed_is_lost_and_says_so() {
             .unwrap()
             .success()
     );
-    tokio::time::sleep(Duration::from_millis(2500)).await;
-    let error = sandbox
-        .witness(&Command::new("true"), &mut Discard)
-        .await
-        .unwrap_err();
+    // Until the list of machines is looked at again, the command has failed and nothing else.
+    let lost = async {
+        loop {
+            if let Err(error) = sandbox.witness(&Command::new("true"), &mut Discard).await {
+                return error;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let error = tokio::time::timeout(PATIENCE, lost).await.unwrap();
     assert!(matches!(error, SandboxError::Lost { .. }), "{error:?}");
     sandbox.close().await.unwrap();
 }

@@ -189,7 +189,12 @@ impl<'a> Trial<'a> {
             purpose: self.spec.purpose.clone(),
             ..made
         };
-        self.spec = spec::with_broker(spec, self.parts.brokered.as_ref())?;
+        let spec = spec::with_broker(spec, self.parts.brokered.as_ref())?;
+        let asked = (self.provider.as_ref(), spec.network);
+        self.spec = SandboxSpec {
+            network: assemble::enforceable(self.context, self.config, asked)?,
+            ..spec
+        };
         Ok(prepared.built)
     }
 

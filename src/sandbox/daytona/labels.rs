@@ -2,13 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-
 use super::DaytonaOptions;
-use crate::engine::Digest;
 use crate::id::RunId;
 use crate::sandbox::owner::Owner;
-use crate::sandbox::{Resources, SandboxSpec};
+use crate::sandbox::{SandboxSpec, fingerprint};
 
 /// Every sandbox of ralph's has it.
 const KIND: (&str, &str) = ("ralph.kind", "sandbox");
@@ -20,9 +17,6 @@ const VERSION: &str = "ralph.version";
 
 /// What stands between two names.
 const BETWEEN: char = ',';
-
-/// How many digits of a hash tell what two sandboxes were made from.
-const FINGERPRINT_DIGITS: usize = 32;
 
 /// What is written on a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,24 +67,14 @@ pub(super) fn of_all() -> BTreeMap<&'static str, String> {
 
 /// What would have to be made anew if it were different.
 pub(super) fn fingerprint(spec: &SandboxSpec, options: &DaytonaOptions) -> String {
-    #[derive(Serialize)]
-    struct Parts<'a> {
-        image: Option<&'a str>,
-        network: Vec<String>,
-        resources: &'a Resources,
-        env: &'a BTreeMap<String, String>,
-        dockerfile: Option<&'a str>,
-        /// Another value under the same name is no other sandbox.
-        secrets: Vec<&'a str>,
-    }
-    let parts = Parts {
-        image: spec.image.as_deref(),
-        network: spec.network.lines(),
-        resources: &spec.resources,
-        env: &spec.env,
-        dockerfile: options.dockerfile.as_deref(),
-        secrets: options.secrets.iter().map(|one| one.variable.as_str()).collect(),
-    };
-    let json = serde_json::to_vec(&parts).unwrap_or_default();
-    Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()
+    // Another value under the same name is no other sandbox.
+    let secrets: Vec<&str> = options.secrets.iter().map(|one| one.variable.as_str()).collect();
+    fingerprint::of(&(
+        &spec.image,
+        spec.network.lines(),
+        &spec.resources,
+        &spec.env,
+        &options.dockerfile,
+        secrets,
+    ))
 }

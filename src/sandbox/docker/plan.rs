@@ -3,12 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::Serialize;
-
 use super::super::guest::Guest;
 use super::super::owner::Owner;
 use super::super::place::Place;
-use super::super::{ReadOnlyMount, Resources, SandboxSpec};
+use super::super::{Resources, SandboxSpec, fingerprint};
 use super::door;
 use super::trust;
 use super::user::Agent;
@@ -43,9 +41,6 @@ const PIDS: u32 = 4096;
 /// What `/tmp` may hold where nobody limits memory, of which it is a part.
 const TMP_BYTES: u64 = 2 << 30;
 
-/// How many digits of a hash tell what two containers were made from.
-const FINGERPRINT_DIGITS: usize = 32;
-
 /// The first process: it starts nothing of the agent's, takes in what the agent leaves behind, and never ends. What
 /// kills everything kills its `sleep` too, and then there is another.
 const KEEP: [&str; 3] = ["/bin/sh", "-c", "while :; do sleep 2147483647 & wait; done"];
@@ -66,29 +61,16 @@ pub(super) struct Facts<'a> {
 
 /// What would have to be made anew if it were different.
 pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
-    #[derive(Serialize)]
-    struct Parts<'a> {
-        guest: u64,
-        image: &'a str,
-        user: String,
-        network: Vec<String>,
-        mounts: &'a [ReadOnlyMount],
-        resources: &'a Resources,
-        env: &'a BTreeMap<String, String>,
-        task: &'a str,
-    }
-    let parts = Parts {
-        guest: crate::guest::VERSION,
-        image: facts.image.as_str(),
-        user: facts.agent.as_text(),
-        network: spec.network.lines(),
-        mounts: &spec.mounts,
-        resources: &spec.resources,
-        env: &spec.env,
-        task: &spec.purpose.task,
-    };
-    let json = serde_json::to_vec(&parts).unwrap_or_default();
-    Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()
+    fingerprint::of(&(
+        crate::guest::VERSION,
+        facts.image.as_str(),
+        facts.agent.as_text(),
+        spec.network.lines(),
+        &spec.mounts,
+        &spec.resources,
+        &spec.env,
+        &spec.purpose.task,
+    ))
 }
 
 /// The labels of what belongs to a sandbox at this place.

@@ -112,7 +112,7 @@ impl Driver for DockerSandboxes {
                 Dialect::Sbx => Enforced::Yes,
                 Dialect::Plugin => Enforced::No,
             },
-            metering: Enforced::No,
+            metering: Enforced::Yes,
             preview: false,
         }
     }
@@ -142,6 +142,7 @@ impl Driver for DockerSandboxes {
     }
 
     async fn make(&self, plan: &Plan) -> Result<(), SandboxError> {
+        let rules = rules_of(plan)?;
         let image = plan
             .spec
             .image
@@ -155,7 +156,7 @@ impl Driver for DockerSandboxes {
         }
         let create = dialect.create(&plan.name(), image, &plan.spec.resources);
         self.run(create.args(Self::paths(plan)?)).await?;
-        for command in dialect.restrict(&plan.name(), &rules_of(plan)) {
+        for command in dialect.restrict(&plan.name(), &rules) {
             self.run(command).await?;
         }
         Ok(())
@@ -163,7 +164,7 @@ impl Driver for DockerSandboxes {
 
     /// What is open but for some names is told to the program, and not tried: that would mean to speak to them.
     async fn border(&self, plan: &Plan) -> Result<Border, SandboxError> {
-        Ok(match rules_of(plan) {
+        Ok(match rules_of(plan)? {
             Rules::Nothing => Border::Shut,
             Rules::Only { .. } => Border::Names,
             Rules::Everything { .. } => Border::Open,
@@ -210,10 +211,13 @@ impl Driver for DockerSandboxes {
     }
 }
 
-/// What a machine may reach. A policy that cannot be enforced comes this far only when its user was told so, and said
-/// go on.
-fn rules_of(plan: &Plan) -> Rules {
-    policy::rules(&plan.spec.network).unwrap_or(Rules::Everything { but: Vec::new() })
+/// What a machine may reach. Whoever wants one whose policy cannot be enforced asks for one without a policy.
+fn rules_of(plan: &Plan) -> Result<Rules, SandboxError> {
+    policy::rules(&plan.spec.network).map_err(|reason| SandboxError::Unsupported {
+        provider: DockerSandboxes::NAME,
+        operation: "enforce the network policy",
+        reason,
+    })
 }
 
 fn unavailable(reason: &str) -> SandboxError {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use futures_util::future::try_join_all;
+
 use super::cases::{GAPS, Gap};
 use super::stage::{Stage, name};
 use super::{Class, EscapesError, ON_ITS_WAY, PATIENCE, Tried, Verdict, leftovers};
@@ -15,6 +17,8 @@ const DIRECTLY: &str = "--noproxy '*'";
 const TELL_PROXY: &str = "printf %s \"$http_proxy\"";
 /// From here on it is the shell that speaks.
 const NO_TOOL: i32 = 126;
+/// How many attempts are made at once, so few that none waits for the others.
+const AT_ONCE: usize = 8;
 
 const OWN_ROOT: Gap = Gap {
     name: "what takes a privilege cannot be done",
@@ -58,10 +62,8 @@ async fn carry_out(sandbox: &dyn Sandbox, stage: &Stage) -> Result<Vec<Tried>, E
     let gateway = gateway(sandbox, stage).await?;
     control(sandbox, stage, gateway).await?;
     let mut tried = Vec::new();
-    for attack in attacks(stage, gateway) {
-        let exit = shell(sandbox, &format!("{TRY} {}", attack.arguments)).await?;
-        tokio::time::sleep(ON_ITS_WAY).await;
-        tried.push(attack.judge(&exit, &stage.heard()));
+    for together in attacks(stage, gateway).chunks(AT_ONCE) {
+        tried.extend(attempt(sandbox, stage, together).await?);
     }
     // What held may have held because everything was closed meanwhile.
     control(sandbox, stage, gateway).await?;
@@ -71,6 +73,31 @@ async fn carry_out(sandbox: &dyn Sandbox, stage: &Stage) -> Result<Vec<Tried>, E
     };
     tried.extend([OWN_ROOT, gap].iter().chain(GAPS).map(Gap::told));
     Ok(tried)
+}
+
+/// Makes some attempts at once. Where somebody heard of it, each is made again by itself, to tell which it was; of what is
+/// not heard again it might have been any.
+async fn attempt(
+    sandbox: &dyn Sandbox,
+    stage: &Stage,
+    attacks: &[Attack],
+) -> Result<Vec<Tried>, EscapesError> {
+    let exits = try_join_all(attacks.iter().map(|attack| attack.make(sandbox))).await?;
+    tokio::time::sleep(ON_ITS_WAY).await;
+    let heard = stage.heard();
+    if !heard.is_empty() {
+        let mut alone = Vec::new();
+        for attack in attacks {
+            let exit = attack.make(sandbox).await?;
+            tokio::time::sleep(ON_ITS_WAY).await;
+            alone.push(attack.judge(&exit, &stage.heard()));
+        }
+        if alone.iter().any(|tried| tried.verdict == Verdict::Open) {
+            return Ok(alone);
+        }
+    }
+    let tried = attacks.iter().zip(&exits);
+    Ok(tried.map(|(attack, exit)| attack.judge(exit, &heard)).collect())
 }
 
 /// The gateway of ours that programs inside are led to; `None` where the program that made the machine has its own proxy.
@@ -110,6 +137,10 @@ async fn shell(sandbox: &dyn Sandbox, line: &str) -> Result<Exit, EscapesError> 
 }
 
 impl Attack {
+    async fn make(&self, sandbox: &dyn Sandbox) -> Result<Exit, EscapesError> {
+        shell(sandbox, &format!("{TRY} {}", self.arguments)).await
+    }
+
     /// What comes of it, by how it ended inside and what was heard outside.
     fn judge(&self, exit: &Exit, heard: &[String]) -> Tried {
         let code = exit.status.shell_code();

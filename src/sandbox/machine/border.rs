@@ -27,6 +27,8 @@ const NO_CURL: i32 = 126;
 pub(in crate::sandbox) enum Border {
     /// Nothing does, nor was it asked for.
     Open,
+    /// Whoever has the machine sees to it. What it is was not asked.
+    Theirs,
     /// Nothing is within reach.
     Shut,
     /// The program that makes the machine tells names apart, and answers in place of those that are denied.
@@ -40,19 +42,19 @@ impl Border {
     pub(super) fn variables(&self) -> BTreeMap<String, String> {
         match self {
             Self::Gateway(outlet) => outlet.variables(),
-            Self::Open | Self::Shut | Self::Names => BTreeMap::new(),
+            Self::Open | Self::Theirs | Self::Shut | Self::Names => BTreeMap::new(),
         }
     }
 
     /// Shows from inside that it holds. The first thing that is not as it must be is the error.
     pub(super) async fn prove(&self, plain: &Plain) -> Result<(), SealError> {
-        if matches!(self, Self::Open) {
+        if matches!(self, Self::Open | Self::Theirs) {
             return Ok(());
         }
         let untried = |reason: String| SealError::Untried(reason);
         let opened = tokio::task::spawn_blocking(Canaries::open).await;
         let canaries = opened.map_err(|error| untried(error.to_string()))??;
-        let checks = self.checks(&canaries.all());
+        let checks = self.checks(&canaries.all())?;
         let command = Command::shell(script(&checks)).timeout(PATIENCE);
         let exit = plain.run(&command, &mut Discard).await;
         let exit = exit.map_err(|error| untried(error.to_string()))?;
@@ -69,9 +71,10 @@ impl Border {
             .map_or(Ok(()), |address| Err(SealError::Heard(address)))
     }
 
-    fn checks(&self, canaries: &[Canary]) -> Vec<Check> {
+    /// What shows that it holds; nothing where there is nothing to show. That nothing can be tried is no proof.
+    fn checks(&self, canaries: &[Canary]) -> Result<Vec<Check>, SealError> {
         let mut checks = match self {
-            Self::Open => return Vec::new(),
+            Self::Open | Self::Theirs => return Ok(Vec::new()),
             Self::Shut => Vec::new(),
             Self::Names => vec![denied(&Beacon::random())],
             Self::Gateway(outlet) => of_gateway(outlet),
@@ -79,7 +82,7 @@ impl Border {
         // Softnet tells no ports apart, so that what listens at the gateway's own address is within reach.
         let beside = canaries.iter().filter(|canary| match self {
             Self::Gateway(outlet) => canary.address().ip() != outlet.address(),
-            Self::Open | Self::Shut | Self::Names => true,
+            Self::Open | Self::Theirs | Self::Shut | Self::Names => true,
         });
         checks.extend(beside.flat_map(|canary| {
             ["--noproxy '*' ", ""].map(|way| Check {
@@ -88,7 +91,11 @@ impl Border {
                 expected: Expected::Failure,
             })
         }));
-        checks
+        if checks.is_empty() {
+            let reason = "this machine has no address of its own that could be tried from inside";
+            return Err(SealError::Untried(reason.to_owned()));
+        }
+        Ok(checks)
     }
 }
 
@@ -183,15 +190,24 @@ mod tests {
         ]
     }
 
+    #[rstest]
+    #[case::nobody_closed_it(Border::Open)]
+    #[case::somebody_else_did(Border::Theirs)]
+    fn what_we_did_not_close_is_not_tried(#[case] border: Border) {
+        assert!(border.checks(&canaries()).unwrap().is_empty());
+    }
+
     #[test]
-    fn what_was_not_closed_is_not_tried() {
-        assert!(Border::Open.checks(&canaries()).is_empty());
+    fn what_cannot_be_tried_is_not_taken_for_closed() {
+        let untried = Border::Shut.checks(&[]).unwrap_err();
+        assert!(matches!(untried, SealError::Untried(_)), "{untried:?}");
     }
 
     #[test]
     fn every_canary_is_tried_directly_and_by_the_proxy_that_variables_name() {
         let lines: Vec<String> = Border::Shut
             .checks(&canaries())
+            .unwrap()
             .into_iter()
             .map(|check| check.arguments)
             .collect();

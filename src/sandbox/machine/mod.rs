@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use serde::Serialize;
 
 pub(super) use self::border::Border;
 pub(super) use self::driver::{Driver, Plan};
@@ -35,15 +34,11 @@ use super::place::{Place, Record};
 use super::shelf::Shelf;
 use super::warm::Warm;
 use super::{
-    Activity, Capabilities, Listed, Provider, ReadOnlyMount, Removable, Resources, Reuse, Sandbox,
-    SandboxError, SandboxSpec,
+    Activity, Capabilities, Listed, Provider, Removable, Reuse, Sandbox, SandboxError, SandboxSpec,
+    fingerprint,
 };
-use crate::engine::Digest;
 use crate::exec::Host;
 use crate::network::Policy;
-
-/// How many digits of a hash tell what two machines were made from.
-const FINGERPRINT_DIGITS: usize = 32;
 
 /// Variables of a machine that commands in it keep: where programs are, who they run as, and by which proxy and whose
 /// certificates they reach others.
@@ -144,7 +139,8 @@ impl<D: Driver> MachineProvider<D> {
                 guest: self.guest()?,
             };
             self.driver.make(&plan).await?;
-            let sandbox = self.open(plan).await?;
+            let border = self.driver.border(&plan).await?;
+            let sandbox = self.open(plan, border).await?;
             sandbox.prove().await?;
             place.finish().map_err(|source| on_host("make", &place, source))?;
             Ok(sandbox)
@@ -221,14 +217,14 @@ impl<D: Driver> MachineProvider<D> {
         if machine != Activity::Running {
             self.driver.start(&plan).await?;
         }
-        let sandbox = self.open(plan).await?;
+        let border = self.driver.border(&plan).await?;
+        let sandbox = self.open(plan, border).await?;
         sandbox.prove().await?;
         Ok(sandbox)
     }
 
     /// The sandbox of a machine that runs.
-    async fn open(&self, plan: Plan) -> Result<MachineSandbox<D>, SandboxError> {
-        let border = self.driver.border(&plan).await?;
+    async fn open(&self, plan: Plan, border: Border) -> Result<MachineSandbox<D>, SandboxError> {
         let name = plan.name();
         let root = self.driver.root(&plan.place);
         let exec = self.driver.exec(&name);
@@ -351,7 +347,7 @@ impl<D: Driver> Provider for MachineProvider<D> {
                     spec: SandboxSpec::unrestricted(record.run),
                     guest: self.guest()?,
                 };
-                Ok(Some(Box::new(self.open(plan).await?)))
+                Ok(Some(Box::new(self.open(plan, Border::Theirs).await?)))
             }
             Some(_) | None => Ok(None),
         }
@@ -372,23 +368,13 @@ impl<D: Driver> Provider for MachineProvider<D> {
 
 /// What would have to be made anew if it were different.
 fn fingerprint(spec: &SandboxSpec) -> String {
-    #[derive(Serialize)]
-    struct Parts<'a> {
-        guest: u64,
-        image: Option<&'a str>,
-        network: Vec<String>,
-        mounts: &'a [ReadOnlyMount],
-        resources: &'a Resources,
-    }
-    let parts = Parts {
-        guest: crate::guest::VERSION,
-        image: spec.image.as_deref(),
-        network: spec.network.lines(),
-        mounts: &spec.mounts,
-        resources: &spec.resources,
-    };
-    let json = serde_json::to_vec(&parts).unwrap_or_default();
-    Digest::of(&json).hex()[..FINGERPRINT_DIGITS].to_owned()
+    fingerprint::of(&(
+        crate::guest::VERSION,
+        &spec.image,
+        spec.network.lines(),
+        &spec.mounts,
+        &spec.resources,
+    ))
 }
 
 /// A line by which a shell tells those of these variables that it has.

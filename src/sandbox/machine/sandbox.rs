@@ -185,6 +185,11 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         self.life.enter(State::Running, &self.name)?;
         match self.driver.all().await?.get(&self.name) {
             Some(Activity::Running) => Ok(()),
+            _ if matches!(self.border, Border::Theirs) => Err(SandboxError::Unsupported {
+                provider: D::NAME,
+                operation: "start a machine that it only looks into",
+                reason: "what it may reach is known to whoever has it".to_owned(),
+            }),
             Some(Activity::Stopped | Activity::Removed) | None => {
                 self.driver.start(&self.plan).await?;
                 self.prove().await

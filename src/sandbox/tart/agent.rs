@@ -9,8 +9,9 @@ use super::super::machine::tool;
 use super::cli::{RunChild, Tart, command};
 use super::{MOST_MACS, unavailable};
 
-/// How often it is asked.
+/// How often it is asked, and how soon again at first: what was cloned from a machine at rest is there at once.
 const PAUSE: Duration = Duration::from_secs(2);
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// How long one question may take.
 const ASKING: Duration = Duration::from_secs(10);
 
@@ -25,6 +26,7 @@ pub(super) async fn answers(
     patience: Duration,
 ) -> Result<(), SandboxError> {
     let give_up = Instant::now() + patience;
+    let mut pause = FIRST_PAUSE;
     loop {
         let question = command(["exec", name, "true"]).timeout(ASKING);
         let (_, exit) = tool::try_run(&tart.host, question).await?;
@@ -34,7 +36,7 @@ pub(super) async fn answers(
         if !child.lives() {
             return Err(ended(child));
         }
-        if Instant::now() + PAUSE > give_up {
+        if Instant::now() + pause > give_up {
             // It may be about to start, and what runs cannot be removed.
             child.end().await;
             return Err(unavailable(&format!(
@@ -43,7 +45,8 @@ pub(super) async fn answers(
                 exit.stderr.text().trim()
             )));
         }
-        sleep(PAUSE).await;
+        sleep(pause).await;
+        pause = PAUSE.min(2 * pause);
     }
 }
 

@@ -20,6 +20,7 @@ use self::softnet::{Closing, Reach};
 use super::guest::Guest;
 use super::machine::{Border, Driver, MachineOptions, MachineProvider, Outlet, Plan};
 use super::place::Place;
+use super::reach::opens_no_tls;
 use super::{Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError};
 use crate::exec::Command;
 use crate::network::Policy;
@@ -114,13 +115,13 @@ impl Driver for Macs {
             isolation: Isolation::Machine,
             network: NetworkEnforcement::Names,
             resources: Enforced::Yes,
-            metering: Enforced::No,
+            metering: Enforced::Yes,
             preview: false,
         }
     }
 
-    fn objection(&self, _policy: &Policy) -> Option<String> {
-        None
+    fn objection(&self, policy: &Policy) -> Option<String> {
+        opens_no_tls(policy)
     }
 
     async fn check(&self) -> Result<(), SandboxError> {

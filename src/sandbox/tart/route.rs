@@ -34,7 +34,7 @@ impl Routes {
     /// The address that was found last, or the usual one.
     pub(super) fn remembered(&self) -> Ipv4Addr {
         let text = fs::read_to_string(&self.file).unwrap_or_default();
-        text.trim().parse().unwrap_or(USUAL)
+        address(&text).unwrap_or(USUAL)
     }
 
     /// The address by which a machine that runs reaches this one: its default route; where it does not tell, the address
@@ -47,7 +47,7 @@ impl Routes {
             Some(address) => Some(address),
             None if tart.host.finds("ipconfig") => {
                 let (_, told) = tool::try_run(&tart.host, here).await?;
-                told.stdout.text().trim().parse().ok()
+                address(&told.stdout.text())
             }
             None => None,
         };
@@ -63,7 +63,15 @@ impl Routes {
 /// What `route -n get default` prints on a Mac.
 fn gateway(text: &str) -> Option<Ipv4Addr> {
     let told = text.lines().find_map(|line| line.trim().strip_prefix("gateway:"));
-    told?.trim().parse().ok()
+    address(told?)
+}
+
+/// An address that one machine has. Who listens at any other is heard by more than the machine it listens for, and what
+/// tells the address may be what the agent put there.
+fn address(text: &str) -> Option<Ipv4Addr> {
+    let found: Ipv4Addr = text.trim().parse().ok()?;
+    let of_many = found.is_unspecified() || found.is_multicast() || found.is_broadcast();
+    (!of_many && !found.is_loopback()).then_some(found)
 }
 
 #[cfg(test)]
@@ -78,6 +86,8 @@ mod tests {
         Some(Ipv4Addr::new(192, 168, 65, 1))
     )]
     #[case::another_machine_in_its_place("    gateway: link#4\n", None)]
+    #[case::every_address_there_is("    gateway: 0.0.0.0\n", None)]
+    #[case::nobody_elses("    gateway: 127.0.0.1\n", None)]
     #[case::none("route: writing to routing socket: not in table\n", None)]
     fn the_default_route_is_read(#[case] text: &str, #[case] expected: Option<Ipv4Addr>) {
         assert_eq!(gateway(text), expected);

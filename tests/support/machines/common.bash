@@ -25,11 +25,13 @@ runs() { # CONTAINER
   [[ $("$docker" container inspect -f '{{.State.Running}}' "$1" 2>/dev/null) == true ]]
 }
 
-# Makes a container: the user who runs this, network and directories as they are given.
+# Makes a container: the user who runs this, network and directories as they are given. A file `program` in `state` names a
+# program that it has, as if its image had it.
 make() { # CONTAINER IMAGE ARGUMENTS…
-  local name=$1 image=$2
+  local name=$1 image=$2 brought=()
   shift 2
-  "$docker" run -d --name "$name" --label "$prefix" --user "$(id -u):$(id -g)" "$@" "$image" \
+  [[ ! -e $state/program ]] || brought=(-v "$(cat "$state/program"):/usr/local/bin/$(basename "$(cat "$state/program")"):ro")
+  "$docker" run -d --name "$name" --label "$prefix" --user "$(id -u):$(id -g)" "${brought[@]}" "$@" "$image" \
     /bin/bash -c "$keep" >/dev/null
 }
 

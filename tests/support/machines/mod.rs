@@ -108,6 +108,12 @@ impl Site {
         self.dir.path().join(name)
     }
 
+    /// Gives its machines a program, as if their image had it.
+    pub fn provide(&self, program: &Path) {
+        let program = std::fs::canonicalize(program).unwrap();
+        self.put("program", program.to_str().unwrap());
+    }
+
     /// A program of the system under another name, as `softnet`, which has the rights of root.
     pub fn install(&self, name: &str, mode: u32) {
         use std::os::unix::fs::PermissionsExt;

@@ -55,16 +55,19 @@ class Proxy(BaseHTTPRequestHandler):
         length = int(self.headers.get("content-length", 0))
         upstream = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
         fields = {name: value for name, value in self.headers.items() if not name.lower().startswith("proxy-")}
+        path = target._replace(scheme="", netloc="").geturl() or "/"
         try:
-            upstream.request(self.command, target.path or "/", self.rfile.read(length), fields)
+            upstream.request(self.command, path, self.rfile.read(length), fields)
             answer = upstream.getresponse()
-            body = answer.read()
         except OSError as error:
             return self.send_error(502, str(error))
         self.send_response(answer.status)
-        self.send_header("content-length", str(len(body)))
+        for name, value in answer.getheaders():
+            if name.lower() not in ("connection", "keep-alive", "transfer-encoding"):
+                self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        while part := answer.read1(65536):
+            self.wfile.write(part)
 
     do_POST = do_GET
 
