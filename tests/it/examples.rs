@@ -30,7 +30,9 @@ fn cargo_run(name: &str) -> Command {
         .arg(target_dir())
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     // What cargo told this test about its package would make it build dependencies anew that look at the same names.
-    let of_the_package = |name: &&str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let of_the_package = |name: &&str| {
+        name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") || *name == "OUT_DIR"
+    };
     for name in std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()) {
         if of_the_package(&name.as_str()) {
             cargo.env_remove(name);
