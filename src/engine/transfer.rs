@@ -34,6 +34,11 @@ pub struct Amount {
 pub trait ProgressSink: Send {
     /// Takes one report.
     fn progress(&mut self, progress: Progress);
+
+    /// Whether it wants to be told how far things are. An engine that need not tell is done sooner.
+    fn wants_amounts(&self) -> bool {
+        true
+    }
 }
 
 impl ProgressSink for Vec<Progress> {
@@ -44,6 +49,10 @@ impl ProgressSink for Vec<Progress> {
 
 impl ProgressSink for Discard {
     fn progress(&mut self, _progress: Progress) {}
+
+    fn wants_amounts(&self) -> bool {
+        false
+    }
 }
 
 impl Engine {
@@ -88,7 +97,11 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let (body, writer) = tar.start();
         let docker = self.patient();
-        let reports = docker.import_image_stream(ImportImageOptions::default(), body, None);
+        let options = ImportImageOptions {
+            quiet: !progress.wants_amounts(),
+            ..ImportImageOptions::default()
+        };
+        let reports = docker.import_image_stream(options, body, None);
         let loaded = follow(subject, reports.boxed(), progress).await;
         blame(subject, loaded, writer).await
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use ralph::engine::EngineError;
+use ralph::engine::{EngineError, Progress, ProgressSink};
 use ralph::exec::Discard;
 use ralph::image::load::{Delivery, LayerOrder, LeaveOut, LoadError, Sent, Source, arrange, deliver, load};
 use rstest::rstest;
@@ -49,6 +49,40 @@ async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(
 
     let second = load(&shop.engine, &request, &mut Discard).await.unwrap();
     assert_eq!((second.id, second.sent), (first.id, Sent::Nothing));
+    shop.close().await;
+}
+
+/// Takes reports, and does not want to know how far things are.
+#[derive(Default)]
+struct Brief(Vec<Progress>);
+
+impl ProgressSink for Brief {
+    fn progress(&mut self, progress: Progress) {
+        self.0.push(progress);
+    }
+
+    fn wants_amounts(&self) -> bool {
+        false
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_engine_tells_how_far_it_is_where_somebody_wants_to_know() {
+    let shop = need!(Workshop::open_with(Which::Found).await);
+    let request = |size: usize, tag: &str| {
+        let archive = shop.image(&[size]).write(&shop.path(tag));
+        shop.request(Source::Archive(archive), tag)
+    };
+    let (mut all, mut brief) = (Vec::new(), Brief::default());
+    load(&shop.engine, &request(700_000, "a"), &mut all)
+        .await
+        .unwrap();
+    load(&shop.engine, &request(800_000, "b"), &mut brief)
+        .await
+        .unwrap();
+    let amounts = |reports: &[Progress]| reports.iter().any(|report| report.amount.is_some());
+    assert!(amounts(&all), "{all:?}");
+    assert!(!amounts(&brief.0) && !brief.0.is_empty(), "{:?}", brief.0);
     shop.close().await;
 }
 

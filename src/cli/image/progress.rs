@@ -92,6 +92,10 @@ impl ProgressSink for Lines {
             }
         }
     }
+
+    fn wants_amounts(&self) -> bool {
+        false
+    }
 }
 
 /// For a terminal: a bar for each layer that moves, below what is printed.
