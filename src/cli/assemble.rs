@@ -19,7 +19,7 @@ use crate::model::{
 use crate::network::{Clients, Policy};
 use crate::runner::Parts;
 use crate::sandbox::connect::{Choice, check_policy, connect};
-use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices};
+use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, Waiting};
 use crate::sandbox::docker::DockerOptions;
 use crate::sandbox::docker_sandbox::DockerSandboxOptions;
 use crate::sandbox::local::LocalOptions;
@@ -359,7 +359,9 @@ fn daytona(context: &Context, config: &Config) -> Result<DaytonaOptions, CliErro
         let path = project_dir(&surroundings.cwd).join(name);
         std::fs::read_to_string(&path).map_err(io("read", &path))
     });
+    let ui = context.ui;
     Ok(DaytonaOptions {
+        waiting: Waiting::told_to(move |what| ui.say(format_args!("  waiting: {what}"))),
         target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
         dockerfile: dockerfile.transpose()?,
         prices: DaytonaPrices {

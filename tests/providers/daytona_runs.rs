@@ -94,6 +94,9 @@ async fn a_run_does_the_whole_job_tells_what_it_cost_and_leaves_nothing() {
             "done: ",
             "sandbox    $0.",
             "processors: 4, memory: 8 GB, disk: 3 GB",
+            "  waiting: ralph-",
+            " is pulling",
+            " is creating",
         ],
     );
     assert_eq!(site.handed_back("b.txt"), "hello\n");

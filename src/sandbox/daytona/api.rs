@@ -7,10 +7,10 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::DaytonaError;
 use super::client::{Call, Http, Repeat};
 use super::toolbox::Toolbox;
 use super::wire::{NewSandbox, NewSnapshot, Page, Phase, Preview, Remote, Snapshot};
+use super::{DaytonaError, Waiting};
 
 /// How often something that is on its way is looked at: soon at first, later less often.
 const FIRST_LOOK: Duration = Duration::from_millis(50);
@@ -28,6 +28,7 @@ const PAGE: u32 = 100;
 pub(super) struct Api {
     pub(super) http: Http,
     pub(super) url: String,
+    pub(super) waiting: Waiting,
 }
 
 impl Api {
@@ -81,27 +82,23 @@ impl Api {
 
     /// Waits until a sandbox takes commands, and starts one that rests.
     pub(super) async fn started(&self, id: &str, patience: Duration) -> Result<Remote, DaytonaError> {
-        let mut looks = Looks::new(patience);
+        let mut looks = self.looks(patience);
         loop {
             let remote = self.sandbox(id).await?.ok_or_else(|| missing(id))?;
-            tracing::debug!(
-                sandbox = remote.name,
-                state = remote.state.0,
-                "waiting for Daytona"
-            );
             match remote.state.phase() {
                 Phase::Started => return Ok(remote),
                 Phase::Resting => self.act(id, "start").await?,
                 Phase::Moving => {}
                 Phase::Ending | Phase::Failed => return Err(came_to_nothing(remote)),
             }
-            looks.next().await.ok_or_else(|| came_to_nothing(remote))?;
+            let seen = format!("{} is {}", remote.name, remote.state.0);
+            looks.next(&seen).await.ok_or_else(|| came_to_nothing(remote))?;
         }
     }
 
     /// Waits until a sandbox rests.
     pub(super) async fn stopped(&self, id: &str) -> Result<(), DaytonaError> {
-        let mut looks = Looks::new(SANDBOX_PATIENCE);
+        let mut looks = self.looks(SANDBOX_PATIENCE);
         loop {
             let remote = self.sandbox(id).await?.ok_or_else(|| missing(id))?;
             match remote.state.phase() {
@@ -110,7 +107,8 @@ impl Api {
                 Phase::Moving => {}
                 Phase::Ending | Phase::Failed => return Err(came_to_nothing(remote)),
             }
-            looks.next().await.ok_or_else(|| came_to_nothing(remote))?;
+            let seen = format!("{} is {}", remote.name, remote.state.0);
+            looks.next(&seen).await.ok_or_else(|| came_to_nothing(remote))?;
         }
     }
 
@@ -154,7 +152,7 @@ impl Api {
         name: &str,
         source: Option<&NewSnapshot>,
     ) -> Result<Option<()>, DaytonaError> {
-        let mut looks = Looks::new(BUILD_PATIENCE);
+        let mut looks = self.looks(BUILD_PATIENCE);
         loop {
             let call = self.call(&Method::GET, &format!("snapshots/{name}"));
             let found: Snapshot = match (call.json(Repeat::Harmless).await, source) {
@@ -162,7 +160,7 @@ impl Api {
                 (Err(error), Some(source)) if error.is_not_found() => match self.register(source).await {
                     // Somebody else was quicker: the next look tells.
                     Err(error) if error.status() == Some(409) => {
-                        looks.next().await.ok_or(error)?;
+                        looks.next(&format!("{name} is being made")).await.ok_or(error)?;
                         continue;
                     }
                     registered => registered?,
@@ -179,7 +177,8 @@ impl Api {
                 "error" | "build_failed" | "removing" => return Err(no_snapshot(name, found)),
                 _ => {}
             }
-            looks.next().await.ok_or_else(|| no_snapshot(name, found))?;
+            let seen = format!("{name} is {}", found.state);
+            looks.next(&seen).await.ok_or_else(|| no_snapshot(name, found))?;
         }
     }
 
@@ -208,29 +207,38 @@ impl Api {
         }
     }
 
+    fn looks(&self, patience: Duration) -> Looks<'_> {
+        Looks {
+            until: Instant::now() + patience,
+            pause: FIRST_LOOK,
+            waiting: &self.waiting,
+            seen: String::new(),
+        }
+    }
+
     pub(super) fn call(&self, method: &Method, path: &str) -> Call {
         self.http.request(method, &format!("{}/{path}", self.url))
     }
 }
 
 /// When to look again at something that is on its way.
-struct Looks {
+struct Looks<'a> {
     until: Instant,
     pause: Duration,
+    waiting: &'a Waiting,
+    /// What was told last.
+    seen: String,
 }
 
-impl Looks {
-    fn new(patience: Duration) -> Self {
-        Self {
-            until: Instant::now() + patience,
-            pause: FIRST_LOOK,
-        }
-    }
-
-    /// Waits until it is time; `None` when it is time to give up.
-    async fn next(&mut self) -> Option<()> {
+impl Looks<'_> {
+    /// Tells what is seen now, unless that is known, and waits until it is time; `None` when it is time to give up.
+    async fn next(&mut self, seen: &str) -> Option<()> {
         if Instant::now() >= self.until {
             return None;
+        }
+        if self.seen != seen {
+            seen.clone_into(&mut self.seen);
+            self.waiting.tell(seen);
         }
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(LAST_LOOK);

@@ -28,7 +28,7 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 pub use self::error::DaytonaError;
-pub use self::options::{DaytonaOptions, DaytonaPrices, DaytonaSecret};
+pub use self::options::{DaytonaOptions, DaytonaPrices, DaytonaSecret, Waiting};
 
 use self::api::Api;
 use self::client::Http;
@@ -82,6 +82,7 @@ impl DaytonaProvider {
                 http: Http::new(key, self.options.answer_within)
                     .map_err(|error| failed("(none yet)", error))?,
                 url: self.options.api_url.trim_end_matches('/').to_owned(),
+                waiting: self.options.waiting.clone(),
             })
         };
         self.api.get_or_try_init(connect).await

@@ -1,5 +1,7 @@
 //! What the provider needs to know.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::network::HostName;
@@ -25,6 +27,8 @@ pub struct DaytonaOptions {
     pub prices: DaytonaPrices,
     /// How long Daytona may be silent in the middle of a call.
     pub answer_within: Duration,
+    /// Who is told what is waited for.
+    pub waiting: Waiting,
 }
 
 impl DaytonaOptions {
@@ -46,7 +50,36 @@ impl DaytonaOptions {
             secrets: Vec::new(),
             prices: DaytonaPrices::default(),
             answer_within: Self::ANSWER_WITHIN,
+            waiting: Waiting::default(),
         }
+    }
+}
+
+/// Is told what is waited for, in words for a person, each time that changes: a snapshot can take many minutes.
+#[derive(Clone)]
+pub struct Waiting(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl Waiting {
+    /// This function is told.
+    pub fn told_to(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    pub(super) fn tell(&self, text: &str) {
+        (self.0)(text);
+    }
+}
+
+impl Default for Waiting {
+    /// Nobody is told.
+    fn default() -> Self {
+        Self::told_to(|_| {})
+    }
+}
+
+impl fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waiting")
     }
 }
 
