@@ -1,5 +1,6 @@
 //! Tart: templates, limits, and machines that do not come up.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -235,6 +236,34 @@ async fn evidence_comes_by_a_call_of_the_program_and_nothing_is_in_its_arguments
     assert_eq!(exit.stdout.text(), expected);
     assert!(!scene.site.kept("calls").contains("two"));
     sandbox.close().await.unwrap();
+}
+
+/// Everything that `tart` is asked for in the life of a machine.
+#[tokio::test]
+async fn these_are_its_command_lines() {
+    let scene = need!(Scene::new().await);
+    let provider = scene.provider("echo installed");
+    let mut spec = scene.spec();
+    spec.purpose.agent = "claude".to_owned();
+    spec.resources.cpu_millis = Some(2000);
+    spec.resources.memory_bytes = Some(4 << 30);
+    let sandbox = provider.create(&spec).await.unwrap();
+    let exit = witness(sandbox.as_ref(), "echo hello").await;
+    assert_eq!(exit.stdout.text(), "hello\n");
+    let id = sandbox.id().to_owned();
+    sandbox.close().await.unwrap();
+    insta::assert_snapshot!(told_apart(&scene, &id));
+}
+
+/// The calls of the program, each once and in order of the alphabet, with words in place of what is another one each time.
+fn told_apart(scene: &Scene, id: &str) -> String {
+    let calls = scene.site.kept("calls").replace(id, "MACHINE");
+    let calls = calls.replace(&scene.site.path("").display().to_string(), "SITE/");
+    let calls = calls.replace(&scene.image, "IMAGE");
+    let hash = regex_lite::Regex::new("template-claude-[0-9a-f]{12}").unwrap();
+    let calls = hash.replace_all(&calls, "template-claude-HASH");
+    let lines: BTreeSet<&str> = calls.lines().map(str::trim_end).collect();
+    lines.into_iter().collect::<Vec<_>>().join("\n")
 }
 
 #[tokio::test]
