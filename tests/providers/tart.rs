@@ -144,16 +144,18 @@ async fn a_third_mac_is_refused_and_other_systems_do_not_count() {
 }
 
 #[rstest]
-#[case::no_guest_agent("no-agent", "is the Tart Guest Agent running?")]
-#[case::no_machine("boot-fails", "the virtual machine failed to start")]
+#[case::no_guest_agent("no-agent", Duration::from_secs(3), "is the Tart Guest Agent running?")]
+// This one is not waited for.
+#[case::no_machine("boot-fails", PATIENCE, "the virtual machine failed to start")]
 #[tokio::test]
 async fn a_machine_that_does_not_come_up_is_removed_and_the_reason_told(
     #[case] fault: &str,
+    #[case] patience: Duration,
     #[case] expected: &str,
 ) {
     let scene = need!(Scene::new().await);
     scene.site.put(fault, "");
-    let provider = scene.patient("", Duration::from_secs(3));
+    let provider = scene.patient("", patience);
     let Err(error) = provider.create(&scene.spec()).await else {
         panic!("it was made")
     };

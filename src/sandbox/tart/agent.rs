@@ -36,7 +36,8 @@ pub(super) async fn answers(
         if !child.lives() {
             return Err(ended(child));
         }
-        if Instant::now() + pause > give_up {
+        let left = give_up.saturating_duration_since(Instant::now());
+        if left.is_zero() {
             // It may be about to start, and what runs cannot be removed.
             child.end().await;
             return Err(unavailable(&format!(
@@ -45,7 +46,7 @@ pub(super) async fn answers(
                 exit.stderr.text().trim()
             )));
         }
-        sleep(pause).await;
+        sleep(pause.min(left)).await;
         pause = PAUSE.min(2 * pause);
     }
 }
