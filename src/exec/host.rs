@@ -17,6 +17,7 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::process::ChildStdin;
+use tokio::time::Instant;
 
 pub use open::Printed;
 pub use running::Running;
@@ -102,7 +103,9 @@ impl Host {
     pub fn start<'a>(&self, command: &'a Command) -> io::Result<Running<'a>> {
         let (mut process, mark) = self.process(command)?;
         process.stdin(input::of(command)).stderr(Stdio::piped());
-        Running::new(spawn(&mut process)?, command, mark, self.grace)
+        // Before it is started: afterwards this thread may have to wait for its turn while the command runs.
+        let started = Instant::now();
+        Running::new(spawn(&mut process)?, command, mark, (started, self.grace))
     }
 
     /// Starts a command to speak with: what it prints, and what it reads. Its errors go nowhere, and none of its limits

@@ -39,14 +39,14 @@ impl<'a> Running<'a> {
         mut child: Child,
         command: &'a Command,
         mark: Mark,
-        grace: Duration,
+        (started, grace): (Instant, Duration),
     ) -> io::Result<Self> {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         let leader = id.and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self {
             command,
             grace,
-            started: Instant::now(),
+            started,
             exited: None,
             group: Group::new(leader, mark),
             input: Input::of(&mut child, command.stdin.as_deref().unwrap_or_default()),
