@@ -4,7 +4,12 @@
 //! after 200 iterations as after one. Its objects are loose, as those of any small commit: some twenty an iteration.
 //! Nothing here packs the user's repository; their own `git gc --auto` does, and keeps what the ref reaches.
 
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
 use jiff::Timestamp;
+use tempfile::TempDir;
 
 use super::entry::TREE;
 use super::error::ScmError;
@@ -98,30 +103,14 @@ impl Checkpoints {
             import.write(&state_path(&file.path)?, &file.bytes);
         }
         let git = &self.repository.git;
-        let marks = format!("ralph-{}", self.run);
-        let command = import.finish_in_silence(git.command(), self.repository.object_format(), &marks);
+        let mark = Mark::new()?;
+        let command = import.finish_in_silence(git.command(), self.repository.object_format(), &mark.path()?);
         git.run(&command).await?;
-        let saved = self.take_mark(&marks)?;
+        let saved = mark.read()?;
         self.repository
             .update_ref(&self.ref_name(), &saved, Expect::from_found(expected))
             .await?;
         Ok(saved)
-    }
-
-    /// Reads the file in which git left the id of the new commit, and removes it.
-    fn take_mark(&self, marks: &str) -> Result<ObjectId, ScmError> {
-        let path = self.repository.common_dir().join("info/fast-import").join(marks);
-        let failed = |operation| {
-            let path = path.clone();
-            move |source| ScmError::File {
-                operation,
-                path,
-                source,
-            }
-        };
-        let text = std::fs::read(&path).map_err(failed("read"))?;
-        std::fs::remove_file(&path).map_err(failed("remove"))?;
-        read_mark(&text)
     }
 
     /// The last checkpoint.
@@ -167,6 +156,43 @@ impl Checkpoints {
             })
         });
         Ok(files.collect())
+    }
+}
+
+/// Where git leaves the id of a new commit. Whoever saves has one of their own: of two that do so at a time, neither may
+/// take the other's commit for theirs. And none is in the user's repository, where a kill would leave it.
+struct Mark(TempDir);
+
+impl Mark {
+    fn new() -> Result<Self, ScmError> {
+        let dir = tempfile::tempdir();
+        dir.map(Self)
+            .map_err(|source| failed("make", Path::new("temporary directory"), source))
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.path().join("commit")
+    }
+
+    fn path(&self) -> Result<String, ScmError> {
+        let unreadable =
+            |path: OsString| failed("name", path.as_ref(), io::ErrorKind::InvalidFilename.into());
+        self.file().into_os_string().into_string().map_err(unreadable)
+    }
+
+    fn read(&self) -> Result<ObjectId, ScmError> {
+        let file = self.file();
+        let text = std::fs::read(&file).map_err(|source| failed("read", &file, source))?;
+        read_mark(&text)
+    }
+}
+
+fn failed(operation: &'static str, path: &Path, source: io::Error) -> ScmError {
+    let path = path.to_owned();
+    ScmError::File {
+        operation,
+        path,
+        source,
     }
 }
 

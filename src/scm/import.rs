@@ -90,12 +90,11 @@ impl<'a> Import<'a> {
         self.end(git, format)
     }
 
-    /// The command that makes the commit, prints nothing, and writes its id to this file below `info/fast-import` for
-    /// [`read_mark`]. One that prints is killed half-way, and leaves half a pack, when nobody lives to read it.
+    /// The command that makes the commit, prints nothing, and writes its id to this file for [`read_mark`]. One that
+    /// prints is killed half-way, and leaves half a pack, when nobody lives to read it.
     pub(super) fn finish_in_silence(mut self, git: Command, format: ObjectFormat, marks: &str) -> Command {
         self.stream.push(b'\n');
-        self.end(git, format)
-            .args(["--relative-marks", &format!("--export-marks={marks}")])
+        self.end(git, format).arg(format!("--export-marks={marks}"))
     }
 
     fn end(mut self, git: Command, format: ObjectFormat) -> Command {
