@@ -168,9 +168,10 @@ async fn an_engine_that_lost_the_image_gets_it_again(
 #[tokio::test(flavor = "multi_thread")]
 async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything(
     #[values(Which::Found, Which::Containerd)] which: Which,
+    #[values(&[200_000, 300_000], &[200_000, 40_000_000, 40_000_000])] sizes: &[usize],
 ) {
     let shop = need!(Workshop::open_with(which).await);
-    let image = shop.image(&[200_000, 300_000]);
+    let image = shop.image(sizes);
     let source = Source::Archive(image.write(&shop.path("image")));
     let request = shop.request(source.clone(), "a");
     let catalogue = source.catalogue(&request.cache, &[]).unwrap();
@@ -182,10 +183,11 @@ async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything(
         arrangement: arrange(&catalogue.layers, request.order, &present, leave_out),
         catalogue,
     };
-    assert_eq!(delivery.arrangement.send.len(), 2);
+    assert_eq!(delivery.arrangement.send.len(), sizes.len());
 
     let loaded = deliver(&shop.engine, &delivery, &mut Discard).await.unwrap();
     assert_eq!(loaded.sent, everything(&image.layer_sizes()));
+    assert_eq!(shop.portions(&image.diff_ids()).await, []);
     assert_eq!(shop.run("a"), format!("hello from {}", shop.name));
     shop.close().await;
 }
@@ -238,12 +240,15 @@ async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it(
     #[values(Which::Found, Which::Containerd, Which::Podman)] which: Which,
+    #[values(&[2_000_000], &[20_000_000; 4])] sizes: &[usize],
 ) {
     let shop = need!(Workshop::open_with(which).await);
     shop.load(&shop.image(&[100_000]), "a").await.unwrap();
     let before = shop.find("a").await;
 
-    let mut bytes = shop.image(&[2_000_000]).to_tar();
+    let image = shop.image(sizes);
+    let layers = image.diff_ids();
+    let mut bytes = image.to_tar();
     let middle = bytes.len() / 2 + 500_000;
     bytes[middle] ^= 1;
     fs::write(shop.path("damaged"), &bytes).unwrap();
@@ -254,6 +259,7 @@ async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it(
         "{error:?}"
     );
     assert_eq!((shop.find("a").await, shop.images().await.len()), (before, 1));
+    assert_eq!(shop.portions(&layers).await, []);
     shop.close().await;
 }
 
@@ -296,7 +302,7 @@ fn missing(sizes: &[u64]) -> Sent {
     }
 }
 
-fn everything(sizes: &[u64]) -> Sent {
+pub fn everything(sizes: &[u64]) -> Sent {
     Sent::Everything {
         bytes: sizes.iter().sum(),
     }

@@ -22,6 +22,7 @@ mod engine;
 mod flake;
 mod load;
 mod own_engine;
+mod portions;
 mod project;
 mod prune;
 mod registry;

@@ -102,3 +102,30 @@ fn old_images_of_ours_go_and_no_others() {
         sorted(&["small:1", "mine:1", "derived:1", &used, &planned])
     );
 }
+
+#[test]
+fn what_a_killed_load_left_goes_unless_somebody_named_it() {
+    let yard = need!(Yard::open());
+    let archive = yard.engine.small_image();
+    let import = |name: &[&str]| {
+        let label = "LABEL ralph.image.portion-of=sha256:0";
+        let args = [&["import", "--change", label, archive.to_str().unwrap()], name].concat();
+        yard.engine.docker(&args).trim().to_owned()
+    };
+    let (left, named) = (import(&[]), import(&["mine:1"]));
+    let planned = yard.build("a");
+    let ids = || yard.engine.docker(&["images", "--quiet", "--no-trunc"]);
+
+    yard.image("prune", &["--dry-run"])
+        .expect(0, &[&left, "1 of 2 images would be removed"]);
+    assert!(ids().contains(&left));
+
+    let ended = yard.image("prune", &["--json"]);
+    let rows: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!(rows[0]["image"], planned);
+    assert_eq!(
+        (&rows[1]["image"], &rows[1]["fate"]),
+        (&left.clone().into(), &"removed".into())
+    );
+    assert!(!ids().contains(&left) && ids().contains(&named), "{}", ids());
+}

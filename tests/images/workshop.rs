@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ralph::engine::{Engine, EngineError, Image, Reference};
+use ralph::engine::{Digest, Engine, EngineError, Image, Reference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
-use ralph::image::load::{LayerCache, LayerOrder, LeaveOut, LoadError, Loaded, Request, Source, load};
+use ralph::image::load::{
+    LayerCache, LayerOrder, LeaveOut, LoadError, Loaded, Request, Source, load, unfinished,
+};
 
 use super::archive::TestImage;
 use super::support;
@@ -95,6 +97,13 @@ impl Workshop {
     /// The images of this test that the engine has.
     pub async fn images(&self) -> Vec<Image> {
         self.engine.images(Some(&self.label())).await.unwrap()
+    }
+
+    /// The portions that the engine has of an image with these layers.
+    pub async fn portions(&self, layers: &[Digest]) -> Vec<Image> {
+        let mut portions = unfinished(&self.engine).await.unwrap();
+        portions.retain(|portion| portion.diff_ids.iter().all(|layer| layers.contains(layer)));
+        portions
     }
 
     /// Leaves the engine as it was found. An image goes after those that stand on it, whatever the order in which the

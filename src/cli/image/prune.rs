@@ -3,6 +3,8 @@
 use indicatif::DecimalBytes;
 use serde::Serialize;
 
+use crate::engine::{Image, Removal};
+use crate::image::load::unfinished;
 use crate::image::{Fate, KeptFor, PruneRules, Stocked, judge, parts, remove, stock, survey};
 
 use super::super::Context;
@@ -11,7 +13,7 @@ use super::scene::Scene;
 use super::wanted::Wanted;
 
 /// Remove old images of ralph's making. What this project needs, what a container needs, the newest of each name, and
-/// another project's newest of the last 30 days stay
+/// another project's newest of the last 30 days stay. What is left of loads that were killed goes too
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -56,14 +58,33 @@ pub(super) async fn prune(context: &Context, args: Args) -> Result<Exit, CliErro
             }
         }
     }
-    show(context, &args, &judged)?;
+    let mut portions = unfinished(&engine).await?;
+    if !args.dry_run {
+        for portion in std::mem::take(&mut portions) {
+            if engine.remove_unused(portion.id.as_str()).await? == Removal::Removed {
+                portions.push(portion);
+            }
+        }
+    }
+    show(context, &args, &judged, &portions)?;
     Ok(Exit::Success)
 }
 
-fn show(context: &Context, args: &Args, judged: &[(&Stocked, Fate)]) -> Result<(), CliError> {
+fn show(
+    context: &Context,
+    args: &Args,
+    judged: &[(&Stocked, Fate)],
+    portions: &[Image],
+) -> Result<(), CliError> {
     if args.json {
-        let rows: Vec<Row> = judged.iter().map(|(image, fate)| row(image, *fate)).collect();
+        let rows = judged.iter().map(|(image, fate)| row(image, *fate));
+        let rows: Vec<Row> = rows.chain(portions.iter().map(row_of_portion)).collect();
         return context.ui.json(&rows);
+    }
+    for portion in portions {
+        let size = DecimalBytes(portion.size);
+        let line = format_args!("{} ({size}), left by a load that was killed", portion.id);
+        context.ui.data(line)?;
     }
     for (image, fate) in judged {
         let size = DecimalBytes(image.size);
@@ -75,16 +96,24 @@ fn show(context: &Context, args: &Args, judged: &[(&Stocked, Fate)]) -> Result<(
             Fate::Kept(KeptFor::Planned | KeptFor::Newest) => {}
         }
     }
-    let gone = judged.iter().filter(|(_, fate)| *fate == Fate::Removed).count();
+    let gone = judged.iter().filter(|(_, fate)| *fate == Fate::Removed).count() + portions.len();
+    let all = judged.len() + portions.len();
     let verb = if args.dry_run {
         "would be removed"
     } else {
         "removed"
     };
-    context
-        .ui
-        .say(format_args!("{gone} of {} images {verb}.", judged.len()));
+    context.ui.say(format_args!("{gone} of {all} images {verb}."));
     Ok(())
+}
+
+fn row_of_portion(portion: &Image) -> Row<'_> {
+    Row {
+        image: portion.id.to_string(),
+        names: &[],
+        size: portion.size,
+        fate: "removed",
+    }
 }
 
 fn row(image: &Stocked, fate: Fate) -> Row<'_> {

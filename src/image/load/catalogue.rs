@@ -65,6 +65,13 @@ pub(super) enum Place {
     Store(StoreLayer),
 }
 
+impl Place {
+    /// Whether it can be read alone, without reading all of its source.
+    pub(super) fn is_at_hand(&self) -> bool {
+        !matches!(self, Self::Member { spooled: None, .. })
+    }
+}
+
 /// The bytes of an open file, from one on.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::catalogue::{Catalogue, Encoding, Layer};
 use crate::engine::Digest;
+use crate::image::labels;
 
 /// An image as it will be: its documents, and its layers in their order.
 pub(super) struct Composed<'a> {
@@ -38,6 +39,25 @@ impl<'a> Composed<'a> {
         } else {
             Document::of(&rewritten(&catalogue.config, order, &layers, labels)?)?
         };
+        Self::of(config, layers)
+    }
+
+    /// An image of some of the layers, which says of which image they are a portion and for the rest nothing.
+    pub(super) fn portion(
+        catalogue: &'a Catalogue,
+        order: &[usize],
+        whole: &Digest,
+    ) -> Result<Self, serde_json::Error> {
+        let layers: Vec<&Layer> = order.iter().map(|at| &catalogue.layers[*at]).collect();
+        let mut config: Map<String, Value> = serde_json::from_slice(&catalogue.config)?;
+        config.retain(|name, _| ["architecture", "os", "variant"].contains(&name.as_str()));
+        config.insert("rootfs".to_owned(), listed(&layers));
+        let labels = json!({"Labels": {labels::PORTION_OF: whole}});
+        config.insert("config".to_owned(), labels);
+        Self::of(Document::of(&config.into())?, layers)
+    }
+
+    fn of(config: Document, layers: Vec<&'a Layer>) -> Result<Self, serde_json::Error> {
         let manifest = Document::of(&json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
@@ -98,11 +118,7 @@ fn rewritten(
     labels: &BTreeMap<String, String>,
 ) -> Result<Value, serde_json::Error> {
     let mut config: Map<String, Value> = serde_json::from_slice(config)?;
-    let diff_ids: Vec<&Digest> = layers.iter().map(|layer| &layer.diff_id).collect();
-    config.insert(
-        "rootfs".to_owned(),
-        json!({"type": "layers", "diff_ids": diff_ids}),
-    );
+    config.insert("rootfs".to_owned(), listed(layers));
     if let Some(history) = config
         .remove("history")
         .and_then(|history| reordered(history, order))
@@ -117,6 +133,11 @@ fn rewritten(
         config.insert("config".to_owned(), inner.into());
     }
     Ok(config.into())
+}
+
+fn listed(layers: &[&Layer]) -> Value {
+    let diff_ids: Vec<&Digest> = layers.iter().map(|layer| &layer.diff_id).collect();
+    json!({"type": "layers", "diff_ids": diff_ids})
 }
 
 /// The history in the order of the layers. One with entries that made no layer stays only where no layer moved: there

@@ -8,6 +8,7 @@ use super::catalogue::Catalogue;
 use super::compose::Composed;
 use super::error::{Flaw, LoadError};
 use super::hybrid::{Check, Hybrid};
+use super::portion::{self, Portion, Turn};
 use crate::engine::{Digest, Engine, EngineError, ProgressSink, TarStream, Trial};
 
 /// An image that was read and arranged.
@@ -79,11 +80,14 @@ struct Parcel<'a> {
 
 impl<'a> Parcel<'a> {
     async fn pack(engine: &Engine, delivery: &'a Delivery<'a>) -> Result<Self, LoadError> {
-        let composed = compose(&delivery.catalogue, delivery.request, &delivery.arrangement)?;
-        let id = match delivery.arrangement.leave_out {
-            LeaveOut::Any => composed.manifest.digest,
-            LeaveOut::Prefix | LeaveOut::Nothing => composed.config.digest,
-        };
+        let Delivery {
+            request,
+            catalogue,
+            arrangement,
+        } = delivery;
+        let composed = Composed::new(catalogue, &arrangement.order, &request.labels)
+            .map_err(|error| LoadError::read(&request.source, error.into()))?;
+        let id = id_of(&composed, arrangement.leave_out);
         let diff_ids = composed
             .layers
             .iter()
@@ -110,37 +114,40 @@ impl<'a> Parcel<'a> {
             return Ok((Sent::Nothing, trial));
         }
         let arrangement = &self.delivery.arrangement;
-        if !arrangement.is_complete() {
-            match self.send(engine, arrangement, progress).await {
-                Ok(trial) => {
-                    let (layers, bytes) = (arrangement.send.len(), self.size(arrangement));
-                    return Ok((Sent::Missing { layers, bytes }, trial));
-                }
+        let portions = portion::cut(arrangement, &self.delivery.catalogue.layers);
+        if !arrangement.is_complete() || portions.len() > 1 {
+            match self.send(engine, portions, progress).await {
+                Ok(trial) => return Ok((self.sent(arrangement), trial)),
                 Err(error) if is_final(&error) => return Err(error),
                 Err(error) => tracing::info!(%error, "sending the whole image"),
             }
         }
         let complete = arrangement.complete();
-        let trial = self.send(engine, &complete, progress).await?;
-        let bytes = self.size(&complete);
-        Ok((Sent::Everything { bytes }, trial))
+        let trial = self
+            .send(engine, vec![Portion::whole(&complete)], progress)
+            .await?;
+        Ok((self.sent(&complete), trial))
     }
 
     /// Sends it and proves it whole. What does not prove whole is removed, unless it was there before.
     async fn send(
         &self,
         engine: &Engine,
-        arrangement: &Arrangement,
+        portions: Vec<Portion>,
         progress: &mut dyn ProgressSink,
     ) -> Result<Option<Trial>, LoadError> {
         let tag = self.delivery.request.tag.to_string();
-        let outcome = match engine
-            .load(&tag, self.tar(arrangement, Check::Nothing), progress)
-            .await
-        {
+        let lower: Result<Vec<Digest>, _> = portions[..portions.len() - 1]
+            .iter()
+            .map(|portion| self.id(portion))
+            .collect();
+        let lower = lower?;
+        let tars = portions.iter().map(|portion| self.tar(portion, Check::Nothing));
+        let outcome = match portion::send(engine, &tag, tars.collect(), progress).await {
             Ok(()) => self.prove(engine).await,
             Err(error) => Err(error.into()),
         };
+        portion::remove(engine, &lower).await;
         let Err(error) = outcome else { return outcome };
         if !self.was_there
             && let Err(error) = engine.remove_image(self.id.as_str()).await
@@ -150,13 +157,20 @@ impl<'a> Parcel<'a> {
         if is_final(&error) {
             return Err(error);
         }
-        Err(self.damage(arrangement).await.unwrap_or(error))
+        Err(self.damage(&portions).await.unwrap_or(error))
     }
 
     /// What is wrong with the layers themselves, which an engine says in its own words or not at all.
-    async fn damage(&self, arrangement: &Arrangement) -> Option<LoadError> {
-        let tar = self.tar(arrangement, Check::Layers);
-        let written = tokio::task::spawn_blocking(move || tar.write_to(&mut io::sink())).await;
+    async fn damage(&self, portions: &[Portion]) -> Option<LoadError> {
+        let tars: Vec<_> = portions
+            .iter()
+            .map(|portion| self.tar(portion, Check::Layers))
+            .collect();
+        let written = tokio::task::spawn_blocking(move || {
+            let mut tars = tars.into_iter();
+            tars.try_for_each(|tar| tar(Turn::alone()).write_to(&mut io::sink()))
+        });
+        let written = written.await;
         let content = EngineError::Content {
             subject: self.delivery.request.tag.to_string(),
             source: written.ok()?.err()?,
@@ -182,24 +196,44 @@ impl<'a> Parcel<'a> {
         }
     }
 
-    fn size(&self, arrangement: &Arrangement) -> u64 {
+    fn sent(&self, arrangement: &Arrangement) -> Sent {
         let layers = &self.delivery.catalogue.layers;
-        arrangement.send.iter().map(|at| layers[*at].size).sum()
+        let bytes = arrangement.send.iter().map(|at| layers[*at].size).sum();
+        if arrangement.is_complete() {
+            return Sent::Everything { bytes };
+        }
+        let layers = arrangement.send.len();
+        Sent::Missing { layers, bytes }
     }
 
-    fn tar(&self, arrangement: &Arrangement, check: Check) -> TarStream {
+    /// What the engine will call a portion.
+    fn id(&self, portion: &Portion) -> Result<Digest, LoadError> {
+        let Delivery {
+            request,
+            catalogue,
+            arrangement,
+        } = self.delivery;
+        let composed = compose(catalogue, request, portion, &self.id);
+        let composed = composed.map_err(|error| LoadError::read(&request.source, error.into()))?;
+        Ok(id_of(&composed, arrangement.leave_out))
+    }
+
+    fn tar(&self, portion: &Portion, check: Check) -> impl FnOnce(Turn) -> TarStream + Send + use<> {
         let (catalogue, request) = (self.delivery.catalogue.clone(), self.delivery.request.clone());
-        let arrangement = arrangement.clone();
-        TarStream::written_by(move |out| {
-            let hybrid = Hybrid {
-                image: Composed::new(&catalogue, &arrangement.order, &request.labels)?,
-                send: arrangement.send.iter().map(|at| &catalogue.layers[*at]).collect(),
-                source: &request.source,
-                leave_out: arrangement.leave_out,
-                check,
-            };
-            hybrid.write(out)
-        })
+        let leave_out = self.delivery.arrangement.leave_out;
+        let (portion, whole) = (portion.clone(), self.id.clone());
+        move |turn| {
+            TarStream::written_by(move |out| {
+                let hybrid = Hybrid {
+                    image: compose(&catalogue, &request, &portion, &whole)?,
+                    send: portion.send.iter().map(|at| &catalogue.layers[*at]).collect(),
+                    source: &request.source,
+                    leave_out,
+                    check,
+                };
+                hybrid.write(out, turn)
+            })
+        }
     }
 }
 
@@ -211,13 +245,25 @@ async fn end(trial: Option<Trial>) {
     }
 }
 
+/// The image of a portion. Only the last one is the whole image.
 fn compose<'a>(
     catalogue: &'a Catalogue,
     request: &Request,
-    arrangement: &Arrangement,
-) -> Result<Composed<'a>, LoadError> {
-    Composed::new(catalogue, &arrangement.order, &request.labels)
-        .map_err(|error| LoadError::read(&request.source, error.into()))
+    portion: &Portion,
+    whole: &Digest,
+) -> Result<Composed<'a>, serde_json::Error> {
+    if portion.order.len() == catalogue.layers.len() {
+        Composed::new(catalogue, &portion.order, &request.labels)
+    } else {
+        Composed::portion(catalogue, &portion.order, whole)
+    }
+}
+
+fn id_of(image: &Composed, leave_out: LeaveOut) -> Digest {
+    match leave_out {
+        LeaveOut::Any => image.manifest.digest.clone(),
+        LeaveOut::Prefix | LeaveOut::Nothing => image.config.digest.clone(),
+    }
 }
 
 /// Whether sending more would not help.

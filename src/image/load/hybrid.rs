@@ -11,6 +11,7 @@ use super::arrange::LeaveOut;
 use super::catalogue::Layer;
 use super::compose::{Composed, blob_path};
 use super::copy::copy;
+use super::portion::Turn;
 use super::source::Source;
 use crate::engine::Digest;
 
@@ -33,26 +34,30 @@ pub(super) enum Check {
 }
 
 impl Hybrid<'_> {
-    /// Writes it. The list of images comes last: without it nothing can be loaded.
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let (mut tar, image) = (Builder::new(out), &self.image);
+    /// Writes it when it is its turn. The list of images comes last: without it nothing can be loaded.
+    pub(super) fn write(&self, out: &mut dyn Write, turn: Turn) -> io::Result<()> {
+        let mut tar = Builder::new(out);
+        turn.take(|| {
+            self.write_content(&mut tar)?;
+            tar.get_mut().flush()
+        })?;
+        add_json(&mut tar, "manifest.json", &self.image.list())?;
+        tar.finish()
+    }
+
+    fn write_content(&self, tar: &mut Builder<&mut dyn Write>) -> io::Result<()> {
+        let image = &self.image;
         // Only containerd goes by the index; graph drivers and podman go by the list, and would read the rest in vain.
         if self.leave_out == LeaveOut::Any {
-            add_json(&mut tar, "oci-layout", &json!({"imageLayoutVersion": "1.0.0"}))?;
-            add_json(&mut tar, "index.json", &image.index())?;
-            add(
-                &mut tar,
-                &blob_path(&image.manifest.digest),
-                &image.manifest.bytes,
-            )?;
+            add_json(tar, "oci-layout", &json!({"imageLayoutVersion": "1.0.0"}))?;
+            add_json(tar, "index.json", &image.index())?;
+            add(tar, &blob_path(&image.manifest.digest), &image.manifest.bytes)?;
         }
-        add(&mut tar, &blob_path(&image.config.digest), &image.config.bytes)?;
+        add(tar, &blob_path(&image.config.digest), &image.config.bytes)?;
         let layers = once_each(&self.send);
         self.source.read_layers(&layers, &mut |layer, bytes| {
-            add_layer(&mut tar, layer, bytes, self.check)
-        })?;
-        add_json(&mut tar, "manifest.json", &image.list())?;
-        tar.finish()
+            add_layer(tar, layer, bytes, self.check)
+        })
     }
 }
 
@@ -189,7 +194,7 @@ mod tests {
             check: Check::Layers,
         };
         let mut bytes = Vec::new();
-        hybrid.write(&mut bytes).unwrap();
+        hybrid.write(&mut bytes, Turn::alone()).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let members = archive.entries().unwrap().map(|entry| {
             let mut entry = entry.unwrap();

@@ -15,6 +15,7 @@ mod deliver;
 mod error;
 mod hybrid;
 mod listing;
+mod portion;
 mod probe;
 mod remembered;
 mod script;
@@ -30,6 +31,7 @@ pub use cache::LayerCache;
 pub use catalogue::{Catalogue, Encoding, Layer};
 pub use deliver::{Delivery, Loaded, Sent, deliver};
 pub use error::{Flaw, LoadError};
+pub use portion::unfinished;
 pub use source::Source;
 
 use crate::engine::{Digest, Engine, Image, ProgressSink, Reference};
@@ -56,7 +58,8 @@ pub async fn load(
     progress: &mut dyn ProgressSink,
 ) -> Result<Loaded, LoadError> {
     let (info, images) = tokio::join!(engine.info(), engine.images(None));
-    let present = layers_of(&images?);
+    let images = images?;
+    let present = layers_of(&images);
     let (source, cache) = (request.source.clone(), request.cache.clone());
     let read = tokio::task::spawn_blocking(move || (source.catalogue(&cache, &present), present));
     let (read, present) = read
@@ -68,7 +71,13 @@ pub async fn load(
         arrangement: arrange(&catalogue.layers, request.order, &present, LeaveOut::by(&info?)),
         catalogue,
     };
-    deliver(engine, &delivery, progress).await
+    let loaded = deliver(engine, &delivery, progress).await?;
+    // What a load left behind that was killed: this one has used it.
+    let left = images
+        .iter()
+        .filter(|image| portion::whole_of(image) == Some(loaded.id.as_str()));
+    portion::remove(engine, left.map(|image| &image.id)).await;
+    Ok(loaded)
 }
 
 fn layers_of(images: &[Image]) -> Vec<Vec<Digest>> {
