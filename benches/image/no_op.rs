@@ -59,6 +59,7 @@ pub(crate) async fn flake(stage: &Stage) -> Fallible<Vec<Figure>> {
     }
     let image = stage.run(&project.ralph(&[])).await?.0;
     stage.engine.remove_image(image.trim()).await?;
+    stage.clean().await?;
     if before.is_empty() || fs::read_to_string(&starts)? != before {
         return Err("`nix` was started for an image that is there, or never for one that was not".into());
     }

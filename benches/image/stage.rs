@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ralph::engine::{Engine, Surroundings};
+use ralph::engine::{Engine, EngineError, Image, Surroundings};
 use ralph::exec::{Command, Discard, Host};
 use tempfile::TempDir;
 
@@ -63,16 +63,29 @@ impl Stage {
         self.run(&command).await.map(drop)
     }
 
-    /// Removes the images of this measurement.
+    /// Removes the images of this measurement: an image after those that stand on it, in whatever order the engine
+    /// lists them.
     pub(crate) async fn clean(&self) -> Fallible<()> {
-        for image in self
-            .engine
-            .images(Some(&format!("{LABEL}={}", std::process::id())))
-            .await?
-        {
-            self.engine.remove_image(image.id.as_str()).await?;
+        let mut left = self.images().await?;
+        while !left.is_empty() {
+            let before = left.len();
+            for image in &left {
+                match self.engine.remove_image(image.id.as_str()).await {
+                    Err(EngineError::Conflict { .. }) => {}
+                    removed => removed?,
+                }
+            }
+            left = self.images().await?;
+            if left.len() == before {
+                return Err(format!("these images cannot be removed: {left:?}").into());
+            }
         }
         Ok(())
+    }
+
+    async fn images(&self) -> Fallible<Vec<Image>> {
+        let label = format!("{LABEL}={}", std::process::id());
+        Ok(self.engine.images(Some(&label)).await?)
     }
 
     /// The `docker` command, on the engine that is measured.
