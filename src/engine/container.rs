@@ -28,6 +28,8 @@ pub struct Container {
     pub state: ContainerState,
     /// When it was made.
     pub created: Option<Timestamp>,
+    /// When it was last started, where it was asked about alone.
+    pub started: Option<Timestamp>,
     /// The container whose network it has, by its id, where it was asked about alone.
     pub joined: Option<String>,
     /// The variables its commands start with, where it was asked about alone.
@@ -181,6 +183,7 @@ fn of_inspect(found: ContainerInspectResponse) -> Container {
         name: plain_name(found.name.as_deref()),
         image: config.image.unwrap_or_default(),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
+        started: state.started_at.as_deref().and_then(|time| time.parse().ok()),
         state: match state {
             state if state.paused == Some(true) => ContainerState::Paused,
             state if state.running == Some(true) => ContainerState::Running,
@@ -220,6 +223,7 @@ fn of_summary(found: ContainerSummary) -> Container {
         created: found
             .created
             .and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        started: None,
         joined: None,
         env: BTreeMap::new(),
     }

@@ -42,6 +42,26 @@ async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made()
 }
 
 #[tokio::test]
+async fn a_holder_that_somebody_started_again_gets_its_sandbox_back() {
+    let sealed = need!(Sealed::new().await);
+    let sandbox = sealed.room.create().await;
+    let holder = holder(sandbox.as_ref());
+    docker(&sealed.room.engine, &["kill", &holder]);
+    docker(&sealed.room.engine, &["start", &holder]);
+    assert!(sealed.is_closed(sandbox.id()).await);
+    // What ran was on the network of the holder that ended.
+    let again = sealed
+        .room
+        .provider
+        .reopen(&sealed.room.spec)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(sealed.ask(again.as_ref()).await, "hello\n");
+    again.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn a_sandbox_without_its_holder_is_made_anew() {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;

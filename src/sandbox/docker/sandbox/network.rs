@@ -1,5 +1,7 @@
 //! A sandbox and its network: it runs on one that is sealed and shown to be, or not at all.
 
+use jiff::Timestamp;
+
 use super::super::super::SandboxError;
 use super::super::super::life::State;
 use super::super::seal::{Ready, Seal, SealError, SealStep, Standing};
@@ -17,15 +19,29 @@ impl DockerSandbox {
             Ok(ready) => ready,
             Err(error) => return Err(self.explain_seal(error).await),
         };
-        match ready {
-            Ready::Same => self.start_container().await?,
-            // What runs is on the network that was.
-            Ready::New => self.restart_container().await?,
+        let is_elsewhere = match ready {
+            Ready::Same => false,
+            Ready::Found(since) => self.started_before(since).await?,
+            Ready::New => true,
+        };
+        if is_elsewhere {
+            self.restart_container().await?;
+        } else {
+            self.start_container().await?;
         }
         if let Some(seal) = &self.seal {
             SealStep::SandboxStarted.done(seal.holder());
         }
         self.prove().await
+    }
+
+    /// Whether it has run since before its holder was started: then it is on the network that was.
+    async fn started_before(&self, holder: Option<Timestamp>) -> Result<bool, SandboxError> {
+        match self.engine().container(self.container()).await {
+            Ok(Some(found)) if found.state == ContainerState::Running => Ok(found.started < holder),
+            Ok(_) => Ok(false),
+            Err(error) => Err(self.explain(error).await),
+        }
     }
 
     /// Shows that its network is sealed; otherwise it is closed altogether.

@@ -6,14 +6,15 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::SealError;
 use super::link::Link;
 use crate::engine::{
-    ContainerSpec, ContainerState, Digest, Engine, EngineError, Limits, Mount, MountAccess, Network, Power,
-    TarStream,
+    Container, ContainerSpec, ContainerState, Digest, Engine, EngineError, Limits, Mount, MountAccess,
+    Network, Power, TarStream,
 };
 use crate::exec::Discard;
 use crate::guest;
@@ -48,8 +49,10 @@ pub(in super::super) struct Holder {
 /// Which network a holder has once it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Ready {
-    /// The one it had.
+    /// The one that is sealed already.
     Same,
+    /// The one it has had since then, as far as the engine can tell.
+    Found(Option<Timestamp>),
     /// A new one, which the sandbox has to join.
     New,
 }
@@ -57,8 +60,9 @@ pub(in super::super) enum Ready {
 impl Holder {
     /// Starts it where it does not run.
     pub(super) async fn start(&self) -> Result<Ready, SealError> {
-        if self.is_running().await? {
-            return Ok(Ready::Same);
+        let found = self.find().await?;
+        if found.state == ContainerState::Running {
+            return Ok(Ready::Found(found.started));
         }
         self.engine.start_container(&self.container).await?;
         Ok(Ready::New)
@@ -80,16 +84,15 @@ impl Holder {
     async fn ends(&self) -> Result<(), SealError> {
         loop {
             sleep(LOOK).await;
-            if !self.is_running().await? {
+            if self.find().await?.state != ContainerState::Running {
                 return Ok(());
             }
         }
     }
 
-    async fn is_running(&self) -> Result<bool, SealError> {
+    async fn find(&self) -> Result<Container, SealError> {
         let found = self.engine.container(&self.container).await?;
-        let found = found.ok_or(SealError::HolderEnded)?;
-        Ok(found.state == ContainerState::Running)
+        found.ok_or(SealError::HolderEnded)
     }
 }
 
