@@ -113,19 +113,28 @@ fn what_a_killed_load_left_goes_unless_somebody_named_it() {
         yard.engine.docker(&args).trim().to_owned()
     };
     let (left, named) = (import(&[]), import(&["mine:1"]));
+    let used = import(&[]);
+    yard.engine.docker(&["create", "--name", "user", &used, "true"]);
     let planned = yard.build("a");
     let ids = || yard.engine.docker(&["images", "--quiet", "--no-trunc"]);
 
-    yard.image("prune", &["--dry-run"])
-        .expect(0, &[&left, "1 of 2 images would be removed"]);
+    let stays = format!("{used} of an unfinished load stays: a container needs it");
+    let shown = yard.image("prune", &["--dry-run"]);
+    shown.expect(0, &[&stays, "1 of 3 images would be removed"]);
+    assert!(shown.stdout.contains(&left), "{shown:?}");
     assert!(ids().contains(&left));
 
     let ended = yard.image("prune", &["--json"]);
     let rows: Value = serde_json::from_str(&ended.stdout).unwrap();
-    assert_eq!(rows[0]["image"], planned);
+    let fate = |image: &str| {
+        let rows = rows.as_array().unwrap();
+        rows.iter().find(|row| row["image"] == image).unwrap()["fate"].clone()
+    };
+    assert_eq!(fate(&planned), "kept: planned");
     assert_eq!(
-        (&rows[1]["image"], &rows[1]["fate"]),
-        (&left.clone().into(), &"removed".into())
+        (fate(&left), fate(&used)),
+        ("removed".into(), "kept: in use".into())
     );
-    assert!(!ids().contains(&left) && ids().contains(&named), "{}", ids());
+    assert!(!ids().contains(&left), "{}", ids());
+    assert!(ids().contains(&named) && ids().contains(&used), "{}", ids());
 }

@@ -3,7 +3,7 @@
 use indicatif::DecimalBytes;
 use serde::Serialize;
 
-use crate::engine::{Image, Removal};
+use crate::engine::{Engine, Image, Removal};
 use crate::image::load::unfinished;
 use crate::image::{Fate, KeptFor, PruneRules, Stocked, judge, parts, remove, stock, survey};
 
@@ -58,62 +58,74 @@ pub(super) async fn prune(context: &Context, args: Args) -> Result<Exit, CliErro
             }
         }
     }
-    let mut portions = unfinished(&engine).await?;
-    if !args.dry_run {
-        for portion in std::mem::take(&mut portions) {
-            if engine.remove_unused(portion.id.as_str()).await? == Removal::Removed {
-                portions.push(portion);
-            }
-        }
-    }
+    let portions = leftovers(&engine, args.dry_run).await?;
     show(context, &args, &judged, &portions)?;
     Ok(Exit::Success)
+}
+
+/// What loads left behind that were killed, and what becomes of it.
+async fn leftovers(engine: &Engine, dry_run: bool) -> Result<Vec<(Image, Fate)>, CliError> {
+    let in_use = engine.images_in_use().await?;
+    let mut portions = Vec::new();
+    for portion in unfinished(engine).await? {
+        let removal = if in_use.contains(&portion.id) {
+            Removal::InUse
+        } else if dry_run {
+            Removal::Removed
+        } else {
+            engine.remove_unused(portion.id.as_str()).await?
+        };
+        let fate = match removal {
+            Removal::Removed => Fate::Removed,
+            Removal::InUse => Fate::Kept(KeptFor::InUse),
+        };
+        portions.push((portion, fate));
+    }
+    Ok(portions)
 }
 
 fn show(
     context: &Context,
     args: &Args,
     judged: &[(&Stocked, Fate)],
-    portions: &[Image],
+    portions: &[(Image, Fate)],
 ) -> Result<(), CliError> {
     if args.json {
         let rows = judged.iter().map(|(image, fate)| row(image, *fate));
-        let rows: Vec<Row> = rows.chain(portions.iter().map(row_of_portion)).collect();
-        return context.ui.json(&rows);
+        let portions = portions
+            .iter()
+            .map(|(portion, fate)| row_of_portion(portion, *fate));
+        return context.ui.json(&rows.chain(portions).collect::<Vec<Row>>());
     }
-    for portion in portions {
-        let size = DecimalBytes(portion.size);
-        let line = format_args!("{} ({size}), left by a load that was killed", portion.id);
-        context.ui.data(line)?;
-    }
-    for (image, fate) in judged {
-        let size = DecimalBytes(image.size);
+    let names = judged
+        .iter()
+        .map(|(image, fate)| (image.tag.to_string(), image.size, *fate));
+    let portions = portions.iter().map(|(portion, fate)| {
+        let name = format!("{} of an unfinished load", portion.id);
+        (name, portion.size, *fate)
+    });
+    let all: Vec<(String, u64, Fate)> = names.chain(portions).collect();
+    for (name, size, fate) in &all {
         match fate {
-            Fate::Removed => context.ui.data(format_args!("{} ({size})", image.tag))?,
+            Fate::Removed => context
+                .ui
+                .data(format_args!("{name} ({})", DecimalBytes(*size)))?,
             Fate::Kept(KeptFor::InUse) => context
                 .ui
-                .say(format_args!("{} stays: a container needs it.", image.tag)),
+                .say(format_args!("{name} stays: a container needs it.")),
             Fate::Kept(KeptFor::Planned | KeptFor::Newest) => {}
         }
     }
-    let gone = judged.iter().filter(|(_, fate)| *fate == Fate::Removed).count() + portions.len();
-    let all = judged.len() + portions.len();
+    let gone = all.iter().filter(|(_, _, fate)| *fate == Fate::Removed).count();
     let verb = if args.dry_run {
         "would be removed"
     } else {
         "removed"
     };
-    context.ui.say(format_args!("{gone} of {all} images {verb}."));
+    context
+        .ui
+        .say(format_args!("{gone} of {} images {verb}.", all.len()));
     Ok(())
-}
-
-fn row_of_portion(portion: &Image) -> Row<'_> {
-    Row {
-        image: portion.id.to_string(),
-        names: &[],
-        size: portion.size,
-        fate: "removed",
-    }
 }
 
 fn row(image: &Stocked, fate: Fate) -> Row<'_> {
@@ -121,11 +133,24 @@ fn row(image: &Stocked, fate: Fate) -> Row<'_> {
         image: image.tag.to_string(),
         names: &image.names,
         size: image.size,
-        fate: match fate {
-            Fate::Removed => "removed",
-            Fate::Kept(KeptFor::Planned) => "kept: planned",
-            Fate::Kept(KeptFor::InUse) => "kept: in use",
-            Fate::Kept(KeptFor::Newest) => "kept: newest",
-        },
+        fate: word(fate),
+    }
+}
+
+fn row_of_portion(portion: &Image, fate: Fate) -> Row<'_> {
+    Row {
+        image: portion.id.to_string(),
+        names: &[],
+        size: portion.size,
+        fate: word(fate),
+    }
+}
+
+fn word(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Removed => "removed",
+        Fate::Kept(KeptFor::Planned) => "kept: planned",
+        Fate::Kept(KeptFor::InUse) => "kept: in use",
+        Fate::Kept(KeptFor::Newest) => "kept: newest",
     }
 }

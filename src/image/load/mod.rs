@@ -72,11 +72,9 @@ pub async fn load(
         catalogue,
     };
     let loaded = deliver(engine, &delivery, progress).await?;
-    // What a load left behind that was killed: this one has used it.
-    let left = images
-        .iter()
-        .filter(|image| portion::whole_of(image) == Some(loaded.id.as_str()));
-    portion::remove(engine, left.map(|image| &image.id)).await;
+    let layers = delivery.arrangement.order.iter();
+    let layers = layers.map(|at| delivery.catalogue.layers[*at].diff_id.clone());
+    portion::remove_left(engine, &images, &loaded.id, &layers.collect::<Vec<_>>()).await;
     Ok(loaded)
 }
 

@@ -4,7 +4,9 @@
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::TryStreamExt;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesOrdered;
 use tokio::sync::oneshot;
 
 use super::arrange::{Arrangement, LeaveOut};
@@ -58,7 +60,8 @@ pub(super) fn cut(arrangement: &Arrangement, layers: &[Layer]) -> Vec<Portion> {
             bytes = 0;
         }
     }
-    ends.pop_if(|end| *end == order.len());
+    // What is left is the image itself, which sends something.
+    ends.pop_if(|end| !order[*end..].iter().any(is_sent));
     ends.push(order.len());
 
     let begins = [0].into_iter().chain(ends.clone());
@@ -69,7 +72,8 @@ pub(super) fn cut(arrangement: &Arrangement, layers: &[Layer]) -> Vec<Portion> {
     portions.collect()
 }
 
-/// Sends portions, each written when it is its turn. When one fails, so do those after it.
+/// Sends portions, each written when it is its turn. When one fails, those before it are waited for, as the engine may be
+/// about to have them, and those after it are given up: their end was never sent.
 pub(super) async fn send(
     engine: &Engine,
     subject: &str,
@@ -77,32 +81,50 @@ pub(super) async fn send(
     progress: &mut dyn ProgressSink,
 ) -> Result<(), EngineError> {
     let progress = Mutex::new(progress);
+    let last = portions.len().saturating_sub(1);
     let mut before = (over(), over());
-    let loads = portions.into_iter().map(|portion| {
+    let loads = portions.into_iter().enumerate().map(|(number, portion)| {
         let ((sent, may_begin), (loaded, may_end)) = (oneshot::channel(), oneshot::channel());
         let (begin, end) = std::mem::replace(&mut before, (may_begin, may_end));
-        let (tar, progress) = (portion(Turn { begin, sent, end }), &progress);
+        let tar = portion(Turn { begin, sent, end });
+        let mut progress = Shared {
+            sink: &progress,
+            is_last: number == last,
+        };
         async move {
-            engine.load(subject, tar, &mut Shared(progress)).await?;
+            engine.load(subject, tar, &mut progress).await?;
             // Nobody waits for the last one.
             let _ = loaded.send(());
             Ok(())
         }
     });
-    try_join_all(loads).await.map(drop)
+    loads.collect::<FuturesOrdered<_>>().try_collect().await
 }
 
 /// The portions that loads left behind which were killed. Those of a load that still goes on are among them: without
 /// them it sends the whole image.
 pub async fn unfinished(engine: &Engine) -> Result<Vec<Image>, EngineError> {
     let mut portions = engine.images(Some(labels::PORTION_OF)).await?;
-    portions.retain(|image| image.repo_tags.is_empty());
+    portions.retain(|image| whole_of(image).is_some());
     Ok(portions)
 }
 
-/// The id of the image that this one is a portion of.
-pub(super) fn whole_of(image: &Image) -> Option<&str> {
-    image.labels.get(labels::PORTION_OF).map(String::as_str)
+/// The id of the image that this one is a portion of. What somebody named is theirs.
+fn whole_of(image: &Image) -> Option<&str> {
+    let whole = image.labels.get(labels::PORTION_OF)?;
+    image.repo_tags.is_empty().then_some(whole)
+}
+
+/// Removes the portions among these images of the one that is there now: a load that was killed left them. What somebody
+/// made of one has its label, and layers of its own.
+pub(super) async fn remove_left(engine: &Engine, images: &[Image], whole: &Digest, layers: &[Digest]) {
+    let is_left =
+        |image: &&Image| whole_of(image) == Some(whole.as_str()) && layers.starts_with(&image.diff_ids);
+    for image in images.iter().filter(is_left) {
+        if let Err(error) = engine.remove_unused(image.id.as_str()).await {
+            tracing::warn!(%error, "a part of an image could not be removed");
+        }
+    }
 }
 
 /// Removes portions. The engine keeps what other images have of their layers.
@@ -152,18 +174,25 @@ fn over() -> oneshot::Receiver<()> {
 }
 
 /// A sink for the reports of several loads.
-struct Shared<'a, 'b>(&'a Mutex<&'b mut dyn ProgressSink>);
+struct Shared<'a, 'b> {
+    sink: &'a Mutex<&'b mut dyn ProgressSink>,
+    is_last: bool,
+}
 
 impl ProgressSink for Shared<'_, '_> {
     fn progress(&mut self, progress: Progress) {
-        self.0
+        // The engine tells the id of each image, of which only the last is of use to anybody.
+        if progress.layer.is_none() && !self.is_last {
+            return;
+        }
+        self.sink
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .progress(progress);
     }
 
     fn wants_amounts(&self) -> bool {
-        self.0
+        self.sink
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .wants_amounts()
@@ -230,6 +259,18 @@ mod tests {
         let portions = cut(&arrangement(4, &[2, 3], LeaveOut::Prefix), &layers);
         let expected = [(vec![0, 1, 2], vec![2]), (vec![0, 1, 2, 3], vec![3])];
         assert_eq!(portions, expected.map(|(order, send)| Portion { order, send }));
+    }
+
+    #[test]
+    fn there_is_no_portion_for_what_the_engine_has_at_the_top() {
+        let layers: Vec<Layer> = [50, 50, 50, 50, 10].map(|size| layer(size * MB)).into();
+        let portions = cut(&arrangement(5, &[0, 1, 2, 3], LeaveOut::Any), &layers);
+        assert_eq!(portions.len(), 4);
+        let last = Portion {
+            order: vec![0, 1, 2, 3, 4],
+            send: vec![3],
+        };
+        assert_eq!(portions.last(), Some(&last));
     }
 
     #[test]
