@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 const VARIABLE: &str = "RALPH_MARK";
 
 /// How long processes may take to go once they were killed.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long to leave killed processes before looking again.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -80,11 +80,13 @@ impl Mark {
             if found.is_empty() {
                 return Ok(());
             }
-            if Instant::now() >= give_up {
-                let message = format!("{} processes do not end (one is {})", found.len(), found[0]);
+            let (count, first) = (found.len(), found[0]);
+            let is_over = Instant::now() >= give_up;
+            found.into_iter().for_each(&each);
+            if is_over {
+                let message = format!("{count} processes do not end (one is {first})");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
-            found.into_iter().for_each(&each);
             thread::sleep(PAUSE);
         }
     }

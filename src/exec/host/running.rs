@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use rustix::process::Pid;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +20,9 @@ const TERM_GRACE: Duration = Duration::from_secs(1);
 
 /// How long to wait for the streams of a command whose processes were all killed.
 const KILL_GRACE: Duration = Duration::from_secs(1);
+
+/// How many pieces of output are taken after time is up.
+const LAST_LOOKS: usize = 64;
 
 /// A command that was started. Dropping it ends the command and everything it started.
 #[derive(Debug)]
@@ -119,10 +123,51 @@ impl<'a> Running<'a> {
                     heard = Instant::now();
                 }
                 () = self.input.step(), if self.input.is_open() => {}
-                ending = ring(alarm) => return Ok(ending),
+                ending = ring(alarm) => {
+                    let looked = self.look_once_more(output)?;
+                    match (self.exited, ending, looked) {
+                        (Some((_, status)), ..) if !self.outputs.is_open() => {
+                            return Ok(Ending::Finished(status));
+                        }
+                        (.., Looked::Exited) => {}
+                        (_, Ending::Idle, Looked::Heard) => heard = Instant::now(),
+                        _ => return Ok(ending),
+                    }
+                }
             }
         }
     }
+
+    /// Takes what has come by now: on a busy machine it may have come in time, and this thread too late.
+    fn look_once_more(&mut self, output: &mut dyn OutputSink) -> io::Result<Looked> {
+        let mut looked = Looked::Nothing;
+        // As much as may end both streams; one that never stops is not waited for.
+        for _ in 0..LAST_LOOKS {
+            if !self.outputs.is_open() {
+                break;
+            }
+            match self.outputs.step(output).now_or_never() {
+                Some(step) => step?,
+                None => break,
+            }
+            looked = Looked::Heard;
+        }
+        if self.exited.is_none()
+            && let Some(status) = self.child.try_wait()?
+        {
+            self.exited = Some((Instant::now(), status));
+            looked = Looked::Exited;
+        }
+        Ok(looked)
+    }
+}
+
+/// What had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Looked {
+    Exited,
+    Heard,
+    Nothing,
 }
 
 /// Why a command is no longer waited for.
