@@ -23,11 +23,11 @@ use crate::support::ralph::TASK;
 
 #[rstest]
 #[case::that_says_nothing(
-    Duration::from_secs(4),
-    Duration::from_secs(60),
+    Duration::from_secs(20),
+    Duration::from_secs(300),
     "printed nothing for too long"
 )]
-#[case::that_takes_too_long(Duration::from_secs(60), Duration::from_secs(6), "took longer than 6 s")]
+#[case::that_takes_too_long(Duration::from_secs(300), Duration::from_secs(25), "took longer than 25 s")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_is_ended(#[case] idle: Duration, #[case] limit: Duration, #[case] reason: &str) {
     let whole = whole_task();
@@ -50,7 +50,7 @@ async fn a_session_is_ended(#[case] idle: Duration, #[case] limit: Duration, #[c
         .await
         .unwrap();
     assert!(
-        started.elapsed() < Duration::from_secs(40),
+        started.elapsed() < Duration::from_secs(240),
         "{:?}",
         started.elapsed()
     );

@@ -21,8 +21,8 @@ use crate::support::machines::Site;
 use crate::support::{base, engine};
 use crate::yard::{Make, Yard};
 
-/// Long enough for every contract.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for every contract, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits for something that must end; a contract that hangs fails by it.
 pub async fn in_time<T>(future: impl Future<Output = T>) -> T {
@@ -219,32 +219,39 @@ impl Bench {
         format!("while :; do : > {path}; sleep 0.02; done")
     }
 
-    /// Whether a heartbeat still beats.
+    /// Waits for a heartbeat that must go on.
+    pub async fn goes_on(&self, name: &str) {
+        self.sandbox.remove(&self.path(name)).await.unwrap();
+        self.wait_for(name).await;
+    }
+
+    /// Whether a heartbeat that must have ended still beats.
     pub async fn lives(&self, name: &str) -> bool {
         self.sandbox.remove(&self.path(name)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
         self.has(name).await
     }
 
-    /// Whether a heartbeat that is being ended stops: the word for it may still be under way.
-    pub async fn stops(&self, name: &str) -> bool {
-        for _ in 0..10 {
-            if !self.lives(name).await {
-                return true;
-            }
-        }
-        false
+    /// Waits for a heartbeat that is being ended: the word for it may still be under way.
+    pub async fn stops(&self, name: &str) {
+        while self.lives(name).await {}
     }
 
     /// Waits for a file to appear.
     pub async fn wait_for(&self, name: &str) {
-        for _ in 0..500 {
-            if self.has(name).await {
-                return;
-            }
+        while !self.has(name).await {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("{name} does not appear");
+    }
+
+    /// Another sandbox, in which a child that holds the streams is waited for so long.
+    pub async fn another(&self, grace: Duration) -> Box<dyn Sandbox> {
+        let spec = SandboxSpec {
+            run: RunId::random(),
+            completion_grace: grace,
+            ..self.spec.clone()
+        };
+        self.provider.create(&spec).await.unwrap()
     }
 
     async fn has(&self, name: &str) -> bool {

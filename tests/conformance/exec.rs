@@ -208,7 +208,7 @@ async fn a_timeout_ends_the_command_and_its_children(bench: &Bench) {
         .await;
     assert_eq!(exit.status, Status::TimedOut);
     assert!(
-        started.elapsed() < Duration::from_secs(5),
+        started.elapsed() < Duration::from_secs(25),
         "{:?}",
         started.elapsed()
     );
@@ -237,7 +237,7 @@ async fn a_timeout_ends_what_ignores_being_asked(bench: &Bench) {
 async fn silence_ends_the_command(bench: &Bench) {
     let line = format!("echo one; {}", bench.heartbeat("beat"));
     let exit = bench
-        .exec(Command::shell(line).idle(Duration::from_millis(300)))
+        .exec(Command::shell(line).idle(Duration::from_secs(3)))
         .await;
     assert_eq!(exit.status, Status::Idle);
     assert_eq!(exit.stdout.text(), "one\n");
@@ -245,9 +245,9 @@ async fn silence_ends_the_command(bench: &Bench) {
 }
 
 async fn output_keeps_an_idle_timer_from_ringing(bench: &Bench) {
-    let line = "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done";
+    let line = "for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i; sleep 0.5; done";
     let exit = bench
-        .exec(Command::shell(line).idle(Duration::from_millis(700)))
+        .exec(Command::shell(line).idle(Duration::from_secs(5)))
         .await;
     assert_eq!(exit.status, Status::Code(0));
 }
@@ -267,24 +267,28 @@ async fn a_child_that_holds_the_streams_is_waited_for_then_ended(bench: &Bench) 
 }
 
 async fn a_command_that_left_in_time_is_neither_idle_nor_late(bench: &Bench) {
-    let limit = bench.spec.completion_grace / 2;
-    let exit = bench
-        .exec(Command::shell("sleep 20 & exit 0").idle(limit).timeout(limit))
-        .await;
+    let (limit, grace) = (Duration::from_secs(4), Duration::from_secs(6));
+    let sandbox = bench.another(grace).await;
+    let command = Command::shell("sleep 50 & exit 0").idle(limit).timeout(limit);
+    let exit = sandbox.exec(&command, &mut Discard).await.unwrap();
     assert_eq!((exit.status, exit.streams), (Status::Code(0), Streams::Held));
+    sandbox.close().await.unwrap();
 }
 
 async fn a_child_that_lets_go_in_time_is_heard(bench: &Bench) {
-    let exit = bench.shell("(sleep 0.1; echo late) & exit 0").await;
+    let sandbox = bench.another(Duration::from_secs(60)).await;
+    let command = Command::shell("(sleep 0.1; echo late) & exit 0");
+    let exit = sandbox.exec(&command, &mut Discard).await.unwrap();
     assert_eq!(exit.streams, Streams::Closed);
     assert_eq!(exit.stdout.text(), "late\n");
+    sandbox.close().await.unwrap();
 }
 
 async fn a_child_in_the_background_goes_on(bench: &Bench) {
     let beat = bench.heartbeat("beat");
     let exit = bench.shell(&format!("sh -c '{beat}' > /dev/null 2>&1 &")).await;
     assert_eq!(exit.streams, Streams::Closed);
-    assert!(bench.lives("beat").await);
+    bench.goes_on("beat").await;
 }
 
 async fn dropping_the_future_ends_the_command(bench: &Bench) {
@@ -299,8 +303,8 @@ async fn dropping_the_future_ends_the_command(bench: &Bench) {
         exit = bench.sandbox.exec(&command, &mut output) => panic!("{exit:?}"),
         () = cancelled => {}
     }
-    assert!(bench.stops("near").await);
-    assert!(bench.stops("far").await);
+    bench.stops("near").await;
+    bench.stops("far").await;
 }
 
 async fn parallel_commands_do_not_cross(bench: &Bench) {
@@ -328,10 +332,8 @@ async fn a_hundred_quick_commands_all_end_well(bench: &Bench) {
 }
 
 async fn the_duration_is_measured(bench: &Bench) {
+    let started = Instant::now();
     let exit = bench.shell("sleep 0.2").await;
-    assert!(
-        (Duration::from_millis(200)..Duration::from_secs(5)).contains(&exit.duration),
-        "{:?}",
-        exit.duration
-    );
+    let measured = Duration::from_millis(200)..=started.elapsed();
+    assert!(measured.contains(&exit.duration), "{:?}", exit.duration);
 }

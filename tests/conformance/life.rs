@@ -72,14 +72,12 @@ async fn ending_the_processes_of_nobody_is_fine(bench: &Bench) {
 }
 
 async fn other_sandboxes_keep_their_processes(bench: &Bench) {
-    let mut spec = bench.spec.clone();
-    spec.run = ralph::id::RunId::random();
-    let other = bench.provider.create(&spec).await.unwrap();
+    let other = bench.another(bench.spec.completion_grace).await;
     let beat = bench.heartbeat("beat");
     bench.prints(&format!("sh -c '{beat}' > /dev/null 2>&1 &")).await;
     other.end_processes().await.unwrap();
     other.close().await.unwrap();
-    assert!(bench.lives("beat").await);
+    bench.goes_on("beat").await;
 }
 
 async fn a_stopped_sandbox_runs_nothing_and_keeps_its_files(bench: &Bench) {

@@ -1,9 +1,7 @@
 //! Output: every byte counted, little of it kept, all of it shown as it comes.
 
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
 use ralph::exec::{Command, OutputLine, OutputSink};
+use tokio::sync::mpsc;
 
 use crate::bench::Bench;
 
@@ -56,26 +54,26 @@ async fn a_long_line_arrives_in_pieces(bench: &Bench) {
     assert_eq!(long.concat(), "x".repeat(300_000));
 }
 
-/// Notes when each line came.
-#[derive(Clone, Default)]
-struct Times(Arc<Mutex<Vec<(String, Instant)>>>);
+/// Tells of each line as it comes.
+struct Told(mpsc::UnboundedSender<String>);
 
-impl OutputSink for Times {
+impl OutputSink for Told {
     fn line(&mut self, line: OutputLine) {
-        self.0.lock().unwrap().push((line.text, Instant::now()));
+        self.0.send(line.text).unwrap();
     }
 }
 
 async fn lines_arrive_before_the_command_ends(bench: &Bench) {
-    let mut times = Times::default();
-    let command = Command::shell("echo early; sleep 0.5; echo late");
-    bench.sandbox.exec(&command, &mut times).await.unwrap();
-    let times = times.0.lock().unwrap();
-    let [(early, first), (late, second)] = times.as_slice() else {
-        panic!("{times:?}")
-    };
-    assert_eq!((early.as_str(), late.as_str()), ("early", "late"));
-    assert!(second.duration_since(*first) > Duration::from_millis(300));
+    let (sender, mut lines) = mpsc::unbounded_channel();
+    let mut told = Told(sender);
+    // It does not end before its first line was heard.
+    let command = Command::shell("echo early; until [ -e go ]; do sleep 0.05; done; echo late");
+    let (exit, ()) = tokio::join!(bench.sandbox.exec(&command, &mut told), async {
+        assert_eq!(lines.recv().await.unwrap(), "early");
+        bench.prints(": > go").await;
+    });
+    assert!(exit.unwrap().success());
+    assert_eq!(lines.recv().await.unwrap(), "late");
 }
 
 async fn half_a_line_waits_for_its_end(bench: &Bench) {

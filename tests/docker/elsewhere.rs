@@ -55,7 +55,7 @@ impl Elsewhere {
         TcpStream::connect((self.address, 8080)).await.unwrap();
         let sender = tokio::net::UdpSocket::bind("0.0.0.0:0").await.unwrap();
         sender.send_to(b"?", (self.address, 53)).await.unwrap();
-        for _ in 0..200 {
+        for _ in 0..6000 {
             if self.heard() == 2 {
                 break;
             }
@@ -114,7 +114,7 @@ impl Echoes {
     pub fn hear_this_machine(&self) {
         let to = SocketAddrV4::new(self.address, 0);
         net::sendto(&self.socket, &Self::REQUEST, SendFlags::empty(), &to).unwrap();
-        for _ in 0..200 {
+        for _ in 0..6000 {
             if self.heard() > 0 {
                 return;
             }

@@ -97,7 +97,8 @@ async fn what_a_killed_run_left_is_pruned_once_and_for_all() {
 async fn an_interrupted_run_rests_and_its_sandbox_can_be_looked_into_no_more() {
     let _held = LEFT_BEHIND.lock().await;
     let site = need!(Site::new().await);
-    let live = Live::start(&mut site.scripted(&slow()));
+    let long = script([doing([run("touch started; sleep 600")])]);
+    let live = Live::start(&mut site.scripted(&long));
     wait_until_started(&site);
     let name = site.containers()[0].clone();
     let looked = finish(&mut site.ralph(&["sandbox", "exec", &site.place.run_id(), "--", "ls"]));

@@ -259,7 +259,7 @@ fn file(files: &Path, path: &str) -> Response<Body> {
 /// Two lines, with a pause between.
 fn lines() -> Body {
     let lines = futures_util::stream::iter([0, 1]).then(|number| async move {
-        tokio::time::sleep(Duration::from_millis(300) * number).await;
+        tokio::time::sleep(Duration::from_secs(3) * number).await;
         Ok(Frame::data(Bytes::from_static(b"line\n")))
     });
     BodyExt::boxed(StreamBody::new(Box::pin(lines)))

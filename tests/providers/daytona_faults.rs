@@ -16,7 +16,7 @@ use crate::support::daytona::{Daytona, Fault, KEY};
 use crate::{need, spec, told};
 
 /// How long a call is waited for that hangs.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = Duration::from_secs(5);
 /// A key that no message may hold.
 const MODEL_KEY: &str = "sk-real-0123456789abcdef";
 

@@ -17,7 +17,7 @@ use rstest::rstest;
 use crate::site::{Ground, Program, greeter};
 use crate::{need, witness};
 
-const CURL: &str = "curl -sf --max-time 5";
+const CURL: &str = "curl -sf --max-time 30";
 /// The same for what is dropped, and waited for in vain.
 const IN_VAIN: &str = "curl -sf --max-time 1";
 

@@ -8,7 +8,7 @@ use ralph::sandbox::SandboxError;
 use ralph::sandbox::session::SessionError;
 use rstest::rstest;
 
-use crate::room::{GRACE, Room, beats, in_time};
+use crate::room::{Room, beats, goes_on, in_time};
 
 /// Whether the command failed because its session was lost.
 fn is_lost(result: &Result<Exit, SandboxError>) -> bool {
@@ -36,7 +36,7 @@ async fn a_timeout_reaches_a_child(#[case] escape: &str) {
     let exit = room.exec(command).await;
     assert_eq!((exit.status, exit.streams), (Status::TimedOut, Streams::Closed));
     assert!(
-        started.elapsed() < Duration::from_secs(5),
+        started.elapsed() < Duration::from_secs(25),
         "{:?}",
         started.elapsed()
     );
@@ -48,7 +48,7 @@ async fn a_command_is_asked_before_it_is_killed() {
     let room = crate::need!(Room::open().await);
     let line = "trap 'echo asked; exit 0' TERM; for n in $(seq 1000); do sleep 0.02; done";
     let exit = room
-        .exec(Command::shell(line).timeout(Duration::from_millis(200)))
+        .exec(Command::shell(line).timeout(Duration::from_secs(3)))
         .await;
     assert_eq!(exit.status, Status::TimedOut);
     assert_eq!(exit.stdout.text(), "asked\n");
@@ -62,22 +62,22 @@ async fn ending_one_command_leaves_the_others_and_what_they_left_alone() {
     let timed = Command::shell(format!("setsid sh -c '{}' & sleep 30", room.heartbeat("timed")))
         .timeout(Duration::from_millis(400));
     let other = Command::shell(format!(
-        "setsid sh -c '{}' & sleep 2.5; kill $!",
+        "setsid sh -c '{}' & until [ -e go ]; do sleep 0.05; done; kill $!",
         room.heartbeat("other")
     ));
     let mut outputs = (Discard, Discard);
-    let (timed, other, ()) = tokio::join!(
-        room.session.exec(&timed, &mut outputs.0),
-        room.session.exec(&other, &mut outputs.1),
+    let ((), other) = tokio::join!(
         async {
-            tokio::time::sleep(Duration::from_millis(1500)).await;
+            let timed = room.session.exec(&timed, &mut outputs.0).await;
+            assert_eq!(timed.unwrap().status, Status::TimedOut);
             assert!(!room.lives("timed").await);
-            assert!(room.lives("other").await);
-        }
+            in_time(goes_on(&room.path("other"))).await;
+            std::fs::write(room.path("go"), "").unwrap();
+        },
+        room.session.exec(&other, &mut outputs.1),
     );
-    assert_eq!(timed.unwrap().status, Status::TimedOut);
     assert_eq!(other.unwrap().status, Status::Code(0));
-    assert!(room.lives("released").await);
+    in_time(goes_on(&room.path("released"))).await;
     room.session.end_processes().await.unwrap();
     assert!(!room.lives("released").await);
 }
@@ -145,7 +145,7 @@ async fn a_session_whose_guest_was_killed_fails_and_can_be_opened_again() {
 async fn a_guest_that_does_not_answer_is_given_up() {
     let room = crate::need!(Room::open().await);
     let line = format!("kill -STOP {}; sleep 30", room.guest_id());
-    let command = Command::shell(line).timeout(Duration::from_millis(200));
+    let command = Command::shell(line).timeout(Duration::from_secs(3));
     let result = room.try_exec(command).await;
     assert!(
         matches!(
@@ -190,7 +190,7 @@ async fn a_session_that_is_dropped_ends_what_runs_and_leaves_what_was_left() {
     drop(session);
     assert!(in_time(guest.wait()).await.unwrap().success());
     assert!(!beats(&dir.path().join("running")).await);
-    assert!(beats(&dir.path().join("left")).await);
+    in_time(goes_on(&dir.path().join("left"))).await;
     let left_id = std::fs::read_to_string(dir.path().join("left-id")).unwrap();
     let killed = std::process::Command::new("kill").arg(left_id.trim()).status();
     assert!(killed.unwrap().success());
@@ -211,7 +211,8 @@ async fn a_dropped_command_is_ended_and_the_session_goes_on() {
             () = room.wait_for(&name) => {}
         }
         assert_eq!(room.prints("echo on").await, "on\n");
-        assert!(!room.lives(&name).await);
+        // The word for it goes to its keeper, and this went to another.
+        in_time(async { while room.lives(&name).await {} }).await;
     }
 }
 
@@ -222,7 +223,6 @@ async fn no_process_of_a_command_that_ended_is_left() {
     for _ in 0..50 {
         room.prints("true; (exit 3) & sleep 0.001").await;
     }
-    tokio::time::sleep(GRACE).await;
     // The keeper of the command that counts.
-    assert_eq!(room.prints(&below).await.trim(), "1");
+    in_time(async { while room.prints(&below).await.trim() != "1" {} }).await;
 }

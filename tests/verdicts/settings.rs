@@ -45,7 +45,7 @@ impl Default for SettingsShape {
     fn default() -> Self {
         Self {
             max_iterations: 12,
-            max_wall_time_ms: 60_000,
+            max_wall_time_ms: 600_000,
             max_cost_usd: Some(10.0),
             max_tokens: Some(10_000_000),
             max_consecutive_gutter: 3,

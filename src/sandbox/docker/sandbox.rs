@@ -33,7 +33,7 @@ const SIGKILL: i32 = 9;
 const KILLED: i32 = 128 + SIGKILL;
 
 /// How long the engine may take to tell that memory ran out, and how often it is asked.
-const OOM_PATIENCE: Duration = Duration::from_millis(200);
+const OOM_PATIENCE: Duration = Duration::from_secs(2);
 const OOM_PAUSE: Duration = Duration::from_millis(20);
 
 /// How much of a container's log a message holds.

@@ -151,7 +151,7 @@ fn piece_of(printed: LogOutput) -> Piece {
 }
 
 async fn code_of(docker: &Docker, id: &str) -> i64 {
-    for _ in 0..1000 {
+    for _ in 0..12_000 {
         let found = docker.inspect_exec(id).await.unwrap();
         if found.running == Some(false) {
             return found.exit_code.unwrap_or(-1);

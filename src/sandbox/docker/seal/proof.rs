@@ -12,7 +12,7 @@ use crate::network::Policy;
 use crate::network::probe::{Beacon, Seen, checks};
 
 /// How long all probes together may take; each has its own, shorter time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Tries everything from inside. The first thing that is not as it must be is the error.
 pub(super) async fn carry_out(session: &Session, policy: &Policy, beacon: &Beacon) -> Result<(), SealError> {
