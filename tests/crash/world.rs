@@ -13,7 +13,7 @@ pub const SCRIPT: &str = include_str!("project/script.yaml");
 pub const SLOW_SCRIPT: &str = include_str!("project/slow.yaml");
 
 /// How long anything may take before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 pub struct World {
     dir: TempDir,

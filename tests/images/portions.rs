@@ -2,13 +2,14 @@
 
 use std::ops::ControlFlow;
 
-use ralph::engine::Image;
+use ralph::engine::{EngineError, Image};
 use ralph::image::labels;
-use ralph::image::load::{Loaded, Sent};
+use ralph::image::load::{LoadError, Loaded, Sent};
 use rstest::rstest;
 
 use super::archive::TestImage;
 use super::load::everything;
+use super::own_engine::OwnEngine;
 use super::support::engine::Which;
 use super::workshop::Workshop;
 use crate::need;
@@ -134,4 +135,17 @@ async fn an_engine_that_loses_portions_meanwhile_has_the_image_in_the_end(
     assert_eq!(shop.run("a"), format!("hello from {}", shop.name));
     assert_eq!(shop.portions(&image.diff_ids()).await, []);
     shop.close().await;
+}
+
+/// The disk holds the first portion, and not what the engine needs for the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_that_is_full_is_told_as_such_and_no_portion_is_left() {
+    let engine = need!(OwnEngine::start("100m"));
+    let shop = need!(Workshop::open_at(&engine.host()).await);
+    let error = shop.load(&shop.image(&LARGE), "a").await.unwrap_err();
+    assert!(
+        matches!(error, LoadError::Engine(EngineError::DiskFull { .. })),
+        "{error:?}"
+    );
+    assert_eq!(engine.docker(&["images", "--all", "--quiet"]), "");
 }

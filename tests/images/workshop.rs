@@ -33,8 +33,19 @@ impl Workshop {
     /// A workshop with one of the engines, or why the test cannot run.
     pub async fn open_with(which: Which) -> Result<Self, String> {
         let dir = tempfile::tempdir().unwrap();
+        let engine = support::engine::engine_of(which, &dir.path().join("docker")).await?;
+        Self::open_on(engine, dir)
+    }
+
+    /// A workshop with an engine that only this test has.
+    pub async fn open_at(host: &str) -> Result<Self, String> {
+        let engine = support::engine::engine_at(host).await?;
+        Self::open_on(engine, tempfile::tempdir().unwrap())
+    }
+
+    fn open_on(engine: Engine, dir: tempfile::TempDir) -> Result<Self, String> {
         Ok(Self {
-            engine: support::engine::engine_of(which, &dir.path().join("docker")).await?,
+            engine,
             name: RunId::random().to_string(),
             busybox: support::skip::program("busybox")?,
             dir,

@@ -46,6 +46,12 @@ pub async fn engine_of(which: Which, docker_dir: &Path) -> Result<Engine, String
     connect(&Surroundings { env, home: None }).await
 }
 
+/// The engine that answers there, or why the test cannot run.
+pub async fn engine_at(host: &str) -> Result<Engine, String> {
+    let env = BTreeMap::from([("DOCKER_HOST".to_owned(), host.to_owned())]);
+    connect(&Surroundings { env, home: None }).await
+}
+
 fn named(variable: &str) -> Result<String, String> {
     std::env::var(variable).map_err(|_| format!("{variable} names nothing; tests/run sets it"))
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// How long anything may take that a test waits for. Far longer than it takes, so that a slow machine fails nothing.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A task with two boxes: `a.txt` and `b.txt` say hello.
 pub const TASK: &str = "\
