@@ -98,24 +98,24 @@ async fn an_allowed_name_is_reached_and_written_down() {
 
 #[rstest]
 #[case::another_name(
-    "curl --silent --show-error --max-time 35 http://denied.test/",
+    "curl --silent --show-error --max-time 10 http://denied.test/",
     "Could not resolve host"
 )]
 #[case::another_port(
-    "curl --silent --show-error --max-time 35 http://allowed.test:4/",
+    "curl --silent --show-error --max-time 10 http://allowed.test:4/",
     "Connection refused|Failed to connect"
 )]
-#[case::an_address("curl --silent --show-error --fail --max-time 35 http://192.0.2.1/", "403")]
+#[case::an_address("curl --silent --show-error --fail --max-time 10 http://192.0.2.1/", "403")]
 #[case::an_address_on_another_port(
-    "curl --silent --show-error --max-time 35 http://192.0.2.1:4/",
+    "curl --silent --show-error --max-time 10 http://192.0.2.1:4/",
     "Failed to connect"
 )]
 #[case::the_metadata_service(
-    "curl --silent --show-error --fail --max-time 35 http://169.254.169.254/",
+    "curl --silent --show-error --fail --max-time 10 http://169.254.169.254/",
     "403"
 )]
 #[case::ipv6(
-    "curl --silent --show-error --max-time 35 http://[2001:db8::1]/",
+    "curl --silent --show-error --max-time 10 http://[2001:db8::1]/",
     "Failed to connect|Couldn't connect"
 )]
 #[case::a_datagram(
@@ -126,16 +126,20 @@ async fn an_allowed_name_is_reached_and_written_down() {
 async fn nothing_else_is_reached_and_that_is_seen_at_once(#[case] line: &str, #[case] said: &str) {
     let sealed = need!(Sealed::new().await);
     let sandbox = sealed.room.create().await;
-    let started = Instant::now();
-    let exit = shell(sandbox.as_ref(), line).await;
-    assert!(
-        started.elapsed() < Duration::from_secs(25),
-        "{:?}",
-        started.elapsed()
-    );
-    assert!(!exit.success());
-    let stderr = exit.stderr.text();
-    assert!(said.split('|').any(|said| stderr.contains(said)), "{stderr}");
+    let mut fastest = Duration::MAX;
+    // A machine may be busy for a while; what is dropped would be waited for each time.
+    for _ in 0..5 {
+        let started = Instant::now();
+        let exit = shell(sandbox.as_ref(), line).await;
+        fastest = fastest.min(started.elapsed());
+        assert!(!exit.success());
+        let stderr = exit.stderr.text();
+        assert!(said.split('|').any(|said| stderr.contains(said)), "{stderr}");
+        if fastest < Duration::from_secs(2) {
+            break;
+        }
+    }
+    assert!(fastest < Duration::from_secs(2), "{fastest:?}");
     assert_eq!(sealed.stand_in.asked(), 0);
     sandbox.close().await.unwrap();
 }

@@ -61,18 +61,22 @@ impl Sealed {
 
     /// Whether the allowed name cannot be reached from inside, which is seen at once.
     pub async fn is_closed(&self, sandbox: &str) -> bool {
-        let (url, started) = (
-            format!("http://allowed.test:{}/", self.stand_in.port),
-            Instant::now(),
-        );
+        let url = format!("http://allowed.test:{}/", self.stand_in.port);
         // The session is not asked: it may be gone with the rest.
-        let asked = outside(&["exec", sandbox, "curl", "--silent", "--max-time", "60", &url]).await;
-        assert!(
-            started.elapsed() < Duration::from_secs(50),
-            "{:?}",
-            started.elapsed()
-        );
-        !asked
+        let ask = ["exec", sandbox, "curl", "--silent", "--max-time", "10", &url];
+        let mut fastest = Duration::MAX;
+        // A machine may be busy for a while; what is dropped would be waited for each time.
+        for _ in 0..5 {
+            let started = Instant::now();
+            if outside(&ask).await {
+                return false;
+            }
+            fastest = fastest.min(started.elapsed());
+            if fastest < Duration::from_secs(5) {
+                return true;
+            }
+        }
+        panic!("it took {fastest:?} at least");
     }
 }
 

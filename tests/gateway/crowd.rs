@@ -1,6 +1,6 @@
 //! Many connections, and slow ones.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use ralph::gateway::{Door, Limits};
@@ -53,9 +53,19 @@ async fn five_thousand_idle_connections_do_not_stop_a_request(#[case] door: Door
         }
         idle.push(client);
     }
-    let mut client = world.enter(Door::Http { port: server.port }).await;
     let request = format!("GET / HTTP/1.1\r\nHost: a.example:{}\r\n\r\n", server.port);
-    hear_until_after(&mut client, &request, "ok").await;
+    let mut fastest = Duration::MAX;
+    // A machine may be busy for a while.
+    for _ in 0..5 {
+        let began = Instant::now();
+        let mut client = world.enter(Door::Http { port: server.port }).await;
+        hear_until_after(&mut client, &request, "ok").await;
+        fastest = fastest.min(began.elapsed());
+        if fastest < Duration::from_secs(5) {
+            break;
+        }
+    }
+    assert!(fastest < Duration::from_secs(5), "{fastest:?}");
 }
 
 #[tokio::test]
@@ -112,6 +122,7 @@ async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
 async fn a_beginning_that_trickles_is_cut_off(#[case] door: Door, #[case] beginning: Vec<u8>) {
     let world = World::with(allowlist(&["a.example"]), |setup| setup.limits = impatient());
     let mut client = world.enter(door).await;
+    let began = Instant::now();
     // Bytes enough for more than three times as long as is waited.
     for byte in beginning.iter().take(50) {
         if client.write_all(&[*byte]).await.is_err() {
@@ -120,6 +131,7 @@ async fn a_beginning_that_trickles_is_cut_off(#[case] door: Door, #[case] beginn
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     hear_all(&mut client).await;
+    assert!(began.elapsed() < crate::world::PATIENCE, "{:?}", began.elapsed());
     world.check_denied(None, "did not come in time").await;
 }
 
