@@ -37,7 +37,7 @@ async fn a_stream_is_not_held_back() {
         found.unwrap_or_else(|| panic!("{text} did not come")).0
     };
     let (first, last) = (at("message_start"), at("message_stop"));
-    assert!(last >= first + PAUSE * 8, "{first:?} {last:?}");
+    assert!(last >= first + PAUSE * 9, "{first:?} {last:?}");
     let words = heard
         .iter()
         .filter(|(_, chunk)| String::from_utf8_lossy(chunk).contains("word "));
