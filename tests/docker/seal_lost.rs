@@ -28,13 +28,7 @@ async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made()
     assert!(sandbox.verify().await.is_err());
     let asked = sealed.stand_in.asked();
     // Found again and started, it has a new network, sealed as the first.
-    let again = sealed
-        .room
-        .provider
-        .reopen(&sealed.room.spec)
-        .await
-        .unwrap()
-        .unwrap();
+    let again = sealed.again().await;
     again.start().await.unwrap();
     assert_eq!(sealed.ask(again.as_ref()).await, "hello\n");
     assert!(sealed.stand_in.asked() > asked);
@@ -50,13 +44,7 @@ async fn a_holder_that_somebody_started_again_gets_its_sandbox_back() {
     docker(&sealed.room.engine, &["start", &holder]);
     assert!(sealed.is_closed(sandbox.id()).await);
     // What ran was on the network of the holder that ended.
-    let again = sealed
-        .room
-        .provider
-        .reopen(&sealed.room.spec)
-        .await
-        .unwrap()
-        .unwrap();
+    let again = sealed.again().await;
     assert_eq!(sealed.ask(again.as_ref()).await, "hello\n");
     again.close().await.unwrap();
 }
@@ -132,13 +120,7 @@ async fn when_ralph_is_gone_the_sandbox_is_closed() {
     drop(sandbox);
     while !sealed.is_closed(&id).await {}
     assert!(sealed.stand_in.asked() <= asked + 2);
-    let again = sealed
-        .room
-        .provider
-        .reopen(&sealed.room.spec)
-        .await
-        .unwrap()
-        .unwrap();
+    let again = sealed.again().await;
     again.start().await.unwrap();
     assert_eq!(sealed.ask(again.as_ref()).await, "hello\n");
     again.close().await.unwrap();

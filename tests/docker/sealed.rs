@@ -13,7 +13,7 @@ use ralph::gateway::{AddressGuard, Resolver};
 use ralph::network::firewall::SEALED;
 use ralph::network::{HostName, Policy, Rule};
 use ralph::sandbox::docker::SealError;
-use ralph::sandbox::{Egress, Sandbox, SandboxError};
+use ralph::sandbox::{Egress, Provider, Sandbox, SandboxError};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -47,6 +47,12 @@ impl Sealed {
             stand_in,
             audit,
         })
+    }
+
+    /// The sandbox that was made, found again.
+    pub async fn again(&self) -> Box<dyn Sandbox> {
+        let found = self.room.provider.reopen(&self.room.spec).await;
+        found.unwrap().unwrap()
     }
 
     /// Asks the allowed name from inside.
