@@ -29,7 +29,7 @@
 //! - [`EventSink`] receives everything a run reports, as [`Event`]s. The library prints nothing.
 //! - [`Forge`] opens the pull request. [`scm::LocalForge`] is a branch and a file in the user's own hands.
 //!
-//! Nothing below `cli` reads the environment, the home folder or the clock by itself: they are passed in, as [`Parts`].
+//! Nothing below `cli` reads the environment, the home folder or the clock by itself: they are passed in, as [`RunParts`].
 //!
 //! # A whole run
 //!
@@ -47,7 +47,7 @@
 //! use ralph::scm::LocalForge;
 //! use ralph::secret::{Redactor, Secret};
 //! use ralph::state::Owner;
-//! use ralph::{NewRun, Parts, Repository, Runs, SandboxSpec, Settings};
+//! use ralph::{NewRun, RunParts, Repository, Runs, SandboxSpec, RunSettings};
 //!
 //! # async fn run(task: String, key: String) -> Result<(), Box<dyn std::error::Error>> {
 //! let path = "/usr/bin:/bin";
@@ -57,7 +57,7 @@
 //! let key = Secret::new(key);
 //! let redactor = Redactor::new([key.clone()]);
 //!
-//! let new = NewRun { task, branch_prefix: "ralph".to_owned(), project: None, overrides: Vec::new(), script: None };
+//! let new = NewRun { created: jiff::Timestamp::now(), task, branch_prefix: "ralph".to_owned(), project: None, overrides: Vec::new(), script: None };
 //! let run = ralph::create(&runs, &repo, &redactor, new).await?;
 //!
 //! let local = LocalOptions {
@@ -66,7 +66,7 @@
 //!     passthrough: BTreeMap::new(),
 //! };
 //! let endpoint = Endpoint::parse("http://127.0.0.1:4000")?;
-//! let parts = Parts {
+//! let parts = RunParts {
 //!     provider: connect(&Choice::Local(local))?,
 //!     agents: Agents::one(Arc::new(ActionsAgent)),
 //!     model: Arc::new(OpenAiCompatible::new(endpoint, Some(key), Patience::default())?),
@@ -79,7 +79,7 @@
 //!     metering: None,
 //!     preconditions: Vec::new(),
 //! };
-//! let settings = Settings::new(Profile::new("default", "zai/glm-4.7"));
+//! let settings = RunSettings::new(Profile::new("default", "zai/glm-4.7"));
 //! let spec = SandboxSpec::unrestricted(run.facts().id.clone());
 //! let outcome = ralph::drive(&parts, &settings, &spec, &run).await?;
 //! assert!(outcome.pull_request.is_some(), "{}", outcome.reason);
@@ -125,7 +125,7 @@ pub use agent::{Agent, Session};
 pub use event::{Event, EventKind, EventSink};
 pub use id::RunId;
 pub use model::{Model, Profile};
-pub use runner::{NewRun, Outcome, Parts, Settings, create, drive};
+pub use runner::{NewRun, RunOutcome, RunParts, RunSettings, create, drive};
 pub use sandbox::{Provider, Sandbox, SandboxSpec};
 pub use scm::{Forge, Repository};
 pub use state::{RunDir, Runs};

@@ -11,7 +11,9 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::{Model, ModelError, Profile, Reply};
-use ralph::runner::{self, Budget, DoctorApply, DoctorRules, NewRun, Outcome, Parts, Profiles, Settings};
+use ralph::runner::{
+    self, Budget, DoctorApply, DoctorRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings,
+};
 use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::{Identity, LocalForge, Repository};
@@ -150,10 +152,11 @@ impl Stage {
         repository: &Path,
         (model, sink): (Arc<dyn Model>, Arc<dyn EventSink>),
         iterations: u32,
-    ) -> Fallible<Outcome> {
+    ) -> Fallible<RunOutcome> {
         let repo = Repository::open(self.host.clone(), repository).await?;
         let runs = Runs::under(self.path("runs"));
         let new = NewRun {
+            created: jiff::Timestamp::now(),
             task: task(iterations),
             branch_prefix: "ralph".to_owned(),
             project: None,
@@ -161,7 +164,7 @@ impl Stage {
             script: None,
         };
         let dir = runner::create(&runs, &repo, &Redactor::default(), new).await?;
-        let parts = Parts {
+        let parts = RunParts {
             provider: Arc::new(self.provider(&runs)),
             agents: Agents::one(Arc::new(ActionsAgent)),
             model,
@@ -204,7 +207,7 @@ fn sandbox(dir: &RunDir) -> SandboxSpec {
     }
 }
 
-fn settings(max_iterations: u32) -> Fallible<Settings> {
+fn settings(max_iterations: u32) -> Fallible<RunSettings> {
     let profile = Profile {
         name: "scripted".to_owned(),
         litellm_model: "scripted".to_owned(),
@@ -213,7 +216,7 @@ fn settings(max_iterations: u32) -> Fallible<Settings> {
         price: None,
         tags: Vec::new(),
     };
-    Ok(Settings {
+    Ok(RunSettings {
         budget: Budget {
             max_iterations,
             max_wall_time: Duration::from_secs(3600),

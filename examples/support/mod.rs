@@ -20,7 +20,7 @@ use ralph::sandbox::local::LocalOptions;
 use ralph::scm::LocalForge;
 use ralph::secret::Redactor;
 use ralph::state::Owner;
-use ralph::{NewRun, Outcome, Parts, Profile, Repository, RunDir, Runs, SandboxSpec, Settings};
+use ralph::{NewRun, Profile, Repository, RunDir, RunOutcome, RunParts, RunSettings, Runs, SandboxSpec};
 use tempfile::TempDir;
 
 const TASK: &str = "\
@@ -66,7 +66,7 @@ pub struct Bench {
     /// The run.
     pub run: RunDir,
     /// Its parts.
-    pub parts: Parts,
+    pub parts: RunParts,
     _dir: TempDir,
 }
 
@@ -82,6 +82,7 @@ impl Bench {
         let repo = Repository::open(host.clone(), &project).await?;
         let runs = Runs::under(dir.path().join("runs"));
         let new = NewRun {
+            created: jiff::Timestamp::now(),
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
             project: None,
@@ -94,7 +95,7 @@ impl Bench {
             path,
             passthrough: BTreeMap::new(),
         };
-        let parts = Parts {
+        let parts = RunParts {
             provider: connect(&Choice::Local(local))?,
             agents: Agents::one(Arc::new(ActionsAgent)),
             model: Arc::new(ScriptedModel::new(Script::parse(SCRIPT)?)),
@@ -115,8 +116,8 @@ impl Bench {
     }
 
     /// Works on the run until it ends.
-    pub async fn drive(&self) -> Result<Outcome, Box<dyn Error>> {
-        let settings = Settings::new(Profile::new("scripted", "scripted"));
+    pub async fn drive(&self) -> Result<RunOutcome, Box<dyn Error>> {
+        let settings = RunSettings::new(Profile::new("scripted", "scripted"));
         let spec = SandboxSpec::unrestricted(self.run.facts().id.clone());
         Ok(ralph::drive(&self.parts, &settings, &spec, &self.run).await?)
     }

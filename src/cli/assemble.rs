@@ -17,7 +17,7 @@ use crate::model::{
     Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Routed, Script, ScriptedModel,
 };
 use crate::network::{Clients, Policy};
-use crate::runner::Parts;
+use crate::runner::RunParts;
 use crate::sandbox::connect::{Choice, check_policy, connect};
 use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, Waiting};
 use crate::sandbox::docker::DockerOptions;
@@ -176,7 +176,7 @@ pub(super) enum Show {
 
 /// A run put together.
 pub(super) struct Assembled {
-    pub(super) parts: Parts,
+    pub(super) parts: RunParts,
     /// What keeps the credentials of its agents here; it lasts as long as this does.
     pub(super) brokered: Option<Brokered>,
 }
@@ -220,7 +220,7 @@ pub(super) async fn parts(
             mount.target.display()
         ));
     }
-    let parts = Parts {
+    let parts = RunParts {
         provider,
         agents: agents::agents(config, access)?,
         model: model(config, run.facts().script.as_deref())?,

@@ -1,5 +1,6 @@
 //! `ralph pause`, `rotate`, `stop`, `note`: requests to a run, left in its directory.
 
+use crate::clock::{Clock, SystemClock};
 use crate::id::RunId;
 use crate::secret::Redactor;
 use crate::state::{Request, RunDir};
@@ -70,7 +71,7 @@ fn ask(context: &Context, run: Option<&RunId>, which: Which, request: &Request) 
 }
 
 fn leave(context: &Context, run: &RunDir, request: &Request) -> Result<Exit, CliError> {
-    run.inbox().leave(request)?;
+    run.inbox().leave(request, SystemClock.now())?;
     let what = match request {
         Request::Stop => "Asked it to stop",
         Request::Pause => "Asked it to pause after this iteration",

@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::clock::{Clock, SystemClock};
 use crate::exec::{Command, Discard};
 use crate::id::{RunId, RunIdError};
 use crate::runner;
@@ -56,7 +57,7 @@ pub(super) async fn doctor(context: &Context, args: Args) -> Result<Exit, CliErr
 async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
     let dir = context.surroundings.runs()?.open(id)?;
     if dir.holder()?.is_some() {
-        dir.inbox().leave(&Request::Doctor)?;
+        dir.inbox().leave(&Request::Doctor, SystemClock.now())?;
         context.ui.say(format_args!(
             "Run {id} is live: it asks its doctor after this iteration."
         ));

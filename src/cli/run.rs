@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::gateway::audit::{Asked, AuditLog, Tally};
-use crate::runner::{self, NewRun, Outcome, Parts, Settings};
+use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
@@ -98,6 +99,7 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
     let overrides = [given, context.global.given()?].concat();
     let project = file.project.clone();
     let new = NewRun {
+        created: SystemClock.now(),
         project: Some(file.project),
         task: file.text,
         branch_prefix: config.settings.git.branch_prefix.clone(),
@@ -133,7 +135,7 @@ pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> 
     let Start { config, image, show } = start;
     let assembled = assemble::parts(context, config, dir, show).await?;
     let Assembled { parts, brokered } = &assembled;
-    let settings = Settings {
+    let settings = RunSettings {
         agent_env: brokered
             .as_ref()
             .map(|brokered| brokered.agent_env.clone())
@@ -169,7 +171,7 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     context.ui.say(format_args!(
         "Stopping. `ralph resume {id}` goes on; Ctrl-C again ends at once."
     ));
-    if let Err(error) = dir.inbox().leave(&Request::Stop) {
+    if let Err(error) = dir.inbox().leave(&Request::Stop, SystemClock.now()) {
         return error.into();
     }
     signals.next().await;
@@ -182,14 +184,14 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
 }
 
 /// Ends what the agent left running in the background; its commands ended with the loop.
-async fn end_sandbox(parts: &Parts, spec: &SandboxSpec) -> Result<(), CliError> {
+async fn end_sandbox(parts: &RunParts, spec: &SandboxSpec) -> Result<(), CliError> {
     if let Some(sandbox) = parts.provider.reopen(spec).await? {
         sandbox.stop().await?;
     }
     Ok(())
 }
 
-fn conclude(context: &Context, dir: &RunDir, outcome: &Outcome, show: Show) -> Result<Exit, CliError> {
+fn conclude(context: &Context, dir: &RunDir, outcome: &RunOutcome, show: Show) -> Result<Exit, CliError> {
     let cost = if outcome.unpriced_calls > 0 {
         "unknown".to_owned()
     } else {

@@ -9,7 +9,7 @@ use crate::scm::{Checkpoint, Checkpoints};
 use crate::state::{Entry, Line, Owner, RunDir, StateError};
 
 use super::run::Run;
-use super::{Parts, RunError};
+use super::{RunError, RunParts};
 
 /// Its place in a checkpoint.
 pub(super) const LEASE_FILE: &str = "lease.json";
@@ -37,7 +37,7 @@ impl Run<'_> {
 
 /// Refuses a run that another machine works on. `journal` is the checkpoint's.
 pub(super) async fn respect(
-    parts: &Parts,
+    parts: &RunParts,
     dir: &RunDir,
     (checkpoints, checkpoint): (&Checkpoints, &Checkpoint),
     journal: &[Line],

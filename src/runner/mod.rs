@@ -60,11 +60,11 @@ pub use open::{NewRun, adopt, create};
 pub use preflight::{Lack, Precondition};
 pub use prompt::{PromptError, PromptState, render as render_prompt};
 pub use round::{Round, RoundError};
-pub use settings::{DoctorApply, DoctorRules, Profiles, Settings};
+pub use settings::{DoctorApply, DoctorRules, Profiles, RunSettings};
 
 /// The parts a run is put together from.
 #[derive(Clone)]
-pub struct Parts {
+pub struct RunParts {
     /// Makes the sandbox.
     pub provider: Arc<dyn Provider>,
     /// Edit the code.
@@ -91,7 +91,7 @@ pub struct Parts {
 
 /// How a run ended and what it leaves.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The run.
     pub run: RunId,
     /// How it ended.
@@ -118,8 +118,8 @@ pub struct Outcome {
 
 /// Asks the doctor about a run that rests, and returns what it said. The diagnosis is kept with the run.
 pub async fn diagnose(
-    parts: &Parts,
-    settings: &Settings,
+    parts: &RunParts,
+    settings: &RunSettings,
     sandbox: &SandboxSpec,
     dir: &RunDir,
 ) -> Result<String, RunError> {
@@ -133,11 +133,11 @@ pub async fn diagnose(
 
 /// Works on a run until it is done, failed, paused or stopped: from its beginning, or from its last checkpoint.
 pub async fn drive(
-    parts: &Parts,
-    settings: &Settings,
+    parts: &RunParts,
+    settings: &RunSettings,
     sandbox: &SandboxSpec,
     dir: &RunDir,
-) -> Result<Outcome, RunError> {
+) -> Result<RunOutcome, RunError> {
     match run::Run::open(parts, settings, sandbox, dir).await? {
         Taken::Up(mut run) => run.finish_it().await,
         Taken::Done(outcome) => Ok(outcome),

@@ -23,8 +23,8 @@ use super::past::{Archive, Past, restore};
 use super::preflight::Preflight;
 use super::report::Reporter;
 use super::run::{Run, SEEN_FILE, Seen};
-use super::settings::Settings;
-use super::{Outcome, Parts, RunError};
+use super::settings::RunSettings;
+use super::{RunError, RunOutcome, RunParts};
 
 /// The files of `.ralph/` at the beginning of a run.
 const STARTERS: [(&str, &str); 6] = [
@@ -42,6 +42,8 @@ const LONGEST_SETTLING: Duration = Duration::from_secs(30);
 /// What a new run is made from.
 #[derive(Clone, Debug)]
 pub struct NewRun {
+    /// When the run is created, by the clock of the caller.
+    pub created: Timestamp,
     /// The task's text.
     pub task: String,
     /// The first part of the branch's name.
@@ -59,7 +61,7 @@ pub(super) enum Taken<'a> {
     /// It goes on.
     Up(Box<Run<'a>>),
     /// It was done already.
-    Done(Outcome),
+    Done(RunOutcome),
 }
 
 /// What an owner holds of a run before there is a sandbox.
@@ -108,7 +110,7 @@ pub async fn create(
     .await?;
     let facts = RunFacts {
         id: RunId::random(),
-        created: Timestamp::now(),
+        created: new.created,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         repository: repo.common_dir().to_owned(),
         task: text,
@@ -152,8 +154,8 @@ pub async fn adopt(runs: &Runs, repo: &Repository, run: &RunId) -> Result<RunDir
 impl<'a> Run<'a> {
     /// Takes the run up: from its beginning or from its last checkpoint.
     pub(super) async fn open(
-        parts: &'a Parts,
-        settings: &'a Settings,
+        parts: &'a RunParts,
+        settings: &'a RunSettings,
         spec: &'a SandboxSpec,
         dir: &'a RunDir,
     ) -> Result<Taken<'a>, RunError> {
@@ -363,7 +365,7 @@ fn started(preflight: &Preflight<'_>, task: &Task) -> EventKind {
 
 /// Clears away what an earlier owner left. Git processes that it did not live to see the end of are waited for: what
 /// they still do, they do now, not while this owner works.
-async fn settle(parts: &Parts, dir: &RunDir, lock: &Lock) -> Result<(), RunError> {
+async fn settle(parts: &RunParts, dir: &RunDir, lock: &Lock) -> Result<(), RunError> {
     // First of all: what a person asks from here on is asked of this owner.
     dir.inbox().forget_orders()?;
     let settled = parts.host.settled(LONGEST_SETTLING).await;

@@ -13,7 +13,7 @@ use super::lease;
 use super::notebook::Notebook;
 use super::report::Reporter;
 use super::run::{Ended, end_of};
-use super::{Outcome, Parts, RunError};
+use super::{RunError, RunOutcome, RunParts};
 
 /// What is known of a run.
 pub(super) struct Past {
@@ -30,7 +30,7 @@ pub(super) struct Past {
 impl Past {
     /// Reads and mends it. A run that another machine works on is refused before anything is changed.
     pub(super) async fn read(
-        parts: &Parts,
+        parts: &RunParts,
         dir: &RunDir,
         checkpoints: &Checkpoints,
     ) -> Result<Self, RunError> {
@@ -95,7 +95,7 @@ pub(super) async fn restore(
 
 /// A run that is done, as its last process left it.
 pub(super) struct Archive<'a> {
-    pub(super) parts: &'a Parts,
+    pub(super) parts: &'a RunParts,
     pub(super) spec: &'a SandboxSpec,
     pub(super) dir: &'a RunDir,
     pub(super) reporter: Reporter,
@@ -108,7 +108,7 @@ impl Archive<'_> {
         checkpoints: &Checkpoints,
         checkpoint: &Checkpoint,
         journal: &Journal,
-    ) -> Result<Outcome, RunError> {
+    ) -> Result<RunOutcome, RunError> {
         let mut notebook = Notebook::open(self.dir.ralph_dir(), self.parts.redactor.clone());
         restore(&mut notebook, checkpoints, checkpoint).await?;
         if let Some(task) = checkpoints.file(&checkpoint.commit, "ralph_task.md").await? {

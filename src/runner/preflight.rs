@@ -20,7 +20,7 @@ use super::perform::{chain, output_of};
 use super::report::Reporter;
 use super::sandboxes::sandbox_for;
 use super::text::one_line;
-use super::{Parts, RunError, Settings};
+use super::{RunError, RunParts, RunSettings};
 
 /// How long a sandbox may take for something that takes no time.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -56,8 +56,8 @@ pub struct Lack {
 
 /// The checks of one run.
 pub(super) struct Preflight<'a> {
-    pub(super) parts: &'a Parts,
-    pub(super) settings: &'a Settings,
+    pub(super) parts: &'a RunParts,
+    pub(super) settings: &'a RunSettings,
     pub(super) spec: &'a SandboxSpec,
     pub(super) dir: &'a RunDir,
     pub(super) reporter: Reporter,

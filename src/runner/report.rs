@@ -12,7 +12,7 @@ use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 
 use super::perform::chain;
-use super::{Parts, RunError};
+use super::{RunError, RunParts};
 
 /// How many lines of one command's output become events.
 const SHOWN_LINES: u32 = 200;
@@ -36,7 +36,7 @@ pub(super) struct Reporter {
 
 impl Reporter {
     /// Reports on a run, between its iterations.
-    pub(super) fn of(parts: &Parts, run: &RunId) -> Self {
+    pub(super) fn of(parts: &RunParts, run: &RunId) -> Self {
         Self {
             sink: parts.sink.clone(),
             run: run.clone(),

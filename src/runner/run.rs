@@ -22,13 +22,13 @@ use super::error::Halt;
 use super::lease::LEASE_FILE;
 use super::notebook::Notebook;
 use super::report::Reporter;
-use super::settings::Settings;
-use super::{Compute, Outcome, Parts, RunError};
+use super::settings::RunSettings;
+use super::{Compute, RunError, RunOutcome, RunParts};
 
 /// One run in the hands of its owner.
 pub(super) struct Run<'a> {
-    pub(super) parts: &'a Parts,
-    pub(super) settings: &'a Settings,
+    pub(super) parts: &'a RunParts,
+    pub(super) settings: &'a RunSettings,
     pub(super) spec: &'a SandboxSpec,
     pub(super) dir: &'a RunDir,
     pub(super) task: Task,
@@ -78,7 +78,7 @@ pub(super) const SEEN_FILE: &str = "last_iteration.json";
 
 impl Run<'_> {
     /// Iterates until a rule or an error ends it.
-    pub(super) async fn finish_it(&mut self) -> Result<Outcome, RunError> {
+    pub(super) async fn finish_it(&mut self) -> Result<RunOutcome, RunError> {
         let mut losses = 0;
         loop {
             let went = match self.turn().await {
@@ -225,7 +225,7 @@ impl Run<'_> {
     }
 
     /// Ends the run by rule: recorded, checkpointed, reported.
-    async fn finish(&mut self, kind: OutcomeKind, reason: String) -> Result<Outcome, RunError> {
+    async fn finish(&mut self, kind: OutcomeKind, reason: String) -> Result<RunOutcome, RunError> {
         let reason = self.parts.redactor.redact(&reason);
         if let Err(error) = self.sandbox.end_processes().await {
             self.reporter
@@ -251,7 +251,7 @@ impl Run<'_> {
         self.reporter.broken(error)
     }
 
-    fn outcome(&self, kind: OutcomeKind, reason: String) -> Outcome {
+    fn outcome(&self, kind: OutcomeKind, reason: String) -> RunOutcome {
         let ended = Ended {
             kind,
             reason,
@@ -335,13 +335,13 @@ pub(super) struct Ended {
 
 impl Ended {
     /// The outcome, with what the journal adds up to.
-    pub(super) fn outcome(self, facts: &RunFacts, lines: &[Line], at: Timestamp) -> Outcome {
+    pub(super) fn outcome(self, facts: &RunFacts, lines: &[Line], at: Timestamp) -> RunOutcome {
         let ledger = Ledger::from_journal(lines, at);
         let pull_request = lines.iter().rev().find_map(|line| match &line.entry {
             Entry::PullRequest { location, .. } => Some(location.clone()),
             _ => None,
         });
-        Outcome {
+        RunOutcome {
             run: facts.id.clone(),
             kind: self.kind,
             reason: self.reason,

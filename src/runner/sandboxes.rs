@@ -9,7 +9,7 @@ use crate::state::OutcomeKind;
 use super::error::Halt;
 use super::perform::chain;
 use super::run::Run;
-use super::{Parts, RunError, watch};
+use super::{RunError, RunParts, watch};
 
 /// How many sandboxes one iteration may lose before a person should have a look.
 const MOST_LOSSES: u32 = 1;
@@ -95,7 +95,7 @@ impl Run<'_> {
 }
 
 /// The sandbox of a run: the one it has, or a new one.
-pub(super) async fn sandbox_for(parts: &Parts, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, RunError> {
+pub(super) async fn sandbox_for(parts: &RunParts, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, RunError> {
     match (parts.provider.reopen(spec).await?, spec.reuse) {
         (Some(sandbox), Reuse::Allowed) => {
             sandbox.start().await?;

@@ -11,7 +11,7 @@ use super::budget::Budget;
 
 /// What a run is told by its caller.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RunSettings {
     /// What it may spend.
     pub budget: Budget,
     /// Fewer changed lines than this count as none.
@@ -36,9 +36,9 @@ pub struct Settings {
     pub model_wait: Duration,
 }
 
-impl Settings {
+impl RunSettings {
     /// The settings of a run with one model, everything else as the configuration has it when nobody sets it. There is
-    /// no fallback and no doctor: those rungs of the ladder are left out until [`Settings::profiles`] names them.
+    /// no fallback and no doctor: those rungs of the ladder are left out until [`RunSettings::profiles`] names them.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
         const MINUTE: u64 = 60;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{StateError, write_atomically};
@@ -41,9 +42,9 @@ impl Inbox {
         }
     }
 
-    /// Leaves a request. Requests are taken in the order they were left.
-    pub fn leave(&self, request: &Request) -> Result<(), StateError> {
-        let stamp = jiff::Timestamp::now().as_nanosecond();
+    /// Leaves a request. The runner takes requests in the order of `now`, the time they were left.
+    pub fn leave(&self, request: &Request, now: Timestamp) -> Result<(), StateError> {
+        let stamp = now.as_nanosecond();
         let name = format!("{stamp:020}-{:08x}.json", fastrand::u32(..));
         let text = serde_json::to_vec(request).unwrap_or_default();
         write_atomically(&self.dir.join(name), &text)
@@ -102,8 +103,10 @@ mod tests {
         let inbox = Inbox::of(dir.path());
         assert!(inbox.waiting().unwrap().is_empty());
         let asked = [Request::Note { text: "a".into() }, Request::Rotate, Request::Stop];
-        for request in &asked {
-            inbox.leave(request).unwrap();
+        for (second, request) in (0..).zip(&asked) {
+            inbox
+                .leave(request, Timestamp::from_second(second).unwrap())
+                .unwrap();
         }
         let waiting = inbox.waiting().unwrap();
         assert_eq!(
@@ -126,7 +129,7 @@ mod tests {
         let inbox = Inbox::of(dir.path());
         let note = Request::Note { text: "a".into() };
         for request in [&Request::Stop, &note, &Request::Pause, &Request::Rotate] {
-            inbox.leave(request).unwrap();
+            inbox.leave(request, Timestamp::UNIX_EPOCH).unwrap();
         }
         inbox.forget_orders().unwrap();
         let left: Vec<Request> = inbox

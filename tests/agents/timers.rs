@@ -13,7 +13,7 @@ use ralph::scm::LocalForge;
 use ralph::secret::{Redactor, Secret};
 use ralph::state::{Entry, OutcomeKind, Owner, RunDir};
 use ralph::usage::{Price, Usd};
-use ralph::{NewRun, Parts, Repository, Runs, SandboxSpec, Settings};
+use ralph::{NewRun, Repository, RunParts, RunSettings, Runs, SandboxSpec};
 use rstest::rstest;
 
 use crate::bench::{Bench, KEY, Program, Within, programs, whole_task};
@@ -39,10 +39,10 @@ async fn a_session_is_ended(#[case] idle: Duration, #[case] limit: Duration, #[c
     });
     let bench = need!(Bench::within(Within::Directory, Program::Claude, teller).await);
     let run = Library::of(&bench).await;
-    let settings = Settings {
+    let settings = RunSettings {
         idle_timeout: idle,
         iteration_timeout: limit,
-        ..Settings::new(priced())
+        ..RunSettings::new(priced())
     };
     let started = Instant::now();
     let spec = SandboxSpec::unrestricted(run.dir.facts().id.clone());
@@ -92,7 +92,7 @@ fn priced() -> Profile {
 
 /// A run put together by hand.
 struct Library {
-    parts: Parts,
+    parts: RunParts,
     dir: RunDir,
 }
 
@@ -108,6 +108,7 @@ impl Library {
         let runs = Runs::under(bench.place.home().join("runs"));
         let redactor = Redactor::new([Secret::new(KEY)]);
         let new = NewRun {
+            created: jiff::Timestamp::now(),
             task: TASK.to_owned(),
             branch_prefix: "ralph".to_owned(),
             project: None,
@@ -128,7 +129,7 @@ impl Library {
             },
         };
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        let parts = Parts {
+        let parts = RunParts {
             provider: Arc::new(LocalProvider::new(LocalOptions {
                 base: runs.dir().to_owned(),
                 path,

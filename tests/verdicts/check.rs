@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use ralph::event::EventKind;
-use ralph::runner::Outcome;
+use ralph::runner::RunOutcome;
 use ralph::state::{Failure, IterationRecord, OutcomeKind};
 
 use crate::expected::{Climbed, Expected, ExpectedIteration, Signal, Tests};
@@ -61,7 +61,7 @@ impl Check<'_> {
         }
     }
 
-    fn verdict(&mut self, outcome: &Outcome) {
+    fn verdict(&mut self, outcome: &RunOutcome) {
         let (expected, played) = (self.expected, self.played);
         self.equal("outcome", Some(&expected.outcome), &outcome.kind);
         self.part("reason", &expected.reason, &outcome.reason);
@@ -124,7 +124,7 @@ impl Check<'_> {
     }
 
     /// Files of the last commit and of `.ralph/`.
-    async fn files(&mut self, outcome: &Outcome) {
+    async fn files(&mut self, outcome: &RunOutcome) {
         for (path, text) in &self.expected.tree {
             let found = self
                 .stage
@@ -141,7 +141,7 @@ impl Check<'_> {
     }
 
     /// There is a pull request when the run is done, it holds the last commit, and there is none otherwise.
-    async fn pull_request(&mut self, outcome: &Outcome) {
+    async fn pull_request(&mut self, outcome: &RunOutcome) {
         let text = fs::read_to_string(self.played.run.pull_request_file()).ok();
         let name = format!("refs/heads/{}", outcome.branch);
         let branch = self

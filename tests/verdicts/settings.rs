@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ralph::model::Profile;
-use ralph::runner::{Budget, DoctorApply, DoctorRules, Profiles, Settings};
+use ralph::runner::{Budget, DoctorApply, DoctorRules, Profiles, RunSettings};
 use ralph::scm::Identity;
 use ralph::state::Rung;
 use ralph::usage::{Price, Usd};
@@ -67,9 +67,9 @@ impl Default for SettingsShape {
 
 impl SettingsShape {
     /// The same as the runner takes them.
-    pub fn settings(&self) -> Settings {
+    pub fn settings(&self) -> RunSettings {
         let dollars = |amount: f64| Usd::from_dollars(amount).expect("an amount of money");
-        Settings {
+        RunSettings {
             budget: Budget {
                 max_iterations: self.max_iterations,
                 max_wall_time: Duration::from_millis(self.max_wall_time_ms),

@@ -10,7 +10,7 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::event::{Event, EventKind, EventSink, Fanout};
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::ScriptedModel;
-use ralph::runner::{self, NewRun, Outcome, Parts, RunError};
+use ralph::runner::{self, NewRun, RunError, RunOutcome, RunParts};
 use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::{LocalForge, Repository};
@@ -43,7 +43,7 @@ impl EventSink for Person {
         if matches!(event.kind, EventKind::IterationStarted { .. }) {
             let now = |asked: &&Asked| Some(asked.iteration) == event.iteration;
             for asked in self.asked.iter().filter(now) {
-                self.inbox.leave(&asked.ask.request()).unwrap();
+                self.inbox.leave(&asked.ask.request(), event.at).unwrap();
             }
         }
     }
@@ -51,7 +51,7 @@ impl EventSink for Person {
 
 /// What came of one act.
 pub struct Played {
-    pub outcome: Result<Outcome, RunError>,
+    pub outcome: Result<RunOutcome, RunError>,
     pub run: RunDir,
     /// Every recorded iteration of the run, also those of earlier acts.
     pub records: Vec<IterationRecord>,
@@ -141,12 +141,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn parts(&self, repository: Repository, run: &RunDir, events: Arc<Mutex<Vec<Event>>>) -> Parts {
+    fn parts(&self, repository: Repository, run: &RunDir, events: Arc<Mutex<Vec<Event>>>) -> RunParts {
         let person = Person {
             asked: self.history.asked.clone(),
             inbox: run.inbox(),
         };
-        Parts {
+        RunParts {
             provider: Arc::new(LocalProvider::new(LocalOptions {
                 base: self.runs().dir().to_owned(),
                 path: self.path.clone(),
@@ -170,6 +170,7 @@ impl<'a> Stage<'a> {
 
     async fn new_run(&self, repository: &Repository) -> RunDir {
         let new = NewRun {
+            created: jiff::Timestamp::now(),
             task: self.history.task.text(),
             branch_prefix: "ralph".to_owned(),
             project: None,

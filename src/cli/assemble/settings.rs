@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::agents;
 use super::super::error::{CliError, Exit};
 use crate::config::{self, Config, LadderRung};
-use crate::runner::{Budget, DoctorApply, DoctorRules, Profiles, Settings};
+use crate::runner::{Budget, DoctorApply, DoctorRules, Profiles, RunSettings};
 use crate::scm::Identity;
 use crate::state::Rung;
 
@@ -14,14 +14,14 @@ use crate::state::Rung;
 const MODEL_WAIT: Duration = Duration::from_secs(30);
 
 /// What the runner is told.
-pub(in super::super) fn settings(config: &Config) -> Result<Settings, CliError> {
+pub(in super::super) fn settings(config: &Config) -> Result<RunSettings, CliError> {
     let from = &config.settings;
     let identity = Identity::new(&from.git.user_name, &from.git.user_email).map_err(|error| CliError {
         exit: Exit::Usage,
         message: error.to_string(),
         hint: None,
     })?;
-    Ok(Settings {
+    Ok(RunSettings {
         budget: Budget {
             max_iterations: from.budget.max_iterations.get(),
             max_wall_time: from.budget.max_wall_time,

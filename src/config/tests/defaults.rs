@@ -44,7 +44,7 @@ fn the_defaults_are_those_of_the_design() {
 #[test]
 fn a_library_user_gets_the_same_defaults() {
     let from = Project::new(&[]).load().settings;
-    let own = runner::Settings::new(Profile::new("name", "model"));
+    let own = runner::RunSettings::new(Profile::new("name", "model"));
     assert_eq!(
         own.budget,
         runner::Budget {
