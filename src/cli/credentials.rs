@@ -3,7 +3,8 @@
 use crate::clock;
 use crate::config::{AgentName, Config};
 use crate::credential::{
-    Auth, CredentialError, Keychain, Kind, Login, LoginError, Place, Source, TokenServer, Vault,
+    AuthMethod, CredentialError, CredentialKind, CredentialLocation, CredentialSource, Keychain, Login,
+    LoginError, TokenServer, Vault,
 };
 use crate::gateway::broker::{self, BrokerError, Upstream, UpstreamError};
 
@@ -19,12 +20,12 @@ pub(super) struct Which {
     agent: Option<String>,
     /// How it authenticates: oauth, api-key or gateway
     #[arg(long, value_name = "HOW")]
-    auth: Option<Auth>,
+    auth: Option<AuthMethod>,
 }
 
 impl Which {
     /// The configuration, and the credential that is meant under it.
-    pub(super) fn kind(self, context: &Context) -> Result<(Config, Kind), CliError> {
+    pub(super) fn kind(self, context: &Context) -> Result<(Config, CredentialKind), CliError> {
         let given = Given::of_flags([
             ("--agent", "agent.name", self.agent),
             ("--auth", "agent.auth", self.auth.map(|auth| auth.to_string())),
@@ -36,15 +37,17 @@ impl Which {
 }
 
 /// The credential of the configured agent.
-pub(super) fn kind(config: &Config) -> Result<Kind, CliError> {
+pub(super) fn kind(config: &Config) -> Result<CredentialKind, CliError> {
     let agent = config.settings.agent.name;
     match (agent, config.settings.agent.auth) {
-        (AgentName::Claude, None | Some(Auth::OAuth)) => Ok(Kind::AnthropicOAuth),
-        (AgentName::Claude, Some(Auth::ApiKey)) => Ok(Kind::AnthropicKey),
-        (AgentName::Codex, None | Some(Auth::ApiKey)) => Ok(Kind::OpenAiKey),
-        (AgentName::Cursor, None | Some(Auth::ApiKey)) => Ok(Kind::CursorKey),
-        (AgentName::Actions | AgentName::Custom, None) | (_, Some(Auth::Gateway)) => Ok(Kind::GatewayKey),
-        (AgentName::Codex, Some(Auth::OAuth)) => Err(CliError::usage(
+        (AgentName::Claude, None | Some(AuthMethod::OAuth)) => Ok(CredentialKind::AnthropicOAuth),
+        (AgentName::Claude, Some(AuthMethod::ApiKey)) => Ok(CredentialKind::AnthropicKey),
+        (AgentName::Codex, None | Some(AuthMethod::ApiKey)) => Ok(CredentialKind::OpenAiKey),
+        (AgentName::Cursor, None | Some(AuthMethod::ApiKey)) => Ok(CredentialKind::CursorKey),
+        (AgentName::Actions | AgentName::Custom, None) | (_, Some(AuthMethod::Gateway)) => {
+            Ok(CredentialKind::GatewayKey)
+        }
+        (AgentName::Codex, Some(AuthMethod::OAuth)) => Err(CliError::usage(
             "the login of ChatGPT is for a service of its own, which the gateway does not speak to",
         )
         .hint("use a key of the OpenAI API: `--agent codex --auth api-key`")),
@@ -58,7 +61,7 @@ pub(super) fn kind(config: &Config) -> Result<Kind, CliError> {
 /// Where credentials are kept on this machine.
 pub(super) fn vault(context: &Context) -> Result<Vault, CliError> {
     let surroundings = &context.surroundings;
-    let vault = Vault::files(surroundings.data_dir()?.join("credentials"));
+    let vault = Vault::in_files(surroundings.data_dir()?.join("credentials"));
     let host = surroundings.session_host();
     let keychain = if cfg!(target_os = "macos") {
         Some(Keychain::MacOs)
@@ -77,31 +80,32 @@ pub(super) fn vault(context: &Context) -> Result<Vault, CliError> {
 pub(super) async fn upstream(
     context: &Context,
     config: &Config,
-    kind: Kind,
+    kind: CredentialKind,
     base: Option<&str>,
 ) -> Result<Upstream, CliError> {
     let vault = vault(context)?;
     let stored = vault.load(kind).await?;
     let login = || {
         let login = Login::new(kind, vault, token_server(base)?, clock::system());
-        Ok::<_, CliError>(Source::Kept(login))
+        Ok::<_, CliError>(CredentialSource::Stored(login))
     };
     let source = match (stored, from_environment(config, kind)) {
-        (None, Some(secret)) => Source::Fixed(secret),
+        (None, Some(secret)) => CredentialSource::Fixed(secret),
         (Some(_), _) | (None, None) => login()?,
     };
-    let own = (kind == Kind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
+    let own =
+        (kind == CredentialKind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
     Ok(Upstream::new(kind, source, base.or(own))?)
 }
 
 /// The credential that the environment holds.
-pub(super) fn from_environment(config: &Config, kind: Kind) -> Option<crate::secret::Secret> {
+pub(super) fn from_environment(config: &Config, kind: CredentialKind) -> Option<crate::secret::Secret> {
     match kind {
-        Kind::AnthropicOAuth => config.credential("CLAUDE_CODE_OAUTH_TOKEN"),
-        Kind::AnthropicKey => config.credential("ANTHROPIC_API_KEY"),
-        Kind::OpenAiKey => config.credential("OPENAI_API_KEY"),
-        Kind::CursorKey => config.credential("CURSOR_API_KEY"),
-        Kind::GatewayKey => config.model_api_key(),
+        CredentialKind::AnthropicOAuth => config.credential("CLAUDE_CODE_OAUTH_TOKEN"),
+        CredentialKind::AnthropicKey => config.credential("ANTHROPIC_API_KEY"),
+        CredentialKind::OpenAiKey => config.credential("OPENAI_API_KEY"),
+        CredentialKind::CursorKey => config.credential("CURSOR_API_KEY"),
+        CredentialKind::GatewayKey => config.model_api_key(),
     }
 }
 
@@ -117,11 +121,11 @@ fn token_server(base: Option<&str>) -> Result<TokenServer, CliError> {
 }
 
 /// A place, for people.
-pub(super) fn describe(place: Place) -> &'static str {
+pub(super) fn describe(place: CredentialLocation) -> &'static str {
     match place {
-        Place::Keychain(Keychain::MacOs) => "the keychain",
-        Place::Keychain(Keychain::SecretService) => "the Secret Service",
-        Place::File => "a file that only you can read",
+        CredentialLocation::Keychain(Keychain::MacOs) => "the keychain",
+        CredentialLocation::Keychain(Keychain::SecretService) => "the Secret Service",
+        CredentialLocation::File => "a file that only you can read",
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::agent::{Claude, Codex, Cursor};
 use crate::config::{AgentName, Config};
-use crate::credential::{Kind, Source};
+use crate::credential::{CredentialKind, CredentialSource};
 use crate::event::Found;
 use crate::gateway::broker::{self, BrokerError, Upstream, VerifyError};
 use crate::network::{Clients, HostName, Policy};
@@ -102,7 +102,11 @@ fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, C
     let Some(key) = config.credential(variable) else {
         return Ok(None);
     };
-    let upstream = Upstream::new(Kind::GatewayKey, Source::Fixed(key), Some(address))?;
+    let upstream = Upstream::new(
+        CredentialKind::GatewayKey,
+        CredentialSource::Fixed(key),
+        Some(address),
+    )?;
     let remedy = format!("put a valid one into `{variable}`, then `ralph resume`");
     Ok(Some((remedy, Asked::FromHere(upstream))))
 }

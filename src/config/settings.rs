@@ -14,7 +14,7 @@ use super::choice::{
 };
 use super::models::ModelSettings;
 use super::read;
-use crate::credential::Auth;
+use crate::credential::AuthMethod;
 use crate::id::RepositoryName;
 use crate::image::ImageReference;
 use crate::network::{AddressRange, HostPattern, Preset, Rule};
@@ -251,7 +251,7 @@ pub struct AgentSettings {
     pub model: Option<String>,
     /// How it authenticates; `None` is as the agent does by itself.
     #[serde(default)]
-    pub auth: Option<Auth>,
+    pub auth: Option<AuthMethod>,
     /// How hard an agent program is told to think; `None` is `high` for `claude` and left to the others.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub effort: Option<String>,

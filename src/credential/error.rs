@@ -1,55 +1,55 @@
-//! What can go wrong with a credential.
+//! Errors of stored credentials and logins.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::Kind;
+use super::CredentialKind;
 
-/// What can go wrong while a credential is read or kept.
+/// A stored credential cannot be read or written.
 #[derive(Debug, Error)]
 pub enum CredentialError {
-    /// A file cannot be used.
+    /// An operation on a file failed.
     #[error("cannot {operation} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// Others can read the file.
-    #[error("`{}` can be read by others, so it may be known to them", path.display())]
+    /// Other users can read the file.
+    #[error("other users can read the credential in `{}`", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
     },
-    /// What is kept is not a credential.
-    #[error("{kind} is kept in a form that cannot be read")]
+    /// The stored text is not a credential.
+    #[error("cannot parse the stored text of {kind}")]
     Unreadable {
-        /// Which one.
-        kind: Kind,
-        /// Why. It says where, never what.
+        /// The credential.
+        kind: CredentialKind,
+        /// The cause. It names a position, never the text.
         source: serde_json::Error,
     },
-    /// The keychain's program could not be started.
-    #[error("`{program}` cannot be started")]
+    /// The program of the keychain could not be started.
+    #[error("cannot start `{program}`")]
     NoKeychain {
         /// The program.
         program: &'static str,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The keychain refused.
-    #[error("the keychain refused ({program}, {status}): {message}")]
+    /// The program of the keychain failed.
+    #[error("the keychain command `{program}` failed ({status}): {message}")]
     Keychain {
         /// The program.
         program: &'static str,
-        /// How it ended.
+        /// Its exit status.
         status: String,
-        /// What it said.
+        /// Its standard error.
         message: String,
     },
 }
@@ -71,49 +71,49 @@ impl CredentialError {
         match self {
             Self::Io { .. } => None,
             Self::Exposed { path } => Some(format!(
-                "replace the credential at its service, then `chmod 600 {}` and store the new one",
+                "revoke the credential at its service, run `chmod 600 {}` and store a new one",
                 path.display()
             )),
             Self::Unreadable { kind, .. } => Some(format!("store it again: `{}`", kind.store_command())),
             Self::NoKeychain { .. } | Self::Keychain { .. } => Some(
-                "unlock the keychain, or keep the credential in a file: `ralph token store --file`"
+                "unlock the keychain, or store the credential in a file: `ralph token store --file`"
                     .to_owned(),
             ),
         }
     }
 }
 
-/// Why there is no credential to send.
+/// There is no credential to send.
 #[derive(Debug, Error)]
 pub enum LoginError {
-    /// None is stored.
+    /// Nothing is stored.
     #[error("{0} is not stored")]
-    Missing(Kind),
-    /// It has ended, and nothing renews it.
+    Missing(CredentialKind),
+    /// It has expired and cannot be renewed.
     #[error("{0} has expired")]
-    Expired(Kind),
-    /// The token server does not take the refresh token any more.
-    #[error("{kind} could not be renewed: the token server refused it (HTTP {status})")]
+    Expired(CredentialKind),
+    /// The token server rejected the refresh token.
+    #[error("cannot renew {kind}: the token server rejected it (HTTP {status})")]
     Refused {
-        /// Which one.
-        kind: Kind,
-        /// The status.
+        /// The login.
+        kind: CredentialKind,
+        /// The HTTP status.
         status: u16,
     },
-    /// A refresh was cut short after the token server had answered it: its one use is spent and its fruit is lost.
-    #[error("{0} was used up by a refresh that was cut short before its result was stored")]
-    UsedUp(Kind),
-    /// The token server cannot be reached, or does not answer as one.
-    #[error("{kind} could not be renewed: the token server does not answer")]
+    /// An earlier renewal used the refresh token and was interrupted before its result was stored.
+    #[error("cannot renew {0}: an interrupted renewal already used its refresh token")]
+    UsedUp(CredentialKind),
+    /// The token server cannot be reached, or its response is not one of a token server.
+    #[error("cannot renew {kind}: the token server is unavailable")]
     Unavailable {
-        /// Which one.
-        kind: Kind,
-        /// Why.
+        /// The login.
+        kind: CredentialKind,
+        /// The cause.
         source: reqwest::Error,
     },
-    /// What is kept cannot be used.
+    /// The stored credential cannot be read or written.
     #[error(transparent)]
-    Kept(#[from] CredentialError),
+    Stored(#[from] CredentialError),
 }
 
 impl LoginError {
@@ -124,8 +124,10 @@ impl LoginError {
             Self::Missing(kind) | Self::Expired(kind) | Self::Refused { kind, .. } | Self::UsedUp(kind) => {
                 Some(format!("store a new one: `{}`", kind.store_command()))
             }
-            Self::Unavailable { .. } => Some("check the network of this machine, then try again".to_owned()),
-            Self::Kept(error) => error.hint(),
+            Self::Unavailable { .. } => {
+                Some("check the network connection of the host, then try again".to_owned())
+            }
+            Self::Stored(error) => error.hint(),
         }
     }
 }

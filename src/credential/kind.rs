@@ -1,4 +1,4 @@
-//! Which credentials there are.
+//! The kinds of credentials.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 /// How a credential authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Auth {
-    /// A login of a subscription, which ends and can be renewed.
+pub enum AuthMethod {
+    /// The login of a subscription, which expires and can be renewed.
     #[serde(rename = "oauth")]
     OAuth,
-    /// A key of the service itself.
+    /// An API key of the service.
     ApiKey,
     /// A key of a model gateway such as LiteLLM, which has the keys of the services.
     Gateway,
 }
 
-impl Auth {
-    /// The word for it, as in `--auth`.
+impl AuthMethod {
+    /// Its name in the configuration and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -31,32 +31,32 @@ impl Auth {
     }
 }
 
-impl fmt::Display for Auth {
+impl fmt::Display for AuthMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
 }
 
-impl FromStr for Auth {
-    type Err = UnknownAuth;
+impl FromStr for AuthMethod {
+    type Err = UnknownAuthMethod;
 
-    fn from_str(text: &str) -> Result<Self, UnknownAuth> {
+    fn from_str(text: &str) -> Result<Self, UnknownAuthMethod> {
         [Self::OAuth, Self::ApiKey, Self::Gateway]
             .into_iter()
             .find(|auth| auth.name() == text)
-            .ok_or_else(|| UnknownAuth(text.to_owned()))
+            .ok_or_else(|| UnknownAuthMethod(text.to_owned()))
     }
 }
 
-/// A word that names no way of authenticating.
+/// The name of an authentication method that does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is none of `oauth`, `api-key` and `gateway`")]
-pub struct UnknownAuth(String);
+#[error("unknown authentication method `{0}`: expected `oauth`, `api-key` or `gateway`")]
+pub struct UnknownAuthMethod(String);
 
-/// Whose credential it is, and how it authenticates: the pairs that exist.
+/// The service of a credential and how it authenticates there: the pairs that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// A Claude subscription.
+pub enum CredentialKind {
+    /// The login of a Claude subscription.
     AnthropicOAuth,
     /// A key of the Anthropic API.
     AnthropicKey,
@@ -68,8 +68,8 @@ pub enum Kind {
     GatewayKey,
 }
 
-impl Kind {
-    /// All of them.
+impl CredentialKind {
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::AnthropicOAuth,
         Self::AnthropicKey,
@@ -78,7 +78,7 @@ impl Kind {
         Self::GatewayKey,
     ];
 
-    /// The name it is kept under.
+    /// The name that it is stored under.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -92,15 +92,15 @@ impl Kind {
 
     /// How it authenticates.
     #[must_use]
-    pub fn auth(self) -> Auth {
+    pub fn auth(self) -> AuthMethod {
         match self {
-            Self::AnthropicOAuth => Auth::OAuth,
-            Self::AnthropicKey | Self::OpenAiKey | Self::CursorKey => Auth::ApiKey,
-            Self::GatewayKey => Auth::Gateway,
+            Self::AnthropicOAuth => AuthMethod::OAuth,
+            Self::AnthropicKey | Self::OpenAiKey | Self::CursorKey => AuthMethod::ApiKey,
+            Self::GatewayKey => AuthMethod::Gateway,
         }
     }
 
-    /// The command that stores one.
+    /// The command that stores one, for hints.
     #[must_use]
     pub fn store_command(self) -> &'static str {
         match self {
@@ -113,14 +113,14 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for CredentialKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::AnthropicOAuth => "the login of Claude",
-            Self::AnthropicKey => "the key of Anthropic",
-            Self::OpenAiKey => "the key of OpenAI",
-            Self::CursorKey => "the key of Cursor",
-            Self::GatewayKey => "the key of the model gateway",
+            Self::AnthropicOAuth => "the Claude login",
+            Self::AnthropicKey => "the Anthropic API key",
+            Self::OpenAiKey => "the OpenAI API key",
+            Self::CursorKey => "the Cursor API key",
+            Self::GatewayKey => "the model gateway key",
         })
     }
 }

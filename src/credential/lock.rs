@@ -1,4 +1,4 @@
-//! One refresh at a time, over all processes of this user. The kernel lets go of the lock when its holder dies.
+//! Allows one change of a credential at a time, over all processes of the user.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,24 +9,21 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::CredentialError;
 
-/// The right to refresh, held until it is dropped or the process ends.
-pub(super) struct Lock(#[expect(dead_code, reason = "holding it is what it is for")] File);
+/// The exclusive right to change a credential. The kernel releases it when the process dies.
+pub(super) struct CredentialLock(#[expect(dead_code, reason = "the open file holds the lock")] File);
 
-impl Lock {
-    /// Waits until nobody else has it.
-    pub(super) async fn take(path: PathBuf) -> Result<Self, CredentialError> {
-        let waiting = tokio::task::spawn_blocking(move || {
+impl CredentialLock {
+    /// Waits until no other process holds the lock.
+    pub(super) async fn acquire(path: PathBuf) -> Result<Self, CredentialError> {
+        let file = path.clone();
+        tokio::task::spawn_blocking(move || {
             let file = open(&path).map_err(CredentialError::io("open", &path))?;
             flock(&file, FlockOperation::LockExclusive)
                 .map_err(|error| CredentialError::io("lock", &path)(error.into()))?;
             Ok(Self(file))
-        });
-        match waiting.await {
-            Ok(taken) => taken,
-            Err(error) => Err(CredentialError::io("lock", "credentials")(io::Error::other(
-                error,
-            ))),
-        }
+        })
+        .await
+        .unwrap_or_else(|error| Err(CredentialError::io("lock", file)(io::Error::other(error))))
     }
 }
 

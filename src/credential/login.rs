@@ -1,4 +1,4 @@
-//! A login that ends, kept fresh by one party: the refresh token changes with each use, and the old one is worthless.
+//! Renews a stored login before it expires. A refresh token can be used once, so only one process renews at a time.
 
 use std::fs;
 use std::io;
@@ -11,157 +11,157 @@ use reqwest::{StatusCode, Url};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::{Credential, CredentialError, Kind, LoginError, Place, Refresh, Vault};
+use super::{
+    Credential, CredentialError, CredentialKind, CredentialLocation, LoginError, RefreshToken, Vault,
+};
 use crate::clock::Clock;
 use crate::secret::{Redactor, Secret};
 
-/// How long before its end a token is renewed.
-const AHEAD: SignedDuration = SignedDuration::from_mins(5);
-/// How long the token server may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long after a failed renewal the next one is tried, while the token can still be used.
-const BETWEEN_TRIES: SignedDuration = SignedDuration::from_secs(30);
-/// The client that Claude's logins are made with; a refresh token is good for that one only.
+/// How long before its expiry a token is renewed.
+const RENEW_AHEAD: SignedDuration = SignedDuration::from_mins(5);
+/// Timeout of a request to the token server.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Time between two failed renewals while the access token is still valid.
+const RETRY_INTERVAL: SignedDuration = SignedDuration::from_secs(30);
+/// The OAuth client of `claude`. A refresh token works for this client only.
 const CLIENT_ID: &str = "9d1c250a-e61b-44d9-88ed-5944d1962f5e";
 
-/// Where access tokens are renewed.
+/// The server that renews access tokens.
 #[derive(Clone, Debug)]
 pub struct TokenServer {
-    /// Its address.
+    /// The address of its token endpoint.
     pub url: Url,
-    /// Who speaks to it.
+    /// The client that sends the requests.
     pub http: reqwest::Client,
 }
 
 impl TokenServer {
-    /// Where the logins of Claude are renewed.
+    /// The token endpoint of Claude logins.
     pub const ANTHROPIC: &str = "https://platform.claude.com/v1/oauth/token";
 }
 
-/// A credential that is kept, and renewed before it ends: once, however many runs and processes use it.
+/// A stored credential that is renewed before it expires, once for all runs and processes that use it.
 ///
-/// Cheap to clone; all clones are one.
+/// Clones share their state.
 #[derive(Clone)]
-pub struct Login(Arc<Keeper>);
+pub struct Login(Arc<SharedLogin>);
 
-struct Keeper {
-    kind: Kind,
+struct SharedLogin {
+    kind: CredentialKind,
     vault: Vault,
     server: TokenServer,
     clock: Arc<dyn Clock>,
-    known: Mutex<Option<Known>>,
-    /// Who must never show a token of it.
+    cached: Mutex<Option<CachedCredential>>,
+    /// Every token is added to these.
     redactors: std::sync::Mutex<Vec<Redactor>>,
 }
 
-/// What was last found out.
-struct Known {
+struct CachedCredential {
     credential: Credential,
-    /// Until when it is used although it should be renewed: that was tried and failed.
-    bridged_until: Option<Timestamp>,
+    /// Set after a failed renewal: the credential is used until then without another attempt.
+    retry_at: Option<Timestamp>,
 }
 
 impl Login {
-    /// The kept credential of this kind.
+    /// The stored credential of this kind.
     #[must_use]
-    pub fn new(kind: Kind, vault: Vault, server: TokenServer, clock: Arc<dyn Clock>) -> Self {
-        Self(Arc::new(Keeper {
+    pub fn new(kind: CredentialKind, vault: Vault, server: TokenServer, clock: Arc<dyn Clock>) -> Self {
+        Self(Arc::new(SharedLogin {
             kind,
             vault,
             server,
             clock,
-            known: Mutex::default(),
+            cached: Mutex::default(),
             redactors: std::sync::Mutex::default(),
         }))
     }
 
-    /// Tells this redactor every token that is read or renewed from now on, before anybody uses it.
-    pub fn tell(&self, redactor: &Redactor) {
+    /// Adds every token that is read or renewed from now on to a redactor, before its first use.
+    pub fn register_secrets(&self, redactor: &Redactor) {
         let mut redactors = self.0.redactors.lock().unwrap_or_else(PoisonError::into_inner);
         redactors.push(redactor.clone());
     }
 
     /// The token to send now.
     pub async fn current(&self) -> Result<Secret, LoginError> {
-        // Whoever asked may go away at any time. A renewal is never left half done by that: the old refresh token would
-        // be worthless and the new one lost.
-        let keeper = self.0.clone();
-        let found = tokio::spawn(async move { keeper.current().await }).await;
-        found.unwrap_or_else(|error| {
+        // Spawned, so that a cancelled caller does not interrupt a renewal: the new refresh token would be lost.
+        let shared = self.0.clone();
+        let current = tokio::spawn(async move { shared.current().await }).await;
+        current.unwrap_or_else(|error| {
             let file = self.0.vault.file(self.0.kind);
             Err(CredentialError::io("renew", file)(io::Error::other(error)).into())
         })
     }
 
-    /// Reads the credential again before its next use: another process, or its owner, may have changed it.
-    pub async fn forget(&self) {
-        *self.0.known.lock().await = None;
+    /// Clears the cache. The credential is read again before its next use, since another process may have changed it.
+    pub async fn invalidate(&self) {
+        *self.0.cached.lock().await = None;
     }
 }
 
-impl Keeper {
+impl SharedLogin {
     async fn current(&self) -> Result<Secret, LoginError> {
-        // Held while refreshing, so that within this process everybody waits for the one who does.
-        let mut known = self.known.lock().await;
-        if let Some(known) = known.as_ref().filter(|known| self.is_good(known)) {
-            return Ok(known.credential.token.clone());
+        // Held during a renewal, so that other callers of this process wait for it.
+        let mut cached = self.cached.lock().await;
+        if let Some(cached) = cached.as_ref().filter(|cached| self.is_usable(cached)) {
+            return Ok(cached.credential.token.clone());
         }
         let (stored, _) = self.load().await?;
-        let found = if self.is_fresh(&stored) {
-            Known {
+        let current = if self.is_fresh(&stored) {
+            CachedCredential {
                 credential: stored,
-                bridged_until: None,
+                retry_at: None,
             }
         } else {
-            self.renewed().await?
+            self.renew().await?
         };
-        let token = found.credential.token.clone();
-        *known = Some(found);
+        let token = current.credential.token.clone();
+        *cached = Some(current);
         Ok(token)
     }
 
-    /// Renews it, unless another process has by the time that it is our turn.
-    async fn renewed(&self) -> Result<Known, LoginError> {
-        let _turn = self.vault.lock(self.kind).await?;
-        let (stored, place) = self.load().await?;
+    /// Renews the credential, unless another process did so while this one waited for the lock.
+    async fn renew(&self) -> Result<CachedCredential, LoginError> {
+        let _lock = self.vault.lock(self.kind).await?;
+        let (stored, location) = self.load().await?;
         let Some(refresh) = stored.refresh.as_ref().filter(|_| !self.is_fresh(&stored)) else {
-            return self.if_alive(stored, None);
+            return self.unless_expired(stored, None);
         };
-        let marker = self.vault.refreshing(self.kind);
-        let cut_short = marker.exists();
-        mark(&marker)?;
+        let marker = self.vault.renewal_marker(self.kind);
+        let was_interrupted = marker.exists();
+        create_marker(&marker)?;
         match self.refresh(refresh).await {
             Ok(credential) => {
-                self.hide(&credential);
-                // Kept before it is used: from here on the old refresh token is worthless.
-                self.vault.save(self.kind, &credential, place).await?;
-                Ok(Known {
+                self.redact(&credential);
+                // Stored before its first use, because the old refresh token is no longer valid.
+                self.vault.store_locked(self.kind, &credential, location).await?;
+                Ok(CachedCredential {
                     credential,
-                    bridged_until: None,
+                    retry_at: None,
                 })
             }
-            Err(LoginError::Refused { .. }) if cut_short => Err(LoginError::UsedUp(self.kind)),
-            // A token that is good for some minutes more bridges an outage.
+            Err(LoginError::Refused { .. }) if was_interrupted => Err(LoginError::UsedUp(self.kind)),
+            // During an outage of the token server the old access token is used until it expires.
             Err(error) => {
-                let next_try = self.clock.now() + BETWEEN_TRIES;
-                self.if_alive(stored, Some(next_try)).map_err(|_| error)
+                let retry_at = self.clock.now() + RETRY_INTERVAL;
+                self.unless_expired(stored, Some(retry_at)).map_err(|_| error)
             }
         }
     }
 
-    async fn refresh(&self, refresh: &Refresh) -> Result<Credential, LoginError> {
+    async fn refresh(&self, refresh: &RefreshToken) -> Result<Credential, LoginError> {
         let unavailable = |source: reqwest::Error| LoginError::Unavailable {
             kind: self.kind,
             source: source.without_url(),
         };
-        let body = Asked {
+        let body = RefreshRequest {
             grant_type: "refresh_token",
             refresh_token: refresh.token.expose(),
             client_id: CLIENT_ID,
             scope: refresh.scopes.join(" "),
         };
         let post = self.server.http.post(self.server.url.clone()).json(&body);
-        let response = post.timeout(PATIENCE).send().await.map_err(unavailable)?;
+        let response = post.timeout(TIMEOUT).send().await.map_err(unavailable)?;
         let status = response.status();
         if matches!(
             status,
@@ -173,75 +173,68 @@ impl Keeper {
             });
         }
         let response = response.error_for_status().map_err(unavailable)?;
-        let answered: Answered = response.json().await.map_err(unavailable)?;
+        let renewed: RefreshResponse = response.json().await.map_err(unavailable)?;
         Ok(Credential {
-            token: answered.access_token,
-            expires: Some(self.clock.now() + SignedDuration::from_secs(answered.expires_in.into())),
-            refresh: Some(Refresh {
-                token: answered.refresh_token.unwrap_or_else(|| refresh.token.clone()),
+            token: renewed.access_token,
+            expires: Some(self.clock.now() + SignedDuration::from_secs(renewed.expires_in.into())),
+            refresh: Some(RefreshToken {
+                token: renewed.refresh_token.unwrap_or_else(|| refresh.token.clone()),
                 scopes: refresh.scopes.clone(),
             }),
         })
     }
 
-    async fn load(&self) -> Result<(Credential, Place), LoginError> {
+    async fn load(&self) -> Result<(Credential, CredentialLocation), LoginError> {
         let loaded = self.vault.load(self.kind).await?;
-        let (credential, place) = loaded.ok_or(LoginError::Missing(self.kind))?;
-        self.hide(&credential);
-        Ok((credential, place))
+        let (credential, location) = loaded.ok_or(LoginError::Missing(self.kind))?;
+        self.redact(&credential);
+        Ok((credential, location))
     }
 
-    fn hide(&self, credential: &Credential) {
+    fn redact(&self, credential: &Credential) {
         let redactors = self.redactors.lock().unwrap_or_else(PoisonError::into_inner);
         for redactor in redactors.iter() {
             redactor.learn(credential.secrets());
         }
     }
 
-    fn if_alive(
+    fn unless_expired(
         &self,
         credential: Credential,
-        bridged_until: Option<Timestamp>,
-    ) -> Result<Known, LoginError> {
+        retry_at: Option<Timestamp>,
+    ) -> Result<CachedCredential, LoginError> {
         if credential.is_expired(self.clock.now()) {
             Err(LoginError::Expired(self.kind))
         } else {
-            Ok(Known {
-                credential,
-                bridged_until,
-            })
+            Ok(CachedCredential { credential, retry_at })
         }
     }
 
-    /// Whether what is known can be used without looking.
-    fn is_good(&self, known: &Known) -> bool {
+    /// Whether a cached credential can be used without reading the vault.
+    fn is_usable(&self, cached: &CachedCredential) -> bool {
         let now = self.clock.now();
-        let is_bridged = known.bridged_until.is_some_and(|until| now < until);
-        self.is_fresh(&known.credential) || (is_bridged && !known.credential.is_expired(now))
+        let is_waiting = cached.retry_at.is_some_and(|retry_at| now < retry_at);
+        self.is_fresh(&cached.credential) || (is_waiting && !cached.credential.is_expired(now))
     }
 
-    /// Whether it can be used for a while, or for as long as it ever will.
+    /// Whether it need not be renewed yet, or is valid and cannot be renewed.
     fn is_fresh(&self, credential: &Credential) -> bool {
         let now = self.clock.now();
         match credential.refresh {
-            Some(_) => !credential.is_expired(ahead(now)),
+            Some(_) => !credential.is_expired(now.checked_add(RENEW_AHEAD).unwrap_or(Timestamp::MAX)),
             None => !credential.is_expired(now),
         }
     }
 }
 
-fn ahead(now: Timestamp) -> Timestamp {
-    now.checked_add(AHEAD).unwrap_or(Timestamp::MAX)
-}
-
-/// Says on disk that the refresh token is about to be used: should this process die, the next one knows why it is refused.
-fn mark(path: &Path) -> Result<(), CredentialError> {
-    let made = fs::File::create(path).and_then(|file| file.sync_all());
-    made.map_err(CredentialError::io("create", path))
+/// Records on disk that the refresh token is about to be used. If this process dies, the next one knows why it is refused.
+fn create_marker(path: &Path) -> Result<(), CredentialError> {
+    let created = fs::File::create(path).and_then(|file| file.sync_all());
+    created.map_err(CredentialError::io("create", path))
 }
 
 #[derive(Serialize)]
-struct Asked<'a> {
+struct RefreshRequest<'a> {
     grant_type: &'static str,
     refresh_token: &'a str,
     client_id: &'static str,
@@ -249,7 +242,7 @@ struct Asked<'a> {
 }
 
 #[derive(Deserialize)]
-struct Answered {
+struct RefreshResponse {
     access_token: Secret,
     refresh_token: Option<Secret>,
     expires_in: u32,

@@ -1,42 +1,42 @@
-//! Credentials of model services: what they look like, where they are kept, and how a login stays fresh.
+//! Credentials of model services: how they look, where they are stored, and how a login is renewed.
 //!
-//! A real credential is a [`Secret`] in the hands of the gateway, never of a sandbox. A [`Vault`] keeps it in the
-//! system's keychain or, on machines without one, in a file that only its owner can read. A login that expires is kept
-//! by a [`Login`], which alone uses its refresh token: once for all runs and processes of this user.
+//! A real credential is a [`Secret`] that only the gateway handles, never a sandbox. A [`Vault`] stores it in the
+//! system keychain or, on hosts without one, in a file that only its owner can read. A [`Login`] renews a credential
+//! that expires. It is the only user of the refresh token, across all runs and processes of the user.
 
 mod error;
 mod kind;
 mod lock;
 mod login;
 mod pasted;
+mod stored;
 mod vault;
-mod wire;
 
 use jiff::Timestamp;
 
 use crate::secret::{Redactor, Secret};
 
 pub use error::{CredentialError, LoginError};
-pub use kind::{Auth, Kind, UnknownAuth};
+pub use kind::{AuthMethod, CredentialKind, UnknownAuthMethod};
 pub use login::{Login, TokenServer};
-pub use pasted::{Malformed, find_setup_token, parse};
-pub use vault::{Keychain, Place, Vault};
+pub use pasted::{MalformedCredential, find_setup_token, parse};
+pub use vault::{CredentialLocation, Keychain, Vault};
 
-/// A credential and how long it is good for.
+/// A credential and its lifetime.
 #[derive(Clone, Debug)]
 pub struct Credential {
-    /// What is sent.
+    /// The key or access token that is sent to the service.
     pub token: Secret,
-    /// When it ends; `None` where it does not, or nobody said.
+    /// When it expires; `None` when it does not, or the time is unknown.
     pub expires: Option<Timestamp>,
-    /// What a new one is got with.
-    pub refresh: Option<Refresh>,
+    /// Renews it; `None` when it cannot be renewed.
+    pub refresh: Option<RefreshToken>,
 }
 
 impl Credential {
-    /// One that does not end by itself.
+    /// A credential without an expiry time.
     #[must_use]
-    pub fn lasting(token: Secret) -> Self {
+    pub fn new(token: Secret) -> Self {
         Self {
             token,
             expires: None,
@@ -44,58 +44,58 @@ impl Credential {
         }
     }
 
-    /// Everything of it that must not be seen.
+    /// The access token and the refresh token, for a redactor.
     pub fn secrets(&self) -> impl Iterator<Item = Secret> + use<> {
         let refresh = self.refresh.as_ref().map(|refresh| refresh.token.clone());
         std::iter::once(self.token.clone()).chain(refresh)
     }
 
-    /// Whether it can no longer be used as it is.
+    /// Whether it has expired at this time.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires.is_some_and(|end| end <= now)
     }
 }
 
-/// What a new access token is got with. It is good for one use: whoever uses it gets the next one.
+/// Renews an access token. It can be used once: the response contains the next one.
 #[derive(Clone, Debug)]
-pub struct Refresh {
-    /// The refresh token.
+pub struct RefreshToken {
+    /// The refresh token itself.
     pub token: Secret,
-    /// What the login is for.
+    /// The OAuth scopes of the login.
     pub scopes: Vec<String>,
 }
 
-/// Where the gateway gets a credential from, call by call.
+/// Where the gateway gets a credential from, for each request.
 #[derive(Clone)]
-pub enum Source {
-    /// It is what it is; for example from the environment.
+pub enum CredentialSource {
+    /// A value that never changes, for example from the environment.
     Fixed(Secret),
-    /// It is kept, and refreshed before it ends.
-    Kept(Login),
+    /// A stored credential that is renewed before it expires.
+    Stored(Login),
 }
 
-impl Source {
+impl CredentialSource {
     /// The credential to send now.
     pub async fn current(&self) -> Result<Secret, LoginError> {
         match self {
             Self::Fixed(secret) => Ok(secret.clone()),
-            Self::Kept(login) => login.current().await,
+            Self::Stored(login) => login.current().await,
         }
     }
 
-    /// Lets a redactor know what it is, and whatever it becomes.
-    pub fn tell(&self, redactor: &Redactor) {
+    /// Adds the credential, and every later renewal of it, to a redactor.
+    pub fn register_secrets(&self, redactor: &Redactor) {
         match self {
             Self::Fixed(secret) => redactor.learn([secret.clone()]),
-            Self::Kept(login) => login.tell(redactor),
+            Self::Stored(login) => login.register_secrets(redactor),
         }
     }
 
-    /// Takes note that it was refused: a kept one is read again before its next use.
-    pub async fn refused(&self) {
-        if let Self::Kept(login) = self {
-            login.forget().await;
+    /// Records that the service refused it: a stored one is read again before its next use.
+    pub async fn invalidate(&self) {
+        if let Self::Stored(login) = self {
+            login.invalidate().await;
         }
     }
 }

@@ -1,49 +1,49 @@
-//! What a person hands over: a token, a key, or the whole credentials file of Claude.
+//! Parses a credential that a user pastes: a token, a key, or the credentials file of `claude` or `codex`.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use thiserror::Error;
 
-use super::{Credential, Kind, Refresh};
+use super::{Credential, CredentialKind, RefreshToken};
 use crate::secret::Secret;
 
 const OAUTH_PREFIX: &str = "sk-ant-oat01-";
+const REFRESH_PREFIX: &str = "sk-ant-ort01-";
 const ANTHROPIC_PREFIX: &str = "sk-ant-api";
 const OPENAI_PREFIX: &str = "sk-";
-/// `claude setup-token` makes tokens for a year.
+/// The lifetime of a token from `claude setup-token`.
 const SETUP_TOKEN_LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
-/// A setup token is this long. Longer or shorter ones are taken when pasted; a terminal's lines are joined up to here.
+/// The length of a setup token. Lines that a terminal wrapped are joined up to this length.
 const SETUP_TOKEN_LENGTH: usize = 108;
-/// Shorter values are no credential of any service.
-const SHORTEST: usize = 8;
+/// No service has shorter credentials.
+const MIN_LENGTH: usize = 8;
 
-/// Reads a credential, or says what it is in place of one. What was read is never repeated.
-pub fn parse(kind: Kind, text: &str, now: Timestamp) -> Result<Credential, Malformed> {
+/// Parses a credential of this kind. Errors never contain the text.
+pub fn parse(kind: CredentialKind, text: &str, now: Timestamp) -> Result<Credential, MalformedCredential> {
     let text = text.trim();
-    if kind == Kind::AnthropicOAuth && text.starts_with('{') {
-        return parse_file(text);
-    }
-    if kind == Kind::OpenAiKey && text.starts_with('{') {
-        return parse_codex_file(text);
+    match kind {
+        CredentialKind::AnthropicOAuth if text.starts_with('{') => return parse_claude_file(text),
+        CredentialKind::OpenAiKey if text.starts_with('{') => return parse_codex_file(text),
+        _ => {}
     }
     if text.is_empty() {
-        return Err(Malformed::Empty);
+        return Err(MalformedCredential::Empty);
     }
     if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Malformed::NotOneWord);
+        return Err(MalformedCredential::Whitespace);
     }
-    check_shape(kind, text)?;
-    let expires = (kind == Kind::AnthropicOAuth).then(|| now + SETUP_TOKEN_LIFE);
+    check_prefix(kind, text)?;
+    let expires = (kind == CredentialKind::AnthropicOAuth).then(|| now + SETUP_TOKEN_LIFE);
     Ok(Credential {
         expires,
-        ..Credential::lasting(Secret::new(text))
+        ..Credential::new(Secret::new(text))
     })
 }
 
-/// The token in what `claude setup-token` showed on a terminal, colours and broken lines included.
+/// Finds the token in the terminal output of `claude setup-token`, ignoring colours and wrapped lines.
 #[must_use]
-pub fn find_setup_token(shown: &str) -> Option<Secret> {
-    let plain = without_escapes(shown);
+pub fn find_setup_token(output: &str) -> Option<Secret> {
+    let plain = strip_escapes(output);
     let start = plain.rfind(OAUTH_PREFIX)?;
     let mut token = String::new();
     for c in plain[start..].chars() {
@@ -59,69 +59,64 @@ pub fn find_setup_token(shown: &str) -> Option<Secret> {
     Some(Secret::new(token))
 }
 
-/// Why a text is no credential of this kind.
+/// Why a text is not a credential of the expected kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Malformed {
-    /// Nothing was given.
-    #[error("nothing was given")]
+pub enum MalformedCredential {
+    /// The text is empty.
+    #[error("the input is empty")]
     Empty,
-    /// There are spaces, line breaks or other characters within.
+    /// The text contains spaces, line breaks or characters outside of ASCII.
     #[error("a credential is one word without spaces and line breaks")]
-    NotOneWord,
-    /// It is shorter than any credential is.
-    #[error("this is too short to be a credential")]
+    Whitespace,
+    /// The text is shorter than any credential.
+    #[error("the input is too short for a credential")]
     TooShort,
-    /// It begins differently.
-    #[error("this does not begin with `{expected}`{}", but.map_or(String::new(), |but| format!("; it looks like {but}")))]
+    /// The text has another prefix.
+    #[error("the input does not start with `{expected}`{}", actual.map_or(String::new(), |kind| format!(" (it looks like {kind})")))]
     Prefix {
-        /// How it should begin.
+        /// The expected prefix.
         expected: &'static str,
-        /// What it seems to be instead.
-        but: Option<&'static str>,
+        /// The kind that the actual prefix belongs to.
+        actual: Option<CredentialKind>,
     },
-    /// It is JSON without a login in it.
-    #[error("this is JSON, but not the credentials file of Claude")]
-    NotAFile,
-    /// It is the file in which `codex` keeps a login of `ChatGPT`.
+    /// The text is a refresh token without its access token.
+    #[error("the input is a refresh token: paste the whole credentials file of `claude`")]
+    RefreshTokenOnly,
+    /// The text is JSON but not the credentials file of `claude`.
+    #[error("the input is JSON but not the credentials file of `claude`")]
+    NotClaudeFile,
+    /// The text is JSON without an API key, such as the `auth.json` of a `ChatGPT` login.
     #[error(
-        "this is JSON without a key of the OpenAI API in it; the login of ChatGPT is for a service of its own, which \
-         the gateway does not speak to: make a key of the API"
+        "the input is JSON without an OpenAI API key; the gateway does not support ChatGPT logins, create an API key"
     )]
-    ChatGpt,
+    NoOpenAiKey,
 }
 
-fn check_shape(kind: Kind, text: &str) -> Result<(), Malformed> {
-    if text.len() < SHORTEST {
-        return Err(Malformed::TooShort);
+fn check_prefix(kind: CredentialKind, text: &str) -> Result<(), MalformedCredential> {
+    if text.len() < MIN_LENGTH {
+        return Err(MalformedCredential::TooShort);
     }
     let expected = match kind {
-        Kind::AnthropicOAuth => OAUTH_PREFIX,
-        Kind::AnthropicKey => ANTHROPIC_PREFIX,
-        Kind::OpenAiKey if text.starts_with("sk-ant-") => "sk-proj-",
-        Kind::OpenAiKey => OPENAI_PREFIX,
-        Kind::CursorKey | Kind::GatewayKey => "",
+        CredentialKind::AnthropicOAuth => OAUTH_PREFIX,
+        CredentialKind::AnthropicKey => ANTHROPIC_PREFIX,
+        CredentialKind::OpenAiKey if text.starts_with("sk-ant-") => "sk-proj-",
+        CredentialKind::OpenAiKey => OPENAI_PREFIX,
+        CredentialKind::CursorKey | CredentialKind::GatewayKey => "",
     };
     if text.starts_with(expected) {
-        Ok(())
-    } else {
-        let but = known_prefix(text);
-        Err(Malformed::Prefix { expected, but })
+        return Ok(());
     }
-}
-
-fn known_prefix(text: &str) -> Option<&'static str> {
+    if text.starts_with(REFRESH_PREFIX) {
+        return Err(MalformedCredential::RefreshTokenOnly);
+    }
     let known = [
-        (OAUTH_PREFIX, "a Claude login (`--auth oauth`)"),
-        ("sk-ant-ort01-", "a refresh token, which goes with its whole file"),
-        (
-            ANTHROPIC_PREFIX,
-            "an Anthropic key (`--agent claude --auth api-key`)",
-        ),
-        (OPENAI_PREFIX, "an OpenAI key (`--agent codex --auth api-key`)"),
+        (OAUTH_PREFIX, CredentialKind::AnthropicOAuth),
+        (ANTHROPIC_PREFIX, CredentialKind::AnthropicKey),
+        (OPENAI_PREFIX, CredentialKind::OpenAiKey),
     ];
-    known
-        .into_iter()
-        .find_map(|(prefix, what)| text.starts_with(prefix).then_some(what))
+    let actual = known.into_iter().find(|(prefix, _)| text.starts_with(prefix));
+    let actual = actual.map(|(_, kind)| kind);
+    Err(MalformedCredential::Prefix { expected, actual })
 }
 
 #[derive(Deserialize)]
@@ -141,35 +136,36 @@ struct ClaudeLogin {
     scopes: Vec<String>,
 }
 
-fn parse_file(text: &str) -> Result<Credential, Malformed> {
-    let file: CredentialsFile = serde_json::from_str(text).map_err(|_| Malformed::NotAFile)?;
+fn parse_claude_file(text: &str) -> Result<Credential, MalformedCredential> {
+    let file: CredentialsFile = serde_json::from_str(text).map_err(|_| MalformedCredential::NotClaudeFile)?;
     let login = file.claude_ai_oauth;
-    check_shape(Kind::AnthropicOAuth, login.access_token.expose())?;
-    let expires = Timestamp::from_millisecond(login.expires_at).map_err(|_| Malformed::NotAFile)?;
+    check_prefix(CredentialKind::AnthropicOAuth, login.access_token.expose())?;
+    let expires =
+        Timestamp::from_millisecond(login.expires_at).map_err(|_| MalformedCredential::NotClaudeFile)?;
     let scopes = login.scopes;
     Ok(Credential {
         token: login.access_token,
         expires: Some(expires),
-        refresh: login.refresh_token.map(|token| Refresh { token, scopes }),
+        refresh: login.refresh_token.map(|token| RefreshToken { token, scopes }),
     })
 }
 
-/// What `codex` keeps in its `auth.json`, as far as it is of use.
+/// The part of the `auth.json` of `codex` that is used.
 #[derive(Deserialize)]
 struct CodexFile {
     #[serde(rename = "OPENAI_API_KEY")]
     key: Option<Secret>,
 }
 
-fn parse_codex_file(text: &str) -> Result<Credential, Malformed> {
-    let file: CodexFile = serde_json::from_str(text).map_err(|_| Malformed::ChatGpt)?;
-    let key = file.key.ok_or(Malformed::ChatGpt)?;
-    check_shape(Kind::OpenAiKey, key.expose())?;
-    Ok(Credential::lasting(key))
+fn parse_codex_file(text: &str) -> Result<Credential, MalformedCredential> {
+    let file: CodexFile = serde_json::from_str(text).map_err(|_| MalformedCredential::NoOpenAiKey)?;
+    let key = file.key.ok_or(MalformedCredential::NoOpenAiKey)?;
+    check_prefix(CredentialKind::OpenAiKey, key.expose())?;
+    Ok(Credential::new(key))
 }
 
-/// Text without the sequences that colour it and move the cursor.
-fn without_escapes(text: &str) -> String {
+/// Removes the escape sequences of a terminal.
+fn strip_escapes(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text.chars();
     while let Some(c) = rest.next() {
@@ -178,7 +174,7 @@ fn without_escapes(text: &str) -> String {
             continue;
         }
         if rest.next() == Some('[') {
-            // A sequence ends with a letter or one of a few signs.
+            // The final byte of a control sequence.
             rest.find(|c| matches!(c, '@'..='~'));
         }
     }
@@ -195,66 +191,73 @@ mod tests {
     const OAUTH: &str = "sk-ant-oat01-CANARY";
 
     #[rstest]
-    #[case::login(Kind::AnthropicOAuth, "sk-ant-oat01-CANARY\n", None)]
-    #[case::key(Kind::AnthropicKey, " sk-ant-api03-CANARY ", None)]
-    #[case::openai(Kind::OpenAiKey, "sk-proj-CANARY", None)]
-    #[case::file_of_codex(
-        Kind::OpenAiKey,
+    #[case::login(CredentialKind::AnthropicOAuth, "sk-ant-oat01-CANARY\n", None)]
+    #[case::key(CredentialKind::AnthropicKey, " sk-ant-api03-CANARY ", None)]
+    #[case::openai(CredentialKind::OpenAiKey, "sk-proj-CANARY", None)]
+    #[case::codex_file(
+        CredentialKind::OpenAiKey,
         r#"{"OPENAI_API_KEY": "sk-proj-CANARY", "tokens": null}"#,
         None
     )]
-    #[case::gateway(Kind::GatewayKey, "anything-goes", None)]
-    #[case::empty(Kind::GatewayKey, " \n", Some("nothing was given"))]
+    #[case::gateway(CredentialKind::GatewayKey, "anything-goes", None)]
+    #[case::empty(CredentialKind::GatewayKey, " \n", Some("the input is empty"))]
     #[case::two_words(
-        Kind::OpenAiKey,
+        CredentialKind::OpenAiKey,
         "sk-a sk-b",
         Some("a credential is one word without spaces and line breaks")
     )]
-    #[case::short(Kind::GatewayKey, "sk-1", Some("this is too short to be a credential"))]
-    #[case::key_for_login(
-        Kind::AnthropicOAuth,
-        "sk-ant-api03-CANARY",
-        Some(
-            "this does not begin with `sk-ant-oat01-`; it looks like an Anthropic key (`--agent claude --auth api-key`)"
-        )
+    #[case::short(
+        CredentialKind::GatewayKey,
+        "sk-1",
+        Some("the input is too short for a credential")
     )]
-    #[case::anthropic_for_openai(
-        Kind::OpenAiKey,
+    #[case::key_as_login(
+        CredentialKind::AnthropicOAuth,
+        "sk-ant-api03-CANARY",
+        Some("the input does not start with `sk-ant-oat01-` (it looks like the Anthropic API key)")
+    )]
+    #[case::anthropic_as_openai(
+        CredentialKind::OpenAiKey,
         OAUTH,
-        Some("this does not begin with `sk-proj-`; it looks like a Claude login (`--auth oauth`)")
+        Some("the input does not start with `sk-proj-` (it looks like the Claude login)")
     )]
     #[case::unknown(
-        Kind::AnthropicKey,
+        CredentialKind::AnthropicKey,
         "hello-world",
-        Some("this does not begin with `sk-ant-api`")
+        Some("the input does not start with `sk-ant-api`")
+    )]
+    #[case::refresh_token(
+        CredentialKind::AnthropicOAuth,
+        "sk-ant-ort01-CANARY",
+        Some("the input is a refresh token: paste the whole credentials file of `claude`")
     )]
     #[case::json(
-        Kind::AnthropicOAuth,
+        CredentialKind::AnthropicOAuth,
         "{}",
-        Some("this is JSON, but not the credentials file of Claude")
+        Some("the input is JSON but not the credentials file of `claude`")
     )]
-    fn a_credential_is_told_by_its_shape(
-        #[case] kind: Kind,
+    fn a_credential_is_checked_by_its_prefix(
+        #[case] kind: CredentialKind,
         #[case] text: &str,
-        #[case] wrong: Option<&str>,
+        #[case] expected: Option<&str>,
     ) {
         let error = parse(kind, text, Timestamp::UNIX_EPOCH).err();
-        assert_eq!(error.map(|error| error.to_string()).as_deref(), wrong);
+        assert_eq!(error.map(|error| error.to_string()).as_deref(), expected);
     }
 
     #[test]
     fn a_setup_token_lasts_a_year() {
-        let token = parse(Kind::AnthropicOAuth, OAUTH, Timestamp::UNIX_EPOCH).unwrap();
+        let token = parse(CredentialKind::AnthropicOAuth, OAUTH, Timestamp::UNIX_EPOCH).unwrap();
         let year = Timestamp::from_second(365 * 24 * 3600).unwrap();
         assert_eq!(token.expires, Some(year));
         assert!(token.is_expired(year) && !token.is_expired(Timestamp::UNIX_EPOCH));
     }
 
     #[test]
-    fn the_file_of_claude_brings_its_refresh_token() {
+    fn the_credentials_file_of_claude_contains_a_refresh_token() {
         let file = r#"{"claudeAiOauth": {"accessToken": "sk-ant-oat01-A", "refreshToken": "sk-ant-ort01-R",
             "expiresAt": 1794730636256, "scopes": ["user:inference"], "subscriptionType": "max", "rateLimitTier": null}}"#;
-        let login = parse(Kind::AnthropicOAuth, file, Timestamp::UNIX_EPOCH).unwrap();
+        let login = parse(CredentialKind::AnthropicOAuth, file, Timestamp::UNIX_EPOCH).unwrap();
         let refresh = login.refresh.unwrap();
         assert_eq!(
             (refresh.token.expose(), refresh.scopes),
@@ -267,7 +270,7 @@ mod tests {
     #[case::plain("Your token:\r\n\r\n{}\r\n\r\nStore it.", None)]
     #[case::coloured("\u{1b}[2J\u{1b}[1;33m{}\u{1b}[0m done", None)]
     #[case::broken("{}", Some(80))]
-    fn a_setup_token_is_picked_up(#[case] shown: &str, #[case] width: Option<usize>) {
+    fn a_setup_token_is_found_in_terminal_output(#[case] shown: &str, #[case] width: Option<usize>) {
         let token = format!("sk-ant-oat01-{}", "aB3_-".repeat(19));
         assert_eq!(token.len(), SETUP_TOKEN_LENGTH);
         let broken = match width {
@@ -280,9 +283,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_looked_through_without_a_panic(text in "(\u{1b}\\[|sk-ant-oat01-|\\PC|\r\n){0,20}") {
+        fn no_text_causes_a_panic(text in "(\u{1b}\\[|sk-ant-oat01-|\\PC|\r\n){0,20}") {
             let _ = find_setup_token(&text);
-            for kind in Kind::ALL {
+            for kind in CredentialKind::ALL {
                 let _ = parse(kind, &text, Timestamp::UNIX_EPOCH);
             }
         }

@@ -1,4 +1,4 @@
-//! Where credentials are kept: the system's keychain, or a file that only its owner can read.
+//! Stores credentials in the system keychain, or in files that only their owner can read.
 
 mod keychain;
 
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 
 pub use keychain::Keychain;
 
-use super::lock::Lock;
-use super::{Credential, CredentialError, Kind, wire};
+use super::lock::CredentialLock;
+use super::{Credential, CredentialError, CredentialKind, stored};
 use crate::exec::Host;
 
-/// Where one credential is.
+/// Where a credential is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In the system's keychain.
+pub enum CredentialLocation {
+    /// In the system keychain.
     Keychain(Keychain),
     /// In a file of its own.
     File,
 }
 
-/// Keeps credentials. Each is in one place: storing it in one takes it out of the other.
+/// Stores credentials. Each is in one location: storing it in one removes it from the other.
 #[derive(Clone)]
 pub struct Vault {
     dir: PathBuf,
@@ -30,96 +30,100 @@ pub struct Vault {
 }
 
 impl Vault {
-    /// Keeps credentials in files below this directory, which others cannot enter.
-    pub fn files(dir: impl Into<PathBuf>) -> Self {
+    /// Stores credentials in files below this directory, which is created with mode 0700.
+    pub fn in_files(dir: impl Into<PathBuf>) -> Self {
         Self {
             dir: dir.into(),
             keychain: None,
         }
     }
 
-    /// Keeps them in this keychain, whose program the host starts; those that are in files stay readable.
+    /// Stores new credentials in this keychain. Those in files stay readable.
     #[must_use]
     pub fn with_keychain(mut self, keychain: Keychain, host: Host) -> Self {
         self.keychain = Some((keychain, host));
         self
     }
 
-    /// Where new credentials go.
+    /// Where new credentials are stored.
     #[must_use]
-    pub fn place(&self) -> Place {
+    pub fn default_location(&self) -> CredentialLocation {
         match &self.keychain {
-            Some((keychain, _)) => Place::Keychain(*keychain),
-            None => Place::File,
+            Some((keychain, _)) => CredentialLocation::Keychain(*keychain),
+            None => CredentialLocation::File,
         }
     }
 
-    /// A credential and where it is; `None` when it is nowhere.
-    pub async fn load(&self, kind: Kind) -> Result<Option<(Credential, Place)>, CredentialError> {
-        let (text, place) = match (self.read_file(kind)?, &self.keychain) {
-            (Some(text), _) => (text, Place::File),
+    /// A credential and its location; `None` when it is not stored.
+    pub async fn load(
+        &self,
+        kind: CredentialKind,
+    ) -> Result<Option<(Credential, CredentialLocation)>, CredentialError> {
+        let (text, location) = match (self.read_file(kind)?, &self.keychain) {
+            (Some(text), _) => (text, CredentialLocation::File),
             (None, Some((keychain, host))) => match keychain.load(host, kind).await? {
-                Some(text) => (text, Place::Keychain(*keychain)),
+                Some(text) => (text, CredentialLocation::Keychain(*keychain)),
                 None => return Ok(None),
             },
             (None, None) => return Ok(None),
         };
-        let credential = wire::read(&text).map_err(|source| CredentialError::Unreadable { kind, source })?;
-        Ok(Some((credential, place)))
+        let credential =
+            stored::from_json(&text).map_err(|source| CredentialError::Unreadable { kind, source })?;
+        Ok(Some((credential, location)))
     }
 
-    /// Keeps a credential that its owner hands over, after any renewal of the old one that goes on: it would be saved
-    /// over the new one.
+    /// Stores a credential. Waits for a renewal in progress first, which would overwrite the new one.
     pub async fn store(
         &self,
-        kind: Kind,
+        kind: CredentialKind,
         credential: &Credential,
-        place: Place,
+        location: CredentialLocation,
     ) -> Result<(), CredentialError> {
-        let _turn = self.lock(kind).await?;
-        self.save(kind, credential, place).await
+        let _lock = self.lock(kind).await?;
+        self.store_locked(kind, credential, location).await
     }
 
-    /// Keeps a credential there and nowhere else. It is there whole, or what was there before still is.
-    pub async fn save(
+    /// Stores a credential while the caller holds the lock. When it fails, the previous one is still there.
+    pub(super) async fn store_locked(
         &self,
-        kind: Kind,
+        kind: CredentialKind,
         credential: &Credential,
-        place: Place,
+        location: CredentialLocation,
     ) -> Result<(), CredentialError> {
-        let text = wire::write(credential).map_err(|source| CredentialError::Unreadable { kind, source })?;
-        match (place, &self.keychain) {
-            (Place::Keychain(_), Some((keychain, host))) => {
+        let text =
+            stored::to_json(credential).map_err(|source| CredentialError::Unreadable { kind, source })?;
+        match (location, &self.keychain) {
+            (CredentialLocation::Keychain(_), Some((keychain, host))) => {
                 keychain.save(host, kind, &text).await?;
-                remove(&self.file(kind))?;
+                remove_if_exists(&self.file(kind))?;
             }
-            (Place::File, Some((keychain, host))) => {
+            (CredentialLocation::File, Some((keychain, host))) => {
                 self.write_file(kind, &text)?;
                 keychain.remove(host, kind).await?;
             }
             (_, None) => self.write_file(kind, &text)?,
         }
-        remove(&self.refreshing(kind))
+        remove_if_exists(&self.renewal_marker(kind))
     }
 
-    /// Waits for the right to change this credential, over all processes.
-    pub(super) async fn lock(&self, kind: Kind) -> Result<Lock, CredentialError> {
-        self.make_dir()?;
-        Lock::take(self.dir.join(format!("{}.lock", kind.name()))).await
+    /// Waits for the exclusive right to change this credential, over all processes.
+    pub(super) async fn lock(&self, kind: CredentialKind) -> Result<CredentialLock, CredentialError> {
+        self.create_dir()?;
+        CredentialLock::acquire(self.dir.join(format!("{}.lock", kind.name()))).await
     }
 
-    /// The file that says that a refresh is under way.
-    pub(super) fn refreshing(&self, kind: Kind) -> PathBuf {
+    /// A file that exists while a renewal is in progress.
+    pub(super) fn renewal_marker(&self, kind: CredentialKind) -> PathBuf {
         self.dir.join(format!("{}.refreshing", kind.name()))
     }
 
     /// The file of a credential.
     #[must_use]
-    pub fn file(&self, kind: Kind) -> PathBuf {
+    pub fn file(&self, kind: CredentialKind) -> PathBuf {
         self.dir.join(format!("{}.json", kind.name()))
     }
 
-    fn read_file(&self, kind: Kind) -> Result<Option<String>, CredentialError> {
+    fn read_file(&self, kind: CredentialKind) -> Result<Option<String>, CredentialError> {
         let path = self.file(kind);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -133,11 +137,11 @@ impl Vault {
         Ok(Some(text))
     }
 
-    fn write_file(&self, kind: Kind, text: &str) -> Result<(), CredentialError> {
-        self.make_dir()?;
+    fn write_file(&self, kind: CredentialKind, text: &str) -> Result<(), CredentialError> {
+        self.create_dir()?;
         let path = self.file(kind);
         let written = || {
-            // Made with 0600, and in place only when it is whole and on disk.
+            // Created with mode 0600, and renamed when it is complete and on disk.
             let mut temp = tempfile::NamedTempFile::new_in(&self.dir)?;
             temp.write_all(text.as_bytes())?;
             temp.as_file().sync_all()?;
@@ -147,15 +151,14 @@ impl Vault {
         written().map_err(CredentialError::io("write", &path))
     }
 
-    fn make_dir(&self) -> Result<(), CredentialError> {
+    fn create_dir(&self) -> Result<(), CredentialError> {
         let mut builder = fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&self.dir);
         made.map_err(CredentialError::io("create", &self.dir))
     }
 }
 
-/// Removes a file that may not be there.
-fn remove(path: &Path) -> Result<(), CredentialError> {
+fn remove_if_exists(path: &Path) -> Result<(), CredentialError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(CredentialError::io("remove", path)(error))
@@ -170,19 +173,25 @@ mod tests {
     use crate::secret::Secret;
 
     fn key(text: &str) -> Credential {
-        Credential::lasting(Secret::new(text))
+        Credential::new(Secret::new(text))
     }
 
     #[tokio::test]
-    async fn a_file_is_its_owners_alone() {
+    async fn only_the_owner_can_read_a_file() {
         let home = tempfile::tempdir().unwrap();
-        let vault = Vault::files(home.path().join("credentials"));
-        let kind = Kind::OpenAiKey;
+        let vault = Vault::in_files(home.path().join("credentials"));
+        let kind = CredentialKind::OpenAiKey;
         assert!(vault.load(kind).await.unwrap().is_none());
         for value in ["sk-first-0123", "sk-second-0123"] {
-            vault.save(kind, &key(value), Place::File).await.unwrap();
-            let (kept, place) = vault.load(kind).await.unwrap().unwrap();
-            assert_eq!((kept.token.expose(), place), (value, Place::File));
+            vault
+                .store(kind, &key(value), CredentialLocation::File)
+                .await
+                .unwrap();
+            let (stored, location) = vault.load(kind).await.unwrap().unwrap();
+            assert_eq!(
+                (stored.token.expose(), location),
+                (value, CredentialLocation::File)
+            );
         }
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(&vault.file(kind)), 0o600);
@@ -194,13 +203,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_no_credential_is_not_repeated() {
+    async fn an_error_does_not_repeat_the_content_of_a_file() {
         let home = tempfile::tempdir().unwrap();
-        let vault = Vault::files(home.path());
-        let path = vault.file(Kind::GatewayKey);
+        let vault = Vault::in_files(home.path());
+        let path = vault.file(CredentialKind::GatewayKey);
         fs::write(&path, "{\"token\": CANARY").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let error = vault.load(Kind::GatewayKey).await.unwrap_err();
+        let error = vault.load(CredentialKind::GatewayKey).await.unwrap_err();
         assert!(!format!("{error:?}").contains("CANARY"), "{error:?}");
     }
 }

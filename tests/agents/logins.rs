@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
-use ralph::credential::{Credential, Kind, Place, Refresh, Vault};
+use ralph::credential::{Credential, CredentialKind, CredentialLocation, RefreshToken, Vault};
 use ralph::secret::Secret;
 use rstest::rstest;
 
@@ -15,9 +15,12 @@ use crate::support::ralph::finish;
 use crate::traces::files_with;
 
 /// Keeps a credential where ralph does.
-async fn keep(bench: &Bench, kind: Kind, credential: Credential) {
-    let vault = Vault::files(bench.place.home().join("credentials"));
-    vault.save(kind, &credential, Place::File).await.unwrap();
+async fn keep(bench: &Bench, kind: CredentialKind, credential: Credential) {
+    let vault = Vault::in_files(bench.place.home().join("credentials"));
+    vault
+        .store(kind, &credential, CredentialLocation::File)
+        .await
+        .unwrap();
 }
 
 /// What the login is renewed to was unknown when the run began: the model repeats it.
@@ -31,12 +34,12 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
     let login = Credential {
         token: Secret::new("sk-ant-oat01-OLD-0123456789"),
         expires: Some(Timestamp::now() + SignedDuration::from_mins(1)),
-        refresh: Some(Refresh {
+        refresh: Some(RefreshToken {
             token: Secret::new("sk-ant-ort01-OLD-0123456789"),
             scopes: vec!["user:inference".to_owned()],
         }),
     };
-    keep(&bench, Kind::AnthropicOAuth, login).await;
+    keep(&bench, CredentialKind::AnthropicOAuth, login).await;
     let ended = finish(
         bench
             .ralph(&["run", "--verbose"])
@@ -58,18 +61,18 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
 }
 
 #[rstest]
-#[case::claude(Program::Claude, Kind::AnthropicKey)]
-#[case::codex(Program::Codex, Kind::OpenAiKey)]
+#[case::claude(Program::Claude, CredentialKind::AnthropicKey)]
+#[case::codex(Program::Codex, CredentialKind::OpenAiKey)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
     #[case] program: Program,
-    #[case] kind: Kind,
+    #[case] kind: CredentialKind,
 ) {
     let bench = need!(Bench::within(Within::Sealed, program, Teller::of(one_session())).await);
     keep(
         &bench,
         kind,
-        Credential::lasting(Secret::new("sk-expired-0123456789")),
+        Credential::new(Secret::new("sk-expired-0123456789")),
     )
     .await;
     let refused = finish(bench.ralph(&["run"]).env_remove(program.key_variable()));
@@ -83,7 +86,7 @@ async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
         ],
     );
     assert_eq!(bench.server.asked().len(), 0);
-    keep(&bench, kind, Credential::lasting(Secret::new(KEY))).await;
+    keep(&bench, kind, Credential::new(Secret::new(KEY))).await;
     finish(bench.ralph(&["resume"]).env_remove(program.key_variable())).expect(0, &["done: "]);
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ralph::credential::Kind;
+use ralph::credential::CredentialKind;
 use ralph::gateway::audit::Record;
 use ralph::gateway::{Door, Gateway, Setup};
 use ralph::network::{Policy, Rule};
@@ -14,7 +14,7 @@ use crate::world::{World, body};
 #[tokio::test]
 async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(Kind::AnthropicKey, &service).await;
+    let world = World::new(CredentialKind::AnthropicKey, &service).await;
     let gateway = Gateway::new(Setup {
         injection: Some(Arc::new(world.entrance.clone())),
         ..Setup::new(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 
-use ralph::credential::{Credential, Keychain, Kind, Place, Vault};
+use ralph::credential::{Credential, CredentialKind, CredentialLocation, Keychain, Vault};
 use ralph::exec::Host;
 use ralph::secret::Secret;
 
@@ -37,7 +37,7 @@ async fn a_keychain_never_sees_a_secret_as_an_argument() {
         ("STORE".to_owned(), dir.path().display().to_string()),
     ];
     let files = dir.path().join("credentials");
-    let vault = Vault::files(&files).with_keychain(Keychain::MacOs, Host::new(BTreeMap::from(env)));
+    let vault = Vault::in_files(&files).with_keychain(Keychain::MacOs, Host::new(BTreeMap::from(env)));
     keeps_in_one_place(&vault).await;
     let arguments = std::fs::read_to_string(dir.path().join("arguments")).unwrap();
     assert!(
@@ -48,18 +48,18 @@ async fn a_keychain_never_sees_a_secret_as_an_argument() {
 
 /// What every vault with a keychain must do.
 async fn keeps_in_one_place(vault: &Vault) {
-    let kind = Kind::GatewayKey;
-    let key = |text: &str| Credential::lasting(Secret::new(text));
+    let kind = CredentialKind::GatewayKey;
+    let key = |text: &str| Credential::new(Secret::new(text));
     assert!(vault.load(kind).await.unwrap().is_none());
     for (value, place) in [
-        ("CANARY-1-\"quoted\"", vault.place()),
-        ("CANARY-2", Place::File),
-        ("CANARY-3", vault.place()),
+        ("CANARY-1-\"quoted\"", vault.default_location()),
+        ("CANARY-2", CredentialLocation::File),
+        ("CANARY-3", vault.default_location()),
     ] {
-        vault.save(kind, &key(value), place).await.unwrap();
+        vault.store(kind, &key(value), place).await.unwrap();
         let (kept, found) = vault.load(kind).await.unwrap().unwrap();
         assert_eq!((kept.token.expose(), found), (value, place));
-        assert_eq!(vault.file(kind).exists(), place == Place::File);
+        assert_eq!(vault.file(kind).exists(), place == CredentialLocation::File);
     }
 }
 

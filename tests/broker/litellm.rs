@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ralph::credential::{Kind, Source};
+use ralph::credential::{CredentialKind, CredentialSource};
 use ralph::gateway::broker::Upstream;
 use ralph::gateway::meter::{Allowance, Basis, Notice};
 use ralph::secret::Secret;
@@ -109,8 +109,8 @@ async fn a_wrong_key_is_told(proxy: &Proxy) {
 }
 
 async fn world(proxy: &Proxy, key: &str) -> World {
-    let source = Source::Fixed(Secret::new(key));
-    let upstream = Upstream::new(Kind::GatewayKey, source, Some(&proxy.address)).unwrap();
+    let source = CredentialSource::Fixed(Secret::new(key));
+    let upstream = Upstream::new(CredentialKind::GatewayKey, source, Some(&proxy.address)).unwrap();
     World::of(upstream, Allowance::default()).await
 }
 

@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use ralph::clock::{self, Clock};
-use ralph::credential::{Credential, Kind, Login, LoginError, Place, Refresh, TokenServer, Vault};
+use ralph::credential::{
+    Credential, CredentialKind, CredentialLocation, Login, LoginError, RefreshToken, TokenServer, Vault,
+};
 use ralph::secret::{Redactor, Secret};
 use serde_json::Value;
 
@@ -26,7 +28,7 @@ fn login(expires_in: SignedDuration) -> Credential {
     Credential {
         token: Secret::new(ACCESS),
         expires: Some(Timestamp::now() + expires_in),
-        refresh: Some(Refresh {
+        refresh: Some(RefreshToken {
             token: Secret::new(REFRESH),
             scopes: vec!["user:inference".to_owned()],
         }),
@@ -35,7 +37,11 @@ fn login(expires_in: SignedDuration) -> Credential {
 
 async fn keep(vault: &Vault, expires_in: SignedDuration) {
     vault
-        .save(Kind::AnthropicOAuth, &login(expires_in), Place::File)
+        .store(
+            CredentialKind::AnthropicOAuth,
+            &login(expires_in),
+            CredentialLocation::File,
+        )
         .await
         .unwrap();
 }
@@ -45,14 +51,14 @@ fn user(vault: &Vault, service: &ModelService, clock: Arc<dyn Clock>) -> Login {
         url: format!("{}/v1/oauth/token", service.base_url()).parse().unwrap(),
         http: reqwest::Client::builder().no_proxy().build().unwrap(),
     };
-    Login::new(Kind::AnthropicOAuth, vault.clone(), server, clock)
+    Login::new(CredentialKind::AnthropicOAuth, vault.clone(), server, clock)
 }
 
 #[tokio::test]
 async fn a_login_is_renewed_before_it_ends_and_not_sooner() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let home = tempfile::tempdir().unwrap();
-    let vault = Vault::files(home.path());
+    let vault = Vault::in_files(home.path());
     keep(&vault, SignedDuration::from_mins(20)).await;
     let now = user(&vault, &service, clock::system());
     assert_eq!(now.current().await.unwrap().expose(), ACCESS);
@@ -62,7 +68,7 @@ async fn a_login_is_renewed_before_it_ends_and_not_sooner() {
         later.current().await.unwrap().expose(),
         "sk-ant-oat01-CANARY-ACCESS-1"
     );
-    let (kept, _) = vault.load(Kind::AnthropicOAuth).await.unwrap().unwrap();
+    let (kept, _) = vault.load(CredentialKind::AnthropicOAuth).await.unwrap().unwrap();
     assert_eq!(
         kept.refresh.unwrap().token.expose(),
         "sk-ant-ort01-CANARY-REFRESH-1"
@@ -74,7 +80,7 @@ async fn many_users_renew_a_login_once() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     service.on_refresh(OnRefresh::Slowly);
     let home = tempfile::tempdir().unwrap();
-    let vault = Vault::files(home.path());
+    let vault = Vault::in_files(home.path());
     keep(&vault, SignedDuration::from_mins(1)).await;
     let users: Vec<Login> = (0..8).map(|_| user(&vault, &service, clock::system())).collect();
     let tokens = join_all(users.iter().map(Login::current)).await;
@@ -89,12 +95,12 @@ async fn many_users_renew_a_login_once() {
 async fn whoever_uses_a_login_keeps_its_renewed_tokens_to_itself() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let home = tempfile::tempdir().unwrap();
-    let vault = Vault::files(home.path());
+    let vault = Vault::in_files(home.path());
     keep(&vault, SignedDuration::from_mins(1)).await;
     for _ in 0..2 {
         let redactor = Redactor::default();
         let user = user(&vault, &service, clock::system());
-        user.tell(&redactor);
+        user.register_secrets(&redactor);
         user.current().await.unwrap();
         let shown = redactor.redact("sk-ant-oat01-CANARY-ACCESS-1 sk-ant-ort01-CANARY-REFRESH-1");
         assert_eq!(shown, "[redacted] [redacted]");
@@ -106,14 +112,14 @@ async fn whoever_uses_a_login_keeps_its_renewed_tokens_to_itself() {
 async fn an_outage_is_bridged_while_the_token_lasts() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let home = tempfile::tempdir().unwrap();
-    let vault = Vault::files(home.path());
+    let vault = Vault::in_files(home.path());
     let server = TokenServer {
         url: "http://127.0.0.1:1/v1/oauth/token".parse().unwrap(),
         http: reqwest::Client::builder().no_proxy().build().unwrap(),
     };
     let user = |server: &TokenServer| {
         Login::new(
-            Kind::AnthropicOAuth,
+            CredentialKind::AnthropicOAuth,
             vault.clone(),
             server.clone(),
             clock::system(),
@@ -133,7 +139,7 @@ async fn a_renewal_goes_on_when_nobody_waits_for_it_any_more() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     service.on_refresh(OnRefresh::Slowly);
     let home = tempfile::tempdir().unwrap();
-    let vault = Vault::files(home.path());
+    let vault = Vault::in_files(home.path());
     keep(&vault, SignedDuration::from_secs(-1)).await;
     let login = user(&vault, &service, clock::system());
     let asked = tokio::spawn({
@@ -153,7 +159,7 @@ async fn two_processes_renew_a_login_once() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     service.on_refresh(OnRefresh::Slowly);
     let home = Home::new();
-    let vault = Vault::files(home.home().join("credentials"));
+    let vault = Vault::in_files(home.home().join("credentials"));
     keep(&vault, SignedDuration::from_mins(1)).await;
     let gateways = [Gateway::start(&home, &service), Gateway::start(&home, &service)];
     let calls = gateways
@@ -182,7 +188,7 @@ async fn two_processes_renew_a_login_once() {
 async fn a_crash_before_a_refresh_costs_nothing() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let home = tempfile::tempdir().unwrap();
-    let vault = Vault::files(home.path());
+    let vault = Vault::in_files(home.path());
     keep(&vault, SignedDuration::from_secs(-1)).await;
     let mark = home.path().join("anthropic-oauth.refreshing");
     std::fs::write(&mark, "").unwrap();
@@ -200,7 +206,7 @@ async fn a_crash_amid_a_refresh_is_told_from_a_login_that_was_refused() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     service.on_refresh(OnRefresh::RenewAndHang);
     let home = Home::new();
-    let vault = Vault::files(home.home().join("credentials"));
+    let vault = Vault::in_files(home.home().join("credentials"));
     keep(&vault, SignedDuration::from_secs(-1)).await;
     let gateway = Gateway::start(&home, &service);
     let call = tokio::spawn(gateway.call());
@@ -224,7 +230,7 @@ async fn a_crash_amid_a_refresh_is_told_from_a_login_that_was_refused() {
         ..login(SignedDuration::from_hours(1))
     };
     vault
-        .save(Kind::AnthropicOAuth, &renewed, Place::File)
+        .store(CredentialKind::AnthropicOAuth, &renewed, CredentialLocation::File)
         .await
         .unwrap();
     assert!(next.current().await.is_ok());
@@ -245,7 +251,7 @@ async fn a_gateway_killed_amid_an_answer_leaves_nothing_open_and_the_next_one_se
     });
     let service = service.await;
     let home = Home::new();
-    let vault = Vault::files(home.home().join("credentials"));
+    let vault = Vault::in_files(home.home().join("credentials"));
     keep(&vault, SignedDuration::from_hours(1)).await;
     let gateway = Gateway::start(&home, &service);
     let mut answer = gateway.request().send().await.unwrap();

@@ -33,19 +33,19 @@ fn a_key_is_stored_checked_and_given_back() {
     place.run(&with(&["token", "check"])).expect(
         1,
         &[
-            "the key of Anthropic is not stored",
+            "the Anthropic API key is not stored",
             "ralph token store --agent claude --auth api-key",
         ],
     );
     let stored = feed(&place, &with(&["store-token"]), &format!("{KEY}\n"));
     stored.expect(
         0,
-        &["Stored the key of Anthropic in a file that only you can read."],
+        &["Stored the Anthropic API key in a file that only you can read."],
     );
     let checked = place.run(&with(&["check-token"]));
     assert_eq!(
         checked.expect(0, &[]).stdout,
-        "the key of Anthropic is in a file that only you can read: it does not say when it ends\n"
+        "the Anthropic API key is in a file that only you can read: it does not say when it ends\n"
     );
     assert_eq!(
         place.run(&with(&["get-token"])).expect(0, &[]).stdout,
@@ -66,7 +66,7 @@ fn a_key_is_stored_checked_and_given_back() {
 #[case::expired(
     r#"{"claudeAiOauth":{"accessToken":"sk-ant-oat01-A","expiresAt":0}}"#,
     1,
-    "the login of Claude has expired"
+    "the Claude login has expired"
 )]
 fn a_login_says_how_long_it_lasts(#[case] file: &str, #[case] code: i32, #[case] said: &str) {
     let place = Place::new();
@@ -85,12 +85,12 @@ fn a_login_says_how_long_it_lasts(#[case] file: &str, #[case] code: i32, #[case]
 }
 
 #[rstest]
-#[case::wrong_kind(&["--agent", "claude"], "sk-proj-CANARY", "it looks like an OpenAI key")]
-#[case::nothing(&["--auth", "gateway"], "", "nothing was given")]
+#[case::wrong_kind(&["--agent", "claude"], "sk-proj-CANARY", "it looks like the OpenAI API key")]
+#[case::nothing(&["--auth", "gateway"], "", "the input is empty")]
 #[case::chatgpt(&["--agent", "codex", "--auth", "oauth"], "x", "the login of ChatGPT is for a service of its own")]
-#[case::chatgpt_file(&["--agent", "codex"], r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "CANARY"}}"#, "the login of ChatGPT is for a service of its own")]
+#[case::chatgpt_file(&["--agent", "codex"], r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "CANARY"}}"#, "the gateway does not support ChatGPT logins")]
 #[case::no_such_pair(&["--agent", "cursor", "--auth", "oauth"], "x", "`cursor` has no credential of the kind `oauth`")]
-#[case::no_such_auth(&["--auth", "password"], "x", "`password` is none of")]
+#[case::no_such_auth(&["--auth", "password"], "x", "unknown authentication method `password`")]
 fn what_is_no_credential_is_not_stored(#[case] args: &[&str], #[case] input: &str, #[case] said: &str) {
     let place = Place::new();
     let ended = feed(&place, &[&["token", "store"], args].concat(), input);
@@ -116,7 +116,7 @@ async fn the_service_is_asked_before_a_key_is_stored() {
 
     let other = ModelService::scripted("another-key-entirely", |_| Answer::Words(USED)).await;
     let failed = check(&other.base_url());
-    failed.expect(1, &["calls with the key of Anthropic would not be served"]);
+    failed.expect(1, &["calls with the Anthropic API key would not be served"]);
     assert!(failed.stdout.contains(
         "FAIL the service takes the stored credential: HTTP 401: ralph: the stored credential was refused"
     ));

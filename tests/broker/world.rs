@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ralph::clock;
-use ralph::credential::{Kind, Source};
+use ralph::credential::{CredentialKind, CredentialSource};
 use ralph::gateway::Phantom;
 use ralph::gateway::broker::{Broker, Entrance, Service, Upstream};
 use ralph::gateway::meter::{Allowance, Meter, MeterSetup, Notice, Tariffs};
@@ -47,12 +47,12 @@ pub struct World {
 
 impl World {
     /// A run without bounds whose calls go to this service with [`KEY`].
-    pub async fn new(kind: Kind, service: &ModelService) -> Self {
+    pub async fn new(kind: CredentialKind, service: &ModelService) -> Self {
         Self::bounded(kind, service, Allowance::default()).await
     }
 
-    pub async fn bounded(kind: Kind, service: &ModelService, allowance: Allowance) -> Self {
-        let source = Source::Fixed(Secret::new(KEY));
+    pub async fn bounded(kind: CredentialKind, service: &ModelService, allowance: Allowance) -> Self {
+        let source = CredentialSource::Fixed(Secret::new(KEY));
         let upstream = Upstream::new(kind, source, Some(&service.base_url())).unwrap();
         Self::of(upstream, allowance).await
     }

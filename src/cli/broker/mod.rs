@@ -131,7 +131,7 @@ impl Services {
         let (meter, notices) = meter(config, spending)?;
         let (mut names, mut members, mut services) = (Vec::new(), Vec::new(), Vec::<broker::Service>::new());
         for service in self.list {
-            service.upstream.tell(redactor);
+            service.upstream.register_secrets(redactor);
             names.push(Named::of(&service.upstream));
             members.push(service.members);
             services.push(service.upstream.into());

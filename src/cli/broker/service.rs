@@ -1,8 +1,8 @@
 //! The service behind a profile's agent, and which credential is used for it.
 
-use crate::agent::{Access, Claude, Codex, Credential, CredentialKind};
+use crate::agent::{Access, Claude, Codex, Credential, CredentialKind as PresentedAs};
 use crate::config::{AgentName, Config};
-use crate::credential::{Kind, Source};
+use crate::credential::{CredentialKind, CredentialSource};
 use crate::gateway::broker::Upstream;
 use crate::secret::Secret;
 
@@ -14,7 +14,7 @@ use super::Context;
 /// A service and the profiles that reach it.
 pub(in crate::cli) struct Service {
     pub(in crate::cli) upstream: Upstream,
-    kind: Kind,
+    kind: CredentialKind,
     /// Where its credential comes from.
     from: From,
     pub(super) members: Vec<Member>,
@@ -35,7 +35,7 @@ enum From {
 pub(super) struct Member {
     pub(super) profile: String,
     /// What the program takes its phantom for.
-    pub(super) shown_as: CredentialKind,
+    pub(super) shown_as: PresentedAs,
     /// The variable in which the program looks for it.
     pub(super) variable: &'static str,
     /// What the program expects after the address.
@@ -80,7 +80,7 @@ impl Service {
         };
         let kind = kind_of(agent, found.kind);
         Ok(Some(Self {
-            upstream: Upstream::new(kind, Source::Fixed(found.value), base)?,
+            upstream: Upstream::new(kind, CredentialSource::Fixed(found.value), base)?,
             members: vec![Member {
                 remedy: format!("put a valid one into `{variable}`, then `ralph resume`"),
                 ..member(profile, agent, kind)
@@ -126,11 +126,13 @@ impl Member {
     }
 }
 
-fn member(profile: &str, agent: AgentName, kind: Kind) -> Member {
+fn member(profile: &str, agent: AgentName, kind: CredentialKind) -> Member {
     let shown_as = match kind {
-        Kind::AnthropicOAuth => CredentialKind::OAuth,
-        Kind::GatewayKey => CredentialKind::Bearer,
-        Kind::AnthropicKey | Kind::OpenAiKey | Kind::CursorKey => CredentialKind::ApiKey,
+        CredentialKind::AnthropicOAuth => PresentedAs::OAuth,
+        CredentialKind::GatewayKey => PresentedAs::Bearer,
+        CredentialKind::AnthropicKey | CredentialKind::OpenAiKey | CredentialKind::CursorKey => {
+            PresentedAs::ApiKey
+        }
     };
     Member {
         profile: profile.to_owned(),
@@ -146,19 +148,23 @@ fn member(profile: &str, agent: AgentName, kind: Kind) -> Member {
 }
 
 /// Which stored credentials an agent can use, the most usual first.
-fn kinds(config: &Config, agent: AgentName) -> Result<Vec<Kind>, CliError> {
+fn kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, CliError> {
     let chosen = config.settings.agent.auth.is_some() && config.settings.agent.name == agent;
     Ok(match agent {
         _ if chosen => vec![kind(config)?],
-        AgentName::Claude => vec![Kind::AnthropicOAuth, Kind::AnthropicKey],
-        AgentName::Codex => vec![Kind::OpenAiKey],
+        AgentName::Claude => vec![CredentialKind::AnthropicOAuth, CredentialKind::AnthropicKey],
+        AgentName::Codex => vec![CredentialKind::OpenAiKey],
         AgentName::Cursor | AgentName::Actions | AgentName::Custom => Vec::new(),
     })
 }
 
 /// What is stored of a kind; nothing, where the environment holds it and the configuration chose it; `None` where it is
 /// nowhere.
-async fn known(context: &Context, config: &Config, kind: Kind) -> Result<Option<Vec<Secret>>, CliError> {
+async fn known(
+    context: &Context,
+    config: &Config,
+    kind: CredentialKind,
+) -> Result<Option<Vec<Secret>>, CliError> {
     if let Some((stored, _)) = vault(context)?.load(kind).await? {
         return Ok(Some(stored.secrets().collect()));
     }
@@ -167,11 +173,11 @@ async fn known(context: &Context, config: &Config, kind: Kind) -> Result<Option<
 }
 
 /// What a variable of an agent's holds.
-fn kind_of(agent: AgentName, credential: CredentialKind) -> Kind {
+fn kind_of(agent: AgentName, credential: PresentedAs) -> CredentialKind {
     match (agent, credential) {
-        (AgentName::Codex, _) => Kind::OpenAiKey,
-        (_, CredentialKind::ApiKey) => Kind::AnthropicKey,
-        (_, CredentialKind::OAuth) => Kind::AnthropicOAuth,
-        (_, CredentialKind::Bearer) => Kind::GatewayKey,
+        (AgentName::Codex, _) => CredentialKind::OpenAiKey,
+        (_, PresentedAs::ApiKey) => CredentialKind::AnthropicKey,
+        (_, PresentedAs::OAuth) => CredentialKind::AnthropicOAuth,
+        (_, PresentedAs::Bearer) => CredentialKind::GatewayKey,
     }
 }

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::clock;
 use crate::config::Config;
-use crate::credential::Kind;
+use crate::credential::CredentialKind;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{Broker, Entrance};
 use crate::gateway::meter::{Allowance, Meter, MeterError, MeterSetup, MeterSink, Tariffs};
@@ -57,7 +57,7 @@ struct Served {
 /// An entrance of its own on loopback.
 struct Loopback {
     entrance: Entrance,
-    kind: Kind,
+    kind: CredentialKind,
     host: HostName,
     phantom: Phantom,
     listener: TcpListener,

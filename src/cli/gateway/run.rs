@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
-use crate::credential::Auth;
+use crate::credential::AuthMethod;
 use crate::gateway::meter::Notice;
 use crate::id::RunId;
 
@@ -27,7 +27,7 @@ pub(super) struct Args {
 struct Ready {
     base_url: String,
     phantom: String,
-    mode: Auth,
+    mode: AuthMethod,
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError> {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::credential::{Auth, Credential, Kind, LoginError};
+use crate::credential::{AuthMethod, Credential, CredentialKind, LoginError};
 
 use super::super::Context;
 use super::super::credentials::{Which, describe, from_environment, upstream, vault};
@@ -26,7 +26,7 @@ pub(in crate::cli) struct CheckArgs {
 #[derive(Serialize)]
 struct Checked {
     credential: &'static str,
-    auth: Auth,
+    auth: AuthMethod,
     place: &'static str,
     expires: Option<Timestamp>,
     days_left: Option<i64>,
@@ -38,7 +38,7 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckArgs) -> Result<
     let now = Timestamp::now();
     let checked = match (vault(context)?.load(kind).await?, from_environment(&config, kind)) {
         (Some((credential, place)), _) => Checked::new(kind, &credential, describe(place), now),
-        (None, Some(secret)) => Checked::new(kind, &Credential::lasting(secret), "the environment", now),
+        (None, Some(secret)) => Checked::new(kind, &Credential::new(secret), "the environment", now),
         (None, None) => return Err(LoginError::Missing(kind).into()),
     };
     if checked.expires.is_some_and(|end| end <= now) && !checked.renewed_by_itself {
@@ -56,7 +56,7 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckArgs) -> Result<
 }
 
 impl Checked {
-    fn new(kind: Kind, credential: &Credential, place: &'static str, now: Timestamp) -> Self {
+    fn new(kind: CredentialKind, credential: &Credential, place: &'static str, now: Timestamp) -> Self {
         let days_left = credential
             .expires
             .map(|end| end.duration_since(now).as_hours() / 24);
@@ -70,7 +70,7 @@ impl Checked {
         }
     }
 
-    fn for_people(&self, kind: Kind) -> String {
+    fn for_people(&self, kind: CredentialKind) -> String {
         let left = match (self.renewed_by_itself, self.days_left) {
             (true, _) => "it is renewed by itself".to_owned(),
             (false, Some(days)) => format!("{days} days left"),

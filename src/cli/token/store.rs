@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Read};
 use jiff::Timestamp;
 use zeroize::Zeroizing;
 
-use crate::credential::{self, Kind, Place, Source};
+use crate::credential::{self, CredentialKind, CredentialLocation, CredentialSource, MalformedCredential};
 use crate::exec::Command;
 use crate::gateway::broker::{self, Upstream, VerifyError};
 use crate::secret::Secret;
@@ -54,18 +54,28 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
     let (config, kind) = args.which.kind(context)?;
     let text = read(context, kind).await?;
     let credential = credential::parse(kind, &text, Timestamp::now()).map_err(|error| {
-        CliError::usage(error.to_string()).hint(format!(
-            "nothing was stored; `{}` asks again",
-            kind.store_command()
-        ))
+        let actual = match error {
+            MalformedCredential::Prefix { actual, .. } => actual.unwrap_or(kind),
+            _ => kind,
+        };
+        let hint = format!(
+            "nothing was stored; to store {actual}, run `{}`",
+            actual.store_command()
+        );
+        CliError::usage(error.to_string()).hint(hint)
     })?;
     if args.against.is_wanted() {
-        let own = (kind == Kind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
-        let source = Source::Fixed(credential.token.clone());
+        let own =
+            (kind == CredentialKind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
+        let source = CredentialSource::Fixed(credential.token.clone());
         verify(&Upstream::new(kind, source, args.against.base().or(own))?).await?;
     }
     let vault = vault(context)?;
-    let place = if args.file { Place::File } else { vault.place() };
+    let place = if args.file {
+        CredentialLocation::File
+    } else {
+        vault.default_location()
+    };
     vault.store(kind, &credential, place).await?;
     context
         .ui
@@ -89,9 +99,9 @@ pub(super) async fn verify(upstream: &Upstream) -> Result<(), CliError> {
 }
 
 /// The credential as it is handed over: never as an argument, which every user of the machine could read.
-async fn read(context: &Context, kind: Kind) -> Result<Zeroizing<String>, CliError> {
+async fn read(context: &Context, kind: CredentialKind) -> Result<Zeroizing<String>, CliError> {
     let by_hand = std::io::stdin().is_terminal();
-    if by_hand && kind == Kind::AnthropicOAuth && context.surroundings.host().finds("claude") {
+    if by_hand && kind == CredentialKind::AnthropicOAuth && context.surroundings.host().finds("claude") {
         return set_up(context)
             .await
             .map(|token| Zeroizing::new(token.expose().to_owned()));

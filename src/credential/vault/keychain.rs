@@ -1,27 +1,27 @@
-//! The system's keychain, through the program that comes with it. No secret is ever an argument: every user of the
-//! machine can read those.
+//! The system keychain, through the program that comes with it. No secret is passed as an argument, because every user
+//! of the host can read those.
 
 use std::fmt::Write;
 
-use crate::credential::{CredentialError, Kind};
+use crate::credential::{CredentialError, CredentialKind};
 use crate::exec::{Command, Discard, Exit, Host, Status};
 
-/// What everything of ralph's is kept under.
+/// The service name of all entries.
 const SERVICE: &str = "ralph";
-/// How long the keychain may take. It may ask its owner first.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+/// Long enough for the user to answer a prompt of the keychain.
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
-/// A system's keychain.
+/// A system keychain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keychain {
-    /// That of macOS, through `security`.
+    /// The keychain of macOS, through `security`.
     MacOs,
     /// The Secret Service of a Linux desktop, through `secret-tool`.
     SecretService,
 }
 
 impl Keychain {
-    /// The program that speaks to it.
+    /// The program that accesses it.
     #[must_use]
     pub fn program(self) -> &'static str {
         match self {
@@ -30,23 +30,32 @@ impl Keychain {
         }
     }
 
-    pub(super) async fn load(self, host: &Host, kind: Kind) -> Result<Option<String>, CredentialError> {
-        let args = match self {
-            Self::MacOs => ["find-generic-password", "-s", SERVICE, "-a", kind.name(), "-w"].to_vec(),
-            Self::SecretService => ["lookup", "service", SERVICE, "account", kind.name()].to_vec(),
+    pub(super) async fn load(
+        self,
+        host: &Host,
+        kind: CredentialKind,
+    ) -> Result<Option<String>, CredentialError> {
+        let command = match self {
+            Self::MacOs => self.entry_command("find-generic-password", kind).arg("-w"),
+            Self::SecretService => self.entry_command("lookup", kind),
         };
-        let exit = self.run(host, Command::new(self.program()).args(args)).await?;
+        let exit = self.run(host, command).await?;
         match exit.status {
             Status::Code(0) => Ok(Some(exit.stdout.text().trim().to_owned())),
-            _ if self.found_nothing(&exit) => Ok(None),
-            _ => Err(self.refused(&exit)),
+            _ if self.is_not_found(&exit) => Ok(None),
+            _ => Err(self.failure(&exit)),
         }
     }
 
-    pub(super) async fn save(self, host: &Host, kind: Kind, text: &str) -> Result<(), CredentialError> {
+    pub(super) async fn save(
+        self,
+        host: &Host,
+        kind: CredentialKind,
+        text: &str,
+    ) -> Result<(), CredentialError> {
         let name = kind.name();
         let command = match self {
-            // Reads its commands, secrets among them, from its input. In hexadecimal nothing needs quoting.
+            // `security -i` reads commands from its input. Hexadecimal needs no quoting.
             Self::MacOs => Command::new(self.program()).arg("-i").stdin(format!(
                 "add-generic-password -U -s {SERVICE} -a {name} -X {}\n",
                 hexadecimal(text)
@@ -59,31 +68,39 @@ impl Keychain {
         let exit = self.run(host, command).await?;
         match exit.status {
             Status::Code(0) => Ok(()),
-            _ => Err(self.refused(&exit)),
+            _ => Err(self.failure(&exit)),
         }
     }
 
-    pub(super) async fn remove(self, host: &Host, kind: Kind) -> Result<(), CredentialError> {
-        let args = match self {
-            Self::MacOs => ["delete-generic-password", "-s", SERVICE, "-a", kind.name()].to_vec(),
-            Self::SecretService => ["clear", "service", SERVICE, "account", kind.name()].to_vec(),
+    pub(super) async fn remove(self, host: &Host, kind: CredentialKind) -> Result<(), CredentialError> {
+        let verb = match self {
+            Self::MacOs => "delete-generic-password",
+            Self::SecretService => "clear",
         };
-        let exit = self.run(host, Command::new(self.program()).args(args)).await?;
+        let exit = self.run(host, self.entry_command(verb, kind)).await?;
         match exit.status {
             Status::Code(0) => Ok(()),
-            _ if self.found_nothing(&exit) => Ok(()),
-            _ => Err(self.refused(&exit)),
+            _ if self.is_not_found(&exit) => Ok(()),
+            _ => Err(self.failure(&exit)),
         }
+    }
+
+    fn entry_command(self, verb: &str, kind: CredentialKind) -> Command {
+        let [service, account] = match self {
+            Self::MacOs => ["-s", "-a"],
+            Self::SecretService => ["service", "account"],
+        };
+        Command::new(self.program()).args([verb, service, SERVICE, account, kind.name()])
     }
 
     async fn run(self, host: &Host, command: Command) -> Result<Exit, CredentialError> {
         let program = self.program();
-        let ran = host.run(&command.timeout(PATIENCE), &mut Discard).await;
+        let ran = host.run(&command.timeout(TIMEOUT), &mut Discard).await;
         ran.map_err(|source| CredentialError::NoKeychain { program, source })
     }
 
-    /// Both programs fail when there is no such entry; one has a code for it, the other then says nothing.
-    fn found_nothing(self, exit: &Exit) -> bool {
+    /// Without an entry `security` exits with 44, and `secret-tool` with 1 and no output.
+    fn is_not_found(self, exit: &Exit) -> bool {
         match self {
             Self::MacOs => exit.status == Status::Code(44),
             Self::SecretService => {
@@ -92,7 +109,7 @@ impl Keychain {
         }
     }
 
-    fn refused(self, exit: &Exit) -> CredentialError {
+    fn failure(self, exit: &Exit) -> CredentialError {
         CredentialError::Keychain {
             program: self.program(),
             status: exit.status.to_string(),
@@ -103,7 +120,7 @@ impl Keychain {
 
 fn hexadecimal(text: &str) -> String {
     text.bytes().fold(String::new(), |mut text, byte| {
-        // A `String` takes whatever is written to it.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, "{byte:02x}");
         text
     })

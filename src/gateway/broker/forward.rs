@@ -60,7 +60,7 @@ pub(super) async fn forward(
     }
     let passed = pass_refusal(guest, response, &credential).await;
     if matches!(passed, Err(Refusal::Refused)) {
-        upstream.source.refused().await;
+        upstream.source.invalidate().await;
     }
     passed
 }

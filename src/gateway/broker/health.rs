@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::upstream::Upstream;
 use super::{Broker, Stream};
-use crate::credential::Auth;
+use crate::credential::AuthMethod;
 
 /// What `GET /health` says. It needs no phantom and holds nothing confidential.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -18,7 +18,7 @@ pub struct Health {
     /// The version of ralph.
     pub version: &'static str,
     /// How the service of this name authenticates.
-    pub mode: Auth,
+    pub mode: AuthMethod,
     /// How many runs the broker serves.
     pub runs: usize,
 }

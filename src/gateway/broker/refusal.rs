@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::route::Route;
 use super::upstream::Upstream;
-use crate::credential::{Kind, LoginError};
+use crate::credential::{CredentialKind, LoginError};
 use crate::gateway::meter::{CallError, ReserveError};
 
 /// Why a request was not forwarded, or its answer not passed back.
@@ -133,7 +133,7 @@ impl Form {
     fn of(upstream: &Upstream, route: Option<Route>) -> Self {
         match (route, upstream.kind) {
             (Some(Route::Messages | Route::CountTokens), _)
-            | (_, Kind::AnthropicOAuth | Kind::AnthropicKey) => Self::Anthropic,
+            | (_, CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey) => Self::Anthropic,
             _ => Self::OpenAi,
         }
     }

@@ -5,7 +5,7 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue, InvalidHeaderValue
 use thiserror::Error;
 
 use super::route::Route;
-use crate::credential::{Auth, Kind, LoginError, Source};
+use crate::credential::{AuthMethod, CredentialKind, CredentialSource, LoginError};
 use crate::network::{HostName, HostNameError};
 use crate::secret::{Redactor, Secret};
 
@@ -13,8 +13,8 @@ use crate::secret::{Redactor, Secret};
 pub struct Upstream {
     /// The name that sandboxes use. They never speak TLS to it.
     pub host: HostName,
-    pub(super) kind: Kind,
-    pub(super) source: Source,
+    pub(super) kind: CredentialKind,
+    pub(super) source: CredentialSource,
     base: Url,
 }
 
@@ -24,14 +24,18 @@ impl Upstream {
 
     /// The service that a credential is for, at its own address. A gateway's address is the user's own choice and has
     /// to be given; so has that of anything that stands in for a service.
-    pub fn new(kind: Kind, source: Source, base: Option<&str>) -> Result<Self, UpstreamError> {
+    pub fn new(
+        kind: CredentialKind,
+        source: CredentialSource,
+        base: Option<&str>,
+    ) -> Result<Self, UpstreamError> {
         let (host, own) = match kind {
-            Kind::AnthropicOAuth | Kind::AnthropicKey => {
+            CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey => {
                 ("api.anthropic.com", Some("https://api.anthropic.com"))
             }
-            Kind::OpenAiKey => ("api.openai.com", Some("https://api.openai.com")),
-            Kind::GatewayKey => (Self::GATEWAY_HOST, None),
-            Kind::CursorKey => return Err(UpstreamError::NotInjected(kind)),
+            CredentialKind::OpenAiKey => ("api.openai.com", Some("https://api.openai.com")),
+            CredentialKind::GatewayKey => (Self::GATEWAY_HOST, None),
+            CredentialKind::CursorKey => return Err(UpstreamError::NotInjected(kind)),
         };
         let base = base.or(own).ok_or(UpstreamError::NoAddress(kind))?;
         Ok(Self {
@@ -44,7 +48,7 @@ impl Upstream {
 
     /// How it authenticates.
     #[must_use]
-    pub fn auth(&self) -> Auth {
+    pub fn auth(&self) -> AuthMethod {
         self.kind.auth()
     }
 
@@ -55,8 +59,8 @@ impl Upstream {
     }
 
     /// Lets the redactor of a run know its credential, and whatever that is renewed to.
-    pub fn tell(&self, redactor: &Redactor) {
-        self.source.tell(redactor);
+    pub fn register_secrets(&self, redactor: &Redactor) {
+        self.source.register_secrets(redactor);
     }
 
     /// The name of where it really is; `None` where that is a bare address.
@@ -73,12 +77,12 @@ impl Upstream {
     /// Whether calls of this kind are made there.
     pub(super) fn takes(&self, route: Route) -> bool {
         match self.kind {
-            Kind::AnthropicOAuth | Kind::AnthropicKey => {
+            CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey => {
                 matches!(route, Route::Messages | Route::CountTokens | Route::Models)
             }
-            Kind::OpenAiKey => matches!(route, Route::Responses | Route::Chat | Route::Models),
-            Kind::GatewayKey => route != Route::Health,
-            Kind::CursorKey => false,
+            CredentialKind::OpenAiKey => matches!(route, Route::Responses | Route::Chat | Route::Models),
+            CredentialKind::GatewayKey => route != Route::Health,
+            CredentialKind::CursorKey => false,
         }
     }
 
@@ -93,7 +97,7 @@ impl Upstream {
         credential: &Secret,
     ) -> Result<(HeaderName, HeaderValue), InvalidHeaderValue> {
         let (name, text) = match self.kind {
-            Kind::AnthropicKey => (
+            CredentialKind::AnthropicKey => (
                 HeaderName::from_static("x-api-key"),
                 credential.expose().to_owned(),
             ),
@@ -141,10 +145,10 @@ pub enum UpstreamError {
     NotAUrl,
     /// The address is not known.
     #[error("the address that goes with {0} is not known")]
-    NoAddress(Kind),
+    NoAddress(CredentialKind),
     /// Its calls cannot be read by a gateway.
     #[error("{0} cannot be added by the gateway: its service speaks a language of its own")]
-    NotInjected(Kind),
+    NotInjected(CredentialKind),
     /// The name is none.
     #[error(transparent)]
     Host(#[from] HostNameError),
@@ -162,8 +166,8 @@ mod tests {
     #[case("https://models.example/team/v1", "https://models.example/team/v1/models")]
     #[case("https://models.example/team", "https://models.example/team/v1/models")]
     fn a_base_address_may_end_in_v1(#[case] base: &str, #[case] expected: &str) {
-        let source = Source::Fixed(Secret::new("k"));
-        let upstream = Upstream::new(Kind::GatewayKey, source, Some(base)).unwrap();
+        let source = CredentialSource::Fixed(Secret::new("k"));
+        let upstream = Upstream::new(CredentialKind::GatewayKey, source, Some(base)).unwrap();
         assert_eq!(upstream.url("/v1/models", None).as_str(), expected);
     }
 
