@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ralph::engine::{ExecInput, ExecSpec, ExecState};
+use ralph::engine::{ExecSpec, ExecState};
 use ralph::exec::Command;
 use ralph::sandbox::Provider;
 
@@ -62,7 +62,7 @@ async fn by_api(stage: &Stage, container: &str) -> Fallible<Duration> {
         argv: vec!["true".to_owned()],
         env: std::collections::BTreeMap::new(),
         cwd: None,
-        input: ExecInput::Empty,
+        stdin: false,
     };
     let started = Instant::now();
     let mut exec = stage.engine.exec(container, &spec).await?;

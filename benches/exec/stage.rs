@@ -5,7 +5,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ralph::engine::{Engine, Surroundings};
+use ralph::engine::{Engine, EngineEnvironment};
 use ralph::exec::{Command, Discard, Host};
 use ralph::id::RunId;
 use ralph::sandbox::docker::{DockerOptions, DockerProvider};
@@ -21,7 +21,7 @@ pub(crate) struct Stage {
     pub(crate) engine: Engine,
     image: String,
     host: Host,
-    surroundings: Surroundings,
+    surroundings: EngineEnvironment,
     dir: TempDir,
 }
 
@@ -31,7 +31,7 @@ impl Stage {
         let env: BTreeMap<String, String> = std::env::vars().collect();
         let home = env.get("HOME").map(PathBuf::from);
         let host = Host::new(env.clone());
-        let surroundings = Surroundings { env, home };
+        let surroundings = EngineEnvironment { env, home };
         let engine = Engine::connect(&surroundings, &host).await?;
         let info = engine.info().await?;
         println!("engine: {} {}, {:?}", engine.endpoint(), info.version, info.store);

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ralph::engine::{Digest, Reference};
+use ralph::engine::{Digest, EngineImageReference};
 use ralph::exec::Discard;
 use ralph::image::load::{LayerCache, LayerOrder, Request, Sent, Source, load};
 use serde_json::json;
@@ -110,7 +110,7 @@ async fn load_with_us(stage: &Stage, archive: &Archive) -> Fallible<(Sent, Durat
         source: Source::Archive(archive.path.clone()),
         order: LayerOrder::Fixed,
         labels: BTreeMap::new(),
-        tag: Reference::parse(&tag("ours"))?,
+        tag: EngineImageReference::parse(&tag("ours"))?,
         cache: LayerCache::new(stage.path("cache"), ralph::clock::system()),
     };
     let started = Instant::now();

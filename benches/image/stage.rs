@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ralph::engine::{Engine, EngineError, Image, Surroundings};
+use ralph::engine::{Engine, EngineEnvironment, EngineError, EngineImage};
 use ralph::exec::{Command, Discard, Host};
 use tempfile::TempDir;
 
@@ -31,7 +31,7 @@ impl Stage {
         let env: BTreeMap<String, String> = std::env::vars().collect();
         let home = env.get("HOME").map(PathBuf::from);
         let host = Host::new(env.clone());
-        let engine = Engine::connect(&Surroundings { env, home }, &host).await?;
+        let engine = Engine::connect(&EngineEnvironment { env, home }, &host).await?;
         let info = engine.info().await?;
         println!("engine: {} {}, {:?}", engine.endpoint(), info.version, info.store);
         Ok(Self {
@@ -83,7 +83,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn images(&self) -> Fallible<Vec<Image>> {
+    async fn images(&self) -> Fallible<Vec<EngineImage>> {
         let label = format!("{LABEL}={}", std::process::id());
         Ok(self.engine.images(Some(&label)).await?)
     }

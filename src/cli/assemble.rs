@@ -308,7 +308,7 @@ pub(super) fn docker(context: &Context) -> Result<DockerOptions, CliError> {
     let surroundings = &context.surroundings;
     Ok(DockerOptions {
         base: surroundings.data_dir()?.join("sandboxes"),
-        surroundings: engine::Surroundings {
+        surroundings: engine::EngineEnvironment {
             env: surroundings.env.clone(),
             home: surroundings.var("HOME").map(PathBuf::from),
         },

@@ -155,8 +155,8 @@ impl Surroundings {
 
     /// Where a container engine is looked for.
     #[must_use]
-    pub(super) fn engine(&self) -> engine::Surroundings {
-        engine::Surroundings {
+    pub(super) fn engine(&self) -> engine::EngineEnvironment {
+        engine::EngineEnvironment {
             env: self.env.clone(),
             home: self.var("HOME").map(PathBuf::from),
         }

@@ -1,26 +1,32 @@
-//! Building with the CLI's `buildx`, which knows `BuildKit`'s own protocol.
+//! Builds with `docker buildx`, which speaks the protocol of `BuildKit`.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::build::{Base, Build, BuildCache};
+use super::build::ImageBuild;
 use super::log::BuildLog;
-use super::{Endpoint, Engine, EngineError, TarStream};
+use super::{Engine, EngineEndpoint, EngineError, TarStream};
 use crate::exec::{Command, Discard};
 
-/// How long `docker` may take to say what is installed.
-const ASK_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout of `docker buildx version`.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Whether `docker buildx` runs here.
+/// Whether `docker buildx` is installed on the host.
 pub(super) async fn is_installed(engine: &Engine) -> bool {
-    let ask = docker(engine).args(["buildx", "version"]).timeout(ASK_TIMEOUT);
+    let ask = docker(engine)
+        .args(["buildx", "version"])
+        .timeout(VERSION_TIMEOUT);
     let exit = engine.host.run(&ask, &mut Discard).await;
     exit.is_ok_and(|exit| exit.success())
 }
 
-/// Builds on the engine itself, which alone sees the images that are only there.
-pub(super) async fn build(engine: &Engine, build: Build, log: &mut BuildLog<'_>) -> Result<(), EngineError> {
+/// Builds with the default builder, which is the engine itself: others do not see its images.
+pub(super) async fn build(
+    engine: &Engine,
+    build: ImageBuild,
+    log: &mut BuildLog<'_>,
+) -> Result<(), EngineError> {
     let tag = build.tag.to_string();
     let beside = build.log.parent().unwrap_or(Path::new("."));
     let context = tempfile::tempdir_in(beside).map_err(|source| EngineError::File {
@@ -50,11 +56,11 @@ pub(super) async fn build(engine: &Engine, build: Build, log: &mut BuildLog<'_>)
         .rev()
         .find_map(|line| line.strip_prefix("ERROR: "));
     Err(last
-        .and_then(|line| EngineError::from_words(&tag, line))
-        .unwrap_or_else(|| log.failed(&tag)))
+        .and_then(|line| EngineError::from_message(&tag, line))
+        .unwrap_or_else(|| log.to_error(&tag)))
 }
 
-fn command(engine: &Engine, build: &Build, context: &Path) -> Command {
+fn command(engine: &Engine, build: &ImageBuild, context: &Path) -> Command {
     let pairs = |option: &'static str, pairs: &std::collections::BTreeMap<String, String>| {
         let flags = pairs
             .iter()
@@ -79,30 +85,27 @@ fn command(engine: &Engine, build: &Build, context: &Path) -> Command {
     if let Some(platform) = &build.platform {
         command = command.args(["--platform", platform.as_str()]);
     }
-    if build.base == Base::Pulled {
-        command = command.arg("--pull");
-    }
-    if build.cache == BuildCache::Ignore {
+    if !build.use_cache {
         command = command.arg("--no-cache");
     }
     command.arg(path(context))
 }
 
-/// The `docker` command, talking to this engine whatever context is chosen.
+/// The `docker` command for this engine, independent of the current context.
 fn docker(engine: &Engine) -> Command {
     let mut command = Command::new("docker").env("DOCKER_HOST", engine.endpoint().to_string());
-    if let Endpoint::Tls { certificates, .. } = engine.endpoint() {
+    if let EngineEndpoint::Tls { certificates, .. } = engine.endpoint() {
         command = command
             .env("DOCKER_TLS_VERIFY", "1")
             .env("DOCKER_CERT_PATH", certificates.to_string_lossy());
     }
-    match engine.surroundings.docker_dir() {
+    match engine.environment.docker_dir() {
         Some(dir) => command.env("DOCKER_CONFIG", dir.to_string_lossy()),
         None => command,
     }
 }
 
-/// Puts the context into a folder: the CLI takes a stream only from its own input.
+/// Unpacks the context into a directory, because the CLI reads a tar only from its standard input.
 async fn unpack(tar: TarStream, dir: &Path) -> io::Result<()> {
     let (reader, mut writer) = io::pipe()?;
     let dir = dir.to_owned();

@@ -1,4 +1,4 @@
-//! The containers of an engine, and their lives.
+//! Creates, lists, inspects and removes containers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,57 +10,57 @@ use bollard::query_parameters::{
 use futures_util::StreamExt;
 use jiff::Timestamp;
 
-use super::container_spec::JOINED;
+use super::container_spec::SHARED_NETWORK;
 use super::{ContainerSpec, Digest, Engine, EngineError};
 
-/// A container as the engine has it.
+/// A container of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Container {
-    /// Its id.
+    /// The id that the engine gave it.
     pub id: String,
-    /// Its name.
+    /// Its name, without a leading slash.
     pub name: String,
-    /// The image it was made from, as it was named then.
+    /// The image that it was created from, by the name or id of that time.
     pub image: String,
-    /// Its labels.
+    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Whether it runs.
+    /// Its state.
     pub state: ContainerState,
-    /// When it was made.
+    /// When it was created.
     pub created: Option<Timestamp>,
-    /// When it was last started, where it was asked about alone.
+    /// When it was last started. Only [`Engine::container`] fills this in.
     pub started: Option<Timestamp>,
-    /// The container whose network it has, by its id, where it was asked about alone.
-    pub joined: Option<String>,
-    /// The variables its commands start with, where it was asked about alone.
+    /// The id of the container whose network it shares. Only [`Engine::container`] fills this in.
+    pub shares_network_of: Option<String>,
+    /// The environment of its commands. Only [`Engine::container`] fills this in.
     pub env: BTreeMap<String, String>,
 }
 
-/// Whether a container runs.
+/// The state of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// It does.
+    /// Its first process runs.
     Running,
-    /// It was held still by somebody.
+    /// Its processes are frozen.
     Paused,
-    /// It was made and never started.
+    /// It was created and never started.
     Created,
-    /// Its first process has ended.
+    /// Its first process has exited.
     Stopped,
-    /// Its first process was killed for the container's use of memory.
+    /// Its first process was killed because the container ran out of memory.
     OutOfMemory,
 }
 
 impl Engine {
-    /// Makes a container without starting it; returns its id.
+    /// Creates a container without starting it; returns its id.
     pub async fn create_container(&self, spec: &ContainerSpec) -> Result<String, EngineError> {
         let options = CreateContainerOptions {
             name: Some(spec.name.clone()),
             ..Default::default()
         };
-        let made = self.docker.create_container(Some(options), spec.body()).await;
-        made.map(|made| made.id).map_err(|error| {
-            // The engine knows every part of the body but the image.
+        let created = self.docker.create_container(Some(options), spec.body()).await;
+        created.map(|created| created.id).map_err(|error| {
+            // Nothing else in the body can be missing.
             match EngineError::from_api(&spec.name, error) {
                 EngineError::NotFound { .. } => EngineError::NotFound {
                     subject: format!("the image `{}`", spec.image),
@@ -70,19 +70,14 @@ impl Engine {
         })
     }
 
-    /// The images that there are containers of, running or not.
+    /// The images that containers were created from, running or not.
     pub async fn images_in_use(&self) -> Result<BTreeSet<Digest>, EngineError> {
-        let options = ListContainersOptions {
-            all: true,
-            ..Default::default()
-        };
-        let listed = self.docker.list_containers(Some(options)).await;
-        let listed = listed.map_err(|error| EngineError::from_api("the containers", error))?;
+        let listed = self.list_containers(HashMap::new()).await?;
         let ids = listed.into_iter().filter_map(|container| container.image_id);
         Ok(ids.filter_map(|id| Digest::parse(&id).ok()).collect())
     }
 
-    /// Starts a container; one that runs is left alone.
+    /// Starts a container. Does nothing when it is running.
     pub async fn start_container(&self, container: &str) -> Result<(), EngineError> {
         let started = self
             .docker
@@ -91,7 +86,7 @@ impl Engine {
         started.map_err(|error| EngineError::from_api(container, error))
     }
 
-    /// Kills every process of a container; one that does not run is left alone.
+    /// Kills every process of a container. Does nothing when it is not running.
     pub async fn kill_container(&self, container: &str) -> Result<(), EngineError> {
         let options = KillContainerOptions {
             signal: "SIGKILL".to_owned(),
@@ -103,8 +98,7 @@ impl Engine {
         }
     }
 
-    /// Removes a container, whatever it does, with the volumes nobody else has. One that is not there is removed
-    /// already.
+    /// Removes a container with its anonymous volumes, running or not. Does nothing when it does not exist.
     pub async fn remove_container(&self, container: &str) -> Result<(), EngineError> {
         let options = RemoveContainerOptions {
             force: true,
@@ -113,39 +107,39 @@ impl Engine {
         };
         let removed = self.docker.remove_container(container, Some(options)).await;
         match removed.map_err(|error| EngineError::from_api(container, error)) {
-            // Somebody else is removing it.
+            // A conflict means that it is being removed already.
             Err(EngineError::NotFound { .. } | EngineError::Conflict { .. }) => Ok(()),
             other => other,
         }
     }
 
-    /// The container of this name or id, if there is one.
+    /// The container with this name or id; `None` when it does not exist.
     pub async fn container(&self, container: &str) -> Result<Option<Container>, EngineError> {
         let found = self
             .docker
             .inspect_container(container, None::<InspectContainerOptions>)
             .await;
         match found.map_err(|error| EngineError::from_api(container, error)) {
-            Ok(found) => Ok(Some(of_inspect(found))),
+            Ok(found) => Ok(Some(from_inspect(found))),
             Err(EngineError::NotFound { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// How many bytes a container has written to a layer of its own: to whatever is no mount. Files count by their
-    /// length. The engine looks at each of them for it.
+    /// The bytes that a container has written to its own layer, which excludes mounts. This is slow: the engine looks at
+    /// every file, and counts files by their length.
     pub async fn container_size(&self, container: &str) -> Result<u64, EngineError> {
         let options = InspectContainerOptions { size: true };
         let found = self.docker.inspect_container(container, Some(options)).await;
         let found = found.map_err(|error| EngineError::from_api(container, error))?;
-        // An engine that has written nothing yet may say so with a negative number.
+        // Negative when the engine does not know it yet.
         Ok(found
             .size_rw
             .and_then(|size| u64::try_from(size).ok())
             .unwrap_or(0))
     }
 
-    /// The last lines that a container's first process, or something in its place, printed.
+    /// The last lines of the output of a container's first process.
     pub async fn container_log(&self, container: &str, lines: u32) -> Result<String, EngineError> {
         let options = LogsOptions {
             stdout: true,
@@ -162,25 +156,33 @@ impl Engine {
         Ok(log)
     }
 
-    /// All containers with this label (`name` or `name=value`), whether they run or not.
+    /// All containers with this label (`name` or `name=value`), running or not.
     pub async fn containers(&self, label: &str) -> Result<Vec<Container>, EngineError> {
+        let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
+        let listed = self.list_containers(filters).await?;
+        Ok(listed.into_iter().map(from_summary).collect())
+    }
+
+    async fn list_containers(
+        &self,
+        filters: HashMap<String, Vec<String>>,
+    ) -> Result<Vec<ContainerSummary>, EngineError> {
         let options = ListContainersOptions {
             all: true,
-            filters: Some(HashMap::from([("label".to_owned(), vec![label.to_owned()])])),
+            filters: Some(filters),
             ..Default::default()
         };
         let listed = self.docker.list_containers(Some(options)).await;
-        let listed = listed.map_err(|error| EngineError::from_api("the containers", error))?;
-        Ok(listed.into_iter().map(of_summary).collect())
+        listed.map_err(|error| EngineError::from_api("the containers", error))
     }
 }
 
-fn of_inspect(found: ContainerInspectResponse) -> Container {
-    let state = found.state.unwrap_or_default();
-    let config = found.config.unwrap_or_default();
+fn from_inspect(inspected: ContainerInspectResponse) -> Container {
+    let state = inspected.state.unwrap_or_default();
+    let config = inspected.config.unwrap_or_default();
     Container {
-        id: found.id.unwrap_or_default(),
-        name: plain_name(found.name.as_deref()),
+        id: inspected.id.unwrap_or_default(),
+        name: plain_name(inspected.name.as_deref()),
         image: config.image.unwrap_or_default(),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
         started: state.started_at.as_deref().and_then(|time| time.parse().ok()),
@@ -193,10 +195,10 @@ fn of_inspect(found: ContainerInspectResponse) -> Container {
             }
             _ => ContainerState::Stopped,
         },
-        created: found.created.and_then(|time| time.parse().ok()),
-        joined: found
+        created: inspected.created.and_then(|time| time.parse().ok()),
+        shares_network_of: inspected
             .host_config
-            .and_then(|host| host.network_mode?.strip_prefix(JOINED).map(str::to_owned)),
+            .and_then(|host| host.network_mode?.strip_prefix(SHARED_NETWORK).map(str::to_owned)),
         env: config
             .env
             .unwrap_or_default()
@@ -207,32 +209,32 @@ fn of_inspect(found: ContainerInspectResponse) -> Container {
     }
 }
 
-fn of_summary(found: ContainerSummary) -> Container {
-    let names = found.names.unwrap_or_default();
+fn from_summary(summary: ContainerSummary) -> Container {
+    let names = summary.names.unwrap_or_default();
     Container {
-        id: found.id.unwrap_or_default(),
+        id: summary.id.unwrap_or_default(),
         name: plain_name(names.first().map(String::as_str)),
-        image: found.image.unwrap_or_default(),
-        labels: found.labels.unwrap_or_default().into_iter().collect(),
-        state: match found.state {
+        image: summary.image.unwrap_or_default(),
+        labels: summary.labels.unwrap_or_default().into_iter().collect(),
+        state: match summary.state {
             Some(ContainerSummaryStateEnum::RUNNING) => ContainerState::Running,
             Some(ContainerSummaryStateEnum::PAUSED) => ContainerState::Paused,
             Some(ContainerSummaryStateEnum::CREATED) => ContainerState::Created,
             _ => ContainerState::Stopped,
         },
-        created: found
+        created: summary
             .created
             .and_then(|seconds| Timestamp::from_second(seconds).ok()),
         started: None,
-        joined: None,
+        shares_network_of: None,
         env: BTreeMap::new(),
     }
 }
 
-/// How the engine writes a time that has not come.
+/// The time of an event that has not happened.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
-/// The API writes names with a slash before them.
+/// Removes the leading slash of names in the API.
 fn plain_name(name: Option<&str>) -> String {
     name.unwrap_or_default().trim_start_matches('/').to_owned()
 }

@@ -1,5 +1,4 @@
-//! What a container is made from. Whatever is asked for, it gains no capability beyond what it is given, and that is none
-//! unless it is a network's holder.
+//! The settings of a container. It has no capabilities, except for a holder, which manages a network.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::Ipv4Addr;
@@ -9,93 +8,77 @@ use bollard::models::{
     ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount as ApiMount, MountType, ResourcesUlimits,
 };
 
-/// The most that the container's first process may leave in the engine's log: a sandbox writes nothing there, and what
-/// something inside writes in its place must not fill the engine's disk.
+/// Limits of the engine's log of a container. A sandbox must not be able to fill the engine's disk through it.
 const LOG_LIMIT: [(&str, &str); 2] = [("max-size", "1m"), ("max-file", "1")];
 
-/// How an engine writes that a container has the network of another.
-pub(super) const JOINED: &str = "container:";
+/// The capabilities of a container that manages its network.
+const NETWORK_CAPABILITIES: [&str; 2] = ["NET_ADMIN", "NET_BIND_SERVICE"];
 
-/// What a container is made from.
+/// The prefix of a network mode that shares the network of another container.
+pub(super) const SHARED_NETWORK: &str = "container:";
+
+/// The settings of a container to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContainerSpec {
     /// Its name.
     pub name: String,
     /// The image, by name or id.
     pub image: String,
-    /// What its first process is.
+    /// The command line of its first process.
     pub command: Vec<String>,
-    /// Who it and everything in it is, as `uid:gid`.
+    /// The user of all its processes, as `uid:gid`.
     pub user: String,
-    /// Where commands start.
+    /// The working directory of commands.
     pub work_dir: PathBuf,
-    /// Variables beside those of the image.
+    /// Environment variables in addition to those of the image.
     pub env: BTreeMap<String, String>,
-    /// By which it is found again.
+    /// Labels that identify it.
     pub labels: BTreeMap<String, String>,
-    /// What of the host it sees.
-    pub mounts: Vec<Mount>,
-    /// Directories in memory, with their mount options.
+    /// Files and directories of the host that it can see.
+    pub mounts: Vec<ContainerMount>,
+    /// Directories in memory (tmpfs), with their mount options.
     pub in_memory: BTreeMap<PathBuf, String>,
-    /// What it may use.
-    pub limits: Limits,
-    /// What it can reach.
-    pub network: Network,
-    /// What it may do to the network it has.
-    pub power: Power,
+    /// Resource limits.
+    pub limits: ContainerLimits,
+    /// Its network.
+    pub network: ContainerNetwork,
+    /// Whether it may change addresses, routes and the firewall of its network. Its root file system is read-only then.
+    pub manages_network: bool,
 }
 
-/// What a container may do to the network it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Power {
-    /// Use it.
-    Nothing,
-    /// Arrange it: addresses, routes, firewall. Such a container cannot write to its own file system.
-    ArrangeNetwork,
-}
-
-/// A file or directory of the engine's machine that a container sees.
+/// A bind mount of a file or directory of the engine's host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// Where it is on the engine's machine.
+pub struct ContainerMount {
+    /// The path on the engine's host.
     pub source: PathBuf,
-    /// Where it is seen.
+    /// The path in the container.
     pub target: PathBuf,
-    /// Whether it can be changed.
-    pub access: MountAccess,
+    /// Whether the container cannot change it.
+    pub read_only: bool,
 }
 
-/// Whether a mount can be changed from inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MountAccess {
-    /// It cannot.
-    ReadOnly,
-    /// It can.
-    ReadWrite,
-}
-
-/// What a container may use.
+/// Resource limits of a container. `None` means unlimited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of memory; there is no swap beside it.
+pub struct ContainerLimits {
+    /// Bytes of memory. There is no swap.
     pub memory_bytes: Option<u64>,
-    /// Thousandths of a processor.
+    /// Thousandths of a CPU.
     pub cpu_millis: Option<u32>,
-    /// Processes and threads.
+    /// The number of processes and threads.
     pub pids: Option<u32>,
 }
 
-/// What a container can reach.
+/// The network of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Network {
-    /// Itself alone. Names are asked of this address, if any.
-    Nothing {
-        /// Where names are asked for, by it and by those that share its network.
+pub enum ContainerNetwork {
+    /// Only loopback.
+    Isolated {
+        /// The DNS server of the container and of those that share its network.
         dns: Option<Ipv4Addr>,
     },
-    /// What another container has, by its id.
-    Of(String),
-    /// Whatever the engine's machine can.
+    /// The network of another container, by its id.
+    SharedWith(String),
+    /// The default network of the engine.
     Bridge,
 }
 
@@ -103,14 +86,14 @@ impl ContainerSpec {
     pub(super) fn body(&self) -> ContainerCreateBody {
         ContainerCreateBody {
             image: Some(self.image.clone()),
-            // An image's own entry point would run before ours, or in its place.
+            // Replaces the entry point of the image.
             entrypoint: Some(self.command.clone()),
             cmd: Some(Vec::new()),
             user: Some(self.user.clone()),
             working_dir: Some(self.work_dir.to_string_lossy().into_owned()),
             env: Some(pairs(&self.env)),
             labels: Some(self.labels.clone().into_iter().collect()),
-            // The first process has nothing to finish.
+            // The first process needs no graceful stop.
             stop_signal: Some("SIGKILL".to_owned()),
             host_config: Some(self.host_config()),
             ..Default::default()
@@ -122,11 +105,19 @@ impl ContainerSpec {
         HostConfig {
             privileged: Some(false),
             cap_drop: Some(vec!["ALL".to_owned()]),
-            cap_add: Some(self.capabilities()),
-            readonly_rootfs: Some(self.power == Power::ArrangeNetwork),
-            sysctls: Some(self.sysctls()),
+            cap_add: self
+                .manages_network
+                .then(|| NETWORK_CAPABILITIES.map(str::to_owned).to_vec()),
+            readonly_rootfs: Some(self.manages_network),
+            // The agent, which shares this network, must not listen on low ports.
+            sysctls: self.manages_network.then(|| {
+                HashMap::from([(
+                    "net.ipv4.ip_unprivileged_port_start".to_owned(),
+                    "1024".to_owned(),
+                )])
+            }),
             dns: self.dns().map(|server| vec![server.to_string()]),
-            // None of the host's own.
+            // No search domains of the host.
             dns_search: self.dns().map(|_| vec![".".to_owned()]),
             security_opt: Some(vec!["no-new-privileges".to_owned()]),
             memory,
@@ -138,7 +129,7 @@ impl ContainerSpec {
                 soft: Some(0),
                 hard: Some(0),
             }]),
-            mounts: Some(self.mounts.iter().map(Mount::as_api).collect()),
+            mounts: Some(self.mounts.iter().map(ContainerMount::as_api).collect()),
             tmpfs: Some(
                 self.in_memory
                     .iter()
@@ -146,9 +137,9 @@ impl ContainerSpec {
                     .collect(),
             ),
             network_mode: Some(match &self.network {
-                Network::Nothing { .. } => "none".to_owned(),
-                Network::Of(container) => format!("{JOINED}{container}"),
-                Network::Bridge => "bridge".to_owned(),
+                ContainerNetwork::Isolated { .. } => "none".to_owned(),
+                ContainerNetwork::SharedWith(container) => format!("{SHARED_NETWORK}{container}"),
+                ContainerNetwork::Bridge => "bridge".to_owned(),
             }),
             ipc_mode: Some("private".to_owned()),
             log_config: Some(HostConfigLogConfig {
@@ -160,49 +151,28 @@ impl ContainerSpec {
             ..Default::default()
         }
     }
-}
-
-impl ContainerSpec {
-    fn capabilities(&self) -> Vec<String> {
-        let names: &[&str] = match self.power {
-            Power::Nothing => &[],
-            Power::ArrangeNetwork => &["NET_ADMIN", "NET_BIND_SERVICE"],
-        };
-        names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    /// The low ports are for whoever arranges the network, and for nobody else in it.
-    fn sysctls(&self) -> HashMap<String, String> {
-        match self.power {
-            Power::Nothing => HashMap::new(),
-            Power::ArrangeNetwork => HashMap::from([(
-                "net.ipv4.ip_unprivileged_port_start".to_owned(),
-                "1024".to_owned(),
-            )]),
-        }
-    }
 
     fn dns(&self) -> Option<Ipv4Addr> {
         match self.network {
-            Network::Nothing { dns } => dns,
-            Network::Of(_) | Network::Bridge => None,
+            ContainerNetwork::Isolated { dns } => dns,
+            ContainerNetwork::SharedWith(_) | ContainerNetwork::Bridge => None,
         }
     }
 }
 
-impl Mount {
+impl ContainerMount {
     fn as_api(&self) -> ApiMount {
         ApiMount {
             typ: Some(MountType::BIND),
             source: Some(self.source.to_string_lossy().into_owned()),
             target: Some(self.target.to_string_lossy().into_owned()),
-            read_only: Some(self.access == MountAccess::ReadOnly),
+            read_only: Some(self.read_only),
             ..Default::default()
         }
     }
 }
 
-/// `NAME=value`, as the API has variables.
+/// Variables as `NAME=value`, the form of the API.
 pub(super) fn pairs(env: &BTreeMap<String, String>) -> Vec<String> {
     env.iter()
         .map(|(name, value)| format!("{name}={value}"))

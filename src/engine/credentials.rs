@@ -1,4 +1,4 @@
-//! What a registry asks of this user, as `docker login` left it.
+//! The registry credentials that `docker login` stored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,39 +8,39 @@ use base64::engine::general_purpose::STANDARD;
 use bollard::auth::DockerCredentials;
 use serde::Deserialize;
 
-use super::endpoint::read;
+use super::endpoint::read_json;
 use super::{Engine, EngineError};
 use crate::exec::{Command, Discard, Host};
 use crate::secret::Secret;
 
-/// Under which name Docker's own registry is kept in the file.
-const DOCKER_HUB: (&str, &str) = ("docker.io", "https://index.docker.io/v1/");
+/// Docker Hub, and its key in the file.
+const DOCKER_HUB: &str = "docker.io";
+const DOCKER_HUB_KEY: &str = "https://index.docker.io/v1/";
 
-/// A helper that asks a person something must not hold up a run.
+/// A credential helper that prompts the user must not block a run.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Engine {
-    /// The user's credentials for a registry: those of the helper named for it, else those in the file, else none.
+    /// The credentials for a registry: from the helper that is configured for it, otherwise from the file.
     pub(super) async fn credentials(&self, registry: &str) -> Result<Option<DockerCredentials>, EngineError> {
-        let Some(dir) = self.surroundings.docker_dir() else {
+        let Some(dir) = self.environment.docker_dir() else {
             return Ok(None);
         };
-        let file: AuthFile = read(&dir.join("config.json"))?.unwrap_or_default();
-        let key = if registry == DOCKER_HUB.0 {
-            DOCKER_HUB.1
-        } else {
-            registry
+        let file: AuthFile = read_json(&dir.join("config.json"))?.unwrap_or_default();
+        let key = match registry {
+            DOCKER_HUB => DOCKER_HUB_KEY,
+            other => other,
         };
         let login = match file.helper(key) {
-            Some(helper) => ask(&self.host, helper, key).await?,
+            Some(helper) => run_helper(&self.host, helper, key).await?,
             None => file.auths.get(key).and_then(AuthEntry::login),
         };
-        Ok(login.map(|login| login.for_registry(key)))
+        Ok(login.map(|login| login.to_api(key)))
     }
 }
 
-/// Runs a credential helper. One that knows nothing leaves with another code than 0.
-async fn ask(host: &Host, helper: &str, key: &str) -> Result<Option<Login>, EngineError> {
+/// Runs a credential helper, which fails when it has no credentials for the registry.
+async fn run_helper(host: &Host, helper: &str, key: &str) -> Result<Option<RegistryLogin>, EngineError> {
     let program = format!("docker-credential-{helper}");
     let command = Command::new(&program)
         .arg("get")
@@ -48,11 +48,11 @@ async fn ask(host: &Host, helper: &str, key: &str) -> Result<Option<Login>, Engi
         .timeout(HELPER_TIMEOUT);
     let exit = host.run(&command, &mut Discard).await;
     let exit = exit.map_err(|source| EngineError::Program { program, source })?;
-    let answer = exit.stdout.complete().filter(|_| exit.success());
-    Ok(answer.and_then(|answer| serde_json::from_slice(&answer).ok()))
+    let output = exit.stdout.complete().filter(|_| exit.success());
+    Ok(output.and_then(|output| serde_json::from_slice(&output).ok()))
 }
 
-/// What we read of the CLI's `config.json`.
+/// The part of the `config.json` of the Docker CLI that is used.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct AuthFile {
@@ -76,30 +76,30 @@ struct AuthEntry {
 }
 
 impl AuthEntry {
-    /// `user:password` in base64; with a helper the entry is there but empty.
-    fn login(&self) -> Option<Login> {
+    /// Decodes `user:password`. With a helper the entry exists but is empty.
+    fn login(&self) -> Option<RegistryLogin> {
         let bytes = STANDARD.decode(self.auth.as_ref()?.expose()).ok()?;
         let text = String::from_utf8(bytes).ok()?;
         let (username, secret) = text.split_once(':')?;
-        Some(Login {
+        Some(RegistryLogin {
             username: username.to_owned(),
             secret: Secret::new(secret),
         })
     }
 }
 
-/// A user and password; also what a helper answers.
+/// A user and password; also the output of a helper.
 #[derive(Deserialize)]
-struct Login {
+struct RegistryLogin {
     #[serde(rename = "Username")]
     username: String,
     #[serde(rename = "Secret")]
     secret: Secret,
 }
 
-impl Login {
-    /// The shape the client library sends. A helper gives a token in place of a password to the user `<token>`.
-    fn for_registry(&self, key: &str) -> DockerCredentials {
+impl RegistryLogin {
+    /// The type of the API client. The user name `<token>` marks an identity token.
+    fn to_api(&self, key: &str) -> DockerCredentials {
         let secret = Some(self.secret.expose().to_owned());
         let serveraddress = Some(key.to_owned());
         if self.username == "<token>" {
@@ -129,13 +129,13 @@ mod tests {
     #[test]
     fn a_login_is_read_from_the_file() {
         let file = file(r#"{"auths": {"ghcr.io": {"auth": "YW5uOnBhc3M6d29yZA=="}}}"#);
-        let sent = file.auths["ghcr.io"].login().unwrap().for_registry("ghcr.io");
+        let sent = file.auths["ghcr.io"].login().unwrap().to_api("ghcr.io");
         assert_eq!(sent.username.as_deref(), Some("ann"));
         assert_eq!(sent.password.as_deref(), Some("pass:word"));
     }
 
     #[test]
-    fn the_helper_of_a_registry_goes_before_the_one_of_all() {
+    fn the_helper_of_a_registry_takes_precedence() {
         let file =
             file(r#"{"credsStore": "desktop", "credHelpers": {"ghcr.io": "gh"}, "auths": {"ghcr.io": {}}}"#);
         assert_eq!(file.helper("ghcr.io"), Some("gh"));
@@ -144,10 +144,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_sent_as_one() {
-        let login: Login =
+    fn an_identity_token_is_sent_as_one() {
+        let login: RegistryLogin =
             serde_json::from_str(r#"{"ServerURL": "x", "Username": "<token>", "Secret": "abc"}"#).unwrap();
-        let sent = login.for_registry("x");
+        let sent = login.to_api("x");
         assert_eq!(
             (sent.username, sent.identitytoken.as_deref()),
             (None, Some("abc"))
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_helper_is_asked_for_its_registry() {
+    async fn a_helper_is_run_for_its_registry() {
         use std::os::unix::fs::PermissionsExt;
 
         let dir = tempfile::tempdir().unwrap();
@@ -166,11 +166,11 @@ mod tests {
         let path = format!("{}:/usr/bin:/bin", dir.path().display());
         let host = Host::new(BTreeMap::from([("PATH".to_owned(), path)]));
 
-        let login = ask(&host, "test", "ghcr.io").await.unwrap().unwrap();
+        let login = run_helper(&host, "test", "ghcr.io").await.unwrap().unwrap();
         assert_eq!(
             (login.username.as_str(), login.secret.expose()),
             ("ann", "s3cret")
         );
-        assert!(ask(&host, "test", "quay.io").await.unwrap().is_none());
+        assert!(run_helper(&host, "test", "quay.io").await.unwrap().is_none());
     }
 }

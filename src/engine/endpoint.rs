@@ -1,4 +1,4 @@
-//! Where an engine may answer.
+//! Finds the addresses of container engines.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,18 +11,18 @@ use serde::de::DeserializeOwned;
 
 use super::{Digest, EngineError};
 
-/// What decides which engine is used, passed in by whoever knows the process.
+/// The part of the process environment that selects the engine.
 #[derive(Clone, Default)]
-pub struct Surroundings {
-    /// The environment: `DOCKER_HOST`, `DOCKER_CONTEXT`, `DOCKER_CONFIG`, `DOCKER_TLS_VERIFY`, `DOCKER_CERT_PATH`,
+pub struct EngineEnvironment {
+    /// Environment variables: `DOCKER_HOST`, `DOCKER_CONTEXT`, `DOCKER_CONFIG`, `DOCKER_TLS_VERIFY`, `DOCKER_CERT_PATH`,
     /// `XDG_RUNTIME_DIR`.
     pub env: BTreeMap<String, String>,
-    /// The user's home, where `.docker` is.
+    /// The home directory, which contains `.docker`.
     pub home: Option<PathBuf>,
 }
 
-impl Surroundings {
-    /// A variable that is set and not empty.
+impl EngineEnvironment {
+    /// The value of a variable, unless it is empty.
     pub(super) fn var(&self, name: &str) -> Option<&str> {
         self.env
             .get(name)
@@ -30,40 +30,40 @@ impl Surroundings {
             .filter(|value| !value.is_empty())
     }
 
-    /// The folder of the Docker CLI's own files.
+    /// The configuration directory of the Docker CLI.
     pub(super) fn docker_dir(&self) -> Option<PathBuf> {
         let default = || self.home.as_ref().map(|home| home.join(".docker"));
         self.var("DOCKER_CONFIG").map(PathBuf::from).or_else(default)
     }
 }
 
-/// Names of variables only: their values may be confidential.
-impl fmt::Debug for Surroundings {
+/// Shows the names of variables only, since their values may be confidential.
+impl fmt::Debug for EngineEnvironment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings")
+        f.debug_struct("EngineEnvironment")
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("home", &self.home)
             .finish()
     }
 }
 
-/// An address an engine's API may have.
+/// The address of an engine's API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// A socket on this machine.
+pub enum EngineEndpoint {
+    /// A Unix socket.
     Unix(PathBuf),
-    /// A host and port, in the clear.
+    /// A host name and port, without encryption.
     Tcp(String),
-    /// A host and port, with the certificates that both sides prove themselves with.
+    /// A host name and port, with mutual TLS.
     Tls {
-        /// Host and port.
+        /// The host name and port.
         address: String,
-        /// The folder of `ca.pem`, `cert.pem` and `key.pem`.
+        /// The directory of `ca.pem`, `cert.pem` and `key.pem`.
         certificates: PathBuf,
     },
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for EngineEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix://{}", path.display()),
@@ -72,27 +72,24 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// The addresses to try, in this order. One that the user chose is the only one.
-pub fn endpoints(surroundings: &Surroundings) -> Result<Vec<Endpoint>, EngineError> {
-    if let Some(host) = surroundings.var("DOCKER_HOST") {
-        let verifies = surroundings.var("DOCKER_TLS_VERIFY").is_some();
-        let folder = || {
-            let named = surroundings.var("DOCKER_CERT_PATH").map(PathBuf::from);
-            named.or_else(|| surroundings.docker_dir())
-        };
-        let certificates = if verifies { folder() } else { None };
+/// The addresses to try, in order. When the user selected one, it is the only one.
+pub fn endpoints(environment: &EngineEnvironment) -> Result<Vec<EngineEndpoint>, EngineError> {
+    if let Some(host) = environment.var("DOCKER_HOST") {
+        let verify = environment.var("DOCKER_TLS_VERIFY").is_some();
+        let cert_path = environment.var("DOCKER_CERT_PATH").map(PathBuf::from);
+        let certificates = cert_path.or_else(|| environment.docker_dir()).filter(|_| verify);
         return parse(host, certificates).map(|endpoint| vec![endpoint]);
     }
-    match chosen_context(surroundings)? {
-        Some(name) => of_context(surroundings, &name).map(|endpoint| vec![endpoint]),
-        None => Ok(usual(surroundings)),
+    match current_context(environment)? {
+        Some(name) => context_endpoint(environment, &name).map(|endpoint| vec![endpoint]),
+        None => Ok(default_endpoints(environment)),
     }
 }
 
-/// The sockets that engines open by themselves: Docker's, Docker's without root, Docker Desktop's, podman's.
-fn usual(surroundings: &Surroundings) -> Vec<Endpoint> {
-    let runtime = surroundings.var("XDG_RUNTIME_DIR").map(Path::new);
-    let below_home = |path| surroundings.home.as_ref().map(|home| home.join(path));
+/// The default sockets of Docker, rootless Docker, Docker Desktop and podman.
+fn default_endpoints(environment: &EngineEnvironment) -> Vec<EngineEndpoint> {
+    let runtime = environment.var("XDG_RUNTIME_DIR").map(Path::new);
+    let below_home = |path| environment.home.as_ref().map(|home| home.join(path));
     let sockets = [
         Some(PathBuf::from("/var/run/docker.sock")),
         runtime.map(|dir| dir.join("docker.sock")),
@@ -100,63 +97,63 @@ fn usual(surroundings: &Surroundings) -> Vec<Endpoint> {
         runtime.map(|dir| dir.join("podman/podman.sock")),
         Some(PathBuf::from("/run/podman/podman.sock")),
     ];
-    sockets.into_iter().flatten().map(Endpoint::Unix).collect()
+    sockets.into_iter().flatten().map(EngineEndpoint::Unix).collect()
 }
 
-fn parse(host: &str, certificates: Option<PathBuf>) -> Result<Endpoint, EngineError> {
-    let refuse = |reason| {
+fn parse(host: &str, certificates: Option<PathBuf>) -> Result<EngineEndpoint, EngineError> {
+    let invalid = |reason| {
         let address = host.to_owned();
         Err(EngineError::Address { address, reason })
     };
     match host.split_once("://") {
-        Some(("unix", path)) if path.starts_with('/') => Ok(Endpoint::Unix(path.into())),
-        Some(("unix", _)) => refuse("the path of a socket must be absolute"),
-        Some(("tcp" | "http" | "https", "")) => refuse("it names no host"),
+        Some(("unix", path)) if path.starts_with('/') => Ok(EngineEndpoint::Unix(path.into())),
+        Some(("unix", _)) => invalid("the path of a socket must be absolute"),
+        Some(("tcp" | "http" | "https", "")) => invalid("the host name is missing"),
         Some(("tcp" | "http", address)) => Ok(match certificates {
-            None => Endpoint::Tcp(address.to_owned()),
+            None => EngineEndpoint::Tcp(address.to_owned()),
             Some(certificates) => tls(address, certificates),
         }),
         Some(("https", address)) => match certificates {
             Some(certificates) => Ok(tls(address, certificates)),
-            None => refuse("https needs DOCKER_TLS_VERIFY and the certificates in DOCKER_CERT_PATH"),
+            None => invalid("https requires DOCKER_TLS_VERIFY, and certificates in DOCKER_CERT_PATH"),
         },
-        Some(("ssh", _)) => refuse(
-            "ssh is not spoken here; forward the socket: `ssh -L /tmp/docker.sock:/var/run/docker.sock HOST`",
+        Some(("ssh", _)) => invalid(
+            "ssh is not supported; forward the socket with `ssh -L /tmp/docker.sock:/var/run/docker.sock HOST`",
         ),
-        _ => refuse("expected unix://, tcp:// or https://"),
+        _ => invalid("expected unix://, tcp:// or https://"),
     }
 }
 
-fn tls(address: &str, certificates: PathBuf) -> Endpoint {
+fn tls(address: &str, certificates: PathBuf) -> EngineEndpoint {
     let address = address.to_owned();
-    Endpoint::Tls {
+    EngineEndpoint::Tls {
         address,
         certificates,
     }
 }
 
-/// The context the user switched to, unless it is the one that stands for the usual sockets.
-fn chosen_context(surroundings: &Surroundings) -> Result<Option<String>, EngineError> {
-    let named = surroundings.var("DOCKER_CONTEXT").map(ToOwned::to_owned);
-    let name = match (named, surroundings.docker_dir()) {
+/// The current context, unless it is `default`, which stands for the default sockets.
+fn current_context(environment: &EngineEnvironment) -> Result<Option<String>, EngineError> {
+    let named = environment.var("DOCKER_CONTEXT").map(ToOwned::to_owned);
+    let name = match (named, environment.docker_dir()) {
         (Some(name), _) => Some(name),
         (None, Some(dir)) => {
-            read::<CliConfig>(&dir.join("config.json"))?.and_then(|config| config.current_context)
+            read_json::<CliConfig>(&dir.join("config.json"))?.and_then(|config| config.current_context)
         }
         (None, None) => None,
     };
     Ok(name.filter(|name| !name.is_empty() && name != "default"))
 }
 
-/// A context's files are named after the hash of its name.
-fn of_context(surroundings: &Surroundings, name: &str) -> Result<Endpoint, EngineError> {
+/// Reads the address of a context. Its files are named after the hash of its name.
+fn context_endpoint(environment: &EngineEnvironment, name: &str) -> Result<EngineEndpoint, EngineError> {
     let unknown = || EngineError::NoContext {
         name: name.to_owned(),
     };
-    let contexts = surroundings.docker_dir().ok_or_else(unknown)?.join("contexts");
+    let contexts = environment.docker_dir().ok_or_else(unknown)?.join("contexts");
     let id = Digest::of(name.as_bytes());
     let meta: ContextMeta =
-        read(&contexts.join("meta").join(id.hex()).join("meta.json"))?.ok_or_else(unknown)?;
+        read_json(&contexts.join("meta").join(id.hex()).join("meta.json"))?.ok_or_else(unknown)?;
     let certificates = contexts.join("tls").join(id.hex()).join("docker");
     parse(
         &meta.endpoints.docker.host,
@@ -164,29 +161,29 @@ fn of_context(surroundings: &Surroundings, name: &str) -> Result<Endpoint, Engin
     )
 }
 
-/// Reads a JSON file of the Docker CLI, if it is there.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, EngineError> {
-    let wrong = |source: io::Error| EngineError::File {
+/// Reads a JSON file of the Docker CLI; `None` when it does not exist.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, EngineError> {
+    let failed = |source: io::Error| EngineError::File {
         path: path.to_owned(),
         source,
     };
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
             .map(Some)
-            .map_err(|error| wrong(error.into())),
+            .map_err(|error| failed(error.into())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(wrong(error)),
+        Err(error) => Err(failed(error)),
     }
 }
 
-/// What we read of the CLI's `config.json`.
+/// The part of the `config.json` of the Docker CLI that is used.
 #[derive(Deserialize)]
 struct CliConfig {
     #[serde(rename = "currentContext")]
     current_context: Option<String>,
 }
 
-/// What we read of a context's `meta.json`.
+/// The part of the `meta.json` of a context that is used.
 #[derive(Deserialize)]
 struct ContextMeta {
     #[serde(rename = "Endpoints")]
@@ -210,8 +207,8 @@ mod tests {
 
     use super::*;
 
-    fn surroundings(env: &[(&str, &str)], home: &Path) -> Surroundings {
-        Surroundings {
+    fn environment(env: &[(&str, &str)], home: &Path) -> EngineEnvironment {
+        EngineEnvironment {
             env: env
                 .iter()
                 .map(|(name, value)| ((*name).into(), (*value).into()))
@@ -220,8 +217,8 @@ mod tests {
         }
     }
 
-    fn shown(surroundings: &Surroundings) -> Vec<String> {
-        endpoints(surroundings)
+    fn shown(environment: &EngineEnvironment) -> Vec<String> {
+        endpoints(environment)
             .unwrap()
             .iter()
             .map(ToString::to_string)
@@ -245,10 +242,10 @@ mod tests {
     #[case::socket("unix:///run/x.sock", "unix:///run/x.sock")]
     #[case::tcp("tcp://10.0.0.1:2375", "tcp://10.0.0.1:2375")]
     #[case::http("http://10.0.0.1:2375", "tcp://10.0.0.1:2375")]
-    fn docker_host_is_the_only_address(#[case] host: &str, #[case] expected: &str) {
+    fn docker_host_takes_precedence(#[case] host: &str, #[case] expected: &str) {
         let home = home_with_context("remote");
         assert_eq!(
-            shown(&surroundings(&[("DOCKER_HOST", host)], home.path())),
+            shown(&environment(&[("DOCKER_HOST", host)], home.path())),
             [expected]
         );
     }
@@ -258,41 +255,44 @@ mod tests {
     #[case::ssh("ssh://host")]
     #[case::no_host("tcp://")]
     #[case::no_scheme("10.0.0.1:2375")]
-    fn an_address_that_cannot_be_used_is_refused(#[case] host: &str) {
-        let error = endpoints(&surroundings(&[("DOCKER_HOST", host)], Path::new("/nowhere"))).unwrap_err();
+    fn an_unsupported_address_is_an_error(#[case] host: &str) {
+        let error = endpoints(&environment(&[("DOCKER_HOST", host)], Path::new("/nowhere"))).unwrap_err();
         assert!(error.to_string().contains(host), "{error}");
     }
 
     #[test]
-    fn a_verified_address_takes_its_certificates_from_the_folder_named() {
+    fn tls_certificates_are_read_from_the_configured_directory() {
         let env = [
             ("DOCKER_HOST", "tcp://h:2376"),
             ("DOCKER_TLS_VERIFY", "1"),
             ("DOCKER_CERT_PATH", "/certs"),
         ];
-        let found = endpoints(&surroundings(&env, Path::new("/nowhere"))).unwrap();
+        let found = endpoints(&environment(&env, Path::new("/nowhere"))).unwrap();
         assert_eq!(found, [tls("h:2376", "/certs".into())]);
     }
 
     #[rstest]
     #[case::current("remote", &[])]
     #[case::by_variable("default", &[("DOCKER_CONTEXT", "remote")])]
-    fn a_context_is_the_only_address(#[case] current: &str, #[case] env: &[(&str, &str)]) {
+    fn a_context_takes_precedence_over_the_default_sockets(
+        #[case] current: &str,
+        #[case] env: &[(&str, &str)],
+    ) {
         let home = home_with_context(current);
-        assert_eq!(shown(&surroundings(env, home.path())), ["unix:///ctx.sock"]);
+        assert_eq!(shown(&environment(env, home.path())), ["unix:///ctx.sock"]);
     }
 
     #[test]
-    fn a_context_that_is_not_there_is_an_error() {
+    fn an_unknown_context_is_an_error() {
         let home = home_with_context("gone");
-        let error = endpoints(&surroundings(&[], home.path())).unwrap_err();
+        let error = endpoints(&environment(&[], home.path())).unwrap_err();
         assert!(matches!(error, EngineError::NoContext { name } if name == "gone"));
     }
 
     #[test]
-    fn without_a_choice_the_usual_sockets_are_tried() {
+    fn without_a_selection_the_default_sockets_are_tried() {
         let home = home_with_context("default");
-        let found = shown(&surroundings(&[("XDG_RUNTIME_DIR", "/run/user/7")], home.path()));
+        let found = shown(&environment(&[("XDG_RUNTIME_DIR", "/run/user/7")], home.path()));
         let desktop = format!("unix://{}/.docker/run/docker.sock", home.path().display());
         let expected = [
             "unix:///var/run/docker.sock",

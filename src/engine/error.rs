@@ -1,4 +1,4 @@
-//! What goes wrong with an engine.
+//! Errors of a container engine.
 
 use std::error::Error as StdError;
 use std::io;
@@ -6,177 +6,177 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::endpoint::Endpoint;
+use super::endpoint::EngineEndpoint;
 
-/// Why an engine did not do what it was asked.
+/// A request to a container engine failed.
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// Nothing answers.
-    #[error("no container engine answers at {}", list(.tried))]
+    /// No engine can be reached.
+    #[error("cannot reach a container engine (tried {})", list(.tried))]
     NoEngine {
-        /// Where one was looked for.
-        tried: Vec<Endpoint>,
+        /// The addresses that were tried.
+        tried: Vec<EngineEndpoint>,
     },
-    /// An engine is there, but this user may not talk to it.
-    #[error("this user may not talk to the container engine at {endpoint}")]
+    /// The user has no permission to use the engine.
+    #[error("permission denied for the container engine at {endpoint}")]
     NoPermission {
-        /// Where it is.
-        endpoint: Endpoint,
+        /// Its address.
+        endpoint: EngineEndpoint,
     },
-    /// The address the user chose cannot be used.
-    #[error("the engine's address `{address}` cannot be used: {reason}")]
+    /// The address in `DOCKER_HOST` or in a context is not supported.
+    #[error("cannot use the container engine address `{address}`: {reason}")]
     Address {
-        /// As it was written.
+        /// The address.
         address: String,
-        /// What is wrong with it.
+        /// Why it is not supported.
         reason: &'static str,
     },
-    /// The context the user chose does not exist.
-    #[error("there is no docker context `{name}`")]
+    /// The selected Docker context does not exist.
+    #[error("the Docker context `{name}` does not exist")]
     NoContext {
-        /// Its name.
+        /// The name of the context.
         name: String,
     },
-    /// A file of the Docker CLI, or one of ours, cannot be used.
-    #[error("`{}` cannot be used", path.display())]
+    /// A file of the Docker CLI or a log file cannot be read or written.
+    #[error("cannot use `{}`", path.display())]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The engine's disk is full.
-    #[error("the engine's disk is full: {message}")]
+    /// The disk of the engine is full.
+    #[error("the disk of the container engine is full: {message}")]
     DiskFull {
-        /// What the engine said.
+        /// The message of the engine.
         message: String,
     },
-    /// A registry is out of reach.
-    #[error("the registry of {subject} cannot be reached: {message}")]
+    /// A registry cannot be reached.
+    #[error("cannot reach the registry of {subject}: {message}")]
     RegistryUnreachable {
-        /// The image, or the build, that needs it.
+        /// The image or build that needs it.
         subject: String,
-        /// What the engine said.
+        /// The message of the engine.
         message: String,
     },
-    /// A registry refuses this user.
-    #[error("the registry refuses access to {subject}: {message}")]
+    /// A registry denied access.
+    #[error("the registry denied access to {subject}: {message}")]
     RegistryDenied {
-        /// The image, or the build, that needs it.
+        /// The image or build that needs it.
         subject: String,
-        /// What the engine said.
+        /// The message of the engine.
         message: String,
     },
-    /// The engine does not know it.
+    /// The engine does not have it.
     #[error("not found: {subject}")]
     NotFound {
-        /// What was asked for.
+        /// The object of the request.
         subject: String,
     },
-    /// It is not in a state for that: a container that does not run, a name that is taken.
-    #[error("the engine cannot do that with {subject} now: {message}")]
+    /// The state of an object does not allow the request: a container is not running, a name is in use.
+    #[error("conflict with the state of {subject}: {message}")]
     Conflict {
-        /// What was asked about.
+        /// The object of the request.
         subject: String,
-        /// What the engine said.
+        /// The message of the engine.
         message: String,
     },
-    /// The engine stopped answering.
-    #[error("the container engine went away while it was asked about {subject}")]
-    WentAway {
-        /// What it was asked about.
+    /// The connection to the engine was lost.
+    #[error("lost the connection to the container engine during a request for {subject}")]
+    Disconnected {
+        /// The object of the request.
         subject: String,
-        /// How that showed.
+        /// The cause.
         source: Box<bollard::errors::Error>,
     },
-    /// An image is given and sent under tags only.
-    #[error("`{name}` names an image by its content; a tag is needed")]
+    /// A tag is required to tag or push an image.
+    #[error("the image reference `{name}` has a digest; a tag is required")]
     NoTag {
-        /// The name.
+        /// The reference.
         name: String,
     },
-    /// A build ended without an image.
-    #[error("the build of {tag} failed; its log is {}\n{tail}", log.display())]
+    /// A build failed.
+    #[error("the build of {tag} failed (log: {})\n{tail}", log.display())]
     Build {
-        /// The image to be.
+        /// The tag of the image.
         tag: String,
         /// The last lines of the log.
         tail: String,
-        /// The whole log.
+        /// The file of the whole log.
         log: PathBuf,
     },
-    /// What was to be sent could not be made.
-    #[error("what was to be sent for {subject} could not be read")]
+    /// The archive to send could not be written, or a received one not read.
+    #[error("cannot process the archive for {subject}")]
     Content {
-        /// What it was for.
+        /// The image or path.
         subject: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A program of the host could not be run.
-    #[error("`{program}` could not be run")]
+    /// A program could not be started on the host.
+    #[error("cannot run `{program}`")]
     Program {
-        /// Its name.
+        /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// The engine answered something we cannot read.
-    #[error("the engine's answer about {subject} makes no sense: {reason}")]
-    Answer {
-        /// What was asked about.
+    /// The response of the engine is not valid.
+    #[error("invalid response of the container engine for {subject}: {reason}")]
+    InvalidResponse {
+        /// The object of the request.
         subject: String,
-        /// What is wrong with the answer.
+        /// Why it is not valid.
         reason: String,
     },
-    /// Everything else the engine said.
-    #[error("the engine failed at {subject}")]
+    /// Any other error of the engine.
+    #[error("the container engine failed for {subject}")]
     Api {
-        /// What it was asked about.
+        /// The object of the request.
         subject: String,
-        /// What it said.
+        /// The error.
         source: Box<bollard::errors::Error>,
     },
 }
 
 impl EngineError {
-    /// What the user can do next.
+    /// What the user can do next. Rendered as `hint:` by the CLI only.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NoEngine { .. } => "start Docker or podman, or set DOCKER_HOST to where one listens",
-            Self::NoPermission { .. } => "add this user to the group `docker`, or use a rootless engine",
+            Self::NoEngine { .. } => "start Docker or podman, or set DOCKER_HOST to its address",
+            Self::NoPermission { .. } => "add your user to the group `docker`, or use a rootless engine",
             Self::Address { .. } => "set DOCKER_HOST to an address like unix:///var/run/docker.sock",
-            Self::NoContext { .. } => "list them with `docker context ls`, then `docker context use NAME`",
-            Self::DiskFull { .. } => "free some space: `ralph image prune`, then `docker system df`",
-            Self::RegistryUnreachable { .. } => {
-                "check the network and the proxy of the engine, or work with what is here"
+            Self::NoContext { .. } => {
+                "list the contexts with `docker context ls`, select one with `docker context use NAME`"
             }
-            Self::RegistryDenied { .. } => "log in with `docker login`, and check the name of the image",
-            Self::NotFound { .. } => "check its name, or pull or build it first",
-            Self::WentAway { .. } => "see whether it runs: `docker info`",
-            Self::NoTag { .. } => "name it like `registry/name:tag`",
-            Self::Build { .. } => {
-                "the lines above are the end of the log; mend what they name and build again"
+            Self::DiskFull { .. } => {
+                "free disk space with `ralph image prune`; `docker system df` shows what uses it"
             }
+            Self::RegistryUnreachable { .. } => "check the network and the proxy settings of the engine",
+            Self::RegistryDenied { .. } => "run `docker login`, and check the name of the image",
+            Self::NotFound { .. } => "check the name, or pull or build the image first",
+            Self::Disconnected { .. } => "check that the engine is running: `docker info`",
+            Self::NoTag { .. } => "use a reference like `registry/name:tag`",
+            Self::Build { .. } => "fix the error in the last lines of the log above, then build again",
             Self::File { .. }
             | Self::Content { .. }
             | Self::Program { .. }
-            | Self::Answer { .. }
+            | Self::InvalidResponse { .. }
             | Self::Conflict { .. }
             | Self::Api { .. } => return None,
         })
     }
 
-    /// Whether no engine answers, which may pass.
+    /// Whether no engine can be reached, which may be temporary.
     #[must_use]
-    pub fn is_absence(&self) -> bool {
-        matches!(self, Self::NoEngine { .. } | Self::WentAway { .. })
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::NoEngine { .. } | Self::Disconnected { .. })
     }
 
-    /// Sorts what the client library reports about `subject`.
+    /// Classifies an error of the API client for a request about `subject`.
     pub(super) fn from_api(subject: &str, error: bollard::errors::Error) -> Self {
-        if let Some(known) = Self::from_words(subject, &said(&error)) {
+        if let Some(known) = Self::from_message(subject, &message_of(&error)) {
             return known;
         }
         let subject = subject.to_owned();
@@ -184,14 +184,14 @@ impl EngineError {
             Some(404) => Self::NotFound { subject },
             Some(409) => Self::Conflict {
                 subject,
-                message: said(&error),
+                message: message_of(&error),
             },
-            // One that is being removed is told of as if the engine had failed.
-            Some(500) if said(&error).contains("is not running") => Self::Conflict {
+            // Also sent for a container that is being removed.
+            Some(500) if message_of(&error).contains("is not running") => Self::Conflict {
                 subject,
-                message: said(&error),
+                message: message_of(&error),
             },
-            None if is_of_the_connection(&error) => Self::WentAway {
+            None if is_connection_error(&error) => Self::Disconnected {
                 subject,
                 source: Box::new(error),
             },
@@ -202,20 +202,20 @@ impl EngineError {
         }
     }
 
-    /// Sorts what an engine says only in words, as far as they are known. Nothing else reads them.
-    pub(super) fn from_words(subject: &str, message: &str) -> Option<Self> {
+    /// Classifies an error that engines report as text only. No other code reads these messages.
+    pub(super) fn from_message(subject: &str, message: &str) -> Option<Self> {
         let lower = message.to_lowercase();
-        let (_, kind) = WORDS.iter().find(|(words, _)| lower.contains(words))?;
+        let (_, kind) = KNOWN_MESSAGES.iter().find(|(text, _)| lower.contains(text))?;
         let (subject, message) = (subject.to_owned(), message.to_owned());
         Some(match kind {
-            Kind::DiskFull => Self::DiskFull { message },
-            Kind::Unreachable => Self::RegistryUnreachable { subject, message },
-            Kind::Denied => Self::RegistryDenied { subject, message },
+            MessageKind::DiskFull => Self::DiskFull { message },
+            MessageKind::Unreachable => Self::RegistryUnreachable { subject, message },
+            MessageKind::Denied => Self::RegistryDenied { subject, message },
         })
     }
 
-    /// Why there is no talking to the engine at this address.
-    pub(super) fn from_connecting(endpoint: &Endpoint, error: bollard::errors::Error) -> Self {
+    /// The error of a failed connection attempt.
+    pub(super) fn from_connecting(endpoint: &EngineEndpoint, error: bollard::errors::Error) -> Self {
         match io_kind(&error) {
             Some(io::ErrorKind::PermissionDenied) => Self::NoPermission {
                 endpoint: endpoint.clone(),
@@ -223,7 +223,7 @@ impl EngineError {
             Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Self::NoEngine {
                 tried: vec![endpoint.clone()],
             },
-            // Whether a socket is there cannot be seen in a directory that this user may not enter.
+            // The directory of the socket is not accessible.
             None if is_hidden(endpoint) => Self::NoPermission {
                 endpoint: endpoint.clone(),
             },
@@ -235,41 +235,41 @@ impl EngineError {
     }
 }
 
-fn is_hidden(endpoint: &Endpoint) -> bool {
+fn is_hidden(endpoint: &EngineEndpoint) -> bool {
     match endpoint {
-        Endpoint::Unix(path) => path
+        EngineEndpoint::Unix(path) => path
             .symlink_metadata()
             .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied),
-        Endpoint::Tcp(_) | Endpoint::Tls { .. } => false,
+        EngineEndpoint::Tcp(_) | EngineEndpoint::Tls { .. } => false,
     }
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum MessageKind {
     DiskFull,
     Unreachable,
     Denied,
 }
 
-const WORDS: [(&str, Kind); 14] = [
-    ("no space left on device", Kind::DiskFull),
-    ("disk quota exceeded", Kind::DiskFull),
-    ("no such host", Kind::Unreachable),
-    ("dial tcp", Kind::Unreachable),
-    ("i/o timeout", Kind::Unreachable),
-    ("tls handshake timeout", Kind::Unreachable),
-    ("client.timeout exceeded", Kind::Unreachable),
-    ("server misbehaving", Kind::Unreachable),
-    ("network is unreachable", Kind::Unreachable),
-    ("proxyconnect", Kind::Unreachable),
-    ("unauthorized", Kind::Denied),
-    ("access denied", Kind::Denied),
-    ("access to the resource is denied", Kind::Denied),
-    ("no basic auth credentials", Kind::Denied),
+const KNOWN_MESSAGES: [(&str, MessageKind); 14] = [
+    ("no space left on device", MessageKind::DiskFull),
+    ("disk quota exceeded", MessageKind::DiskFull),
+    ("no such host", MessageKind::Unreachable),
+    ("dial tcp", MessageKind::Unreachable),
+    ("i/o timeout", MessageKind::Unreachable),
+    ("tls handshake timeout", MessageKind::Unreachable),
+    ("client.timeout exceeded", MessageKind::Unreachable),
+    ("server misbehaving", MessageKind::Unreachable),
+    ("network is unreachable", MessageKind::Unreachable),
+    ("proxyconnect", MessageKind::Unreachable),
+    ("unauthorized", MessageKind::Denied),
+    ("access denied", MessageKind::Denied),
+    ("access to the resource is denied", MessageKind::Denied),
+    ("no basic auth credentials", MessageKind::Denied),
 ];
 
-/// The engine's own words.
-fn said(error: &bollard::errors::Error) -> String {
+/// The message of the engine.
+fn message_of(error: &bollard::errors::Error) -> String {
     use bollard::errors::Error;
     match error {
         Error::DockerResponseServerError { message, .. } => message.clone(),
@@ -285,8 +285,8 @@ fn status(error: &bollard::errors::Error) -> Option<u16> {
     }
 }
 
-/// Whether it is the way to the engine that failed, and not the engine.
-fn is_of_the_connection(error: &bollard::errors::Error) -> bool {
+/// Whether the connection failed, and not the engine.
+fn is_connection_error(error: &bollard::errors::Error) -> bool {
     use bollard::errors::Error;
     matches!(
         error,
@@ -298,7 +298,7 @@ fn is_of_the_connection(error: &bollard::errors::Error) -> bool {
     )
 }
 
-/// The operating system's reason, which lies deep in the chain of causes.
+/// The kind of the I/O error in the chain of causes.
 fn io_kind(error: &bollard::errors::Error) -> Option<io::ErrorKind> {
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(error) = cause {
@@ -310,7 +310,7 @@ fn io_kind(error: &bollard::errors::Error) -> Option<io::ErrorKind> {
     None
 }
 
-fn list(endpoints: &[Endpoint]) -> String {
+fn list(endpoints: &[EngineEndpoint]) -> String {
     let shown: Vec<String> = endpoints.iter().map(ToString::to_string).collect();
     shown.join(", ")
 }
@@ -322,21 +322,25 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::disk(500, "write /var/lib/docker/tmp/x: no space left on device", "disk is full")]
+    #[case::disk(
+        500,
+        "write /var/lib/docker/tmp/x: no space left on device",
+        "the disk of the container engine is full"
+    )]
     #[case::name(
         500,
         "Get \"https://registry-1.docker.io/v2/\": dial tcp: lookup registry-1.docker.io: no such host",
-        "cannot be reached"
+        "cannot reach the registry"
     )]
-    #[case::timeout(500, "net/http: TLS handshake timeout", "cannot be reached")]
+    #[case::timeout(500, "net/http: TLS handshake timeout", "cannot reach the registry")]
     #[case::denied(
         500,
         "pull access denied for x, repository does not exist or may require 'docker login'",
-        "refuses"
+        "denied access"
     )]
     #[case::missing(404, "No such image: x", "not found: x")]
-    #[case::other(500, "something else", "failed at x")]
-    fn what_the_engine_says_is_sorted(
+    #[case::other(500, "something else", "failed for x")]
+    fn messages_of_the_engine_are_classified(
         #[case] status_code: u16,
         #[case] message: &str,
         #[case] expected: &str,

@@ -1,4 +1,4 @@
-//! What an engine reports of its own accord.
+//! The event log of an engine.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::{Engine, EngineError};
 
 impl Engine {
-    /// Whether a process of the container was killed for the container's use of memory since then.
+    /// Whether a process of the container was killed since then because the container ran out of memory.
     pub async fn ran_out_of_memory(&self, container: &str, since: Timestamp) -> Result<bool, EngineError> {
         let until = Timestamp::now();
         let seconds = |at: Timestamp| format!("{}.{:09}", at.as_second(), at.subsec_nanosecond());

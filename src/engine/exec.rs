@@ -1,4 +1,4 @@
-//! Commands in a container, as the engine runs them.
+//! Runs commands in a container through the exec API of the engine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,80 +16,71 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::container_spec::pairs;
 use super::{Engine, EngineError};
 
-/// How much of the output is read at once.
+/// The buffer size for output.
 const CHUNK: usize = 64 * 1024;
 
-/// What to run in a container.
+/// A command to run in a container.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExecSpec {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Variables beside those of the container.
+    /// Environment variables in addition to those of the container.
     pub env: BTreeMap<String, String>,
-    /// Where it starts; where the container's commands do, unless it is said.
+    /// The working directory; `None` is that of the container.
     pub cwd: Option<PathBuf>,
-    /// Whether it reads something.
-    pub input: ExecInput,
+    /// Whether its standard input is connected to [`ContainerExec::stdin`]. Otherwise it is empty.
+    pub stdin: bool,
 }
 
-/// Names of variables only: their values may be confidential.
+/// Shows the names of variables only, since their values may be confidential.
 impl fmt::Debug for ExecSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecSpec")
             .field("argv", &self.argv)
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("cwd", &self.cwd)
-            .field("input", &self.input)
+            .field("stdin", &self.stdin)
             .finish()
     }
 }
 
-/// Whether a command reads something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ExecInput {
-    /// Nothing: its input is at its end.
-    Empty,
-    /// What will be written to it.
-    Streamed,
-}
-
-/// A piece of what a command printed.
+/// A piece of the output of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExecOutput {
-    /// On its standard output.
+    /// From its standard output.
     Stdout(Bytes),
-    /// On its standard error.
+    /// From its standard error.
     Stderr(Bytes),
-    /// Not the command, but the engine: why it could not be started.
+    /// A message of the engine: why the command could not be started.
     Engine(Bytes),
 }
 
-/// How far a command is.
+/// The state of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExecState {
-    /// It runs.
+    /// It is running.
     Running,
     /// It could not be started.
     NotStarted,
-    /// It has ended with this code; 128 and a signal's number when a signal ended it.
+    /// It exited with this code: 128 plus the number of the signal when a signal ended it.
     Exited(i32),
 }
 
-/// A command that was started, and its streams. Dropping it lets go of the streams and leaves the command running.
-pub struct Exec {
+/// A started command and its streams. Dropping it closes the streams and leaves the command running.
+pub struct ContainerExec {
     engine: Engine,
     id: String,
     output: Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>,
-    /// What the command reads; shut down, or dropped, it is at its end.
-    pub input: Option<Pin<Box<dyn AsyncWrite + Send>>>,
+    /// The standard input of the command. Dropping it ends the input.
+    pub stdin: Option<Pin<Box<dyn AsyncWrite + Send>>>,
 }
 
 impl Engine {
-    /// Starts a command in a container that runs.
-    pub async fn exec(&self, container: &str, spec: &ExecSpec) -> Result<Exec, EngineError> {
+    /// Starts a command in a running container.
+    pub async fn exec(&self, container: &str, spec: &ExecSpec) -> Result<ContainerExec, EngineError> {
         let failed = |error| EngineError::from_api(container, error);
         let options = CreateExecOptions {
-            attach_stdin: Some(spec.input == ExecInput::Streamed),
+            attach_stdin: Some(spec.stdin),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             env: Some(pairs(&spec.env)),
@@ -108,23 +99,22 @@ impl Engine {
             ..Default::default()
         };
         match self.docker.start_exec(&id, Some(options)).await.map_err(failed)? {
-            StartExecResults::Attached { output, input } => Ok(Exec {
+            StartExecResults::Attached { output, input } => Ok(ContainerExec {
                 engine: self.clone(),
                 id,
                 output,
-                input: (spec.input == ExecInput::Streamed).then_some(input),
+                stdin: spec.stdin.then_some(input),
             }),
-            StartExecResults::Detached => Err(EngineError::Answer {
+            StartExecResults::Detached => Err(EngineError::InvalidResponse {
                 subject: container.to_owned(),
-                reason: "it keeps the streams of a command to itself".to_owned(),
+                reason: "it did not attach to the streams of the command".to_owned(),
             }),
         }
     }
 }
 
-impl Exec {
-    /// The next piece of output; `None` at the end of both streams, which comes when the command has ended and, at
-    /// the latest, a little after.
+impl ContainerExec {
+    /// The next piece of output; `None` at the end of both streams, which may be shortly after the command exited.
     pub async fn next(&mut self) -> Option<Result<ExecOutput, EngineError>> {
         let piece = self.output.next().await?;
         Some(match piece {
@@ -137,11 +127,11 @@ impl Exec {
         })
     }
 
-    /// Asks the engine how far the command is.
+    /// Asks the engine for the state of the command.
     pub async fn state(&mut self) -> Result<ExecState, EngineError> {
-        let found = self.engine.docker.inspect_exec(&self.id).await;
-        let found = found.map_err(|error| EngineError::from_api(&self.id, error))?;
-        Ok(match (found.running, found.pid, found.exit_code) {
+        let inspected = self.engine.docker.inspect_exec(&self.id).await;
+        let inspected = inspected.map_err(|error| EngineError::from_api(&self.id, error))?;
+        Ok(match (inspected.running, inspected.pid, inspected.exit_code) {
             (Some(true), ..) => ExecState::Running,
             (_, None | Some(0), _) => ExecState::NotStarted,
             (.., code) => ExecState::Exited(i32::try_from(code.unwrap_or_default()).unwrap_or(-1)),
@@ -149,14 +139,14 @@ impl Exec {
     }
 }
 
-/// The standard output of a command as bytes to read. What comes on its standard error is dropped.
+/// The standard output of a command as a reader. Its standard error is dropped.
 pub struct ExecStdout {
-    exec: Exec,
+    exec: ContainerExec,
     rest: Bytes,
 }
 
-impl Exec {
-    /// Its standard output alone.
+impl ContainerExec {
+    /// Reads its standard output only.
     #[must_use]
     pub fn into_stdout(self) -> ExecStdout {
         ExecStdout {
@@ -177,10 +167,10 @@ impl AsyncRead for ExecStdout {
                 None => return Poll::Ready(Ok(())),
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::other(error))),
                 Some(Ok(LogOutput::StdOut { message })) => self.rest = message,
-                // The engine's own words: the program could not be started.
+                // A message of the engine: the program could not be started.
                 Some(Ok(LogOutput::Console { message })) => {
-                    let said = String::from_utf8_lossy(&message).trim().to_owned();
-                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::NotFound, said)));
+                    let message = String::from_utf8_lossy(&message).trim().to_owned();
+                    return Poll::Ready(Err(io::Error::new(io::ErrorKind::NotFound, message)));
                 }
                 Some(Ok(LogOutput::StdErr { .. } | LogOutput::StdIn { .. })) => {}
             }
@@ -191,8 +181,8 @@ impl AsyncRead for ExecStdout {
     }
 }
 
-impl fmt::Debug for Exec {
+impl fmt::Debug for ContainerExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Exec({})", self.id)
+        write!(f, "ContainerExec({})", self.id)
     }
 }

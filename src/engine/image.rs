@@ -1,4 +1,4 @@
-//! The images an engine has.
+//! Inspects, lists, tags and removes images.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,38 +8,38 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Digest, Engine, EngineError, Reference};
+use super::{Digest, Engine, EngineError, EngineImageReference};
 
-/// How many images are asked about at once.
-const AT_ONCE: usize = 8;
-/// How often they are listed once more.
-const LISTINGS: usize = 20;
+/// How many images are inspected at the same time.
+const CONCURRENT_INSPECTS: usize = 8;
+/// How often a failed listing is repeated.
+const LIST_RETRIES: usize = 20;
 
-/// An image as the engine has it.
+/// An image of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
-    /// Its id: the digest of its config, or with containerd that of its manifest. Never a name for its content.
+pub struct EngineImage {
+    /// The digest of its config, or with containerd that of its manifest. Engines with the same image may differ in it.
     pub id: Digest,
-    /// The uncompressed layers, lowest first.
+    /// The digests of the uncompressed layers, lowest first.
     pub diff_ids: Vec<Digest>,
-    /// What registries call it.
+    /// Its names in registries, with digests.
     pub repo_digests: Vec<String>,
-    /// What it is called here.
+    /// Its tags in this engine.
     pub repo_tags: Vec<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// What a container of it starts with, by name: its command, its variables, its user. Nothing that is empty.
+    /// The non-empty defaults of its containers by name, such as `Cmd`, `Env` and `User`.
     pub settings: BTreeMap<String, Value>,
-    /// When it was made; images that are built the same twice often carry a made-up time.
+    /// When it was created. Reproducible builds often set a fixed time.
     pub created: Option<Timestamp>,
-    /// When it was last given a name here, as far as the engine remembers.
-    pub named: Option<Timestamp>,
-    /// How many bytes it takes, shared layers included.
+    /// When it was last tagged, if the engine knows.
+    pub last_tagged: Option<Timestamp>,
+    /// Its size in bytes, including layers that it shares with other images.
     pub size: u64,
 }
 
-impl Image {
-    /// The variables that a container of it starts with.
+impl EngineImage {
+    /// The environment variables of its containers.
     #[must_use]
     pub fn variables(&self) -> BTreeMap<String, String> {
         let pairs = self.settings.get("Env").and_then(Value::as_array);
@@ -52,10 +52,10 @@ impl Image {
 }
 
 impl Engine {
-    /// The image of this name or id, if the engine has it.
-    pub async fn image(&self, name: &str) -> Result<Option<Image>, EngineError> {
+    /// The image with this name or id; `None` when the engine does not have it.
+    pub async fn image(&self, name: &str) -> Result<Option<EngineImage>, EngineError> {
         match self.docker.inspect_image(name).await {
-            Ok(found) => read(name, found).map(Some),
+            Ok(inspected) => from_inspect(name, inspected).map(Some),
             Err(error) => match EngineError::from_api(name, error) {
                 EngineError::NotFound { .. } => Ok(None),
                 error => Err(error),
@@ -64,7 +64,7 @@ impl Engine {
     }
 
     /// All images, or those with this label (`name` or `name=value`).
-    pub async fn images(&self, label: Option<&str>) -> Result<Vec<Image>, EngineError> {
+    pub async fn images(&self, label: Option<&str>) -> Result<Vec<EngineImage>, EngineError> {
         let filters = label.map(|label| HashMap::from([("label".to_owned(), vec![label.to_owned()])]));
         let options = ListImagesOptions {
             filters,
@@ -72,50 +72,50 @@ impl Engine {
         };
         let listed = self.list(&options).await?;
         let asked = stream::iter(listed).map(|summary| async move { self.image(&summary.id).await });
-        let found: Vec<Option<Image>> = asked.buffered(AT_ONCE).try_collect().await?;
+        let found: Vec<Option<EngineImage>> = asked.buffered(CONCURRENT_INSPECTS).try_collect().await?;
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Lists images. With containerd, an image that is removed while they are listed makes the list itself "not found".
+    /// Lists images. With containerd the request fails with 404 when an image is removed meanwhile, so it is repeated.
     async fn list(&self, options: &ListImagesOptions) -> Result<Vec<ImageSummary>, EngineError> {
-        let mut tries = LISTINGS;
+        let mut retries = LIST_RETRIES;
         loop {
             let listed = self.docker.list_images(Some(options.clone())).await;
             match listed.map_err(|error| EngineError::from_api("the images", error)) {
-                Err(EngineError::NotFound { .. }) if tries > 0 => tries -= 1,
+                Err(EngineError::NotFound { .. }) if retries > 0 => retries -= 1,
                 listed => return listed,
             }
         }
     }
 
-    /// Gives an image a name; it is taken from the image that had it.
-    pub async fn tag(&self, image: &Digest, name: &Reference) -> Result<(), EngineError> {
+    /// Tags an image. The tag is moved when another image has it.
+    pub async fn tag(&self, image: &Digest, name: &EngineImageReference) -> Result<(), EngineError> {
         let options = TagImageOptions {
             repo: Some(name.repository().to_owned()),
-            tag: Some(tag_of(name)?.to_owned()),
+            tag: Some(required_tag(name)?.to_owned()),
         };
         let tagged = self.docker.tag_image(image.as_str(), Some(options)).await;
         tagged.map_err(|error| EngineError::from_api(&name.to_string(), error))
     }
 
-    /// Removes a name, and the image when it was its last one; by id, the image with all its names. One that is not
-    /// there is removed already.
+    /// Removes a tag, and the image with its last tag; by id, the image with all its tags. Does nothing when the engine
+    /// does not have it.
     pub async fn remove_image(&self, name: &str) -> Result<(), EngineError> {
-        self.remove(name, Force::Yes).await
+        self.remove(name, true).await
     }
 
-    /// As [`Engine::remove_image`], unless a container was made from the image.
-    pub async fn remove_unused(&self, name: &str) -> Result<Removal, EngineError> {
-        match self.remove(name, Force::No).await {
-            Ok(()) => Ok(Removal::Removed),
-            Err(EngineError::Conflict { .. }) => Ok(Removal::InUse),
+    /// Like [`Engine::remove_image`], but keeps an image that a container uses.
+    pub async fn remove_unused(&self, name: &str) -> Result<ImageRemoval, EngineError> {
+        match self.remove(name, false).await {
+            Ok(()) => Ok(ImageRemoval::Removed),
+            Err(EngineError::Conflict { .. }) => Ok(ImageRemoval::InUse),
             Err(error) => Err(error),
         }
     }
 
-    async fn remove(&self, name: &str, force: Force) -> Result<(), EngineError> {
+    async fn remove(&self, name: &str, force: bool) -> Result<(), EngineError> {
         let options = RemoveImageOptions {
-            force: force == Force::Yes,
+            force,
             ..Default::default()
         };
         match self.docker.remove_image(name, Some(options), None).await {
@@ -128,59 +128,56 @@ impl Engine {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Force {
-    Yes,
-    No,
-}
-
-/// What became of a name that was to be removed.
+/// The result of [`Engine::remove_unused`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Removal {
-    /// It is gone, and with it the image if it had no other.
+pub enum ImageRemoval {
+    /// The tag is removed, and the image if it had no other.
     Removed,
-    /// A container needs it: it stays.
+    /// A container uses the image.
     InUse,
 }
 
-/// The tag of a name that is to be given or sent. Without one the engine would take `latest`, or all.
-pub(super) fn tag_of(name: &Reference) -> Result<&str, EngineError> {
+/// The tag of a reference. Without one the engine would use `latest`, or push all tags.
+pub(super) fn required_tag(name: &EngineImageReference) -> Result<&str, EngineError> {
     name.tag().ok_or_else(|| EngineError::NoTag {
         name: name.to_string(),
     })
 }
 
-fn read(name: &str, found: ImageInspect) -> Result<Image, EngineError> {
+fn from_inspect(name: &str, inspected: ImageInspect) -> Result<EngineImage, EngineError> {
     let digest = |text: &str| {
-        Digest::parse(text).map_err(|error| EngineError::Answer {
+        Digest::parse(text).map_err(|error| EngineError::InvalidResponse {
             subject: name.to_owned(),
             reason: error.to_string(),
         })
     };
-    let layers = found.root_fs.and_then(|root| root.layers).unwrap_or_default();
-    let config = found.config.unwrap_or_default();
-    let named = found.metadata.and_then(|metadata| metadata.last_tag_time);
-    Ok(Image {
-        id: digest(&found.id.unwrap_or_default())?,
+    let layers = inspected.root_fs.and_then(|root| root.layers).unwrap_or_default();
+    let config = inspected.config.unwrap_or_default();
+    let last_tagged = inspected.metadata.and_then(|metadata| metadata.last_tag_time);
+    Ok(EngineImage {
+        id: digest(&inspected.id.unwrap_or_default())?,
         diff_ids: layers
             .iter()
             .map(|layer| digest(layer))
             .collect::<Result<_, _>>()?,
-        repo_digests: familiar(found.repo_digests),
-        repo_tags: familiar(found.repo_tags),
+        repo_digests: short_names(inspected.repo_digests),
+        repo_tags: short_names(inspected.repo_tags),
         settings: settings(&config),
         labels: config.labels.unwrap_or_default().into_iter().collect(),
-        created: found.created.and_then(|time| time.parse().ok()),
-        named: named.and_then(|time| time.parse().ok()).filter(is_moment),
-        size: found
+        created: inspected.created.and_then(|time| time.parse().ok()),
+        last_tagged: last_tagged
+            .and_then(|time| time.parse().ok())
+            // The year 1 means that the engine does not know.
+            .filter(|time| *time > Timestamp::UNIX_EPOCH),
+        size: inspected
             .size
             .and_then(|size| u64::try_from(size).ok())
             .unwrap_or_default(),
     })
 }
 
-/// Names as users write them: podman answers with the registry that Docker leaves out.
-fn familiar(names: Option<Vec<String>>) -> Vec<String> {
+/// Removes the default registry from names, as Docker does and podman does not.
+fn short_names(names: Option<Vec<String>>) -> Vec<String> {
     let shorten = |name: String| {
         let short = name.strip_prefix("docker.io/");
         short
@@ -192,12 +189,7 @@ fn familiar(names: Option<Vec<String>>) -> Vec<String> {
     names.unwrap_or_default().into_iter().map(shorten).collect()
 }
 
-/// An engine that does not remember says the year 1.
-fn is_moment(time: &Timestamp) -> bool {
-    *time > Timestamp::UNIX_EPOCH
-}
-
-/// Engines differ in whether they leave out what is empty.
+/// Leaves out empty values, because some engines send them and some do not.
 fn settings(config: &ImageConfig) -> BTreeMap<String, Value> {
     let Ok(Value::Object(all)) = serde_json::to_value(config) else {
         return BTreeMap::new();
@@ -221,17 +213,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_empty_is_no_setting_and_the_year_1_no_moment() {
+    fn empty_settings_and_the_year_1_are_left_out() {
         let found = json!({
             "Id": Digest::of(b"id"),
             "Config": {"Cmd": ["sh"], "Env": [], "User": "", "Volumes": null, "Labels": {"a": "b"}},
             "Metadata": {"LastTagTime": "0001-01-01T00:00:00Z"},
         });
-        let image = read("x", serde_json::from_value(found).unwrap()).unwrap();
+        let image = from_inspect("x", serde_json::from_value(found).unwrap()).unwrap();
         assert_eq!(
             image.settings,
             BTreeMap::from([("Cmd".to_owned(), json!(["sh"]))])
         );
-        assert_eq!((image.labels["a"].as_str(), image.named), ("b", None));
+        assert_eq!((image.labels["a"].as_str(), image.last_tagged), ("b", None));
     }
 }

@@ -1,4 +1,4 @@
-//! Files of an image, read while nothing of it runs.
+//! Reads files of an image without running anything of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,27 +9,28 @@ use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{ContainerSpec, Digest, Engine, EngineError, Limits, Network, Power};
+use super::trial::unstarted;
+use super::{Digest, Engine, EngineError};
 use crate::remember;
 
-/// Files by their paths below the root, without a slash before them.
+/// The text of files by their paths below the root, without a leading slash.
 pub type ImageFiles = BTreeMap<String, String>;
 
-/// What was found at each path that was asked for. Kept from one call to the next.
-type Known = BTreeMap<String, ImageFiles>;
+/// The files at each requested path. Stored in the cache.
+type CachedFiles = BTreeMap<String, ImageFiles>;
 
-/// The most bytes that are taken of one path.
-const LONGEST: usize = 4 << 20;
-/// How many links are followed, one after another.
-const LINKS: usize = 8;
-/// By which containers are known that are there to be read from.
+/// The most bytes that are read of one path.
+const MAX_BYTES: usize = 4 << 20;
+/// The most symbolic links that are followed in a row.
+const MAX_LINKS: usize = 8;
+/// The label of containers that images are read through.
 const LABEL: &str = "ralph.reading";
-/// How long one of them is needed at most. An older one is what a process left that was killed.
-const NEEDED: SignedDuration = SignedDuration::from_mins(5);
+/// The most time that reading takes. An older container was left by a process that was killed.
+const MAX_AGE: SignedDuration = SignedDuration::from_mins(5);
 
 impl Engine {
-    /// The files of an image at these paths, and those right in these directories. What is not there, is too long or no
-    /// text is left out. What was read is kept in the directory `cache`, since an image never changes.
+    /// The files of an image at these paths, and those directly in these directories. Files that are missing, too long or
+    /// not UTF-8 are left out. The result is cached in the directory `cache`, since an image never changes.
     pub async fn image_files(
         &self,
         image: &Digest,
@@ -47,20 +48,20 @@ impl Engine {
         Ok(known.into_values().flatten().collect())
     }
 
-    /// Reads through a container that is never started.
-    async fn read_image(&self, image: &Digest, paths: &[&String]) -> Result<Known, EngineError> {
-        self.remove_left_behind().await?;
-        let container = self.create_container(&unstarted(image)).await?;
+    /// Reads files through a container that is never started.
+    async fn read_image(&self, image: &Digest, paths: &[&String]) -> Result<CachedFiles, EngineError> {
+        self.remove_abandoned().await?;
+        let container = self.create_container(&unstarted(image, LABEL)).await?;
         let read = async {
-            let mut known = Known::new();
+            let mut known = CachedFiles::new();
             for path in paths {
-                known.insert((*path).clone(), self.files_at(&container, path, LINKS).await?);
+                known.insert((*path).clone(), self.files_at(&container, path, MAX_LINKS).await?);
             }
-            // Of one that somebody removed meanwhile, everything seems not to be there.
+            // When another process removed the container, every file seems to be missing.
             match self.container(&container).await? {
                 Some(_) => Ok(known),
                 None => Err(EngineError::NotFound {
-                    subject: format!("the container that `{image}` is read through"),
+                    subject: format!("the container for reading `{image}`"),
                 }),
             }
         };
@@ -69,12 +70,12 @@ impl Engine {
         read
     }
 
-    async fn remove_left_behind(&self) -> Result<(), EngineError> {
+    async fn remove_abandoned(&self) -> Result<(), EngineError> {
         let now = Timestamp::now();
         for container in self.containers(LABEL).await? {
             if container
                 .created
-                .is_some_and(|made| now.duration_since(made) > NEEDED)
+                .is_some_and(|created| now.duration_since(created) > MAX_AGE)
             {
                 self.remove_container(&container.id).await?;
             }
@@ -82,29 +83,33 @@ impl Engine {
         Ok(())
     }
 
-    /// The files at a path, under the name that they were asked for by.
+    /// The files at a path, by the path that was asked for and not by the target of a link.
     async fn files_at(&self, container: &str, path: &str, links: usize) -> Result<ImageFiles, EngineError> {
         let mut files = ImageFiles::new();
         for (name, content) in self.entries_at(container, path).await? {
             match content {
-                Content::Text(text) => {
+                EntryContent::Text(text) => {
                     files.insert(name, text);
                 }
-                Content::Link(target) if links > 0 => {
-                    let target = target_of(&name, &target);
+                EntryContent::Link(target) if links > 0 => {
+                    let target = link_target(&name, &target);
                     let found = Box::pin(self.files_at(container, &target, links - 1)).await?;
                     let renamed = found.into_iter().filter_map(|(own, text)| {
                         Some((format!("{name}{}", own.strip_prefix(&target)?), text))
                     });
                     files.extend(renamed);
                 }
-                Content::Link(_) => {}
+                EntryContent::Link(_) => {}
             }
         }
         Ok(files)
     }
 
-    async fn entries_at(&self, container: &str, path: &str) -> Result<Vec<(String, Content)>, EngineError> {
+    async fn entries_at(
+        &self,
+        container: &str,
+        path: &str,
+    ) -> Result<Vec<(String, EntryContent)>, EngineError> {
         let options = DownloadFromContainerOptions {
             path: format!("/{path}"),
         };
@@ -115,27 +120,27 @@ impl Engine {
         let mut archive = Vec::new();
         while let Some(piece) = pieces.next().await {
             match piece.map_err(|error| EngineError::from_api(path, error)) {
-                Ok(piece) if archive.len() + piece.len() <= LONGEST => archive.extend_from_slice(&piece),
+                Ok(piece) if archive.len() + piece.len() <= MAX_BYTES => archive.extend_from_slice(&piece),
                 Ok(_) | Err(EngineError::NotFound { .. }) => return Ok(Vec::new()),
                 Err(error) => return Err(error),
             }
         }
         let parent = Path::new(path).parent().unwrap_or(Path::new(""));
-        entries_of(&archive, parent).map_err(|source| EngineError::Content {
+        read_entries(&archive, parent).map_err(|source| EngineError::Content {
             subject: path.to_owned(),
             source,
         })
     }
 }
 
-/// What an archive holds of a file.
-enum Content {
+/// An entry of a tar archive.
+enum EntryContent {
     Text(String),
     Link(PathBuf),
 }
 
-/// The files of an archive and right in its directory, by their paths, which begin with `parent`.
-fn entries_of(archive: &[u8], parent: &Path) -> std::io::Result<Vec<(String, Content)>> {
+/// The files of an archive and directly in its directory, by their paths, which start with `parent`.
+fn read_entries(archive: &[u8], parent: &Path) -> std::io::Result<Vec<(String, EntryContent)>> {
     let mut found = Vec::new();
     for entry in tar::Archive::new(archive).entries()? {
         let mut entry = entry?;
@@ -143,11 +148,14 @@ fn entries_of(archive: &[u8], parent: &Path) -> std::io::Result<Vec<(String, Con
         let content = match entry.header().entry_type() {
             tar::EntryType::Regular => {
                 let mut text = String::new();
-                entry.read_to_string(&mut text).ok().map(|_| Content::Text(text))
+                entry
+                    .read_to_string(&mut text)
+                    .ok()
+                    .map(|_| EntryContent::Text(text))
             }
             tar::EntryType::Symlink => entry
                 .link_name()?
-                .map(|target| Content::Link(target.into_owned())),
+                .map(|target| EntryContent::Link(target.into_owned())),
             _ => None,
         };
         let direct = path.components().count() <= parent.components().count() + 2;
@@ -158,8 +166,8 @@ fn entries_of(archive: &[u8], parent: &Path) -> std::io::Result<Vec<(String, Con
     Ok(found)
 }
 
-/// The path that a link at `name` leads to. The engine lets none lead out of the image.
-fn target_of(name: &str, target: &Path) -> String {
+/// The path that a link at `name` points to. It cannot leave the root of the image.
+fn link_target(name: &str, target: &Path) -> String {
     let parent = Path::new(name).parent().unwrap_or(Path::new(""));
     let mut path = PathBuf::new();
     for part in parent.join(target).components() {
@@ -175,27 +183,10 @@ fn target_of(name: &str, target: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What was found at each path before; nothing where there is no such file, or a damaged one.
-fn load(store: &Path) -> Known {
+/// The cached files; none when the cache is missing or damaged.
+fn load(store: &Path) -> CachedFiles {
     let bytes = fs::read(store).unwrap_or_default();
     serde_json::from_slice(&bytes).unwrap_or_default()
-}
-
-fn unstarted(image: &Digest) -> ContainerSpec {
-    ContainerSpec {
-        name: format!("ralph-reading-{:016x}", fastrand::u64(..)),
-        image: image.to_string(),
-        command: vec!["/never-started".to_owned()],
-        user: "0:0".to_owned(),
-        work_dir: PathBuf::from("/"),
-        env: BTreeMap::new(),
-        labels: BTreeMap::from([(LABEL.to_owned(), String::new())]),
-        mounts: Vec::new(),
-        in_memory: BTreeMap::new(),
-        limits: Limits::default(),
-        network: Network::Nothing { dns: None },
-        power: Power::Nothing,
-    }
 }
 
 #[cfg(test)]
@@ -209,16 +200,12 @@ mod tests {
     #[case("etc/npmrc", "/nix/store/x/npmrc", "nix/store/x/npmrc")]
     #[case("etc/npmrc", "./other", "etc/other")]
     #[case("npmrc", "../../../etc/passwd", "etc/passwd")]
-    fn a_link_leads_somewhere_below_the_root(
-        #[case] name: &str,
-        #[case] target: &str,
-        #[case] expected: &str,
-    ) {
-        assert_eq!(target_of(name, Path::new(target)), expected);
+    fn a_link_target_is_below_the_root(#[case] name: &str, #[case] target: &str, #[case] expected: &str) {
+        assert_eq!(link_target(name, Path::new(target)), expected);
     }
 
     #[test]
-    fn what_is_no_text_or_further_below_is_left_out() {
+    fn binary_files_and_nested_directories_are_left_out() {
         let mut tar = tar::Builder::new(Vec::new());
         for (path, bytes) in [
             ("d/a.list", b"a".as_slice()),
@@ -229,7 +216,7 @@ mod tests {
             header.set_size(bytes.len() as u64);
             tar.append_data(&mut header, path, bytes).unwrap();
         }
-        let found = entries_of(&tar.into_inner().unwrap(), Path::new("etc")).unwrap();
+        let found = read_entries(&tar.into_inner().unwrap(), Path::new("etc")).unwrap();
         let names: Vec<String> = found.into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, ["etc/d/a.list"]);
     }

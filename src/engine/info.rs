@@ -1,75 +1,66 @@
-//! What an engine is.
+//! Asks an engine for its version, platform and storage.
 
 use std::path::PathBuf;
 
 use bollard::models::{SystemInfo, SystemVersion};
 use bollard::{API_DEFAULT_VERSION, ClientVersion};
 
-use super::{Endpoint, Engine, EngineError};
+use super::{Engine, EngineEndpoint, EngineError};
 
-/// What is known of an engine.
+/// Properties of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineInfo {
-    /// Its version, as it writes it.
+    /// The version of the engine.
     pub version: String,
-    /// Whose it is.
-    pub flavour: Flavour,
-    /// How it keeps images.
+    /// Docker or podman.
+    pub kind: EngineKind,
+    /// How it stores images.
     pub store: ImageStore,
-    /// The operating system its containers see, as images name it: `linux`.
+    /// The operating system of its containers: `linux`.
     pub os: String,
-    /// The processor its containers see, as images name it: `amd64`, `arm64`.
+    /// The CPU architecture of its containers: `amd64`, `arm64`.
     pub arch: String,
-    /// How many processors it can give to a container.
-    pub processors: u32,
-    /// Who its containers' users are outside.
+    /// The number of CPUs that a container can use.
+    pub cpus: u32,
+    /// How it maps the users of its containers.
     pub users: UserMapping,
-    /// Whether its containers run on this machine's kernel, as far as it tells.
-    pub kernel: Kernel,
-    /// The directory of its machine that it keeps everything in, its containers among it.
-    pub directory: Option<PathBuf>,
+    /// Whether it is Docker Desktop, whose containers run on the kernel of a VM.
+    pub is_docker_desktop: bool,
+    /// Its data directory, on its own host.
+    pub data_dir: Option<PathBuf>,
 }
 
-/// On whose kernel an engine's containers run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kernel {
-    /// Nothing says that it is another than that of the engine's machine.
-    Own,
-    /// That of a virtual machine which Docker Desktop keeps.
-    Desktop,
-}
-
-/// Who the users of containers are outside.
+/// Which user of the host a user of a container is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserMapping {
-    /// The same: user 1000 inside is user 1000.
+    /// The one with the same number.
     Same,
-    /// The engine belongs to a plain user, who is root inside.
+    /// The engine runs as an ordinary user, who is root inside.
     Rootless,
-    /// Others, from a range of their own.
+    /// One from a separate range of numbers.
     Remapped,
 }
 
-/// Whose engine it is.
+/// The software that an engine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flavour {
+pub enum EngineKind {
     /// Docker.
     Docker,
-    /// podman, through the API it shares with Docker.
+    /// podman, through its Docker-compatible API.
     Podman,
 }
 
-/// How an engine keeps images, which decides what may be left out when one is sent.
+/// How an engine stores images, which decides which layers can be left out of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageStore {
-    /// A graph driver such as overlay2: layers are known by the chain they stand in.
+    /// A graph driver such as overlay2, which identifies a layer by all layers up to it.
     GraphDriver,
-    /// containerd: every layer is known by its own content.
+    /// containerd, which identifies every layer by its content.
     Containerd,
 }
 
 impl Engine {
-    /// Asks the engine what it is.
+    /// Asks the engine for its properties.
     pub async fn info(&self) -> Result<EngineInfo, EngineError> {
         let failed = |error| EngineError::from_api("the engine itself", error);
         let (version, info) = tokio::join!(self.docker.version(), self.docker.info());
@@ -79,20 +70,23 @@ impl Engine {
 
 fn read(version: SystemVersion, info: &SystemInfo) -> EngineInfo {
     EngineInfo {
-        flavour: flavour(&version),
+        kind: kind(&version),
         version: version.version.unwrap_or_default(),
         store: store(info),
         os: version.os.unwrap_or_default(),
         arch: version.arch.unwrap_or_default(),
-        processors: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
+        cpus: info.ncpu.and_then(|count| u32::try_from(count).ok()).unwrap_or(1),
         users: users(info),
-        kernel: kernel(info),
-        directory: info.docker_root_dir.as_ref().map(PathBuf::from),
+        is_docker_desktop: info.operating_system.as_deref() == Some("Docker Desktop"),
+        data_dir: info.docker_root_dir.as_ref().map(PathBuf::from),
     }
 }
 
-/// The version of the API that both sides know.
-pub(super) fn spoken(endpoint: &Endpoint, version: &SystemVersion) -> Result<ClientVersion, EngineError> {
+/// The newest API version that the engine and the client support.
+pub(super) fn common_version(
+    endpoint: &EngineEndpoint,
+    version: &SystemVersion,
+) -> Result<ClientVersion, EngineError> {
     let named = version.api_version.as_deref().unwrap_or_default();
     let parsed = named.split_once('.').and_then(|(major, minor)| {
         Some(ClientVersion {
@@ -100,20 +94,20 @@ pub(super) fn spoken(endpoint: &Endpoint, version: &SystemVersion) -> Result<Cli
             minor_version: minor.parse().ok()?,
         })
     });
-    let theirs = parsed.ok_or_else(|| EngineError::Answer {
+    let supported = parsed.ok_or_else(|| EngineError::InvalidResponse {
         subject: endpoint.to_string(),
-        reason: format!("`{named}` is no version of its API"),
+        reason: format!("`{named}` is not an API version"),
     })?;
-    let ours = *API_DEFAULT_VERSION;
-    Ok(if theirs < ours { theirs } else { ours })
+    let newest = *API_DEFAULT_VERSION;
+    Ok(if supported < newest { supported } else { newest })
 }
 
-pub(super) fn flavour(version: &SystemVersion) -> Flavour {
+pub(super) fn kind(version: &SystemVersion) -> EngineKind {
     let mut components = version.components.iter().flatten();
     if components.any(|component| component.name.contains("Podman")) {
-        Flavour::Podman
+        EngineKind::Podman
     } else {
-        Flavour::Docker
+        EngineKind::Docker
     }
 }
 
@@ -129,14 +123,7 @@ fn users(info: &SystemInfo) -> UserMapping {
     }
 }
 
-fn kernel(info: &SystemInfo) -> Kernel {
-    match info.operating_system.as_deref() {
-        Some("Docker Desktop") => Kernel::Desktop,
-        Some(_) | None => Kernel::Own,
-    }
-}
-
-/// With containerd the driver carries the name of its snapshotter, and says so beside it.
+/// With containerd the driver status names its snapshotter.
 fn store(info: &SystemInfo) -> ImageStore {
     let facts = info.driver_status.iter().flatten().flatten();
     if facts
@@ -157,13 +144,13 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::docker_20(json!([{"Name": "Engine", "Version": "20.10.24"}]), json!([["Backing Filesystem", "extfs"]]), Flavour::Docker, ImageStore::GraphDriver)]
-    #[case::docker_28(json!([{"Name": "Engine", "Version": "28.5.0"}]), json!([["driver-type", "io.containerd.snapshotter.v1"]]), Flavour::Docker, ImageStore::Containerd)]
-    #[case::podman(json!([{"Name": "Podman Engine", "Version": "4.3.1"}]), json!(null), Flavour::Podman, ImageStore::GraphDriver)]
-    fn an_engine_is_told_by_its_answers(
+    #[case::docker_20(json!([{"Name": "Engine", "Version": "20.10.24"}]), json!([["Backing Filesystem", "extfs"]]), EngineKind::Docker, ImageStore::GraphDriver)]
+    #[case::docker_28(json!([{"Name": "Engine", "Version": "28.5.0"}]), json!([["driver-type", "io.containerd.snapshotter.v1"]]), EngineKind::Docker, ImageStore::Containerd)]
+    #[case::podman(json!([{"Name": "Podman Engine", "Version": "4.3.1"}]), json!(null), EngineKind::Podman, ImageStore::GraphDriver)]
+    fn an_engine_is_recognised_by_its_version_and_info(
         #[case] components: serde_json::Value,
         #[case] driver: serde_json::Value,
-        #[case] flavour: Flavour,
+        #[case] kind: EngineKind,
         #[case] store: ImageStore,
     ) {
         let version = json!({"Version": "1", "Os": "linux", "Arch": "amd64", "Components": components});
@@ -172,16 +159,16 @@ mod tests {
             serde_json::from_value(version).unwrap(),
             &serde_json::from_value(info).unwrap(),
         );
-        assert_eq!((info.flavour, info.store), (flavour, store));
+        assert_eq!((info.kind, info.store), (kind, store));
         assert_eq!((info.os.as_str(), info.arch.as_str()), ("linux", "amd64"));
     }
 
     #[rstest]
     #[case::as_root(json!(["name=apparmor", "name=seccomp,profile=default"]), UserMapping::Same)]
-    #[case::nothing_said(json!(null), UserMapping::Same)]
+    #[case::no_options(json!(null), UserMapping::Same)]
     #[case::rootless(json!(["name=seccomp,profile=default", "name=rootless"]), UserMapping::Rootless)]
     #[case::remapped(json!(["name=seccomp,profile=default", "name=userns"]), UserMapping::Remapped)]
-    fn who_users_are_outside_is_told_by_its_options(
+    fn the_user_mapping_is_read_from_the_security_options(
         #[case] options: serde_json::Value,
         #[case] expected: UserMapping,
     ) {

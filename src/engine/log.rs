@@ -1,4 +1,4 @@
-//! What a build prints: shown while it runs, kept in a file, and remembered in its last lines.
+//! The log of a build: passed on line by line, written to a file, and its last lines kept for an error.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::EngineError;
 use crate::exec::{OutputLine, OutputSink, Stream};
 
-/// How many lines an error shows.
-const TAIL: usize = 25;
+/// The number of lines in an error.
+const TAIL_LINES: usize = 25;
 
 /// The log of one build.
 pub(super) struct BuildLog<'a> {
@@ -29,14 +29,14 @@ impl<'a> BuildLog<'a> {
         Ok(Self {
             path: path.to_owned(),
             file: LineWriter::new(file),
-            tail: VecDeque::with_capacity(TAIL),
+            tail: VecDeque::with_capacity(TAIL_LINES),
             partial: String::new(),
             output,
         })
     }
 
-    /// Takes text that may end anywhere.
-    pub(super) fn text(&mut self, text: &str) {
+    /// Adds text, which may end within a line.
+    pub(super) fn push(&mut self, text: &str) {
         self.partial.push_str(text);
         while let Some(end) = self.partial.find('\n') {
             let line: String = self.partial.drain(..=end).collect();
@@ -53,8 +53,8 @@ impl<'a> BuildLog<'a> {
         self.tail.make_contiguous().join("\n")
     }
 
-    /// The error of a build that ended without an image.
-    pub(super) fn failed(&mut self, tag: &str) -> EngineError {
+    /// The error of a failed build, with the last lines.
+    pub(super) fn to_error(&mut self, tag: &str) -> EngineError {
         EngineError::Build {
             tag: tag.to_owned(),
             tail: self.tail(),
@@ -64,9 +64,9 @@ impl<'a> BuildLog<'a> {
 
     fn write(&mut self, stream: Stream, line: &str) {
         if let Err(error) = writeln!(self.file, "{line}") {
-            tracing::warn!(path = %self.path.display(), %error, "a line of the build log was lost");
+            tracing::warn!(path = %self.path.display(), %error, "cannot write a line of the build log");
         }
-        if self.tail.len() == TAIL {
+        if self.tail.len() == TAIL_LINES {
             self.tail.pop_front();
         }
         self.tail.push_back(line.to_owned());
@@ -88,16 +88,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_holds_all_and_the_tail_the_end() {
+    fn the_file_has_all_lines_and_the_tail_the_last_ones() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut shown = Vec::new();
         let mut log = BuildLog::create(&path, &mut shown).unwrap();
         for number in 0..100 {
-            log.text(&format!("line {number}"));
-            log.text("\n");
+            log.push(&format!("line {number}"));
+            log.push("\n");
         }
-        log.text("no line break");
+        log.push("no line break");
         let tail = log.tail();
         drop(log);
         assert!(

@@ -1,7 +1,6 @@
-//! A container engine, through its API: Docker, rootless or not, near or far, and podman.
+//! The API of a container engine: Docker, rootless or not, local or remote, and podman.
 //!
-//! [`Engine::connect`] finds one the way the `docker` command does; [`EngineError`] says what stood in the way and what
-//! to do about it.
+//! [`Engine::connect`] finds one like the `docker` command does. [`EngineError`] has a hint for the user.
 
 mod build;
 mod buildx;
@@ -28,86 +27,89 @@ use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 
-pub use build::{Base, Build, BuildCache};
+pub use build::ImageBuild;
 pub use container::{Container, ContainerState};
-pub use container_spec::{ContainerSpec, Limits, Mount, MountAccess, Network, Power};
+pub use container_spec::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec};
 pub use digest::{Digest, DigestError};
-pub use endpoint::{Endpoint, Surroundings, endpoints};
+pub use endpoint::{EngineEndpoint, EngineEnvironment, endpoints};
 pub use error::EngineError;
-pub use exec::{Exec, ExecInput, ExecOutput, ExecSpec, ExecState, ExecStdout};
-pub use image::{Image, Removal};
+pub use exec::{ContainerExec, ExecOutput, ExecSpec, ExecState, ExecStdout};
+pub use image::{EngineImage, ImageRemoval};
 pub use image_files::ImageFiles;
-pub use info::{EngineInfo, Flavour, ImageStore, Kernel, UserMapping};
-pub use reference::{Reference, ReferenceError};
+pub use info::{EngineInfo, EngineKind, ImageStore, UserMapping};
+pub use reference::{EngineImageReference, EngineImageReferenceError};
 pub use tar_stream::TarStream;
-pub use transfer::{Amount, Progress, ProgressSink};
-pub use trial::Trial;
+pub use transfer::{ProgressSink, TransferAmount, TransferProgress};
+pub use trial::TrialContainer;
 
 use crate::exec::Host;
 
-/// How long an engine may take to begin an answer that costs it little.
-const SHORT: Duration = Duration::from_secs(120);
-/// How long it may take to begin one that moves or makes an image: it says nothing while it unpacks.
-const LONG: Duration = Duration::from_secs(6 * 60 * 60);
+/// Timeout until a response starts.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Timeout until a response starts for pulls, loads and builds: the engine sends nothing while it unpacks.
+const LONG_TIMEOUT: Duration = Duration::from_secs(6 * 60 * 60);
 
-/// A container engine that answered. Cheap to clone.
+/// A connected container engine. Cheap to clone.
 #[derive(Clone)]
 pub struct Engine {
     docker: Docker,
-    endpoint: Endpoint,
-    surroundings: Surroundings,
+    endpoint: EngineEndpoint,
+    environment: EngineEnvironment,
     host: Host,
-    flavour: Flavour,
+    kind: EngineKind,
     arch: String,
 }
 
 impl Engine {
-    /// Finds the engine that the `docker` command would use: `DOCKER_HOST`, the chosen context, then the usual
-    /// sockets, podman's last. `host` starts the few programs that are needed beside the API: `docker buildx` and the
-    /// helpers that keep credentials.
-    pub async fn connect(surroundings: &Surroundings, host: &Host) -> Result<Self, EngineError> {
-        let candidates = endpoints(surroundings)?;
-        let mut refusal = None;
+    /// Connects to the engine that the `docker` command would use: `DOCKER_HOST`, the current context, then the default
+    /// sockets, with podman's last. `host` runs `docker buildx` and credential helpers.
+    pub async fn connect(environment: &EngineEnvironment, host: &Host) -> Result<Self, EngineError> {
+        let candidates = endpoints(environment)?;
+        let mut failure = None;
         for endpoint in &candidates {
-            match Self::at(endpoint, surroundings, host).await {
+            match Self::connect_to(endpoint, environment, host).await {
                 Ok(engine) => return Ok(engine),
                 Err(EngineError::NoEngine { .. }) => {}
-                Err(error) => refusal = refusal.or(Some(error)),
+                Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Err(refusal.unwrap_or(EngineError::NoEngine { tried: candidates }))
+        Err(failure.unwrap_or(EngineError::NoEngine { tried: candidates }))
     }
 
-    /// Where it answers.
+    /// The address of its API.
     #[must_use]
-    pub fn endpoint(&self) -> &Endpoint {
+    pub fn endpoint(&self) -> &EngineEndpoint {
         &self.endpoint
     }
 
-    /// The processor its containers see, as images name it: `amd64`, `arm64`.
+    /// The CPU architecture of its containers: `amd64`, `arm64`.
     #[must_use]
     pub fn arch(&self) -> &str {
         &self.arch
     }
 
-    /// Asks what it is just once: an engine takes longer to tell its version than to tell of an image.
-    async fn at(endpoint: &Endpoint, surroundings: &Surroundings, host: &Host) -> Result<Self, EngineError> {
-        let refused = |error| EngineError::from_connecting(endpoint, error);
-        let asking = client(endpoint, API_DEFAULT_VERSION).map_err(refused)?;
-        let version = asking.version().await.map_err(refused)?;
+    /// Asks for the version only once, because that takes longer than inspecting an image.
+    async fn connect_to(
+        endpoint: &EngineEndpoint,
+        environment: &EngineEnvironment,
+        host: &Host,
+    ) -> Result<Self, EngineError> {
+        let failed = |error| EngineError::from_connecting(endpoint, error);
+        let initial = client(endpoint, API_DEFAULT_VERSION).map_err(failed)?;
+        let version = initial.version().await.map_err(failed)?;
         Ok(Self {
-            docker: client(endpoint, &info::spoken(endpoint, &version)?).map_err(refused)?,
+            docker: client(endpoint, &info::common_version(endpoint, &version)?).map_err(failed)?,
             endpoint: endpoint.clone(),
-            surroundings: surroundings.clone(),
+            environment: environment.clone(),
             host: host.clone(),
-            flavour: info::flavour(&version),
+            kind: info::kind(&version),
             arch: version.arch.unwrap_or_default(),
         })
     }
 
-    /// The same engine, for calls that take long to begin their answer.
-    fn patient(&self) -> Docker {
-        self.docker.clone().with_timeout(LONG)
+    /// A client for requests whose response takes long to start.
+    fn long_running(&self) -> Docker {
+        self.docker.clone().with_timeout(LONG_TIMEOUT)
     }
 }
 
@@ -117,12 +119,12 @@ impl fmt::Debug for Engine {
     }
 }
 
-fn client(endpoint: &Endpoint, version: &ClientVersion) -> Result<Docker, bollard::errors::Error> {
-    let timeout = SHORT.as_secs();
+fn client(endpoint: &EngineEndpoint, version: &ClientVersion) -> Result<Docker, bollard::errors::Error> {
+    let timeout = TIMEOUT.as_secs();
     match endpoint {
-        Endpoint::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), timeout, version),
-        Endpoint::Tcp(address) => Docker::connect_with_http(address, timeout, version),
-        Endpoint::Tls {
+        EngineEndpoint::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), timeout, version),
+        EngineEndpoint::Tcp(address) => Docker::connect_with_http(address, timeout, version),
+        EngineEndpoint::Tls {
             address,
             certificates,
         } => Docker::connect_with_ssl(

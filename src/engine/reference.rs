@@ -1,13 +1,13 @@
-//! Names of images.
+//! References to images.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// The name of an image with its tag or digest: `debian:bookworm`, `ghcr.io/a/b:1`, `a/b@sha256:…`. A name without
-/// either means the tag `latest`.
+/// The name of an image with its tag or digest: `debian:bookworm`, `ghcr.io/a/b:1`, `a/b@sha256:…`. The default tag is
+/// `latest`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Reference {
+pub struct EngineImageReference {
     repository: String,
     version: Version,
 }
@@ -18,28 +18,28 @@ enum Version {
     Digest(String),
 }
 
-/// A text that names no image.
+/// A text that is not an image reference.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is not the name of an image: expected `name:tag`, in lower case but for the tag")]
-pub struct ReferenceError(String);
+#[error("invalid image reference `{0}`: expected `name:tag` with a lower-case name")]
+pub struct EngineImageReferenceError(String);
 
-/// Where names without a registry of their own live.
+/// The registry of names without one.
 const DEFAULT_REGISTRY: &str = "docker.io";
 
-impl Reference {
-    /// Reads a name that a person typed or a file holds.
-    pub fn parse(text: &str) -> Result<Self, ReferenceError> {
+impl EngineImageReference {
+    /// Parses a reference.
+    pub fn parse(text: &str) -> Result<Self, EngineImageReferenceError> {
         let (repository, version) = if let Some((repository, digest)) = text.split_once('@') {
-            (untagged(repository).0, Version::Digest(digest.to_owned()))
+            (split_tag(repository).0, Version::Digest(digest.to_owned()))
         } else {
-            let (repository, tag) = untagged(text);
+            let (repository, tag) = split_tag(text);
             (repository, Version::Tag(tag.unwrap_or("latest").to_owned()))
         };
         if is_repository(repository) && is_version(&version) {
             let repository = repository.to_owned();
             Ok(Self { repository, version })
         } else {
-            Err(ReferenceError(text.to_owned()))
+            Err(EngineImageReferenceError(text.to_owned()))
         }
     }
 
@@ -49,7 +49,7 @@ impl Reference {
         &self.repository
     }
 
-    /// The tag, unless it is named by digest.
+    /// The tag; `None` when the reference has a digest.
     #[must_use]
     pub fn tag(&self) -> Option<&str> {
         match &self.version {
@@ -58,7 +58,7 @@ impl Reference {
         }
     }
 
-    /// The registry it is pulled from and pushed to.
+    /// The registry of the image.
     #[must_use]
     pub fn registry(&self) -> &str {
         let is_host = |first: &str| first == "localhost" || first.contains(['.', ':']);
@@ -69,7 +69,7 @@ impl Reference {
     }
 }
 
-impl fmt::Display for Reference {
+impl fmt::Display for EngineImageReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.version {
             Version::Tag(tag) => write!(f, "{}:{tag}", self.repository),
@@ -78,8 +78,8 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Cuts the tag off. A colon before the last slash belongs to the registry's port.
-fn untagged(text: &str) -> (&str, Option<&str>) {
+/// Splits off the tag. A colon before the last slash belongs to the port of the registry.
+fn split_tag(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((repository, tag)) if !tag.contains('/') => (repository, Some(tag)),
         _ => (text, None),
@@ -124,8 +124,8 @@ mod tests {
     )]
     #[case::registry("ghcr.io/a/b:V1", "ghcr.io/a/b:V1", "ghcr.io")]
     #[case::port("localhost:5000/a", "localhost:5000/a:latest", "localhost:5000")]
-    fn a_name_is_read(#[case] text: &str, #[case] whole: &str, #[case] registry: &str) {
-        let reference = Reference::parse(text).unwrap();
+    fn a_reference_is_parsed(#[case] text: &str, #[case] whole: &str, #[case] registry: &str) {
+        let reference = EngineImageReference::parse(text).unwrap();
         assert_eq!(
             (reference.to_string().as_str(), reference.registry()),
             (whole, registry)
@@ -133,9 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_stands_in_place_of_the_tag() {
+    fn a_digest_replaces_the_tag() {
         let text = format!("a/b@sha256:{}", "0".repeat(64));
-        let reference = Reference::parse(&text).unwrap();
+        let reference = EngineImageReference::parse(&text).unwrap();
         assert_eq!((reference.to_string(), reference.tag()), (text, None));
     }
 
@@ -148,7 +148,10 @@ mod tests {
     #[case::bad_digest("a@sha256:12")]
     #[case::empty_part("a//b")]
     #[case::dots("../a")]
-    fn what_names_no_image_is_refused(#[case] text: &str) {
-        assert_eq!(Reference::parse(text), Err(ReferenceError(text.to_owned())));
+    fn an_invalid_reference_is_an_error(#[case] text: &str) {
+        assert_eq!(
+            EngineImageReference::parse(text),
+            Err(EngineImageReferenceError(text.to_owned()))
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Reading an image out of an engine.
+//! Exports an image from an engine.
 
 use std::io::{self, Read};
 
@@ -8,11 +8,11 @@ use tokio::sync::mpsc;
 
 use super::{Digest, Engine, EngineError};
 
-/// How many pieces wait to be read, which bounds the memory they take.
-const PIECES: usize = 16;
+/// The most pieces in memory that wait to be read.
+const MAX_PIECES: usize = 16;
 
 impl Engine {
-    /// Reads an image as `docker save` writes it, as it comes; `read` may block, and need not read to the end.
+    /// Passes an image to `read` as a stream in the format of `docker save`. `read` may block, and may stop early.
     pub async fn save<T: Send + 'static>(
         &self,
         image: &Digest,
@@ -23,9 +23,9 @@ impl Engine {
             subject: subject.to_owned(),
             source,
         };
-        let (sender, receiver) = mpsc::channel(PIECES);
-        let reader = tokio::task::spawn_blocking(move || read(&mut Pieces::new(receiver)));
-        let docker = self.patient();
+        let (sender, receiver) = mpsc::channel(MAX_PIECES);
+        let reader = tokio::task::spawn_blocking(move || read(&mut ChannelReader::new(receiver)));
+        let docker = self.long_running();
         let mut pieces = docker.export_image(subject).boxed();
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|error| EngineError::from_api(subject, error))?;
@@ -39,13 +39,13 @@ impl Engine {
     }
 }
 
-/// The end of a channel that is read from.
-struct Pieces {
+/// Reads from a channel.
+struct ChannelReader {
     receiver: mpsc::Receiver<Bytes>,
     piece: Bytes,
 }
 
-impl Pieces {
+impl ChannelReader {
     fn new(receiver: mpsc::Receiver<Bytes>) -> Self {
         Self {
             receiver,
@@ -54,7 +54,7 @@ impl Pieces {
     }
 }
 
-impl Read for Pieces {
+impl Read for ChannelReader {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() {
             match self.receiver.blocking_recv() {

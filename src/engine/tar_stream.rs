@@ -1,4 +1,4 @@
-//! Tar files that are written while they are sent.
+//! Tar archives that are written while they are sent.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,45 +9,44 @@ use futures_util::stream::unfold;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// How much is handed over at once, and how many such pieces wait at most: what bounds the memory a stream takes. Each
-/// piece wakes a thread.
+/// The size of a piece in bytes. Each piece wakes a thread.
 const PIECE: usize = 1 << 20;
-const PIECES: usize = 3;
+/// The most pieces in memory that wait to be sent.
+const MAX_PIECES: usize = 3;
 
 type Writer = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
-/// A tar file that does not exist as a whole anywhere: a function that writes it, on a thread of its own, as fast as it
-/// is read.
+/// A tar archive that is not in memory or on disk as a whole: a function writes it on its own thread while it is sent.
 pub struct TarStream(Writer);
 
 impl TarStream {
-    /// The tar file that this function writes. It may block.
+    /// The archive that this function writes. It may block.
     pub fn written_by(write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static) -> Self {
         Self(Box::new(write))
     }
 
-    /// Writes it here and now.
+    /// Writes the archive on the current thread.
     pub(crate) fn write_to(self, out: &mut dyn Write) -> io::Result<()> {
         (self.0)(out)
     }
 
-    /// Starts writing. The stream fails where the writer fails, so that its end is never taken for the file's; the
-    /// handle holds the true cause.
+    /// Starts writing. The stream fails when the writer fails, so that a partial archive is not taken for a complete one.
+    /// The handle returns the error of the writer.
     pub(super) fn start(
         self,
     ) -> (
         impl Stream<Item = io::Result<Bytes>> + Send + 'static,
         JoinHandle<io::Result<()>>,
     ) {
-        let (sender, receiver) = mpsc::channel(PIECES);
+        let (sender, receiver) = mpsc::channel(MAX_PIECES);
         let writer = tokio::task::spawn_blocking(move || {
-            let mut pipe = Pipe {
+            let mut channel = ChannelWriter {
                 sender,
                 piece: BytesMut::with_capacity(PIECE),
             };
-            let written = self.write_to(&mut pipe).and_then(|()| pipe.flush());
+            let written = self.write_to(&mut channel).and_then(|()| channel.flush());
             if let Err(error) = &written {
-                let _ = pipe.sender.blocking_send(Err(error.kind().into()));
+                let _ = channel.sender.blocking_send(Err(error.kind().into()));
             }
             written
         });
@@ -63,13 +62,13 @@ impl fmt::Debug for TarStream {
     }
 }
 
-/// The end of a channel that is written to.
-struct Pipe {
+/// Writes to a channel.
+struct ChannelWriter {
     sender: mpsc::Sender<io::Result<Bytes>>,
     piece: BytesMut,
 }
 
-impl Write for Pipe {
+impl Write for ChannelWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let taken = bytes.len().min(PIECE - self.piece.len());
         self.piece.extend_from_slice(&bytes[..taken]);
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_written_arrives_whole() {
+    async fn the_stream_contains_everything_that_was_written() {
         let bytes: Vec<u8> = (0..3_000_000u32)
             .map(|n| u8::try_from(n % 251).unwrap())
             .collect();
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_writer_nobody_reads_stops() {
+    async fn a_writer_stops_when_the_stream_is_dropped() {
         let (stream, writer) = TarStream::written_by(|out| {
             loop {
                 out.write_all(&[0; 4096])?;

@@ -1,4 +1,4 @@
-//! Moving images: from and to registries, and into the engine.
+//! Pulls, pushes and loads images.
 
 use bollard::errors::Error as ApiError;
 use bollard::models::{BuildInfo, CreateImageInfo, ProgressDetail, PushImageInfo};
@@ -6,49 +6,49 @@ use bollard::query_parameters::{CreateImageOptions, ImportImageOptions, PushImag
 use futures_util::{Stream, StreamExt};
 use tokio::task::JoinHandle;
 
-use super::image::tag_of;
-use super::{Engine, EngineError, Reference, TarStream};
+use super::image::required_tag;
+use super::{Engine, EngineError, EngineImageReference, TarStream};
 use crate::exec::Discard;
 
-/// One thing an engine reports while it moves an image.
+/// A progress report of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The layer it is about.
+pub struct TransferProgress {
+    /// The short id of the layer; `None` for reports about the whole image.
     pub layer: Option<String>,
-    /// What happens, in the engine's words.
+    /// The message of the engine, such as `Pulling`.
     pub doing: String,
-    /// How far it is.
-    pub amount: Option<Amount>,
+    /// Bytes, when the engine reports them.
+    pub amount: Option<TransferAmount>,
 }
 
-/// How much of something is done.
+/// Transferred bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Amount {
-    /// The bytes so far.
+pub struct TransferAmount {
+    /// Bytes so far.
     pub done: u64,
-    /// All bytes, when that is known.
+    /// The total, when it is known.
     pub total: Option<u64>,
 }
 
-/// Receives what an engine reports.
+/// Receives progress reports.
 pub trait ProgressSink: Send {
     /// Takes one report.
-    fn progress(&mut self, progress: Progress);
+    fn progress(&mut self, progress: TransferProgress);
 
-    /// Whether it wants to be told how far things are. An engine that need not tell is done sooner.
+    /// Whether it uses [`TransferProgress::amount`]. The engine is faster when it need not report amounts.
     fn wants_amounts(&self) -> bool {
         true
     }
 }
 
-impl ProgressSink for Vec<Progress> {
-    fn progress(&mut self, progress: Progress) {
+impl ProgressSink for Vec<TransferProgress> {
+    fn progress(&mut self, progress: TransferProgress) {
         self.push(progress);
     }
 }
 
 impl ProgressSink for Discard {
-    fn progress(&mut self, _progress: Progress) {}
+    fn progress(&mut self, _progress: TransferProgress) {}
 
     fn wants_amounts(&self) -> bool {
         false
@@ -56,10 +56,10 @@ impl ProgressSink for Discard {
 }
 
 impl Engine {
-    /// Fetches an image from its registry, for the engine's own platform unless another (`linux/arm64`) is named.
+    /// Pulls an image from its registry, for `platform` (`linux/arm64`) or else the platform of the engine.
     pub async fn pull(
         &self,
-        image: &Reference,
+        image: &EngineImageReference,
         platform: Option<&str>,
         progress: &mut dyn ProgressSink,
     ) -> Result<(), EngineError> {
@@ -69,26 +69,30 @@ impl Engine {
             platform: platform.unwrap_or_default().to_owned(),
             ..Default::default()
         };
-        let docker = self.patient();
+        let docker = self.long_running();
         let reports = docker.create_image(Some(options), None, credentials);
         follow(&image.to_string(), reports.boxed(), progress).await
     }
 
-    /// Sends an image to its registry.
-    pub async fn push(&self, image: &Reference, progress: &mut dyn ProgressSink) -> Result<(), EngineError> {
+    /// Pushes an image to its registry.
+    pub async fn push(
+        &self,
+        image: &EngineImageReference,
+        progress: &mut dyn ProgressSink,
+    ) -> Result<(), EngineError> {
         let credentials = self.credentials(image.registry()).await?;
         let options = PushImageOptions {
-            tag: Some(tag_of(image)?.to_owned()),
+            tag: Some(required_tag(image)?.to_owned()),
             ..Default::default()
         };
-        let docker = self.patient();
+        let docker = self.long_running();
         let reports = docker.push_image(image.repository(), Some(options), credentials);
         follow(&image.to_string(), reports.boxed(), progress).await
     }
 
-    /// Loads what `docker save` writes. `subject` says what it is, for messages.
+    /// Loads an archive in the format of `docker save`. `subject` names it in errors.
     ///
-    /// That the engine reports no error does not mean that the image is whole: see [`Engine::try_image`].
+    /// Some engines accept an image with a missing layer without an error: see [`Engine::try_image`].
     pub async fn load(
         &self,
         subject: &str,
@@ -96,19 +100,19 @@ impl Engine {
         progress: &mut dyn ProgressSink,
     ) -> Result<(), EngineError> {
         let (body, writer) = tar.start();
-        let docker = self.patient();
+        let docker = self.long_running();
         let options = ImportImageOptions {
             quiet: !progress.wants_amounts(),
             ..ImportImageOptions::default()
         };
         let reports = docker.import_image_stream(options, body, None);
         let loaded = follow(subject, reports.boxed(), progress).await;
-        blame(subject, loaded, writer).await
+        prefer_writer_error(subject, loaded, writer).await
     }
 }
 
-/// When what was sent could not be made, that is the cause, whatever the engine said of a stream that broke off.
-pub(super) async fn blame<T>(
+/// Returns the error of the archive's writer, if any: it is the cause of what the engine reports.
+pub(super) async fn prefer_writer_error<T>(
     subject: &str,
     outcome: Result<T, EngineError>,
     writer: JoinHandle<std::io::Result<()>>,
@@ -123,61 +127,65 @@ pub(super) async fn blame<T>(
 }
 
 /// Passes reports on until the last one or the first error.
-async fn follow<R: Report>(
+async fn follow<R: ApiReport>(
     subject: &str,
     mut reports: impl Stream<Item = Result<R, ApiError>> + Unpin,
     progress: &mut dyn ProgressSink,
 ) -> Result<(), EngineError> {
     while let Some(report) = reports.next().await {
         let report = report.map_err(|error| EngineError::from_api(subject, error))?;
-        if let Some(report) = report.read() {
+        if let Some(report) = report.into_progress() {
             progress.progress(report);
         }
     }
     Ok(())
 }
 
-/// The shapes in which the engine reports.
-trait Report {
-    fn read(self) -> Option<Progress>;
+/// A progress report of the API.
+trait ApiReport {
+    fn into_progress(self) -> Option<TransferProgress>;
 }
 
-impl Report for CreateImageInfo {
-    fn read(self) -> Option<Progress> {
+impl ApiReport for CreateImageInfo {
+    fn into_progress(self) -> Option<TransferProgress> {
         report(self.id, self.status, self.progress_detail)
     }
 }
 
-impl Report for PushImageInfo {
-    fn read(self) -> Option<Progress> {
+impl ApiReport for PushImageInfo {
+    fn into_progress(self) -> Option<TransferProgress> {
         report(None, self.status, self.progress_detail)
     }
 }
 
-impl Report for BuildInfo {
-    fn read(self) -> Option<Progress> {
+impl ApiReport for BuildInfo {
+    fn into_progress(self) -> Option<TransferProgress> {
         report(self.id, self.status.or(self.stream), self.progress_detail)
     }
 }
 
-fn report(layer: Option<String>, doing: Option<String>, detail: Option<ProgressDetail>) -> Option<Progress> {
+fn report(
+    layer: Option<String>,
+    doing: Option<String>,
+    detail: Option<ProgressDetail>,
+) -> Option<TransferProgress> {
     let bytes = |number: Option<i64>| {
         number
             .and_then(|number| u64::try_from(number).ok())
             .filter(|n| *n > 0)
     };
     let amount = detail.and_then(|detail| {
-        Some(Amount {
+        Some(TransferAmount {
             done: bytes(detail.current)?,
             total: bytes(detail.total),
         })
     });
     let doing = doing?.trim_end().to_owned();
     let layer = layer.filter(|id| is_layer(id));
-    Some(Progress { layer, doing, amount })
+    Some(TransferProgress { layer, doing, amount })
 }
 
-/// Layers are named by the beginning of their digests. What is said of the whole image comes under the image's tag.
+/// Whether a report id is the short digest of a layer. Reports about the whole image have its tag.
 fn is_layer(id: &str) -> bool {
     id.len() == 12 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -191,12 +199,12 @@ mod tests {
     #[rstest]
     #[case::layer("a3b7f9dd6142", Some("a3b7f9dd6142"))]
     #[case::tag("latest", None)]
-    #[case::tag_of_ours("v1f2e3d4c", None)]
-    fn what_is_said_of_a_layer_is_told_from_what_is_said_of_the_image(
-        #[case] id: &str,
-        #[case] layer: Option<&str>,
-    ) {
-        let said = report(Some(id.to_owned()), Some("Pulling \n".to_owned()), None).unwrap();
-        assert_eq!((said.layer.as_deref(), said.doing.as_str()), (layer, "Pulling"));
+    #[case::hash_tag("v1f2e3d4c", None)]
+    fn reports_about_a_layer_have_its_short_digest(#[case] id: &str, #[case] layer: Option<&str>) {
+        let progress = report(Some(id.to_owned()), Some("Pulling \n".to_owned()), None).unwrap();
+        assert_eq!(
+            (progress.layer.as_deref(), progress.doing.as_str()),
+            (layer, "Pulling")
+        );
     }
 }

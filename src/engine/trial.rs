@@ -1,63 +1,51 @@
-//! The proof that an image can be started from.
+//! Containers that are created and never started: to check that an image is complete, and to read its files.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
-use bollard::models::{ContainerCreateBody, HostConfig};
-use bollard::query_parameters::{CreateContainerOptions, RemoveContainerOptions};
+use super::{ContainerLimits, ContainerNetwork, ContainerSpec, Digest, Engine, EngineError};
 
-use super::{Digest, Engine, EngineError};
-
-/// By which a container that was left behind is known.
+/// The label of a container that checks an image.
 const LABEL: &str = "ralph.verify";
 
 impl Engine {
-    /// Makes a container from the image, without starting it: that fails when a layer is missing.
-    pub async fn try_image(&self, image: &Digest) -> Result<Trial, EngineError> {
-        let body = ContainerCreateBody {
-            image: Some(image.to_string()),
-            // An image may name no command, but a container must.
-            cmd: Some(vec!["true".to_owned()]),
-            labels: Some(HashMap::from([(LABEL.to_owned(), "true".to_owned())])),
-            network_disabled: Some(true),
-            host_config: Some(HostConfig {
-                network_mode: Some("none".to_owned()),
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let made = self
-            .docker
-            .create_container(None::<CreateContainerOptions>, body)
-            .await;
-        let container = made
-            .map_err(|error| EngineError::from_api(image.as_str(), error))?
-            .id;
+    /// Creates a container from the image without starting it, which fails when a layer is missing.
+    pub async fn try_image(&self, image: &Digest) -> Result<TrialContainer, EngineError> {
+        let container = self.create_container(&unstarted(image, LABEL)).await?;
         let engine = self.clone();
-        Ok(Trial { engine, container })
+        Ok(TrialContainer { engine, container })
     }
 }
 
-/// A container that was made to see whether it can be. It takes time to remove, in which other things can be done.
+/// A container of [`Engine::try_image`]. Removing it takes time, so the caller chooses when.
 #[must_use = "the container must be removed"]
 #[derive(Debug)]
-pub struct Trial {
+pub struct TrialContainer {
     engine: Engine,
     container: String,
 }
 
-impl Trial {
+impl TrialContainer {
     /// Removes the container.
-    pub async fn end(self) -> Result<(), EngineError> {
-        let options = RemoveContainerOptions {
-            force: true,
-            v: true,
-            ..Default::default()
-        };
-        let removed = self
-            .engine
-            .docker
-            .remove_container(&self.container, Some(options))
-            .await;
-        removed.map_err(|error| EngineError::from_api(&self.container, error))
+    pub async fn remove(self) -> Result<(), EngineError> {
+        self.engine.remove_container(&self.container).await
+    }
+}
+
+/// A container of this image that is never started.
+pub(super) fn unstarted(image: &Digest, label: &str) -> ContainerSpec {
+    ContainerSpec {
+        name: format!("{}-{:016x}", label.replace('.', "-"), fastrand::u64(..)),
+        image: image.to_string(),
+        command: vec!["/never-started".to_owned()],
+        user: "0:0".to_owned(),
+        work_dir: PathBuf::from("/"),
+        env: BTreeMap::new(),
+        labels: BTreeMap::from([(label.to_owned(), String::new())]),
+        mounts: Vec::new(),
+        in_memory: BTreeMap::new(),
+        limits: ContainerLimits::default(),
+        network: ContainerNetwork::Isolated { dns: None },
+        manages_network: false,
     }
 }

@@ -9,7 +9,7 @@ use super::spec::Rebuild;
 use super::survey::survey_after_pull;
 use super::tools::Tools;
 use super::wish::Recipe;
-use crate::engine::{Engine, EngineError, Image};
+use crate::engine::{Engine, EngineError, EngineImage};
 
 /// What came of building an image twice.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Bench<'_> {
     /// Both builds have the same names: what a build is told must not differ.
     async fn compare(
         &self,
-        made: &mut Vec<Image>,
+        made: &mut Vec<EngineImage>,
         observer: &mut dyn Observer,
     ) -> Result<(Fingerprint, Fingerprint, Vec<Difference>), ImageError> {
         let first = self.build(Pass::First, made, observer).await?;
@@ -84,9 +84,9 @@ impl Bench<'_> {
     async fn build(
         &self,
         pass: Pass,
-        made: &mut Vec<Image>,
+        made: &mut Vec<EngineImage>,
         observer: &mut dyn Observer,
-    ) -> Result<Image, ImageError> {
+    ) -> Result<EngineImage, ImageError> {
         self.workshop.carry_out(pass, &self.plan, observer).await?;
         for image in self.plan.makes() {
             let name = image.tag.to_string();
@@ -99,7 +99,7 @@ impl Bench<'_> {
     }
 
     /// Removes the names, and what is left without any. Where the engine had this very image before, it has other names.
-    async fn clear(&self, made: &[Image]) -> Result<(), EngineError> {
+    async fn clear(&self, made: &[EngineImage]) -> Result<(), EngineError> {
         for image in self.plan.makes() {
             self.engine.remove_image(&image.tag.to_string()).await?;
         }

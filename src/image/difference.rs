@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::fingerprint::Fingerprint;
-use crate::engine::{Digest, Engine, EngineError, Image};
+use crate::engine::{Digest, Engine, EngineError, EngineImage};
 use listing::{Entry, Listing, listings};
 
 /// Larger images are not read only to name the files that differ.
@@ -85,8 +85,8 @@ pub enum Found {
 /// Finds out in what two images differ. Files are named where that takes no more than reading both images once.
 pub(super) async fn differences(
     engine: &Engine,
-    first: &Image,
-    second: &Image,
+    first: &EngineImage,
+    second: &EngineImage,
 ) -> Result<Vec<Difference>, EngineError> {
     let (one, other) = (Fingerprint::of(first), Fingerprint::of(second));
     if one.digest() == other.digest() {

@@ -13,7 +13,7 @@ use super::spec::SpecError;
 use super::stages::StagesError;
 use super::tag::ImageTag;
 use super::templates::TemplateError;
-use crate::engine::{self, EngineError, ReferenceError};
+use crate::engine::{self, EngineError, EngineImageReferenceError};
 use crate::nix::NixError;
 
 /// Why there is no image.
@@ -47,7 +47,7 @@ pub enum ImageError {
     Context(#[from] ContextError),
     /// A name that engines do not take.
     #[error(transparent)]
-    Name(#[from] ReferenceError),
+    Name(#[from] EngineImageReferenceError),
     /// The flake cannot be looked at.
     #[error(transparent)]
     Nix(#[from] NixError),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::labels;
-use crate::engine::{Digest, Image};
+use crate::engine::{Digest, EngineImage};
 
 /// What an image consists of: its layers, and what a container of it starts with. When it was made, and by which ralph,
 /// is no part of it; nor is the form in which an engine keeps it.
@@ -23,7 +23,7 @@ const SETS: [&str; 2] = ["ExposedPorts", "Volumes"];
 impl Fingerprint {
     /// That of an image in an engine.
     #[must_use]
-    pub fn of(image: &Image) -> Self {
+    pub fn of(image: &EngineImage) -> Self {
         let mut settings = image.settings.clone();
         for name in SETS {
             if let Some(Value::Array(items)) = settings.get_mut(name) {
@@ -69,8 +69,8 @@ mod tests {
 
     use super::*;
 
-    fn image() -> Image {
-        Image {
+    fn image() -> EngineImage {
+        EngineImage {
             id: Digest::of(b"id"),
             diff_ids: vec![Digest::of(b"1"), Digest::of(b"2")],
             repo_digests: Vec::new(),
@@ -78,30 +78,30 @@ mod tests {
             labels: BTreeMap::from([(labels::VERSION.to_owned(), "1".to_owned())]),
             settings: BTreeMap::from([("Volumes".to_owned(), json!(["/a", "/b"]))]),
             created: None,
-            named: None,
+            last_tagged: None,
             size: 1,
         }
     }
 
     #[rstest]
-    #[case::another_engine(|image: &mut Image| image.id = Digest::of(b"other"))]
-    #[case::another_name(|image: &mut Image| image.repo_tags.push("a:b".to_owned()))]
-    #[case::another_ralph(|image: &mut Image| { image.labels.insert(labels::VERSION.to_owned(), "2".to_owned()); })]
-    #[case::another_order_of_a_set(|image: &mut Image| { image.settings.insert("Volumes".to_owned(), json!(["/b", "/a"])); })]
-    #[case::another_order_of_layers(|image: &mut Image| image.diff_ids.reverse())]
-    fn an_image_is_the_same(#[case] change: fn(&mut Image)) {
+    #[case::another_engine(|image: &mut EngineImage| image.id = Digest::of(b"other"))]
+    #[case::another_name(|image: &mut EngineImage| image.repo_tags.push("a:b".to_owned()))]
+    #[case::another_ralph(|image: &mut EngineImage| { image.labels.insert(labels::VERSION.to_owned(), "2".to_owned()); })]
+    #[case::another_order_of_a_set(|image: &mut EngineImage| { image.settings.insert("Volumes".to_owned(), json!(["/b", "/a"])); })]
+    #[case::another_order_of_layers(|image: &mut EngineImage| image.diff_ids.reverse())]
+    fn an_image_is_the_same(#[case] change: fn(&mut EngineImage)) {
         assert_eq!(changed(change), Fingerprint::of(&image()).digest());
     }
 
     #[rstest]
-    #[case::layer(|image: &mut Image| image.diff_ids[0] = Digest::of(b"3"))]
-    #[case::label(|image: &mut Image| { image.labels.insert("a".to_owned(), "b".to_owned()); })]
-    #[case::setting(|image: &mut Image| { image.settings.insert("User".to_owned(), json!("root")); })]
-    fn an_image_is_another(#[case] change: fn(&mut Image)) {
+    #[case::layer(|image: &mut EngineImage| image.diff_ids[0] = Digest::of(b"3"))]
+    #[case::label(|image: &mut EngineImage| { image.labels.insert("a".to_owned(), "b".to_owned()); })]
+    #[case::setting(|image: &mut EngineImage| { image.settings.insert("User".to_owned(), json!("root")); })]
+    fn an_image_is_another(#[case] change: fn(&mut EngineImage)) {
         assert_ne!(changed(change), Fingerprint::of(&image()).digest());
     }
 
-    fn changed(change: fn(&mut Image)) -> Digest {
+    fn changed(change: fn(&mut EngineImage)) -> Digest {
         let mut image = image();
         change(&mut image);
         Fingerprint::of(&image).digest()

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::error::ImageError;
 use super::stock::{Stocked, Usage};
 use super::tag::ImageTag;
-use crate::engine::{Engine, Removal};
+use crate::engine::{Engine, ImageRemoval};
 
 /// The newest image of another project stays this long. Longer, and the project is not worked on any more.
 const OLD: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -66,8 +66,8 @@ pub fn judge<'a>(stock: &'a [Stocked], rules: &PruneRules) -> Vec<(&'a Stocked, 
 pub async fn remove(engine: &Engine, image: &Stocked) -> Result<Fate, ImageError> {
     for name in &image.names {
         match engine.remove_unused(name).await? {
-            Removal::Removed => {}
-            Removal::InUse => return Ok(Fate::Kept(KeptFor::InUse)),
+            ImageRemoval::Removed => {}
+            ImageRemoval::InUse => return Ok(Fate::Kept(KeptFor::InUse)),
         }
     }
     Ok(Fate::Removed)

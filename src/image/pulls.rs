@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::Pulls;
 use super::reference::ImageReference;
-use crate::engine::Endpoint;
+use crate::engine::EngineEndpoint;
 
 /// The form of the file. One of another form is as good as none.
 const VERSION: u32 = 1;
@@ -20,7 +20,7 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug)]
 pub(super) struct PullLog {
     path: PathBuf,
-    engine: Endpoint,
+    engine: EngineEndpoint,
 }
 
 /// How a pull ended.
@@ -32,7 +32,7 @@ pub(super) enum PullOutcome {
 
 impl PullLog {
     /// The log in this file, which need not exist. It holds the pulls of other engines, too.
-    pub(super) fn new(path: PathBuf, engine: Endpoint) -> Self {
+    pub(super) fn new(path: PathBuf, engine: EngineEndpoint) -> Self {
         Self { path, engine }
     }
 
@@ -121,7 +121,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn log(path: PathBuf, socket: &str) -> PullLog {
-        PullLog::new(path, Endpoint::Unix(socket.into()))
+        PullLog::new(path, EngineEndpoint::Unix(socket.into()))
     }
 
     fn debian() -> ImageReference {

@@ -9,7 +9,7 @@ use super::plan::PlannedImage;
 use super::pulls::PullOutcome;
 use super::reference::ImageReference;
 use super::tools::Tools;
-use crate::engine::{Digest, Engine, EngineError, Image, Reference};
+use crate::engine::{Digest, Engine, EngineError, EngineImage, EngineImageReference};
 
 /// A planned image, and where it is kept for others.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Shared {
     /// The image.
     pub image: PlannedImage,
     /// What it is called in the registry.
-    pub remote: Reference,
+    pub remote: EngineImageReference,
     /// The machine that it is for.
     pub platform: Platform,
     /// The [digest](Fingerprint::digest) it must have, where somebody wrote it down.
@@ -27,7 +27,7 @@ pub struct Shared {
 impl Shared {
     /// An image in a registry (`ghcr.io/team`).
     pub fn at(registry: &str, image: PlannedImage, platform: Platform) -> Result<Self, ImageError> {
-        let remote = Reference::parse(&format!("{registry}/{}", image.tag))?;
+        let remote = EngineImageReference::parse(&format!("{registry}/{}", image.tag))?;
         Ok(Self {
             image,
             remote,
@@ -74,7 +74,7 @@ impl Shared {
     }
 
     /// Whether an image is what its name says: a tag can be given to anything.
-    fn check(&self, image: &Image) -> Result<(), ImageError> {
+    fn check(&self, image: &EngineImage) -> Result<(), ImageError> {
         let claimed = image.labels.get(labels::HASH);
         if claimed != Some(&self.image.hash.to_string()) {
             return Err(ImageError::Foreign {
@@ -95,15 +95,15 @@ impl Shared {
     }
 
     /// Leaves the name in the registry to the image that had it.
-    async fn undo(&self, engine: &Engine, before: Option<Image>) -> Result<(), EngineError> {
+    async fn undo(&self, engine: &Engine, before: Option<EngineImage>) -> Result<(), EngineError> {
         match before {
             Some(image) => engine.tag(&image.id, &self.remote).await,
             None => engine.remove_image(&self.remote.to_string()).await,
         }
     }
 
-    fn local(&self) -> Result<Reference, ImageError> {
-        Ok(Reference::parse(&self.image.tag.to_string())?)
+    fn local(&self) -> Result<EngineImageReference, ImageError> {
+        Ok(EngineImageReference::parse(&self.image.tag.to_string())?)
     }
 
     /// Only for people who ask where an image came from.
@@ -121,12 +121,12 @@ impl Shared {
 }
 
 /// The image under our tag, if it is the planned one.
-pub async fn present(engine: &Engine, image: &PlannedImage) -> Result<Option<Image>, EngineError> {
+pub async fn present(engine: &Engine, image: &PlannedImage) -> Result<Option<EngineImage>, EngineError> {
     let found = engine.image(&image.tag.to_string()).await?;
     Ok(found.filter(|found| found.labels.get(labels::HASH) == Some(&image.hash.to_string())))
 }
 
-async fn found(engine: &Engine, name: &Reference) -> Result<Image, EngineError> {
+async fn found(engine: &Engine, name: &EngineImageReference) -> Result<EngineImage, EngineError> {
     let image = engine.image(&name.to_string()).await?;
     image.ok_or_else(|| EngineError::NotFound {
         subject: name.to_string(),

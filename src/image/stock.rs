@@ -10,7 +10,7 @@ use super::labels::{self, Labels};
 use super::reference::ImageReference;
 use super::tag::ImageTag;
 use super::tools::Tools;
-use crate::engine::{Digest, Engine, Image};
+use crate::engine::{Digest, Engine, EngineImage};
 
 /// An image of ours, as an engine has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,11 @@ pub async fn stock(engine: &Engine, tools: &Tools) -> Result<Vec<Stocked>, Image
     Ok(ours)
 }
 
-fn stocked(image: Image, in_use: &BTreeSet<Digest>, was_pulled: impl Fn(&str) -> bool) -> Option<Stocked> {
+fn stocked(
+    image: EngineImage,
+    in_use: &BTreeSet<Digest>,
+    was_pulled: impl Fn(&str) -> bool,
+) -> Option<Stocked> {
     let hash = image.labels.get(labels::HASH)?;
     let tag_of = |name: &String| ImageTag::at_end_of(name).filter(|tag| tag.shows(hash));
     let tag = image.repo_tags.iter().find_map(tag_of)?;
@@ -104,7 +108,7 @@ fn stocked(image: Image, in_use: &BTreeSet<Digest>, was_pulled: impl Fn(&str) ->
         labels: image.labels.iter().collect(),
         layers: image.diff_ids.len(),
         size: image.size,
-        since: image.named.or(image.created),
+        since: image.last_tagged.or(image.created),
         arrival: pulled.map_or(Arrival::Built, Arrival::Pulled),
         id: image.id,
     })

@@ -8,7 +8,7 @@ use super::labels;
 use super::plan::plan;
 use super::spec::ImageSpec;
 use super::tools::Tools;
-use crate::engine::{Engine, EngineError, Image};
+use crate::engine::{Engine, EngineError, EngineImage};
 
 /// The host that podman puts before a name that has none.
 const LOCAL_HOST: &str = "localhost/";
@@ -49,7 +49,7 @@ async fn look(engine: &Engine, spec: &ImageSpec, pulls: Option<Pulls>) -> Result
     let tags: Vec<String> = from_nothing.makes().map(|image| image.tag.to_string()).collect();
     let found = try_join_all(tags.iter().map(|tag| engine.image(tag))).await?;
     let is_complete = found.iter().all(Option::is_some);
-    let mut there: Vec<Image> = found.into_iter().flatten().collect();
+    let mut there: Vec<EngineImage> = found.into_iter().flatten().collect();
     if !is_complete {
         there.extend(engine.images(Some(labels::HASH)).await?);
     }
@@ -60,7 +60,7 @@ async fn look(engine: &Engine, spec: &ImageSpec, pulls: Option<Pulls>) -> Result
 }
 
 /// An image once for each name it has.
-fn own_images(image: &Image) -> impl Iterator<Item = OwnImage> {
+fn own_images(image: &EngineImage) -> impl Iterator<Item = OwnImage> {
     image.repo_tags.iter().map(|tag| OwnImage {
         tag: tag.strip_prefix(LOCAL_HOST).unwrap_or(tag).to_owned(),
         labels: image.labels.iter().collect(),
@@ -68,6 +68,6 @@ fn own_images(image: &Image) -> impl Iterator<Item = OwnImage> {
     })
 }
 
-fn diff_ids(image: &Image) -> Vec<String> {
+fn diff_ids(image: &EngineImage) -> Vec<String> {
     image.diff_ids.iter().map(ToString::to_string).collect()
 }

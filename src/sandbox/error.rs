@@ -190,7 +190,7 @@ impl SandboxError {
             Self::Gone { .. } | Self::Lost { .. } | Self::Stopped { .. } | Self::Session { .. } => {
                 Fault::Lost
             }
-            Self::Engine { source, .. } if source.is_absence() => Fault::Away,
+            Self::Engine { source, .. } if source.is_unreachable() => Fault::Away,
             Self::Daytona { source, .. } if source.may_pass() => Fault::Away,
             Self::Unsealed { source, .. } => source.fault(),
             Self::Engine { .. }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use ralph::engine::{Engine, Surroundings};
+use ralph::engine::{Engine, EngineEnvironment};
 use tempfile::TempDir;
 
 use crate::support::ralph::eventually;
@@ -75,7 +75,7 @@ impl Daemon {
 
     /// A client of it.
     pub async fn engine(&self) -> Engine {
-        let surroundings = Surroundings {
+        let surroundings = EngineEnvironment {
             env: BTreeMap::from([("DOCKER_HOST".to_owned(), self.host())]),
             home: None,
         };

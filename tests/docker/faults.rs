@@ -24,7 +24,8 @@ async fn a_run_that_finds_the_engines_disk_full_can_be_taken_up_later() {
     let daemon = need!(Daemon::new().await);
     let site = Site::on(daemon.engine().await, base::NAME);
     daemon.fill();
-    finish(&mut site.scripted(&script([whole_task()]))).expect(1, &["the engine's disk is full", "hint: "]);
+    finish(&mut site.scripted(&script([whole_task()])))
+        .expect(1, &["the disk of the container engine is full", "hint: "]);
     daemon.free();
     finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);
     site.expect_nothing_left();

@@ -1,7 +1,7 @@
 //! Engines whose containers cannot have a workspace of this machine are refused before anything is made, with the cause
 //! and what to do about it.
 
-use ralph::engine::Endpoint;
+use ralph::engine::EngineEndpoint;
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, UnixStream};
 
@@ -43,8 +43,8 @@ fn expect_refused(site: &Site, engine: &str, said: &[&str]) {
 }
 
 /// The same engine at an address of a network, as one of another machine is reached.
-async fn far_away(engine: &Endpoint) -> String {
-    let Endpoint::Unix(socket) = engine.clone() else {
+async fn far_away(engine: &EngineEndpoint) -> String {
+    let EngineEndpoint::Unix(socket) = engine.clone() else {
         panic!("{engine} is no socket");
     };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use ralph::engine::{Base, Build, BuildCache, Engine, EngineError, TarStream};
+use ralph::engine::{Engine, EngineError, ImageBuild, TarStream};
 use ralph::exec::Host;
 use rstest::rstest;
 
@@ -13,7 +13,7 @@ use super::support::engine::Which;
 use super::workshop::{LABEL, Workshop};
 use crate::need;
 
-fn build(shop: &Workshop, tag: &str, dockerfile: &str) -> Build {
+fn build(shop: &Workshop, tag: &str, dockerfile: &str) -> ImageBuild {
     let files = [
         ("Dockerfile", dockerfile.to_owned()),
         ("copied", "from the context".to_owned()),
@@ -28,15 +28,14 @@ fn build(shop: &Workshop, tag: &str, dockerfile: &str) -> Build {
         }
         tar.finish()
     });
-    Build {
+    ImageBuild {
         context,
         dockerfile: "Dockerfile".to_owned(),
         build_args: BTreeMap::from([("BASE_IMAGE".to_owned(), shop.tag("base").to_string())]),
         labels: BTreeMap::from([(LABEL.to_owned(), shop.name.clone())]),
         tag: shop.tag(tag),
         platform: None,
-        base: Base::Present,
-        cache: BuildCache::Use,
+        use_cache: true,
         log: shop.path("build.log"),
     }
 }
@@ -143,7 +142,7 @@ async fn where_buildx_is_installed_it_builds() {
 async fn a_context_that_cannot_be_read_is_the_cause() {
     let shop = need!(Workshop::open().await);
     let context = TarStream::written_by(|_| Err(std::io::Error::other("the file is gone")));
-    let build = Build {
+    let build = ImageBuild {
         context,
         ..build(&shop, "built", "")
     };

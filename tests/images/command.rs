@@ -100,7 +100,7 @@ async fn another_base_and_another_agent_build_everything_again() {
     let image = project.shop.image(&[]).saying("another base");
     let loaded = project.shop.load(&image, "other").await.unwrap();
     let name = project.base("base");
-    let base = ralph::engine::Reference::parse(&name).unwrap();
+    let base = ralph::engine::EngineImageReference::parse(&name).unwrap();
     project.shop.engine.tag(&loaded.id, &base).await.unwrap();
     let second = project.build(&[]);
     assert_eq!(second.steps, BOTH);
@@ -171,7 +171,7 @@ async fn an_image_gets_the_name_that_was_asked_for_too() {
     assert_eq!(project.id(&name).await, project.id(&built.tag).await);
     project
         .try_build(&["--tag", "Not A Name"])
-        .expect_refused(&["`Not A Name` is not the name of an image"]);
+        .expect_refused(&["invalid image reference `Not A Name`"]);
     project.close().await;
 }
 

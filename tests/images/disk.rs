@@ -22,9 +22,9 @@ fn a_full_disk_is_told_as_such_and_leaves_no_image() {
     ended.expect(
         1,
         &[
-            "ralph: the engine's disk is full: ",
+            "ralph: the disk of the container engine is full: ",
             "no space left on device",
-            "hint: free some space",
+            "hint: free disk space",
         ],
     );
     assert_eq!(ended.stdout, "");

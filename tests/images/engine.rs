@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use ralph::engine::{Digest, Engine, EngineError, Flavour, ImageStore, Reference, Removal, Surroundings};
+use ralph::engine::{
+    Digest, Engine, EngineEnvironment, EngineError, EngineImageReference, EngineKind, ImageRemoval,
+    ImageStore,
+};
 use ralph::exec::Discard;
 use rstest::rstest;
 
@@ -12,18 +15,18 @@ use super::workshop::Workshop;
 use crate::need;
 
 #[rstest]
-#[case::found(Which::Found, Flavour::Docker, None)]
-#[case::containerd(Which::Containerd, Flavour::Docker, Some(ImageStore::Containerd))]
-#[case::podman(Which::Podman, Flavour::Podman, Some(ImageStore::GraphDriver))]
+#[case::found(Which::Found, EngineKind::Docker, None)]
+#[case::containerd(Which::Containerd, EngineKind::Docker, Some(ImageStore::Containerd))]
+#[case::podman(Which::Podman, EngineKind::Podman, Some(ImageStore::GraphDriver))]
 #[tokio::test]
 async fn an_engine_says_what_it_is(
     #[case] which: Which,
-    #[case] flavour: Flavour,
+    #[case] flavour: EngineKind,
     #[case] store: Option<ImageStore>,
 ) {
     let shop = need!(Workshop::open_with(which).await);
     let info = shop.engine.info().await.unwrap();
-    assert_eq!((info.flavour, info.os.as_str()), (flavour, "linux"));
+    assert_eq!((info.kind, info.os.as_str()), (flavour, "linux"));
     assert_eq!(info.store, store.unwrap_or(info.store));
     assert!(!info.version.is_empty() && !info.arch.is_empty());
     shop.close().await;
@@ -36,7 +39,7 @@ async fn where_nothing_listens_there_is_no_engine() {
     drop(std::os::unix::net::UnixListener::bind(&left_behind).unwrap());
     for socket in [dir.path().join("missing.sock"), left_behind] {
         let host = format!("unix://{}", socket.display());
-        let surroundings = Surroundings {
+        let surroundings = EngineEnvironment {
             env: BTreeMap::from([("DOCKER_HOST".to_owned(), host.clone())]),
             home: None,
         };
@@ -90,8 +93,8 @@ async fn an_image_is_tried_by_making_a_container_that_goes_again(
     let trial = shop.engine.try_image(&loaded.id).await.unwrap();
     assert_eq!(containers(&shop, &loaded.id), 1);
     let kept = shop.engine.remove_unused(&shop.tag("a").to_string()).await;
-    assert_eq!(kept.unwrap(), Removal::InUse);
-    trial.end().await.unwrap();
+    assert_eq!(kept.unwrap(), ImageRemoval::InUse);
+    trial.remove().await.unwrap();
     assert_eq!(containers(&shop, &loaded.id), 0);
     shop.close().await;
 }
@@ -119,7 +122,7 @@ async fn what_is_not_there_is_not_found() {
 async fn a_name_by_content_is_neither_given_nor_sent() {
     let shop = need!(Workshop::open().await);
     let nothing = Digest::of(b"nothing");
-    let name = Reference::parse(&format!("{}@{nothing}", shop.tag("a").repository())).unwrap();
+    let name = EngineImageReference::parse(&format!("{}@{nothing}", shop.tag("a").repository())).unwrap();
     let given = shop.engine.tag(&nothing, &name).await.unwrap_err();
     let sent = shop.engine.push(&name, &mut Discard).await.unwrap_err();
     for error in [given, sent] {
@@ -141,7 +144,7 @@ enum Direction {
 async fn a_registry_out_of_reach_is_told_as_such(#[case] direction: Direction) {
     let shop = need!(Workshop::open().await);
     let loaded = shop.load(&shop.image(&[]), "a").await.unwrap();
-    let reference = Reference::parse(&format!("127.0.0.1:1/ralph-test-{}:a", shop.name)).unwrap();
+    let reference = EngineImageReference::parse(&format!("127.0.0.1:1/ralph-test-{}:a", shop.name)).unwrap();
     shop.engine.tag(&loaded.id, &reference).await.unwrap();
     let outcome = match direction {
         Direction::Pull => shop.engine.pull(&reference, None, &mut Discard).await,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use ralph::engine::{EngineError, Progress, ProgressSink};
+use ralph::engine::{EngineError, ProgressSink, TransferProgress};
 use ralph::exec::Discard;
 use ralph::image::load::{Delivery, LayerOrder, LeaveOut, LoadError, Sent, Source, arrange, deliver, load};
 use rstest::rstest;
@@ -54,10 +54,10 @@ async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(
 
 /// Takes reports, and does not want to know how far things are.
 #[derive(Default)]
-struct Brief(Vec<Progress>);
+struct Brief(Vec<TransferProgress>);
 
 impl ProgressSink for Brief {
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: TransferProgress) {
         self.0.push(progress);
     }
 
@@ -80,7 +80,7 @@ async fn the_engine_tells_how_far_it_is_where_somebody_wants_to_know() {
     load(&shop.engine, &request(800_000, "b"), &mut brief)
         .await
         .unwrap();
-    let amounts = |reports: &[Progress]| reports.iter().any(|report| report.amount.is_some());
+    let amounts = |reports: &[TransferProgress]| reports.iter().any(|report| report.amount.is_some());
     assert!(amounts(&all), "{all:?}");
     assert!(!amounts(&brief.0) && !brief.0.is_empty(), "{:?}", brief.0);
     shop.close().await;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use ralph::engine::{EngineError, Image};
+use ralph::engine::{EngineError, EngineImage};
 use ralph::image::labels;
 use ralph::image::load::{LoadError, Loaded, Sent};
 use rstest::rstest;
@@ -21,7 +21,7 @@ const LARGE: [usize; 4] = [20_000_000; 4];
 async fn watched(
     shop: &Workshop,
     image: &TestImage,
-    mut look: impl AsyncFnMut(Vec<Image>) -> ControlFlow<()>,
+    mut look: impl AsyncFnMut(Vec<EngineImage>) -> ControlFlow<()>,
 ) -> Option<Loaded> {
     let layers = image.diff_ids();
     let load = shop.load(image, "a");
@@ -48,7 +48,7 @@ async fn a_large_image_comes_in_portions_without_a_name(
         seen = seen.max(portions.len());
         // Not among those alone that have no name.
         let all = shop.engine.images(Some(labels::PORTION_OF)).await.unwrap();
-        let ours = |image: &Image| image.diff_ids.iter().all(|layer| layers.contains(layer));
+        let ours = |image: &EngineImage| image.diff_ids.iter().all(|layer| layers.contains(layer));
         let named = all
             .iter()
             .filter(|image| ours(image) && !image.repo_tags.is_empty());

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use ralph::engine::Reference;
+use ralph::engine::EngineImageReference;
 use ralph::image::{DEFAULT_REFRESH, ImageAgent, ImageReference, Origin, Rebuild, Tools, Wish};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl Project {
             shop: Workshop::open().await?,
         };
         let loaded = project.shop.load(&project.shop.image(&[]), "base").await.unwrap();
-        let base = Reference::parse(&project.base("base")).unwrap();
+        let base = EngineImageReference::parse(&project.base("base")).unwrap();
         project.shop.engine.tag(&loaded.id, &base).await.unwrap();
         project.configure(base.to_string().as_str(), "");
         project.place.write("thin/Dockerfile", THIN);

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use base64::Engine as _;
-use ralph::engine::Reference;
+use ralph::engine::EngineImageReference;
 use serde_json::{Value, json};
 
 use super::project::{COPYING, Project};
@@ -110,7 +110,7 @@ async fn something_else_under_the_planned_name_is_refused() {
     let sharing = need!(Sharing::new(Door::Open).await);
     let (project, remote) = (&sharing.project, sharing.remote());
     let foreign = project.shop.find("base").await.unwrap();
-    let name = Reference::parse(&remote).unwrap();
+    let name = EngineImageReference::parse(&remote).unwrap();
     project.shop.engine.tag(&foreign.id, &name).await.unwrap();
     project.docker(&["push", "--quiet", &remote]);
     sharing.forget().await;
@@ -157,10 +157,10 @@ async fn a_registry_is_given_the_users_own_login() {
     let project = &sharing.project;
     project
         .try_image("push", &[])
-        .expect(1, &["ralph: the registry refuses access to", "hint: "]);
+        .expect(1, &["ralph: the registry denied access to", "hint: "]);
     sharing.log_in("wrong");
     let refused = project.try_image("push", &[]);
-    refused.expect(1, &["ralph: the registry refuses access to"]);
+    refused.expect(1, &["ralph: the registry denied access to"]);
     assert!(!refused.stderr.contains("wrong"), "{refused:?}");
     assert!(sharing.registry.is_empty());
     assert_eq!(project.id(&sharing.remote()).await, None);
@@ -179,7 +179,7 @@ async fn a_named_image_is_pulled_and_pushed_as_it_is() {
     let project = &sharing.project;
     let name = format!("{}/any:thing", sharing.registry.address());
     let image = project.shop.find("base").await.unwrap();
-    let reference = Reference::parse(&name).unwrap();
+    let reference = EngineImageReference::parse(&name).unwrap();
     project.shop.engine.tag(&image.id, &reference).await.unwrap();
     project.configure(&project.base("base"), &format!("[sandbox]\nimage = \"{name}\""));
     project.try_image("push", &[]).expect(0, &[]);
@@ -207,9 +207,11 @@ async fn without_a_registry_the_error_says_what_to_set() {
         .try_image("push", &[])
         .expect(1, &["is not there", "hint: `ralph image build`"]);
     project.build(&[]);
-    project.try_image("push", &[]).expect(1, &["cannot be reached"]);
+    project
+        .try_image("push", &[])
+        .expect(1, &["cannot reach the registry"]);
     project
         .try_image("pull", &["--force"])
-        .expect(1, &["cannot be reached"]);
+        .expect(1, &["cannot reach the registry"]);
     project.close().await;
 }

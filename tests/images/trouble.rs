@@ -69,11 +69,12 @@ fn without_an_engine_a_plan_is_shown_and_a_build_says_what_to_do() {
     let planned = finish(&mut without_engine(&place, &["--dry-run"]));
     planned.expect(
         0,
-        &["warning: no container engine answers at unix:///nowhere.sock"],
+        &["warning: cannot reach a container engine (tried unix:///nowhere.sock)"],
     );
     assert!(planned.stdout.contains("(unresolved)"), "{planned:?}");
     let built = finish(&mut without_engine(&place, &[]));
-    let expected = "ralph: no container engine answers at unix:///nowhere.sock\nhint: start Docker or podman";
+    let expected =
+        "ralph: cannot reach a container engine (tried unix:///nowhere.sock)\nhint: start Docker or podman";
     assert_eq!(built.expect(1, &[expected]).stdout, "");
 }
 
@@ -82,8 +83,8 @@ async fn an_engine_that_refuses_this_user_is_told_as_such() {
     let project = need!(Project::new().await);
     let command = project.command(&[]);
     need!(as_nobody(&project.place, &command).map(|mut refused| {
-        let said = "this user may not talk to the container engine at";
-        finish(&mut refused).expect(1, &[said, "hint: add this user to the group `docker`"]);
+        let said = "permission denied for the container engine at";
+        finish(&mut refused).expect(1, &[said, "hint: add your user to the group `docker`"]);
     }));
     project.close().await;
 }
@@ -140,7 +141,7 @@ async fn a_base_that_is_nowhere_in_reach_is_told_as_such() {
     let missing = project.base("missing");
     project.configure(&missing, "");
     let ended = project.try_build(&[]);
-    let said = format!("ralph: the registry of {missing} cannot be reached");
+    let said = format!("ralph: cannot reach the registry of {missing}");
     ended.expect(1, &[&said, "hint: check the network"]);
     assert_eq!(ended.stdout, "");
     project.close().await;
@@ -154,10 +155,10 @@ async fn a_build_that_fails_shows_the_end_of_its_log_and_leaves_no_image() {
     project.write("Dockerfile.sandbox", failing);
     let planned = project.plan(&[]);
     let ended = project.try_build(&[]);
-    let said = format!("ralph: the build of {} failed; its log is ", planned.tag);
+    let said = format!("ralph: the build of {} failed (log: ", planned.tag);
     ended.expect(1, &[&said, "the reason", "hint: "]);
-    let shown = ended.stderr.split("its log is ").nth(1).unwrap();
-    let log = fs::read_to_string(shown.lines().next().unwrap()).unwrap();
+    let shown = ended.stderr.split("(log: ").nth(1).unwrap();
+    let log = fs::read_to_string(shown.split(")\n").next().unwrap()).unwrap();
     assert!(log.contains("the reason"), "{log}");
     assert_eq!(project.id(&planned.tag).await, None);
     assert_eq!(project.plan(&[]).steps, ["build-project"]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ralph::engine::{Digest, Engine, EngineError, Image, Reference};
+use ralph::engine::{Digest, Engine, EngineError, EngineImage, EngineImageReference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
 use ralph::image::load::{
@@ -62,8 +62,8 @@ impl Workshop {
     }
 
     /// A name for an image that no other test uses.
-    pub fn tag(&self, tag: &str) -> Reference {
-        Reference::parse(&format!("ralph-test-{}:{tag}", self.name)).unwrap()
+    pub fn tag(&self, tag: &str) -> EngineImageReference {
+        EngineImageReference::parse(&format!("ralph-test-{}:{tag}", self.name)).unwrap()
     }
 
     /// `name=value` of the label that this test's images carry.
@@ -101,17 +101,17 @@ impl Workshop {
         support::engine::run(&self.engine, &self.tag(tag).to_string(), &[])
     }
 
-    pub async fn find(&self, tag: &str) -> Option<Image> {
+    pub async fn find(&self, tag: &str) -> Option<EngineImage> {
         self.engine.image(&self.tag(tag).to_string()).await.unwrap()
     }
 
     /// The images of this test that the engine has.
-    pub async fn images(&self) -> Vec<Image> {
+    pub async fn images(&self) -> Vec<EngineImage> {
         self.engine.images(Some(&self.label())).await.unwrap()
     }
 
     /// The portions that the engine has of an image with these layers.
-    pub async fn portions(&self, layers: &[Digest]) -> Vec<Image> {
+    pub async fn portions(&self, layers: &[Digest]) -> Vec<EngineImage> {
         let mut portions = unfinished(&self.engine).await.unwrap();
         portions.retain(|portion| portion.diff_ids.iter().all(|layer| layers.contains(layer)));
         portions

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ralph::engine::{Engine, Surroundings};
+use ralph::engine::{Engine, EngineEnvironment};
 use ralph::exec::Host;
 use ralph::sandbox::docker::DockerOptions;
 
@@ -43,28 +43,28 @@ pub async fn engine_of(which: Which, docker_dir: &Path) -> Result<Engine, String
         std::os::unix::fs::symlink(named("RALPH_TEST_BUILDX")?, plugins.join("docker-buildx")).unwrap();
     }
     env.extend(surroundings().env.remove_entry("PATH"));
-    connect(&Surroundings { env, home: None }).await
+    connect(&EngineEnvironment { env, home: None }).await
 }
 
 /// The engine that answers there, or why the test cannot run.
 pub async fn engine_at(host: &str) -> Result<Engine, String> {
     let env = BTreeMap::from([("DOCKER_HOST".to_owned(), host.to_owned())]);
-    connect(&Surroundings { env, home: None }).await
+    connect(&EngineEnvironment { env, home: None }).await
 }
 
 fn named(variable: &str) -> Result<String, String> {
     std::env::var(variable).map_err(|_| format!("{variable} names nothing; tests/run sets it"))
 }
 
-async fn connect(surroundings: &Surroundings) -> Result<Engine, String> {
+async fn connect(surroundings: &EngineEnvironment) -> Result<Engine, String> {
     let engine = Engine::connect(surroundings, &host()).await;
     engine.map_err(|error| format!("{error}; tests/run starts one"))
 }
 
 /// What the process was started in.
-pub fn surroundings() -> Surroundings {
+pub fn surroundings() -> EngineEnvironment {
     let env: BTreeMap<String, String> = std::env::vars().collect();
-    Surroundings {
+    EngineEnvironment {
         home: env.get("HOME").map(PathBuf::from),
         env,
     }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::engine::{Engine, EngineError, Image, Reference};
+use crate::engine::{Engine, EngineError, EngineImage, EngineImageReference};
 use crate::image::{Ensured, Facts, Fingerprint, ImageError, Step, Wish, ensure, plan, survey};
 
 use super::super::Context;
@@ -56,7 +56,7 @@ pub(super) async fn build(context: &Context, args: Args) -> Result<Exit, CliErro
     if args.dry_run {
         return show_plan(context, &scene, &args, (&wish, found)).await;
     }
-    let name = args.tag.as_deref().map(Reference::parse).transpose();
+    let name = args.tag.as_deref().map(EngineImageReference::parse).transpose();
     let (engine, name) = (found?, name.map_err(ImageError::from)?);
     if args.proof.check {
         let form = if args.json { Form::Json } else { Form::Text };
@@ -117,7 +117,7 @@ fn unless_absent(
 }
 
 /// The image that was ensured.
-async fn built(engine: &Engine, ensured: &Ensured) -> Result<Image, EngineError> {
+async fn built(engine: &Engine, ensured: &Ensured) -> Result<EngineImage, EngineError> {
     let tag = ensured.image.tag.to_string();
     let image = engine.image(&tag).await?;
     image.ok_or(EngineError::NotFound { subject: tag })
@@ -142,7 +142,7 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn of(ensured: &'a Ensured, name: Option<&Reference>) -> Self {
+    fn of(ensured: &'a Ensured, name: Option<&EngineImageReference>) -> Self {
         Self {
             tag: ensured.image.tag.to_string(),
             hash: ensured.image.hash.to_string(),

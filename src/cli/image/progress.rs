@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::engine::{Amount, Progress, ProgressSink};
+use crate::engine::{ProgressSink, TransferAmount, TransferProgress};
 use crate::exec::{OutputLine, OutputSink};
 use crate::image::load::{Loaded, Sent};
 use crate::image::{ImageError, Observer, Step};
@@ -77,15 +77,15 @@ impl OutputSink for Lines {
 }
 
 impl ProgressSink for Lines {
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: TransferProgress) {
         match progress {
-            Progress { amount: Some(_), .. } => {}
-            Progress {
+            TransferProgress { amount: Some(_), .. } => {}
+            TransferProgress {
                 layer: Some(layer),
                 doing,
                 ..
             } => self.ui.say(format_args!("  {layer}: {doing}")),
-            Progress { doing, .. } => {
+            TransferProgress { doing, .. } => {
                 if self.told.is_new(&doing) {
                     self.ui.say(format_args!("  {doing}"));
                 }
@@ -132,14 +132,14 @@ impl Bars {
         self.told = Told::default();
     }
 
-    fn show(&mut self, layer: &str, doing: &str, amount: Option<Amount>) {
+    fn show(&mut self, layer: &str, doing: &str, amount: Option<TransferAmount>) {
         let bar = self.layers.entry(layer.to_owned()).or_insert_with(|| {
             let bar = self.screen.add(ProgressBar::no_length());
             bar.set_style(style());
             bar.with_prefix(layer.to_owned())
         });
         match amount {
-            Some(Amount { done, total }) => {
+            Some(TransferAmount { done, total }) => {
                 bar.set_length(total.unwrap_or(done));
                 bar.set_position(done);
             }
@@ -159,9 +159,9 @@ impl Bars {
     }
 
     /// One bar for all layers whose names are not told.
-    fn show_together(&mut self, doing: &str, Amount { done, total }: Amount) {
+    fn show_together(&mut self, doing: &str, TransferAmount { done, total }: TransferAmount) {
         self.nameless.insert(total.unwrap_or(done), done);
-        let together = Amount {
+        let together = TransferAmount {
             done: self.nameless.values().sum(),
             total: Some(self.nameless.keys().sum()),
         };
@@ -222,7 +222,7 @@ impl OutputSink for Bars {
 }
 
 impl ProgressSink for Bars {
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: TransferProgress) {
         self.fit();
         let is_over = is_over(&progress);
         match (progress.layer, progress.amount) {
@@ -239,7 +239,7 @@ impl ProgressSink for Bars {
 }
 
 /// Whether nothing more comes of a layer, in the engine's words.
-fn is_over(progress: &Progress) -> bool {
+fn is_over(progress: &TransferProgress) -> bool {
     match progress.doing.as_str() {
         "Already exists" | "Pull complete" => true,
         "Loading layer" => progress
@@ -249,13 +249,13 @@ fn is_over(progress: &Progress) -> bool {
     }
 }
 
-fn with_amount(doing: &str, amount: Option<Amount>) -> String {
+fn with_amount(doing: &str, amount: Option<TransferAmount>) -> String {
     match amount {
-        Some(Amount {
+        Some(TransferAmount {
             done,
             total: Some(total),
         }) => format!("{doing} {}/{}", HumanBytes(done), HumanBytes(total)),
-        Some(Amount { done, total: None }) => format!("{doing} {}", HumanBytes(done)),
+        Some(TransferAmount { done, total: None }) => format!("{doing} {}", HumanBytes(done)),
         None => doing.to_owned(),
     }
 }

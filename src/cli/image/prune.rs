@@ -3,7 +3,7 @@
 use indicatif::DecimalBytes;
 use serde::Serialize;
 
-use crate::engine::{Engine, Image, Removal};
+use crate::engine::{Engine, EngineImage, ImageRemoval};
 use crate::image::load::unfinished;
 use crate::image::{Fate, KeptFor, PruneRules, Stocked, judge, parts, remove, stock, survey};
 
@@ -64,20 +64,20 @@ pub(super) async fn prune(context: &Context, args: Args) -> Result<Exit, CliErro
 }
 
 /// What loads left behind that were killed, and what becomes of it.
-async fn leftovers(engine: &Engine, dry_run: bool) -> Result<Vec<(Image, Fate)>, CliError> {
+async fn leftovers(engine: &Engine, dry_run: bool) -> Result<Vec<(EngineImage, Fate)>, CliError> {
     let in_use = engine.images_in_use().await?;
     let mut portions = Vec::new();
     for portion in unfinished(engine).await? {
         let removal = if in_use.contains(&portion.id) {
-            Removal::InUse
+            ImageRemoval::InUse
         } else if dry_run {
-            Removal::Removed
+            ImageRemoval::Removed
         } else {
             engine.remove_unused(portion.id.as_str()).await?
         };
         let fate = match removal {
-            Removal::Removed => Fate::Removed,
-            Removal::InUse => Fate::Kept(KeptFor::InUse),
+            ImageRemoval::Removed => Fate::Removed,
+            ImageRemoval::InUse => Fate::Kept(KeptFor::InUse),
         };
         portions.push((portion, fate));
     }
@@ -88,7 +88,7 @@ fn show(
     context: &Context,
     args: &Args,
     judged: &[(&Stocked, Fate)],
-    portions: &[(Image, Fate)],
+    portions: &[(EngineImage, Fate)],
 ) -> Result<(), CliError> {
     if args.json {
         let rows = judged.iter().map(|(image, fate)| row(image, *fate));
@@ -137,7 +137,7 @@ fn row(image: &Stocked, fate: Fate) -> Row<'_> {
     }
 }
 
-fn row_of_portion(portion: &Image, fate: Fate) -> Row<'_> {
+fn row_of_portion(portion: &EngineImage, fate: Fate) -> Row<'_> {
     Row {
         image: portion.id.to_string(),
         names: &[],

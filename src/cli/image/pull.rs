@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::engine::{Engine, Reference};
+use crate::engine::{Engine, EngineImageReference};
 use crate::image::{Shared, present, settle};
 
 use super::super::Context;
@@ -87,7 +87,12 @@ struct Planned<'a> {
     here: Here,
 }
 
-async fn named(context: &Context, engine: &Engine, name: Reference, here: Here) -> Result<Report, CliError> {
+async fn named(
+    context: &Context,
+    engine: &Engine,
+    name: EngineImageReference,
+    here: Here,
+) -> Result<Report, CliError> {
     let text = name.to_string();
     let skips = here == Here::IsEnough && engine.image(&text).await?.is_some();
     if !skips {

@@ -1,7 +1,7 @@
 //! Which image is pulled or pushed.
 
 use crate::config::Config;
-use crate::engine::Reference;
+use crate::engine::EngineImageReference;
 use crate::image::ImageError;
 
 use super::super::error::CliError;
@@ -9,7 +9,7 @@ use super::super::error::CliError;
 /// What is pulled or pushed.
 pub(super) enum Target {
     /// The image that `sandbox.image` names.
-    Named(Reference),
+    Named(EngineImageReference),
     /// The planned image, in this registry.
     Planned { registry: String },
 }
@@ -18,7 +18,7 @@ impl Target {
     pub(super) fn of(config: &Config) -> Result<Self, CliError> {
         let sandbox = &config.settings.sandbox;
         match (&sandbox.image, &sandbox.registry) {
-            (Some(name), _) => Ok(Self::Named(Reference::parse(name).map_err(ImageError::from)?)),
+            (Some(name), _) => Ok(Self::Named(EngineImageReference::parse(name).map_err(ImageError::from)?)),
             (None, Some(registry)) => Ok(Self::Planned {
                 registry: registry.clone(),
             }),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::Observer;
-use crate::engine::{Base, Build, BuildCache, Engine, Reference, TarStream};
+use crate::engine::{Engine, EngineImageReference, ImageBuild, TarStream};
 use crate::image::context::lone_dockerfile;
 use crate::image::error::ImageError;
 use crate::image::flake::source_of;
@@ -101,7 +101,7 @@ impl<'a> Workshop<'a> {
     }
 
     async fn fetch(&self, base: &ImageReference, observer: &mut dyn Observer) -> Result<(), ImageError> {
-        let name = Reference::parse(base.as_str())?;
+        let name = EngineImageReference::parse(base.as_str())?;
         Ok(self.engine.pull(&name, self.other_platform(), observer).await?)
     }
 
@@ -145,18 +145,14 @@ impl<'a> Workshop<'a> {
         given: Given,
         observer: &mut dyn Observer,
     ) -> Result<(), ImageError> {
-        let build = Build {
+        let build = ImageBuild {
             context: given.context,
             dockerfile: given.dockerfile,
             build_args: given.build_args,
             labels: labels_of(image),
-            tag: Reference::parse(&image.tag.to_string())?,
+            tag: EngineImageReference::parse(&image.tag.to_string())?,
             platform: self.other_platform().map(ToOwned::to_owned),
-            base: Base::Present,
-            cache: match self.recipe.spec.when_to_build() {
-                Rebuild::WhenNeeded => BuildCache::Use,
-                Rebuild::Always => BuildCache::Ignore,
-            },
+            use_cache: self.recipe.spec.when_to_build() == Rebuild::WhenNeeded,
             log: self.log_of(&image.tag)?,
         };
         self.engine.build(build, observer).await?;
@@ -189,7 +185,7 @@ impl<'a> Workshop<'a> {
             source,
             order,
             labels: labels_of(image),
-            tag: Reference::parse(&image.tag.to_string())?,
+            tag: EngineImageReference::parse(&image.tag.to_string())?,
             cache: self.tools.layers(),
         };
         let loaded = load(self.engine, &request, observer).await?;

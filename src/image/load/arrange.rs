@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::catalogue::{Encoding, Layer};
-use crate::engine::{Digest, EngineInfo, Flavour, ImageStore};
+use crate::engine::{Digest, EngineInfo, EngineKind, ImageStore};
 
 /// Whether an image's layers may change places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,10 +29,10 @@ impl LeaveOut {
     /// What this engine allows.
     #[must_use]
     pub fn by(engine: &EngineInfo) -> Self {
-        match (engine.flavour, engine.store) {
-            (Flavour::Podman, _) => Self::Nothing,
-            (Flavour::Docker, ImageStore::GraphDriver) => Self::Prefix,
-            (Flavour::Docker, ImageStore::Containerd) => Self::Any,
+        match (engine.kind, engine.store) {
+            (EngineKind::Podman, _) => Self::Nothing,
+            (EngineKind::Docker, ImageStore::GraphDriver) => Self::Prefix,
+            (EngineKind::Docker, ImageStore::Containerd) => Self::Any,
         }
     }
 }

@@ -9,7 +9,7 @@ use super::compose::Composed;
 use super::error::{Flaw, LoadError};
 use super::hybrid::{Check, Hybrid};
 use super::portion::{self, Portion, Turn};
-use crate::engine::{Digest, Engine, EngineError, ProgressSink, TarStream, Trial};
+use crate::engine::{Digest, Engine, EngineError, ProgressSink, TarStream, TrialContainer};
 
 /// An image that was read and arranged.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl<'a> Parcel<'a> {
         &self,
         engine: &Engine,
         progress: &mut dyn ProgressSink,
-    ) -> Result<(Sent, Option<Trial>), LoadError> {
+    ) -> Result<(Sent, Option<TrialContainer>), LoadError> {
         if self.was_there
             && let Ok(trial) = self.prove(engine).await
         {
@@ -135,7 +135,7 @@ impl<'a> Parcel<'a> {
         engine: &Engine,
         portions: Vec<Portion>,
         progress: &mut dyn ProgressSink,
-    ) -> Result<Option<Trial>, LoadError> {
+    ) -> Result<Option<TrialContainer>, LoadError> {
         let tag = self.delivery.request.tag.to_string();
         let lower: Result<Vec<Digest>, _> = portions[..portions.len() - 1]
             .iter()
@@ -180,7 +180,7 @@ impl<'a> Parcel<'a> {
 
     /// Whether the engine has this image, with these layers, and can use it. A graph driver refuses an image of which
     /// it lacks a layer; containerd takes it and says nothing, so there a container is made from it on trial.
-    async fn prove(&self, engine: &Engine) -> Result<Option<Trial>, LoadError> {
+    async fn prove(&self, engine: &Engine) -> Result<Option<TrialContainer>, LoadError> {
         let broken = |flaw| LoadError::Broken {
             tag: self.delivery.request.tag.to_string(),
             flaw,
@@ -237,9 +237,9 @@ impl<'a> Parcel<'a> {
     }
 }
 
-async fn end(trial: Option<Trial>) {
+async fn end(trial: Option<TrialContainer>) {
     if let Some(trial) = trial
-        && let Err(error) = trial.end().await
+        && let Err(error) = trial.remove().await
     {
         tracing::warn!(%error, "a container that was made on trial could not be removed");
     }

@@ -34,7 +34,7 @@ pub use error::{Flaw, LoadError};
 pub use portion::unfinished;
 pub use source::Source;
 
-use crate::engine::{Digest, Engine, Image, ProgressSink, Reference};
+use crate::engine::{Digest, Engine, EngineImage, EngineImageReference, ProgressSink};
 
 /// An image to be loaded.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ pub struct Request {
     /// Labels it gets, besides its own.
     pub labels: BTreeMap<String, String>,
     /// What it is called in the end.
-    pub tag: Reference,
+    pub tag: EngineImageReference,
     /// What is remembered of images that were read.
     pub cache: LayerCache,
 }
@@ -78,6 +78,6 @@ pub async fn load(
     Ok(loaded)
 }
 
-fn layers_of(images: &[Image]) -> Vec<Vec<Digest>> {
+fn layers_of(images: &[EngineImage]) -> Vec<Vec<Digest>> {
     images.iter().map(|image| image.diff_ids.clone()).collect()
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::arrange::{Arrangement, LeaveOut};
 use super::catalogue::Layer;
-use crate::engine::{Digest, Engine, EngineError, Image, Progress, ProgressSink, TarStream};
+use crate::engine::{Digest, Engine, EngineError, EngineImage, ProgressSink, TarStream, TransferProgress};
 use crate::image::labels;
 
 /// How many there are at most: more save little more.
@@ -103,23 +103,23 @@ pub(super) async fn send(
 
 /// The portions that loads left behind which were killed. Those of a load that still goes on are among them: without
 /// them it sends the whole image.
-pub async fn unfinished(engine: &Engine) -> Result<Vec<Image>, EngineError> {
+pub async fn unfinished(engine: &Engine) -> Result<Vec<EngineImage>, EngineError> {
     let mut portions = engine.images(Some(labels::PORTION_OF)).await?;
     portions.retain(|image| whole_of(image).is_some());
     Ok(portions)
 }
 
 /// The id of the image that this one is a portion of. What somebody named is theirs.
-fn whole_of(image: &Image) -> Option<&str> {
+fn whole_of(image: &EngineImage) -> Option<&str> {
     let whole = image.labels.get(labels::PORTION_OF)?;
     image.repo_tags.is_empty().then_some(whole)
 }
 
 /// Removes the portions among these images of the one that is there now: a load that was killed left them. What somebody
 /// made of one has its label, and layers of its own.
-pub(super) async fn remove_left(engine: &Engine, images: &[Image], whole: &Digest, layers: &[Digest]) {
+pub(super) async fn remove_left(engine: &Engine, images: &[EngineImage], whole: &Digest, layers: &[Digest]) {
     let is_left =
-        |image: &&Image| whole_of(image) == Some(whole.as_str()) && layers.starts_with(&image.diff_ids);
+        |image: &&EngineImage| whole_of(image) == Some(whole.as_str()) && layers.starts_with(&image.diff_ids);
     for image in images.iter().filter(is_left) {
         if let Err(error) = engine.remove_unused(image.id.as_str()).await {
             tracing::warn!(%error, "a part of an image could not be removed");
@@ -180,7 +180,7 @@ struct Shared<'a, 'b> {
 }
 
 impl ProgressSink for Shared<'_, '_> {
-    fn progress(&mut self, progress: Progress) {
+    fn progress(&mut self, progress: TransferProgress) {
         // The engine tells the id of each image, of which only the last is of use to anybody.
         if progress.layer.is_none() && !self.is_last {
             return;

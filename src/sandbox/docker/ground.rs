@@ -21,7 +21,7 @@ use super::seal::{Seal, SealError, SealPlan};
 use super::unshared::Unshared;
 use super::user::Agent;
 use super::{DockerOptions, NAME, failed, on_host, proxy};
-use crate::engine::{Container, Digest, Endpoint, Engine, EngineError, Kernel};
+use crate::engine::{Container, Digest, Engine, EngineEndpoint, EngineError};
 use crate::gateway::Phantom;
 use crate::network::Mode;
 
@@ -37,7 +37,7 @@ pub(super) struct Ground {
     guest: Guest,
     /// Where what was read of images is kept.
     pub(super) cache: PathBuf,
-    kernel: Kernel,
+    is_docker_desktop: bool,
     /// Where the engine keeps its containers.
     directory: Option<PathBuf>,
 }
@@ -94,7 +94,7 @@ impl Ground {
     pub(super) async fn prepare(options: &DockerOptions) -> Result<Self, SandboxError> {
         let engine = Engine::connect(&options.surroundings, &options.host).await;
         let engine = engine.map_err(unavailable)?;
-        if !matches!(engine.endpoint(), Endpoint::Unix(_)) {
+        if !matches!(engine.endpoint(), EngineEndpoint::Unix(_)) {
             let endpoint = engine.endpoint().to_string();
             return Err(Unshared::Remote { endpoint }.into());
         }
@@ -108,10 +108,10 @@ impl Ground {
                 path: dir.clone(),
                 source,
             })?,
-            processors: info.processors,
+            processors: info.cpus,
             cache: options.cache.clone(),
-            kernel: info.kernel,
-            directory: info.directory,
+            is_docker_desktop: info.is_docker_desktop,
+            directory: info.data_dir,
             engine,
         })
     }
@@ -165,12 +165,12 @@ impl Ground {
         let Some(plan) = SealPlan::of(&spec.network)? else {
             return Ok(Closing::Open);
         };
-        match (&self.guest, self.kernel, spec.network.mode()) {
-            (Guest::Here(_), Kernel::Own, _) => Ok(Closing::Sealed(plan)),
+        match (&self.guest, self.is_docker_desktop, spec.network.mode()) {
+            (Guest::Here(_), false, _) => Ok(Closing::Sealed(plan)),
             // Without any network there is nothing to hold.
-            (Guest::Missing(_), _, Mode::Deny) | (_, Kernel::Desktop, Mode::Deny) => Ok(Closing::Shut),
+            (Guest::Missing(_), _, Mode::Deny) | (_, true, Mode::Deny) => Ok(Closing::Shut),
             (Guest::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
-            (_, Kernel::Desktop, _) => Err(SealError::Desktop),
+            (_, true, _) => Err(SealError::Desktop),
         }
     }
 

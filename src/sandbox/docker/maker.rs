@@ -7,7 +7,7 @@ use super::plan::{self, Facts, label};
 use super::sandbox::DockerSandbox;
 use super::seal::{Seal, SealError, SealStep, holder};
 use super::{failed, unsealed};
-use crate::engine::{ContainerSpec, Network};
+use crate::engine::{ContainerNetwork, ContainerSpec};
 
 /// Makes the containers of one sandbox.
 pub(super) struct Maker<'a> {
@@ -25,8 +25,12 @@ impl Maker<'_> {
             .closing(self.spec)
             .map_err(|error| unsealed(place, error))?;
         let seal_plan = match closing {
-            Closing::Open => return self.make_on(place, Network::Bridge, None).await,
-            Closing::Shut => return self.make_on(place, Network::Nothing { dns: None }, None).await,
+            Closing::Open => return self.make_on(place, ContainerNetwork::Bridge, None).await,
+            Closing::Shut => {
+                return self
+                    .make_on(place, ContainerNetwork::Isolated { dns: None }, None)
+                    .await;
+            }
             Closing::Sealed(plan) => plan,
         };
         let inspection = self.ground.inspection(self.spec, self.facts.image, place).await;
@@ -44,7 +48,9 @@ impl Maker<'_> {
             &self.spec.egress,
             inspection,
         );
-        let made = self.make_on(place, Network::Of(holder.clone()), Some(seal)).await;
+        let made = self
+            .make_on(place, ContainerNetwork::SharedWith(holder.clone()), Some(seal))
+            .await;
         if made.is_err() {
             self.remove(place, &holder).await?;
         }
@@ -55,7 +61,7 @@ impl Maker<'_> {
     async fn make_on(
         &self,
         place: &Place,
-        network: Network,
+        network: ContainerNetwork,
         seal: Option<Seal>,
     ) -> Result<DockerSandbox, SandboxError> {
         let container = plan::container(self.spec, self.facts, place, network);

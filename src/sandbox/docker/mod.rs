@@ -38,7 +38,7 @@ use super::{
     Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse, Sandbox,
     SandboxError, SandboxSpec,
 };
-use crate::engine::{Digest, EngineError, Surroundings};
+use crate::engine::{Digest, EngineEnvironment, EngineError};
 use crate::exec::Host;
 
 const NAME: &str = "docker";
@@ -49,7 +49,7 @@ pub struct DockerOptions {
     /// The directory below which each sandbox gets one of its own.
     pub base: PathBuf,
     /// By which the engine is found.
-    pub surroundings: Surroundings,
+    pub surroundings: EngineEnvironment,
     /// Starts the few programs that are needed beside the engine's API.
     pub host: Host,
     /// The directory for the guest's file, which every container sees.
@@ -214,7 +214,9 @@ impl DockerProvider {
         let closing = ground.closing(spec).map_err(|error| unsealed(place, error))?;
         let seal = match (closing, holder) {
             (Closing::Open | Closing::Shut, _) => None,
-            (Closing::Sealed(plan), Some(holder)) if container.joined.as_ref() == Some(&holder.id) => {
+            (Closing::Sealed(plan), Some(holder))
+                if container.shares_network_of.as_ref() == Some(&holder.id) =>
+            {
                 let inspection = ground.inspection(spec, image, place).await;
                 let inspection = inspection.map_err(|error| unsealed(place, error))?;
                 let holder = ground.holder(place, holder.id);

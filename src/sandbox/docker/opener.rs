@@ -15,7 +15,7 @@ use super::super::warm::Opener;
 use super::door::{self, Door};
 use super::plain::Plain;
 use super::plan::{GUEST, ROOT};
-use crate::engine::{EngineError, ExecInput, ExecSpec};
+use crate::engine::{EngineError, ExecSpec};
 
 /// Where an engine looks for programs when an image does not say.
 const USUAL_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -52,10 +52,10 @@ impl Opener for ByExec {
             argv: argv.into_iter().map(str::to_owned).collect(),
             env: BTreeMap::new(),
             cwd: Some(PathBuf::from("/")),
-            input: ExecInput::Streamed,
+            stdin: true,
         };
         let mut exec = engine.exec(container, &spec).await?;
-        let mut to_guest = exec.input.take().ok_or_else(|| EngineError::Answer {
+        let mut to_guest = exec.stdin.take().ok_or_else(|| EngineError::InvalidResponse {
             subject: container.clone(),
             reason: "it gave no way to write to the guest".to_owned(),
         })?;

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::limits::{Ending, Limits};
 use super::proxy;
-use crate::engine::{Engine, EngineError, Exec, ExecInput, ExecOutput, ExecSpec, ExecState};
+use crate::engine::{ContainerExec, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
 use crate::exec::{Command, Exit, OutputSink, Recording, Status, Stream, Streams};
 use crate::gateway::Phantom;
 
@@ -72,10 +72,7 @@ impl Plain {
                 .chain(command.env.clone())
                 .collect(),
             cwd: Some(command.cwd.as_ref().map_or(root.to_owned(), |dir| root.join(dir))),
-            input: match command.stdin {
-                Some(_) => ExecInput::Streamed,
-                None => ExecInput::Empty,
-            },
+            stdin: command.stdin.is_some(),
         };
         let started = Instant::now();
         let exec = self.engine.exec(&self.container, &spec).await?;
@@ -107,7 +104,7 @@ impl Plain {
             argv: words.into_iter().map(str::to_owned).collect(),
             env: BTreeMap::new(),
             cwd: Some("/".into()),
-            input: ExecInput::Empty,
+            stdin: false,
         };
         let mut exec = self.engine.exec(&self.container, &spec).await?;
         while let Some(piece) = exec.next().await {
@@ -131,7 +128,7 @@ impl Plain {
 }
 
 /// How the engine says that a command ended whose streams have: it knows a moment later.
-async fn ended(exec: &mut Exec) -> Result<ExecState, EngineError> {
+async fn ended(exec: &mut ContainerExec) -> Result<ExecState, EngineError> {
     let give_up = Instant::now() + SETTLING;
     loop {
         match exec.state().await? {
@@ -175,7 +172,7 @@ impl Drop for Guard {
 
 /// A command while it runs.
 struct Running<'a> {
-    exec: Exec,
+    exec: ContainerExec,
     input: Option<Pin<Box<dyn AsyncWrite + Send>>>,
     rest: &'a [u8],
     stdout: Recording,
@@ -186,9 +183,9 @@ struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn new(mut exec: Exec, command: &'a Command) -> Self {
+    fn new(mut exec: ContainerExec, command: &'a Command) -> Self {
         Self {
-            input: exec.input.take(),
+            input: exec.stdin.take(),
             exec,
             rest: command.stdin.as_deref().unwrap_or_default(),
             stdout: Recording::new(Stream::Stdout, command.keep),

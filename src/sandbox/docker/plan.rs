@@ -10,7 +10,7 @@ use super::super::{Resources, SandboxSpec, fingerprint};
 use super::door;
 use super::trust;
 use super::user::Agent;
-use crate::engine::{ContainerSpec, Digest, Limits, Mount, MountAccess, Network, Power};
+use crate::engine::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, Digest};
 
 /// Where the workspace is inside.
 pub(super) const ROOT: &str = "/workspace";
@@ -93,7 +93,7 @@ pub(super) fn container(
     spec: &SandboxSpec,
     facts: &Facts<'_>,
     place: &Place,
-    network: Network,
+    network: ContainerNetwork,
 ) -> ContainerSpec {
     ContainerSpec {
         name: place.name(),
@@ -107,7 +107,7 @@ pub(super) fn container(
         in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
         limits: limits(&spec.resources, facts.processors),
         network,
-        power: Power::Nothing,
+        manages_network: false,
     }
 }
 
@@ -129,16 +129,16 @@ fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
     env
 }
 
-fn mounts(spec: &SandboxSpec, guest: &Guest, place: &Place) -> Vec<Mount> {
-    let own = Mount {
+fn mounts(spec: &SandboxSpec, guest: &Guest, place: &Place) -> Vec<ContainerMount> {
+    let own = ContainerMount {
         source: place.workspace(),
         target: PathBuf::from(ROOT),
-        access: MountAccess::ReadWrite,
+        read_only: false,
     };
-    let read_only = |source: PathBuf, target: &str| Mount {
+    let read_only = |source: PathBuf, target: &str| ContainerMount {
         source,
         target: PathBuf::from(target),
-        access: MountAccess::ReadOnly,
+        read_only: true,
     };
     let guest = match guest {
         Guest::Here(file) => vec![
@@ -151,10 +151,10 @@ fn mounts(spec: &SandboxSpec, guest: &Guest, place: &Place) -> Vec<Mount> {
         .network
         .inspects_any()
         .then(|| read_only(place.trust(), trust::DIRECTORY));
-    let others = spec.mounts.iter().map(|mount| Mount {
+    let others = spec.mounts.iter().map(|mount| ContainerMount {
         source: mount.source.clone(),
         target: mount.target.clone(),
-        access: MountAccess::ReadOnly,
+        read_only: true,
     });
     let ours = std::iter::once(own).chain(guest).chain(trust);
     ours.chain(others).collect()
@@ -168,8 +168,8 @@ fn tmp_options(resources: &Resources) -> String {
     format!("rw,exec,nosuid,nodev,mode=1777,size={size}")
 }
 
-fn limits(resources: &Resources, processors: u32) -> Limits {
-    Limits {
+fn limits(resources: &Resources, processors: u32) -> ContainerLimits {
+    ContainerLimits {
         memory_bytes: resources.memory_bytes,
         // An engine refuses to give more than it has.
         cpu_millis: resources

@@ -78,7 +78,7 @@ impl SealError {
     /// What it means for the sandbox.
     pub(in crate::sandbox) fn fault(&self) -> Fault {
         match self {
-            Self::Engine(source) if source.is_absence() => Fault::Away,
+            Self::Engine(source) if source.is_unreachable() => Fault::Away,
             Self::HolderEnded | Self::Line(_) | Self::Untried(_) => Fault::Lost,
             Self::Engine(_)
             | Self::NoGuest(_)

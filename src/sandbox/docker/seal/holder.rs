@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use super::SealError;
 use super::link::Link;
 use crate::engine::{
-    Container, ContainerSpec, ContainerState, Digest, Engine, EngineError, Limits, Mount, MountAccess,
-    Network, Power, TarStream,
+    Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerState, Digest,
+    Engine, EngineError, TarStream,
 };
 use crate::exec::Discard;
 use crate::guest;
@@ -119,19 +119,19 @@ pub(in super::super) fn container(
         work_dir: PathBuf::from("/"),
         env: BTreeMap::new(),
         labels,
-        mounts: vec![Mount {
+        mounts: vec![ContainerMount {
             source: dir.to_owned(),
             target: PathBuf::from(SHARED),
-            access: MountAccess::ReadWrite,
+            read_only: false,
         }],
         in_memory: BTreeMap::new(),
-        limits: Limits {
+        limits: ContainerLimits {
             memory_bytes: Some(MEMORY),
             cpu_millis: None,
             pids: Some(PIDS),
         },
-        network: Network::Nothing { dns: Some(DNS) },
-        power: Power::ArrangeNetwork,
+        network: ContainerNetwork::Isolated { dns: Some(DNS) },
+        manages_network: true,
     }
 }
 
