@@ -1,7 +1,8 @@
-//! Builds the guest: the small static program that ralph puts into sandboxes (`src/guest`).
+//! Builds the guest (`src/guest`), the static helper program that ralph puts into sandboxes.
 //!
-//! The same compiler that builds ralph builds it, and nothing else is needed. Where that cannot be done (not Linux, or no
-//! static C library to link with) ralph is built without one and says so; `RALPH_GUEST` names one that was built elsewhere.
+//! The compiler that builds ralph also builds the guest; nothing else is needed. Where no static guest can be built (not
+//! Linux, or no static C library), ralph is built without one and prints a warning. `RALPH_GUEST` names a guest that was
+//! built elsewhere. The attacks of the escape suite are part of the guest only with the feature `escapes`.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -20,12 +21,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-env-changed=RALPH_GUEST");
     println!("cargo::rustc-check-cfg=cfg(guest)");
     let out = PathBuf::from(var("OUT_DIR")?).join("guest");
-    let made = match var("RALPH_GUEST") {
+    let built = match var("RALPH_GUEST") {
         Ok(supplied) => copy(Path::new(&supplied), &out).map(|()| true)?,
         Err(_) if var("CARGO_CFG_TARGET_OS")? == "linux" => compile(&out)?,
         Err(_) => false,
     };
-    if made {
+    if built {
         println!("cargo::rustc-cfg=guest");
     } else {
         println!(
@@ -40,7 +41,7 @@ fn copy(supplied: &Path, out: &Path) -> io::Result<()> {
     fs::copy(supplied, out).map(drop)
 }
 
-/// Whether it could be built.
+/// Compiles the guest and returns whether that worked.
 fn compile(out: &Path) -> Result<bool, Box<dyn std::error::Error>> {
     let mut rustc = Command::new(var("RUSTC")?);
     rustc
@@ -54,9 +55,13 @@ fn compile(out: &Path) -> Result<bool, Box<dyn std::error::Error>> {
         ])
         .args(["-C", "target-feature=+crt-static", "-C", "panic=abort"])
         .args(["-C", "opt-level=2", "-C", "strip=symbols"])
+        .args(["--check-cfg", "cfg(test)", "--check-cfg", "cfg(feature, values(\"escapes\"))"])
         .arg("-o")
         .arg(out)
         .arg(Path::new(SOURCE).join("main.rs"));
+    if var("CARGO_FEATURE_ESCAPES").is_ok() {
+        rustc.args(["--cfg", "feature=\"escapes\""]);
+    }
     if let Ok(linker) = var("RUSTC_LINKER") {
         rustc.arg("-C").arg(format!("linker={linker}"));
     }

@@ -1,4 +1,4 @@
-//! Finds the processes below one, and ends them.
+//! Finds and kills the descendants of a process.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -6,14 +6,14 @@ use std::{fs, io, thread};
 
 use super::sys::{self, Signal};
 
-/// How long to leave killed processes before looking again.
+/// The pause between two passes.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// The living descendants of a process, without the ones in `except` and what is below those.
+/// The living descendants of a process, without those in `except` and their descendants.
 ///
-/// A process whose parent ended is a child of the nearest ancestor that adopts orphans. So nobody gets out from below one
-/// that does, whatever group, session or environment it chooses.
-pub(crate) fn below(ancestor: i32, except: &[i32]) -> io::Result<Vec<i32>> {
+/// If the parent of a process exits, its nearest subreaper ancestor becomes its parent. So no process can leave the
+/// descendants of a subreaper, whatever process group, session or environment it chooses.
+pub(crate) fn descendants(ancestor: i32, except: &[i32]) -> io::Result<Vec<i32>> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let process = entry?.file_name().to_str().and_then(|name| name.parse().ok());
@@ -33,32 +33,32 @@ pub(crate) fn below(ancestor: i32, except: &[i32]) -> io::Result<Vec<i32>> {
     Ok(found)
 }
 
-/// Kills all descendants, also those that are started meanwhile, until there are none or `patience` is over.
-/// `on_pass` is called after each pass: the dead are to be buried there.
+/// Kills all descendants, also those started meanwhile, until none is left or the timeout has passed. `on_pass` is called
+/// after each pass, to reap the killed processes.
 pub(crate) fn kill(
     ancestor: i32,
     except: &[i32],
-    patience: Duration,
+    timeout: Duration,
     mut on_pass: impl FnMut(),
 ) -> io::Result<()> {
-    let give_up = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     loop {
-        let found = below(ancestor, except)?;
+        let found = descendants(ancestor, except)?;
         for process in &found {
-            sys::send(Signal::Kill, *process);
+            sys::send_signal(Signal::Kill, *process);
         }
         on_pass();
-        if found.is_empty() || Instant::now() >= give_up {
+        if found.is_empty() || Instant::now() >= deadline {
             return Ok(());
         }
         thread::sleep(PAUSE);
     }
 }
 
-/// The parent of a process; `None` when it is gone or only waits to be buried.
+/// The parent of a process; `None` if the process is gone or a zombie.
 fn living_parent(process: i32) -> Option<i32> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
-    // The name, in parentheses, may hold anything. State and parent come after it.
+    // The name, in parentheses, may contain any bytes. State and parent come after it.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let mut fields = str::from_utf8(&stat[after_name..]).ok()?.split_ascii_whitespace();
     match fields.next()? {

@@ -1,34 +1,34 @@
-//! Frames: how a stream of bytes is cut into messages. Compiled into ralph and into the guest.
+//! Frames: a byte stream as a sequence of messages. Compiled into ralph and into the guest.
 
 use std::fmt;
 
-/// What stands before each payload: its kind, whose it is, how long it is.
+/// The length of a header: kind, id and length of the payload.
 const HEADER: usize = 9;
 
-/// The longest payload. Arguments and variables that are longer could not be given to a program either.
-pub(crate) const LONGEST: usize = 8 * 1024 * 1024;
+/// The longest payload. No program can be started with longer arguments and variables anyway.
+pub(crate) const MAX_PAYLOAD: usize = 8 * 1024 * 1024;
 
-/// How much is read at once.
-const ROOM: usize = 128 * 1024;
+/// The capacity that is reserved for each read.
+const READ_SIZE: usize = 128 * 1024;
 
-/// One message before anybody looked into it.
+/// A message that is not decoded yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
     pub(crate) kind: u8,
-    /// The command, or the request, that it is about.
+    /// The command or request that it belongs to.
     pub(crate) id: u32,
     pub(crate) payload: &'a [u8],
 }
 
 impl Frame<'_> {
-    /// Puts the frame at the end of `out`; an error, and nothing put there, when its payload is too long.
+    /// Appends the frame to `out`. Appends nothing if the payload is too long.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let too_long = FrameError::TooLong {
             kind: self.kind,
             length: self.payload.len(),
         };
         let length = u32::try_from(self.payload.len()).map_err(|_| too_long)?;
-        if self.payload.len() > LONGEST {
+        if self.payload.len() > MAX_PAYLOAD {
             return Err(too_long);
         }
         out.push(self.kind);
@@ -39,7 +39,7 @@ impl Frame<'_> {
     }
 }
 
-/// What is wrong with what the other end sent, or was about to be sent.
+/// A frame that cannot be sent or decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameError {
     TooLong { kind: u8, length: usize },
@@ -50,45 +50,45 @@ pub(crate) enum FrameError {
 impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong { kind, length } => write!(f, "a frame of kind {kind} has {length} bytes"),
-            Self::Unknown { kind } => write!(f, "there are no frames of kind {kind}"),
-            Self::Malformed { kind } => write!(f, "a frame of kind {kind} cannot be read"),
+            Self::TooLong { kind, length } => write!(f, "frame of kind {kind} is too long: {length} bytes"),
+            Self::Unknown { kind } => write!(f, "unknown frame kind {kind}"),
+            Self::Malformed { kind } => write!(f, "malformed frame of kind {kind}"),
         }
     }
 }
 
 impl std::error::Error for FrameError {}
 
-/// Finds the frames in bytes that arrive in pieces of any size.
+/// Decodes frames from bytes that arrive in pieces of any size.
 #[derive(Debug, Default)]
-pub(crate) struct Decoder {
+pub(crate) struct FrameDecoder {
     buffer: Vec<u8>,
-    taken: usize,
+    consumed: usize,
 }
 
-impl Decoder {
-    /// Where to put the next bytes: at the end. What is there already stays as it is.
-    pub(crate) fn room(&mut self) -> &mut Vec<u8> {
-        self.buffer.drain(..self.taken);
-        self.taken = 0;
-        self.buffer.reserve(ROOM);
+impl FrameDecoder {
+    /// The buffer to append the next bytes to. The bytes in it must not be changed.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        self.buffer.drain(..self.consumed);
+        self.consumed = 0;
+        self.buffer.reserve(READ_SIZE);
         &mut self.buffer
     }
 
-    /// The next frame; `None` until more bytes are there. After an error there is nothing more to be had.
+    /// The next frame; `None` if more bytes are needed. After an error the decoder is unusable.
     pub(crate) fn next(&mut self) -> Result<Option<Frame<'_>>, FrameError> {
-        let rest = &self.buffer[self.taken..];
+        let rest = &self.buffer[self.consumed..];
         let Some((&[kind, i0, i1, i2, i3, l0, l1, l2, l3], rest)) = rest.split_first_chunk::<HEADER>() else {
             return Ok(None);
         };
         let length = u32::from_be_bytes([l0, l1, l2, l3]) as usize;
-        if length > LONGEST {
+        if length > MAX_PAYLOAD {
             return Err(FrameError::TooLong { kind, length });
         }
         let Some(payload) = rest.get(..length) else {
             return Ok(None);
         };
-        self.taken += HEADER + length;
+        self.consumed += HEADER + length;
         Ok(Some(Frame {
             kind,
             id: u32::from_be_bytes([i0, i1, i2, i3]),
@@ -107,9 +107,9 @@ mod tests {
     type Owned = (u8, u32, Vec<u8>);
 
     fn decode(bytes: &[u8], piece: usize) -> (Vec<Owned>, Option<FrameError>) {
-        let (mut decoder, mut frames) = (Decoder::default(), Vec::new());
+        let (mut decoder, mut frames) = (FrameDecoder::default(), Vec::new());
         for piece in bytes.chunks(piece) {
-            decoder.room().extend_from_slice(piece);
+            decoder.buffer().extend_from_slice(piece);
             loop {
                 match decoder.next() {
                     Ok(Some(frame)) => frames.push((frame.kind, frame.id, frame.payload.to_vec())),
@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_whatever_the_pieces(
+        fn frames_are_decoded_from_pieces_of_any_size(
             frames in vec((any::<u8>(), any::<u32>(), vec(any::<u8>(), 0..300)), 0..8),
             piece in 1usize..700,
         ) {
@@ -135,7 +135,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_without_a_panic(bytes in vec(any::<u8>(), 0..2000), piece in 1usize..700) {
+        fn decoding_arbitrary_bytes_does_not_panic(bytes in vec(any::<u8>(), 0..2000), piece in 1usize..700) {
             let (frames, error) = decode(&bytes, piece);
             let read: usize = frames.iter().map(|(_, _, payload)| HEADER + payload.len()).sum();
             prop_assert!(read <= bytes.len());
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_payload_beyond_the_limit_is_not_written() {
-        let (payload, mut out) = (vec![0; LONGEST + 1], Vec::new());
+        let (payload, mut out) = (vec![0; MAX_PAYLOAD + 1], Vec::new());
         let frame = Frame {
             kind: 1,
             id: 1,

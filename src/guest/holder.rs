@@ -1,8 +1,8 @@
-//! The holder: it seals a network namespace, in which a sandbox lives, and hands its listeners to ralph.
+//! The holder: it owns and seals the network namespace of a sandbox, and passes its listeners to ralph.
 //!
-//! Ralph connects to its socket and sends an order; what comes back is what is in force, with the listeners as open
-//! files. Nothing of them is kept here: when ralph ends, nobody listens, and the sandbox is closed. Whoever connects next
-//! gets new ones, and whoever had the old ones is let go of.
+//! Ralph connects to the holder's socket and sends requests. A response describes the state of the namespace and carries
+//! the listeners as open files. The holder keeps none of them: when ralph exits, nothing listens and the sandbox reaches
+//! nothing. Only the newest connection is served; an older one is closed, so that its listeners are released.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read, Write};
@@ -14,159 +14,158 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::firewall::{Family, Firewall};
+use super::firewall::KernelFirewall;
+use super::holder_protocol::{HolderRequest, HolderResponse, SOCKET, Transport};
 use super::links;
-use super::order::{Order, Outcome, SOCKET, Transport};
-use super::sys::{self, Watched};
-use super::sys_net;
+use super::sys::{self, PollEntry};
+use super::sys_net::{self, IpFamily};
 
-/// Where the kernel says that it knows IPv6.
+/// Exists if the kernel supports IPv6.
 const IPV6: &str = "/proc/net/if_inet6";
-/// The longest order.
-const LONGEST: u32 = 64 * 1024;
-/// How long an earlier ralph may take to stop listening.
-const GRACE: Duration = Duration::from_secs(3);
-const PAUSE: Duration = Duration::from_millis(2);
+const MAX_REQUEST: u32 = 64 * 1024;
+/// How long an earlier ralph may take to close its listeners.
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(3);
+const RETRY_PAUSE: Duration = Duration::from_millis(2);
 
-/// Serves whichever ralph connected last, for ever.
+/// Serves the ralph that connected last, forever.
 pub(crate) fn hold(dir: &Path) -> io::Result<()> {
     let socket = listen(dir)?;
     let mut current: Option<UnixStream> = None;
     loop {
-        let mut watched = vec![Watched::for_reading(&socket)];
-        watched.extend(current.as_ref().map(Watched::for_reading));
-        sys::wait(&mut watched, None)?;
-        if watched[0].is_ready() {
-            // An earlier one sees that it was let go of, and stops listening.
+        let mut entries = vec![PollEntry::for_reading(&socket)];
+        entries.extend(current.as_ref().map(PollEntry::for_reading));
+        sys::poll_files(&mut entries, None)?;
+        if entries[0].is_ready() {
+            // An earlier ralph sees its connection close, and closes its listeners.
             current = Some(socket.accept()?.0);
             continue;
         }
         let Some(stream) = current.take() else {
             continue;
         };
-        // Whatever was wrong with this one, the next may do better.
         match serve(&stream) {
-            Ok(Turn::On) => current = Some(stream),
-            Ok(Turn::Over) => {}
+            Ok(true) => current = Some(stream),
+            Ok(false) => {}
+            // Ralph may connect again.
             Err(error) => eprintln!("guest: {error}"),
         }
     }
 }
 
-/// Whether ralph is still there.
-enum Turn {
-    On,
-    Over,
-}
-
-/// The socket appears whole: with the permissions that let ralph, who may be another user, connect.
+/// Opens the socket. It appears under its name only once any user may connect: ralph may be another user.
 fn listen(dir: &Path) -> io::Result<UnixListener> {
-    let (path, aside) = (dir.join(SOCKET), dir.join("making"));
-    for stale in [&path, &aside] {
+    let (path, temporary) = (dir.join(SOCKET), dir.join("making"));
+    for stale in [&path, &temporary] {
         match fs::remove_file(stale) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    let socket = UnixListener::bind(&aside)?;
-    fs::set_permissions(&aside, Permissions::from_mode(0o666))?;
-    fs::rename(&aside, &path)?;
+    let socket = UnixListener::bind(&temporary)?;
+    fs::set_permissions(&temporary, Permissions::from_mode(0o666))?;
+    fs::rename(&temporary, &path)?;
     Ok(socket)
 }
 
-/// Obeys one order.
-fn serve(mut stream: &UnixStream) -> io::Result<Turn> {
+/// Serves one request. Returns whether ralph is still connected.
+fn serve(mut stream: &UnixStream) -> io::Result<bool> {
     let mut length = [0; 4];
     match stream.read_exact(&mut length) {
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Turn::Over),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
         other => other?,
     }
     let length = u32::from_le_bytes(length);
-    if length > LONGEST {
-        return Err(io::Error::other("an order is too long"));
+    if length > MAX_REQUEST {
+        return Err(io::Error::other("request too long"));
     }
     let mut text = vec![0; length as usize];
     stream.read_exact(&mut text)?;
-    let order = Order::parse(&String::from_utf8_lossy(&text)).map_err(io::Error::other);
-    let (outcome, files) = match order.and_then(obey) {
-        Ok((state, files)) => (Outcome::Done(state), files),
-        Err(error) => (Outcome::Failed(error.to_string()), Vec::new()),
+    let request = HolderRequest::parse(&String::from_utf8_lossy(&text)).map_err(io::Error::other);
+    let (response, files) = match request.and_then(handle) {
+        Ok((state, files)) => (HolderResponse::Done(state), files),
+        Err(error) => (HolderResponse::Failed(error.to_string()), Vec::new()),
     };
-    answer(stream, &outcome, &files)?;
-    Ok(Turn::On)
+    respond(stream, &response, &files)?;
+    Ok(true)
 }
 
-/// Does what is ordered; returns what is in force, and the listeners.
-fn obey(order: Order) -> io::Result<(String, Vec<OwnedFd>)> {
-    let files = match order {
-        Order::Tell => Vec::new(),
-        Order::Raise { firewall } => {
-            raise(&firewall)?;
-            links::own_every_address().map_err(|error| told("cannot own every address", &error))?;
+/// Handles a request; returns the state of the namespace and the listeners.
+fn handle(request: HolderRequest) -> io::Result<(String, Vec<OwnedFd>)> {
+    let files = match request {
+        HolderRequest::Describe => Vec::new(),
+        HolderRequest::Seal { firewall } => {
+            set_firewall(&firewall)?;
+            links::make_all_addresses_local()
+                .map_err(|error| with_context("cannot make every address local", &error))?;
             Vec::new()
         }
-        Order::Listen { listeners } => listeners.into_iter().map(open).collect::<io::Result<_>>()?,
+        HolderRequest::Listen { listeners } => listeners
+            .into_iter()
+            .map(|(transport, address)| open_listener(transport, address))
+            .collect::<io::Result<_>>()?,
     };
     Ok((state()?, files))
 }
 
-/// Raises the firewall where there is none yet.
-fn raise(text: &str) -> io::Result<()> {
-    let firewall = Firewall::parse(text)?;
+/// Sets the firewall of each IP family that has none yet.
+fn set_firewall(text: &str) -> io::Result<()> {
+    let firewall = KernelFirewall::parse(text)?;
     for family in families() {
-        let cannot = |error: io::Error| told(&format!("cannot set the firewall ({family:?})"), &error);
-        if Firewall::read(family).map_err(cannot)?.is_untouched() {
-            firewall.apply(family).map_err(cannot)?;
+        let failed =
+            |error: io::Error| with_context(&format!("cannot set the firewall ({family:?})"), &error);
+        if KernelFirewall::read(family).map_err(failed)?.is_untouched() {
+            firewall.apply(family).map_err(failed)?;
         }
     }
     Ok(())
 }
 
-/// What is in force, as the kernel tells it.
+/// The state of the namespace, as the kernel reports it.
 fn state() -> io::Result<String> {
     let mut state = links::describe()?;
     for family in families() {
         let name = match family {
-            Family::V4 => "ipv4",
-            Family::V6 => "ipv6",
+            IpFamily::V4 => "ipv4",
+            IpFamily::V6 => "ipv6",
         };
         state += name;
         state += "\n";
-        state += &Firewall::read(family)?.to_string();
+        state += &KernelFirewall::read(family)?.to_string();
     }
     Ok(state)
 }
 
-/// The families that this kernel knows.
-fn families() -> impl Iterator<Item = Family> {
-    let six = Path::new(IPV6).exists().then_some(Family::V6);
-    std::iter::once(Family::V4).chain(six)
+/// The IP families that this kernel supports.
+fn families() -> impl Iterator<Item = IpFamily> {
+    let v6 = Path::new(IPV6).exists().then_some(IpFamily::V6);
+    std::iter::once(IpFamily::V4).chain(v6)
 }
 
-/// Opens a listener. The one that an earlier ralph had may take a moment to be gone.
-fn open((transport, address): (Transport, SocketAddr)) -> io::Result<OwnedFd> {
-    let give_up = Instant::now() + GRACE;
+/// Opens a listener. Retries while the listener of an earlier ralph is still open.
+fn open_listener(transport: Transport, address: SocketAddr) -> io::Result<OwnedFd> {
+    let deadline = Instant::now() + LISTEN_TIMEOUT;
     loop {
         let opened = match transport {
             Transport::Tcp => TcpListener::bind(address).map(OwnedFd::from),
             Transport::Udp => UdpSocket::bind(address).map(OwnedFd::from),
         };
         match opened {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < give_up => {
-                thread::sleep(PAUSE);
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(RETRY_PAUSE);
             }
-            other => return other.map_err(|error| told(&format!("cannot listen at {address}"), &error)),
+            Err(error) => return Err(with_context(&format!("cannot listen at {address}"), &error)),
+            opened => return opened,
         }
     }
 }
 
-fn told(what: &str, error: &io::Error) -> io::Error {
+fn with_context(what: &str, error: &io::Error) -> io::Error {
     io::Error::other(format!("{what}: {error}"))
 }
 
-/// The files go with the first byte.
-fn answer(mut stream: &UnixStream, outcome: &Outcome, files: &[OwnedFd]) -> io::Result<()> {
-    let text = outcome.to_string();
+/// Sends the response; the files go with its first byte.
+fn respond(mut stream: &UnixStream, response: &HolderResponse, files: &[OwnedFd]) -> io::Result<()> {
+    let text = response.to_string();
     let length = u32::try_from(text.len()).map_err(io::Error::other)?;
     let bytes = [&length.to_le_bytes(), text.as_bytes()].concat();
     let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();

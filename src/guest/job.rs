@@ -1,4 +1,4 @@
-//! One command as the guest sees it: its streams, its keeper, its limits.
+//! One command of a session: its streams, its keeper and its limits.
 
 use std::collections::VecDeque;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -6,286 +6,294 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::keeper::{self, Order, Report};
-use super::message::{CHUNK, Channel, FromGuest, Hold, Limits, Status, WINDOW};
+use super::keeper::{self, KeeperReport, KeeperRequest};
+use super::message::{CHUNK, Channel, CommandLimits, CommandStatus, FromGuest, WINDOW};
 use super::sys::{self, Signal};
 
-/// How long a command that was asked to end may take.
-const TERM_GRACE: Duration = Duration::from_secs(1);
+/// How long a command may take to exit after `SIGTERM`.
+const TERM_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait for the streams of a command whose processes were all killed.
-const KILL_GRACE: Duration = Duration::from_secs(1);
+/// How long to wait for the end of the output of a command whose processes are all dead.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How a command looks that was killed together with its keeper.
-const KILLED: Status = Status::Signal(Signal::Kill as i32);
+/// The status of a command that was killed together with its keeper.
+const KILLED: CommandStatus = CommandStatus::Signal(Signal::Kill as i32);
 
-/// A command from its start until its end was reported.
+/// A command, from its start until its end is reported.
 #[derive(Debug)]
 pub(crate) struct Job {
-    pub(crate) keeper: Link,
-    pub(crate) input: Option<Feed>,
-    stdout: Tap,
-    stderr: Tap,
-    limits: Limits,
+    pub(crate) keeper: KeeperLink,
+    pub(crate) stdin: Option<StdinPipe>,
+    stdout: OutputPipe,
+    stderr: OutputPipe,
+    limits: CommandLimits,
     started: Instant,
-    /// When it last printed something, or could not because nobody took it.
-    heard: Instant,
-    exited: Option<(Instant, Status)>,
+    /// When it last printed something, or could not because ralph did not read its output.
+    last_output: Instant,
+    exited: Option<(Instant, CommandStatus)>,
     ending: Option<Ending>,
 }
 
-/// Why a command that does not end by itself is ended, and how far that is.
+/// Why a command is being ended, and the current step.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     cause: Cause,
     step: Step,
-    /// When to take the next step at the latest.
+    /// The deadline for the next step.
     until: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
-    /// A child of it holds its streams.
-    Held,
+    /// It exited, but a child holds its output streams open.
+    StreamsHeld,
     TimedOut,
     Idle,
-    /// Ralph wants it.
+    /// On request of ralph.
     Killed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// It was asked to end.
-    Asked,
-    /// Its keeper kills what is left of it.
+    /// `SIGTERM` was sent.
+    Terminating,
+    /// Its keeper kills all its processes.
     Killing,
-    /// Nothing of it runs; what it printed is still on its way.
+    /// All its processes are dead; the rest of its output is being read.
     Draining,
 }
 
-/// What to do about a command next.
+/// What the server has to do about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Advice {
+pub(crate) enum JobAction {
     Wait,
-    /// It ended by itself; what it left behind may go on.
+    /// Report its exit. It ended by itself; processes that it left may go on.
     Release,
-    /// All of it has ended.
+    /// Report its exit. All its processes are dead.
     Forget,
-    /// Its keeper does not answer.
-    KeeperIsLost,
+    /// Its keeper does not respond.
+    AbandonKeeper,
 }
 
 impl Job {
-    pub(crate) fn new(keeper: Link, input: Option<Feed>, outputs: [PipeReader; 2], limits: Limits) -> Self {
-        let [stdout, stderr] = outputs.map(Tap::new);
+    pub(crate) fn new(
+        keeper: KeeperLink,
+        stdin: Option<StdinPipe>,
+        outputs: [PipeReader; 2],
+        limits: CommandLimits,
+    ) -> Self {
+        let [stdout, stderr] = outputs.map(OutputPipe::new);
         let now = Instant::now();
         Self {
             keeper,
-            input,
+            stdin,
             stdout,
             stderr,
             limits,
             started: now,
-            heard: now,
+            last_output: now,
             exited: None,
             ending: None,
         }
     }
 
-    pub(crate) fn tap(&mut self, channel: Channel) -> &mut Tap {
+    pub(crate) fn output(&mut self, channel: Channel) -> &mut OutputPipe {
         match channel {
             Channel::Stdout => &mut self.stdout,
             Channel::Stderr => &mut self.stderr,
         }
     }
 
-    /// The pipes to watch for output.
+    /// The output pipes to poll.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = (Channel, &PipeReader)> {
-        let taps = [(Channel::Stdout, &self.stdout), (Channel::Stderr, &self.stderr)];
-        taps.into_iter()
-            .filter_map(|(channel, tap)| Some((channel, tap.watched()?)))
+        let pipes = [(Channel::Stdout, &self.stdout), (Channel::Stderr, &self.stderr)];
+        pipes
+            .into_iter()
+            .filter_map(|(channel, pipe)| Some((channel, pipe.to_poll()?)))
     }
 
     /// Reads the next piece of its output.
-    pub(crate) fn hear<'a>(&mut self, channel: Channel, chunk: &'a mut [u8]) -> &'a [u8] {
-        self.heard = Instant::now();
-        self.tap(channel).read(chunk)
+    pub(crate) fn read_output<'a>(&mut self, channel: Channel, chunk: &'a mut [u8]) -> &'a [u8] {
+        self.last_output = Instant::now();
+        self.output(channel).read(chunk)
     }
 
-    /// Its keeper said that the command itself has ended.
-    pub(crate) fn note_exit(&mut self, status: Status) {
+    /// Records that the command itself has exited.
+    pub(crate) fn set_exited(&mut self, status: CommandStatus) {
         self.exited = Some((Instant::now(), status));
     }
 
-    /// Its keeper said, or it is clear otherwise, that nothing of it is left.
-    pub(crate) fn note_gone(&mut self) {
+    /// Records that all its processes are dead.
+    pub(crate) fn set_gone(&mut self) {
         let cause = self.ending.map_or(Cause::Killed, |ending| ending.cause);
-        self.enter(cause, Step::Draining, KILL_GRACE);
-        // Whatever becomes of a command, it has ended when nothing of it is left.
+        self.enter(cause, Step::Draining, DRAIN_TIMEOUT);
         self.exited.get_or_insert((Instant::now(), KILLED));
     }
 
-    /// Ends it at once.
+    /// Kills it.
     pub(crate) fn kill(&mut self) {
-        if self.ending.is_none_or(|ending| ending.step == Step::Asked) {
+        if self.ending.is_none_or(|ending| ending.step == Step::Terminating) {
             self.kill_because(self.ending.map_or(Cause::Killed, |ending| ending.cause));
         }
     }
 
-    /// Whether its keeper is killing what is left of it.
+    /// Whether its keeper is killing its processes.
     pub(crate) fn is_being_killed(&self) -> bool {
         self.ending.is_some_and(|ending| ending.step == Step::Killing)
     }
 
-    /// Its keeper, as long as that has something to keep.
-    pub(crate) fn keeper_on_duty(&self) -> Option<&Link> {
+    /// Its keeper, unless all processes are dead.
+    pub(crate) fn active_keeper(&self) -> Option<&KeeperLink> {
         let gone = self.ending.is_some_and(|ending| ending.step == Step::Draining);
         (!gone).then_some(&self.keeper)
     }
 
-    /// Takes the step that is due, and says what is to be done about it. `backed_up`: no output is taken at the moment.
-    pub(crate) fn advance(&mut self, now: Instant, backed_up: bool) -> Advice {
+    /// Takes the step that is due, and returns what the server has to do. `backed_up`: ralph reads no output at the moment.
+    pub(crate) fn advance(&mut self, now: Instant, backed_up: bool) -> JobAction {
         if backed_up || self.stdout.is_starved() || self.stderr.is_starved() {
-            self.excuse(now);
+            self.extend_deadlines(now);
         }
         let closed = !self.stdout.is_open() && !self.stderr.is_open();
         let finished = closed && self.exited.is_some();
         let Some(Ending { cause, step, until }) = self.ending else {
             if finished {
-                return Advice::Release;
+                return JobAction::Release;
             }
             if let Some((_, cause)) = self.limit().filter(|(at, _)| *at <= now) {
-                self.keeper.tell(Order::Ask);
-                self.enter(cause, Step::Asked, TERM_GRACE);
+                self.keeper.send(KeeperRequest::Terminate);
+                self.enter(cause, Step::Terminating, TERM_TIMEOUT);
             }
-            return Advice::Wait;
+            return JobAction::Wait;
         };
         match step {
-            Step::Asked if finished || until <= now => self.kill_because(cause),
-            Step::Killing if until <= now => return Advice::KeeperIsLost,
-            Step::Draining if closed || until <= now => return Advice::Forget,
-            Step::Asked | Step::Killing | Step::Draining => {}
+            Step::Terminating if finished || until <= now => self.kill_because(cause),
+            Step::Killing if until <= now => return JobAction::AbandonKeeper,
+            Step::Draining if closed || until <= now => return JobAction::Forget,
+            Step::Terminating | Step::Killing | Step::Draining => {}
         }
-        Advice::Wait
+        JobAction::Wait
     }
 
-    /// When [`Job::advance`] has something to do even if nothing happens.
-    pub(crate) fn alarm(&self) -> Option<Instant> {
+    /// When [`Job::advance`] must be called even if nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.ending {
             Some(ending) => Some(ending.until),
             None => self.limit().map(|(at, _)| at),
         }
     }
 
-    /// The end of it, as ralph is told.
-    pub(crate) fn exit(&self) -> FromGuest<'static> {
+    /// The message that reports its end.
+    pub(crate) fn exit_message(&self) -> FromGuest<'static> {
         let open = self.stdout.is_open() || self.stderr.is_open();
         let own = self.exited.map_or(KILLED, |(_, status)| status);
         let status = match self.ending.map(|ending| ending.cause) {
-            Some(Cause::TimedOut) => Status::TimedOut,
-            Some(Cause::Idle) => Status::Idle,
-            Some(Cause::Held | Cause::Killed) | None => own,
+            Some(Cause::TimedOut) => CommandStatus::TimedOut,
+            Some(Cause::Idle) => CommandStatus::Idle,
+            Some(Cause::StreamsHeld | Cause::Killed) | None => own,
         };
-        let held = open || self.ending.is_some_and(|ending| ending.cause == Cause::Held);
-        FromGuest::Exit(status, if held { Hold::Held } else { Hold::Closed })
+        let streams_held = open
+            || self
+                .ending
+                .is_some_and(|ending| ending.cause == Cause::StreamsHeld);
+        FromGuest::Exit { status, streams_held }
     }
 
-    /// The limit that is reached first. A command that has ended by itself has only its streams left to wait for.
+    /// The limit that is reached first. After the command exited, only the wait for its streams is limited.
     fn limit(&self) -> Option<(Instant, Cause)> {
         let at = |from: Instant, limit: Option<Duration>, cause| {
             let at = limit.and_then(|limit| from.checked_add(limit))?;
             Some((at, cause))
         };
         if let Some((exited, _)) = self.exited {
-            return at(exited, Some(self.limits.grace), Cause::Held);
+            return at(exited, Some(self.limits.grace), Cause::StreamsHeld);
         }
         let timeout = at(self.started, self.limits.timeout, Cause::TimedOut);
-        let idle = at(self.heard, self.limits.idle, Cause::Idle);
+        let idle = at(self.last_output, self.limits.idle, Cause::Idle);
         timeout.into_iter().chain(idle).min_by_key(|(at, _)| *at)
     }
 
-    /// Does not count the time in which its output was not taken.
-    fn excuse(&mut self, now: Instant) {
-        self.heard = now;
+    /// Excludes the time in which ralph does not read its output.
+    fn extend_deadlines(&mut self, now: Instant) {
+        self.last_output = now;
         if let Some((exited, _)) = &mut self.exited {
             *exited = now;
         }
         if let Some(ending) = &mut self.ending
             && ending.step == Step::Draining
         {
-            ending.until = now + KILL_GRACE;
+            ending.until = now + DRAIN_TIMEOUT;
         }
     }
 
     fn kill_because(&mut self, cause: Cause) {
-        self.keeper.tell(Order::Kill);
-        self.enter(cause, Step::Killing, keeper::PATIENCE * 2);
+        self.keeper.send(KeeperRequest::Kill);
+        self.enter(cause, Step::Killing, keeper::KILL_TIMEOUT * 2);
     }
 
-    fn enter(&mut self, cause: Cause, step: Step, longest: Duration) {
-        let until = Instant::now() + longest;
+    fn enter(&mut self, cause: Cause, step: Step, timeout: Duration) {
+        let until = Instant::now() + timeout;
         self.ending = Some(Ending { cause, step, until });
     }
 }
 
-/// A keeper, from the guest's side.
+/// The guest's connection to a keeper.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct KeeperLink {
     stream: UnixStream,
-    process: i32,
+    pid: i32,
 }
 
-impl Link {
-    pub(crate) fn new(stream: UnixStream, process: i32) -> Self {
-        Self { stream, process }
+impl KeeperLink {
+    pub(crate) fn new(stream: UnixStream, pid: i32) -> Self {
+        Self { stream, pid }
     }
 
-    pub(crate) fn process(&self) -> i32 {
-        self.process
+    pub(crate) fn pid(&self) -> i32 {
+        self.pid
     }
 
-    /// Tells the keeper what to do, also one that somebody has stopped.
-    pub(crate) fn tell(&self, order: Order) {
-        // One that is gone is seen by the end of its stream.
-        let _ = (&self.stream).write_all(&[order as u8]);
-        sys::send(Signal::Continue, self.process);
+    /// Sends a request, and continues a keeper that was stopped.
+    pub(crate) fn send(&self, request: KeeperRequest) {
+        // An error means that the keeper is gone, which the end of its stream shows.
+        let _ = (&self.stream).write_all(&[request as u8]);
+        sys::send_signal(Signal::Continue, self.pid);
     }
 
-    /// What it says; `None` when it is gone.
-    pub(crate) fn hear(&self) -> Option<Report> {
-        Report::read(&self.stream)
+    /// The next report; `None` if the keeper is gone.
+    pub(crate) fn read_report(&self) -> Option<KeeperReport> {
+        KeeperReport::read(&self.stream)
     }
 
-    /// Ends a command with its keeper.
+    /// Ends the command and its keeper.
     pub(crate) fn end(&self) -> io::Result<()> {
         self.stream.shutdown(std::net::Shutdown::Write)?;
-        sys::send(Signal::Continue, self.process);
+        sys::send_signal(Signal::Continue, self.pid);
         Ok(())
     }
 
-    /// Waits until the keeper has left.
-    pub(crate) fn outlast(&self) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(keeper::PATIENCE * 2))?;
-        while self.hear().is_some() {}
+    /// Waits until the keeper has exited.
+    pub(crate) fn wait_for_exit(&self) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(keeper::KILL_TIMEOUT * 2))?;
+        while self.read_report().is_some() {}
         Ok(())
     }
 }
 
-impl AsFd for Link {
+impl AsFd for KeeperLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
 }
 
-/// One output stream of a command.
+/// An output stream of a command.
 #[derive(Debug)]
-pub(crate) struct Tap {
+pub(crate) struct OutputPipe {
     pipe: Option<PipeReader>,
-    /// How many bytes ralph is ready to take.
+    /// How many bytes ralph is ready to receive.
     credit: usize,
 }
 
-impl Tap {
+impl OutputPipe {
     fn new(pipe: PipeReader) -> Self {
         Self {
             pipe: Some(pipe),
@@ -293,8 +301,8 @@ impl Tap {
         }
     }
 
-    /// The pipe to watch: none when it has ended, or when nobody takes what comes out of it.
-    fn watched(&self) -> Option<&PipeReader> {
+    /// The pipe to poll; `None` if it has ended or ralph granted no credit.
+    fn to_poll(&self) -> Option<&PipeReader> {
         self.pipe.as_ref().filter(|_| self.credit > 0)
     }
 
@@ -302,11 +310,11 @@ impl Tap {
         self.credit += bytes as usize;
     }
 
-    /// The next piece; an empty one when the stream has ended.
+    /// Reads the next piece; an empty one means that the stream has ended.
     fn read<'a>(&mut self, chunk: &'a mut [u8]) -> &'a [u8] {
-        let room = self.credit.min(chunk.len()).min(CHUNK);
+        let limit = self.credit.min(chunk.len()).min(CHUNK);
         let read = match &mut self.pipe {
-            Some(pipe) => pipe.read(&mut chunk[..room]).unwrap_or(0),
+            Some(pipe) => pipe.read(&mut chunk[..limit]).unwrap_or(0),
             None => 0,
         };
         if read == 0 {
@@ -325,55 +333,57 @@ impl Tap {
     }
 }
 
-/// What a command reads.
+/// The standard input of a command.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct StdinPipe {
     pipe: PipeWriter,
-    waiting: VecDeque<u8>,
-    over: bool,
+    queue: VecDeque<u8>,
+    close_when_empty: bool,
+    /// Whether the command has closed its end.
+    broken: bool,
 }
 
-/// Whether a command may read more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fed {
-    More,
-    /// It has read everything, or does not want to.
-    Enough,
-}
-
-impl Feed {
+impl StdinPipe {
     pub(crate) fn new(pipe: PipeWriter) -> io::Result<Self> {
-        sys::never_wait_for(&pipe)?;
+        sys::set_nonblocking(&pipe)?;
         Ok(Self {
             pipe,
-            waiting: VecDeque::new(),
-            over: false,
+            queue: VecDeque::new(),
+            close_when_empty: false,
+            broken: false,
         })
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.waiting.extend(bytes);
+        self.queue.extend(bytes);
     }
 
-    pub(crate) fn finish(&mut self) {
-        self.over = true;
+    pub(crate) fn close_when_empty(&mut self) {
+        self.close_when_empty = true;
     }
 
-    /// The pipe to watch: none while there is nothing to write to it.
-    pub(crate) fn watched(&self) -> Option<&PipeWriter> {
-        (self.over || !self.waiting.is_empty()).then_some(&self.pipe)
+    /// Whether nothing more can or will be written.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.broken || (self.close_when_empty && self.queue.is_empty())
     }
 
-    /// Gives as much as the command takes at once; says how many bytes that were.
-    pub(crate) fn write(&mut self) -> (usize, Fed) {
-        let (front, _) = self.waiting.as_slices();
+    /// The pipe to poll; `None` while there is nothing to do.
+    pub(crate) fn to_poll(&self) -> Option<&PipeWriter> {
+        (self.close_when_empty || !self.queue.is_empty()).then_some(&self.pipe)
+    }
+
+    /// Writes as much as the pipe accepts without blocking; returns the number of bytes.
+    pub(crate) fn write(&mut self) -> usize {
+        let (front, _) = self.queue.as_slices();
         let written = match self.pipe.write(front) {
             Ok(written) => written,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(_) => return (0, Fed::Enough),
+            Err(_) => {
+                self.broken = true;
+                0
+            }
         };
-        self.waiting.drain(..written);
-        let done = self.over && self.waiting.is_empty();
-        (written, if done { Fed::Enough } else { Fed::More })
+        self.queue.drain(..written);
+        written
     }
 }

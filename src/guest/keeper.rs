@@ -1,8 +1,8 @@
 //! The keeper of one command: a small process between the guest and the command.
 //!
-//! Whatever the command starts stays below its keeper, which adopts orphans. So all of it can be found when it has to
-//! end, and what a command left running is not taken for part of another one. The keeper lives until nothing is below it.
-//! When the guest ends without a word, it ends a command that runs; what one left behind in peace may go on.
+//! The keeper is a subreaper, so everything that the command starts remains its descendant. It can be found when the
+//! command must end, and is not mistaken for a part of another command. The keeper lives until it has no descendants. If
+//! the guest exits without notice, the keeper kills a running command; processes that a finished command left may go on.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, Read, Write};
@@ -16,92 +16,92 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use super::descendants;
-use super::message::{Stage, Start, Status};
-use super::sys::{self, Reaped, Signal, Watched};
+use super::message::{CommandStatus, StartCommand, StartStage};
+use super::sys::{self, PollEntry, ReapedChild, Signal};
 
-/// How long processes may take to go once they were killed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(3);
+/// How long killed processes may take to disappear.
+pub(crate) const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What a keeper is told, in one byte. At the end of the stream it leaves.
+/// A request to a keeper, as one byte. The keeper exits at the end of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Asks everything to end.
-    Ask = b'a' as isize,
-    /// Kills everything, and says so when it is done.
+pub(crate) enum KeeperRequest {
+    /// Send `SIGTERM` to all descendants.
+    Terminate = b'a' as isize,
+    /// Kill all descendants, and report when they are gone.
     Kill = b'k' as isize,
-    /// The command ended well; what is left may go on.
+    /// The command has ended; processes that it left may go on.
     Release = b'r' as isize,
 }
 
-impl Order {
-    fn of(byte: u8) -> Option<Self> {
-        [Self::Ask, Self::Kill, Self::Release]
+impl KeeperRequest {
+    fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Terminate, Self::Kill, Self::Release]
             .into_iter()
-            .find(|order| *order as u8 == byte)
+            .find(|request| *request as u8 == byte)
     }
 }
 
-/// What a keeper says.
+/// A report of a keeper to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Report {
-    /// The command could not be started; the keeper leaves.
-    Failed(Stage, i32),
-    /// The command itself has ended.
-    Exited(Status),
-    /// Nothing of it is left.
+pub(crate) enum KeeperReport {
+    /// The command could not be started: the failed step and `errno`. The keeper exits.
+    Failed(StartStage, i32),
+    /// The command itself has exited.
+    Exited(CommandStatus),
+    /// All descendants are gone.
     Gone,
 }
 
-impl Report {
+impl KeeperReport {
     const LENGTH: usize = 6;
 
-    /// Waits for the next one; `None` when the keeper has left.
+    /// Waits for the next report; `None` if the keeper has exited.
     pub(crate) fn read(mut from: impl Read) -> Option<Self> {
         let mut bytes = [0; Self::LENGTH];
         from.read_exact(&mut bytes).ok()?;
-        let [what, stage, value @ ..] = bytes;
+        let [kind, stage, value @ ..] = bytes;
         let value = i32::from_be_bytes(value);
-        match what {
-            b'f' => Some(Self::Failed(Stage::of(stage)?, value)),
-            b'c' => Some(Self::Exited(Status::Code(value))),
-            b's' => Some(Self::Exited(Status::Signal(value))),
+        match kind {
+            b'f' => Some(Self::Failed(StartStage::from_code(stage)?, value)),
+            b'c' => Some(Self::Exited(CommandStatus::Code(value))),
+            b's' => Some(Self::Exited(CommandStatus::Signal(value))),
             b'g' => Some(Self::Gone),
             _ => None,
         }
     }
 
-    fn bytes(self) -> [u8; Self::LENGTH] {
-        let (what, stage, value) = match self {
+    fn to_bytes(self) -> [u8; Self::LENGTH] {
+        let (kind, stage, value) = match self {
             Self::Failed(stage, errno) => (b'f', stage.code(), errno),
-            Self::Exited(Status::Signal(signal)) => (b's', 0, signal),
-            Self::Exited(Status::Code(code)) => (b'c', 0, code),
-            Self::Exited(Status::TimedOut | Status::Idle) | Self::Gone => (b'g', 0, 0),
+            Self::Exited(CommandStatus::Signal(signal)) => (b's', 0, signal),
+            Self::Exited(CommandStatus::Code(code)) => (b'c', 0, code),
+            Self::Exited(CommandStatus::TimedOut | CommandStatus::Idle) | Self::Gone => (b'g', 0, 0),
         };
         let [a, b, c, d] = value.to_be_bytes();
-        [what, stage, a, b, c, d]
+        [kind, stage, a, b, c, d]
     }
 }
 
-/// Everything a keeper needs.
+/// The command that a keeper runs, and its connection to the guest.
 #[derive(Debug)]
-pub(crate) struct Duty {
+pub(crate) struct KeeperTask {
     argv: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     cwd: PathBuf,
-    stdio: Stdio3,
+    stdio: CommandStdio,
     guest: UnixStream,
 }
 
-/// The command's ends of its three streams.
+/// The command's ends of its standard streams.
 #[derive(Debug)]
-pub(crate) struct Stdio3 {
+pub(crate) struct CommandStdio {
     pub(crate) stdin: Option<OwnedFd>,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
 }
 
-impl Duty {
-    pub(crate) fn new(start: &Start<'_>, stdio: Stdio3, guest: UnixStream) -> Self {
+impl KeeperTask {
+    pub(crate) fn new(start: &StartCommand<'_>, stdio: CommandStdio, guest: UnixStream) -> Self {
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_owned());
         Self {
             argv: start.argv.iter().map(|arg| owned(arg)).collect(),
@@ -117,133 +117,134 @@ impl Duty {
     }
 }
 
-/// Is the keeper of one command, to its end.
-pub(crate) fn keep(duty: Duty) -> io::Result<()> {
-    sys::silence([io::stderr().as_fd()])?;
-    sys::new_session()?;
-    sys::adopt_orphans()?;
-    let children = sys::watch_children()?;
-    let (mut guest, started) = launch(duty);
+/// Runs as the keeper of one command, until the keeper has nothing left to do.
+pub(crate) fn run(task: KeeperTask) -> io::Result<()> {
+    sys::redirect_to_dev_null([io::stderr().as_fd()])?;
+    sys::new_process_session()?;
+    sys::become_subreaper()?;
+    let child_exits = sys::watch_child_exits()?;
+    let (mut guest, started) = launch(task);
     match started {
-        Ok(leader) => Keeper {
+        Ok(command) => Keeper {
             guest,
-            children,
-            leader,
+            child_exits,
+            command,
             released: false,
         }
-        .work(),
+        .run(),
         Err((stage, error)) => {
             let errno = error.raw_os_error().unwrap_or_default();
-            guest.write_all(&Report::Failed(stage, errno).bytes())
+            guest.write_all(&KeeperReport::Failed(stage, errno).to_bytes())
         }
     }
 }
 
 struct Keeper {
     guest: UnixStream,
-    /// Readable when a child has ended.
-    children: PipeReader,
-    leader: i32,
+    /// Becomes readable when a child exits.
+    child_exits: PipeReader,
+    /// The process id of the command.
+    command: i32,
     released: bool,
 }
 
-/// Whether there is more for a keeper to do.
+/// Whether the keeper has more to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
-    GoOn,
-    Leave,
+    Continue,
+    Exit,
 }
 
 impl Keeper {
-    fn work(mut self) -> io::Result<()> {
+    fn run(mut self) -> io::Result<()> {
         loop {
-            let mut watched = [
-                Watched::for_reading(&self.guest),
-                Watched::for_reading(&self.children),
+            let mut entries = [
+                PollEntry::for_reading(&self.guest),
+                PollEntry::for_reading(&self.child_exits),
             ];
-            sys::wait(&mut watched, None)?;
-            let [order, child] = watched;
+            sys::poll_files(&mut entries, None)?;
+            let [request, child] = entries;
             if child.is_ready() {
-                let _ = self.children.read(&mut [0; 64])?;
+                let _ = self.child_exits.read(&mut [0; 64])?;
             }
-            if self.bury() == Next::Leave {
+            if self.reap_children() == Next::Exit {
                 return Ok(());
             }
-            if order.is_ready() && self.obey()? == Next::Leave {
+            if request.is_ready() && self.handle_request()? == Next::Exit {
                 return Ok(());
             }
         }
     }
 
-    /// Takes note of the children that have ended. When none is left and none will come, there is nothing to keep.
-    fn bury(&mut self) -> Next {
+    /// Reaps all children that have exited. A released keeper without children exits.
+    fn reap_children(&mut self) -> Next {
         loop {
             match sys::reap() {
-                Reaped::Ended { child, status } if child == self.leader => {
-                    self.report(Report::Exited(status_of(status)));
+                ReapedChild::Exited { child, wait_status } if child == self.command => {
+                    self.report(KeeperReport::Exited(parse_wait_status(wait_status)));
                 }
-                Reaped::Ended { .. } => {}
-                Reaped::NoChildren if self.released => return Next::Leave,
-                Reaped::NoChildren | Reaped::NothingYet => return Next::GoOn,
+                ReapedChild::Exited { .. } => {}
+                ReapedChild::NoChildren if self.released => return Next::Exit,
+                ReapedChild::NoChildren | ReapedChild::NoneYet => return Next::Continue,
             }
         }
     }
 
-    fn obey(&mut self) -> io::Result<Next> {
+    fn handle_request(&mut self) -> io::Result<Next> {
         let mut byte = [0];
         if self.guest.read(&mut byte)? == 0 {
             if !self.released {
                 self.kill()?;
             }
-            return Ok(Next::Leave);
+            return Ok(Next::Exit);
         }
-        match Order::of(byte[0]) {
-            Some(Order::Ask) => {
-                for process in descendants::below(own_id(), &[])? {
-                    sys::send(Signal::Term, process);
-                    // One that was stopped could not do as it is asked.
-                    sys::send(Signal::Continue, process);
+        match KeeperRequest::from_byte(byte[0]) {
+            Some(KeeperRequest::Terminate) => {
+                for process in descendants::descendants(own_pid(), &[])? {
+                    sys::send_signal(Signal::Term, process);
+                    // A stopped process does not handle the signal.
+                    sys::send_signal(Signal::Continue, process);
                 }
             }
-            Some(Order::Kill) => {
+            Some(KeeperRequest::Kill) => {
                 self.kill()?;
-                self.report(Report::Gone);
+                self.report(KeeperReport::Gone);
             }
-            Some(Order::Release) => self.released = true,
+            Some(KeeperRequest::Release) => self.released = true,
             None => {}
         }
-        Ok(self.bury())
+        Ok(self.reap_children())
     }
 
     fn kill(&mut self) -> io::Result<()> {
-        descendants::kill(own_id(), &[], PATIENCE, || {
-            // What it returns is asked for again, by whoever called.
-            let _ = self.bury();
+        descendants::kill(own_pid(), &[], KILL_TIMEOUT, || {
+            // The caller reaps again and uses that result.
+            let _ = self.reap_children();
         })
     }
 
-    fn report(&mut self, report: Report) {
-        // Nobody listens when the guest is gone; then the stream has ended, and that is seen next.
-        let _ = self.guest.write_all(&report.bytes());
+    fn report(&mut self, report: KeeperReport) {
+        // If the guest is gone, the end of the stream is seen next.
+        let _ = self.guest.write_all(&report.to_bytes());
     }
 }
 
-/// Starts the command, and lets go of its streams.
+/// Starts the command, and closes the keeper's copies of its streams.
 #[expect(
     clippy::disallowed_methods,
     reason = "it runs inside the sandbox, not on the host"
 )]
-fn launch(duty: Duty) -> (UnixStream, Result<i32, (Stage, io::Error)>) {
-    let Duty {
+fn launch(task: KeeperTask) -> (UnixStream, Result<i32, (StartStage, io::Error)>) {
+    let KeeperTask {
         argv,
         env,
         cwd,
         stdio,
         guest,
-    } = duty;
-    // Changed here and not by `Command`, which would then need a second `fork` in place of the cheaper `posix_spawn`.
+    } = task;
+    // Not by `Command::current_dir`, which makes `Command` use `fork` instead of the cheaper `posix_spawn`.
     if let Err(error) = std::env::set_current_dir(cwd) {
-        return (guest, Err((Stage::Directory, error)));
+        return (guest, Err((StartStage::Directory, error)));
     }
     let started = locate(&argv, &env).and_then(|program| {
         Command::new(program)
@@ -259,11 +260,11 @@ fn launch(duty: Duty) -> (UnixStream, Result<i32, (Stage, io::Error)>) {
     });
     match started {
         Ok(child) => (guest, Ok(child.id().cast_signed())),
-        Err(error) => (guest, Err((Stage::Program, error))),
+        Err(error) => (guest, Err((StartStage::Program, error))),
     }
 }
 
-/// Finds the program on the command's own `PATH`; the standard library would `fork` to do so.
+/// Finds the program in the command's own `PATH`. The standard library would `fork` to do so.
 fn locate(argv: &[OsString], env: &[(OsString, OsString)]) -> io::Result<PathBuf> {
     const ENOENT: i32 = 2;
     let not_found = || io::Error::from_raw_os_error(ENOENT);
@@ -273,24 +274,24 @@ fn locate(argv: &[OsString], env: &[(OsString, OsString)]) -> io::Result<PathBuf
     }
     let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path);
     std::env::split_paths(path.map_or(OsStr::new(""), |path| path))
-        .map(|folder| folder.join(program))
+        .map(|dir| dir.join(program))
         .find(|file| is_program(file))
         .ok_or_else(not_found)
 }
 
 fn is_program(file: &Path) -> bool {
     file.metadata()
-        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-fn status_of(wait_status: i32) -> Status {
+fn parse_wait_status(wait_status: i32) -> CommandStatus {
     let status = ExitStatus::from_raw(wait_status);
     match status.code() {
-        Some(code) => Status::Code(code),
-        None => Status::Signal(status.signal().unwrap_or_default()),
+        Some(code) => CommandStatus::Code(code),
+        None => CommandStatus::Signal(status.signal().unwrap_or_default()),
     }
 }
 
-fn own_id() -> i32 {
+fn own_pid() -> i32 {
     std::process::id().cast_signed()
 }

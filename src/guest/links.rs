@@ -2,10 +2,10 @@
 
 use std::io;
 
-use super::netlink::{self, Kernel, Request, flag, int_at};
-use super::sys_net::Netlink;
+use super::netlink::{self, NetlinkRequest, NetlinkSocket, flag, int_at};
+use super::sys_net::NetlinkProtocol;
 
-/// The kernel's words, from `linux/rtnetlink.h`.
+/// Constants of `linux/rtnetlink.h`.
 const NEW_LINK: u16 = 16;
 const GET_LINK: u16 = 18;
 const NEW_ROUTE: u16 = 24;
@@ -21,37 +21,37 @@ const ROUTE_LINK: u16 = 4;
 
 const LOOPBACK: &str = "lo";
 
-/// An interface.
+/// A network interface.
 struct Link {
     index: i32,
     name: String,
     up: bool,
 }
 
-/// Makes every IPv4 address one of this namespace's own, behind the loopback interface.
-pub(crate) fn own_every_address() -> io::Result<()> {
-    let mut kernel = Kernel::open(Netlink::Route)?;
-    let index = loopback(&mut kernel)?.index.to_ne_bytes();
+/// Routes every IPv4 address to the loopback interface, as a local address of this namespace.
+pub(crate) fn make_all_addresses_local() -> io::Result<()> {
+    let mut socket = NetlinkSocket::open(NetlinkProtocol::Route)?;
+    let index = loopback(&mut socket)?.index.to_ne_bytes();
     let up = [&[0; 4], index.as_slice(), &IS_UP.to_ne_bytes(), &IS_UP.to_ne_bytes()].concat();
-    kernel.ask(&[Request::new(NEW_LINK, flag::ACK, &up)])?;
+    socket.send(&[NetlinkRequest::new(NEW_LINK, flag::ACK, &up)])?;
     let everything = [V4, 0, 0, 0, LOCAL_TABLE, STATIC, HOST_SCOPE, LOCAL, 0, 0, 0, 0];
-    let route = Request::new(NEW_ROUTE, flag::ACK | flag::CREATE, &everything).with(ROUTE_LINK, &index);
-    match kernel.ask(&[route]) {
+    let route = NetlinkRequest::new(NEW_ROUTE, flag::ACK | flag::CREATE, &everything).with(ROUTE_LINK, &index);
+    match socket.send(&[route]) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     }
 }
 
-/// What can be reached: the interfaces that are up, and whether every address is our own.
+/// Describes what can be reached: the interfaces that are up, and whether every IPv4 address is local.
 pub(crate) fn describe() -> io::Result<String> {
-    let mut kernel = Kernel::open(Netlink::Route)?;
-    let mut lines: Vec<String> = links(&mut kernel)?
+    let mut socket = NetlinkSocket::open(NetlinkProtocol::Route)?;
+    let mut lines: Vec<String> = links(&mut socket)?
         .into_iter()
         .filter(|link| link.up)
         .map(|link| format!("up {}\n", link.name))
         .collect();
-    let loopback = loopback(&mut kernel)?.index;
-    let routes = kernel.list(&Request::new(GET_ROUTE, flag::DUMP, &[V4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))?;
+    let loopback = loopback(&mut socket)?.index;
+    let routes = socket.list(&NetlinkRequest::new(GET_ROUTE, flag::DUMP, &[V4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]))?;
     let everything = |route: &&Vec<u8>| {
         let link = route.get(12..).and_then(|rest| netlink::find(rest, ROUTE_LINK));
         let ours = matches!(route[..], [V4, 0, 0, _, LOCAL_TABLE, _, _, LOCAL, ..]);
@@ -63,13 +63,13 @@ pub(crate) fn describe() -> io::Result<String> {
     Ok(lines.concat())
 }
 
-fn loopback(kernel: &mut Kernel) -> io::Result<Link> {
-    let found = links(kernel)?.into_iter().find(|link| link.name == LOOPBACK);
-    found.ok_or_else(|| io::Error::other("there is no loopback interface"))
+fn loopback(socket: &mut NetlinkSocket) -> io::Result<Link> {
+    let found = links(socket)?.into_iter().find(|link| link.name == LOOPBACK);
+    found.ok_or_else(|| io::Error::other("no loopback interface"))
 }
 
-fn links(kernel: &mut Kernel) -> io::Result<Vec<Link>> {
-    let listed = kernel.list(&Request::new(GET_LINK, flag::DUMP, &[0; 16]))?;
+fn links(socket: &mut NetlinkSocket) -> io::Result<Vec<Link>> {
+    let listed = socket.list(&NetlinkRequest::new(GET_LINK, flag::DUMP, &[0; 16]))?;
     let link = |item: &Vec<u8>| {
         let name = netlink::find(item.get(16..)?, LINK_NAME)?;
         Some(Link {

@@ -1,22 +1,23 @@
-//! The guest: a static program of ralph's own inside a sandbox. It uses nothing but the standard library, has a single
-//! thread, and is built by ralph's `build.rs`.
+//! The guest: ralph's static helper program inside a sandbox. It uses the standard library only, runs a session on a
+//! single thread, and is compiled by ralph's `build.rs`.
 
 #![allow(dead_code, reason = "each end of a session uses one half of the messages")]
 
-mod deed;
+#[cfg(feature = "escapes")]
+mod attack;
+mod connection;
 mod descendants;
 mod firewall;
 mod frame;
 mod holder;
+mod holder_protocol;
+mod ip_tables;
 mod job;
 mod keeper;
-mod legacy;
-mod line;
 mod links;
 mod message;
 mod netlink;
 mod nf_tables;
-mod order;
 mod outbox;
 mod probe;
 mod server;
@@ -28,22 +29,22 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use self::line::Line;
-use self::server::{Server, Turn};
+use self::connection::HostConnection;
+use self::server::{SessionServer, Turn};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match words[..] {
-        ["session"] => session(Line::standard),
-        ["session", door] => session(|| Line::through(door)),
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let result = match args[..] {
+        ["session"] => session(HostConnection::from_stdio),
+        ["session", socket] => session(|| HostConnection::connect(socket)),
         ["hold", dir] => holder::hold(Path::new(dir)),
-        ["probe", ref probes @ ..] => probe::carry_out(probes),
+        ["probe", ref probes @ ..] => probe::run_all(probes),
         _ => Err(io::Error::other(
             "usage: guest session [SOCKET] | hold DIRECTORY | probe PROBE...",
         )),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("guest: {error}");
@@ -52,21 +53,21 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs commands for whoever is at the other end of the line, until it is closed.
-fn session(line: impl FnOnce() -> io::Result<Line>) -> io::Result<()> {
-    sys::shut_the_door()?;
-    sys::keep_open_files_back()?;
-    sys::adopt_orphans()?;
-    sys::forget_children();
-    let mut server = Server::open(line()?)?;
+/// Runs commands for ralph until the connection is closed.
+fn session(connect: impl FnOnce() -> io::Result<HostConnection>) -> io::Result<()> {
+    sys::deny_inspection()?;
+    sys::close_inherited_files_on_exec()?;
+    sys::become_subreaper()?;
+    sys::ignore_child_exits();
+    let mut server = SessionServer::open(connect()?)?;
     loop {
         match server.turn()? {
-            Turn::On => {}
-            Turn::Over => return Ok(()),
-            Turn::Keep(duty) => {
-                // This is the keeper of one command, forked off: nothing of the server is its business.
+            Turn::Continue => {}
+            Turn::Finished => return Ok(()),
+            Turn::BecomeKeeper(task) => {
+                // This process was forked off to be the keeper of one command. It needs nothing of the server.
                 drop(server);
-                return keeper::keep(duty);
+                return keeper::run(task);
             }
         }
     }

@@ -1,114 +1,104 @@
-//! What the two ends of a session say to each other. Compiled into ralph and into the guest.
+//! The messages of a session. Compiled into ralph and into the guest.
 
 use std::time::Duration;
 
 use super::frame::{Frame, FrameError};
 
-/// How many bytes of a stream may be under way that the other end has not yet made use of. Of what a terminal prints,
-/// Daytona keeps 256 pieces of 4 KiB for a slow listener, and drops the listener after that: both streams of a command
-/// have room in there twice.
+/// Flow control: how many bytes of a stream may be in flight. Daytona buffers 256 pieces of 4 KiB of a terminal's output
+/// for a slow reader and then disconnects it; both streams of a command fit in there twice.
 pub(crate) const WINDOW: usize = 256 * 1024;
 
-/// The longest piece of a stream in one frame: what a pipe holds.
+/// The longest piece of a stream in one frame: the capacity of a pipe.
 pub(crate) const CHUNK: usize = 64 * 1024;
 
-/// How many bytes the guest shows at a door, to be let in.
-pub(crate) const PASSWORD: usize = 32;
+/// The length in bytes of the password that the guest shows at ralph's socket.
+pub(crate) const PASSWORD_LENGTH: usize = 32;
 
-/// One of the two streams a command prints to.
+/// An output stream of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {
     Stdout,
     Stderr,
 }
 
-/// From ralph to the guest.
+/// A message from ralph to the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToGuest<'a> {
-    /// Starts a command, under an id that no command had before.
-    Start(Start<'a>),
-    /// The next piece of its input.
+    /// Starts a command under a new id.
+    Start(StartCommand<'a>),
+    /// The next piece of its standard input.
     Stdin(&'a [u8]),
-    /// Its input is over.
+    /// Closes its standard input.
     StdinEnd,
-    /// So many more bytes of its output may be sent.
+    /// Allows the guest to send this many more bytes of its output.
     Credit(Channel, u32),
-    /// Ends it, and everything it started.
+    /// Kills the command and all its descendants.
     Kill,
-    /// Ends every command and whatever any of them left behind; the id is that of the request.
+    /// Kills all commands and everything they left running. The id is that of the request.
     EndAll,
 }
 
-/// From the guest to ralph.
+/// A message from the guest to ralph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FromGuest<'a> {
-    /// The first frame of all: which guest this is.
+    /// The first frame of a session: the version of the guest.
     Hello(u64),
-    /// A piece of a command's output.
+    /// The next piece of a command's output.
     Output(Channel, &'a [u8]),
-    /// So many more bytes of its input may be sent.
+    /// Allows ralph to send this many more bytes of its input.
     Credit(u32),
-    /// It has ended. Nothing more is said about it.
-    Exit(Status, Hold),
-    /// It could not be started. Nothing more is said about it.
-    Failed(Stage, i32),
-    /// All that was there when this was asked has ended.
+    /// The command has ended. This is the last message about it.
+    Exit {
+        status: CommandStatus,
+        /// Whether another process still has its output streams open.
+        streams_held: bool,
+    },
+    /// The command could not be started: the failed step and `errno`. This is the last message about it.
+    Failed(StartStage, i32),
+    /// Everything that ran at the time of the request has ended.
     AllEnded,
 }
 
-/// A command to start. Text is bytes: arguments and paths need not be UTF-8.
+/// A command to start. Arguments and paths are bytes, they need not be UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Start<'a> {
+pub(crate) struct StartCommand<'a> {
     /// The program and its arguments.
     pub(crate) argv: Vec<&'a [u8]>,
-    /// All of its variables.
+    /// Its whole environment.
     pub(crate) env: Vec<(&'a [u8], &'a [u8])>,
     pub(crate) cwd: &'a [u8],
-    pub(crate) input: Input,
-    pub(crate) limits: Limits,
+    /// Whether it gets input; otherwise its standard input is empty.
+    pub(crate) has_stdin: bool,
+    pub(crate) limits: CommandLimits,
 }
 
-/// Whether a command gets input.
+/// The time limits of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
-    Nothing,
-    Piped,
-}
-
-/// How long a command is waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct CommandLimits {
     pub(crate) timeout: Option<Duration>,
-    /// How long it may print nothing.
+    /// How long it may run without output.
     pub(crate) idle: Option<Duration>,
-    /// How long a child that holds the streams is waited for when the command itself has ended.
+    /// How long to wait for the end of its output after it exited: a child may hold the streams open.
     pub(crate) grace: Duration,
 }
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub(crate) enum CommandStatus {
     Code(i32),
     Signal(i32),
     TimedOut,
     Idle,
 }
 
-/// What became of the output streams.
+/// The step of starting a command that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
-    Closed,
-    Held,
-}
-
-/// What could not be done to start a command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
-    /// Making pipes and processes.
+pub(crate) enum StartStage {
+    /// Creating pipes and the keeper process.
     Prepare,
-    /// Entering its directory.
+    /// Changing to its working directory.
     Directory,
-    /// Running the program.
+    /// Executing the program.
     Program,
 }
 
@@ -126,7 +116,7 @@ const FAILED: u8 = 20;
 const ALL_ENDED: u8 = 21;
 
 impl<'a> ToGuest<'a> {
-    /// Puts the message at the end of `out`, as a frame.
+    /// Appends the message to `out` as a frame.
     pub(crate) fn append_to(&self, id: u32, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let mut fields = Writer::default();
         let (kind, payload) = match self {
@@ -147,14 +137,14 @@ impl<'a> ToGuest<'a> {
         Frame { kind, id, payload }.append_to(out)
     }
 
-    /// Reads a frame.
-    pub(crate) fn of(frame: Frame<'a>) -> Result<Self, FrameError> {
-        read(frame, |fields| {
+    /// Decodes a frame.
+    pub(crate) fn decode(frame: Frame<'a>) -> Result<Self, FrameError> {
+        decode(frame, |fields| {
             Some(match frame.kind {
-                START => Self::Start(Start::read(fields)?),
+                START => Self::Start(StartCommand::read(fields)?),
                 STDIN => Self::Stdin(fields.rest()),
                 STDIN_END => Self::StdinEnd,
-                CREDIT => Self::Credit(Channel::of(fields.u8()?)?, fields.u32()?),
+                CREDIT => Self::Credit(Channel::from_code(fields.u8()?)?, fields.u32()?),
                 KILL => Self::Kill,
                 END_ALL => Self::EndAll,
                 _ => return None,
@@ -164,7 +154,7 @@ impl<'a> ToGuest<'a> {
 }
 
 impl<'a> FromGuest<'a> {
-    /// Puts the message at the end of `out`, as a frame.
+    /// Appends the message to `out` as a frame.
     pub(crate) fn append_to(&self, id: u32, out: &mut Vec<u8>) -> Result<(), FrameError> {
         let mut fields = Writer::default();
         let (kind, payload) = match self {
@@ -177,9 +167,9 @@ impl<'a> FromGuest<'a> {
                 fields.u32(*bytes);
                 (CREDIT, &*fields.0)
             }
-            Self::Exit(status, hold) => {
+            Self::Exit { status, streams_held } => {
                 status.write(&mut fields);
-                fields.u8(u8::from(*hold == Hold::Held));
+                fields.u8(u8::from(*streams_held));
                 (EXIT, &*fields.0)
             }
             Self::Failed(stage, errno) => {
@@ -192,15 +182,18 @@ impl<'a> FromGuest<'a> {
         Frame { kind, id, payload }.append_to(out)
     }
 
-    /// Reads a frame.
-    pub(crate) fn of(frame: Frame<'a>) -> Result<Self, FrameError> {
-        read(frame, |fields| {
+    /// Decodes a frame.
+    pub(crate) fn decode(frame: Frame<'a>) -> Result<Self, FrameError> {
+        decode(frame, |fields| {
             Some(match frame.kind {
                 HELLO => Self::Hello(fields.u64()?),
-                STDOUT | STDERR => Self::Output(Channel::of(frame.kind)?, fields.rest()),
+                STDOUT | STDERR => Self::Output(Channel::from_code(frame.kind)?, fields.rest()),
                 CREDIT => Self::Credit(fields.u32()?),
-                EXIT => Self::Exit(Status::read(fields)?, Hold::of(fields.u8()?)?),
-                FAILED => Self::Failed(Stage::of(fields.u8()?)?, fields.i32()?),
+                EXIT => Self::Exit {
+                    status: CommandStatus::read(fields)?,
+                    streams_held: fields.bool()?,
+                },
+                FAILED => Self::Failed(StartStage::from_code(fields.u8()?)?, fields.i32()?),
                 ALL_ENDED => Self::AllEnded,
                 _ => return None,
             })
@@ -208,8 +201,8 @@ impl<'a> FromGuest<'a> {
     }
 }
 
-/// Reads a payload to its last byte. What comes after the fields is as wrong as a field that is missing.
-fn read<'a, M>(
+/// Decodes a payload. Trailing bytes are an error, like missing fields.
+fn decode<'a, M>(
     frame: Frame<'a>,
     message: impl FnOnce(&mut Reader<'a>) -> Option<M>,
 ) -> Result<M, FrameError> {
@@ -232,24 +225,14 @@ impl Channel {
         }
     }
 
-    fn of(code: u8) -> Option<Self> {
+    fn from_code(code: u8) -> Option<Self> {
         [Self::Stdout, Self::Stderr]
             .into_iter()
             .find(|channel| channel.code() == code)
     }
 }
 
-impl Hold {
-    fn of(code: u8) -> Option<Self> {
-        match code {
-            0 => Some(Self::Closed),
-            1 => Some(Self::Held),
-            _ => None,
-        }
-    }
-}
-
-impl Stage {
+impl StartStage {
     pub(crate) fn code(self) -> u8 {
         match self {
             Self::Prepare => 0,
@@ -258,14 +241,14 @@ impl Stage {
         }
     }
 
-    pub(crate) fn of(code: u8) -> Option<Self> {
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
         [Self::Prepare, Self::Directory, Self::Program]
             .into_iter()
             .find(|stage| stage.code() == code)
     }
 }
 
-impl Status {
+impl CommandStatus {
     fn write(self, fields: &mut Writer) {
         let (code, value) = match self {
             Self::Code(code) => (0, code),
@@ -288,7 +271,7 @@ impl Status {
     }
 }
 
-impl<'a> Start<'a> {
+impl<'a> StartCommand<'a> {
     fn write(&self, fields: &mut Writer) {
         fields.count(self.argv.len());
         self.argv.iter().for_each(|arg| fields.bytes(arg));
@@ -298,10 +281,10 @@ impl<'a> Start<'a> {
             fields.bytes(value);
         }
         fields.bytes(self.cwd);
-        fields.u8(u8::from(self.input == Input::Piped));
-        fields.time(Some(self.limits.grace));
-        fields.time(self.limits.timeout);
-        fields.time(self.limits.idle);
+        fields.u8(u8::from(self.has_stdin));
+        fields.duration(Some(self.limits.grace));
+        fields.duration(self.limits.timeout);
+        fields.duration(self.limits.idle);
     }
 
     fn read(fields: &mut Reader<'a>) -> Option<Self> {
@@ -315,21 +298,17 @@ impl<'a> Start<'a> {
             argv,
             env,
             cwd: fields.bytes()?,
-            input: match fields.u8()? {
-                0 => Input::Nothing,
-                1 => Input::Piped,
-                _ => return None,
-            },
-            limits: Limits {
-                grace: fields.time()??,
-                timeout: fields.time()?,
-                idle: fields.time()?,
+            has_stdin: fields.bool()?,
+            limits: CommandLimits {
+                grace: fields.duration()??,
+                timeout: fields.duration()?,
+                idle: fields.duration()?,
             },
         })
     }
 }
 
-/// Writes the fields of a payload. A count that does not fit makes a payload that is too long to be sent.
+/// Encodes the fields of a payload. A count that does not fit into 32 bits means that the payload is too long to be sent.
 #[derive(Debug, Default)]
 struct Writer(Vec<u8>);
 
@@ -359,14 +338,14 @@ impl Writer {
         self.0.extend_from_slice(value);
     }
 
-    fn time(&mut self, value: Option<Duration>) {
+    fn duration(&mut self, value: Option<Duration>) {
         self.u8(u8::from(value.is_some()));
         let micros = value.map_or(0, |value| u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
         self.u64(micros);
     }
 }
 
-/// Reads the fields of a payload; `None` when there are not enough bytes.
+/// Decodes the fields of a payload; `None` if bytes are missing or invalid.
 #[derive(Debug)]
 struct Reader<'a>(&'a [u8]);
 
@@ -379,6 +358,14 @@ impl<'a> Reader<'a> {
 
     fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_be_bytes)
+    }
+
+    fn bool(&mut self) -> Option<bool> {
+        match self.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
     }
 
     fn u32(&mut self) -> Option<u32> {
@@ -400,8 +387,11 @@ impl<'a> Reader<'a> {
         Some(bytes)
     }
 
-    #[expect(clippy::option_option, reason = "not enough bytes, or no limit")]
-    fn time(&mut self) -> Option<Option<Duration>> {
+    #[expect(
+        clippy::option_option,
+        reason = "the outer `None` is a decoding error, the inner one no limit"
+    )]
+    fn duration(&mut self) -> Option<Option<Duration>> {
         match (self.u8()?, self.u64()?) {
             (0, 0) => Some(None),
             (1, micros) => Some(Some(Duration::from_micros(micros))),
@@ -420,21 +410,21 @@ mod tests {
     use proptest::prelude::*;
     use rstest::rstest;
 
-    use super::super::frame::Decoder;
+    use super::super::frame::FrameDecoder;
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: CommandLimits = CommandLimits {
         timeout: Some(Duration::from_millis(1500)),
         idle: None,
         grace: Duration::ZERO,
     };
 
     fn start() -> ToGuest<'static> {
-        ToGuest::Start(Start {
+        ToGuest::Start(StartCommand {
             argv: vec![b"printf", b"", b"\xff\0"],
             env: vec![(b"A", b"b=c"), (b"", b"")],
             cwd: b"/some where",
-            input: Input::Piped,
+            has_stdin: true,
             limits: LIMITS,
         })
     }
@@ -446,11 +436,11 @@ mod tests {
     #[case(ToGuest::Credit(Channel::Stderr, u32::MAX))]
     #[case(ToGuest::Kill)]
     #[case(ToGuest::EndAll)]
-    fn what_ralph_says_is_understood(#[case] message: ToGuest<'_>) {
-        let mut decoder = Decoder::default();
-        message.append_to(7, decoder.room()).unwrap();
+    fn messages_to_the_guest_are_decoded(#[case] message: ToGuest<'_>) {
+        let mut decoder = FrameDecoder::default();
+        message.append_to(7, decoder.buffer()).unwrap();
         let frame = decoder.next().unwrap().unwrap();
-        assert_eq!((frame.id, ToGuest::of(frame).unwrap()), (7, message));
+        assert_eq!((frame.id, ToGuest::decode(frame).unwrap()), (7, message));
     }
 
     #[rstest]
@@ -458,27 +448,27 @@ mod tests {
     #[case(FromGuest::Output(Channel::Stdout, b"\0\xff"))]
     #[case(FromGuest::Output(Channel::Stderr, b""))]
     #[case(FromGuest::Credit(3))]
-    #[case(FromGuest::Exit(Status::Code(-1), Hold::Held))]
-    #[case(FromGuest::Exit(Status::Signal(9), Hold::Closed))]
-    #[case(FromGuest::Exit(Status::TimedOut, Hold::Closed))]
-    #[case(FromGuest::Exit(Status::Idle, Hold::Closed))]
-    #[case(FromGuest::Failed(Stage::Directory, 2))]
+    #[case(FromGuest::Exit { status: CommandStatus::Code(-1), streams_held: true })]
+    #[case(FromGuest::Exit { status: CommandStatus::Signal(9), streams_held: false })]
+    #[case(FromGuest::Exit { status: CommandStatus::TimedOut, streams_held: false })]
+    #[case(FromGuest::Exit { status: CommandStatus::Idle, streams_held: false })]
+    #[case(FromGuest::Failed(StartStage::Directory, 2))]
     #[case(FromGuest::AllEnded)]
-    fn what_the_guest_says_is_understood(#[case] message: FromGuest<'_>) {
-        let mut decoder = Decoder::default();
-        message.append_to(7, decoder.room()).unwrap();
+    fn messages_from_the_guest_are_decoded(#[case] message: FromGuest<'_>) {
+        let mut decoder = FrameDecoder::default();
+        message.append_to(7, decoder.buffer()).unwrap();
         let frame = decoder.next().unwrap().unwrap();
-        assert_eq!((frame.id, FromGuest::of(frame).unwrap()), (7, message));
+        assert_eq!((frame.id, FromGuest::decode(frame).unwrap()), (7, message));
     }
 
     #[test]
-    fn a_frame_with_too_much_or_too_little_is_refused() {
+    fn missing_and_trailing_bytes_are_refused() {
         let mut bytes = Vec::new();
         start().append_to(1, &mut bytes).unwrap();
         let payload = &bytes[9..];
         for wrong in [&payload[..payload.len() - 1], &[payload, b"x"].concat()] {
             let (kind, id) = (START, 1);
-            let read = ToGuest::of(Frame {
+            let read = ToGuest::decode(Frame {
                 kind,
                 id,
                 payload: wrong,
@@ -488,13 +478,13 @@ mod tests {
     }
 
     #[test]
-    fn arguments_beyond_the_limit_are_refused_before_they_are_sent() {
-        let long = vec![b'x'; super::super::frame::LONGEST];
-        let message = ToGuest::Start(Start {
+    fn arguments_beyond_the_limit_are_refused_before_sending() {
+        let long = vec![b'x'; super::super::frame::MAX_PAYLOAD];
+        let message = ToGuest::Start(StartCommand {
             argv: vec![&long],
             env: Vec::new(),
             cwd: b"/",
-            input: Input::Nothing,
+            has_stdin: false,
             limits: LIMITS,
         });
         assert!(matches!(
@@ -505,10 +495,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_payload_is_read_without_a_panic(kind in 0u8..30, payload in vec(any::<u8>(), 0..200)) {
+        fn decoding_an_arbitrary_payload_does_not_panic(kind in 0u8..30, payload in vec(any::<u8>(), 0..200)) {
             let frame = Frame { kind, id: 0, payload: &payload };
-            let _ = ToGuest::of(frame);
-            let _ = FromGuest::of(frame);
+            let _ = ToGuest::decode(frame);
+            let _ = FromGuest::decode(frame);
         }
     }
 }

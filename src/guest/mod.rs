@@ -1,27 +1,28 @@
-//! The guest: a small static program of ralph's own that runs commands inside a sandbox (see [`crate::sandbox::session`]),
-//! holds its network (`hold`), and tries out from inside what can be reached (`probe`).
+//! The guest: a small static program that ralph puts into a sandbox. It runs commands over a warm session
+//! (`guest session`, see [`crate::sandbox::session`]), owns the network of a sealed sandbox (`guest hold`) and runs
+//! probes from inside (`guest probe`).
 //!
-//! It is a program of its own, made from the other files of this folder by `build.rs`, and uses nothing but the standard
-//! library. What both ends must agree on (`frame`, `message`, `order`, `version`) is compiled into both.
+//! `build.rs` compiles it from the other files of this directory; it uses the standard library only. The files that
+//! define the protocols (`frame`, `message`, `holder_protocol`, `version`) are compiled into ralph and into the guest.
 //!
-//! To use it, put [`PROGRAM`] into a sandbox and run it with the argument `session`; its standard input and output are
-//! the stream for [`crate::sandbox::session::Session::open`]. A file that belongs to another user and may be executed but
-//! not read (mode `0111`) makes the system close the guest to its sandbox from its first instruction; otherwise it
-//! closes itself a moment later.
+//! To use it, put [`PROGRAM`] into a sandbox and run it with the argument `session`. Its standard input and output are
+//! the stream for [`crate::sandbox::session::Session::open`]. If the file belongs to another user and has mode `0111`
+//! (execute, not read), the kernel denies other processes access to the guest's memory from the first instruction on.
+//! Otherwise the guest denies it itself shortly after it started.
 
 #[allow(dead_code, reason = "each end of a session uses one half of it")]
 pub(crate) mod frame;
+#[allow(dead_code, reason = "each end uses one half of it")]
+pub(crate) mod holder_protocol;
 #[allow(dead_code, reason = "each end of a session uses one half of it")]
 pub(crate) mod message;
-#[allow(dead_code, reason = "each end uses one half of it")]
-pub(crate) mod order;
 pub(crate) mod version;
 
-/// The program, for Linux on the processor that ralph itself was built for. `None` when ralph was built where it could
-/// not be made; then commands need another way into the sandbox.
+/// The guest for Linux on the processor architecture that ralph was built for. `None` if it could not be built; commands
+/// then need another way into the sandbox.
 pub const PROGRAM: Option<&[u8]> = BUILT;
 
-/// Differs whenever the program does. A session with a guest of another version is refused.
+/// A hash of the guest's source. A session with a guest of another version is refused.
 pub const VERSION: u64 = version::VERSION;
 
 #[cfg(guest)]

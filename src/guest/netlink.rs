@@ -1,11 +1,11 @@
-//! Requests to the kernel and its answers, as netlink writes them.
+//! Netlink: requests to the kernel and its replies.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use super::sys_net::{self, Netlink};
+use super::sys_net::{self, NetlinkProtocol};
 
-/// Flags of requests.
+/// NetlinkRequest flags (`NLM_F_*`).
 pub(crate) mod flag {
     pub(crate) const ACK: u16 = 0x4;
     pub(crate) const DUMP: u16 = 0x300;
@@ -14,25 +14,25 @@ pub(crate) mod flag {
     pub(super) const REQUEST: u16 = 0x1;
 }
 
-/// The length of what every message begins with.
+/// The length of a message header (`struct nlmsghdr`).
 const HEADER: usize = 16;
-/// Kinds of messages that every part of the kernel has.
+/// Message types that all netlink protocols share.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// Attributes that hold others are marked so.
+/// Marks an attribute that contains attributes.
 const NESTED: u16 = 0x8000;
 const KIND_MASK: u16 = 0x3fff;
 
-/// A message in the making.
+/// A message to the kernel.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct NetlinkRequest {
     kind: u16,
     flags: u16,
     body: Vec<u8>,
 }
 
-impl Request {
-    /// A request that begins with this header of its own.
+impl NetlinkRequest {
+    /// A request with the header of its message type.
     pub(crate) fn new(kind: u16, flags: u16, header: &[u8]) -> Self {
         Self {
             kind,
@@ -41,14 +41,14 @@ impl Request {
         }
     }
 
-    /// With an attribute.
+    /// Adds an attribute.
     pub(crate) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         self.body.extend(attribute(kind, value));
         self
     }
 
-    /// With an attribute that holds others.
-    pub(crate) fn with_all(self, kind: u16, values: &[Vec<u8>]) -> Self {
+    /// Adds an attribute that contains attributes.
+    pub(crate) fn with_nested(self, kind: u16, values: &[Vec<u8>]) -> Self {
         self.with(kind | NESTED, &values.concat())
     }
 
@@ -63,7 +63,7 @@ impl Request {
     }
 }
 
-/// An attribute, padded.
+/// Encodes an attribute, padded to four bytes.
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
     let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
@@ -72,12 +72,12 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// An attribute that holds others.
-pub(crate) fn attributes(kind: u16, values: &[Vec<u8>]) -> Vec<u8> {
+/// Encodes an attribute that contains attributes.
+pub(crate) fn nested_attribute(kind: u16, values: &[Vec<u8>]) -> Vec<u8> {
     attribute(kind | NESTED, &values.concat())
 }
 
-/// The attributes that follow each other in these bytes, by kind.
+/// The attributes in these bytes, with their kinds.
 pub(crate) fn read_attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let length = usize::from(u16::from_ne_bytes([*bytes.first()?, *bytes.get(1)?]));
@@ -88,102 +88,102 @@ pub(crate) fn read_attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[
     })
 }
 
-/// The attribute of this kind among those in these bytes.
+/// The first attribute of this kind in these bytes.
 pub(crate) fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     read_attributes(bytes).find_map(|(found, value)| (found == kind).then_some(value))
 }
 
-/// A way to one part of the kernel.
+/// A socket for one netlink protocol.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct NetlinkSocket {
     file: File,
     sequence: u32,
 }
 
-impl Kernel {
-    pub(crate) fn open(part: Netlink) -> io::Result<Self> {
+impl NetlinkSocket {
+    pub(crate) fn open(protocol: NetlinkProtocol) -> io::Result<Self> {
         Ok(Self {
-            file: sys_net::netlink(part)?,
+            file: sys_net::netlink_socket(protocol)?,
             sequence: 0,
         })
     }
 
-    /// Sends requests in one go and waits until each that wants to be acknowledged is. The first error is the last
-    /// answer that is waited for: of requests that are not permitted, the kernel answers one.
-    pub(crate) fn ask(&mut self, requests: &[Request]) -> io::Result<()> {
+    /// Sends requests in one write and waits for all acknowledgements that they ask for. Returns at the first error: the
+    /// kernel answers only one of several requests that are not permitted.
+    pub(crate) fn send(&mut self, requests: &[NetlinkRequest]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for request in requests {
             self.sequence += 1;
             request.append_to(&mut bytes, self.sequence);
         }
         self.file.write_all(&bytes)?;
-        let mut awaited = requests.iter().filter(|one| one.flags & flag::ACK != 0).count();
-        while awaited > 0 {
-            for answer in self.read()? {
-                if let Answer::Error(code) = answer {
-                    of_code(code)?;
-                    awaited = awaited.saturating_sub(1);
+        let mut pending = requests.iter().filter(|one| one.flags & flag::ACK != 0).count();
+        while pending > 0 {
+            for reply in self.read()? {
+                if let Reply::Error(code) = reply {
+                    check_code(code)?;
+                    pending = pending.saturating_sub(1);
                 }
             }
         }
         Ok(())
     }
 
-    /// Everything that the kernel lists: each item without the header of its message.
-    pub(crate) fn list(&mut self, request: &Request) -> io::Result<Vec<Vec<u8>>> {
+    /// Sends a dump request and returns the items, without message headers.
+    pub(crate) fn list(&mut self, request: &NetlinkRequest) -> io::Result<Vec<Vec<u8>>> {
         let mut bytes = Vec::new();
         self.sequence += 1;
         request.append_to(&mut bytes, self.sequence);
         self.file.write_all(&bytes)?;
         let mut found = Vec::new();
         loop {
-            for answer in self.read()? {
-                match answer {
-                    Answer::Item(item) => found.push(item),
-                    Answer::Error(code) => of_code(code)?,
-                    Answer::Done => return Ok(found),
+            for reply in self.read()? {
+                match reply {
+                    Reply::Item(item) => found.push(item),
+                    Reply::Error(code) => check_code(code)?,
+                    Reply::Done => return Ok(found),
                 }
             }
         }
     }
 
-    fn read(&mut self) -> io::Result<Vec<Answer>> {
+    fn read(&mut self) -> io::Result<Vec<Reply>> {
         let mut buffer = vec![0; 64 * 1024];
         let count = self.file.read(&mut buffer)?;
         let mut rest = &buffer[..count];
-        let mut answers = Vec::new();
-        while let Some((length, kind)) = header_of(rest) {
+        let mut replies = Vec::new();
+        while let Some((length, kind)) = parse_header(rest) {
             let body = rest.get(HEADER..length).ok_or(io::ErrorKind::InvalidData)?;
-            answers.push(match kind {
-                ERROR => Answer::Error(int_at(body, 0).ok_or(io::ErrorKind::InvalidData)?),
-                DONE => Answer::Done,
-                _ => Answer::Item(body.to_vec()),
+            replies.push(match kind {
+                ERROR => Reply::Error(int_at(body, 0).ok_or(io::ErrorKind::InvalidData)?),
+                DONE => Reply::Done,
+                _ => Reply::Item(body.to_vec()),
             });
             rest = rest.get(padded(length)..).unwrap_or_default();
         }
-        Ok(answers)
+        Ok(replies)
     }
 }
 
-enum Answer {
+enum Reply {
     Item(Vec<u8>),
-    /// A request was done, or was not for this reason.
+    /// The result of a request: zero, or a negative error number.
     Error(i32),
     Done,
 }
 
-fn header_of(bytes: &[u8]) -> Option<(usize, u16)> {
+fn parse_header(bytes: &[u8]) -> Option<(usize, u16)> {
     let length = usize::try_from(int_at(bytes, 0)?).ok().filter(|length| *length >= HEADER)?;
     Some((length, u16::from_ne_bytes([*bytes.get(4)?, *bytes.get(5)?])))
 }
 
-/// The number at this place, in this processor's own order.
-pub(crate) fn int_at(bytes: &[u8], at: usize) -> Option<i32> {
-    let four = bytes.get(at..at + 4)?;
+/// The native-endian number at this offset.
+pub(crate) fn int_at(bytes: &[u8], offset: usize) -> Option<i32> {
+    let four = bytes.get(offset..offset + 4)?;
     Some(i32::from_ne_bytes(four.try_into().ok()?))
 }
 
-fn of_code(code: i32) -> io::Result<()> {
+fn check_code(code: i32) -> io::Result<()> {
     match code {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(-code)),

@@ -1,4 +1,4 @@
-//! What is on its way to ralph.
+//! Messages that are being sent to ralph.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use super::message::FromGuest;
 use super::sys;
 
-/// Above this no more output is read from commands.
+/// Above this many bytes, no more output of commands is read.
 const FULL: usize = 512 * 1024;
 
-/// The stream to ralph and what it has not taken yet.
+/// The stream to ralph and the bytes that it has not accepted yet.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     stream: File,
@@ -20,7 +20,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub(crate) fn new(stream: OwnedFd) -> io::Result<Self> {
-        sys::never_wait_for(&stream)?;
+        sys::set_nonblocking(&stream)?;
         Ok(Self {
             stream: stream.into(),
             bytes: Vec::new(),
@@ -28,12 +28,12 @@ impl Outbox {
         })
     }
 
-    /// Adds a message.
+    /// Queues a message.
     pub(crate) fn push(&mut self, id: u32, message: FromGuest<'_>) -> io::Result<()> {
         message.append_to(id, &mut self.bytes).map_err(io::Error::other)
     }
 
-    /// Sends as much as the stream takes at once.
+    /// Writes as much as the stream accepts without blocking.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         while self.sent < self.bytes.len() {
             match self.stream.write(&self.bytes[self.sent..]) {
@@ -44,7 +44,7 @@ impl Outbox {
                 Err(error) => return Err(error),
             }
         }
-        // Not after each write, so that a byte is moved once on average.
+        // Not after each write, so that each byte is moved about once.
         if self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);
             self.sent = 0;

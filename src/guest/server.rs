@@ -1,4 +1,4 @@
-//! The server of a session: one loop that waits for ralph, for keepers and for pipes.
+//! The server of a session: one loop over the connection to ralph, the keepers and the pipes of the commands.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,44 +7,44 @@ use std::mem;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use super::connection::HostConnection;
 use super::descendants;
-use super::frame::Decoder;
-use super::job::{Advice, Fed, Feed, Job, Link};
-use super::keeper::{Duty, Order, Report, Stdio3};
-use super::line::Line;
-use super::message::{CHUNK, Channel, FromGuest, Input, Stage, Start, ToGuest};
+use super::frame::FrameDecoder;
+use super::job::{Job, JobAction, KeeperLink, StdinPipe};
+use super::keeper::{CommandStdio, KeeperReport, KeeperRequest, KeeperTask};
+use super::message::{CHUNK, Channel, FromGuest, StartCommand, StartStage, ToGuest};
 use super::outbox::Outbox;
-use super::sys::{self, Forked, Watched};
+use super::sys::{self, ForkSide, PollEntry};
 use super::version::VERSION;
 
-/// How long processes that lost their keeper may take to go once they were killed.
-const ORPHAN_PATIENCE: Duration = Duration::from_secs(1);
+/// How long killed processes without a keeper may take to disappear.
+const ORPHAN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs commands for whoever is at the other end.
+/// Runs commands for ralph.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct SessionServer {
     ralph: File,
-    decoder: Decoder,
+    decoder: FrameDecoder,
     outbox: Outbox,
     jobs: BTreeMap<u32, Job>,
-    /// The keepers of commands that have ended and left something behind.
-    released: Vec<Link>,
-    /// Who wants to know when everything has ended.
-    enders: Vec<u32>,
+    /// The keepers of finished commands that left processes running.
+    released: Vec<KeeperLink>,
+    /// The ids of `EndAll` requests that are not answered yet.
+    end_requests: Vec<u32>,
     chunk: Vec<u8>,
 }
 
-/// What [`Server::turn`] leads to.
+/// The result of [`SessionServer::turn`].
 #[derive(Debug)]
 pub(crate) enum Turn {
-    On,
-    /// The other end is gone, and so is every command that ran for it.
-    Over,
-    /// This process is now the keeper of one command.
-    Keep(Duty),
+    Continue,
+    /// Ralph has disconnected, and all its commands have ended.
+    Finished,
+    /// This process was forked off and is now the keeper of one command.
+    BecomeKeeper(KeeperTask),
 }
 
-/// What a watched file is.
+/// What an entry of `poll` belongs to.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Ralph,
@@ -55,236 +55,239 @@ enum Source {
     Released { keeper: i32 },
 }
 
-impl Server {
-    /// Says hello.
-    pub(crate) fn open(line: Line) -> io::Result<Self> {
+impl SessionServer {
+    /// Starts a session by sending the version.
+    pub(crate) fn open(connection: HostConnection) -> io::Result<Self> {
         let mut server = Self {
-            ralph: line.from_ralph,
-            decoder: Decoder::default(),
-            outbox: Outbox::new(line.to_ralph)?,
+            ralph: connection.from_ralph,
+            decoder: FrameDecoder::default(),
+            outbox: Outbox::new(connection.to_ralph)?,
             jobs: BTreeMap::new(),
             released: Vec::new(),
-            enders: Vec::new(),
+            end_requests: Vec::new(),
             chunk: vec![0; CHUNK],
         };
         server.outbox.push(0, FromGuest::Hello(VERSION))?;
         Ok(server)
     }
 
-    /// Waits for the next thing to happen and deals with it.
+    /// Waits for the next events and handles them.
     pub(crate) fn turn(&mut self) -> io::Result<Turn> {
-        self.advance()?;
+        self.advance_jobs()?;
         if self.outbox.flush().is_err() {
-            return Ok(self.end());
+            return Ok(self.finish());
         }
         for source in self.wait()? {
-            match self.attend(source)? {
-                Turn::On => {}
+            match self.handle(source)? {
+                Turn::Continue => {}
                 other => return Ok(other),
             }
         }
-        Ok(Turn::On)
+        Ok(Turn::Continue)
     }
 
     /// Takes the steps that are due for each command.
-    fn advance(&mut self) -> io::Result<()> {
+    fn advance_jobs(&mut self) -> io::Result<()> {
         let (now, backed_up) = (Instant::now(), self.outbox.is_full());
-        let advice: Vec<(u32, Advice)> = self
+        let actions: Vec<(u32, JobAction)> = self
             .jobs
             .iter_mut()
             .map(|(id, job)| (*id, job.advance(now, backed_up)))
-            .filter(|(_, advice)| *advice != Advice::Wait)
+            .filter(|(_, action)| *action != JobAction::Wait)
             .collect();
-        for (id, advice) in advice {
-            match advice {
-                Advice::Wait => {}
-                Advice::KeeperIsLost => self.give_up_keeper(id)?,
-                Advice::Release | Advice::Forget => self.report_exit(id, advice)?,
+        for (id, action) in actions {
+            match action {
+                JobAction::Wait => {}
+                JobAction::AbandonKeeper => self.abandon_keeper(id)?,
+                JobAction::Release | JobAction::Forget => self.report_exit(id, action)?,
             }
         }
-        let ended = self.released.is_empty() && !self.jobs.values().any(Job::is_being_killed);
-        if ended && !self.enders.is_empty() {
+        let all_ended = self.released.is_empty() && !self.jobs.values().any(Job::is_being_killed);
+        if all_ended && !self.end_requests.is_empty() {
             self.kill_orphans()?;
-            for id in mem::take(&mut self.enders) {
+            for id in mem::take(&mut self.end_requests) {
                 self.outbox.push(id, FromGuest::AllEnded)?;
             }
         }
         Ok(())
     }
 
-    fn report_exit(&mut self, id: u32, advice: Advice) -> io::Result<()> {
+    fn report_exit(&mut self, id: u32, action: JobAction) -> io::Result<()> {
         let Some(job) = self.jobs.remove(&id) else {
             return Ok(());
         };
-        self.outbox.push(id, job.exit())?;
-        if advice == Advice::Release {
-            job.keeper.tell(Order::Release);
+        self.outbox.push(id, job.exit_message())?;
+        if action == JobAction::Release {
+            job.keeper.send(KeeperRequest::Release);
             self.released.push(job.keeper);
         }
         Ok(())
     }
 
-    /// Waits until something is ready or some time is over; returns what is ready.
+    /// Waits until something is ready or a deadline has passed; returns what is ready.
     fn wait(&self) -> io::Result<Vec<Source>> {
-        let (sources, mut watched): (Vec<Source>, Vec<Watched>) = self.watched().into_iter().unzip();
-        let alarm = self.jobs.values().filter_map(Job::alarm).min();
-        let longest = alarm.map(|alarm| alarm.saturating_duration_since(Instant::now()));
-        sys::wait(&mut watched, longest)?;
+        let (sources, mut entries): (Vec<Source>, Vec<PollEntry>) = self.poll_entries().into_iter().unzip();
+        let deadline = self.jobs.values().filter_map(Job::deadline).min();
+        let timeout = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        sys::poll_files(&mut entries, timeout)?;
         let ready = sources
             .into_iter()
-            .zip(watched)
-            .filter(|(_, watched)| watched.is_ready());
+            .zip(entries)
+            .filter(|(_, entry)| entry.is_ready());
         Ok(ready.map(|(source, _)| source).collect())
     }
 
-    fn watched(&self) -> Vec<(Source, Watched)> {
-        let mut watched = vec![(Source::Ralph, Watched::for_reading(&self.ralph))];
+    fn poll_entries(&self) -> Vec<(Source, PollEntry)> {
+        let mut entries = vec![(Source::Ralph, PollEntry::for_reading(&self.ralph))];
         if !self.outbox.is_empty() {
-            watched.push((Source::Outbox, Watched::for_writing(&self.outbox)));
+            entries.push((Source::Outbox, PollEntry::for_writing(&self.outbox)));
         }
         for (id, job) in &self.jobs {
-            if let Some(keeper) = job.keeper_on_duty() {
-                watched.push((Source::Keeper(*id), Watched::for_reading(keeper)));
+            if let Some(keeper) = job.active_keeper() {
+                entries.push((Source::Keeper(*id), PollEntry::for_reading(keeper)));
             }
-            if let Some(pipe) = job.input.as_ref().and_then(Feed::watched) {
-                watched.push((Source::Input(*id), Watched::for_writing(pipe)));
+            if let Some(pipe) = job.stdin.as_ref().and_then(StdinPipe::to_poll) {
+                entries.push((Source::Input(*id), PollEntry::for_writing(pipe)));
             }
             let outputs = job.outputs().filter(|_| !self.outbox.is_full());
             for (channel, pipe) in outputs {
-                watched.push((Source::Output(*id, channel), Watched::for_reading(pipe)));
+                entries.push((Source::Output(*id, channel), PollEntry::for_reading(pipe)));
             }
         }
         for link in &self.released {
-            let keeper = link.process();
-            watched.push((Source::Released { keeper }, Watched::for_reading(link)));
+            let keeper = link.pid();
+            entries.push((Source::Released { keeper }, PollEntry::for_reading(link)));
         }
-        watched
+        entries
     }
 
-    fn attend(&mut self, source: Source) -> io::Result<Turn> {
+    fn handle(&mut self, source: Source) -> io::Result<Turn> {
         match source {
-            Source::Ralph => return self.hear_ralph(),
+            Source::Ralph => return self.read_messages(),
             // The next turn begins with sending.
             Source::Outbox => {}
-            Source::Keeper(id) => self.hear_keeper(id)?,
-            Source::Output(id, channel) => self.pass_output_on(id, channel)?,
-            Source::Input(id) => self.pass_input_on(id)?,
+            Source::Keeper(id) => self.read_report(id)?,
+            Source::Output(id, channel) => self.forward_output(id, channel)?,
+            Source::Input(id) => self.forward_input(id)?,
             Source::Released { keeper } => {
                 self.released
-                    .retain(|link| link.process() != keeper || link.hear().is_some());
+                    .retain(|link| link.pid() != keeper || link.read_report().is_some());
             }
         }
-        Ok(Turn::On)
+        Ok(Turn::Continue)
     }
 
-    fn hear_ralph(&mut self) -> io::Result<Turn> {
+    fn read_messages(&mut self) -> io::Result<Turn> {
         match self.ralph.read(&mut self.chunk) {
-            Ok(0) => return Ok(self.end()),
-            Ok(read) => self.decoder.room().extend_from_slice(&self.chunk[..read]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::On),
-            Err(_) => return Ok(self.end()),
+            Ok(0) => return Ok(self.finish()),
+            Ok(read) => self.decoder.buffer().extend_from_slice(&self.chunk[..read]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Continue),
+            Err(_) => return Ok(self.finish()),
         }
         let mut decoder = mem::take(&mut self.decoder);
         while let Some(frame) = decoder.next().map_err(io::Error::other)? {
-            let message = ToGuest::of(frame).map_err(io::Error::other)?;
-            if let Turn::Keep(duty) = self.obey(frame.id, message)? {
-                return Ok(Turn::Keep(duty));
+            let message = ToGuest::decode(frame).map_err(io::Error::other)?;
+            if let Turn::BecomeKeeper(task) = self.handle_message(frame.id, message)? {
+                return Ok(Turn::BecomeKeeper(task));
             }
         }
         self.decoder = decoder;
-        Ok(Turn::On)
+        Ok(Turn::Continue)
     }
 
-    fn obey(&mut self, id: u32, message: ToGuest<'_>) -> io::Result<Turn> {
+    fn handle_message(&mut self, id: u32, message: ToGuest<'_>) -> io::Result<Turn> {
         match (message, self.jobs.get_mut(&id)) {
             (ToGuest::Start(start), _) => match start_job(&start) {
-                Ok(Started::Here(job)) => {
+                Ok(Started::Job(job)) => {
                     self.jobs.insert(id, job);
                 }
-                Ok(Started::AsKeeper(duty)) => return Ok(Turn::Keep(duty)),
+                Ok(Started::Keeper(task)) => return Ok(Turn::BecomeKeeper(task)),
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or_default();
-                    self.outbox.push(id, FromGuest::Failed(Stage::Prepare, errno))?;
+                    self.outbox
+                        .push(id, FromGuest::Failed(StartStage::Prepare, errno))?;
                 }
             },
             (ToGuest::EndAll, _) => {
                 self.jobs.values_mut().for_each(Job::kill);
-                self.released.iter().for_each(|keeper| keeper.tell(Order::Kill));
-                self.enders.push(id);
+                self.released
+                    .iter()
+                    .for_each(|keeper| keeper.send(KeeperRequest::Kill));
+                self.end_requests.push(id);
             }
             (ToGuest::Kill, Some(job)) => job.kill(),
-            (ToGuest::Credit(channel, bytes), Some(job)) => job.tap(channel).grant(bytes),
+            (ToGuest::Credit(channel, bytes), Some(job)) => job.output(channel).grant(bytes),
             (ToGuest::Stdin(bytes), Some(job)) => {
-                if let Some(feed) = &mut job.input {
-                    feed.push(bytes);
+                if let Some(stdin) = &mut job.stdin {
+                    stdin.push(bytes);
                 }
             }
             (ToGuest::StdinEnd, Some(job)) => {
-                if let Some(feed) = &mut job.input {
-                    feed.finish();
+                if let Some(stdin) = &mut job.stdin {
+                    stdin.close_when_empty();
                 }
             }
-            // It ended before ralph heard of that.
+            // The command ended while the message was in flight.
             (ToGuest::Kill | ToGuest::Credit(..) | ToGuest::Stdin(_) | ToGuest::StdinEnd, None) => {}
         }
-        Ok(Turn::On)
+        Ok(Turn::Continue)
     }
 
-    fn hear_keeper(&mut self, id: u32) -> io::Result<()> {
+    fn read_report(&mut self, id: u32) -> io::Result<()> {
         let Some(job) = self.jobs.get_mut(&id) else {
             return Ok(());
         };
-        match job.keeper.hear() {
-            Some(Report::Exited(status)) => job.note_exit(status),
-            Some(Report::Gone) => job.note_gone(),
-            Some(Report::Failed(stage, errno)) => {
+        match job.keeper.read_report() {
+            Some(KeeperReport::Exited(status)) => job.set_exited(status),
+            Some(KeeperReport::Gone) => job.set_gone(),
+            Some(KeeperReport::Failed(stage, errno)) => {
                 self.jobs.remove(&id);
                 self.outbox.push(id, FromGuest::Failed(stage, errno))?;
             }
-            None => self.give_up_keeper(id)?,
+            None => self.abandon_keeper(id)?,
         }
         Ok(())
     }
 
-    /// Ends a command whose keeper was killed or does not answer. What was below it is below the guest then.
-    fn give_up_keeper(&mut self, id: u32) -> io::Result<()> {
+    /// Ends a command whose keeper was killed or does not respond. Its processes are now children of the guest.
+    fn abandon_keeper(&mut self, id: u32) -> io::Result<()> {
         if let Some(job) = self.jobs.get_mut(&id) {
-            job.note_gone();
+            job.set_gone();
         }
         self.kill_orphans()
     }
 
-    /// Kills what is below the guest without a keeper, and keepers that have nothing to keep.
+    /// Kills descendants of the guest that have no keeper, and keepers that have nothing to keep.
     fn kill_orphans(&self) -> io::Result<()> {
         let keepers = self
             .jobs
             .values()
-            .filter_map(Job::keeper_on_duty)
+            .filter_map(Job::active_keeper)
             .chain(&self.released);
-        let keepers: Vec<i32> = keepers.map(Link::process).collect();
-        descendants::kill(std::process::id().cast_signed(), &keepers, ORPHAN_PATIENCE, || {})
+        let keepers: Vec<i32> = keepers.map(KeeperLink::pid).collect();
+        descendants::kill(std::process::id().cast_signed(), &keepers, ORPHAN_TIMEOUT, || {})
     }
 
-    fn pass_output_on(&mut self, id: u32, channel: Channel) -> io::Result<()> {
+    fn forward_output(&mut self, id: u32, channel: Channel) -> io::Result<()> {
         let Some(job) = self.jobs.get_mut(&id) else {
             return Ok(());
         };
-        match job.hear(channel, &mut self.chunk) {
+        match job.read_output(channel, &mut self.chunk) {
             [] => Ok(()),
             piece => self.outbox.push(id, FromGuest::Output(channel, piece)),
         }
     }
 
-    fn pass_input_on(&mut self, id: u32) -> io::Result<()> {
+    fn forward_input(&mut self, id: u32) -> io::Result<()> {
         let Some(job) = self.jobs.get_mut(&id) else {
             return Ok(());
         };
-        let Some(feed) = &mut job.input else {
+        let Some(stdin) = &mut job.stdin else {
             return Ok(());
         };
-        let (written, appetite) = feed.write();
-        if appetite == Fed::Enough {
-            job.input = None;
+        let written = stdin.write();
+        if stdin.is_finished() {
+            job.stdin = None;
         }
         match u32::try_from(written) {
             Ok(0) | Err(_) => Ok(()),
@@ -292,54 +295,51 @@ impl Server {
         }
     }
 
-    /// Ends every command that runs. Their input stays open until then: half of it must not be taken for all of it.
-    fn end(&mut self) -> Turn {
-        // All at once, then one after the other. A keeper that is gone already needs neither.
+    /// Ends all running commands. Their input stays open until they are dead: a command must not take a part of its
+    /// input for all of it.
+    fn finish(&mut self) -> Turn {
+        // Ask all keepers first, then wait for each. Errors mean that a keeper is already gone.
         for job in self.jobs.values() {
             let _ = job.keeper.end();
         }
         for job in self.jobs.values() {
-            let _ = job.keeper.outlast();
+            let _ = job.keeper.wait_for_exit();
         }
-        Turn::Over
+        Turn::Finished
     }
 }
 
-/// Which side of the fork this is.
+/// The result of starting a command, on either side of the fork.
 enum Started {
-    Here(Job),
-    AsKeeper(Duty),
+    Job(Job),
+    Keeper(KeeperTask),
 }
 
-/// Makes the command's streams and its keeper.
-fn start_job(start: &Start<'_>) -> io::Result<Started> {
+/// Creates the streams of a command and forks its keeper.
+fn start_job(start: &StartCommand<'_>) -> io::Result<Started> {
     let (own_stdout, stdout) = io::pipe()?;
     let (own_stderr, stderr) = io::pipe()?;
-    let (stdin, feed) = match start.input {
-        Input::Nothing => (None, None),
-        Input::Piped => {
-            let (stdin, own_stdin) = io::pipe()?;
-            (Some(stdin.into()), Some(Feed::new(own_stdin)?))
-        }
+    let (stdin, own_stdin) = if start.has_stdin {
+        let (stdin, own_stdin) = io::pipe()?;
+        (Some(stdin.into()), Some(StdinPipe::new(own_stdin)?))
+    } else {
+        (None, None)
     };
     let (link, guest) = UnixStream::pair()?;
-    match sys::split()? {
-        Forked::Parent { child } => {
-            let outputs = [own_stdout, own_stderr];
-            Ok(Started::Here(Job::new(
-                Link::new(link, child),
-                feed,
-                outputs,
-                start.limits,
-            )))
-        }
-        Forked::Child => {
-            let streams = Stdio3 {
+    match sys::fork_process()? {
+        ForkSide::Parent { child } => Ok(Started::Job(Job::new(
+            KeeperLink::new(link, child),
+            own_stdin,
+            [own_stdout, own_stderr],
+            start.limits,
+        ))),
+        ForkSide::Child => {
+            let stdio = CommandStdio {
                 stdin,
                 stdout: stdout.into(),
                 stderr: stderr.into(),
             };
-            Ok(Started::AsKeeper(Duty::new(start, streams, guest)))
+            Ok(Started::Keeper(KeeperTask::new(start, stdio, guest)))
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod daytona;
 pub mod docker;
 pub mod docker_sandbox;
 mod error;
+#[cfg(feature = "escapes")]
 pub mod escapes;
 mod files;
 mod fingerprint;

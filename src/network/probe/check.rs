@@ -115,7 +115,7 @@ mod tests {
         let check = Check::new("it is refused", probe, expected);
         assert_eq!(
             check
-                .failure(&Seen::parse(&format!("heard {}", hex.concat())))
+                .failure(&Seen::parse(&format!("received {}", hex.concat())))
                 .is_none(),
             holds
         );

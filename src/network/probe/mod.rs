@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use self::check::{Check, Expected, ProbeFailure};
 pub use self::seen::Seen;
-pub use self::trial::{Carrier, Deed, Probe};
+pub use self::trial::{Carrier, ForbiddenAction, Probe};
 use super::host::HostName;
 use super::policy::{Mode, Policy};
 
@@ -207,7 +207,9 @@ mod tests {
             Probe::Lookup { name, .. } if *name == beacon().name => "at 198.18.0.1",
             Probe::Lookup { .. } => "no-such-name",
             Probe::Get { .. } => "http 200 n0nce",
-            Probe::Say { .. } | Probe::Echo(_) | Probe::Dare(_) => unreachable!("{probe:?} is for attacks"),
+            Probe::Say { .. } | Probe::Echo(_) | Probe::Attempt(_) => {
+                unreachable!("{probe:?} is for attacks")
+            }
         }
     }
 

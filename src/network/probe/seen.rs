@@ -53,7 +53,9 @@ impl Seen {
                 other => Self::Other(other.to_owned()),
             },
             Some(("at", address)) => Self::At(address.to_owned()),
-            Some(("heard", hex)) => from_hex(hex).map_or_else(|| Self::Other(line.to_owned()), Self::Heard),
+            Some(("received", hex)) => {
+                from_hex(hex).map_or_else(|| Self::Other(line.to_owned()), Self::Heard)
+            }
             Some(("http", rest)) => {
                 let (status, text) = rest.split_once(' ').unwrap_or((rest, ""));
                 status.parse().map_or_else(

@@ -38,8 +38,8 @@ pub enum Probe {
     },
     /// An echo request of ICMP.
     Echo(Ipv4Addr),
-    /// Something that takes a privilege.
-    Dare(Deed),
+    /// An action that needs a privilege.
+    Attempt(ForbiddenAction),
 }
 
 /// What carries bytes.
@@ -51,9 +51,9 @@ pub enum Carrier {
     Udp,
 }
 
-/// Something that no program in a sandbox should be able to do.
+/// An action that no program in a sandbox should be able to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deed {
+pub enum ForbiddenAction {
     /// Let every packet pass.
     OpenFirewall,
     /// Mount something there.
@@ -120,12 +120,12 @@ impl fmt::Display for Probe {
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
             }
             Self::Echo(address) => write!(f, "echo {address}"),
-            Self::Dare(deed) => write!(f, "dare {deed}"),
+            Self::Attempt(action) => write!(f, "attempt {action}"),
         }
     }
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for ForbiddenAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OpenFirewall => f.write_str("open-firewall"),

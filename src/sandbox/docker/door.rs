@@ -17,7 +17,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::guest::message::PASSWORD;
+use crate::guest::message::PASSWORD_LENGTH;
 
 /// The directory, as a container sees it.
 pub(super) const DIRECTORY: &str = "/.ralph/door";
@@ -34,7 +34,7 @@ const AT_ONCE: usize = 64;
 pub(super) struct Door {
     listener: UnixListener,
     socket: PathBuf,
-    password: [u8; PASSWORD],
+    password: [u8; PASSWORD_LENGTH],
 }
 
 impl Door {
@@ -50,7 +50,7 @@ impl Door {
         let held = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
         let short = PathBuf::from(format!("/proc/self/fd/{}", held.as_raw_fd()));
         let listener = UnixListener::bind(short.join(name))?;
-        let mut password = [0; PASSWORD];
+        let mut password = [0; PASSWORD_LENGTH];
         getrandom::fill(&mut password).map_err(|error| io::Error::other(error.to_string()))?;
         let door = Self {
             listener,
@@ -63,7 +63,7 @@ impl Door {
     }
 
     /// What the guest must say.
-    pub(super) fn password(&self) -> [u8; PASSWORD] {
+    pub(super) fn password(&self) -> [u8; PASSWORD_LENGTH] {
         self.password
     }
 
@@ -93,8 +93,8 @@ impl Drop for Door {
 }
 
 /// Somebody who came, if they know the password.
-async fn ask(mut stream: UnixStream, password: [u8; PASSWORD]) -> Option<UnixStream> {
-    let mut said = [0; PASSWORD];
+async fn ask(mut stream: UnixStream, password: [u8; PASSWORD_LENGTH]) -> Option<UnixStream> {
+    let mut said = [0; PASSWORD_LENGTH];
     timeout(PATIENCE, stream.read_exact(&mut said)).await.ok()?.ok()?;
     let differing = said.iter().zip(&password).fold(0, |bits, (a, b)| bits | (a ^ b));
     (differing == 0).then_some(stream)
@@ -123,7 +123,7 @@ mod tests {
         let entered = tokio::spawn(door.enter());
         let _silent = UnixStream::connect(&socket).await.unwrap();
         let mut wrong = UnixStream::connect(&socket).await.unwrap();
-        wrong.write_all(&[0; PASSWORD]).await.unwrap();
+        wrong.write_all(&[0; PASSWORD_LENGTH]).await.unwrap();
         assert_eq!(
             wrong.read(&mut [0]).await.unwrap_or(0),
             0,

@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::stage::{Stage, name};
 use super::{Class, NOT_TRIED, Tried, Verdict, wire};
-use crate::network::probe::{Canary, Carrier, Check, Deed, Expected, Probe, Seen};
+use crate::network::probe::{Canary, Carrier, Check, Expected, ForbiddenAction, Probe, Seen};
 
 /// An attack.
 pub(super) struct Case {
@@ -308,22 +308,22 @@ fn protocols() -> Vec<Case> {
         ),
         case(
             "whole packets cannot be sent",
-            Probe::Dare(Deed::RawSocket),
+            Probe::Attempt(ForbiddenAction::RawSocket),
             Expected::Impossible,
         ),
         case(
             "whole frames cannot be sent",
-            Probe::Dare(Deed::PacketSocket),
+            Probe::Attempt(ForbiddenAction::PacketSocket),
             Expected::Impossible,
         ),
         case(
             "SCTP cannot be spoken",
-            Probe::Dare(Deed::SctpSocket),
+            Probe::Attempt(ForbiddenAction::SctpSocket),
             Expected::Impossible,
         ),
         case(
             "loopback is the only interface",
-            Probe::Dare(Deed::OtherInterface),
+            Probe::Attempt(ForbiddenAction::OtherInterface),
             Expected::Impossible,
         ),
     ]
@@ -458,13 +458,23 @@ fn matching() -> Vec<Case> {
 }
 
 fn privileges(stage: &Stage) -> Vec<Case> {
-    let case = |name, deed| Case::new(Class::Privileges, name, Probe::Dare(deed), Expected::Impossible);
-    let find = |path: &str| Deed::Find(path.to_owned());
+    let case = |name, deed| {
+        Case::new(
+            Class::Privileges,
+            name,
+            Probe::Attempt(deed),
+            Expected::Impossible,
+        )
+    };
+    let find = |path: &str| ForbiddenAction::Find(path.to_owned());
     vec![
-        case("the firewall cannot be opened", Deed::OpenFirewall),
-        case("nothing can be mounted", Deed::Mount("/tmp")),
-        case("no network of its own can be made", Deed::LeaveNetwork),
-        case("nobody becomes root in a user namespace", Deed::LeaveUser),
+        case("the firewall cannot be opened", ForbiddenAction::OpenFirewall),
+        case("nothing can be mounted", ForbiddenAction::Mount("/tmp")),
+        case("no network of its own can be made", ForbiddenAction::LeaveNetwork),
+        case(
+            "nobody becomes root in a user namespace",
+            ForbiddenAction::LeaveUser,
+        ),
         case("the engine's socket is not there", find("/var/run/docker.sock")),
         case(
             "the engine's socket is not at its other place",
@@ -473,21 +483,21 @@ fn privileges(stage: &Stage) -> Vec<Case> {
         case("a file of this machine is not there", find(&stage.marker())),
         case(
             "a file of this machine is not there through the first process",
-            Deed::Find(format!("/proc/1/root{}", stage.marker())),
+            ForbiddenAction::Find(format!("/proc/1/root{}", stage.marker())),
         ),
         case(
             "what is run when a program crashes cannot be chosen",
-            Deed::Overwrite("/proc/sys/kernel/core_pattern"),
+            ForbiddenAction::Overwrite("/proc/sys/kernel/core_pattern"),
         ),
         case(
             "what is run when a group of processes is empty cannot be chosen",
-            Deed::Overwrite("/sys/fs/cgroup/release_agent"),
+            ForbiddenAction::Overwrite("/sys/fs/cgroup/release_agent"),
         ),
         case(
             "the kernel takes no command",
-            Deed::Overwrite("/proc/sysrq-trigger"),
+            ForbiddenAction::Overwrite("/proc/sysrq-trigger"),
         ),
-        case("memory is not written to", Deed::Overwrite("/dev/mem")),
+        case("memory is not written to", ForbiddenAction::Overwrite("/dev/mem")),
     ]
 }
 
@@ -498,7 +508,7 @@ mod tests {
     use super::*;
 
     fn mount() -> Case {
-        let probe = Probe::Dare(Deed::Mount("/tmp"));
+        let probe = Probe::Attempt(ForbiddenAction::Mount("/tmp"));
         Case::new(
             Class::Privileges,
             "nothing can be mounted",

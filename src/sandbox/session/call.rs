@@ -12,7 +12,9 @@ use tokio::time::{Instant, timeout_at};
 use super::exchange::{Exchange, Heard};
 use super::{SessionError, Surroundings};
 use crate::exec::{self, Command, Exit, OutputSink, Recording, Stream, Streams};
-use crate::guest::message::{CHUNK, Channel, Hold, Input, Limits, Stage, Start, Status, ToGuest, WINDOW};
+use crate::guest::message::{
+    CHUNK, Channel, CommandLimits, CommandStatus, StartCommand, StartStage, ToGuest, WINDOW,
+};
 use crate::sandbox::SandboxError;
 
 /// How much is taken before the guest is told that it may send as much again.
@@ -61,10 +63,10 @@ impl<'a> Call<'a> {
                     self.grant(channel, taken)?;
                 }
                 Heard::Credit(bytes) => self.feed(&mut feed, bytes)?,
-                Heard::Exit(status, hold) => {
+                Heard::Exit(status, streams_held) => {
                     self.over = true;
                     printed.finish(output);
-                    return Ok(printed.into_exit(status, hold, started.elapsed()));
+                    return Ok(printed.into_exit(status, streams_held, started.elapsed()));
                 }
                 Heard::Failed(stage, errno) => {
                     self.over = true;
@@ -104,19 +106,15 @@ impl<'a> Call<'a> {
         let variables: BTreeMap<&String, &String> =
             self.surroundings.env.iter().chain(&command.env).collect();
         let args = command.args.iter().map(String::as_bytes);
-        let message = ToGuest::Start(Start {
+        let message = ToGuest::Start(StartCommand {
             argv: [command.program.as_bytes()].into_iter().chain(args).collect(),
             env: variables
                 .into_iter()
                 .map(|(name, value)| (name.as_bytes(), value.as_bytes()))
                 .collect(),
             cwd: dir.as_os_str().as_bytes(),
-            input: if command.stdin.is_some() {
-                Input::Piped
-            } else {
-                Input::Nothing
-            },
-            limits: Limits {
+            has_stdin: command.stdin.is_some(),
+            limits: CommandLimits {
                 timeout: command.timeout,
                 idle: command.idle,
                 grace: self.surroundings.grace,
@@ -270,38 +268,39 @@ impl Printed {
         self.stderr.finish(output);
     }
 
-    fn into_exit(self, status: Status, hold: Hold, duration: Duration) -> Exit {
+    fn into_exit(self, status: CommandStatus, streams_held: bool, duration: Duration) -> Exit {
         Exit {
             status: match status {
-                Status::Code(code) => exec::Status::Code(code),
-                Status::Signal(signal) => exec::Status::Signal(signal),
-                Status::TimedOut => exec::Status::TimedOut,
-                Status::Idle => exec::Status::Idle,
+                CommandStatus::Code(code) => exec::Status::Code(code),
+                CommandStatus::Signal(signal) => exec::Status::Signal(signal),
+                CommandStatus::TimedOut => exec::Status::TimedOut,
+                CommandStatus::Idle => exec::Status::Idle,
             },
             duration,
             stdout: self.stdout.into_captured(),
             stderr: self.stderr.into_captured(),
-            streams: match hold {
-                Hold::Closed => Streams::Closed,
-                Hold::Held => Streams::Held,
+            streams: if streams_held {
+                Streams::Held
+            } else {
+                Streams::Closed
             },
         }
     }
 }
 
 /// Says it as other providers do.
-fn why_not_started(command: &Command, dir: &Path, stage: Stage, errno: i32) -> io::Error {
+fn why_not_started(command: &Command, dir: &Path, stage: StartStage, errno: i32) -> io::Error {
     let error = io::Error::from_raw_os_error(errno);
     let (kind, program) = (error.kind(), &command.program);
     match stage {
-        Stage::Directory if kind == io::ErrorKind::NotFound => {
+        StartStage::Directory if kind == io::ErrorKind::NotFound => {
             io::Error::new(kind, format!("there is no directory `{}`", dir.display()))
         }
-        Stage::Directory => io::Error::new(kind, format!("cannot enter `{}`: {error}", dir.display())),
-        Stage::Program if kind == io::ErrorKind::NotFound && !program.contains('/') => {
+        StartStage::Directory => io::Error::new(kind, format!("cannot enter `{}`: {error}", dir.display())),
+        StartStage::Program if kind == io::ErrorKind::NotFound && !program.contains('/') => {
             io::Error::new(kind, format!("no program `{program}` on the PATH"))
         }
-        Stage::Program | Stage::Prepare => error,
+        StartStage::Program | StartStage::Prepare => error,
     }
 }
 

@@ -6,16 +6,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::SessionError;
-use crate::guest::frame::Decoder;
-use crate::guest::message::{Channel, FromGuest, Hold, Stage, Status, ToGuest, WINDOW};
+use crate::guest::frame::FrameDecoder;
+use crate::guest::message::{Channel, CommandStatus, FromGuest, StartStage, ToGuest, WINDOW};
 
 /// What a call hears from the guest.
 #[derive(Debug)]
 pub(super) enum Heard {
     Output(Channel, Vec<u8>),
     Credit(u32),
-    Exit(Status, Hold),
-    Failed(Stage, i32),
+    Exit(CommandStatus, bool),
+    Failed(StartStage, i32),
     AllEnded,
 }
 
@@ -117,9 +117,9 @@ impl Exchange {
     }
 
     /// Hands out all messages that are there. A guest that sends more than it may is not listened to any more.
-    pub(super) fn deliver(&self, decoder: &mut Decoder) -> Result<(), SessionError> {
+    pub(super) fn deliver(&self, decoder: &mut FrameDecoder) -> Result<(), SessionError> {
         while let Some(frame) = decoder.next()? {
-            let (id, message) = (frame.id, FromGuest::of(frame)?);
+            let (id, message) = (frame.id, FromGuest::decode(frame)?);
             let State::Open { calls, .. } = &mut *self.state() else {
                 return Ok(());
             };
@@ -162,7 +162,7 @@ fn heard(message: FromGuest<'_>) -> Result<Heard, SessionError> {
         FromGuest::Hello(_) => return Err(SessionError::nonsense("the guest said hello twice")),
         FromGuest::Output(channel, bytes) => Heard::Output(channel, bytes.to_owned()),
         FromGuest::Credit(bytes) => Heard::Credit(bytes),
-        FromGuest::Exit(status, hold) => Heard::Exit(status, hold),
+        FromGuest::Exit { status, streams_held } => Heard::Exit(status, streams_held),
         FromGuest::Failed(stage, errno) => Heard::Failed(stage, errno),
         FromGuest::AllEnded => Heard::AllEnded,
     })

@@ -32,7 +32,7 @@ use self::exchange::Exchange;
 use super::SandboxError;
 use crate::exec::{Command, Exit, OutputSink};
 use crate::guest::VERSION;
-use crate::guest::frame::Decoder;
+use crate::guest::frame::FrameDecoder;
 use crate::guest::message::FromGuest;
 
 /// How long a guest may take to say hello.
@@ -78,7 +78,7 @@ impl Session {
         to_guest: impl AsyncWrite + Send + Unpin + 'static,
         surroundings: Surroundings,
     ) -> Result<Self, SessionError> {
-        let mut decoder = Decoder::default();
+        let mut decoder = FrameDecoder::default();
         let after = HELLO_PATIENCE;
         timeout(after, hello(&mut from_guest, &mut decoder))
             .await
@@ -121,10 +121,13 @@ impl Drop for Session {
 }
 
 /// Takes the first frame, which must be the hello of our own guest.
-async fn hello(from_guest: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder) -> Result<(), SessionError> {
+async fn hello(
+    from_guest: &mut (impl AsyncRead + Unpin),
+    decoder: &mut FrameDecoder,
+) -> Result<(), SessionError> {
     loop {
         if let Some(frame) = decoder.next()? {
-            return match FromGuest::of(frame)? {
+            return match FromGuest::decode(frame)? {
                 FromGuest::Hello(VERSION) => Ok(()),
                 FromGuest::Hello(theirs) => Err(SessionError::Version {
                     theirs,
@@ -138,7 +141,7 @@ async fn hello(from_guest: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder)
 }
 
 /// Hands what the guest says to the commands, until the stream or the session ends.
-async fn listen(mut from_guest: impl AsyncRead + Unpin, mut decoder: Decoder, exchange: Weak<Exchange>) {
+async fn listen(mut from_guest: impl AsyncRead + Unpin, mut decoder: FrameDecoder, exchange: Weak<Exchange>) {
     let why = loop {
         let Some(exchange) = exchange.upgrade() else {
             return;
@@ -154,8 +157,11 @@ async fn listen(mut from_guest: impl AsyncRead + Unpin, mut decoder: Decoder, ex
     exchange.upgrade().inspect(|exchange| exchange.close(why));
 }
 
-async fn more(from_guest: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder) -> Result<(), SessionError> {
-    match from_guest.read_buf(decoder.room()).await? {
+async fn more(
+    from_guest: &mut (impl AsyncRead + Unpin),
+    decoder: &mut FrameDecoder,
+) -> Result<(), SessionError> {
+    match from_guest.read_buf(decoder.buffer()).await? {
         0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest has ended").into()),
         _ => Ok(()),
     }

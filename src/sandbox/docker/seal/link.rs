@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SealError;
-use crate::guest::order::{Order, Outcome, SOCKET};
+use crate::guest::holder_protocol::{HolderRequest, HolderResponse, SOCKET};
 
 /// How long the holder may take until it can be reached, or to do something.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,14 +56,14 @@ impl Link {
     }
 
     /// Gives an order and waits for what comes of it.
-    pub(super) async fn order(&mut self, order: &Order) -> Result<Answer, SealError> {
+    pub(super) async fn order(&mut self, order: &HolderRequest) -> Result<Answer, SealError> {
         let exchanged = timeout(PATIENCE, self.exchange(&order.to_string())).await;
         let (text, listeners) = exchanged
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map_err(SealError::Line)?;
-        match Outcome::parse(&text).map_err(|error| SealError::Line(io::Error::other(error)))? {
-            Outcome::Done(state) => Ok(Answer { state, listeners }),
-            Outcome::Failed(reason) => Err(SealError::Failed(reason)),
+        match HolderResponse::parse(&text).map_err(|error| SealError::Line(io::Error::other(error)))? {
+            HolderResponse::Done(state) => Ok(Answer { state, listeners }),
+            HolderResponse::Failed(reason) => Err(SealError::Failed(reason)),
         }
     }
 

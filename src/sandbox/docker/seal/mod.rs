@@ -27,7 +27,7 @@ pub use self::step::SealStep;
 use super::super::Egress;
 use super::super::session::Session;
 use crate::gateway::{Gateway, Inspection, Setup};
-use crate::guest::order::Order;
+use crate::guest::holder_protocol::HolderRequest;
 use crate::network::firewall::{Ipv6, SEALED};
 use crate::network::probe::Beacon;
 
@@ -179,7 +179,10 @@ async fn keep(
         let Some(question) = question else {
             break;
         };
-        let answer = link.order(&Order::Tell).await.map(|answer| answer.state);
+        let answer = link
+            .order(&HolderRequest::Describe)
+            .await
+            .map(|answer| answer.state);
         let broken = answer.is_err();
         // Whoever asked may not wait any more.
         let _ = question.send(answer);
@@ -191,7 +194,7 @@ async fn keep(
 }
 
 /// Gives an order, after which the kernel must have in force what it should; returns what was handed over.
-async fn obeyed(link: &mut Link, order: &Order) -> Result<Vec<OwnedFd>, SealError> {
+async fn obeyed(link: &mut Link, order: &HolderRequest) -> Result<Vec<OwnedFd>, SealError> {
     let answer = link.order(order).await?;
     compare(&answer.state)?;
     Ok(answer.listeners)

@@ -8,7 +8,7 @@ use super::super::proxy;
 use super::SealError;
 use super::link::MOST_FILES;
 use crate::gateway::{Door, Gateway};
-use crate::guest::order::{Order, Transport};
+use crate::guest::holder_protocol::{HolderRequest, Transport};
 use crate::network::firewall::SEALED;
 use crate::network::{Mode, Policy};
 
@@ -51,15 +51,15 @@ impl SealPlan {
     }
 
     /// What the holder is told to do first.
-    pub(super) fn walls() -> Order {
-        Order::Raise {
+    pub(super) fn walls() -> HolderRequest {
+        HolderRequest::Seal {
             firewall: SEALED.to_string(),
         }
     }
 
     /// What it is told to hand over then.
-    pub(super) fn listeners(&self) -> Order {
-        Order::Listen {
+    pub(super) fn listeners(&self) -> HolderRequest {
+        HolderRequest::Listen {
             listeners: self.openings.iter().map(|opening| opening.listener).collect(),
         }
     }

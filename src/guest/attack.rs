@@ -1,0 +1,95 @@
+//! The attacks of the escape suite. Compiled only with the feature `escapes`. An attack that succeeds has its effect, so
+//! run them only in sandboxes that were created to be attacked.
+//!
+//! Beside the probes of `probe.rs` these are `say tcp|udp ADDRESS HEX`, `echo ADDRESS` and `attempt ACTION [PATH]`.
+
+use std::ffi::CString;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use super::firewall::KernelFirewall;
+use super::probe::{PAYLOAD, TIMEOUT, connect, exchange, parse};
+use super::sys::{self, Namespace};
+use super::sys_net::{self, IpFamily, PrivilegedSocket};
+
+/// A firewall that accepts every packet.
+const ACCEPT_ALL: &str =
+    "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
+/// How many bytes of a response are read.
+const MAX_RESPONSE: usize = 1024;
+
+/// Runs one attack and returns what was observed.
+pub(super) fn run(words: &[&str]) -> io::Result<String> {
+    match *words {
+        ["say", "tcp", address, hex] => say(parse(address)?, &from_hex(hex)?).map(|bytes| to_hex(&bytes)),
+        ["say", "udp", address, hex] => {
+            exchange(parse(address)?, &from_hex(hex)?).map(|bytes| to_hex(&bytes))
+        }
+        ["echo", address] => echo(parse(address)?).map(|()| "answered".to_owned()),
+        ["attempt", ref action @ ..] => attempt(action).map(|()| "done".to_owned()),
+        _ => Err(io::Error::other("unknown probe")),
+    }
+}
+
+/// Attempts something that no program in a sandbox should be able to do.
+fn attempt(action: &[&str]) -> io::Result<()> {
+    match action {
+        ["open-firewall"] => KernelFirewall::parse(ACCEPT_ALL)?.apply(IpFamily::V4),
+        ["mount", target] => sys::mount_tmpfs(&CString::new(*target)?),
+        ["leave-network"] => sys::unshare_namespace(Namespace::Network),
+        ["leave-user"] => sys::unshare_namespace(Namespace::User),
+        ["raw-socket"] => sys_net::privileged_socket(PrivilegedSocket::Raw).map(drop),
+        ["packet-socket"] => sys_net::privileged_socket(PrivilegedSocket::Packet).map(drop),
+        ["sctp-socket"] => sys_net::privileged_socket(PrivilegedSocket::Sctp).map(drop),
+        ["other-interface"] => find_other_interface(),
+        ["find", path] => fs::symlink_metadata(path).map(drop),
+        // Opening the file for writing is proof enough, and changes nothing.
+        ["overwrite", path] => File::options().write(true).open(path).map(drop),
+        _ => Err(io::Error::other("unknown action")),
+    }
+}
+
+/// Succeeds if there is an interface beside loopback.
+fn find_other_interface() -> io::Result<()> {
+    for entry in fs::read_dir("/sys/class/net")? {
+        if entry?.file_name() != "lo" {
+            return Ok(());
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Sends bytes over TCP and reads the beginning of the response.
+fn say(address: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut stream = connect(address)?;
+    stream.write_all(bytes)?;
+    let mut response = vec![0; MAX_RESPONSE];
+    let length = stream.read(&mut response)?;
+    response.truncate(length);
+    Ok(response)
+}
+
+/// Sends an ICMP echo request and waits for the reply. The kernel fills in identifier and checksum.
+fn echo(address: Ipv4Addr) -> io::Result<()> {
+    const REQUEST: u8 = 8;
+    let socket = sys_net::echo_socket()?;
+    socket.set_read_timeout(Some(TIMEOUT))?;
+    socket.connect((address, 0))?;
+    socket.send(&[&[REQUEST, 0, 0, 0, 0, 0, 0, 1], PAYLOAD].concat())?;
+    socket.recv(&mut [0; MAX_RESPONSE]).map(drop)
+}
+
+fn from_hex(hex: &str) -> io::Result<Vec<u8>> {
+    let pairs = hex.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(pair, 16).ok()
+    });
+    let bytes: Option<Vec<u8>> = pairs.collect();
+    bytes.ok_or_else(|| io::Error::other("not hexadecimal"))
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("received {}", hex.concat())
+}
