@@ -55,7 +55,12 @@ fn compile(out: &Path) -> Result<bool, Box<dyn std::error::Error>> {
         ])
         .args(["-C", "target-feature=+crt-static", "-C", "panic=abort"])
         .args(["-C", "opt-level=2", "-C", "strip=symbols"])
-        .args(["--check-cfg", "cfg(test)", "--check-cfg", "cfg(feature, values(\"escapes\"))"])
+        .args([
+            "--check-cfg",
+            "cfg(test)",
+            "--check-cfg",
+            "cfg(feature, values(\"escapes\"))",
+        ])
         .arg("-o")
         .arg(out)
         .arg(Path::new(SOURCE).join("main.rs"));

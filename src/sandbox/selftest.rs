@@ -1,4 +1,4 @@
-//! Whether a sandbox does what a run needs of it, tried out.
+//! The self-test of a sandbox: whether it does what a run needs.
 
 use std::time::Duration;
 
@@ -7,55 +7,49 @@ use serde::Serialize;
 use super::{Sandbox, SandboxError};
 use crate::exec::{Command, Discard, Exit, Status};
 
-/// Nothing that is tried here takes longer, unless something is wrong.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Limit for each command of the self-test.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The most that is read of what a background process writes meanwhile.
-const BEATS: u64 = 1 << 16;
+/// The most bytes that are read of the file that a background process writes to.
+const MAX_BEATS: u64 = 1 << 16;
 
-/// One thing that was tried.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// What should hold.
+pub struct SelftestCheck {
+    /// The property that was checked.
     pub name: String,
-    /// What was seen in its place; `None` when it holds.
+    /// What was observed instead; `None` if the check passed.
     pub seen: Option<String>,
 }
 
-/// Tries out what every run needs: commands, files, time limits, git, evidence, an end of all processes.
-pub async fn selftest(sandbox: &dyn Sandbox) -> Vec<Check> {
-    let trial = Trial { sandbox };
-    let check = |name: &str, seen: Result<(), String>| Check {
+/// Checks what every run needs: commands, files, timeouts, git, evidence and the end of all processes.
+pub async fn selftest(sandbox: &dyn Sandbox) -> Vec<SelftestCheck> {
+    let test = Selftest { sandbox };
+    let check = |name: &str, result: Result<(), String>| SelftestCheck {
         name: name.to_owned(),
-        seen: seen.err(),
+        seen: result.err(),
     };
     vec![
-        check(
-            "a command runs, its output and its errors apart",
-            trial.output().await,
-        ),
-        check("an exit status comes back", trial.status().await),
-        check("variables and input arrive", trial.variables_and_input().await),
-        check("a file goes in and comes out", trial.file().await),
-        check("a command is ended when its time is over", trial.time().await),
-        check("git is there", trial.git().await),
-        check("evidence is gathered", trial.evidence().await),
-        check("what commands leave behind is ended", trial.end().await),
+        check("a command's output and errors are separate", test.output().await),
+        check("an exit status is returned", test.status().await),
+        check("variables and input are passed", test.variables_and_input().await),
+        check("a file is written and read", test.file().await),
+        check("a command ends at its timeout", test.timeout().await),
+        check("git is installed", test.git().await),
+        check("evidence is collected", test.evidence().await),
+        check("background processes are ended", test.background().await),
     ]
 }
 
-struct Trial<'a> {
+struct Selftest<'a> {
     sandbox: &'a dyn Sandbox,
 }
 
-impl Trial<'_> {
+impl Selftest<'_> {
     async fn output(&self) -> Result<(), String> {
         let exit = self.exec(Command::shell("echo out; echo err >&2")).await?;
-        let seen = (exit.stdout.text(), exit.stderr.text());
-        expect(
-            exit.success() && seen == ("out\n".to_owned(), "err\n".to_owned()),
-            &exit,
-        )
+        let separate = exit.stdout.text() == "out\n" && exit.stderr.text() == "err\n";
+        expect(exit.success() && separate, &exit)
     }
 
     async fn status(&self) -> Result<(), String> {
@@ -74,17 +68,21 @@ impl Trial<'_> {
         self.sandbox
             .write(&path, bytes, 0o600)
             .await
-            .map_err(|error| told(&error))?;
-        let read = self.sandbox.read(&path, 16).await.map_err(|error| told(&error))?;
-        self.sandbox.remove(&path).await.map_err(|error| told(&error))?;
+            .map_err(|error| chain(&error))?;
+        let read = self
+            .sandbox
+            .read(&path, 16)
+            .await
+            .map_err(|error| chain(&error))?;
+        self.sandbox.remove(&path).await.map_err(|error| chain(&error))?;
         if read == bytes {
             Ok(())
         } else {
-            Err(format!("{} bytes, and others than were written", read.len()))
+            Err(format!("{} bytes that differ from those written", read.len()))
         }
     }
 
-    async fn time(&self) -> Result<(), String> {
+    async fn timeout(&self) -> Result<(), String> {
         let exit = self
             .exec(Command::shell("sleep 50").timeout(Duration::from_millis(500)))
             .await?;
@@ -97,50 +95,49 @@ impl Trial<'_> {
     }
 
     async fn evidence(&self) -> Result<(), String> {
-        let command = Command::shell("echo seen; exit 3").timeout(LONGEST);
+        let command = Command::shell("echo seen; exit 3").timeout(TIMEOUT);
         let exit = self.sandbox.witness(&command, &mut Discard).await;
-        let exit = exit.map_err(|error| told(&error))?;
+        let exit = exit.map_err(|error| chain(&error))?;
         let holds = exit.status == Status::Code(3) && exit.stdout.text() == "seen\n";
         expect(holds, &exit)
     }
 
-    async fn end(&self) -> Result<(), String> {
+    async fn background(&self) -> Result<(), String> {
         let file = self.sandbox.root().join("selftest-beats");
-        let beating = format!(
+        let line = format!(
             "(while sleep 0.1; do echo beat >> '{0}'; done) > /dev/null 2>&1 & until [ -s '{0}' ]; do sleep 0.1; done",
             file.display()
         );
-        let exit = self.exec(Command::shell(beating)).await?;
+        let exit = self.exec(Command::shell(line)).await?;
         expect(exit.success(), &exit)?;
-        self.sandbox.end_processes().await.map_err(|error| told(&error))?;
-        let ended = self
-            .sandbox
-            .read(&file, BEATS)
+        self.sandbox
+            .end_processes()
             .await
-            .map_err(|error| told(&error))?;
+            .map_err(|error| chain(&error))?;
+        let read = async || {
+            let read = self.sandbox.read(&file, MAX_BEATS).await;
+            read.map_err(|error| chain(&error))
+        };
+        let before = read().await?;
         tokio::time::sleep(Duration::from_millis(400)).await;
-        let later = self
-            .sandbox
-            .read(&file, BEATS)
-            .await
-            .map_err(|error| told(&error))?;
-        self.sandbox.remove(&file).await.map_err(|error| told(&error))?;
-        if ended == later {
+        let after = read().await?;
+        self.sandbox.remove(&file).await.map_err(|error| chain(&error))?;
+        if before == after {
             Ok(())
         } else {
-            Err("a process that was left in the background goes on".to_owned())
+            Err("a background process is still running".to_owned())
         }
     }
 
     async fn exec(&self, command: Command) -> Result<Exit, String> {
         let command = match command.timeout {
             Some(_) => command,
-            None => command.timeout(LONGEST),
+            None => command.timeout(TIMEOUT),
         };
         self.sandbox
             .exec(&command, &mut Discard)
             .await
-            .map_err(|error| told(&error))
+            .map_err(|error| chain(&error))
     }
 }
 
@@ -149,14 +146,11 @@ fn expect(holds: bool, exit: &Exit) -> Result<(), String> {
         return Ok(());
     }
     let (stdout, stderr) = (exit.stdout.text(), exit.stderr.text());
-    Err(format!(
-        "it ended with {}, printed {stdout:?} and complained {stderr:?}",
-        exit.status
-    ))
+    Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", exit.status))
 }
 
 /// An error with its causes.
-fn told(error: &SandboxError) -> String {
+fn chain(error: &SandboxError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

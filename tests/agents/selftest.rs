@@ -30,7 +30,7 @@ async fn an_agent_has_one_round_and_nothing_is_left(
     for name in [
         "create sandbox",
         "network policy",
-        "git is there",
+        "git is installed",
         &round,
         "nothing is left",
     ] {

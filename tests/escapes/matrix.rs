@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ralph::network::Rule;
-use ralph::sandbox::escapes::{Verdict, escapes};
+use ralph::sandbox::escapes::{AttackVerdict, escapes};
 use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxSpec};
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ async fn docker_holds_every_attack_but_the_one_it_names() {
         assert_eq!(keys, ["name", "class", "verdict", "seen", "reason"]);
         let filled = |key: &str| case[key].as_str().is_some_and(|text| !text.is_empty());
         assert!(filled("seen") && filled("reason"), "{case}");
-        let inside_tls = case["name"] == "a request inside TLS is for the host of its hello";
+        let inside_tls = case["name"] == "a request inside TLS names the host of the client hello";
         let expected = if inside_tls { "not-enforceable" } else { "enforced" };
         assert_eq!(case["verdict"], expected, "{case}");
     }
@@ -63,13 +63,13 @@ async fn what_is_open_is_told_with_who_heard_it() {
     let spec = room.spec.clone();
     let matrix = escapes(&Careless(room), spec).await.unwrap();
     let tried = |name: &str| matrix.cases.iter().find(|tried| tried.name == name).unwrap();
-    let resolved = tried("a denied name has no address");
-    assert_eq!(resolved.verdict, Verdict::Open, "{resolved:?}");
+    let resolved = tried("a denied name does not resolve");
+    assert_eq!(resolved.verdict, AttackVerdict::Open, "{resolved:?}");
     assert!(resolved.seen.starts_with("the address 198.18."), "{resolved:?}");
     let asked = tried("a denied name is not reached over HTTP");
-    assert_eq!(asked.verdict, Verdict::Open, "{asked:?}");
+    assert_eq!(asked.verdict, AttackVerdict::Open, "{asked:?}");
     assert_eq!(asked.reason, "asked for denied.escapes.ralph.invalid");
-    assert_eq!(tried("nothing can be mounted").verdict, Verdict::Enforced);
+    assert_eq!(tried("nothing can be mounted").verdict, AttackVerdict::Enforced);
 }
 
 /// Makes sandboxes that may reach more names than they are asked to hold.

@@ -73,9 +73,9 @@ async fn a_mac_holds_every_attack_but_those_it_names() {
     let cases = verdicts(&ground, &Place::new());
     assert!(cases.len() > 20, "{}", cases.len());
     let expected = [
-        "what takes a privilege cannot be done",
-        "what listens at the gateway's own address is not reached",
-        "a request inside TLS is for the host of its hello",
+        "privileged actions are impossible",
+        "services at the gateway's own address are unreachable",
+        "a request inside TLS names the host of the client hello",
     ];
     assert_eq!(not_enforceable(&cases), expected);
     assert!(ground.machines().is_empty());
@@ -86,9 +86,9 @@ async fn a_machine_of_dockers_holds_every_attack_but_those_it_names() {
     let (ground, _) = need!(Ground::allowing(Program::Sbx, &[]).await);
     let cases = verdicts(&ground, &Place::new());
     let expected = [
-        "what takes a privilege cannot be done",
-        "an allowed name does not lead to a private network",
-        "a request inside TLS is for the host of its hello",
+        "privileged actions are impossible",
+        "an allowed name does not reach a private network",
+        "a request inside TLS names the host of the client hello",
     ];
     assert_eq!(not_enforceable(&cases), expected);
 }

@@ -1,6 +1,6 @@
 //! `ralph selftest --escapes`
 
-use crate::sandbox::escapes::{EscapesError, Matrix, Verdict, escapes};
+use crate::sandbox::escapes::{AttackVerdict, EscapeError, EscapeReport, escapes};
 use crate::sandbox::{Provider, SandboxSpec};
 
 use super::super::Context;
@@ -14,45 +14,45 @@ pub(super) async fn attack(
     spec: SandboxSpec,
     form: Form,
 ) -> Result<Exit, CliError> {
-    let matrix = escapes(provider, spec).await?;
+    let report = escapes(provider, spec).await?;
     match form {
-        Form::Json => context.ui.json(&matrix)?,
-        Form::Lines => show(context, &matrix)?,
+        Form::Json => context.ui.json(&report)?,
+        Form::Lines => show(context, &report)?,
     }
-    conclude(&matrix)
+    conclude(&report)
 }
 
-fn show(context: &Context, matrix: &Matrix) -> Result<(), CliError> {
-    for tried in &matrix.cases {
+fn show(context: &Context, report: &EscapeReport) -> Result<(), CliError> {
+    for tried in &report.cases {
         let (verdict, class, name) = (tried.verdict, tried.class, &tried.name);
         let told = match verdict {
-            Verdict::Enforced => format!("seen: {}", tried.seen),
-            Verdict::Open | Verdict::NotEnforceable => format!("seen: {}; {}", tried.seen, tried.reason),
+            AttackVerdict::Enforced => format!("seen: {}", tried.seen),
+            AttackVerdict::Open | AttackVerdict::NotEnforceable => format!("seen: {}; {}", tried.seen, tried.reason),
         };
         context
             .ui
             .data(format_args!("{verdict:<15}  {class:<12}  {name} ({told})"))?;
     }
-    let counts = [Verdict::Enforced, Verdict::Open, Verdict::NotEnforceable]
-        .map(|verdict| format!("{} {verdict}", matrix.count(verdict)));
+    let counts = [AttackVerdict::Enforced, AttackVerdict::Open, AttackVerdict::NotEnforceable]
+        .map(|verdict| format!("{} {verdict}", report.count(verdict)));
     context.ui.say(counts.join(", "));
     Ok(())
 }
 
-fn conclude(matrix: &Matrix) -> Result<Exit, CliError> {
-    match matrix.count(Verdict::Open) {
+fn conclude(report: &EscapeReport) -> Result<Exit, CliError> {
+    match report.count(AttackVerdict::Open) {
         0 => Ok(Exit::Success),
         open => Err(CliError::runtime(format!(
             "{open} of {} attacks are not held by the `{}` provider",
-            matrix.cases.len(),
-            matrix.provider
+            report.cases.len(),
+            report.provider
         ))
         .hint("run nothing that you do not trust in such a sandbox, and please report what was seen")),
     }
 }
 
-impl From<EscapesError> for CliError {
-    fn from(error: EscapesError) -> Self {
+impl From<EscapeError> for CliError {
+    fn from(error: EscapeError) -> Self {
         Self::of(Exit::Failure, &error).maybe_hint(error.hint())
     }
 }

@@ -13,7 +13,7 @@ use crate::exec::Discard;
 use crate::gateway::meter::Allowance;
 use crate::model::Model;
 use crate::runner::{Precondition, Round};
-use crate::sandbox::selftest::{Check, selftest};
+use crate::sandbox::selftest::{SelftestCheck, selftest};
 use crate::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use crate::secret::Redactor;
 
@@ -41,7 +41,7 @@ pub(super) struct Trial<'a> {
     parts: Parts,
     spec: SandboxSpec,
     sandbox: Option<Arc<dyn Sandbox>>,
-    checks: Vec<Check>,
+    checks: Vec<SelftestCheck>,
 }
 
 /// What a round needs.
@@ -118,7 +118,7 @@ impl<'a> Trial<'a> {
         };
         let policy = sandbox.verify().await;
         self.tell("network policy", policy.map_err(|error| chain(&error)));
-        for Check { name, seen } in selftest(sandbox.as_ref()).await {
+        for SelftestCheck { name, seen } in selftest(sandbox.as_ref()).await {
             self.tell(name, seen.map_or(Ok(()), Err));
         }
         let agent = self.config.settings.agent.name.name();
@@ -272,7 +272,7 @@ impl<'a> Trial<'a> {
 
     /// Keeps what was seen, and shows it to a person at once.
     fn tell(&mut self, name: impl Into<String>, seen: Result<(), String>) {
-        let check = Check {
+        let check = SelftestCheck {
             name: name.into(),
             seen: seen.err(),
         };
@@ -302,5 +302,5 @@ struct Report {
     image: Option<String>,
     passed: usize,
     failed: usize,
-    checks: Vec<Check>,
+    checks: Vec<SelftestCheck>,
 }

@@ -1,60 +1,60 @@
-//! The kinds of attacks.
+//! The classes of attacks.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// The kinds of attacks.
+/// The classes of attacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Class {
-    /// Names that are not allowed, over HTTP and TLS.
+pub enum AttackClass {
+    /// Denied names, over HTTP and TLS.
     Names,
-    /// Plain addresses, however they are written.
+    /// IP addresses, in all notations.
     Addresses,
-    /// The explicit proxy, and going around it.
+    /// The explicit proxy, and connections that bypass it.
     Proxy,
-    /// DNS, asked of anybody.
+    /// DNS queries to any server.
     Dns,
-    /// Protocols that are neither HTTP nor TLS nor DNS.
+    /// Protocols other than HTTP, TLS and DNS.
     Protocols,
-    /// This machine, its neighbours and its cloud.
+    /// The host, its private networks and its cloud's metadata services.
     Places,
-    /// Allowed names that lead elsewhere.
+    /// Allowed names that resolve to forbidden addresses.
     Rebinding,
     /// Requests that name two hosts, or none.
     Disagreement,
-    /// Names that look like allowed ones.
+    /// Names that resemble allowed ones.
     Matching,
-    /// What takes a privilege.
+    /// Actions that need a privilege.
     Privileges,
-    /// What is left afterwards.
+    /// What remains after the sandbox was closed.
     Leftovers,
 }
 
-impl Class {
-    /// By what attacks of this kind are held.
+impl AttackClass {
+    /// What defends a sandbox against attacks of this class.
     #[must_use]
-    pub fn held_by(self) -> &'static str {
+    pub fn defence(self) -> &'static str {
         match self {
-            Self::Names => "the gateway passes on allowed names alone",
-            Self::Addresses => "every address is the sandbox's own: there is no route out",
-            Self::Proxy => "the proxy serves whoever has the run's phantom, by the same policy",
-            Self::Dns => "every DNS server is the gateway, which answers for allowed names and asks nobody",
-            Self::Protocols => "nobody listens but the gateway, and loopback is the only interface",
+            Self::Names => "the gateway forwards allowed names only",
+            Self::Addresses => "every address is local to the sandbox: there is no route out",
+            Self::Proxy => "the proxy requires the run's phantom and applies the same policy",
+            Self::Dns => "every DNS server is the gateway, which resolves allowed names only",
+            Self::Protocols => "only the gateway listens, and loopback is the only interface",
             Self::Places => {
-                "this machine is not on the sandbox's network, and no address may be asked for by number"
+                "the host is not on the sandbox's network, and requests for IP addresses are denied"
             }
-            Self::Rebinding => "addresses are checked when the gateway connects",
-            Self::Disagreement => "the gateway refuses what is not clear",
-            Self::Matching => "names are compared whole, label by label",
-            Self::Privileges => "no capability, no way to gain one, and the system calls that are left",
-            Self::Leftovers => "closing removes all that belongs to a sandbox",
+            Self::Rebinding => "the gateway checks addresses when it connects",
+            Self::Disagreement => "the gateway refuses ambiguous requests",
+            Self::Matching => "names are compared as a whole, label by label",
+            Self::Privileges => "no capabilities, no way to gain one, and a system call filter",
+            Self::Leftovers => "closing a sandbox removes everything that belongs to it",
         }
     }
 }
 
-impl fmt::Display for Class {
+impl fmt::Display for AttackClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Names => "names",

@@ -1,14 +1,15 @@
-//! Attacks on a sandbox from inside, made for it alone, and told at the receiving side.
+//! The escape suite: attacks on a sandbox from inside, observed from outside.
 //!
-//! Each attack is carried out by the guest in a real sandbox. It has failed when what was seen inside is what must be
-//! seen, *and* nobody outside heard of it: not the listeners on this machine's own addresses, not the server that an
-//! allowed name leads to, not whoever resolves names. All of those were heard first, since silence alone shows nothing.
+//! The suite creates a sandbox and runs each attack in it. An attack has failed if the attacker saw what it should see,
+//! *and* nothing reached the host: neither a canary on the host's addresses, nor the server of an allowed name, nor the
+//! resolver of the gateway. Before and after the attacks a positive control shows that an allowed name is reached, because
+//! silence alone proves nothing.
 
-mod cases;
+mod attack;
 mod class;
-mod machine;
-mod stage;
-mod wire;
+mod payload;
+mod setup;
+mod vm;
 
 use std::io;
 use std::time::Duration;
@@ -16,68 +17,81 @@ use std::time::Duration;
 use serde::Serialize;
 use thiserror::Error;
 
-pub use self::class::Class;
+pub use self::class::AttackClass;
 
-use self::cases::{Case, GAPS, Gap, cases};
-use self::stage::Stage;
+use self::attack::{Attack, KNOWN_GAPS, KnownGap, attacks};
+use self::setup::AttackSetup;
 use super::connect::check_policy;
 use super::{Isolation, Provider, Sandbox, SandboxError, SandboxSpec};
 use crate::exec::{Command, Discard};
 use crate::guest;
 use crate::network::probe::{Probe, Seen};
 
-/// How long one attack may take; each probe has its own, shorter time.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long something on its way to a listener may take after the attack is over.
-const ON_ITS_WAY: Duration = Duration::from_millis(20);
+/// Limit for one attack. Each probe has its own, shorter timeout.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a packet may take to a listener after the attack is over.
+const TRANSIT_TIME: Duration = Duration::from_millis(20);
+/// The name of the guest's copy in the attacked sandbox.
 const PROGRAM: &str = "escapes";
 const NOT_TRIED: &str = "not tried";
 
-/// What came of every attack.
+/// The results of all attacks on one provider.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Matrix {
+pub struct EscapeReport {
     /// The provider of the sandbox.
     pub provider: &'static str,
     /// The attacks.
-    pub cases: Vec<Tried>,
+    pub cases: Vec<AttackResult>,
 }
 
-impl Matrix {
-    /// How many attacks came to this.
+impl EscapeReport {
+    /// How many attacks got this verdict.
     #[must_use]
-    pub fn count(&self, verdict: Verdict) -> usize {
-        self.cases.iter().filter(|tried| tried.verdict == verdict).count()
+    pub fn count(&self, verdict: AttackVerdict) -> usize {
+        self.cases.iter().filter(|case| case.verdict == verdict).count()
     }
 }
 
-/// What came of one attack.
+/// The result of one attack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tried {
-    /// What must hold.
+pub struct AttackResult {
+    /// The property that was attacked.
     pub name: String,
-    /// The kind of attack.
-    pub class: Class,
-    /// Whether it holds.
-    pub verdict: Verdict,
-    /// What was seen, inside and outside.
+    /// The class of the attack.
+    pub class: AttackClass,
+    /// Whether the property holds.
+    pub verdict: AttackVerdict,
+    /// What the attacker observed.
     pub seen: String,
-    /// By what it holds, or why it does not.
+    /// Why the property holds or does not.
     pub reason: String,
 }
 
-/// Whether something holds against an attack.
+impl AttackResult {
+    fn not_tried(name: &str, class: AttackClass, reason: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            class,
+            verdict: AttackVerdict::NotEnforceable,
+            seen: NOT_TRIED.to_owned(),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// Whether a property holds against an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// It does.
+pub enum AttackVerdict {
+    /// It holds.
     Enforced,
-    /// It does not, or that could not be shown.
+    /// It does not hold, or could not be shown to hold.
     Open,
-    /// This provider does not hold it, and says so.
+    /// The provider cannot enforce it, and documents that.
     NotEnforceable,
 }
 
-impl std::fmt::Display for Verdict {
+impl std::fmt::Display for AttackVerdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::Enforced => "enforced",
@@ -87,159 +101,151 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// Why nothing can be said about a sandbox.
+/// Why the escape suite could not run.
 #[derive(Debug, Error)]
-pub enum EscapesError {
+pub enum EscapeError {
     /// The sandbox failed.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The listeners could not be set up.
-    #[error("cannot set up what attacks are heard by")]
-    Stage(#[source] io::Error),
-    /// There is nothing that could attack.
-    #[error("this ralph was built without its guest, which carries the attacks out")]
+    /// The listeners on the host could not be opened.
+    #[error("cannot open the listeners that detect attacks")]
+    Setup(#[source] io::Error),
+    /// There is no program that could run the attacks.
+    #[error("this ralph was built without the guest, which runs the attacks")]
     NoGuest,
-    /// What is allowed was not reached, so that what is not reached shows nothing.
-    #[error("an allowed name is not reached from inside ({0}), so that nothing can be shown")]
+    /// The positive control failed, so that failed attacks prove nothing.
+    #[error("cannot reach an allowed name from inside the sandbox ({0})")]
     Control(String),
 }
 
-impl EscapesError {
+impl EscapeError {
     /// What the user can do next.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Sandbox(error) => error.hint(),
-            Self::NoGuest => Some("build ralph where the static target of Rust is installed"),
-            Self::Stage(_) | Self::Control(_) => None,
+            Self::NoGuest => Some("build ralph on Linux with a static C library installed"),
+            Self::Setup(_) | Self::Control(_) => None,
         }
     }
 }
 
-/// Makes a sandbox from this and attacks it. Its policy and egress are those of the attacks.
+/// Creates a sandbox and attacks it. The policy and egress of the spec are replaced by those of the attacks.
 ///
-/// Where a provider cannot enforce a policy at all, nothing is tried: an attack would succeed on the machine itself.
-pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Matrix, EscapesError> {
-    let stage = Stage::set().await.map_err(EscapesError::Stage)?;
-    let isolation = provider.capabilities().isolation;
-    let policy = match isolation {
-        Isolation::Machine => stage.names_alone(),
-        Isolation::DirectoryOnly | Isolation::Container => stage.policy(),
+/// If the provider cannot enforce a policy at all, no attack runs: it would succeed on the host itself.
+pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<EscapeReport, EscapeError> {
+    let setup = AttackSetup::open().await.map_err(EscapeError::Setup)?;
+    let in_vm = provider.capabilities().isolation == Isolation::Machine;
+    let policy = if in_vm {
+        setup.policy_without_wildcard()
+    } else {
+        setup.policy()
     };
     let spec = SandboxSpec {
-        network: policy.map_err(EscapesError::Stage)?,
-        egress: stage.egress(),
+        network: policy.map_err(EscapeError::Setup)?,
+        egress: setup.egress(),
         ..spec
     };
-    let cases = cases(&stage);
-    let attacked = async {
+    let attacks = attacks(&setup);
+    let results = async {
         check_policy(provider, &spec.network)?;
-        match isolation {
-            Isolation::Machine => machine::attack(provider, &spec, &stage).await,
-            Isolation::DirectoryOnly | Isolation::Container => attack(provider, &spec, &stage, &cases).await,
-        }
+        let sandbox = provider.create(&spec).await?;
+        let results = if in_vm {
+            vm::attack(sandbox.as_ref(), &setup).await
+        } else {
+            attack_container(sandbox.as_ref(), &setup, &attacks).await
+        };
+        sandbox.close().await?;
+        let mut results = results?;
+        results.push(check_leftovers(provider, &spec).await?);
+        Ok(results)
     };
-    let tried = match attacked.await {
-        Err(EscapesError::Sandbox(SandboxError::Unsupported { reason, .. })) => {
-            cases.iter().map(|case| case.not_tried(&reason)).collect()
-        }
-        attacked => attacked?,
+    let cases = match results.await {
+        Err(EscapeError::Sandbox(SandboxError::Unsupported { reason, .. })) => attacks
+            .iter()
+            .map(|attack| AttackResult::not_tried(attack.check.name, attack.class, &reason))
+            .collect(),
+        results => results?,
     };
-    Ok(Matrix {
+    Ok(EscapeReport {
         provider: provider.name(),
-        cases: tried,
+        cases,
     })
 }
 
-/// Attacks a sandbox that is made for it, and closes it whatever comes of it.
-async fn attack(
-    provider: &dyn Provider,
-    spec: &SandboxSpec,
-    stage: &Stage,
-    cases: &[Case],
-) -> Result<Vec<Tried>, EscapesError> {
-    let sandbox = provider.create(spec).await?;
-    let attacked = async {
-        let attacker = Attacker::enter(sandbox.as_ref(), stage).await?;
-        attacker.attack(cases).await
-    };
-    let attacked = attacked.await;
-    sandbox.close().await?;
-    let mut tried = attacked?;
-    tried.extend(GAPS.iter().map(Gap::told));
-    tried.push(leftovers(provider, spec).await?);
-    Ok(tried)
+/// Runs all attacks in a sandbox with the host's operating system, through the guest.
+async fn attack_container(
+    sandbox: &dyn Sandbox,
+    setup: &AttackSetup,
+    attacks: &[Attack],
+) -> Result<Vec<AttackResult>, EscapeError> {
+    let attacker = Attacker::install(sandbox, setup).await?;
+    attacker.check_control().await?;
+    let mut results = Vec::new();
+    for attack in attacks {
+        let seen = attacker.run(&attack.check.probe).await?;
+        tokio::time::sleep(TRANSIT_TIME).await;
+        results.push(attack.judge(&seen, &setup.take_hits()));
+    }
+    // The attacks may have failed because the network stopped working.
+    attacker.check_control().await?;
+    results.extend(KNOWN_GAPS.iter().map(KnownGap::to_result));
+    Ok(results)
 }
 
-/// Whether anything of the sandbox is left when it is closed.
-async fn leftovers(provider: &dyn Provider, spec: &SandboxSpec) -> Result<Tried, SandboxError> {
+/// Checks that nothing of the closed sandbox is left.
+async fn check_leftovers(provider: &dyn Provider, spec: &SandboxSpec) -> Result<AttackResult, SandboxError> {
     let listed = provider.list().await?;
     let left = listed
         .iter()
         .find(|listed| listed.run.as_ref() == Some(&spec.run));
     let (verdict, seen) = match left {
-        None => (Verdict::Enforced, "nothing".to_owned()),
-        Some(left) => (Verdict::Open, left.id.clone()),
+        None => (AttackVerdict::Enforced, "nothing".to_owned()),
+        Some(left) => (AttackVerdict::Open, left.id.clone()),
     };
-    Ok(Tried {
-        name: "nothing is left when it is closed".to_owned(),
-        class: Class::Leftovers,
+    Ok(AttackResult {
+        name: "closing the sandbox leaves nothing behind".to_owned(),
+        class: AttackClass::Leftovers,
         verdict,
         seen,
-        reason: Class::Leftovers.held_by().to_owned(),
+        reason: AttackClass::Leftovers.defence().to_owned(),
     })
 }
 
-/// The guest, inside, and who listens outside.
+/// A copy of the guest inside the sandbox that runs the attacks.
 struct Attacker<'a> {
     sandbox: &'a dyn Sandbox,
     program: String,
-    stage: &'a Stage,
+    setup: &'a AttackSetup,
 }
 
 impl<'a> Attacker<'a> {
-    /// Puts the guest into the sandbox. A copy of its own, so that every provider's sandboxes can be attacked.
-    async fn enter(sandbox: &'a dyn Sandbox, stage: &'a Stage) -> Result<Self, EscapesError> {
-        let guest = guest::PROGRAM.ok_or(EscapesError::NoGuest)?;
+    /// Copies the guest into the sandbox. The copy works with every provider, also those that put no guest there.
+    async fn install(sandbox: &'a dyn Sandbox, setup: &'a AttackSetup) -> Result<Self, EscapeError> {
+        let guest = guest::PROGRAM.ok_or(EscapeError::NoGuest)?;
         let path = sandbox.root().join(PROGRAM);
         sandbox.write(&path, guest, 0o755).await?;
         Ok(Self {
             sandbox,
             program: path.to_string_lossy().into_owned(),
-            stage,
+            setup,
         })
     }
 
-    async fn attack(&self, cases: &[Case]) -> Result<Vec<Tried>, EscapesError> {
-        self.control().await?;
-        let mut tried = Vec::new();
-        for case in cases {
-            let seen = self.carry_out(&case.check.probe).await?;
-            tokio::time::sleep(ON_ITS_WAY).await;
-            tried.push(case.judge(&seen, &self.stage.heard()));
-        }
-        // What held may have held because everything was closed meanwhile.
-        self.control().await?;
-        Ok(tried)
-    }
-
-    /// Shows that an allowed name is reached, which is heard outside.
-    async fn control(&self) -> Result<(), EscapesError> {
-        let seen = self.carry_out(&self.stage.allowed()).await?;
-        let heard = self.stage.answered();
-        if self.stage.is_answer(&seen) && heard {
+    /// The positive control: an allowed name is reached, and the host sees the request.
+    async fn check_control(&self) -> Result<(), EscapeError> {
+        let seen = self.run(&self.setup.allowed_probe()).await?;
+        let received = self.setup.take_server_hit();
+        if self.setup.is_response(&seen) && received {
             Ok(())
         } else {
-            Err(EscapesError::Control(seen.to_string()))
+            Err(EscapeError::Control(seen.to_string()))
         }
     }
 
-    async fn carry_out(&self, probe: &Probe) -> Result<Seen, EscapesError> {
+    async fn run(&self, probe: &Probe) -> Result<Seen, EscapeError> {
         let command = Command::new(&self.program).args(["probe".to_owned(), probe.to_string()]);
-        let exit = self
-            .sandbox
-            .exec(&command.timeout(PATIENCE), &mut Discard)
-            .await?;
+        let exit = self.sandbox.exec(&command.timeout(TIMEOUT), &mut Discard).await?;
         let printed = exit.stdout.text();
         Ok(match printed.lines().next() {
             Some(line) if exit.success() => Seen::parse(line),

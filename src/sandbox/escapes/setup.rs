@@ -1,4 +1,5 @@
-//! Who listens outside: a server that an allowed name leads to, whoever resolves names, and canaries on this machine.
+//! The host's side of the attacks: the server of an allowed name, the resolver of the gateway, and canaries on the host's
+//! addresses. All of them record whether an attack reached them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,24 +18,24 @@ use crate::gateway::{AddressGuard, Phantom, Resolver};
 use crate::network::probe::{Canary, Probe, Seen};
 use crate::network::{AddressRange, HostName, Policy, Rule};
 
-/// Nobody can have a name that ends so.
+/// `invalid` is a reserved top-level domain: these names cannot exist.
 const SUFFIX: &str = "escapes.ralph.invalid";
 const METADATA: IpAddr = IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254));
 
-/// Everything outside that an attack could be heard by.
-pub(super) struct Stage {
+/// Everything on the host that an attack could reach.
+pub(super) struct AttackSetup {
     server: Server,
-    names: Arc<Names>,
+    resolver: Arc<RecordingResolver>,
     canaries: Canaries,
-    /// Others, whose ports the policy opens: an allowed name leads to one.
+    /// Canaries whose ports the policy allows: the allowed name `own` resolves to one.
     rebound: Canaries,
     phantom: Phantom,
     marker: NamedTempFile,
 }
 
-impl Stage {
-    /// Opens every listener, each of which has been heard by this machine itself.
-    pub(super) async fn set() -> io::Result<Self> {
+impl AttackSetup {
+    /// Opens all listeners. Each canary is checked from the host first.
+    pub(super) async fn open() -> io::Result<Self> {
         let opened = tokio::task::spawn_blocking(|| Ok((Canaries::open()?, Canaries::open()?)));
         let opened: Result<_, CanaryError> = opened.await.map_err(io::Error::other)?;
         let (canaries, rebound) = opened.map_err(io::Error::other)?;
@@ -43,12 +44,15 @@ impl Stage {
             (name("metadata"), METADATA),
             (name("private"), Ipv4Addr::new(10, 0, 0, 1).into()),
         ]);
-        if let Some(address) = own_tcp(&rebound) {
+        if let Some(address) = tcp_address(&rebound) {
             names.insert(name("own"), address.ip());
         }
         Ok(Self {
             server: Server::start().await?,
-            names: Arc::new(Names::new(names)),
+            resolver: Arc::new(RecordingResolver {
+                known: names,
+                unknown: Mutex::default(),
+            }),
             canaries,
             rebound,
             phantom: Phantom::random().map_err(io::Error::other)?,
@@ -56,139 +60,137 @@ impl Stage {
         })
     }
 
-    /// What the attacked sandbox may reach.
+    /// The policy of the attacked sandbox.
     pub(super) fn policy(&self) -> io::Result<Policy> {
         let wildcard = Rule::parse(&format!("*.{}", name("wild"))).map_err(io::Error::other)?;
-        Ok(self.names_alone()?.allowing([wildcard]))
+        Ok(self.policy_without_wildcard()?.allowing([wildcard]))
     }
 
-    /// The same without a wildcard, which not everybody reads alike.
-    pub(super) fn names_alone(&self) -> io::Result<Policy> {
+    /// The same policy without a wildcard, which the programs that create VMs do not all match alike.
+    pub(super) fn policy_without_wildcard(&self) -> io::Result<Policy> {
         let mut rules = vec![
             name("allowed"),
             self.allowed_host(),
             name("metadata"),
             name("private"),
         ];
-        rules.extend(self.own().map(|own| format!("{}:{}", name("own"), own.port())));
+        rules.extend(self.rebound_host());
         let rules: Result<Vec<Rule>, _> = rules.iter().map(|line| Rule::parse(line)).collect();
         Ok(Policy::allowlist(rules.map_err(io::Error::other)?))
     }
 
-    /// What its gateway works with: of all that it would refuse, the one server is let through.
+    /// What the gateway works with. Of the addresses that it would refuse, only the server's is allowed.
     pub(super) fn egress(&self) -> Egress {
         let server = AddressRange::from(self.server.address.ip());
         Egress {
-            resolver: self.names.clone(),
+            resolver: self.resolver.clone(),
             guard: AddressGuard::dangerously_opening([server]),
             phantom: Some(self.phantom.clone()),
             ..Egress::default()
         }
     }
 
-    /// A request that must be answered.
-    pub(super) fn allowed(&self) -> Probe {
+    /// The positive control: a request that must succeed.
+    pub(super) fn allowed_probe(&self) -> Probe {
         Probe::Get {
             host: self.allowed_host(),
             at: None,
         }
     }
 
-    /// The allowed name and the port of the server that it leads to.
+    /// The allowed name with the port of the server that it resolves to.
     pub(super) fn allowed_host(&self) -> String {
         format!("{}:{}", name("allowed"), self.server.address.port())
     }
 
-    /// What the server answers.
-    pub(super) fn says(&self) -> &str {
-        &self.server.says
+    /// The body of the server's response.
+    pub(super) fn body(&self) -> &str {
+        &self.server.body
     }
 
-    /// Whether this is what the server answers.
-    pub(super) fn is_answer(&self, seen: &Seen) -> bool {
-        matches!(seen, Seen::Http { status: 200, text } if *text == self.server.says)
+    /// Whether this is the server's response.
+    pub(super) fn is_response(&self, seen: &Seen) -> bool {
+        matches!(seen, Seen::Http { status: 200, text } if *text == self.server.body)
     }
 
-    /// Whether the server was asked since; it is forgotten.
-    pub(super) fn answered(&self) -> bool {
-        std::mem::take(&mut *lock(&self.server.asked)) > 0
+    /// Whether the server had a request since the last call.
+    pub(super) fn take_server_hit(&self) -> bool {
+        std::mem::take(&mut *lock(&self.server.requests)) > 0
     }
 
-    /// Who heard something since; it is forgotten.
-    pub(super) fn heard(&self) -> Vec<String> {
+    /// What reached the host since the last call.
+    pub(super) fn take_hits(&self) -> Vec<String> {
         let canaries = std::iter::from_fn(|| self.canaries.heard().or_else(|| self.rebound.heard()));
-        let mut heard: Vec<String> = canaries.map(|address| format!("heard at {address}")).collect();
-        heard.extend(
-            self.names
-                .strangers()
-                .iter()
-                .map(|name| format!("asked for {name}")),
-        );
-        if self.answered() {
-            heard.push("the server of the allowed name was reached".to_owned());
+        let mut hits: Vec<String> = canaries.map(|address| format!("received at {address}")).collect();
+        let unknown = std::mem::take(&mut *lock(&self.resolver.unknown));
+        hits.extend(unknown.iter().map(|name| format!("asked for {name}")));
+        if self.take_server_hit() {
+            hits.push("the server of the allowed name was reached".to_owned());
         }
-        heard
+        hits
     }
 
     pub(super) fn canaries(&self) -> Vec<Canary> {
         self.canaries.all()
     }
 
-    /// An address of this machine that is listened at, and that an allowed name leads to.
-    pub(super) fn own(&self) -> Option<SocketAddr> {
-        own_tcp(&self.rebound)
+    /// An allowed name and port that resolve to a canary on an address of the host.
+    pub(super) fn rebound_host(&self) -> Option<String> {
+        tcp_address(&self.rebound).map(|address| format!("{}:{}", name("own"), address.port()))
     }
 
     pub(super) fn phantom(&self) -> &Phantom {
         &self.phantom
     }
 
-    /// A file of this machine's that no sandbox has.
+    /// The path of a file on the host that no sandbox has.
     pub(super) fn marker(&self) -> String {
         self.marker.path().to_string_lossy().into_owned()
     }
 }
 
-/// A name of the attacks, below a suffix that nobody can have.
+/// A host name of the attacks.
 pub(super) fn name(label: &str) -> String {
     format!("{label}.{SUFFIX}")
 }
 
-fn own_tcp(canaries: &Canaries) -> Option<SocketAddr> {
+fn tcp_address(canaries: &Canaries) -> Option<SocketAddr> {
     canaries.all().into_iter().find_map(|canary| match canary {
         Canary::Tcp(address) if address.is_ipv4() => Some(address),
         Canary::Tcp(_) | Canary::Udp(_) | Canary::Dns(_) => None,
     })
 }
 
-/// A server on loopback that says one thing, and counts how often.
+/// A server on loopback with one response, which counts its requests.
 struct Server {
     address: SocketAddr,
-    says: String,
-    asked: Arc<Mutex<usize>>,
+    body: String,
+    requests: Arc<Mutex<usize>>,
     task: JoinHandle<()>,
 }
 
 impl Server {
     async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let says = format!("{:016x}", fastrand::u64(..));
-        let asked = Arc::new(Mutex::new(0));
-        let (length, counted) = (says.len(), asked.clone());
-        let answer =
-            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{says}");
+        let address = listener.local_addr()?;
+        let body = format!("{:016x}", fastrand::u64(..));
+        let requests = Arc::new(Mutex::new(0));
+        let (length, counter) = (body.len(), requests.clone());
+        let response =
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+        let task = tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                *lock(&counter) += 1;
+                // A client that disconnects early counts as well.
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(response.as_bytes()).await;
+            }
+        });
         Ok(Self {
-            address: listener.local_addr()?,
-            says,
-            asked,
-            task: tokio::spawn(async move {
-                while let Ok((mut stream, _)) = listener.accept().await {
-                    *lock(&counted) += 1;
-                    // Whoever goes away early was heard all the same.
-                    let _ = stream.read(&mut [0; 1024]).await;
-                    let _ = stream.write_all(answer.as_bytes()).await;
-                }
-            }),
+            address,
+            body,
+            requests,
+            task,
         })
     }
 }
@@ -199,31 +201,18 @@ impl Drop for Server {
     }
 }
 
-/// Where the allowed names are, and which others were asked for.
-struct Names {
+/// Resolves the allowed names, and records all others that it is asked for.
+struct RecordingResolver {
     known: BTreeMap<String, IpAddr>,
-    strangers: Mutex<Vec<String>>,
-}
-
-impl Names {
-    fn new(known: BTreeMap<String, IpAddr>) -> Self {
-        Self {
-            known,
-            strangers: Mutex::default(),
-        }
-    }
-
-    fn strangers(&self) -> Vec<String> {
-        std::mem::take(&mut *lock(&self.strangers))
-    }
+    unknown: Mutex<Vec<String>>,
 }
 
 #[async_trait]
-impl Resolver for Names {
+impl Resolver for RecordingResolver {
     async fn resolve(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
         let found = self.known.get(name.as_str());
         if found.is_none() {
-            lock(&self.strangers).push(name.to_string());
+            lock(&self.unknown).push(name.to_string());
         }
         Ok(found.copied().into_iter().collect())
     }
