@@ -53,7 +53,8 @@ async fn what_does_not_hold_is_told_with_what_was_seen() {
     let ended = finish(command.env("PATH", &bin));
     ended.expect(1, &["ralph: 1 of ", "checks failed with the `local` provider"]);
     assert!(
-        ended.stdout.contains("\nFAIL  git is installed: ") && ended.stdout.contains("\nPASS  nothing is left\n"),
+        ended.stdout.contains("\nFAIL  git is installed: ")
+            && ended.stdout.contains("\nPASS  nothing is left\n"),
         "{}",
         ended.stdout
     );

@@ -27,14 +27,20 @@ fn show(context: &Context, report: &EscapeReport) -> Result<(), CliError> {
         let (verdict, class, name) = (tried.verdict, tried.class, &tried.name);
         let told = match verdict {
             AttackVerdict::Enforced => format!("seen: {}", tried.seen),
-            AttackVerdict::Open | AttackVerdict::NotEnforceable => format!("seen: {}; {}", tried.seen, tried.reason),
+            AttackVerdict::Open | AttackVerdict::NotEnforceable => {
+                format!("seen: {}; {}", tried.seen, tried.reason)
+            }
         };
         context
             .ui
             .data(format_args!("{verdict:<15}  {class:<12}  {name} ({told})"))?;
     }
-    let counts = [AttackVerdict::Enforced, AttackVerdict::Open, AttackVerdict::NotEnforceable]
-        .map(|verdict| format!("{} {verdict}", report.count(verdict)));
+    let counts = [
+        AttackVerdict::Enforced,
+        AttackVerdict::Open,
+        AttackVerdict::NotEnforceable,
+    ]
+    .map(|verdict| format!("{} {verdict}", report.count(verdict)));
     context.ui.say(counts.join(", "));
     Ok(())
 }
