@@ -14,10 +14,10 @@ mod support;
 use std::error::Error;
 use std::sync::Arc;
 
-use ralph::agent::actions::{Action, Claims};
-use ralph::agent::{Agents, Brief, Done, Ending, Outcome, Step};
+use ralph::agent::actions::{AgentAction, ReportedProgress};
+use ralph::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentStep, Agents, StepResult};
 use ralph::exec::Command;
-use ralph::{Agent, Session};
+use ralph::{Agent, AgentSession};
 
 struct SpellChecker;
 
@@ -32,45 +32,47 @@ impl Agent for SpellChecker {
     }
 
     /// Nothing of an earlier iteration is known to a session but what its brief says.
-    fn session(&self, _brief: &Brief) -> Box<dyn Session> {
+    fn session(&self, _brief: &AgentBrief) -> Box<dyn AgentSession> {
         Box::new(SpellCheck)
     }
 }
 
 struct SpellCheck;
 
-impl Session for SpellCheck {
-    fn next(&mut self, last: Done) -> Step {
+impl AgentSession for SpellCheck {
+    fn next(&mut self, last: StepResult) -> AgentStep {
         match last {
-            Done::Nothing => Step::Exec(Command::shell(
+            StepResult::Started => AgentStep::Exec(Command::shell(
                 "sed 's/wrld/world/' greeting.txt >new && mv new greeting.txt",
             )),
-            Done::Exited(exit) if exit.success() => Step::Perform(vec![Action::Commit {
+            StepResult::Exited(exit) if exit.success() => AgentStep::Perform(vec![AgentAction::Commit {
                 message: "Correct the spelling".to_owned(),
                 paths: Vec::new(),
             }]),
-            Done::Exited(exit) => finish(Ending::StopFailure {
+            StepResult::Exited(exit) => finish(AgentConclusion::StopFailure {
                 reason: format!("sed: {}", exit.status),
             }),
-            Done::Performed(_) | Done::Answered(_) | Done::Written => finish(Ending::StopSuccess {
-                reason: "every word is in the dictionary".to_owned(),
-            }),
+            StepResult::Performed { .. } | StepResult::Answered(_) | StepResult::Written => {
+                finish(AgentConclusion::StopSuccess {
+                    reason: "every word is in the dictionary".to_owned(),
+                })
+            }
         }
     }
 }
 
-fn finish(ending: Ending) -> Step {
-    Step::Finish(Outcome {
+fn finish(conclusion: AgentConclusion) -> AgentStep {
+    AgentStep::Finish(AgentOutcome {
         summary: "Looked for misspelt words.".to_owned(),
-        claims: Claims::default(),
-        ending,
+        progress: ReportedProgress::default(),
+        conclusion,
     })
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut bench = support::Bench::new().await?;
-    bench.parts.agents = Agents::one(Arc::new(SpellChecker));
+    bench.parts.agents = Agents::new(Arc::new(SpellChecker));
     let outcome = bench.drive().await?;
 
     println!("{:?} after {} iteration", outcome.kind, outcome.iterations);

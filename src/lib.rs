@@ -20,10 +20,10 @@
 //!
 //! - [`Provider`] makes sandboxes, [`Sandbox`] is one that lives. [`sandbox::local`] is the one of this version; it
 //!   isolates nothing but a directory.
-//! - [`Agent`] opens a [`Session`] for each iteration: a state machine without any I/O. It is asked what to do next
-//!   ([`agent::Step`]: ask the model, run a command, perform actions, finish) and told what came of it.
+//! - [`Agent`] opens a [`AgentSession`] for each iteration: a state machine without any I/O. It is asked what to do next
+//!   ([`agent::AgentStep`]: ask the model, run a command, perform actions, finish) and given the result.
 //!   [`agent::actions`] is the built-in one: a plain model that answers JSON actions. [`agent::ProgramAgent`] is one that
-//!   is a program: [`agent::Claude`], [`agent::Codex`], or a [`agent::Program`] of one's own.
+//!   is a program: [`agent::Claude`], [`agent::Codex`], or a [`agent::AgentProgram`] of one's own.
 //! - [`Model`] answers. [`model::OpenAiCompatible`] calls LiteLLM or anything that speaks the same language,
 //!   [`model::ScriptedModel`] answers from a file.
 //! - [`EventSink`] receives everything a run reports, as [`Event`]s. The library prints nothing.
@@ -41,7 +41,7 @@
 //! use ralph::agent::actions::ActionsAgent;
 //! use ralph::event::Silent;
 //! use ralph::exec::Host;
-//! use ralph::model::{Endpoint, OpenAiCompatible, Patience, Profile};
+//! use ralph::model::{CallTimeouts, ModelEndpoint, OpenAiCompatible, Profile};
 //! use ralph::sandbox::connect::{Choice, connect};
 //! use ralph::sandbox::local::LocalOptions;
 //! use ralph::scm::LocalForge;
@@ -65,11 +65,11 @@
 //!     path: path.to_owned(),
 //!     passthrough: BTreeMap::new(),
 //! };
-//! let endpoint = Endpoint::parse("http://127.0.0.1:4000")?;
+//! let endpoint = ModelEndpoint::parse("http://127.0.0.1:4000")?;
 //! let parts = RunParts {
 //!     provider: connect(&Choice::Local(local))?,
-//!     agents: Agents::one(Arc::new(ActionsAgent)),
-//!     model: Arc::new(OpenAiCompatible::new(endpoint, Some(key), Patience::default())?),
+//!     agents: Agents::new(Arc::new(ActionsAgent)),
+//!     model: Arc::new(OpenAiCompatible::new(endpoint, Some(key), CallTimeouts::default())?),
 //!     forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
 //!     sink: Arc::new(Silent),
 //!     clock: ralph::clock::system(),
@@ -121,7 +121,7 @@ pub mod state;
 pub mod task;
 pub mod usage;
 
-pub use agent::{Agent, Session};
+pub use agent::{Agent, AgentSession};
 pub use event::{Event, EventKind, EventSink};
 pub use id::RunId;
 pub use model::{Model, Profile};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use ralph::model::{Model, ModelError, OnText, Reply, Request};
+use ralph::model::{Model, ModelError, ModelReply, ModelRequest, OnText};
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -98,7 +98,7 @@ impl Interleaved {
 
 #[async_trait]
 impl Model for Interleaved {
-    async fn answer(&self, request: &Request, _on_text: OnText<'_>) -> Result<Reply, ModelError> {
+    async fn answer(&self, request: &ModelRequest, _on_text: OnText<'_>) -> Result<ModelReply, ModelError> {
         let asked = Instant::now();
         self.let_the_others_work(request.iteration)
             .await
@@ -123,7 +123,7 @@ impl Change {
     }
 
     /// The answer that makes it.
-    pub(crate) fn reply(&self) -> Reply {
+    pub(crate) fn reply(&self) -> ModelReply {
         stage::reply(&json!({
             "summary": "Change one file",
             "actions": [

@@ -10,7 +10,7 @@ use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::exec::{Command, Discard, Host};
-use ralph::model::{Model, ModelError, Profile, Reply};
+use ralph::model::{Model, ModelError, ModelReply, Profile};
 use ralph::runner::{
     self, Budget, DoctorApply, DoctorRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings,
 };
@@ -58,8 +58,8 @@ pub(crate) fn file_name(number: u64) -> String {
 }
 
 /// A model's reply with this answer.
-pub(crate) fn reply(answer: &serde_json::Value) -> Reply {
-    Reply {
+pub(crate) fn reply(answer: &serde_json::Value) -> ModelReply {
+    ModelReply {
         text: answer.to_string(),
         model: "scripted".to_owned(),
         tokens: Some(TOKENS),
@@ -166,7 +166,7 @@ impl Stage {
         let dir = runner::create(&runs, &repo, &Redactor::default(), new).await?;
         let parts = RunParts {
             provider: Arc::new(self.provider(&runs)),
-            agents: Agents::one(Arc::new(ActionsAgent)),
+            agents: Agents::new(Arc::new(ActionsAgent)),
             model,
             forge: Arc::new(LocalForge::new(repo, dir.pull_request_file())),
             sink,

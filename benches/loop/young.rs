@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
-use ralph::model::{Model, ModelError, OnText, Reply, Request};
+use ralph::model::{Model, ModelError, ModelReply, ModelRequest, OnText};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinHandle;
 
@@ -87,7 +87,7 @@ struct InTurns {
 
 #[async_trait]
 impl Model for InTurns {
-    async fn answer(&self, request: &Request, _on_text: OnText<'_>) -> Result<Reply, ModelError> {
+    async fn answer(&self, request: &ModelRequest, _on_text: OnText<'_>) -> Result<ModelReply, ModelError> {
         let asked = Instant::now();
         let over = |_| stage::refusal("nobody takes turns any more");
         self.waiting.send(()).await.map_err(over)?;

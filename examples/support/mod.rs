@@ -97,7 +97,7 @@ impl Bench {
         };
         let parts = RunParts {
             provider: connect(&Choice::Local(local))?,
-            agents: Agents::one(Arc::new(ActionsAgent)),
+            agents: Agents::new(Arc::new(ActionsAgent)),
             model: Arc::new(ScriptedModel::new(Script::parse(SCRIPT)?)),
             forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
             sink: Arc::new(Silent),

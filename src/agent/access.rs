@@ -3,41 +3,41 @@
 use crate::exec::Command;
 use crate::secret::Secret;
 
-/// How an agent program reaches its model: filled by whoever puts a run together, with the real thing or with an address
-/// and a phantom that mean something only to the gateway.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// The address of the model; `None` leaves the program at its maker's.
+/// How an agent program reaches its model: directly, or through the gateway with an address and a phantom that only the
+/// gateway accepts.
+#[derive(Clone, Debug, Default)]
+pub struct ModelAccess {
+    /// The base URL of the model service; `None` uses the program's default.
     pub base_url: Option<String>,
-    /// What it shows there; `None` where nothing is asked for.
-    pub credential: Option<Credential>,
-    /// What a person does when the credential is refused.
-    pub remedy: String,
+    /// The credential to send; `None` where the service asks for none.
+    pub credential: Option<AgentCredential>,
+    /// What a person has to do when the credential is refused.
+    pub credential_hint: String,
 }
 
-/// What a program shows to its model.
+/// The credential that an agent program sends to its model service.
 #[derive(Clone, Debug)]
-pub struct Credential {
-    /// What it is.
+pub struct AgentCredential {
+    /// How it authenticates.
     pub kind: CredentialKind,
-    /// The text itself.
+    /// The credential, or the phantom that replaces it.
     pub value: Secret,
 }
 
-/// What a credential is, which decides the variable it is given in.
+/// How a credential authenticates. It decides which environment variable the program gets it in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialKind {
     /// A key of an API account.
     ApiKey,
-    /// A token that a gateway of one's own takes as a bearer.
+    /// A bearer token for the user's own model gateway.
     Bearer,
-    /// The token of a subscription.
+    /// The OAuth token of a subscription.
     OAuth,
 }
 
-impl Access {
-    /// Gives a command the credential, in the variable that the program has for its kind.
-    pub(super) fn credential_into(
+impl ModelAccess {
+    /// Sets the credential in the environment variable that `variable` names for its kind.
+    pub(super) fn add_credential(
         &self,
         command: Command,
         variable: impl FnOnce(CredentialKind) -> &'static str,

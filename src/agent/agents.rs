@@ -5,24 +5,24 @@ use std::sync::Arc;
 
 use super::Agent;
 
-/// The agents of a run: one for every profile, and others for profiles that want another.
+/// The agents of a run: a default one, and others for individual model profiles.
 #[derive(Clone)]
 pub struct Agents {
-    usual: Arc<dyn Agent>,
+    default: Arc<dyn Agent>,
     by_profile: BTreeMap<String, Arc<dyn Agent>>,
 }
 
 impl Agents {
-    /// One agent, whatever the profile.
+    /// Uses one agent for every profile.
     #[must_use]
-    pub fn one(agent: Arc<dyn Agent>) -> Self {
+    pub fn new(default: Arc<dyn Agent>) -> Self {
         Self {
-            usual: agent,
+            default,
             by_profile: BTreeMap::new(),
         }
     }
 
-    /// The same, with another agent where the run goes on with this profile.
+    /// Uses another agent for this profile.
     #[must_use]
     pub fn with(mut self, profile: impl Into<String>, agent: Arc<dyn Agent>) -> Self {
         self.by_profile.insert(profile.into(), agent);
@@ -31,7 +31,7 @@ impl Agents {
 
     /// The agent that works with a profile.
     #[must_use]
-    pub fn of(&self, profile: &str) -> &Arc<dyn Agent> {
-        self.by_profile.get(profile).unwrap_or(&self.usual)
+    pub fn for_profile(&self, profile: &str) -> &Arc<dyn Agent> {
+        self.by_profile.get(profile).unwrap_or(&self.default)
     }
 }

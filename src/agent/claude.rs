@@ -8,28 +8,34 @@ use serde::Deserialize;
 use crate::exec::Command;
 use crate::usage::{Tokens, Usd};
 
+use super::model_failure::OVER_BUDGET;
 use super::transcript::events;
-use super::trouble::{OVER_BUDGET, Trouble};
-use super::{Access, Brief, CredentialKind, End, KeyVariable, Program, Report, Spent};
+use super::{
+    AgentBrief, AgentProgram, CredentialKind, KeyVariable, ModelAccess, ModelFailure, ReportedUsage,
+    TranscriptEnd, TranscriptSummary,
+};
 
-/// How hard it thinks where nobody says otherwise.
-const EFFORT: &str = "high";
+const DEFAULT_EFFORT: &str = "high";
 
 /// The agent `claude`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Claude {
-    /// The model, as its `--model` takes it; `None` leaves it to the program.
+    /// The value of `--model`; `None` uses the program's default.
     pub model: Option<String>,
-    /// How hard it thinks, as its `--effort` takes it; `high` when `None`.
+    /// The value of `--effort`; `None` means `high`.
     pub effort: Option<String>,
-    /// How it reaches its model.
-    pub access: Access,
 }
 
 impl Claude {
-    /// The hosts it talks to.
+    /// Claude Code with its default model and high effort.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The host names it connects to.
     pub const HOSTS: [&str; 1] = ["api.anthropic.com"];
-    /// The variables that hold its credential, the most telling first: where a key and a token are set, the key counts.
+    /// The variables that hold its credential, in order of precedence: a key wins over a token.
     pub const KEYS: [KeyVariable; 3] = [
         KeyVariable {
             name: "ANTHROPIC_API_KEY",
@@ -45,7 +51,7 @@ impl Claude {
         },
     ];
 
-    /// The variable in which it looks for a credential of this kind.
+    /// The variable in which it looks for this kind of credential.
     #[must_use]
     pub fn variable(kind: CredentialKind) -> &'static str {
         match kind {
@@ -56,31 +62,27 @@ impl Claude {
     }
 }
 
-impl Program for Claude {
+impl AgentProgram for Claude {
     fn name(&self) -> &'static str {
         "claude"
     }
 
-    fn access(&self) -> &Access {
-        &self.access
-    }
-
-    fn probe(&self) -> Command {
+    fn check_command(&self) -> Command {
         Command::new("claude").arg("--version")
     }
 
-    fn command(&self, brief: &Brief) -> Command {
+    fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
         let mut command = Command::new("claude")
             .args(["--print", "--dangerously-skip-permissions"])
-            // As it goes, and not at the end: silence must mean that nothing happens.
+            // Events as they happen: the runner takes silence for a hang.
             .args(["--output-format", "stream-json", "--verbose"])
-            .args(["--effort", self.effort.as_deref().unwrap_or(EFFORT)])
+            .args(["--effort", self.effort.as_deref().unwrap_or(DEFAULT_EFFORT)])
             .stdin(brief.text.clone())
             .env("CLAUDE_CONFIG_DIR", brief.home.display().to_string())
-            // Without it, it does not skip permissions for root.
+            // Without it, `--dangerously-skip-permissions` is refused for root.
             .env("IS_SANDBOX", "1")
             .env("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1")
-            // A refused credential or a rate limit is ours to handle, and to be seen.
+            // The runner handles refused credentials and rate limits.
             .env("CLAUDE_CODE_MAX_RETRIES", "0");
         if let Some(model) = &self.model {
             command = command.args(["--model", model]);
@@ -88,48 +90,48 @@ impl Program for Claude {
         if let Some(left) = brief.cost_left {
             command = command.args(["--max-budget-usd".to_owned(), format!("{:.6}", left.dollars())]);
         }
-        if let Some(base_url) = &self.access.base_url {
+        if let Some(base_url) = &access.base_url {
             command = command.env("ANTHROPIC_BASE_URL", base_url);
             if let Some(model) = &self.model {
-                // Behind an address of one's own there may be models that it has never heard of.
+                // Another endpoint may serve models that the program does not know.
                 command = command.env("ANTHROPIC_CUSTOM_MODEL_OPTION", model);
             }
         }
-        self.access.credential_into(command, Self::variable)
+        access.add_credential(command, Self::variable)
     }
 
-    fn read(&self, printed: &str) -> Report {
-        let mut reading = Reading::default();
-        events(printed).for_each(|event| reading.take(event));
-        reading.report()
+    fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
+        let mut transcript = ClaudeTranscript::default();
+        events(printed).for_each(|event| transcript.add(event));
+        transcript.summary()
     }
 }
 
-/// A line of the transcript, as far as it matters.
+/// A line of the transcript. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Event {
     Assistant {
-        message: Message,
+        message: ModelMessage,
         error: Option<String>,
     },
     #[serde(rename = "rate_limit_event")]
     RateLimited {
         rate_limit_info: RateLimit,
     },
-    Result(Box<Finished>),
+    Result(Box<ClaudeResult>),
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct ModelMessage {
     id: String,
     #[serde(default)]
     usage: Usage,
 }
 
-/// What a message used; the same in two spellings.
+/// The usage of a message. Messages and the result spell it differently.
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct Usage {
@@ -151,7 +153,7 @@ struct RateLimit {
 }
 
 #[derive(Deserialize)]
-struct Finished {
+struct ClaudeResult {
     is_error: bool,
     subtype: String,
     #[serde(default)]
@@ -165,76 +167,88 @@ struct Finished {
     model_usage: BTreeMap<String, Usage>,
 }
 
-/// What is known so far.
+/// The transcript read so far.
 #[derive(Default)]
-struct Reading {
-    /// By message: each is told several times.
-    seen: BTreeMap<String, Usage>,
-    /// The last error of a call, in the program's own word for its kind.
+struct ClaudeTranscript {
+    /// By message id: the program repeats messages.
+    usage: BTreeMap<String, Usage>,
+    /// The kind of the last failed call, as the program names it.
     error: Option<String>,
     resets_at: Option<Timestamp>,
-    finished: Option<Box<Finished>>,
+    result: Option<Box<ClaudeResult>>,
 }
 
-impl Reading {
-    fn take(&mut self, event: Event) {
+impl ClaudeTranscript {
+    fn add(&mut self, event: Event) {
         match event {
             Event::Assistant { message, error } => {
-                self.seen.insert(message.id, message.usage);
+                self.usage.insert(message.id, message.usage);
                 self.error = error;
             }
             Event::RateLimited { rate_limit_info } if rate_limit_info.status == "rejected" => {
                 let at = rate_limit_info.resets_at;
                 self.resets_at = at.and_then(|second| Timestamp::from_second(second).ok());
             }
-            Event::Result(finished) => self.finished = Some(finished),
+            Event::Result(result) => self.result = Some(result),
             Event::RateLimited { .. } | Event::Other => {}
         }
     }
 
-    fn report(self) -> Report {
-        match &self.finished {
-            None => Report {
-                spent: Spent {
-                    tokens: self.seen.values().copied().map(Tokens::from).reduce(|a, b| a + b),
+    fn summary(self) -> TranscriptSummary {
+        match &self.result {
+            None => TranscriptSummary {
+                usage: ReportedUsage {
+                    tokens: self
+                        .usage
+                        .values()
+                        .copied()
+                        .map(Tokens::from)
+                        .reduce(|a, b| a + b),
                     cost: None,
                 },
-                ..Report::default()
+                ..TranscriptSummary::default()
             },
-            Some(finished) => Report {
-                text: finished.result.clone(),
-                spent: finished.spent(),
-                end: self.end(finished),
+            Some(result) => TranscriptSummary {
+                text: result.result.clone(),
+                usage: result.usage(),
+                end: self.end(result),
             },
         }
     }
 
-    fn end(&self, finished: &Finished) -> End {
-        if !finished.is_error {
-            return End::Well;
+    fn end(&self, result: &ClaudeResult) -> TranscriptEnd {
+        if !result.is_error {
+            return TranscriptEnd::Finished;
         }
-        let said = finished.said();
-        if finished.subtype == "error_max_budget_usd" || finished.api_error_status == Some(OVER_BUDGET) {
-            return End::OverBudget { reason: said };
+        let message = result.message();
+        if result.subtype == "error_max_budget_usd" || result.api_error_status == Some(OVER_BUDGET) {
+            return TranscriptEnd::OverBudget { reason: message };
         }
-        let trouble = match finished.api_error_status {
-            Some(status) => Trouble::of_status(status, &said, self.resets_at),
-            // It did not come as far as a status: there is no credential, or no connection.
+        let failure = match result.api_error_status {
+            Some(status) => ModelFailure::from_status(status, &message, self.resets_at),
+            // Without a status there was no credential, or no connection.
             None => match self.error.as_deref() {
-                Some("authentication_failed") => Some(Trouble::Unauthorized { said: said.clone() }),
-                _ if finished.terminal_reason.as_deref() == Some("api_error") => {
-                    Some(Trouble::Unavailable { said: said.clone() })
+                Some("authentication_failed") => Some(ModelFailure::Unauthorized {
+                    message: message.clone(),
+                }),
+                _ if result.terminal_reason.as_deref() == Some("api_error") => {
+                    Some(ModelFailure::Unavailable {
+                        message: message.clone(),
+                    })
                 }
                 _ => None,
             },
         };
-        trouble.map_or(End::Badly { error: said }, End::Trouble)
+        failure.map_or(
+            TranscriptEnd::Failed { error: message },
+            TranscriptEnd::ModelFailed,
+        )
     }
 }
 
-impl Finished {
-    /// What it said of its end: the text, or for some errors a list.
-    fn said(&self) -> String {
+impl ClaudeResult {
+    /// The result text or, for some errors, a list of messages.
+    fn message(&self) -> String {
         match (self.result.is_empty(), self.errors.is_empty()) {
             (false, _) => self.result.clone(),
             (true, false) => self.errors.join("; "),
@@ -242,9 +256,9 @@ impl Finished {
         }
     }
 
-    fn spent(&self) -> Spent {
+    fn usage(&self) -> ReportedUsage {
         let tokens = self.model_usage.values().copied().map(Tokens::from);
-        Spent {
+        ReportedUsage {
             tokens: Some(tokens.fold(Tokens::default(), |a, b| a + b)),
             cost: self.total_cost_usd.and_then(Usd::from_dollars),
         }

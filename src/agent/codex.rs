@@ -9,30 +9,36 @@ use serde_json::Value;
 use crate::exec::Command;
 use crate::usage::Tokens;
 
+use super::model_failure::OVER_BUDGET;
 use super::transcript::events;
-use super::trouble::{OVER_BUDGET, Trouble};
-use super::{Access, Brief, CredentialKind, End, KeyVariable, NewFile, Program, Report, Spent};
+use super::{
+    AgentBrief, AgentFile, AgentProgram, CredentialKind, KeyVariable, ModelAccess, ModelFailure,
+    ReportedUsage, TranscriptEnd, TranscriptSummary,
+};
 
-/// Its maker's address.
-const BASE_URL: &str = "https://api.openai.com/v1";
-/// The variable that its configuration names for the key.
+const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
+/// The variable for the key. Its configuration names it too.
 const KEY: &str = "OPENAI_API_KEY";
-/// How much of the end of a session's own file tells how it ended.
+/// How many lines at the end of a session file describe how the session ended.
 const LAST_LINES: &str = "20";
 
 /// The agent `codex`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Codex {
-    /// The model, as its `--model` takes it; `None` leaves it to the program.
+    /// The value of `--model`; `None` uses the program's default.
     pub model: Option<String>,
-    /// How hard it thinks, as its `model_reasoning_effort` takes it; `None` leaves it to the program.
+    /// The value of `model_reasoning_effort`; `None` uses the program's default.
     pub effort: Option<String>,
-    /// How it reaches its model.
-    pub access: Access,
 }
 
 impl Codex {
-    /// The hosts it talks to.
+    /// Codex with its default model and effort.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The host names it connects to.
     pub const HOSTS: [&str; 1] = ["api.openai.com"];
     /// The variables that hold its credential.
     pub const KEYS: [KeyVariable; 1] = [KeyVariable {
@@ -43,15 +49,15 @@ impl Codex {
     /// The variable in which it looks for its credential.
     pub const VARIABLE: &str = KEY;
 
-    /// Its configuration. `OPENAI_BASE_URL` would be ignored, so the address stands here, as a provider of its own.
-    fn config(&self) -> String {
-        let base_url = self.access.base_url.as_deref().unwrap_or(BASE_URL);
+    /// Its configuration file. Codex ignores `OPENAI_BASE_URL`, so the file defines a provider with the base URL.
+    fn config(&self, access: &ModelAccess) -> String {
+        let base_url = access.base_url.as_deref().unwrap_or(DEFAULT_BASE_URL);
         let provider = toml_table([
             ("name", "ralph".into()),
             ("base_url", base_url.into()),
             ("env_key", KEY.into()),
             ("wire_api", "responses".into()),
-            // A refused credential or a rate limit is ours to handle, and to be seen.
+            // The runner handles refused credentials and rate limits.
             ("request_max_retries", 0.into()),
             ("stream_max_retries", 0.into()),
         ]);
@@ -69,42 +75,38 @@ impl Codex {
     }
 }
 
-impl Program for Codex {
+impl AgentProgram for Codex {
     fn name(&self) -> &'static str {
         "codex"
     }
 
-    fn access(&self) -> &Access {
-        &self.access
-    }
-
-    fn probe(&self) -> Command {
+    fn check_command(&self) -> Command {
         Command::new("codex").arg("--version")
     }
 
-    fn files(&self, brief: &Brief) -> Vec<NewFile> {
-        vec![NewFile {
+    fn files(&self, brief: &AgentBrief, access: &ModelAccess) -> Vec<AgentFile> {
+        vec![AgentFile {
             path: brief.home.join("config.toml"),
-            text: self.config(),
+            text: self.config(access),
         }]
     }
 
-    fn command(&self, brief: &Brief) -> Command {
+    fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
         let mut command = Command::new("codex")
             .args(["exec", "--json", "--skip-git-repo-check"])
-            // The sandbox is ours; its own cannot be nested in it.
+            // Codex's own sandbox cannot run inside ralph's.
             .arg("--dangerously-bypass-approvals-and-sandbox")
             .stdin(brief.text.clone())
             .env("CODEX_HOME", brief.home.display().to_string());
         if let Some(model) = &self.model {
             command = command.args(["--model", model]);
         }
-        // `-`: the prompt comes by standard input.
-        self.access.credential_into(command.arg("-"), |_| KEY)
+        // `-` reads the prompt from standard input.
+        access.add_credential(command.arg("-"), |_| KEY)
     }
 
-    /// Its transcript tells of a failure in words alone. The file it keeps of the session tells the kind.
-    fn look_up(&self, brief: &Brief, printed: &str) -> Option<Command> {
+    /// The transcript has only the text of an error. The session file has its kind.
+    fn failure_details(&self, brief: &AgentBrief, printed: &str) -> Option<Command> {
         let thread = events(printed).find_map(|event| match event {
             Event::ThreadStarted { thread_id } => Some(thread_id),
             _ => None,
@@ -119,10 +121,10 @@ impl Program for Codex {
         })
     }
 
-    fn read(&self, printed: &str) -> Report {
-        let mut reading = Reading::default();
-        events(printed).for_each(|event| reading.take(event));
-        reading.report()
+    fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
+        let mut transcript = CodexTranscript::default();
+        events(printed).for_each(|event| transcript.add(event));
+        transcript.summary()
     }
 }
 
@@ -133,7 +135,7 @@ fn toml_table<const N: usize>(entries: [(&str, toml::Value); N]) -> toml::Table 
         .collect()
 }
 
-/// A line of the transcript or of the session's file, as far as it matters.
+/// A line of the transcript or of the session file. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type")]
 enum Event {
@@ -145,9 +147,9 @@ enum Event {
     TurnCompleted { usage: Usage },
     #[serde(rename = "turn.failed")]
     TurnFailed { error: Failure },
-    /// A line of the session's file.
+    /// A line of the session file.
     #[serde(rename = "event_msg")]
-    Noted { payload: Note },
+    SessionFile { payload: SessionEvent },
     #[serde(other)]
     Other,
 }
@@ -176,13 +178,13 @@ struct Failure {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Note {
+enum SessionEvent {
     TokenCount {
         info: Option<TokenCount>,
         rate_limits: Option<RateLimits>,
     },
     TaskComplete {
-        error: Option<Explained>,
+        error: Option<ErrorInfo>,
     },
     #[serde(other)]
     Other,
@@ -206,60 +208,60 @@ struct Window {
 }
 
 #[derive(Deserialize)]
-struct Explained {
-    /// A word, or an object whose one key is the word and whose value may hold the HTTP status.
+struct ErrorInfo {
+    /// The kind as a string, or an object with the kind as its only key. The value may hold the HTTP status.
     codex_error_info: Option<Value>,
 }
 
-/// What is known so far.
+/// The transcript read so far.
 #[derive(Default)]
-struct Reading {
+struct CodexTranscript {
     text: String,
     usage: Option<Usage>,
-    end: End,
+    end: TranscriptEnd,
     cause: Option<Value>,
     resets_at: Option<Timestamp>,
 }
 
-impl Reading {
-    fn take(&mut self, event: Event) {
+impl CodexTranscript {
+    fn add(&mut self, event: Event) {
         match event {
             Event::ItemCompleted {
                 item: Item::AgentMessage { text },
             } => self.text = text,
             Event::TurnCompleted { usage } => {
                 self.usage = Some(usage);
-                self.end = End::Well;
+                self.end = TranscriptEnd::Finished;
             }
-            Event::TurnFailed { error } => self.end = End::Badly { error: error.message },
-            Event::Noted { payload } => self.take_note(payload),
+            Event::TurnFailed { error } => self.end = TranscriptEnd::Failed { error: error.message },
+            Event::SessionFile { payload } => self.add_session_event(payload),
             Event::ThreadStarted { .. } | Event::ItemCompleted { .. } | Event::Other => {}
         }
     }
 
-    fn take_note(&mut self, note: Note) {
-        match note {
-            Note::TokenCount { info, rate_limits } => {
+    fn add_session_event(&mut self, event: SessionEvent) {
+        match event {
+            SessionEvent::TokenCount { info, rate_limits } => {
                 self.usage = info.map(|info| info.total_token_usage).or(self.usage);
                 self.resets_at = rate_limits.and_then(|limits| limits.reset()).or(self.resets_at);
             }
-            Note::TaskComplete { error } => {
+            SessionEvent::TaskComplete { error } => {
                 self.cause = error.and_then(|error| error.codex_error_info);
-                // The file tells of every call that was answered: no word of one means that there was none.
+                // The file lists every call that was answered. If it lists none, nothing was used.
                 self.usage.get_or_insert_default();
             }
-            Note::Other => {}
+            SessionEvent::Other => {}
         }
     }
 
-    fn report(self) -> Report {
+    fn summary(self) -> TranscriptSummary {
         let end = match (self.end, self.cause) {
-            (End::Badly { error }, Some(cause)) => explained(error, &cause, self.resets_at),
+            (TranscriptEnd::Failed { error }, Some(cause)) => classify(error, &cause, self.resets_at),
             (end, _) => end,
         };
-        Report {
+        TranscriptSummary {
             text: self.text,
-            spent: Spent {
+            usage: ReportedUsage {
                 tokens: self.usage.map(|usage| Tokens {
                     input: usage.input_tokens,
                     output: usage.output_tokens,
@@ -272,7 +274,7 @@ impl Reading {
 }
 
 impl RateLimits {
-    /// When the last window that is used up opens again.
+    /// When the last exhausted window resets.
     fn reset(&self) -> Option<Timestamp> {
         let windows = [&self.primary, &self.secondary].into_iter().flatten();
         windows
@@ -282,26 +284,30 @@ impl RateLimits {
     }
 }
 
-/// What a failure is, by the session's own file.
-fn explained(error: String, cause: &Value, until: Option<Timestamp>) -> End {
+/// Classifies a failure by the kind in the session file.
+fn classify(error: String, cause: &Value, until: Option<Timestamp>) -> TranscriptEnd {
     let status = cause
         .as_object()
         .and_then(|kinds| kinds.values().next()?["http_status_code"].as_u64())
         .and_then(|status| u16::try_from(status).ok());
-    let trouble = match (cause.as_str(), status) {
-        (_, Some(OVER_BUDGET)) => return End::OverBudget { reason: error },
-        (_, Some(status)) => Trouble::of_status(status, &error, until),
-        (Some("usage_limit_exceeded"), None) => Some(Trouble::RateLimited {
+    let failure = match (cause.as_str(), status) {
+        (_, Some(OVER_BUDGET)) => return TranscriptEnd::OverBudget { reason: error },
+        (_, Some(status)) => ModelFailure::from_status(status, &error, until),
+        (Some("usage_limit_exceeded"), None) => Some(ModelFailure::RateLimited {
             until,
-            said: error.clone(),
+            message: error.clone(),
         }),
-        (Some("unauthorized"), None) => Some(Trouble::Unauthorized { said: error.clone() }),
-        (Some("internal_server_error" | "server_overloaded"), None) => {
-            Some(Trouble::Unavailable { said: error.clone() })
-        }
-        // A connection that never came as far as a status.
-        (None, None) if cause.is_object() => Some(Trouble::Unavailable { said: error.clone() }),
+        (Some("unauthorized"), None) => Some(ModelFailure::Unauthorized {
+            message: error.clone(),
+        }),
+        (Some("internal_server_error" | "server_overloaded"), None) => Some(ModelFailure::Unavailable {
+            message: error.clone(),
+        }),
+        // The connection failed before there was a status.
+        (None, None) if cause.is_object() => Some(ModelFailure::Unavailable {
+            message: error.clone(),
+        }),
         _ => None,
     };
-    trouble.map_or(End::Badly { error }, End::Trouble)
+    failure.map_or(TranscriptEnd::Failed { error }, TranscriptEnd::ModelFailed)
 }

@@ -6,23 +6,30 @@ use crate::exec::Command;
 use crate::usage::Tokens;
 
 use super::transcript::events;
-use super::{Access, Brief, CredentialKind, End, KeyVariable, Program, Report, Spent};
+use super::{
+    AgentBrief, AgentProgram, CredentialKind, KeyVariable, ModelAccess, ReportedUsage, TranscriptEnd,
+    TranscriptSummary,
+};
 
-/// What stands in front of the standard input, which it takes as a supplement.
+/// The prompt argument. The program appends standard input to it.
 const PREFACE: &str = "Do what the following text asks for.";
 const KEY: &str = "CURSOR_API_KEY";
 
-/// The agent `cursor`.
-#[derive(Clone, Debug)]
+/// The agent `cursor`. It always calls Cursor's own service, whatever the base URL is.
+#[derive(Clone, Debug, Default)]
 pub struct Cursor {
-    /// The model, as its `--model` takes it; `None` leaves it to the program.
+    /// The value of `--model`; `None` uses the program's default.
     pub model: Option<String>,
-    /// How it reaches its model: always at its maker's, whatever the address says.
-    pub access: Access,
 }
 
 impl Cursor {
-    /// The hosts it talks to.
+    /// Cursor's agent with its default model.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The host names it connects to.
     pub const HOSTS: [&str; 1] = ["**.cursor.sh"];
     /// The variables that hold its credential.
     pub const KEYS: [KeyVariable; 1] = [KeyVariable {
@@ -31,20 +38,16 @@ impl Cursor {
     }];
 }
 
-impl Program for Cursor {
+impl AgentProgram for Cursor {
     fn name(&self) -> &'static str {
         "cursor"
     }
 
-    fn access(&self) -> &Access {
-        &self.access
-    }
-
-    fn probe(&self) -> Command {
+    fn check_command(&self) -> Command {
         Command::new("cursor-agent").arg("--version")
     }
 
-    fn command(&self, brief: &Brief) -> Command {
+    fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
         let mut command = Command::new("cursor-agent")
             .args(["--print", "--force", "--trust"])
             .args(["--output-format", "stream-json"])
@@ -53,31 +56,31 @@ impl Program for Cursor {
         if let Some(model) = &self.model {
             command = command.args(["--model", model]);
         }
-        self.access.credential_into(command.arg(PREFACE), |_| KEY)
+        access.add_credential(command.arg(PREFACE), |_| KEY)
     }
 
-    fn read(&self, printed: &str) -> Report {
+    fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
         let last = events(printed)
             .filter_map(|event| match event {
-                Event::Result(finished) => Some(finished),
+                Event::Result(result) => Some(result),
                 Event::Other => None,
             })
             .last();
-        last.map(Finished::report).unwrap_or_default()
+        last.map(CursorResult::summary).unwrap_or_default()
     }
 }
 
-/// A line of the transcript, as far as it matters.
+/// A line of the transcript. Only the fields that are used.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Event {
-    Result(Finished),
+    Result(CursorResult),
     #[serde(other)]
     Other,
 }
 
 #[derive(Deserialize)]
-struct Finished {
+struct CursorResult {
     is_error: bool,
     #[serde(default)]
     result: String,
@@ -97,8 +100,8 @@ struct Usage {
     cache_write: u64,
 }
 
-impl Finished {
-    fn report(self) -> Report {
+impl CursorResult {
+    fn summary(self) -> TranscriptSummary {
         let tokens = self.usage.map(|usage| Tokens {
             input: usage
                 .input
@@ -106,14 +109,14 @@ impl Finished {
                 .saturating_add(usage.cache_write),
             output: usage.output,
         });
-        Report {
-            spent: Spent { tokens, cost: None },
+        TranscriptSummary {
+            usage: ReportedUsage { tokens, cost: None },
             end: if self.is_error {
-                End::Badly {
+                TranscriptEnd::Failed {
                     error: self.result.clone(),
                 }
             } else {
-                End::Well
+                TranscriptEnd::Finished
             },
             text: self.result,
         }

@@ -1,67 +1,63 @@
-//! `custom`: any program that reads a prompt and edits the files around it.
+//! `custom`: any program that reads a prompt and edits files.
 
 use crate::exec::Command;
 
-use super::{Access, Brief, End, NewFile, Program, Report, Spent};
+use super::{
+    AgentBrief, AgentFile, AgentProgram, ModelAccess, ReportedUsage, TranscriptEnd, TranscriptSummary,
+};
 
-/// What stands, in an argument, for the file that holds the prompt.
+/// The placeholder in an argument for the path of the prompt file.
 pub const PROMPT_FILE: &str = "{prompt_file}";
 
-/// An agent that the configuration describes.
+/// The agent `custom`: a program that the configuration names.
 #[derive(Clone, Debug)]
 pub struct Custom {
     /// The program.
     pub program: String,
-    /// Its arguments. [`PROMPT_FILE`] in one stands for the file that holds the prompt, which it also gets on its
-    /// standard input.
+    /// Its arguments. [`PROMPT_FILE`] is replaced by the path of a file with the prompt. The program also gets the
+    /// prompt on standard input.
     pub args: Vec<String>,
-    /// Its credential, and the variable that it has for it.
+    /// The environment variable for its credential.
     pub key_variable: Option<String>,
-    /// How it reaches its model.
-    pub access: Access,
 }
 
-impl Program for Custom {
+/// How many lines at the end of the output become the summary.
+const LAST_LINES: usize = 20;
+
+impl AgentProgram for Custom {
     fn name(&self) -> &'static str {
         "custom"
     }
 
-    fn access(&self) -> &Access {
-        &self.access
-    }
-
-    /// Whether it is there: what else it can be asked, nobody knows.
-    fn probe(&self) -> Command {
+    /// Only checks that the program exists: not every program has a version option.
+    fn check_command(&self) -> Command {
         Command::new("sh").args(["-c", r#"command -v -- "$1""#, "sh", &self.program])
     }
 
-    fn files(&self, brief: &Brief) -> Vec<NewFile> {
-        vec![NewFile {
+    fn files(&self, brief: &AgentBrief, _access: &ModelAccess) -> Vec<AgentFile> {
+        vec![AgentFile {
             path: brief.home.join("prompt.md"),
             text: brief.text.clone(),
         }]
     }
 
-    fn command(&self, brief: &Brief) -> Command {
+    fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
         let file = brief.home.join("prompt.md").display().to_string();
         let args = self.args.iter().map(|arg| arg.replace(PROMPT_FILE, &file));
         let command = Command::new(&self.program).args(args).stdin(brief.text.clone());
-        match (&self.key_variable, &self.access.credential) {
+        match (&self.key_variable, &access.credential) {
             (Some(variable), Some(credential)) => command.env(variable, credential.value.expose()),
             _ => command,
         }
     }
 
-    /// Its output is all text, so its exit code alone says how it ended.
-    fn read(&self, printed: &str) -> Report {
+    /// The output has no known format, so only the exit code says how the session ended.
+    fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
         let lines: Vec<&str> = printed.trim_end().lines().rev().take(LAST_LINES).collect();
-        Report {
+        TranscriptSummary {
             text: lines.into_iter().rev().collect::<Vec<_>>().join("\n"),
-            spent: Spent::default(),
-            end: End::Well,
+            usage: ReportedUsage::default(),
+            end: TranscriptEnd::Finished,
         }
     }
 }
-
-/// How much of its output stands for a summary.
-const LAST_LINES: usize = 20;

@@ -1,10 +1,10 @@
 //! Agents: what edits the code in one iteration.
 //!
-//! An agent starts nothing. It is asked what to do next, says so as a [`Step`], and is told what came of it. The
-//! runner does the steps: it calls the model, runs the command in the sandbox, performs the actions.
+//! An agent does no I/O. The runner asks its session for the next [`AgentStep`], carries it out (it calls the model, runs
+//! the command in the sandbox, performs the actions) and passes the [`StepResult`] back.
 //!
-//! There are two kinds. [`actions`] is a plain model whose answers the runner performs. The others are programs that
-//! work by themselves ([`ProgramAgent`]): what is known of each, its command line and its transcript, is a [`Program`].
+//! There are two kinds of agents. [`actions`] is a plain model whose answers the runner carries out. The others are
+//! programs that work with their own tools ([`ProgramAgent`]); each is an [`AgentProgram`].
 
 mod access;
 pub mod actions;
@@ -13,198 +13,202 @@ mod claude;
 mod codex;
 mod cursor;
 mod custom;
+mod model_failure;
 mod program;
-mod report;
-mod session;
+mod program_session;
 #[cfg(test)]
 mod tests;
 mod transcript;
-mod trouble;
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::exec::{Captured, Command, Exit};
-use crate::model::{Message, Reply};
+use crate::model::{ModelMessage, ModelReply};
 use crate::usage::Usd;
 
-use self::actions::{Action, Claims};
+use self::actions::{AgentAction, ReportedProgress};
 
-pub use access::{Access, Credential, CredentialKind};
+pub use access::{AgentCredential, CredentialKind, ModelAccess};
 pub use agents::Agents;
 pub use claude::Claude;
 pub use codex::Codex;
 pub use cursor::Cursor;
 pub use custom::{Custom, PROMPT_FILE};
-pub use program::{KeyVariable, Program, ProgramAgent};
-pub use report::{End, Report, Spent};
-pub use trouble::Trouble;
+pub use model_failure::ModelFailure;
+pub use program::{AgentProgram, KeyVariable, ProgramAgent};
+pub use transcript::{ReportedUsage, TranscriptEnd, TranscriptSummary};
 
-/// Knows one agent's way of working. Starts nothing.
+/// Opens the sessions of one agent. Implementations do no I/O.
 pub trait Agent: Send + Sync {
     /// The agent's name, as in `[agent] name`.
     fn name(&self) -> &str;
 
-    /// The part of the prompt that tells how to answer (the schema with examples, for `actions`); empty for agents
-    /// that need none.
+    /// The part of the prompt that describes the expected answer, such as a schema with examples; may be empty.
     fn answer_format(&self) -> String;
 
-    /// Opens a fresh session. Nothing of an earlier one is known to it.
-    fn session(&self, brief: &Brief) -> Box<dyn Session>;
+    /// Opens a fresh session. It knows nothing of earlier sessions.
+    fn session(&self, brief: &AgentBrief) -> Box<dyn AgentSession>;
 
-    /// A command that shows, inside the sandbox, that the agent is there and which version it is; `None` for an agent
+    /// A command that succeeds inside the sandbox if the agent is installed and prints its version. `None` for an agent
     /// that needs nothing there.
-    fn probe(&self) -> Option<Command> {
+    fn check_command(&self) -> Option<Command> {
         None
     }
 
-    /// What a person does when the agent's credential is refused.
-    fn remedy(&self) -> Option<&str> {
-        None
-    }
-}
-
-/// One fresh session of an agent: a state machine without any I/O.
-pub trait Session: Send {
-    /// Says what to do next, given what came of the last step.
-    fn next(&mut self, last: Done) -> Step;
-
-    /// What the session used by its own account, given what its commands printed on their standard output so far.
-    /// Asked however it ends. `None` for a session that calls no model but through [`Step::Ask`].
-    fn spent(&self, _printed: &Captured) -> Option<Spent> {
+    /// What a person has to do when the agent's credential is refused.
+    fn credential_hint(&self) -> Option<&str> {
         None
     }
 }
 
-/// What a session begins with.
+/// One session of an agent: a state machine without any I/O.
+pub trait AgentSession: Send {
+    /// Returns the next step, given the result of the last one.
+    fn next(&mut self, last: StepResult) -> AgentStep;
+
+    /// What the session used, according to what its commands printed to standard output so far. The runner asks however
+    /// the session ended. `None` for a session that calls models only through [`AgentStep::Ask`].
+    fn reported_usage(&self, _printed: &Captured) -> Option<ReportedUsage> {
+        None
+    }
+}
+
+/// The input of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Brief {
+pub struct AgentBrief {
     /// The whole prompt.
     pub text: String,
     /// The number of the iteration, from 1.
     pub iteration: u32,
-    /// A directory inside the sandbox and outside of the clone, empty, and of this session alone.
+    /// An empty directory of this session, inside the sandbox and outside the clone.
     pub home: PathBuf,
-    /// What may still be spent, where there is a limit.
+    /// The rest of the cost budget, if there is one.
     pub cost_left: Option<Usd>,
 }
 
-/// What the runner is to do for the agent.
+/// What the runner has to do next for a session.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Step {
+pub enum AgentStep {
     /// Ask the model.
-    Ask(Vec<Message>),
+    Ask(Vec<ModelMessage>),
     /// Write these files in the sandbox.
-    Write(Vec<NewFile>),
-    /// Run this in the sandbox, in the clone.
+    Write(Vec<AgentFile>),
+    /// Run this command in the sandbox, in the clone.
     Exec(Command),
-    /// Perform these actions, in order, in the clone.
-    Perform(Vec<Action>),
+    /// Perform these actions in the clone, in order. Stop at the first that fails.
+    Perform(Vec<AgentAction>),
     /// The iteration is over.
-    Finish(Outcome),
-    /// The session is over, and it is not the agent's doing: there may be another one in the same iteration.
-    Fail(Trouble),
+    Finish(AgentOutcome),
+    /// The model did not answer. The runner may open another session in the same iteration.
+    Fail(ModelFailure),
 }
 
-/// A file to write.
+/// A file that a session needs in the sandbox.
 #[derive(Clone, PartialEq, Eq)]
-pub struct NewFile {
-    /// Where, as an absolute path inside the sandbox.
+pub struct AgentFile {
+    /// The absolute path inside the sandbox.
     pub path: PathBuf,
-    /// All that it holds.
+    /// The content.
     pub text: String,
 }
 
-/// Where only: what a file holds may be confidential.
-impl fmt::Debug for NewFile {
+/// Omits the content, which may be confidential.
+impl fmt::Debug for AgentFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NewFile")
+        f.debug_struct("AgentFile")
             .field("path", &self.path)
             .finish_non_exhaustive()
     }
 }
 
-/// What came of the last step.
+/// The result of the last step.
 #[derive(Debug)]
-pub enum Done {
-    /// Nothing yet: the session begins.
-    Nothing,
+pub enum StepResult {
+    /// There was no step yet: the session starts.
+    Started,
     /// The model answered.
-    Answered(Reply),
+    Answered(ModelReply),
     /// The files are written.
     Written,
-    /// The command ended.
+    /// The command exited.
     Exited(Exit),
     /// The actions were performed.
-    Performed(Reached),
+    Performed {
+        /// Whether every action succeeded.
+        completed: bool,
+    },
 }
 
-impl Done {
-    /// A word for it, for a session that was told out of turn.
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing",
+impl StepResult {
+    /// The error message for a result that the session did not ask for.
+    fn unexpected(&self) -> String {
+        let name = match self {
+            Self::Started => "started",
             Self::Answered(_) => "answered",
             Self::Written => "written",
             Self::Exited(_) => "exited",
-            Self::Performed(_) => "performed",
+            Self::Performed { .. } => "performed",
+        };
+        format!("the agent session got an unexpected step result: {name}")
+    }
+}
+
+/// How a session ended. The runner verifies everything in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentOutcome {
+    /// The agent's description of its work.
+    pub summary: String,
+    /// What the agent reports as finished.
+    pub progress: ReportedProgress,
+    /// What the agent asks for next, or why it cannot go on.
+    pub conclusion: AgentConclusion,
+}
+
+impl AgentOutcome {
+    /// The outcome of a session whose result cannot be used.
+    fn unusable(error: String) -> Self {
+        Self {
+            summary: String::new(),
+            progress: ReportedProgress::default(),
+            conclusion: AgentConclusion::Unusable { error },
         }
     }
 }
 
-/// How far a list of actions went. The first that fails ends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// To its end.
-    End,
-    /// To the action that failed.
-    Failure,
-}
-
-/// How the agent left the iteration. What it claims is checked by the runner, never believed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// What it says it did.
-    pub summary: String,
-    /// What it says is finished.
-    pub claims: Claims,
-    /// What it asks for next.
-    pub ending: Ending,
-}
-
-/// What an agent asks for at the end of an iteration.
+/// What an agent asks for at the end of an iteration, or why it cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Another iteration.
+pub enum AgentConclusion {
+    /// Start another iteration.
     Continue,
-    /// A fresh context, because this one leads nowhere.
+    /// Start another iteration, because this one leads nowhere.
     Rotate {
-        /// Why.
+        /// The agent's reason.
         reason: String,
     },
-    /// A person.
+    /// Wait for a person.
     Pause {
-        /// Why.
+        /// The agent's reason.
         reason: String,
     },
-    /// The end: it says the task is done.
+    /// End the run: the agent reports the task as done.
     StopSuccess {
-        /// Why.
+        /// The agent's reason.
         reason: String,
     },
-    /// The end: it says the task cannot be done.
+    /// End the run: the agent reports that the task cannot be done.
     StopFailure {
-        /// Why.
+        /// The agent's reason.
         reason: String,
     },
-    /// The end: what it may spend is spent.
+    /// The budget is spent.
     OverBudget {
-        /// Who said so, and how.
+        /// The message of the program or the service.
         reason: String,
     },
-    /// Nothing: its answer could not be used, even after a repair round.
+    /// The answer could not be used, even after the agent was asked to repair it.
     Unusable {
-        /// What was wrong with it.
+        /// What was wrong with the answer.
         error: String,
     },
 }

@@ -1,63 +1,66 @@
-//! Agents that are programs: they get the prompt on their standard input and work by themselves.
+//! Agents that are programs: they read the prompt from standard input and work with their own tools.
 
 use std::sync::Arc;
 
 use crate::exec::Command;
 
-use super::session::ProgramSession;
-use super::{Access, Agent, Brief, CredentialKind, NewFile, Report, Session};
+use super::program_session::ProgramSession;
+use super::{Agent, AgentBrief, AgentFile, AgentSession, CredentialKind, ModelAccess, TranscriptSummary};
 
-/// What is known of one agent program: its command line, its files and its transcript.
-pub trait Program: Send + Sync {
+/// One agent program: its command line, its files and its transcript format.
+pub trait AgentProgram: Send + Sync {
     /// The agent's name, as in `[agent] name`.
     fn name(&self) -> &'static str;
 
-    /// How it reaches its model.
-    fn access(&self) -> &Access;
+    /// A command that succeeds inside the sandbox if the program is installed. It prints the version if it can.
+    fn check_command(&self) -> Command;
 
-    /// A command that prints its version.
-    fn probe(&self) -> Command;
-
-    /// The files it needs before it starts.
-    fn files(&self, _brief: &Brief) -> Vec<NewFile> {
+    /// The files that have to exist before the program starts.
+    fn files(&self, _brief: &AgentBrief, _access: &ModelAccess) -> Vec<AgentFile> {
         Vec::new()
     }
 
-    /// The command of one session. The prompt goes in by standard input or by a file, never as an argument.
-    fn command(&self, brief: &Brief) -> Command;
+    /// The command of one session. The prompt is passed by standard input or in a file, never as an argument.
+    fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command;
 
-    /// A command that finds out more about a session that failed. What it prints is added to the transcript.
-    fn look_up(&self, _brief: &Brief, _printed: &str) -> Option<Command> {
+    /// A command that prints details of a failed session. Its output is appended to the transcript.
+    fn failure_details(&self, _brief: &AgentBrief, _printed: &str) -> Option<Command> {
         None
     }
 
-    /// Reads a transcript, whole or not.
-    fn read(&self, printed: &str) -> Report;
+    /// Summarizes what the program printed so far. The text may be cut off anywhere.
+    fn parse_transcript(&self, printed: &str) -> TranscriptSummary;
 }
 
-/// A variable that by custom holds the credential of a program.
+/// An environment variable in which a program looks for its credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyVariable {
-    /// Its name.
+    /// The name of the variable.
     pub name: &'static str,
-    /// What it holds.
+    /// The kind of credential it holds.
     pub kind: CredentialKind,
 }
 
-/// An agent that is a program.
+/// An [`AgentProgram`] with access to its model, as an [`Agent`].
 #[derive(Clone)]
-pub struct ProgramAgent(Arc<dyn Program>);
+pub struct ProgramAgent {
+    pub(super) program: Arc<dyn AgentProgram>,
+    pub(super) access: ModelAccess,
+}
 
 impl ProgramAgent {
-    /// The agent that this program is.
-    pub fn new(program: impl Program + 'static) -> Self {
-        Self(Arc::new(program))
+    /// An agent that runs this program.
+    pub fn new(program: impl AgentProgram + 'static, access: ModelAccess) -> Self {
+        Self {
+            program: Arc::new(program),
+            access,
+        }
     }
 }
 
 impl Agent for ProgramAgent {
     fn name(&self) -> &str {
-        self.0.name()
+        self.program.name()
     }
 
     fn answer_format(&self) -> String {
@@ -66,15 +69,15 @@ impl Agent for ProgramAgent {
             .to_owned()
     }
 
-    fn session(&self, brief: &Brief) -> Box<dyn Session> {
-        Box::new(ProgramSession::new(self.0.clone(), brief))
+    fn session(&self, brief: &AgentBrief) -> Box<dyn AgentSession> {
+        Box::new(ProgramSession::new(self.clone(), brief))
     }
 
-    fn probe(&self) -> Option<Command> {
-        Some(self.0.probe())
+    fn check_command(&self) -> Option<Command> {
+        Some(self.program.check_command())
     }
 
-    fn remedy(&self) -> Option<&str> {
-        Some(&self.0.access().remedy)
+    fn credential_hint(&self) -> Option<&str> {
+        Some(&self.access.credential_hint)
     }
 }

@@ -1,14 +1,171 @@
-//! Transcripts: one JSON object a line.
+//! What an agent program printed: one JSON object a line.
 
 use serde::de::DeserializeOwned;
 
-/// How much of a transcript is kept: its beginning and, three times as much, its end, which is where the result is.
-pub(super) const KEPT: usize = 4 << 20;
+use crate::exec::Status;
+use crate::usage::{Tokens, Usd};
 
-/// The events of a transcript, in order. What is no event (a line that was cut, a word of somebody else's) is passed over.
+use super::actions::ReportedProgress;
+use super::{AgentConclusion, AgentOutcome, AgentStep, ModelFailure};
+
+/// How many bytes of a transcript are kept: a quarter from its beginning, the rest from its end, where the result is.
+pub(super) const KEPT_OUTPUT: usize = 4 << 20;
+/// The length of a summary, in characters.
+const MAX_SUMMARY: usize = 4_000;
+
+/// The events of a transcript, in order. Lines that are not an event, such as a line that was cut, are skipped.
 pub(super) fn events<'a, E: DeserializeOwned + 'a>(printed: &'a str) -> impl Iterator<Item = E> + 'a {
     printed
         .lines()
         .filter(|line| line.starts_with('{'))
         .filter_map(|line| serde_json::from_str(line).ok())
+}
+
+/// What a transcript says about a session.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TranscriptSummary {
+    /// The agent's last message.
+    pub text: String,
+    /// What the session used.
+    pub usage: ReportedUsage,
+    /// How the session ended.
+    pub end: TranscriptEnd,
+}
+
+/// What a session used, as the program reports it. Unknown is `None`, never zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedUsage {
+    /// Model tokens.
+    pub tokens: Option<Tokens>,
+    /// Cost in dollars.
+    pub cost: Option<Usd>,
+}
+
+/// How a session ended, according to its transcript.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum TranscriptEnd {
+    /// The transcript has no result.
+    #[default]
+    Missing,
+    /// The program finished.
+    Finished,
+    /// The program failed.
+    Failed {
+        /// Its error message.
+        error: String,
+    },
+    /// The budget is spent.
+    OverBudget {
+        /// The message of the program or the service.
+        reason: String,
+    },
+    /// The model did not answer.
+    ModelFailed(ModelFailure),
+}
+
+impl TranscriptSummary {
+    /// The last step of a session. It succeeds only if both the exit code and the transcript say so.
+    pub(super) fn into_step(self, program: &str, status: Status) -> AgentStep {
+        let conclusion = match (status, self.end) {
+            (Status::Code(0), TranscriptEnd::Finished) => AgentConclusion::Continue,
+            (Status::Code(0), TranscriptEnd::Missing) => {
+                unusable(format!("{program} ended without a result"))
+            }
+            (Status::Code(0), TranscriptEnd::ModelFailed(failure)) => unusable(failure.to_string()),
+            (Status::Code(_), TranscriptEnd::ModelFailed(failure)) => return AgentStep::Fail(failure),
+            (Status::Code(_), TranscriptEnd::OverBudget { reason }) => AgentConclusion::OverBudget { reason },
+            (Status::Code(_), TranscriptEnd::Failed { error }) => unusable(error),
+            (Status::Code(code), TranscriptEnd::Finished | TranscriptEnd::Missing) => {
+                unusable(format!("{program}: exit {code}"))
+            }
+            (Status::Signal(_) | Status::TimedOut | Status::Idle | Status::OutOfMemory, _) => {
+                AgentConclusion::Rotate {
+                    reason: format!("{program}: {status}"),
+                }
+            }
+        };
+        AgentStep::Finish(AgentOutcome {
+            summary: self.text.trim().chars().take(MAX_SUMMARY).collect(),
+            progress: ReportedProgress::default(),
+            conclusion,
+        })
+    }
+}
+
+fn unusable(error: String) -> AgentConclusion {
+    AgentConclusion::Unusable { error }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn failure() -> ModelFailure {
+        ModelFailure::Unavailable { message: "x".into() }
+    }
+
+    #[rstest]
+    #[case::finished(Status::Code(0), TranscriptEnd::Finished, "continue")]
+    #[case::nonzero_code_after_result(Status::Code(3), TranscriptEnd::Finished, "unusable: p: exit 3")]
+    #[case::error_with_code_zero(
+        Status::Code(0),
+        TranscriptEnd::Failed { error: "no".into() },
+        "unusable: no"
+    )]
+    #[case::no_result(Status::Code(0), TranscriptEnd::Missing, "unusable: p ended without a result")]
+    #[case::nonzero_code_without_result(Status::Code(1), TranscriptEnd::Missing, "unusable: p: exit 1")]
+    #[case::over_budget(Status::Code(1), TranscriptEnd::OverBudget { reason: "spent".into() }, "over budget: spent")]
+    #[case::model_failed(Status::Code(1), TranscriptEnd::ModelFailed(failure()), "failed")]
+    #[case::model_failed_before_success(
+        Status::Code(0),
+        TranscriptEnd::ModelFailed(failure()),
+        "unusable: the model does not answer: x"
+    )]
+    #[case::killed(
+        Status::Idle,
+        TranscriptEnd::Finished,
+        "rotate: p: printed nothing for too long"
+    )]
+    #[case::timed_out(
+        Status::TimedOut,
+        TranscriptEnd::ModelFailed(failure()),
+        "rotate: p: timed out"
+    )]
+    fn exit_and_transcript_decide_together(
+        #[case] status: Status,
+        #[case] end: TranscriptEnd,
+        #[case] expected: &str,
+    ) {
+        let summary = TranscriptSummary {
+            end,
+            ..TranscriptSummary::default()
+        };
+        let step = match summary.into_step("p", status) {
+            AgentStep::Fail(_) => "failed".to_owned(),
+            AgentStep::Finish(outcome) => match outcome.conclusion {
+                AgentConclusion::Continue => "continue".to_owned(),
+                AgentConclusion::Unusable { error } => format!("unusable: {error}"),
+                AgentConclusion::Rotate { reason } => format!("rotate: {reason}"),
+                AgentConclusion::OverBudget { reason } => format!("over budget: {reason}"),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(step, expected);
+    }
+
+    #[test]
+    fn summaries_are_cut() {
+        let summary = TranscriptSummary {
+            text: "ö".repeat(1_000_000),
+            end: TranscriptEnd::Finished,
+            ..TranscriptSummary::default()
+        };
+        let AgentStep::Finish(outcome) = summary.into_step("p", Status::Code(0)) else {
+            panic!("not finished");
+        };
+        assert_eq!(outcome.summary.chars().count(), MAX_SUMMARY);
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::agent::actions::ActionsAgent;
 use crate::agent::{
-    Access, Agent, Agents, Claude, Codex, Credential, CredentialKind, Cursor, Custom, KeyVariable,
+    Agent, AgentCredential, Agents, Claude, Codex, CredentialKind, Cursor, Custom, KeyVariable, ModelAccess,
     ProgramAgent,
 };
 use crate::config::{AgentName, Config, ModelSettings, SandboxType};
@@ -15,11 +15,11 @@ use super::error::CliError;
 /// `brokered` tells of those whose credentials stay here.
 pub(super) fn agents<'a>(
     config: &Config,
-    brokered: impl Fn(&str) -> Option<&'a Access>,
+    brokered: impl Fn(&str) -> Option<&'a ModelAccess>,
 ) -> Result<Agents, CliError> {
     let own = &config.settings.default_profile;
     let made = |profile: &str| agent(config, profile, brokered(profile));
-    let mut agents = Agents::one(made(own)?);
+    let mut agents = Agents::new(made(own)?);
     for profile in config.profiles.keys().filter(|profile| *profile != own) {
         agents = agents.with(profile, made(profile)?);
     }
@@ -90,7 +90,7 @@ pub(super) fn notice(config: &Config) -> Option<String> {
     })
 }
 
-fn agent(config: &Config, profile: &str, brokered: Option<&Access>) -> Result<Arc<dyn Agent>, CliError> {
+fn agent(config: &Config, profile: &str, brokered: Option<&ModelAccess>) -> Result<Arc<dyn Agent>, CliError> {
     let name = agent_name(config, profile);
     let model = settings_of(config, profile)
         .and_then(|model| model.agent_model.clone())
@@ -102,25 +102,14 @@ fn agent(config: &Config, profile: &str, brokered: Option<&Access>) -> Result<Ar
     };
     Ok(match name {
         AgentName::Actions => Arc::new(ActionsAgent),
-        AgentName::Claude => Arc::new(ProgramAgent::new(Claude {
-            model,
-            effort,
-            access: access()?,
-        })),
-        AgentName::Codex => Arc::new(ProgramAgent::new(Codex {
-            model,
-            effort,
-            access: access()?,
-        })),
-        AgentName::Cursor => Arc::new(ProgramAgent::new(Cursor {
-            model,
-            access: access()?,
-        })),
-        AgentName::Custom => Arc::new(ProgramAgent::new(custom(config, profile, access()?)?)),
+        AgentName::Claude => Arc::new(ProgramAgent::new(Claude { model, effort }, access()?)),
+        AgentName::Codex => Arc::new(ProgramAgent::new(Codex { model, effort }, access()?)),
+        AgentName::Cursor => Arc::new(ProgramAgent::new(Cursor { model }, access()?)),
+        AgentName::Custom => Arc::new(ProgramAgent::new(custom(config, profile)?, access()?)),
     })
 }
 
-fn custom(config: &Config, profile: &str, access: Access) -> Result<Custom, CliError> {
+fn custom(config: &Config, profile: &str) -> Result<Custom, CliError> {
     let mut words = config.settings.agent.custom.command.iter().cloned();
     let program = words.next().ok_or_else(|| {
         CliError::usage("the agent `custom` has no command")
@@ -130,12 +119,11 @@ fn custom(config: &Config, profile: &str, access: Access) -> Result<Custom, CliE
         program,
         args: words.collect(),
         key_variable: settings_of(config, profile).and_then(|model| model.api_key_env.clone()),
-        access,
     })
 }
 
 /// How the agent reaches its model: with the credential itself, since nothing here holds it back.
-fn access(config: &Config, profile: &str, name: AgentName) -> Result<Access, CliError> {
+fn access(config: &Config, profile: &str, name: AgentName) -> Result<ModelAccess, CliError> {
     let may_be_given =
         config.provider() == SandboxType::Local || config.settings.agent.dangerously_pass_credential;
     let found = credential(config, profile, keys(name));
@@ -150,10 +138,10 @@ fn access(config: &Config, profile: &str, name: AgentName) -> Result<Access, Cli
         || keys(name).first().map_or("its key", |key| key.name).to_owned(),
         |(variable, _)| variable.clone(),
     );
-    Ok(Access {
+    Ok(ModelAccess {
         base_url: settings_of(config, profile).and_then(|model| model.base_url.clone()),
         credential: found.map(|(_, credential)| credential),
-        remedy: format!("put a valid one into `{variable}`, then `ralph resume`"),
+        credential_hint: format!("put a valid one into `{variable}`, then `ralph resume`"),
     })
 }
 
@@ -162,7 +150,7 @@ pub(super) fn credential(
     config: &Config,
     profile: &str,
     keys: &[KeyVariable],
-) -> Option<(String, Credential)> {
+) -> Option<(String, AgentCredential)> {
     let own = settings_of(config, profile).and_then(|model| model.api_key_env.clone());
     let kind_of = |name: &str| {
         let usual = keys.iter().find(|key| key.name == name);
@@ -173,7 +161,7 @@ pub(super) fn credential(
         None => keys.iter().map(|key| key.name.to_owned()).collect(),
     };
     names.into_iter().find_map(|name| {
-        let credential = Credential {
+        let credential = AgentCredential {
             kind: kind_of(&name),
             value: config.credential(&name)?,
         };

@@ -14,7 +14,7 @@ use crate::config::{
 use crate::engine;
 use crate::event::{EventSink, Fanout};
 use crate::model::{
-    Endpoint, EndpointError, Model, OpenAiCompatible, Patience, Routed, Script, ScriptedModel,
+    CallTimeouts, EndpointError, Model, ModelEndpoint, OpenAiCompatible, RoutedModel, Script, ScriptedModel,
 };
 use crate::network::{Clients, Policy};
 use crate::runner::RunParts;
@@ -438,13 +438,13 @@ pub(super) fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Mod
         by_profile.insert(name.clone(), client(&place, address, key)?);
     }
     let usual = client("model_endpoint.base_url", usual, config.model_api_key())?;
-    Ok(Arc::new(Routed::new(usual, by_profile)))
+    Ok(Arc::new(RoutedModel::new(usual, by_profile)))
 }
 
 fn client(place: &str, address: &str, key: Option<Secret>) -> Result<Arc<dyn Model>, CliError> {
     let usage = |error: EndpointError| CliError::usage(format!("{place}: {error}"));
-    let endpoint = Endpoint::parse(address).map_err(usage)?;
-    let client = OpenAiCompatible::new(endpoint, key, Patience::default()).map_err(usage)?;
+    let endpoint = ModelEndpoint::parse(address).map_err(usage)?;
+    let client = OpenAiCompatible::new(endpoint, key, CallTimeouts::default()).map_err(usage)?;
     Ok(Arc::new(client))
 }
 

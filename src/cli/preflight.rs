@@ -48,7 +48,7 @@ pub(super) async fn preconditions(
         Arc::new(Credential {
             agent: agent_name(config, own),
             asked: Asked::Through(door.clone()),
-            remedy: access.remedy.clone(),
+            remedy: access.credential_hint.clone(),
         }),
     ])
 }

@@ -7,50 +7,50 @@ use thiserror::Error;
 /// Why a model did not answer.
 #[derive(Debug, Error)]
 pub enum ModelError {
-    /// The endpoint asks to wait. The loop pauses; no iteration is spent.
+    /// The endpoint asks to wait. The run waits; the iteration does not count.
     #[error("the model `{model}` is rate limited{}", retry_after.map_or(String::new(), |wait| format!(" for {} s", wait.as_secs())))]
     RateLimited {
-        /// The profile's model.
+        /// The model of the profile.
         model: String,
-        /// How long to wait, where the endpoint says so.
+        /// How long to wait, if the endpoint says so.
         retry_after: Option<Duration>,
     },
     /// The endpoint refuses the credential.
     #[error("{endpoint} refused the credential (HTTP {status})")]
     Unauthorized {
-        /// Where the call went.
+        /// The base URL.
         endpoint: String,
-        /// 401 or 403, as a rule; LiteLLM without a database says 400 to a wrong key and 500 to none.
+        /// Usually 401 or 403. LiteLLM without a database answers 400 to a wrong key and 500 to no key.
         status: u16,
     },
-    /// The endpoint refuses the request itself; asking again would not help.
+    /// The endpoint refuses the request itself; a retry would not help.
     #[error("{endpoint} refused the request (HTTP {status}): {message}")]
     Refused {
-        /// Where the call went.
+        /// The base URL.
         endpoint: String,
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// What it said, shortened.
+        /// Its error message, shortened.
         message: String,
     },
-    /// Nothing usable came back after all retries.
+    /// All attempts failed.
     #[error("{endpoint} did not answer after {attempts} attempts")]
     Unavailable {
-        /// Where the call went.
+        /// The base URL.
         endpoint: String,
-        /// How often it was tried.
+        /// The number of attempts.
         attempts: u32,
-        /// How many of these may have been billed all the same; see `Reply::unmetered_attempts`.
+        /// How many of them may have been billed; see `ModelReply::unmetered_attempts`.
         unmetered_attempts: u32,
-        /// What happened the last time.
-        source: Breakdown,
+        /// The error of the last attempt.
+        source: AttemptError,
     },
     /// A scripted model has no answer for this call.
     #[error("the script has no answer for call {call} of iteration {iteration}")]
     ScriptExhausted {
-        /// The iteration asked for.
+        /// The iteration of the call.
         iteration: u32,
-        /// The call asked for.
+        /// The number of the call.
         call: u32,
     },
 }
@@ -73,59 +73,59 @@ impl ModelError {
     }
 }
 
-/// What went wrong in one attempt that another attempt may mend.
+/// Why one attempt failed. Another attempt may succeed.
 #[derive(Debug, Error)]
-pub enum Breakdown {
-    /// Nobody answered at the address.
+pub enum AttemptError {
+    /// The connection failed.
     #[error("no connection")]
     NoConnection(#[source] reqwest::Error),
-    /// The endpoint failed by its own account.
+    /// The endpoint reported a server error.
     #[error("HTTP {status}: {message}")]
     Failed {
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// What it said, shortened.
+        /// Its error message, shortened.
         message: String,
     },
-    /// The endpoint failed and did not say why.
+    /// The endpoint reported a server error without a message.
     #[error("HTTP {status} without a reason")]
     Unexplained {
-        /// The status.
+        /// The HTTP status.
         status: u16,
     },
-    /// The connection stood, and nothing came over it.
-    #[error("nothing came for {after:?}")]
+    /// The endpoint sent nothing for too long.
+    #[error("no data for {after:?}")]
     Silent {
-        /// How long was waited.
+        /// The timeout.
         after: Duration,
     },
-    /// The endpoint began to answer, then failed by its own account.
-    #[error("the answer broke off: {message}")]
-    FailedLate {
-        /// What it said, shortened.
+    /// The endpoint reported an error in the middle of the answer.
+    #[error("error in the middle of the answer: {message}")]
+    FailedMidway {
+        /// Its error message, shortened.
         message: String,
     },
-    /// The connection broke within the answer.
-    #[error("the connection broke")]
-    BrokenOff(#[source] reqwest::Error),
-    /// The answer ended in good order, but before the model had finished.
+    /// The connection was closed in the middle of the answer.
+    #[error("the connection was closed in the middle of the answer")]
+    Interrupted(#[source] reqwest::Error),
+    /// The answer ended before the model had finished.
     #[error("the answer ended before the model had finished")]
     Incomplete,
-    /// The answer is not what an OpenAI-compatible endpoint sends.
-    #[error("the answer is no chat completion")]
-    NotUnderstood(#[source] serde_json::Error),
+    /// The answer is not a chat completion.
+    #[error("the answer is not a chat completion")]
+    Malformed(#[source] serde_json::Error),
 }
 
-impl Breakdown {
-    /// Whether the model may have worked, and be paid for, all the same.
+impl AttemptError {
+    /// Whether the attempt may have been billed.
     pub(super) fn may_have_cost(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::Failed { .. } | Self::Unexplained { .. } => false,
             Self::Silent { .. }
-            | Self::FailedLate { .. }
-            | Self::BrokenOff(_)
+            | Self::FailedMidway { .. }
+            | Self::Interrupted(_)
             | Self::Incomplete
-            | Self::NotUnderstood(_) => true,
+            | Self::Malformed(_) => true,
         }
     }
 }

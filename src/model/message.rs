@@ -1,14 +1,14 @@
-//! Conversations.
+//! Messages of a conversation.
 
 use serde::{Deserialize, Serialize};
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// The rules of the conversation.
+pub enum MessageRole {
+    /// Instructions for the model.
     System,
-    /// ralph.
+    /// Ralph.
     User,
     /// The model.
     Assistant,
@@ -16,26 +16,26 @@ pub enum Role {
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
-    /// Who says it.
-    pub role: Role,
-    /// What is said.
+pub struct ModelMessage {
+    /// The author.
+    pub role: MessageRole,
+    /// The text.
     pub content: String,
 }
 
-impl Message {
-    /// A message of ralph's.
+impl ModelMessage {
+    /// A message from ralph.
     pub fn user(content: impl Into<String>) -> Self {
         Self {
-            role: Role::User,
+            role: MessageRole::User,
             content: content.into(),
         }
     }
 
-    /// A message of the model's.
+    /// A message from the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self {
-            role: Role::Assistant,
+            role: MessageRole::Assistant,
             content: content.into(),
         }
     }

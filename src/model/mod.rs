@@ -1,7 +1,7 @@
-//! Models: what is asked, what comes back, and the errors the loop must tell apart.
+//! Models: requests, replies and the errors that the runner distinguishes.
 //!
-//! [`OpenAiCompatible`] calls LiteLLM or any endpoint that speaks the same language; [`ScriptedModel`] answers from a
-//! file. What a call costs at the most is known before it is made: [`Request::worst_case`].
+//! [`OpenAiCompatible`] calls LiteLLM or any other chat-completions endpoint. [`ScriptedModel`] answers from a file.
+//! [`ModelRequest::worst_case`] bounds what a call can use before it is made.
 
 mod error;
 mod message;
@@ -10,32 +10,32 @@ mod profile;
 mod reply;
 mod request;
 mod retry;
-mod routed;
+mod routed_model;
 mod script;
-mod scripted;
+mod scripted_model;
 
 use async_trait::async_trait;
 
-pub use error::{Breakdown, ModelError};
-pub use message::{Message, Role};
-pub use openai::{Endpoint, EndpointError, OpenAiCompatible};
-pub(crate) use openai::{EventParser, asked_for, known_cost, quoted_cost};
+pub use error::{AttemptError, ModelError};
+pub use message::{MessageRole, ModelMessage};
+pub use openai::{EndpointError, ModelEndpoint, OpenAiCompatible};
+pub(crate) use openai::{EventParser, known_cost, quoted_cost, retry_after};
 pub use profile::Profile;
-pub use reply::Reply;
-pub use request::{Purpose, Request};
-pub use retry::{Patience, RetryPolicy};
-pub use routed::Routed;
+pub use reply::ModelReply;
+pub use request::{CallPurpose, ModelRequest};
+pub use retry::{CallTimeouts, RetryPolicy};
+pub use routed_model::RoutedModel;
 pub use script::{Script, ScriptError};
-pub use scripted::ScriptedModel;
+pub use scripted_model::ScriptedModel;
 
-/// Something that answers. The real endpoint and the scripted model are two of these.
+/// Answers requests.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Answers one call.
+    /// Answers one request.
     ///
-    /// `on_text` sees text as it arrives, for display alone. It is never shown the same text twice: where an attempt
-    /// broke off after it had shown some, later attempts show nothing. What counts is the text of the reply.
-    async fn answer(&self, request: &Request, on_text: OnText<'_>) -> Result<Reply, ModelError>;
+    /// `on_text` gets the text as it arrives, for display only. It never gets the same text twice: if an attempt fails
+    /// after it passed some text on, later attempts pass nothing on. The reply has the complete text.
+    async fn answer(&self, request: &ModelRequest, on_text: OnText<'_>) -> Result<ModelReply, ModelError>;
 }
 
 /// Receives the text of an answer as it arrives.

@@ -2,28 +2,28 @@
 
 use crate::usage::{Price, Tokens, Usd};
 
-/// A name for a model and its limits.
+/// A named model with its limits and price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The profile's own name, for example `default-cheap`.
+    /// The profile's name, for example `default-cheap`.
     pub name: String,
-    /// The model as LiteLLM or the endpoint knows it, for example `zai/glm-4.7`.
+    /// The model name at the endpoint, for example `zai/glm-4.7`.
     pub litellm_model: String,
-    /// The most tokens one answer may have.
+    /// The limit of one answer.
     pub max_output_tokens: u32,
-    /// How freely the model answers.
+    /// The sampling temperature; `None` leaves it to the endpoint.
     pub temperature: Option<f64>,
-    /// What it costs, where the endpoint does not say so itself.
+    /// The price, for endpoints that do not report the cost of a call.
     pub price: Option<Price>,
-    /// Free words for choosing among profiles.
+    /// Free tags that commands can select profiles by.
     pub tags: Vec<String>,
 }
 
-/// The most tokens of one answer where nobody says otherwise.
+/// The default limit of one answer.
 const MAX_OUTPUT_TOKENS: u32 = 4096;
 
 impl Profile {
-    /// A profile of that name for a model. Its answers have at most 4096 tokens; its price is unknown.
+    /// A profile whose answers have at most 4096 tokens and whose price is unknown.
     #[must_use]
     pub fn new(name: impl Into<String>, litellm_model: impl Into<String>) -> Self {
         Self {
@@ -36,7 +36,7 @@ impl Profile {
         }
     }
 
-    /// What these tokens cost at the profile's own price; `None` when it has none.
+    /// The cost of these tokens; `None` if the profile has no price.
     #[must_use]
     pub fn cost_of(&self, tokens: Tokens) -> Option<Usd> {
         self.price.map(|price| price.of(tokens))

@@ -1,21 +1,21 @@
-//! What a model answers.
+//! Replies of models.
 
 use crate::usage::{Tokens, Usd};
 
-/// What a model answered.
+/// The answer to one request.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Reply {
+pub struct ModelReply {
     /// The text.
     pub text: String,
-    /// The model that answered, as the endpoint names it.
+    /// The name of the model according to the endpoint.
     pub model: String,
-    /// Tokens used; `None` when the endpoint did not say.
+    /// The tokens used; `None` if the endpoint did not report them.
     pub tokens: Option<Tokens>,
-    /// What it cost; `None` when nobody knows. Unknown is never zero.
+    /// The cost; `None` if it is unknown, never zero.
     pub cost: Option<Usd>,
     /// Whether the answer was cut off at `max_output_tokens`.
     pub cut_off: bool,
-    /// Earlier attempts at this call that broke off once the request was on its way: perhaps billed, their usage
-    /// unknown and not in `tokens` and `cost`. A budget charges its reservation for each.
+    /// Earlier attempts that failed after the request was sent. They may have been billed, but their usage is unknown and
+    /// not in `tokens` and `cost`. A budget charges its reservation for each.
     pub unmetered_attempts: u32,
 }

@@ -1,45 +1,45 @@
-//! What a model is asked.
+//! Requests to models.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Message, Profile};
+use super::{ModelMessage, Profile};
 use crate::usage::{Tokens, Usd};
 
-/// One call: a conversation, and which call of which iteration it is (a scripted model answers by that).
+/// One call: a conversation, with the iteration and number of the call, which select the answer of a scripted model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
-    /// The profile to call.
+pub struct ModelRequest {
+    /// The profile of the model.
     pub profile: Profile,
     /// The conversation so far.
-    pub messages: Vec<Message>,
-    /// The iteration this call belongs to, from 1.
+    pub messages: Vec<ModelMessage>,
+    /// The iteration of the call, from 1.
     pub iteration: u32,
-    /// Which call of the iteration it is, from 0.
+    /// The number of the call in its iteration, from 0.
     pub call: u32,
-    /// What the call is for.
-    pub purpose: Purpose,
+    /// The purpose of the call.
+    pub purpose: CallPurpose,
 }
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Purpose {
-    /// The agent's own work.
+pub enum CallPurpose {
+    /// Work of the agent.
     Agent,
-    /// A diagnosis of a stuck run.
+    /// The diagnosis of a stuck run.
     Doctor,
 }
 
-/// Bytes of a prompt per token, at the least. Prose, code and logs have three to four in every common tokenizer.
+/// A lower bound. Prose, code and logs have three to four bytes per token in every common tokenizer.
 const BYTES_PER_TOKEN: usize = 2;
-/// What a message costs besides its text: role and separators.
+/// The tokens of a message's role and separators.
 const TOKENS_PER_MESSAGE: usize = 16;
 
-impl Request {
-    /// The tokens to reserve before the call: a high guess for the input, all of `max_output_tokens` for the output.
+impl ModelRequest {
+    /// The tokens to reserve before the call: a high estimate for the input, `max_output_tokens` for the output.
     ///
-    /// The guess is half the bytes of the prompt, about twice what prose or code really needs. Only text made of
-    /// little but digits or emoji can need more, at most one token a byte; the usage reported afterwards counts.
+    /// The estimate is one token per two bytes, about twice what prose and code need. Only text of digits or emoji can
+    /// need more, at most one token a byte. The usage reported afterwards replaces the estimate.
     #[must_use]
     pub fn worst_case(&self) -> Tokens {
         let input: usize = self
@@ -52,7 +52,8 @@ impl Request {
             output: self.profile.max_output_tokens.into(),
         }
     }
-    /// What the call costs at the most; `None` when the profile has no price.
+
+    /// The highest possible cost of the call; `None` if the profile has no price.
     #[must_use]
     pub fn worst_cost(&self) -> Option<Usd> {
         self.profile.cost_of(self.worst_case())
@@ -67,7 +68,7 @@ mod tests {
     #[test]
     fn the_worst_case_covers_the_prompt_and_the_whole_answer() {
         let dollar = Usd::from_dollars(1.0).unwrap();
-        let request = Request {
+        let request = ModelRequest {
             profile: Profile {
                 name: "p".to_owned(),
                 litellm_model: "m".to_owned(),
@@ -76,10 +77,10 @@ mod tests {
                 price: None,
                 tags: Vec::new(),
             },
-            messages: vec![Message::user("abc"), Message::user("ü".repeat(500))],
+            messages: vec![ModelMessage::user("abc"), ModelMessage::user("ü".repeat(500))],
             iteration: 1,
             call: 0,
-            purpose: Purpose::Agent,
+            purpose: CallPurpose::Agent,
         };
         let worst = Tokens {
             input: 2 + 16 + 500 + 16,
@@ -95,7 +96,7 @@ mod tests {
             price: Some(price),
             ..request.profile.clone()
         };
-        let priced = Request { profile, ..request };
+        let priced = ModelRequest { profile, ..request };
         assert_eq!(priced.worst_cost(), Some(price.of(worst)));
     }
 }

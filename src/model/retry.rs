@@ -1,20 +1,20 @@
-//! How long to wait for an endpoint, and how often to ask again.
+//! Timeouts and retries of calls.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// How long the client waits and how often it asks again.
+/// Timeouts and retry policy of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
-    /// For a connection.
+pub struct CallTimeouts {
+    /// Timeout for the connection.
     pub connect: Duration,
-    /// For the next byte of an answer, the first one too.
+    /// Timeout for the next byte of an answer, including the first.
     pub idle: Duration,
-    /// When an attempt failed in a way that another may mend.
+    /// How often failed attempts are repeated.
     pub retry: RetryPolicy,
 }
 
-impl Default for Patience {
+impl Default for CallTimeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(10),
@@ -24,14 +24,14 @@ impl Default for Patience {
     }
 }
 
-/// Exponential backoff with full jitter: before the n-th retry a random time up to `base * 2^(n-1)`, at most `cap`.
+/// Exponential backoff with full jitter. The n-th retry waits a random time up to `base * 2^(n-1)`, at most `cap`.
 #[derive(Clone, Copy, Debug)]
 pub struct RetryPolicy {
-    /// How often to try in all.
+    /// The number of attempts, including the first.
     pub attempts: NonZeroU32,
-    /// The longest wait before the first retry.
+    /// The maximum wait before the first retry.
     pub base: Duration,
-    /// The longest wait before any retry.
+    /// The maximum wait before any retry.
     pub cap: Duration,
 }
 
@@ -46,12 +46,12 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait once this many attempts have failed.
+    /// How long to wait after this many failed attempts.
     pub(super) fn delay(&self, failed: u32) -> Duration {
-        self.longest_delay(failed).mul_f64(fastrand::f64())
+        self.max_delay(failed).mul_f64(fastrand::f64())
     }
 
-    fn longest_delay(&self, failed: u32) -> Duration {
+    fn max_delay(&self, failed: u32) -> Duration {
         let doublings = failed.saturating_sub(1).min(31);
         self.base.saturating_mul(1 << doublings).min(self.cap)
     }
@@ -67,7 +67,7 @@ mod tests {
     fn waits_double_up_to_the_cap() {
         let policy = RetryPolicy::default();
         let longest: Vec<u128> = (1..=8)
-            .map(|failed| policy.longest_delay(failed).as_millis())
+            .map(|failed| policy.max_delay(failed).as_millis())
             .collect();
         assert_eq!(longest, [500, 1000, 2000, 4000, 8000, 16_000, 20_000, 20_000]);
     }
@@ -80,8 +80,8 @@ mod tests {
                 cap: Duration::from_millis(cap),
                 ..RetryPolicy::default()
             };
-            prop_assert!(policy.delay(failed) <= policy.longest_delay(failed));
-            prop_assert!(policy.longest_delay(failed) <= policy.cap);
+            prop_assert!(policy.delay(failed) <= policy.max_delay(failed));
+            prop_assert!(policy.max_delay(failed) <= policy.cap);
         }
     }
 }

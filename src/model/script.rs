@@ -1,13 +1,13 @@
-//! Scripts for the scripted model.
+//! Scripts for [`ScriptedModel`](super::ScriptedModel).
 
 use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::Purpose;
+use super::CallPurpose;
 use crate::usage::{Tokens, Usd};
 
-/// What a scripted model answers, by iteration and call. Read from YAML, and so from JSON too:
+/// The answers of a scripted model, by iteration and call, in YAML or JSON:
 ///
 /// ```
 /// let script = ralph::model::Script::parse(r#"
@@ -27,20 +27,20 @@ use crate::usage::{Tokens, Usd};
 /// # drop(script);
 /// ```
 ///
-/// Further fields of a call: `cut_off: true`, `delay_ms: 50`. Other failures: `unauthorized`, `refused`.
+/// More fields of a call: `cut_off: true`, `delay_ms: 50`. More failures: `unauthorized`, `refused`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    iterations: Vec<Vec<Call>>,
+    iterations: Vec<Vec<ScriptedCall>>,
     #[serde(default)]
     then: Then,
     #[serde(default)]
-    doctor: Vec<Call>,
+    doctor: Vec<ScriptedCall>,
 }
 
-/// The script cannot be read.
+/// A script that cannot be parsed.
 #[derive(Debug, Error)]
-#[error("the script cannot be read")]
+#[error("cannot parse the script")]
 pub struct ScriptError(#[source] serde_saphyr::Error);
 
 impl Script {
@@ -49,17 +49,17 @@ impl Script {
         serde_saphyr::from_str(text).map_err(ScriptError)
     }
 
-    /// What the script has for a call.
-    pub(super) fn call(&self, iteration: u32, call: u32, purpose: Purpose) -> Option<&Call> {
+    /// The entry for a call.
+    pub(super) fn call(&self, iteration: u32, call: u32, purpose: CallPurpose) -> Option<&ScriptedCall> {
         let calls = match purpose {
-            Purpose::Agent => self.iteration(iteration)?,
-            Purpose::Doctor => &self.doctor,
+            CallPurpose::Agent => self.iteration(iteration)?,
+            CallPurpose::Doctor => &self.doctor,
         };
         calls.get(usize::try_from(call).ok()?)
     }
 
     /// Iterations count from 1.
-    fn iteration(&self, number: u32) -> Option<&Vec<Call>> {
+    fn iteration(&self, number: u32) -> Option<&Vec<ScriptedCall>> {
         let index = usize::try_from(number.checked_sub(1)?).ok()?;
         match (self.iterations.get(index), self.then) {
             (None, Then::Repeat) => self.iterations.last(),
@@ -68,63 +68,63 @@ impl Script {
     }
 }
 
-/// What comes after the last iteration of the script.
+/// What happens after the last iteration of the script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Then {
-    /// Nothing: the script is over.
+    /// Further calls fail.
     #[default]
     Stop,
-    /// The last one again.
+    /// The last iteration repeats.
     Repeat,
 }
 
-/// What becomes of one call.
+/// One call of the script.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "CallShape")]
-pub(super) struct Call {
+pub(super) struct ScriptedCall {
     pub(super) delay_ms: u64,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: ScriptedOutcome,
 }
 
-/// What becomes of one call.
+/// The outcome of one call.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
-    Replies(Scripted),
-    Fails(Fault),
+pub(super) enum ScriptedOutcome {
+    Replies(ScriptedReply),
+    Fails(ScriptedFailure),
     FailsFirst {
-        fault: Fault,
+        fault: ScriptedFailure,
         times: u32,
-        then: Scripted,
+        then: ScriptedReply,
     },
 }
 
-/// A reply of the script.
+/// A reply in the script.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Scripted {
+pub(super) struct ScriptedReply {
     pub(super) text: String,
     pub(super) tokens: Option<Tokens>,
     pub(super) cost: Option<Usd>,
     pub(super) cut_off: bool,
 }
 
-/// A failure of the script.
+/// A failure in the script.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub(super) enum Fault {
+pub(super) enum ScriptedFailure {
     RateLimited { retry_after_s: Option<u32> },
     Unavailable,
     Unauthorized,
     Refused,
 }
 
-/// A call as it is written.
+/// The YAML form of a call.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CallShape {
     text: Option<String>,
     answer: Option<Value>,
-    fails: Option<Fault>,
+    fails: Option<ScriptedFailure>,
     times: Option<u32>,
     tokens: Option<Tokens>,
     cost_usd: Option<f64>,
@@ -134,18 +134,18 @@ struct CallShape {
     delay_ms: u64,
 }
 
-/// Why a call as it is written makes no sense.
+/// Why a call in a script is invalid.
 #[derive(Debug, Error)]
 enum CallError {
     #[error("a call has one of `text` and `answer`, or `fails` alone")]
-    Reply,
-    #[error("`times` says how often a call `fails` before its `text` or `answer`: give all or none of them")]
+    ModelReply,
+    #[error("`times` says how often a call `fails` before its `text` or `answer`: give all of them or none")]
     Times,
-    #[error("`cost_usd: {0}` is no amount of money")]
+    #[error("`cost_usd: {0}` is not an amount of money")]
     Cost(f64),
 }
 
-impl TryFrom<CallShape> for Call {
+impl TryFrom<CallShape> for ScriptedCall {
     type Error = CallError;
 
     fn try_from(shape: CallShape) -> Result<Self, CallError> {
@@ -154,20 +154,20 @@ impl TryFrom<CallShape> for Call {
             None => None,
         };
         let text = match (shape.text, shape.answer) {
-            (Some(_), Some(_)) => return Err(CallError::Reply),
+            (Some(_), Some(_)) => return Err(CallError::ModelReply),
             (text, answer) => text.or(answer.map(|answer| answer.to_string())),
         };
-        let reply = text.map(|text| Scripted {
+        let reply = text.map(|text| ScriptedReply {
             text,
             tokens: shape.tokens,
             cost,
             cut_off: shape.cut_off,
         });
         let outcome = match (reply, shape.fails, shape.times) {
-            (Some(reply), None, None) => Outcome::Replies(reply),
-            (None, Some(fault), None) => Outcome::Fails(fault),
-            (Some(then), Some(fault), Some(times)) => Outcome::FailsFirst { fault, times, then },
-            (None, None, None) => return Err(CallError::Reply),
+            (Some(reply), None, None) => ScriptedOutcome::Replies(reply),
+            (None, Some(fault), None) => ScriptedOutcome::Fails(fault),
+            (Some(then), Some(fault), Some(times)) => ScriptedOutcome::FailsFirst { fault, times, then },
+            (None, None, None) => return Err(CallError::ModelReply),
             _ => return Err(CallError::Times),
         };
         Ok(Self {
@@ -191,13 +191,13 @@ mod tests {
     #[case("iterations: [[{text: a, times: 2}]]", "`times` says how often")]
     #[case("iterations: [[{text: a, fails: unavailable}]]", "`times` says how often")]
     #[case("iterations: [[{fails: unavailable, times: 2}]]", "`times` says how often")]
-    #[case("iterations: [[{text: a, cost_usd: -1}]]", "no amount of money")]
+    #[case("iterations: [[{text: a, cost_usd: -1}]]", "not an amount of money")]
     #[case("iterations: [[{txt: a}]]", "txt")]
     #[case("iterations: [[{fails: sleepy}]]", "sleepy")]
     #[case("iterations: [], then: loop", "loop")]
     #[case("doctor: []", "iterations")]
     #[case("iterations: [[", "")]
-    fn a_script_that_makes_no_sense_is_refused(#[case] script: &str, #[case] complaint: &str) {
+    fn invalid_scripts_are_refused(#[case] script: &str, #[case] complaint: &str) {
         let error = Script::parse(script).unwrap_err();
         let source = error.source().unwrap().to_string();
         assert!(source.contains(complaint), "{source}");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::agent::{Agent, Trouble};
+use crate::agent::{Agent, ModelFailure};
 use crate::event::EventKind;
-use crate::model::{Message, ModelError, Profile, Purpose, Reply, Request};
+use crate::model::{CallPurpose, ModelError, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::state::{Entry, Line, Reserved};
 use crate::usage::{Tokens, Usd};
 
@@ -24,7 +24,7 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 pub(super) struct Call {
     pub(super) iteration: u32,
     pub(super) number: u32,
-    pub(super) purpose: Purpose,
+    pub(super) purpose: CallPurpose,
 }
 
 impl Run<'_> {
@@ -32,10 +32,10 @@ impl Run<'_> {
     pub(super) async fn ask(
         &mut self,
         profile: &Profile,
-        messages: Vec<Message>,
+        messages: Vec<ModelMessage>,
         call: Call,
-    ) -> Result<Reply, Halt> {
-        let request = Request {
+    ) -> Result<ModelReply, Halt> {
+        let request = ModelRequest {
             profile: profile.clone(),
             messages: self.redacted(messages),
             iteration: call.iteration,
@@ -59,7 +59,7 @@ impl Run<'_> {
     }
 
     /// One call: set aside, made, settled.
-    async fn call(&mut self, request: &Request) -> Result<Result<Reply, ModelError>, Halt> {
+    async fn call(&mut self, request: &ModelRequest) -> Result<Result<ModelReply, ModelError>, Halt> {
         let reserved = Reserved {
             tokens: request.worst_case(),
             cost: request.worst_cost(),
@@ -97,13 +97,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn answered(&self, reply: Reply) -> Reply {
+    fn answered(&self, reply: ModelReply) -> ModelReply {
         self.reporter.emit(EventKind::ModelAnswered {
             model: reply.model.clone(),
             tokens: reply.tokens.map(Tokens::total),
             cost_usd: reply.cost.map(Usd::dollars),
         });
-        Reply {
+        ModelReply {
             text: self.parts.redactor.redact(&reply.text),
             ..reply
         }
@@ -163,24 +163,24 @@ impl Run<'_> {
     /// session. `backoff` is how long where nobody says until when; it grows.
     pub(super) async fn endure(
         &mut self,
-        trouble: &Trouble,
+        trouble: &ModelFailure,
         agent: &dyn Agent,
         backoff: &mut Duration,
     ) -> Result<(), Halt> {
         let wait = match trouble {
-            Trouble::RateLimited {
+            ModelFailure::RateLimited {
                 until: Some(until), ..
             } => {
                 let left = until.duration_since(self.parts.clock.now());
                 Duration::try_from(left).unwrap_or_default().max(SHORTEST_WAIT)
             }
-            Trouble::RateLimited { until: None, .. } => *backoff,
-            Trouble::Unavailable { .. } if self.has_been_answered() => *backoff,
-            Trouble::Unauthorized { .. } => {
-                let remedy = agent.remedy().unwrap_or("give it another one");
+            ModelFailure::RateLimited { until: None, .. } => *backoff,
+            ModelFailure::Unavailable { .. } if self.has_been_answered() => *backoff,
+            ModelFailure::Unauthorized { .. } => {
+                let remedy = agent.credential_hint().unwrap_or("give it another one");
                 return Err(Halt::paused(format!("{}: {trouble} ({remedy})", agent.name())));
             }
-            Trouble::Unavailable { .. } | Trouble::NoSuchModel { .. } => {
+            ModelFailure::Unavailable { .. } | ModelFailure::NoSuchModel { .. } => {
                 return Err(Halt::paused(format!("{}: {trouble}", agent.name())));
             }
         };
@@ -188,8 +188,8 @@ impl Run<'_> {
         self.wait(wait, trouble.to_string()).await
     }
 
-    fn redacted(&self, messages: Vec<Message>) -> Vec<Message> {
-        let redact = |message: Message| Message {
+    fn redacted(&self, messages: Vec<ModelMessage>) -> Vec<ModelMessage> {
+        let redact = |message: ModelMessage| ModelMessage {
             content: self.parts.redactor.redact(&message.content),
             ..message
         };
@@ -198,9 +198,9 @@ impl Run<'_> {
 }
 
 /// What a call cost. Missing usage costs what was set aside, and so does each attempt that broke off on the way.
-fn spent(reply: &Result<Reply, ModelError>, reserved: Reserved) -> Reserved {
+fn spent(reply: &Result<ModelReply, ModelError>, reserved: Reserved) -> Reserved {
     let (own, broken_off) = match reply {
-        Ok(Reply {
+        Ok(ModelReply {
             tokens: Some(tokens),
             cost,
             unmetered_attempts,
@@ -212,7 +212,7 @@ fn spent(reply: &Result<Reply, ModelError>, reserved: Reserved) -> Reserved {
             },
             *unmetered_attempts,
         ),
-        Ok(Reply {
+        Ok(ModelReply {
             tokens: None,
             cost,
             unmetered_attempts,

@@ -49,7 +49,10 @@ impl Run<'_> {
         let Some(call) = attempt.account.take() else {
             return Ok(());
         };
-        let said = attempt.session.spent(&attempt.printed).unwrap_or_default();
+        let said = attempt
+            .session
+            .reported_usage(&attempt.printed)
+            .unwrap_or_default();
         let counted = attempt.metering.as_ref().and_then(|metering| {
             metering.close();
             metering.used_in(call)
@@ -64,7 +67,7 @@ impl Run<'_> {
         };
         self.note(Entry::Called { call, spent })?;
         self.reporter.emit(EventKind::ModelAnswered {
-            model: self.parts.agents.of(&profile.name).name().to_owned(),
+            model: self.parts.agents.for_profile(&profile.name).name().to_owned(),
             tokens: tokens.map(Tokens::total),
             cost_usd: spent.cost.map(Usd::dollars),
         });

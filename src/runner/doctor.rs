@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
-use crate::model::{Message, Profile, Purpose};
+use crate::model::{CallPurpose, ModelMessage, Profile};
 use crate::state::{Entry, IterationRecord, OutcomeKind, Verdict};
 
 use super::ask::Call;
@@ -112,7 +112,7 @@ impl Run<'_> {
         let call = Call {
             iteration: record.iteration,
             number: 0,
-            purpose: Purpose::Doctor,
+            purpose: CallPurpose::Doctor,
         };
         let limit = self
             .settings
@@ -121,7 +121,7 @@ impl Run<'_> {
         let (inbox, waiting) = (self.dir.inbox(), self.waiting.clone());
         waiting.store(0, Ordering::Relaxed);
         let reply = tokio::select! {
-            reply = self.ask(&profile, vec![Message::user(prompt)], call) => reply,
+            reply = self.ask(&profile, vec![ModelMessage::user(prompt)], call) => reply,
             urgent = watch::urgent(&inbox) => match urgent? {
                 Urgent::Stop => return Err(Halt::stopped("stopped by a person")),
                 Urgent::Rotate => return Ok(Consulted::NotAtAll),

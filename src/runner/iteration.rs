@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Instant;
 
-use crate::agent::{Brief, Ending};
+use crate::agent::{AgentBrief, AgentConclusion};
 use crate::event::EventKind;
 use crate::model::Profile;
 use crate::sandbox::SandboxError;
@@ -106,7 +106,7 @@ impl Run<'_> {
             .ok_or_else(|| super::RunError::NoProfile(name.clone()))?)
     }
 
-    fn brief(&mut self, number: u32, profile: &Profile) -> Result<Brief, Halt> {
+    fn brief(&mut self, number: u32, profile: &Profile) -> Result<AgentBrief, Halt> {
         let read = |file: &Option<String>| match file.as_deref().and_then(|file| file.strip_prefix(".ralph/"))
         {
             Some(name) => self.notebook.read(name),
@@ -127,7 +127,7 @@ impl Run<'_> {
             tests: read(&self.seen.tests_file)?,
             tests_file: self.seen.tests_file.clone(),
             budgets: self.budgets(number),
-            answer_format: self.parts.agents.of(&profile.name).answer_format(),
+            answer_format: self.parts.agents.for_profile(&profile.name).answer_format(),
         };
         let text = self
             .parts
@@ -135,7 +135,7 @@ impl Run<'_> {
             .redact(&prompt::render(&state, self.settings.prompt_bytes)?);
         self.notebook
             .write(&format!("iterations/{number}/prompt.md"), &text)?;
-        Ok(Brief {
+        Ok(AgentBrief {
             text,
             iteration: number,
             home: self.sandbox.root().join("agent"),
@@ -267,7 +267,7 @@ impl Run<'_> {
 
     /// The boxes the agent says are done: in its answer, by editing the task file, or by calling the task done.
     async fn claims(&mut self, work: &Work, number: u32) -> Result<BTreeSet<CheckboxId>, Halt> {
-        let claims = &work.outcome.claims;
+        let claims = &work.outcome.progress;
         let names = [
             claims.checkboxes_checked.as_slice(),
             claims.milestones_completed.as_slice(),
@@ -286,7 +286,7 @@ impl Run<'_> {
         if let Ok(bytes) = self.sandbox.read(&file, TASK_LIMIT).await {
             boxes.extend(claimed_by_edit(&String::from_utf8_lossy(&bytes)));
         }
-        if matches!(work.outcome.ending, Ending::StopSuccess { .. }) {
+        if matches!(work.outcome.conclusion, AgentConclusion::StopSuccess { .. }) {
             boxes.extend(self.task.checkboxes.iter().map(|one| one.id.clone()));
         }
         boxes.retain(|id| self.task.checkboxes.iter().any(|one| &one.id == id));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::agent::{Ending, Outcome, Trouble};
+use crate::agent::{AgentConclusion, AgentOutcome, ModelFailure};
 use crate::gateway::meter::{Allowance, Meter, MeterSink, Notice};
 use crate::model::Profile;
 use crate::state::Reserved;
@@ -132,8 +132,8 @@ pub(super) fn by_the_meter(ended: Ended, metering: Option<&Metering>) -> Result<
                 Ended::Finished(outcome) => outcome,
                 Ended::Failed(trouble) => cut_short(&trouble.to_string()),
             };
-            Ok(Ended::Finished(Outcome {
-                ending: Ending::OverBudget { reason },
+            Ok(Ended::Finished(AgentOutcome {
+                conclusion: AgentConclusion::OverBudget { reason },
                 ..outcome
             }))
         }
@@ -147,7 +147,7 @@ pub(super) fn by_the_meter(ended: Ended, metering: Option<&Metering>) -> Result<
 enum Refused {
     OverBudget { reason: String },
     Unpriced { model: String },
-    InTrouble(Trouble),
+    InTrouble(ModelFailure),
 }
 
 /// What the notices of a session come to. A bound that was met is the end; trouble counts when no call came after it
@@ -167,10 +167,13 @@ fn weigh(notices: Vec<Notice>) -> Option<Refused> {
             Notice::Spent { .. } => None,
             Notice::RateLimited { status, until } => {
                 let said = format!("status {status}");
-                Some(Refused::InTrouble(Trouble::RateLimited { until, said }))
+                Some(Refused::InTrouble(ModelFailure::RateLimited {
+                    until,
+                    message: said,
+                }))
             }
             Notice::CredentialRefused { reason: said } => {
-                Some(Refused::InTrouble(Trouble::Unauthorized { said }))
+                Some(Refused::InTrouble(ModelFailure::Unauthorized { message: said }))
             }
         };
     }
@@ -215,7 +218,7 @@ mod tests {
     }
 
     fn trouble() -> Refused {
-        Refused::InTrouble(Trouble::Unauthorized {
+        Refused::InTrouble(ModelFailure::Unauthorized {
             said: "no".to_owned(),
         })
     }

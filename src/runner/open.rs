@@ -354,7 +354,7 @@ fn started(preflight: &Preflight<'_>, task: &Task) -> EventKind {
     let Preflight {
         parts, settings, dir, ..
     } = preflight;
-    let agent = parts.agents.of(&settings.profiles.default);
+    let agent = parts.agents.for_profile(&settings.profiles.default);
     EventKind::RunStarted {
         task: task.title().to_owned(),
         branch: dir.facts().branch.clone(),

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::agent::Reached;
-use crate::agent::actions::{Action, Applied, Patch, RelPath};
+use crate::agent::actions::{AgentAction, Patch, PatchedFile, RelPath};
 use crate::event::EventKind;
 use crate::exec::{Command, Discard, Exit};
 use crate::sandbox::{Fault, Sandbox, SandboxError};
@@ -57,9 +56,9 @@ impl Bench<'_> {
     /// Performs the actions until one fails. Only a sandbox that fails is an error.
     pub(super) async fn perform(
         &self,
-        actions: &[Action],
+        actions: &[AgentAction],
         performed: &mut Performed,
-    ) -> Result<Reached, SandboxError> {
+    ) -> Result<bool, SandboxError> {
         for action in actions {
             let started = Instant::now();
             let went = self.act(action).await?;
@@ -82,32 +81,32 @@ impl Bench<'_> {
                     });
                     performed.errors.push(format!("{what}: {reason}"));
                     performed.failures.push(failure);
-                    return Ok(Reached::Failure);
+                    return Ok(false);
                 }
             }
         }
-        Ok(Reached::End)
+        Ok(true)
     }
 
-    async fn act(&self, action: &Action) -> Result<Went, SandboxError> {
+    async fn act(&self, action: &AgentAction) -> Result<Went, SandboxError> {
         match action {
-            Action::Run {
+            AgentAction::Run {
                 command,
                 cwd,
                 timeout_s,
             } => self.run(command, cwd.as_ref(), *timeout_s).await,
-            Action::Patch { path, patch } => self.patch(path, patch).await,
-            Action::Write {
+            AgentAction::Patch { path, patch } => self.patch(path, patch).await,
+            AgentAction::Write {
                 path,
                 append,
                 content,
             } => self.write(path, *append, content).await,
-            Action::Commit { message, paths } => self.commit(message, paths).await,
+            AgentAction::Commit { message, paths } => self.commit(message, paths).await,
             // The endings are not performed: the session turned them into the iteration's ending.
-            Action::Rotate { .. }
-            | Action::Pause { .. }
-            | Action::StopSuccess { .. }
-            | Action::StopFailure { .. } => Ok(Went::Well(json!("ends the iteration"))),
+            AgentAction::Rotate { .. }
+            | AgentAction::Pause { .. }
+            | AgentAction::StopSuccess { .. }
+            | AgentAction::StopFailure { .. } => Ok(Went::Well(json!("ends the iteration"))),
         }
     }
 
@@ -152,8 +151,8 @@ impl Bench<'_> {
             Err(error) => return refused("patch", error),
         };
         match diff.apply(old.as_deref()) {
-            Ok(Applied::Content(new)) => self.store(&target, &new).await,
-            Ok(Applied::Deleted) => match self.sandbox.remove(&target).await {
+            Ok(PatchedFile::Content(new)) => self.store(&target, &new).await,
+            Ok(PatchedFile::Deleted) => match self.sandbox.remove(&target).await {
                 Ok(()) => Ok(Went::Well(json!("removed"))),
                 Err(error) => refused("patch", error),
             },

@@ -119,12 +119,12 @@ impl Preflight<'_> {
         let profiles = &self.settings.profiles;
         let mut agents: Vec<&dyn Agent> = Vec::new();
         for profile in std::iter::once(&profiles.default).chain(&profiles.fallback) {
-            let agent = self.parts.agents.of(profile).as_ref();
+            let agent = self.parts.agents.for_profile(profile).as_ref();
             if agents.iter().all(|other| other.name() != agent.name()) {
                 agents.push(agent);
             }
         }
-        agents.retain(|agent| agent.probe().is_some());
+        agents.retain(|agent| agent.check_command().is_some());
         agents
     }
 
@@ -231,7 +231,7 @@ impl Inside<'_> {
     }
 
     async fn agent(&self, agent: &dyn Agent) -> Found {
-        let Some(probe) = agent.probe() else {
+        let Some(probe) = agent.check_command() else {
             return ready("it needs no program");
         };
         match self.ask(&probe.timeout(VERSION)).await {

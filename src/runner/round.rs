@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::agent::{Agent, Brief, Done, Ending, Outcome, Step, Trouble};
+use crate::agent::{Agent, AgentBrief, AgentConclusion, AgentOutcome, AgentStep, ModelFailure, StepResult};
 use crate::exec::{Command, Discard};
-use crate::model::{Message, Model, ModelError, Profile, Purpose, Reply, Request};
+use crate::model::{CallPurpose, Model, ModelError, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::sandbox::{Sandbox, SandboxError};
 use crate::usage::Usd;
 
@@ -40,7 +40,7 @@ pub enum RoundError {
     Model(#[from] ModelError),
     /// The model behind the agent did not answer.
     #[error(transparent)]
-    Trouble(#[from] Trouble),
+    Trouble(#[from] ModelFailure),
     /// The agent ended badly.
     #[error("{0}")]
     Ended(String),
@@ -50,7 +50,7 @@ impl Round<'_> {
     /// Holds the session, and returns the agent's last words. What an agent would have the runner perform is not
     /// performed: that it was asked for is enough.
     pub async fn hold(&self, prompt: &str) -> Result<String, RoundError> {
-        let brief = Brief {
+        let brief = AgentBrief {
             text: prompt.to_owned(),
             iteration: 1,
             home: self.sandbox.root().join("agent"),
@@ -58,25 +58,25 @@ impl Round<'_> {
         };
         self.sandbox.mkdir(&brief.home).await?;
         let mut session = self.agent.session(&brief);
-        let (mut done, mut calls) = (Done::Nothing, 0);
+        let (mut done, mut calls) = (StepResult::Started, 0);
         for _ in 0..MOST_STEPS {
             done = match session.next(done) {
-                Step::Ask(messages) => {
+                AgentStep::Ask(messages) => {
                     calls += 1;
-                    Done::Answered(self.ask(messages, calls - 1).await?)
+                    StepResult::Answered(self.ask(messages, calls - 1).await?)
                 }
-                Step::Write(files) => {
+                AgentStep::Write(files) => {
                     for file in files {
                         self.sandbox
                             .write(&file.path, file.text.as_bytes(), 0o600)
                             .await?;
                     }
-                    Done::Written
+                    StepResult::Written
                 }
-                Step::Exec(command) => Done::Exited(self.exec(command).await?),
-                Step::Perform(actions) => return Ok(format!("{} actions", actions.len())),
-                Step::Finish(outcome) => return ended(outcome),
-                Step::Fail(trouble) => return Err(trouble.into()),
+                AgentStep::Exec(command) => StepResult::Exited(self.exec(command).await?),
+                AgentStep::Perform(actions) => return Ok(format!("{} actions", actions.len())),
+                AgentStep::Finish(outcome) => return ended(outcome),
+                AgentStep::Fail(trouble) => return Err(trouble.into()),
             };
         }
         Err(RoundError::Ended(format!(
@@ -89,24 +89,26 @@ impl Round<'_> {
         self.sandbox.exec(&command, &mut Discard).await
     }
 
-    async fn ask(&self, messages: Vec<Message>, call: u32) -> Result<Reply, ModelError> {
-        let request = Request {
+    async fn ask(&self, messages: Vec<ModelMessage>, call: u32) -> Result<ModelReply, ModelError> {
+        let request = ModelRequest {
             profile: self.profile.clone(),
             messages,
             iteration: 1,
             call,
-            purpose: Purpose::Agent,
+            purpose: CallPurpose::Agent,
         };
         self.model.answer(&request, &mut |_text| {}).await
     }
 }
 
-fn ended(outcome: Outcome) -> Result<String, RoundError> {
-    match outcome.ending {
-        Ending::Continue | Ending::StopSuccess { .. } | Ending::Pause { .. } => Ok(outcome.summary),
-        Ending::Rotate { reason } | Ending::StopFailure { reason } | Ending::OverBudget { reason } => {
-            Err(RoundError::Ended(reason))
+fn ended(outcome: AgentOutcome) -> Result<String, RoundError> {
+    match outcome.conclusion {
+        AgentConclusion::Continue | AgentConclusion::StopSuccess { .. } | AgentConclusion::Pause { .. } => {
+            Ok(outcome.summary)
         }
-        Ending::Unusable { error } => Err(RoundError::Ended(error)),
+        AgentConclusion::Rotate { reason }
+        | AgentConclusion::StopFailure { reason }
+        | AgentConclusion::OverBudget { reason } => Err(RoundError::Ended(reason)),
+        AgentConclusion::Unusable { error } => Err(RoundError::Ended(error)),
     }
 }

@@ -1,9 +1,11 @@
 //! Sessions of the agent: one an iteration, or more where the model behind it did not answer.
 
-use crate::agent::actions::Claims;
-use crate::agent::{Brief, Done, Ending, NewFile, Outcome, Session, Step, Trouble};
+use crate::agent::actions::ReportedProgress;
+use crate::agent::{
+    AgentBrief, AgentConclusion, AgentFile, AgentOutcome, AgentSession, AgentStep, ModelFailure, StepResult,
+};
 use crate::exec::{Captured, Command, Exit, OutputLine, OutputSink, Stream};
-use crate::model::{Profile, Purpose};
+use crate::model::{CallPurpose, Profile};
 
 use super::ask::Call;
 use super::error::Halt;
@@ -21,7 +23,7 @@ const PRINTED: usize = 4 << 20;
 
 /// One session and what has come of it so far; it survives when the session is cut short.
 pub(super) struct Attempt {
-    pub(super) session: Box<dyn Session>,
+    pub(super) session: Box<dyn AgentSession>,
     /// Its last answer or the end of its output.
     pub(super) response: String,
     /// Its actions and what failed.
@@ -38,12 +40,12 @@ pub(super) struct Attempt {
 
 /// How a session ended.
 pub(super) enum Ended {
-    Finished(Outcome),
-    Failed(Trouble),
+    Finished(AgentOutcome),
+    Failed(ModelFailure),
 }
 
 impl Attempt {
-    pub(super) fn new(session: Box<dyn Session>) -> Self {
+    pub(super) fn new(session: Box<dyn AgentSession>) -> Self {
         Self {
             session,
             response: String::new(),
@@ -60,11 +62,11 @@ impl Run<'_> {
     /// Opens sessions until one finishes.
     pub(super) async fn sessions(
         &mut self,
-        brief: &Brief,
+        brief: &AgentBrief,
         profile: &Profile,
         attempt: &mut Attempt,
-    ) -> Result<Outcome, Halt> {
-        let agent = self.parts.agents.of(&profile.name);
+    ) -> Result<AgentOutcome, Halt> {
+        let agent = self.parts.agents.for_profile(&profile.name);
         let mut backoff = self.settings.model_wait;
         loop {
             let metering = self.begin_metering(profile);
@@ -82,7 +84,7 @@ impl Run<'_> {
                     self.settle_account(attempt, profile)?;
                     self.sandbox.end_processes().await?;
                     self.endure(&trouble, agent.as_ref(), &mut backoff).await?;
-                    let again = Brief {
+                    let again = AgentBrief {
                         cost_left: self.cost_left(),
                         ..brief.clone()
                     };
@@ -94,31 +96,31 @@ impl Run<'_> {
 
     async fn session(
         &mut self,
-        brief: &Brief,
+        brief: &AgentBrief,
         profile: &Profile,
         attempt: &mut Attempt,
     ) -> Result<Ended, Halt> {
-        let mut done = Done::Nothing;
+        let mut done = StepResult::Started;
         let mut calls = 0;
         for _ in 0..MOST_STEPS {
             done = match attempt.session.next(done) {
-                Step::Ask(messages) => {
+                AgentStep::Ask(messages) => {
                     let call = Call {
                         iteration: brief.iteration,
                         number: calls,
-                        purpose: Purpose::Agent,
+                        purpose: CallPurpose::Agent,
                     };
                     calls += 1;
                     let reply = self.ask(profile, messages, call).await?;
                     attempt.response.clone_from(&reply.text);
-                    Done::Answered(reply)
+                    StepResult::Answered(reply)
                 }
-                Step::Write(files) => {
+                AgentStep::Write(files) => {
                     self.write_files(&files, brief, attempt).await?;
-                    Done::Written
+                    StepResult::Written
                 }
-                Step::Exec(command) => Done::Exited(self.run_for(command, brief, attempt).await?),
-                Step::Perform(actions) => {
+                AgentStep::Exec(command) => StepResult::Exited(self.run_for(command, brief, attempt).await?),
+                AgentStep::Perform(actions) => {
                     let bench = Bench {
                         sandbox: self.sandbox.as_ref(),
                         clone: &self.private_clone(),
@@ -126,22 +128,29 @@ impl Run<'_> {
                         redactor: &self.parts.redactor,
                         env: &self.settings.agent_env,
                     };
-                    Done::Performed(bench.perform(&actions, &mut attempt.performed).await?)
+                    StepResult::Performed {
+                        completed: bench.perform(&actions, &mut attempt.performed).await?,
+                    }
                 }
-                Step::Finish(outcome) => return Ok(Ended::Finished(self.cleaned(outcome))),
-                Step::Fail(trouble) => return Ok(Ended::Failed(trouble)),
+                AgentStep::Finish(outcome) => return Ok(Ended::Finished(self.cleaned(outcome))),
+                AgentStep::Fail(trouble) => return Ok(Ended::Failed(trouble)),
             };
         }
-        Ok(Ended::Finished(Outcome {
+        Ok(Ended::Finished(AgentOutcome {
             summary: String::new(),
-            claims: Claims::default(),
-            ending: Ending::Unusable {
+            progress: ReportedProgress::default(),
+            conclusion: AgentConclusion::Unusable {
                 error: format!("the session did not finish within {MOST_STEPS} steps"),
             },
         }))
     }
 
-    async fn write_files(&self, files: &[NewFile], brief: &Brief, attempt: &mut Attempt) -> Result<(), Halt> {
+    async fn write_files(
+        &self,
+        files: &[AgentFile],
+        brief: &AgentBrief,
+        attempt: &mut Attempt,
+    ) -> Result<(), Halt> {
         self.make_home(brief, attempt).await?;
         for file in files {
             self.sandbox
@@ -155,11 +164,11 @@ impl Run<'_> {
     async fn run_for(
         &mut self,
         command: Command,
-        brief: &Brief,
+        brief: &AgentBrief,
         attempt: &mut Attempt,
     ) -> Result<Exit, Halt> {
         self.make_home(brief, attempt).await?;
-        let calls_by_itself = attempt.session.spent(&attempt.printed).is_some();
+        let calls_by_itself = attempt.session.reported_usage(&attempt.printed).is_some();
         if calls_by_itself && attempt.account.is_none() {
             attempt.account = Some(self.open_account(brief.iteration, attempt.metering.as_ref())?);
         }
@@ -181,7 +190,7 @@ impl Run<'_> {
     }
 
     /// Makes the session's own directory, once: nothing of an earlier session is in it.
-    async fn make_home(&self, brief: &Brief, attempt: &mut Attempt) -> Result<(), Halt> {
+    async fn make_home(&self, brief: &AgentBrief, attempt: &mut Attempt) -> Result<(), Halt> {
         if !attempt.at_home {
             self.sandbox.remove(&brief.home).await?;
             self.sandbox.mkdir(&brief.home).await?;
@@ -190,8 +199,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn cleaned(&self, outcome: Outcome) -> Outcome {
-        Outcome {
+    fn cleaned(&self, outcome: AgentOutcome) -> AgentOutcome {
+        AgentOutcome {
             summary: self.parts.redactor.redact(&outcome.summary),
             ..outcome
         }

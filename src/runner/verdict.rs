@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::agent::Ending;
+use crate::agent::AgentConclusion;
 use crate::event::EventKind;
 use crate::scm::Diff;
 use crate::state::{FileState, IterationRecord, Rung, Score, Verdict};
@@ -65,27 +65,27 @@ impl Run<'_> {
     /// What follows from the score and from what the agent asks for. A rung is climbed before the iteration is
     /// recorded, so that a crash cannot leave it half done.
     pub(super) async fn decide(&mut self, record: &mut IterationRecord, work: &Work) -> Result<(), Halt> {
-        match &work.outcome.ending {
+        match &work.outcome.conclusion {
             _ if record.verdict == Verdict::Complete => return Ok(()),
-            Ending::StopFailure { reason } => {
+            AgentConclusion::StopFailure { reason } => {
                 record.verdict = Verdict::Failed {
                     reason: format!("the agent gave up: {reason}"),
                 }
             }
-            Ending::OverBudget { reason } => {
+            AgentConclusion::OverBudget { reason } => {
                 record.verdict = Verdict::Failed {
                     reason: format!("budget exceeded: {reason}"),
                 }
             }
-            Ending::Pause { reason } => {
+            AgentConclusion::Pause { reason } => {
                 record.verdict = Verdict::Paused {
                     reason: format!("the agent asks for a person: {reason}"),
                 }
             }
-            Ending::Continue
-            | Ending::Rotate { .. }
-            | Ending::StopSuccess { .. }
-            | Ending::Unusable { .. } => {
+            AgentConclusion::Continue
+            | AgentConclusion::Rotate { .. }
+            | AgentConclusion::StopSuccess { .. }
+            | AgentConclusion::Unusable { .. } => {
                 self.next_step(record).await?;
             }
         }
@@ -173,7 +173,7 @@ pub(super) fn unjudged(number: u32, profile: &str, work: &Work, collected: &Coll
         next_profile: profile.to_owned(),
         profile: profile.to_owned(),
         summary: work.outcome.summary.clone(),
-        ending: ending_word(&work.outcome.ending).to_owned(),
+        ending: ending_word(&work.outcome.conclusion).to_owned(),
         failures: work.performed.failures.clone(),
         changed_lines: changed_lines(&collected.diff),
         files: files
@@ -213,15 +213,15 @@ fn sign_for(record: &IterationRecord) -> String {
     )
 }
 
-fn ending_word(ending: &Ending) -> &'static str {
+fn ending_word(ending: &AgentConclusion) -> &'static str {
     match ending {
-        Ending::Continue => "continue",
-        Ending::Rotate { .. } => "rotate",
-        Ending::Pause { .. } => "pause",
-        Ending::StopSuccess { .. } => "stop_success",
-        Ending::StopFailure { .. } => "stop_failure",
-        Ending::OverBudget { .. } => "over_budget",
-        Ending::Unusable { .. } => "unusable",
+        AgentConclusion::Continue => "continue",
+        AgentConclusion::Rotate { .. } => "rotate",
+        AgentConclusion::Pause { .. } => "pause",
+        AgentConclusion::StopSuccess { .. } => "stop_success",
+        AgentConclusion::StopFailure { .. } => "stop_failure",
+        AgentConclusion::OverBudget { .. } => "over_budget",
+        AgentConclusion::Unusable { .. } => "unusable",
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::agent::actions::Claims;
-use crate::agent::{Brief, Ending, Outcome};
+use crate::agent::actions::ReportedProgress;
+use crate::agent::{AgentBrief, AgentConclusion, AgentOutcome};
 use crate::model::Profile;
 
 use super::error::Halt;
@@ -19,7 +19,7 @@ use super::watch::{self, Urgent};
 #[derive(Debug)]
 pub(super) struct Work {
     /// How it left the iteration.
-    pub(super) outcome: Outcome,
+    pub(super) outcome: AgentOutcome,
     /// Its last answer or the end of its output.
     pub(super) response: String,
     /// Its actions and what failed.
@@ -34,8 +34,8 @@ enum Cut {
 
 impl Run<'_> {
     /// Lets the agent work, within the iteration's time, as long as no person ends it.
-    pub(super) async fn work(&mut self, brief: &Brief, profile: &Profile) -> Result<Work, Halt> {
-        let mut attempt = Attempt::new(self.parts.agents.of(&profile.name).session(brief));
+    pub(super) async fn work(&mut self, brief: &AgentBrief, profile: &Profile) -> Result<Work, Halt> {
+        let mut attempt = Attempt::new(self.parts.agents.for_profile(&profile.name).session(brief));
         let limit = self
             .settings
             .iteration_timeout
@@ -71,7 +71,7 @@ impl Run<'_> {
                 cut_short(&reason)
             }
         };
-        if let Ending::Unusable { error } = &outcome.ending {
+        if let AgentConclusion::Unusable { error } = &outcome.conclusion {
             performed
                 .failures
                 .push(gutter::failure_of_text("answer", 1, error));
@@ -88,11 +88,11 @@ impl Run<'_> {
 }
 
 /// The outcome of a session that was ended from outside.
-pub(super) fn cut_short(reason: &str) -> Outcome {
-    Outcome {
+pub(super) fn cut_short(reason: &str) -> AgentOutcome {
+    AgentOutcome {
         summary: format!("(cut short: {reason})"),
-        claims: Claims::default(),
-        ending: Ending::Rotate {
+        progress: ReportedProgress::default(),
+        conclusion: AgentConclusion::Rotate {
             reason: reason.to_owned(),
         },
     }

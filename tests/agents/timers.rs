@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ralph::agent::{Access, Agents, Claude, Credential, CredentialKind, ProgramAgent};
+use ralph::agent::{AgentCredential, Agents, Claude, CredentialKind, ModelAccess, ProgramAgent};
 use ralph::event::{Event, Fanout};
 use ralph::exec::Host;
 use ralph::model::{Profile, Script, ScriptedModel};
@@ -119,14 +119,14 @@ impl Library {
         let claude = Claude {
             model: Some("first-model".to_owned()),
             effort: None,
-            access: Access {
-                base_url: Some(bench.server.base_url()),
-                credential: Some(Credential {
-                    kind: CredentialKind::ApiKey,
-                    value: Secret::new(KEY),
-                }),
-                remedy: String::new(),
-            },
+        };
+        let access = ModelAccess {
+            base_url: Some(bench.server.base_url()),
+            credential: Some(AgentCredential {
+                kind: CredentialKind::ApiKey,
+                value: Secret::new(KEY),
+            }),
+            credential_hint: String::new(),
         };
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
         let parts = RunParts {
@@ -135,7 +135,7 @@ impl Library {
                 path,
                 passthrough: BTreeMap::new(),
             })),
-            agents: Agents::one(Arc::new(ProgramAgent::new(claude))),
+            agents: Agents::new(Arc::new(ProgramAgent::new(claude, access))),
             model: Arc::new(ScriptedModel::new(Script::parse("iterations: []").unwrap())),
             forge: Arc::new(LocalForge::new(repo, dir.pull_request_file())),
             sink: Arc::new(Fanout(vec![events])),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ralph::model::{Endpoint, Model, ModelError, OpenAiCompatible, Reply};
+use ralph::model::{Model, ModelEndpoint, ModelError, ModelReply, OpenAiCompatible};
 use ralph::secret::Secret;
 use ralph::usage::{Tokens, Usd};
 use serde_json::{Value, json};
@@ -148,15 +148,15 @@ fn provider(request: &Recorded) -> Answer {
 /// The model client against the proxy.
 impl Proxy {
     fn model(&self, key: Option<&str>) -> OpenAiCompatible {
-        let endpoint = Endpoint::parse(&self.address).unwrap();
+        let endpoint = ModelEndpoint::parse(&self.address).unwrap();
         OpenAiCompatible::new(endpoint, key.map(Secret::new), quick()).unwrap()
     }
 
-    async fn ask(&self, text: &str) -> Result<Reply, ModelError> {
+    async fn ask(&self, text: &str) -> Result<ModelReply, ModelError> {
         self.ask_model("zai/glm-4.7", text).await
     }
 
-    async fn ask_model(&self, name: &str, text: &str) -> Result<Reply, ModelError> {
+    async fn ask_model(&self, name: &str, text: &str) -> Result<ModelReply, ModelError> {
         let mut request = request(text);
         request.profile.litellm_model = name.to_owned();
         self.model(Some(MASTER_KEY)).answer(&request, &mut |_| {}).await

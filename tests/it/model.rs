@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use ralph::model::{Breakdown, Endpoint, Message, Model, ModelError, OpenAiCompatible, Patience, Reply};
+use ralph::model::{
+    AttemptError, CallTimeouts, Model, ModelEndpoint, ModelError, ModelMessage, ModelReply, OpenAiCompatible,
+};
 use ralph::secret::Secret;
 use ralph::usage::{Price, Tokens, Usd};
 use rstest::rstest;
@@ -19,11 +21,11 @@ fn client(server: &ChatServer, key: Option<&str>) -> OpenAiCompatible {
 }
 
 fn client_at(base: &str, key: Option<&str>) -> OpenAiCompatible {
-    OpenAiCompatible::new(Endpoint::parse(base).unwrap(), key.map(Secret::new), quick()).unwrap()
+    OpenAiCompatible::new(ModelEndpoint::parse(base).unwrap(), key.map(Secret::new), quick()).unwrap()
 }
 
 /// Asks a server that gives these answers.
-async fn ask(answers: impl IntoIterator<Item = Answer>) -> Result<Reply, ModelError> {
+async fn ask(answers: impl IntoIterator<Item = Answer>) -> Result<ModelReply, ModelError> {
     let server = ChatServer::start(answers).await;
     client(&server, Some(KEY))
         .answer(&request("hi"), &mut |_| {})
@@ -279,7 +281,7 @@ async fn the_cost_is_the_best_known_one(
 #[case(Answer::exactly(400, "text/html", "<p>what?"), "Refused 400: <p>what?")]
 #[case(
     Answer::exactly(200, "text/html", "<p>hello"),
-    "Refused 200: it answered with text/html, not with a completion"
+    "Refused 200: the answer has the content type text/html"
 )]
 #[case(
     Answer::exactly(400, "application/json", r#"{"error": "a mere text"}"#),
@@ -300,7 +302,7 @@ async fn a_redirect_is_refused_and_the_key_does_not_travel() {
     let error = ask([Answer::error(307, "moved").with_header("location", &to)])
         .await
         .unwrap_err();
-    assert_eq!(summary(&error), format!("Refused 307: it points to {to}"));
+    assert_eq!(summary(&error), format!("Refused 307: it redirects to {to}"));
     assert!(elsewhere.requests().is_empty());
 }
 
@@ -311,17 +313,17 @@ async fn a_redirect_is_refused_and_the_key_does_not_travel() {
     "HTTP 502 without a reason",
     0
 )]
-#[case::cut_before_any_text(Answer::stream([Piece::Cut]), "the connection broke", 4)]
-#[case::cut_amid_the_text(Answer::stream([Piece::delta("a"), Piece::Cut]), "the connection broke", 4)]
+#[case::cut_before_any_text(Answer::stream([Piece::Cut]), "the connection was closed in the middle of the answer", 4)]
+#[case::cut_amid_the_text(Answer::stream([Piece::delta("a"), Piece::Cut]), "the connection was closed in the middle of the answer", 4)]
 #[case::ends_amid_the_text(Answer::stream([Piece::delta("a")]), "the answer ended before the model had finished", 4)]
 #[case::done_without_an_end(Answer::stream([Piece::delta("a"), Piece::Bytes(b"data: [DONE]\n\n".to_vec())]), "the answer ended before the model had finished", 4)]
-#[case::no_json(Answer::stream([Piece::Bytes(b"data: {oops\n\n".to_vec())]), "the answer is no chat completion", 4)]
+#[case::no_json(Answer::stream([Piece::Bytes(b"data: {oops\n\n".to_vec())]), "the answer is not a chat completion", 4)]
 #[case::half_a_body(
     Answer::exactly(200, "application/json", "{\"choices\": ["),
-    "the answer is no chat completion",
+    "the answer is not a chat completion",
     4
 )]
-#[case::error_in_the_stream(Answer::stream([Piece::event(&json!({"error": {"message": "lost the upstream"}}))]), "the answer broke off: lost the upstream", 4)]
+#[case::error_in_the_stream(Answer::stream([Piece::event(&json!({"error": {"message": "lost the upstream"}}))]), "error in the middle of the answer: lost the upstream", 4)]
 #[tokio::test]
 async fn what_a_retry_may_mend_is_tried_four_times(
     #[case] answer: Answer,
@@ -359,13 +361,14 @@ async fn what_a_retry_may_mend_is_tried_four_times(
 #[tokio::test]
 async fn silence_is_waited_out_and_tried_again(#[case] answer: Answer) {
     let server = ChatServer::start(vec![answer; 9]).await;
-    let patience = Patience {
+    let patience = CallTimeouts {
         idle: Duration::from_millis(200),
         ..quick()
     };
-    let model = OpenAiCompatible::new(Endpoint::parse(&server.base_url()).unwrap(), None, patience).unwrap();
+    let model =
+        OpenAiCompatible::new(ModelEndpoint::parse(&server.base_url()).unwrap(), None, patience).unwrap();
     let error = model.answer(&request("hi"), &mut |_| {}).await.unwrap_err();
-    assert_eq!(summary(&error), "Unavailable after 4: nothing came for 200ms");
+    assert_eq!(summary(&error), "Unavailable after 4: no data for 200ms");
 }
 
 #[tokio::test]
@@ -379,7 +382,7 @@ async fn an_endpoint_that_is_not_there_is_named() {
         matches!(
             error,
             ModelError::Unavailable {
-                source: Breakdown::NoConnection(_),
+                source: AttemptError::NoConnection(_),
                 unmetered_attempts: 0,
                 ..
             }
@@ -423,7 +426,7 @@ async fn a_finished_answer_counts_whatever_follows(#[case] rest: Vec<Piece>) {
 
 #[test]
 fn a_key_that_cannot_be_sent_is_refused_before_any_call() {
-    let endpoint = Endpoint::parse("http://127.0.0.1:1").unwrap();
+    let endpoint = ModelEndpoint::parse("http://127.0.0.1:1").unwrap();
     let error = OpenAiCompatible::new(
         endpoint,
         Some(Secret::new("sk-read-with-its-line-break\n")),
@@ -474,7 +477,7 @@ async fn a_conversation_is_sent_in_order() {
     let mut request = request("first");
     request
         .messages
-        .extend([Message::assistant("second"), Message::user("third")]);
+        .extend([ModelMessage::assistant("second"), ModelMessage::user("third")]);
     client(&server, None).answer(&request, &mut |_| {}).await.unwrap();
     let said = &server.requests()[0].body["messages"];
     assert_eq!(said[1], json!({"role": "assistant", "content": "second"}));

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use ralph::agent::actions::{Applied, Patch, RelPath};
+use ralph::agent::actions::{Patch, PatchedFile, RelPath};
 
 use crate::need;
 use crate::support::skip;
@@ -32,7 +32,7 @@ fn what_git_diff_writes_applies_to_the_old_file_and_gives_the_new_one() {
         let applied = patch
             .apply(old.as_deref().map(str::as_bytes))
             .map_err(|error| TestCaseError::fail(format!("{error}\n{diff}")))?;
-        let expected = new.map_or(Applied::Deleted, |new| Applied::Content(new.into_bytes()));
+        let expected = new.map_or(PatchedFile::Deleted, |new| PatchedFile::Content(new.into_bytes()));
         prop_assert_eq!(applied, expected);
         Ok(())
     });

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use ralph::model::{Message, Patience, Profile, Purpose, Request, RetryPolicy};
+use ralph::model::{CallPurpose, CallTimeouts, ModelMessage, ModelRequest, Profile, RetryPolicy};
 
 /// A call of the default profile that says this.
-pub fn request(text: &str) -> Request {
-    Request {
+pub fn request(text: &str) -> ModelRequest {
+    ModelRequest {
         profile: Profile {
             name: "default-cheap".to_owned(),
             litellm_model: "zai/glm-4.7".to_owned(),
@@ -15,20 +15,20 @@ pub fn request(text: &str) -> Request {
             price: None,
             tags: Vec::new(),
         },
-        messages: vec![Message::user(text)],
+        messages: vec![ModelMessage::user(text)],
         iteration: 1,
         call: 0,
-        purpose: Purpose::Agent,
+        purpose: CallPurpose::Agent,
     }
 }
 
 /// The usual number of attempts, at the speed of a test.
-pub fn quick() -> Patience {
-    Patience {
+pub fn quick() -> CallTimeouts {
+    CallTimeouts {
         retry: RetryPolicy {
             base: Duration::from_millis(2),
             ..RetryPolicy::default()
         },
-        ..Patience::default()
+        ..CallTimeouts::default()
     }
 }

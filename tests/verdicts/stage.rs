@@ -152,7 +152,7 @@ impl<'a> Stage<'a> {
                 path: self.path.clone(),
                 passthrough: BTreeMap::new(),
             })),
-            agents: Agents::one(Arc::new(ActionsAgent)),
+            agents: Agents::new(Arc::new(ActionsAgent)),
             model: Arc::new(ScriptedModel::new(self.history.script.clone())),
             forge: Arc::new(LocalForge::new(repository, run.pull_request_file())),
             sink: Arc::new(Fanout(vec![events, Arc::new(person)])),

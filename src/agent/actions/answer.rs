@@ -1,40 +1,40 @@
-//! Reading an answer, strictly.
+//! Parses the answer of a model, strictly.
 
 use thiserror::Error;
 
-use super::check::{Fault, Problem, problems};
-use super::json::{Node, Position, char_start};
-use super::schema::{Action, Answer, schema};
+use super::check::{AnswerFault, AnswerProblem, problems};
+use super::json::{JsonNode, TextPosition, char_start};
+use super::schema::{ActionsAnswer, AgentAction, schema};
 
 /// Why an answer cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum AnswerError {
-    /// Nothing was said.
+    /// There is not valid text.
     #[error("the answer is empty")]
     Empty,
-    /// The model reached its limit before it was done.
+    /// The model reached its output limit.
     #[error(
         "the answer was cut off at the output limit after {characters} characters: \
          answer shorter, with fewer or smaller actions"
     )]
     CutOff {
-        /// How many came.
+        /// How many characters arrived.
         characters: usize,
     },
-    /// It begins with something else.
+    /// It does not begin with a JSON object.
     #[error("the answer begins with {found:?}: its first character must be the `{{` of the JSON object")]
     TextBefore {
-        /// What it begins with, shortened.
+        /// The first characters.
         found: String,
     },
-    /// It goes on after the JSON.
+    /// There is text after the JSON object.
     #[error(
         "there is text after the JSON object, from {position} on: {found:?}; nothing may follow its last `}}`"
     )]
     TextAfter {
         /// Where the text begins.
-        position: Position,
-        /// How it begins, shortened.
+        position: TextPosition,
+        /// The first characters of the text.
         found: String,
     },
     /// The JSON ends too early.
@@ -44,48 +44,48 @@ pub enum AnswerError {
     )]
     Truncated {
         /// Where it ends.
-        position: Position,
-        /// What comes before.
+        position: TextPosition,
+        /// The text before it.
         near: String,
     },
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("the JSON is malformed at {position}, near {near:?}: {reason}")]
     Malformed {
-        /// Where.
-        position: Position,
-        /// What is around there.
+        /// Where the error is.
+        position: TextPosition,
+        /// The text around it.
         near: String,
-        /// What is wrong.
+        /// The parser's message.
         reason: String,
     },
-    /// It is JSON, but not as the schema says.
+    /// It is JSON that does not follow the schema.
     #[error("the answer does not follow the schema:\n- {}", bullets(.0))]
-    Invalid(Vec<Problem>),
+    Invalid(Vec<AnswerProblem>),
 }
 
 const SHOWN: usize = 40;
 const PROBLEMS_SHOWN: usize = 10;
 
-/// Reads an answer: one JSON object that follows the schema, and nothing around it.
+/// Parses an answer: one JSON object that follows the schema, with nothing around it.
 ///
-/// In what is returned, every path stays in the clone, every diff can be read and is of the file it is for, and only
-/// the last action ends the iteration.
-pub fn parse_answer(text: &str) -> Result<Answer, AnswerError> {
+/// In the result every path stays in the clone, every diff is well-formed and names its file, and only the last action
+/// ends the iteration.
+pub fn parse_answer(text: &str) -> Result<ActionsAnswer, AnswerError> {
     let root = read_json(text)?;
     expect_none(problems(schema(), &root))?;
-    let answer: Answer = root.read().map_err(|error| malformed(text, &error))?;
-    expect_none(misplaced(&answer.actions, &root))?;
+    let answer: ActionsAnswer = root.read().map_err(|error| malformed(text, &error))?;
+    expect_none(check_actions(&answer.actions, &root))?;
     Ok(answer)
 }
 
-fn expect_none(problems: Vec<Problem>) -> Result<(), AnswerError> {
+fn expect_none(problems: Vec<AnswerProblem>) -> Result<(), AnswerError> {
     if problems.is_empty() {
         return Ok(());
     }
     Err(AnswerError::Invalid(problems))
 }
 
-fn read_json(text: &str) -> Result<Node<'_>, AnswerError> {
+fn read_json(text: &str) -> Result<JsonNode<'_>, AnswerError> {
     if text.trim().is_empty() {
         return Err(AnswerError::Empty);
     }
@@ -93,20 +93,20 @@ fn read_json(text: &str) -> Result<Node<'_>, AnswerError> {
         let found = beginning(text.trim_start());
         return Err(AnswerError::TextBefore { found });
     }
-    let (root, end) = Node::parse(text)
+    let (root, end) = JsonNode::parse(text)
         .map_err(|error| malformed(text, &error))?
         .ok_or(AnswerError::Empty)?;
     let after = text[end..].trim_start();
     if !after.is_empty() {
         return Err(AnswerError::TextAfter {
-            position: Position::of_byte(text, text.len() - after.len()),
+            position: TextPosition::from_byte(text, text.len() - after.len()),
             found: beginning(after),
         });
     }
     Ok(root)
 }
 
-/// What is wrong with a text that the JSON parser refuses.
+/// Turns an error of the JSON parser into one with a position and the text around it.
 fn malformed(text: &str, error: &serde_json::Error) -> AnswerError {
     let line_start: usize = text
         .split_inclusive('\n')
@@ -114,7 +114,7 @@ fn malformed(text: &str, error: &serde_json::Error) -> AnswerError {
         .map(str::len)
         .sum();
     let byte = char_start(text, line_start + error.column().saturating_sub(1));
-    let position = Position::of_byte(text, byte);
+    let position = TextPosition::from_byte(text, byte);
     let near_start = char_start(text, byte.saturating_sub(SHOWN));
     if error.is_eof() {
         let near = text[near_start..].to_owned();
@@ -128,8 +128,9 @@ fn malformed(text: &str, error: &serde_json::Error) -> AnswerError {
     }
 }
 
-/// What the schema cannot say: an action that ends the iteration is the last, and a diff is of the file it is for.
-fn misplaced(actions: &[Action], root: &Node<'_>) -> Vec<Problem> {
+/// Checks what the schema cannot express: only the last action ends the iteration, and a diff names the file of its
+/// action.
+fn check_actions(actions: &[AgentAction], root: &JsonNode<'_>) -> Vec<AnswerProblem> {
     let fields = root.fields();
     let nodes = fields
         .iter()
@@ -139,13 +140,13 @@ fn misplaced(actions: &[Action], root: &Node<'_>) -> Vec<Problem> {
     let mut found = Vec::new();
     for (action, node) in actions.iter().zip(nodes.into_iter().flatten()) {
         if let Some(ending) = ended_by {
-            found.push(Problem::at(&node, Fault::AfterEnding { ending }));
+            found.push(AnswerProblem::at(&node, AnswerFault::AfterEnding { ending }));
         }
-        ended_by = ended_by.or(action.ending().map(|_| action.name()));
-        if let Action::Patch { path, patch } = action
+        ended_by = ended_by.or(action.conclusion().map(|_| action.name()));
+        if let AgentAction::Patch { path, patch } = action
             && let Err(error) = patch.check_names(path)
         {
-            found.push(Problem::at(&node, error));
+            found.push(AnswerProblem::at(&node, error));
         }
     }
     found
@@ -155,11 +156,11 @@ fn beginning(text: &str) -> String {
     text.chars().take(SHOWN).collect()
 }
 
-fn bullets(problems: &[Problem]) -> String {
+fn bullets(problems: &[AnswerProblem]) -> String {
     let mut lines: Vec<String> = problems
         .iter()
         .take(PROBLEMS_SHOWN)
-        .map(Problem::to_string)
+        .map(AnswerProblem::to_string)
         .collect();
     if problems.len() > PROBLEMS_SHOWN {
         lines.push(format!("and {} more", problems.len() - PROBLEMS_SHOWN));
@@ -182,7 +183,7 @@ mod tests {
         parse_answer(text).unwrap_err().to_string()
     }
 
-    /// The one thing that is wrong with an answer that has these actions.
+    /// The only problem of an answer with these actions.
     fn problem_of(actions: &str) -> String {
         match parse_answer(&with_actions(actions)).unwrap_err() {
             AnswerError::Invalid(problems) if problems.len() == 1 => problems[0].to_string(),
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_answer_is_read() {
+    fn a_complete_answer_is_parsed() {
         let text = r#"
             {"summary": "s",
              "actions": [{"type": "run", "command": "make", "cwd": null, "timeout_s": 3600},
@@ -200,7 +201,7 @@ mod tests {
         "#;
         let answer = parse_answer(text).unwrap();
         assert_eq!(answer.actions.len(), 2);
-        assert_eq!(answer.claims.checkboxes_checked, ["M1.1"]);
+        assert_eq!(answer.progress.checkboxes_checked, ["M1.1"]);
     }
 
     #[rstest]
@@ -229,7 +230,7 @@ mod tests {
     #[case("{\"ä\":\n \"ö\", x}", "the JSON is malformed at line 2, column 7, near")]
     #[case("{\"summary\": \"a\nb\"}", "control character")]
     #[case("{'summary': 1}", "the JSON is malformed at line 1, column 2")]
-    fn what_is_not_one_json_object_is_refused(#[case] text: &str, #[case] expected: &str) {
+    fn text_that_is_not_one_json_object_is_refused(#[case] text: &str, #[case] expected: &str) {
         let error = error_of(text);
         assert!(error.contains(expected), "{error}");
     }
@@ -245,7 +246,7 @@ mod tests {
         r#"{"summary": 7}"#,
         "summary (line 1, column 13): expected string, found number"
     )]
-    #[case(r#"{"summary": "\ud800"}"#, "summary (line 1, column 13): is no text")]
+    #[case(r#"{"summary": "\ud800"}"#, "summary (line 1, column 13): is not valid text")]
     #[case(
         r#"{"summary": "a", "summary": "b"}"#,
         "summary (line 1, column 29): the field comes a second time"
@@ -279,7 +280,7 @@ mod tests {
     )]
     #[case(
         r#"{"type": "exec"}"#,
-        "actions[0].type (line 1, column 39): `exec` is no type of action; expected one of `run`, `patch`, `write`, `commit`, `rotate`, `pause`, `stop_success`, `stop_failure`"
+        "actions[0].type (line 1, column 39): `exec` is not an action; expected one of `run`, `patch`, `write`, `commit`, `rotate`, `pause`, `stop_success`, `stop_failure`"
     )]
     #[case(
         r#"{"type": "run"}"#,
@@ -355,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused() {
+    fn values_over_the_limits_are_refused() {
         let content = format!(
             r#"{{"type": "write", "path": "x", "content": "{}"}}"#,
             "ä".repeat(500_001)
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn nesting_without_end_is_refused() {
+    fn deep_nesting_is_refused() {
         assert!(parse_answer(&"{\"a\":".repeat(100_000)).is_err());
         assert!(
             parse_answer(&format!(
@@ -392,7 +393,7 @@ mod tests {
         );
     }
 
-    /// Answers with something changed in them.
+    /// Answers with a random change.
     fn damaged_answer() -> impl Strategy<Value = String> {
         let whole = with_actions(
             r#"{"type": "patch", "path": "x", "patch": "@@\n-ä\n+b"}, {"type": "run", "command": "ö"}"#,

@@ -1,104 +1,104 @@
-//! Checks an answer against the JSON schema that was shown to the model, and says where it differs.
+//! Checks an answer against the JSON schema that the model got.
 //!
-//! Only the keywords that the schema of an [`Answer`](super::Answer) uses are known; a test keeps it so.
+//! Supports only the keywords that the schema of an [`ActionsAnswer`](super::ActionsAnswer) uses; a test checks that.
 
 use serde_json::Value;
 use thiserror::Error;
 
 use super::diff::{Patch, PatchFormatError};
-use super::json::{Kind, Node, Position};
+use super::json::{JsonNode, JsonType, TextPosition};
 use super::path::{PathError, RelPath};
 use super::schema::{NOT_BLANK, PATH_OR_ROOT};
 
-/// One thing that is wrong with an answer.
+/// One violation of the schema.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{} ({position}): {fault}", if path.is_empty() { "the answer" } else { path })]
-pub struct Problem {
-    /// Which value, for example `actions[1].command`.
+pub struct AnswerProblem {
+    /// The path of the value, for example `actions[1].command`.
     pub path: String,
-    /// Where it stands.
-    pub position: Position,
-    /// What is wrong with it.
-    pub fault: Fault,
+    /// Where the value starts.
+    pub position: TextPosition,
+    /// What is wrong.
+    pub fault: AnswerFault,
 }
 
-/// What can be wrong with a value.
+/// The ways in which a value can be wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Fault {
+pub enum AnswerFault {
     /// A field that is not in the schema.
     #[error("unknown field; allowed here: {}", list(allowed))]
     UnknownField {
-        /// The fields that are.
+        /// The allowed fields.
         allowed: Vec<String>,
     },
-    /// A field that must be there.
+    /// A required field is missing.
     #[error("the field `{field}` is missing")]
     MissingField {
-        /// Which one.
+        /// The field's name.
         field: String,
     },
-    /// A field that is there already.
+    /// A field appears twice.
     #[error("the field comes a second time")]
     RepeatedField,
     /// A value of another type.
     #[error("expected {}, found {found}", expected.join(" or "))]
     WrongType {
-        /// The types that may stand here.
+        /// The allowed types.
         expected: Vec<String>,
-        /// The one that does.
-        found: Kind,
+        /// The actual type.
+        found: JsonType,
     },
     /// A type of action that does not exist.
-    #[error("`{found}` is no type of action; expected one of {}", list(allowed))]
+    #[error("`{found}` is not an action; expected one of {}", list(allowed))]
     UnknownAction {
-        /// What is there.
+        /// The value of `type`.
         found: String,
-        /// The types that exist.
+        /// The known types.
         allowed: Vec<String>,
     },
     /// A number that is not whole, or too small or too large.
     #[error("expected a whole number from {min} to {max}")]
     OutOfRange {
-        /// The smallest.
+        /// The minimum.
         min: u64,
-        /// The largest.
+        /// The maximum.
         max: u64,
     },
     /// A list or a text that is too long.
     #[error("has {found} {unit}; at most {most} are allowed")]
     TooLong {
-        /// What was counted.
+        /// The unit of both counts.
         unit: &'static str,
-        /// How many there are.
+        /// The actual count.
         found: u64,
-        /// How many there may be.
+        /// The maximum.
         most: u64,
     },
-    /// A text of nothing but space.
+    /// A string of white space.
     #[error("must not be empty")]
     Blank,
-    /// A text with a NUL character.
+    /// A string with a NUL character.
     #[error("has a NUL character (`\\u0000`)")]
     Nul,
-    /// A string with an escape that stands for no character.
-    #[error("is no text: it has an escape sequence that stands for no character")]
+    /// A string with an escape that is not a character, such as a lone surrogate.
+    #[error("is not valid text: it contains an escape sequence that is not a character")]
     NotText,
-    /// A path that is not in the clone.
+    /// An invalid path.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// A diff that is none.
+    /// An invalid diff.
     #[error(transparent)]
     Patch(#[from] PatchFormatError),
     /// An action after one that ends the iteration.
     #[error("comes after `{ending}`, which ends the iteration and must be the last action")]
     AfterEnding {
-        /// The action that ends it.
+        /// The name of that action.
         ending: &'static str,
     },
 }
 
-impl Problem {
-    pub(super) fn at(node: &Node<'_>, fault: impl Into<Fault>) -> Self {
+impl AnswerProblem {
+    pub(super) fn at(node: &JsonNode<'_>, fault: impl Into<AnswerFault>) -> Self {
         Self {
             path: node.path().to_owned(),
             position: node.position(),
@@ -107,44 +107,44 @@ impl Problem {
     }
 }
 
-/// Everything about an answer that its schema does not allow.
-pub(super) fn problems(schema: &Value, root: &Node<'_>) -> Vec<Problem> {
+/// All violations of the schema.
+pub(super) fn problems(schema: &Value, root: &JsonNode<'_>) -> Vec<AnswerProblem> {
     let mut checker = Checker { problems: Vec::new() };
     checker.value(schema, root);
     checker.problems
 }
 
 struct Checker {
-    problems: Vec<Problem>,
+    problems: Vec<AnswerProblem>,
 }
 
 impl Checker {
-    fn value(&mut self, schema: &Value, node: &Node<'_>) {
+    fn value(&mut self, schema: &Value, node: &JsonNode<'_>) {
         if let Some(actions) = schema["oneOf"].as_array() {
             return self.action(actions, node);
         }
         let expected = types(schema);
         let kind = node.kind();
-        if !expected.iter().any(|name| stands_for(name, kind)) {
+        if !expected.iter().any(|name| matches_type(name, kind)) {
             return self.wrong_type(node, &expected);
         }
         match kind {
-            Kind::Object => self.object(schema, node),
-            Kind::Array => self.array(schema, node),
-            Kind::String => self.string(schema, node),
-            Kind::Number => self.number(schema, node),
-            Kind::Boolean | Kind::Null => {}
+            JsonType::Object => self.object(schema, node),
+            JsonType::Array => self.array(schema, node),
+            JsonType::String => self.string(schema, node),
+            JsonType::Number => self.number(schema, node),
+            JsonType::Boolean | JsonType::Null => {}
         }
     }
 
-    /// Checks an object of which the field `type` says which of the schemas it follows.
-    fn action(&mut self, schemas: &[Value], node: &Node<'_>) {
-        if node.kind() != Kind::Object {
+    /// Checks an object against the schema that its field `type` selects.
+    fn action(&mut self, schemas: &[Value], node: &JsonNode<'_>) {
+        if node.kind() != JsonType::Object {
             return self.wrong_type(node, &["object"]);
         }
         let Some((_, tag)) = node.fields().into_iter().find(|(name, _)| name == "type") else {
             let field = "type".to_owned();
-            return self.report(node, Fault::MissingField { field });
+            return self.report(node, AnswerFault::MissingField { field });
         };
         let Ok(found) = tag.read::<String>() else {
             return self.wrong_type(&tag, &["string"]);
@@ -155,24 +155,24 @@ impl Checker {
                 .filter_map(action_type)
                 .map(str::to_owned)
                 .collect();
-            return self.report(&tag, Fault::UnknownAction { found, allowed });
+            return self.report(&tag, AnswerFault::UnknownAction { found, allowed });
         };
         self.object(schema, node);
     }
 
-    fn object(&mut self, schema: &Value, node: &Node<'_>) {
+    fn object(&mut self, schema: &Value, node: &JsonNode<'_>) {
         let properties = schema["properties"].as_object();
         let mut seen: Vec<String> = Vec::new();
         for (name, value) in node.fields() {
             match properties.and_then(|properties| properties.get(&name)) {
-                _ if seen.contains(&name) => self.report(&value, Fault::RepeatedField),
+                _ if seen.contains(&name) => self.report(&value, AnswerFault::RepeatedField),
                 Some(property) => self.value(property, &value),
                 None => {
                     let allowed = properties
                         .into_iter()
                         .flat_map(|all| all.keys().cloned())
                         .collect();
-                    self.report(&value, Fault::UnknownField { allowed });
+                    self.report(&value, AnswerFault::UnknownField { allowed });
                 }
             }
             seen.push(name);
@@ -184,33 +184,33 @@ impl Checker {
             .filter_map(Value::as_str);
         for field in required.filter(|field| !seen.iter().any(|name| name == field)) {
             let field = field.to_owned();
-            self.report(node, Fault::MissingField { field });
+            self.report(node, AnswerFault::MissingField { field });
         }
     }
 
-    fn array(&mut self, schema: &Value, node: &Node<'_>) {
+    fn array(&mut self, schema: &Value, node: &JsonNode<'_>) {
         let items = node.items();
-        self.length(&schema["maxItems"], node, ("items", items.len()));
+        self.length(&schema["maxItems"], node, "items", items.len());
         for item in items {
             self.value(&schema["items"], &item);
         }
     }
 
-    fn string(&mut self, schema: &Value, node: &Node<'_>) {
+    fn string(&mut self, schema: &Value, node: &JsonNode<'_>) {
         let Ok(text) = node.read::<String>() else {
-            return self.report(node, Fault::NotText);
+            return self.report(node, AnswerFault::NotText);
         };
-        self.length(&schema["maxLength"], node, ("characters", text.chars().count()));
+        self.length(&schema["maxLength"], node, "characters", text.chars().count());
         if text.contains('\0') {
-            return self.report(node, Fault::Nul);
+            return self.report(node, AnswerFault::Nul);
         }
         if schema["pattern"] == NOT_BLANK && text.trim().is_empty() {
-            self.report(node, Fault::Blank);
+            self.report(node, AnswerFault::Blank);
         }
         let checked = match schema["format"].as_str() {
-            Some(RelPath::FORMAT) => RelPath::parse(&text).map(drop).map_err(Fault::from),
-            Some(PATH_OR_ROOT) => RelPath::below_root(&text).map(drop).map_err(Fault::from),
-            Some(Patch::FORMAT) => Patch::parse(&text).map(drop).map_err(Fault::from),
+            Some(RelPath::FORMAT) => RelPath::parse(&text).map(drop).map_err(AnswerFault::from),
+            Some(PATH_OR_ROOT) => RelPath::below_root(&text).map(drop).map_err(AnswerFault::from),
+            Some(Patch::FORMAT) => Patch::parse(&text).map(drop).map_err(AnswerFault::from),
             _ => Ok(()),
         };
         if let Err(fault) = checked {
@@ -218,37 +218,37 @@ impl Checker {
         }
     }
 
-    /// Checks a number; the only ones there are, are whole.
-    fn number(&mut self, schema: &Value, node: &Node<'_>) {
+    /// Checks a number. The schema has only integers.
+    fn number(&mut self, schema: &Value, node: &JsonNode<'_>) {
         let min = schema["minimum"].as_u64().unwrap_or(0);
         let max = schema["maximum"].as_u64().unwrap_or(u64::MAX);
         let inside = node
             .read::<u64>()
             .is_ok_and(|number| (min..=max).contains(&number));
         if !inside {
-            self.report(node, Fault::OutOfRange { min, max });
+            self.report(node, AnswerFault::OutOfRange { min, max });
         }
     }
 
-    fn length(&mut self, most: &Value, node: &Node<'_>, (unit, found): (&'static str, usize)) {
+    fn length(&mut self, most: &Value, node: &JsonNode<'_>, unit: &'static str, found: usize) {
         let found = found as u64;
         if let Some(most) = most.as_u64().filter(|most| found > *most) {
-            self.report(node, Fault::TooLong { unit, found, most });
+            self.report(node, AnswerFault::TooLong { unit, found, most });
         }
     }
 
-    fn report(&mut self, node: &Node<'_>, fault: impl Into<Fault>) {
-        self.problems.push(Problem::at(node, fault));
+    fn report(&mut self, node: &JsonNode<'_>, fault: impl Into<AnswerFault>) {
+        self.problems.push(AnswerProblem::at(node, fault));
     }
 
-    fn wrong_type(&mut self, node: &Node<'_>, expected: &[&str]) {
+    fn wrong_type(&mut self, node: &JsonNode<'_>, expected: &[&str]) {
         let expected = expected.iter().map(ToString::to_string).collect();
         let found = node.kind();
-        self.report(node, Fault::WrongType { expected, found });
+        self.report(node, AnswerFault::WrongType { expected, found });
     }
 }
 
-/// The names of the types that a schema allows.
+/// The type names that a schema allows.
 fn types(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
@@ -256,16 +256,18 @@ fn types(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// The `type` of the actions that a schema describes.
+/// The `type` of the action that a schema describes.
 fn action_type(schema: &Value) -> Option<&str> {
     schema["properties"]["type"]["const"].as_str()
 }
 
-/// Whether a value of this kind can be of the type that the schema names so.
-fn stands_for(name: &str, kind: Kind) -> bool {
+/// Whether the schema's type name includes a JSON type.
+fn matches_type(name: &str, kind: JsonType) -> bool {
     match kind {
-        Kind::Number => name == "integer",
-        Kind::Object | Kind::Array | Kind::String | Kind::Boolean | Kind::Null => name == kind.to_string(),
+        JsonType::Number => name == "integer",
+        JsonType::Object | JsonType::Array | JsonType::String | JsonType::Boolean | JsonType::Null => {
+            name == kind.to_string()
+        }
     }
 }
 

@@ -1,15 +1,15 @@
-//! The part of the prompt that tells the model how to answer.
+//! The part of the prompt that describes the expected answer.
 
 use super::schema::schema;
 
-/// Whole answers, shown to the model.
+/// Complete answers, as examples for the model.
 const EXAMPLES: [&str; 3] = [
     include_str!("../../../templates/prompt/examples/1-look.json"),
     include_str!("../../../templates/prompt/examples/2-change.json"),
     include_str!("../../../templates/prompt/examples/3-end.json"),
 ];
 
-/// The schema with examples. The same text in every process.
+/// The schema with examples. The text is the same in every process, so that prompts can be cached.
 pub(super) fn answer_format() -> String {
     let examples: Vec<String> = EXAMPLES
         .iter()
@@ -28,7 +28,7 @@ mod tests {
 
     use serde_json::Value;
 
-    use crate::agent::actions::{Answer, Patch, parse_answer};
+    use crate::agent::actions::{ActionsAnswer, Patch, parse_answer};
 
     use super::*;
 
@@ -41,8 +41,8 @@ mod tests {
 
     #[test]
     fn the_diff_in_the_example_applies() {
-        let answer: Answer = parse_answer(EXAMPLES[1]).unwrap();
-        let crate::agent::actions::Action::Patch { patch, .. } = &answer.actions[0] else {
+        let answer: ActionsAnswer = parse_answer(EXAMPLES[1]).unwrap();
+        let crate::agent::actions::AgentAction::Patch { patch, .. } = &answer.actions[0] else {
             panic!("not a patch");
         };
         let before =
@@ -86,12 +86,12 @@ mod tests {
             "required",
             "type",
         ];
-        const SAID_ONLY: [&str; 3] = ["default", "description", "title"];
+        const NOT_CHECKED: [&str; 3] = ["default", "description", "title"];
         let mut keywords = BTreeSet::new();
         collect_keywords(schema(), &mut keywords);
         let known: BTreeSet<String> = CHECKED
             .iter()
-            .chain(&SAID_ONLY)
+            .chain(&NOT_CHECKED)
             .map(ToString::to_string)
             .collect();
         assert_eq!(keywords, known);

@@ -1,4 +1,4 @@
-//! JSON that knows where in the text each of its values stands.
+//! JSON values with their position in the text.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Where in a text something is, both from 1; columns count characters.
+/// A position in a text. Lines and columns count from 1; columns count characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Position {
-    /// The line.
+pub struct TextPosition {
+    /// The line number.
     pub line: usize,
-    /// The character in it.
+    /// The column number.
     pub column: usize,
 }
 
-impl Position {
-    /// The position of a byte, or of the character it belongs to.
-    pub(super) fn of_byte(text: &str, byte: usize) -> Self {
+impl TextPosition {
+    /// The position of the character that contains this byte.
+    pub(super) fn from_byte(text: &str, byte: usize) -> Self {
         let before = &text[..char_start(text, byte)];
         let line_start = before.rfind('\n').map_or(0, |at| at + 1);
         Self {
@@ -27,13 +27,13 @@ impl Position {
     }
 }
 
-impl fmt::Display for Position {
+impl fmt::Display for TextPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "line {}, column {}", self.line, self.column)
     }
 }
 
-/// The start of the character that this byte belongs to; the text's end for one beyond it.
+/// The first byte of the character that contains this byte, or the end of the text.
 pub(super) fn char_start(text: &str, byte: usize) -> usize {
     (0..=byte.min(text.len()))
         .rev()
@@ -41,16 +41,16 @@ pub(super) fn char_start(text: &str, byte: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// One value of a text that is JSON.
-pub(super) struct Node<'a> {
+/// One value of a JSON document.
+pub(super) struct JsonNode<'a> {
     document: &'a str,
     raw: &'a RawValue,
     path: String,
 }
 
-/// What kind of value a node is, in the words of JSON schema.
+/// The type of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonType {
     /// `{...}`.
     Object,
     /// `[...]`.
@@ -65,8 +65,8 @@ pub enum Kind {
     Null,
 }
 
-impl<'a> Node<'a> {
-    /// Reads the JSON value a text begins with, and says at which byte it ends; `None` when there is only space.
+impl<'a> JsonNode<'a> {
+    /// Parses the JSON value at the start of a text and returns it with its end. `None` if there is only white space.
     pub(super) fn parse(document: &'a str) -> Result<Option<(Self, usize)>, serde_json::Error> {
         let mut values = serde_json::Deserializer::from_str(document).into_iter();
         let raw: Option<&'a RawValue> = values.next().transpose()?;
@@ -78,34 +78,34 @@ impl<'a> Node<'a> {
         Ok(raw.map(|raw| (root(raw), values.byte_offset())))
     }
 
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn kind(&self) -> JsonType {
         match self.raw.get().as_bytes().first() {
-            Some(b'{') => Kind::Object,
-            Some(b'[') => Kind::Array,
-            Some(b'"') => Kind::String,
-            Some(b't' | b'f') => Kind::Boolean,
-            Some(b'n') => Kind::Null,
-            _ => Kind::Number,
+            Some(b'{') => JsonType::Object,
+            Some(b'[') => JsonType::Array,
+            Some(b'"') => JsonType::String,
+            Some(b't' | b'f') => JsonType::Boolean,
+            Some(b'n') => JsonType::Null,
+            _ => JsonType::Number,
         }
     }
 
-    pub(super) fn position(&self) -> Position {
+    pub(super) fn position(&self) -> TextPosition {
         let start = self.raw.get().as_ptr().addr() - self.document.as_ptr().addr();
-        Position::of_byte(self.document, start)
+        TextPosition::from_byte(self.document, start)
     }
 
-    /// Reads the value as a Rust one.
+    /// Deserializes the value.
     pub(super) fn read<T: Deserialize<'a>>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.raw.get())
     }
 
-    /// The way to it from the root, for example `actions[1].command`; empty for the root.
+    /// The path from the root, for example `actions[1].command`; empty for the root.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// The fields of an object, in order, also those that come twice; none for another value.
-    pub(super) fn fields(&self) -> Vec<(String, Node<'a>)> {
+    /// The fields of an object in order, including repeated ones; empty for another type.
+    pub(super) fn fields(&self) -> Vec<(String, JsonNode<'a>)> {
         let fields: Fields<'a> = self.read().unwrap_or_default();
         let dot = if self.path.is_empty() { "" } else { "." };
         let named = |(key, raw): (&RawValue, &'a RawValue)| {
@@ -116,8 +116,8 @@ impl<'a> Node<'a> {
         fields.0.into_iter().map(named).collect()
     }
 
-    /// The items of an array; none for another value.
-    pub(super) fn items(&self) -> Vec<Node<'a>> {
+    /// The items of an array; empty for another type.
+    pub(super) fn items(&self) -> Vec<JsonNode<'a>> {
         let items: Vec<&'a RawValue> = self.read().unwrap_or_default();
         let numbered = |(index, raw)| self.at(raw, format!("{}[{index}]", self.path));
         items.into_iter().enumerate().map(numbered).collect()
@@ -132,7 +132,7 @@ impl<'a> Node<'a> {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for JsonType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Object => "object",
@@ -145,7 +145,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// An object's fields as they are written.
+/// The fields of an object, repeated ones included.
 #[derive(Default)]
 struct Fields<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
@@ -178,9 +178,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_knows_where_it_stands() {
+    fn values_have_positions() {
         let text = "{\n \"ä\": \"ö\", \"x\": [1,\n  true]}";
-        let (root, end) = Node::parse(text).unwrap().unwrap();
+        let (root, end) = JsonNode::parse(text).unwrap().unwrap();
         assert_eq!(end, text.len());
         let fields = root.fields();
         let items = fields[1].1.items();
@@ -198,8 +198,8 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_comes_twice_is_seen_twice() {
-        let (root, _) = Node::parse(r#"{"a": 1, "a": 2}"#).unwrap().unwrap();
+    fn repeated_fields_are_kept() {
+        let (root, _) = JsonNode::parse(r#"{"a": 1, "a": 2}"#).unwrap().unwrap();
         assert_eq!(root.fields().len(), 2);
     }
 }

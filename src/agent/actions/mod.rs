@@ -1,8 +1,7 @@
-//! The built-in agent: a plain model that answers JSON actions.
+//! The built-in agent: a plain model that answers with JSON actions.
 //!
-//! An answer is read strictly against the schema the model was shown. One that cannot be used is sent back once, with
-//! everything that is wrong with it; a second one ends the iteration. Nothing is performed here: paths and diffs are
-//! types that cannot be wrong, and the runner does the rest.
+//! An answer has to follow the schema in the prompt. An answer that does not is sent back once, with all its problems; a
+//! second one ends the iteration. This module only parses and validates; the runner performs the actions.
 
 mod answer;
 mod check;
@@ -13,14 +12,14 @@ mod path;
 mod schema;
 mod session;
 
-use super::{Agent, Brief, Session};
+use super::{Agent, AgentBrief, AgentSession};
 
 pub use answer::{AnswerError, parse_answer};
-pub use check::{Fault, Problem};
-pub use diff::{Applied, Patch, PatchError, PatchFormatError};
-pub use json::{Kind, Position};
+pub use check::{AnswerFault, AnswerProblem};
+pub use diff::{Patch, PatchError, PatchFormatError, PatchedFile};
+pub use json::{JsonType, TextPosition};
 pub use path::{PathError, RelPath};
-pub use schema::{Action, Answer, Claims};
+pub use schema::{ActionsAnswer, AgentAction, ReportedProgress};
 
 /// The agent named `actions`.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,7 +34,7 @@ impl Agent for ActionsAgent {
         format::answer_format()
     }
 
-    fn session(&self, brief: &Brief) -> Box<dyn Session> {
+    fn session(&self, brief: &AgentBrief) -> Box<dyn AgentSession> {
         Box::new(session::ActionsSession::new(brief))
     }
 }

@@ -1,4 +1,4 @@
-//! Paths that stay in the clone.
+//! Paths inside the clone.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,63 +9,63 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A path below the clone's root, as `src/a.rs`: never absolute, never upwards, never git's or ralph's own files.
+/// A relative path below the clone's root, such as `src/a.rs`. It has no `..` and is not one of git's or ralph's files.
 ///
-/// It says nothing of symbolic links: those are refused by the sandbox when the path is used.
+/// It may still name a symbolic link; the sandbox refuses those when the path is used.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RelPath(String);
 
-/// Why a text is no path in the clone.
+/// Why a text is not a path inside the clone.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// There is nothing to name.
+    /// The text is empty.
     #[error("the path is empty")]
     Empty,
-    /// It names the clone itself where something in it is wanted.
+    /// It names the clone's root.
     #[error("`{0}` is the clone itself: name something in it")]
     Root(String),
-    /// It begins at a root.
+    /// It is absolute.
     #[error("`{0}` is absolute: write it relative to the clone's root")]
     Absolute(String),
-    /// It goes upwards.
+    /// It contains `..` or a name that a file system reads as `..`.
     #[error("`{0}` has a component that leads upwards: write it from the clone's root, without `..`")]
     Upwards(String),
-    /// It is separated the Windows way.
+    /// It contains a backslash.
     #[error("`{0}` has a backslash: separate directories with `/`")]
     Backslash(String),
-    /// It holds a NUL byte, a line break or the like.
+    /// It contains a NUL byte, a line break or another control character.
     #[error("{0:?} has a control character")]
     Control(String),
-    /// It reaches into git's own directory, under that name or one that a file system takes for it.
+    /// It is in `.git`, under that name or an alias of some file system.
     #[error("`{0}` is in git's own directory: use the `commit` action, or run git")]
     Git(String),
-    /// It reaches into ralph's own directory.
-    #[error("`{0}` is kept by ralph: of `.ralph/` only {files} may be written", files = NOTEBOOKS.join(" and "))]
+    /// It is in `.ralph`.
+    #[error("`{0}` is kept by ralph: of `.ralph/` only {files} may be written", files = AGENT_FILES.join(" and "))]
     Ralph(String),
-    /// It is longer than file systems take.
+    /// It is longer than file systems allow.
     #[error(
         "the path that begins with `{0}` is too long: at most {MAX_PATH} bytes, and {MAX_COMPONENT} between slashes"
     )]
     TooLong(String),
 }
 
-/// The files of `.ralph/` that belong to the agent.
-const NOTEBOOKS: [&str; 2] = [".ralph/notes.md", ".ralph/progress.md"];
+/// The files of `.ralph/` that the agent may write.
+const AGENT_FILES: [&str; 2] = [".ralph/notes.md", ".ralph/progress.md"];
 
 const MAX_PATH: usize = 4000;
 const MAX_COMPONENT: usize = 255;
 
 impl RelPath {
-    /// The name of this kind of text in the JSON schema.
+    /// The value of `format` in the JSON schema.
     pub(super) const FORMAT: &'static str = "path-in-clone";
 
-    /// Reads a path and brings it into its one form: `./a//b/` is `a/b`.
+    /// Parses and normalizes a path: `./a//b/` becomes `a/b`.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         Self::below_root(text)?.ok_or_else(|| PathError::Root(text.to_owned()))
     }
 
-    /// Like [`RelPath::parse`], but `.` is fine: the clone's root, `None`.
+    /// Like [`RelPath::parse`], but accepts `.`, the clone's root, as `None`.
     pub(super) fn below_root(text: &str) -> Result<Option<Self>, PathError> {
         check_text(text)?;
         let named: Vec<&str> = text
@@ -82,7 +82,7 @@ impl RelPath {
         if begins_with_drive(&path) {
             return Err(PathError::Absolute(text.to_owned()));
         }
-        if is_alias(first, "ralph") && !NOTEBOOKS.contains(&path.as_str()) {
+        if is_alias(first, "ralph") && !AGENT_FILES.contains(&path.as_str()) {
             return Err(PathError::Ralph(text.to_owned()));
         }
         Ok(Some(Self(path)))
@@ -94,7 +94,7 @@ impl RelPath {
         &self.0
     }
 
-    /// The path, to be joined to the clone's root.
+    /// The path, relative to the clone's root.
     #[must_use]
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
@@ -155,7 +155,7 @@ fn check_text(text: &str) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Whether this is `C:...`, which Windows takes from a drive.
+/// Whether the path begins with a Windows drive, such as `C:`.
 fn begins_with_drive(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() >= 2 && bytes[0].is_ascii_alphabetic() && bytes[1] == b':'
@@ -172,8 +172,8 @@ fn check_component(component: &str, whole: &str) -> Result<(), PathError> {
     Ok(())
 }
 
-/// Whether some file system opens `.{name}` by this component: in another case (NTFS, HFS+), by its short name or
-/// with dots, spaces or a stream name after it (NTFS), with characters in it that are ignored (HFS+).
+/// Whether some file system opens `.{name}` for this component: NTFS and HFS+ ignore case, NTFS also accepts a short
+/// name and trailing dots, spaces and stream names, and HFS+ ignores some characters.
 fn is_alias(component: &str, name: &str) -> bool {
     let visible = without_ignored(component).to_lowercase();
     let file = visible.split(':').next().unwrap_or_default();
@@ -181,7 +181,7 @@ fn is_alias(component: &str, name: &str) -> bool {
     file.strip_prefix('.') == Some(name) || file.strip_suffix("~1") == Some(name)
 }
 
-/// The characters HFS+ does not look at, left out.
+/// Removes the characters that HFS+ ignores.
 fn without_ignored(component: &str) -> String {
     const IGNORED: [RangeInclusive<char>; 4] = [
         '\u{200c}'..='\u{200f}',
@@ -216,7 +216,7 @@ mod tests {
     #[case(".ralph/progress.md", ".ralph/progress.md")]
     #[case("fixtures/.ralph/guardrails.md", "fixtures/.ralph/guardrails.md")]
     #[case("größe/日本.txt", "größe/日本.txt")]
-    fn a_path_in_the_clone_has_one_form(#[case] text: &str, #[case] form: &str) {
+    fn paths_are_normalized(#[case] text: &str, #[case] form: &str) {
         assert_eq!(RelPath::parse(text).unwrap().as_str(), form);
     }
 
@@ -224,12 +224,12 @@ mod tests {
     #[case("", PathError::Empty)]
     #[case(".", PathError::Root(".".into()))]
     #[case(".//.", PathError::Root(".//.".into()))]
-    fn a_path_names_something(#[case] text: &str, #[case] error: PathError) {
+    fn the_root_is_not_a_path(#[case] text: &str, #[case] error: PathError) {
         assert_eq!(RelPath::parse(text), Err(error));
     }
 
     #[test]
-    fn the_root_is_fine_for_a_directory() {
+    fn the_root_is_a_directory() {
         assert_eq!(RelPath::below_root("./"), Ok(None));
         assert_eq!(RelPath::below_root("a").unwrap().unwrap().as_str(), "a");
         assert_eq!(RelPath::below_root(""), Err(PathError::Empty));
@@ -345,7 +345,7 @@ mod tests {
         }
 
         #[test]
-        fn the_form_of_a_path_is_its_own_form(text in tricky_path()) {
+        fn normalizing_is_idempotent(text in tricky_path()) {
             if let Ok(path) = RelPath::parse(&text) {
                 prop_assert_eq!(RelPath::parse(path.as_str()), Ok(path));
             }

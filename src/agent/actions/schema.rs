@@ -1,4 +1,4 @@
-//! The shape of an answer. The JSON schema shown to the model, and checked, is generated from these types.
+//! The format of an answer. The JSON schema in the prompt is generated from these types.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use schemars::generate::SchemaSettings;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::agent::Ending;
+use crate::agent::AgentConclusion;
 
 use super::diff::Patch;
 use super::path::RelPath;
@@ -19,36 +19,36 @@ const MAX_ACTIONS: usize = 50;
 const MAX_CONTENT: usize = 500_000;
 /// The most characters a shell line, a message or a reason may have.
 const MAX_TEXT: usize = 10_000;
-/// The most things one answer may claim, and the most paths one commit may name.
+/// The most ids one answer may report, and the most paths one commit may name.
 const MAX_NAMES: usize = 500;
-/// The longest a `run` action may ask for, in seconds.
+/// The longest timeout of a `run` action, in seconds.
 const MAX_TIMEOUT_S: u64 = 3600;
 
-/// What a text must match that is more than white space.
+/// A pattern for text that is not only white space.
 pub(super) const NOT_BLANK: &str = r"\S";
 
-/// The name, in the JSON schema, of a path that may be the clone's root.
+/// The value of `format` in the JSON schema for a path that may be the clone's root.
 pub(super) const PATH_OR_ROOT: &str = "path-in-clone-or-dot";
 
 /// One whole answer of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Answer {
+pub struct ActionsAnswer {
     /// One or two sentences: what this iteration does and why.
     #[schemars(length(max = MAX_TEXT), regex(pattern = NOT_BLANK))]
     pub summary: String,
     /// What to do, in order. The first action that fails ends the list.
     #[schemars(length(max = MAX_ACTIONS))]
-    pub actions: Vec<Action>,
+    pub actions: Vec<AgentAction>,
     /// What is finished with this answer. Checked, never believed.
-    #[serde(default)]
-    pub claims: Claims,
+    #[serde(default, rename = "claims")]
+    pub progress: ReportedProgress,
 }
 
 /// One thing to do in the clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Action {
+pub enum AgentAction {
     /// Run a shell line.
     Run {
         /// The shell line.
@@ -125,7 +125,7 @@ pub enum Action {
 /// What the agent says is finished.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Claims {
+pub struct ReportedProgress {
     /// The ids of the checkboxes that hold now, for example `M1.1`.
     #[serde(default)]
     #[schemars(length(max = MAX_NAMES), inner(length(max = 100), regex(pattern = NOT_BLANK)))]
@@ -136,8 +136,8 @@ pub struct Claims {
     pub milestones_completed: Vec<String>,
 }
 
-impl Action {
-    /// Its name, as in the field `type`.
+impl AgentAction {
+    /// The value of the field `type`.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -152,21 +152,21 @@ impl Action {
         }
     }
 
-    /// How it ends the iteration, if it does.
+    /// How it ends the iteration; `None` if it does not.
     #[must_use]
-    pub fn ending(&self) -> Option<Ending> {
-        let (ending, reason): (fn(String) -> Ending, &String) = match self {
+    pub fn conclusion(&self) -> Option<AgentConclusion> {
+        let (conclusion, reason): (fn(String) -> AgentConclusion, &String) = match self {
             Self::Run { .. } | Self::Patch { .. } | Self::Write { .. } | Self::Commit { .. } => return None,
-            Self::Rotate { reason } => (|reason| Ending::Rotate { reason }, reason),
-            Self::Pause { reason } => (|reason| Ending::Pause { reason }, reason),
-            Self::StopSuccess { reason } => (|reason| Ending::StopSuccess { reason }, reason),
-            Self::StopFailure { reason } => (|reason| Ending::StopFailure { reason }, reason),
+            Self::Rotate { reason } => (|reason| AgentConclusion::Rotate { reason }, reason),
+            Self::Pause { reason } => (|reason| AgentConclusion::Pause { reason }, reason),
+            Self::StopSuccess { reason } => (|reason| AgentConclusion::StopSuccess { reason }, reason),
+            Self::StopFailure { reason } => (|reason| AgentConclusion::StopFailure { reason }, reason),
         };
-        Some(ending(reason.clone()))
+        Some(conclusion(reason.clone()))
     }
 }
 
-/// The JSON schema of an [`Answer`], the same in every process.
+/// The JSON schema of an [`ActionsAnswer`]. It is the same in every process.
 pub(super) fn schema() -> &'static Value {
     static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         let settings = SchemaSettings::draft2020_12().with(|settings| {
@@ -175,13 +175,13 @@ pub(super) fn schema() -> &'static Value {
         });
         settings
             .into_generator()
-            .into_root_schema_for::<Answer>()
+            .into_root_schema_for::<ActionsAnswer>()
             .to_value()
     });
     &SCHEMA
 }
 
-/// Reads `cwd`, where `.` is the clone's root.
+/// Deserializes `cwd`, where `.` is the clone's root.
 fn directory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RelPath>, D::Error> {
     match Option::<String>::deserialize(deserializer)? {
         None => Ok(None),
@@ -189,7 +189,7 @@ fn directory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<RelPat
     }
 }
 
-/// Reads the paths of a commit, where `.` is everything.
+/// Deserializes the paths of a commit. If one is `.`, everything is committed.
 fn committed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RelPath>, D::Error> {
     let paths: Result<Option<Vec<RelPath>>, _> = Vec::<String>::deserialize(deserializer)?
         .iter()
@@ -200,8 +200,8 @@ fn committed<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<RelPath>,
         .map_err(serde::de::Error::custom)
 }
 
-/// One line for logs: what is done and where, never the content.
-impl fmt::Display for Action {
+/// One line for logs, without file contents.
+impl fmt::Display for AgentAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.name();
         match self {
@@ -240,7 +240,7 @@ fn counted(count: usize, unit: &str) -> String {
     format!("{count} {unit}{plural}")
 }
 
-/// The first line that says something, shortened.
+/// The first line that is not blank, shortened.
 fn one_line(text: &str) -> String {
     const SHOWN: usize = 100;
     let first = text
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    fn action(value: serde_json::Value) -> Action {
+    fn action(value: serde_json::Value) -> AgentAction {
         serde_json::from_value(value).unwrap()
     }
 
@@ -290,7 +290,8 @@ mod tests {
         #[case] paths: serde_json::Value,
         #[case] expected: &[&str],
     ) {
-        let Action::Commit { paths, .. } = action(json!({"type": "commit", "message": "x", "paths": paths}))
+        let AgentAction::Commit { paths, .. } =
+            action(json!({"type": "commit", "message": "x", "paths": paths}))
         else {
             panic!("not a commit");
         };

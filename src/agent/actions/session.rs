@@ -1,57 +1,52 @@
-//! One iteration of the `actions` agent: ask, read the answer, have it repaired once, have it performed.
+//! One session of the `actions` agent: ask the model, let it repair a bad answer once, perform the actions.
 
-use crate::agent::{Brief, Done, Ending, Outcome, Reached, Session, Step};
-use crate::model::{Message, Reply};
+use crate::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentSession, AgentStep, StepResult};
+use crate::model::{ModelMessage, ModelReply};
 
 use super::answer::{AnswerError, parse_answer};
-use super::schema::{Action, Answer, Claims};
+use super::schema::{ActionsAnswer, AgentAction};
 
-/// How much of an answer that cannot be used is shown to the model again.
+/// How many characters of a bad answer are sent back to the model.
 const QUOTED: usize = 8_000;
 
 /// A session of the `actions` agent.
 pub(super) struct ActionsSession {
     prompt: String,
-    state: State,
+    state: ActionsState,
 }
 
 /// What the session waits for.
-enum State {
-    /// To begin.
+enum ActionsState {
     Fresh,
-    /// The first answer.
     Asked,
-    /// The answer after a repair round.
     AskedAgain,
-    /// The actions.
-    Performing(Outcome),
-    /// Nothing any more.
+    Performing(AgentOutcome),
     Finished,
 }
 
 impl ActionsSession {
-    pub(super) fn new(brief: &Brief) -> Self {
+    pub(super) fn new(brief: &AgentBrief) -> Self {
         Self {
             prompt: brief.text.clone(),
-            state: State::Fresh,
+            state: ActionsState::Fresh,
         }
     }
 
-    fn perform(&mut self, answer: Answer) -> Step {
+    fn perform(&mut self, answer: ActionsAnswer) -> AgentStep {
         let (actions, outcome) = split(answer);
         if actions.is_empty() {
-            return Step::Finish(outcome);
+            return AgentStep::Finish(outcome);
         }
-        self.state = State::Performing(outcome);
-        Step::Perform(actions)
+        self.state = ActionsState::Performing(outcome);
+        AgentStep::Perform(actions)
     }
 
-    fn ask_again(&mut self, reply: &Reply, error: &AnswerError) -> Step {
-        self.state = State::AskedAgain;
-        Step::Ask(vec![
-            Message::user(self.prompt.clone()),
-            Message::assistant(shortened(&reply.text)),
-            Message::user(format!(
+    fn ask_again(&mut self, reply: &ModelReply, error: &AnswerError) -> AgentStep {
+        self.state = ActionsState::AskedAgain;
+        AgentStep::Ask(vec![
+            ModelMessage::user(self.prompt.clone()),
+            ModelMessage::assistant(shortened(&reply.text)),
+            ModelMessage::user(format!(
                 include_str!("../../../templates/prompt/repair.md"),
                 error = error
             )),
@@ -59,74 +54,62 @@ impl ActionsSession {
     }
 }
 
-impl Session for ActionsSession {
-    fn next(&mut self, last: Done) -> Step {
-        match (std::mem::replace(&mut self.state, State::Finished), last) {
-            (State::Fresh, Done::Nothing) => {
-                self.state = State::Asked;
-                Step::Ask(vec![Message::user(self.prompt.clone())])
+impl AgentSession for ActionsSession {
+    fn next(&mut self, last: StepResult) -> AgentStep {
+        match (std::mem::replace(&mut self.state, ActionsState::Finished), last) {
+            (ActionsState::Fresh, StepResult::Started) => {
+                self.state = ActionsState::Asked;
+                AgentStep::Ask(vec![ModelMessage::user(self.prompt.clone())])
             }
-            (State::Asked, Done::Answered(reply)) => match read(&reply) {
+            (ActionsState::Asked, StepResult::Answered(reply)) => match parse(&reply) {
                 Ok(answer) => self.perform(answer),
                 Err(error) => self.ask_again(&reply, &error),
             },
-            (State::AskedAgain, Done::Answered(reply)) => match read(&reply) {
+            (ActionsState::AskedAgain, StepResult::Answered(reply)) => match parse(&reply) {
                 Ok(answer) => self.perform(answer),
-                Err(error) => unusable(error.to_string()),
+                Err(error) => AgentStep::Finish(AgentOutcome::unusable(error.to_string())),
             },
-            (State::Performing(outcome), Done::Performed(reached)) => Step::Finish(ended(outcome, reached)),
-            (
-                State::Fresh | State::Asked | State::AskedAgain | State::Performing(_) | State::Finished,
-                last,
-            ) => unusable(format!("the session was told `{}` out of turn", last.name())),
+            (ActionsState::Performing(outcome), StepResult::Performed { completed }) => {
+                AgentStep::Finish(AgentOutcome {
+                    conclusion: if completed {
+                        outcome.conclusion
+                    } else {
+                        // The conclusion is the last action, so it was not reached.
+                        AgentConclusion::Continue
+                    },
+                    ..outcome
+                })
+            }
+            (_, last) => AgentStep::Finish(AgentOutcome::unusable(last.unexpected())),
         }
     }
 }
 
-/// Reads a reply. One that was cut off and yet is whole is fine.
-fn read(reply: &Reply) -> Result<Answer, AnswerError> {
+/// Parses a reply. A reply that was cut off but is complete JSON is accepted.
+fn parse(reply: &ModelReply) -> Result<ActionsAnswer, AnswerError> {
     match parse_answer(&reply.text) {
         Err(_) if reply.cut_off => Err(AnswerError::CutOff {
             characters: reply.text.chars().count(),
         }),
-        read => read,
+        parsed => parsed,
     }
 }
 
-/// What is to be performed, and how the iteration ends after that.
-fn split(answer: Answer) -> (Vec<Action>, Outcome) {
+/// Splits an answer into the actions to perform and the outcome after them.
+fn split(answer: ActionsAnswer) -> (Vec<AgentAction>, AgentOutcome) {
     let mut actions = answer.actions;
-    let last = actions.pop_if(|action| action.ending().is_some());
-    let outcome = Outcome {
+    let last = actions.pop_if(|action| action.conclusion().is_some());
+    let outcome = AgentOutcome {
         summary: answer.summary,
-        claims: answer.claims,
-        ending: last
-            .and_then(|action| action.ending())
-            .unwrap_or(Ending::Continue),
+        progress: answer.progress,
+        conclusion: last
+            .and_then(|action| action.conclusion())
+            .unwrap_or(AgentConclusion::Continue),
     };
     (actions, outcome)
 }
 
-/// An ending stands last in the list, so it is not reached when an action before it fails.
-fn ended(outcome: Outcome, reached: Reached) -> Outcome {
-    match reached {
-        Reached::End => outcome,
-        Reached::Failure => Outcome {
-            ending: Ending::Continue,
-            ..outcome
-        },
-    }
-}
-
-fn unusable(error: String) -> Step {
-    Step::Finish(Outcome {
-        summary: String::new(),
-        claims: Claims::default(),
-        ending: Ending::Unusable { error },
-    })
-}
-
-/// The beginning and the end of a long text.
+/// Cuts the middle out of a long text.
 fn shortened(text: &str) -> String {
     let count = text.chars().count();
     if count <= QUOTED {
@@ -143,14 +126,14 @@ mod tests {
 
     use crate::agent::Agent;
     use crate::agent::actions::ActionsAgent;
-    use crate::model::Role;
+    use crate::model::MessageRole;
 
     use super::*;
 
     const BAD: &str = "I would run the tests.";
 
-    fn session() -> Box<dyn Session> {
-        ActionsAgent.session(&Brief {
+    fn session() -> Box<dyn AgentSession> {
+        ActionsAgent.session(&AgentBrief {
             text: "Do it.".to_owned(),
             iteration: 1,
             home: "/home".into(),
@@ -158,8 +141,8 @@ mod tests {
         })
     }
 
-    fn answered(text: &str) -> Done {
-        Done::Answered(Reply {
+    fn answered(text: &str) -> StepResult {
+        StepResult::Answered(ModelReply {
             text: text.to_owned(),
             model: "scripted".to_owned(),
             tokens: None,
@@ -169,9 +152,9 @@ mod tests {
         })
     }
 
-    fn cut_off(text: &str) -> Done {
+    fn cut_off(text: &str) -> StepResult {
         match answered(text) {
-            Done::Answered(reply) => Done::Answered(Reply {
+            StepResult::Answered(reply) => StepResult::Answered(ModelReply {
                 cut_off: true,
                 ..reply
             }),
@@ -183,72 +166,78 @@ mod tests {
         format!(r#"{{"summary": "s", "actions": [{actions}], "claims": {{"checkboxes_checked": ["M1.1"]}}}}"#)
     }
 
-    fn asked(step: Step) -> Vec<Message> {
+    fn asked(step: AgentStep) -> Vec<ModelMessage> {
         match step {
-            Step::Ask(messages) => messages,
+            AgentStep::Ask(messages) => messages,
             other => panic!("not asked: {other:?}"),
         }
     }
 
-    fn finished(step: Step) -> Outcome {
+    fn finished(step: AgentStep) -> AgentOutcome {
         match step {
-            Step::Finish(outcome) => outcome,
+            AgentStep::Finish(outcome) => outcome,
             other => panic!("not finished: {other:?}"),
         }
     }
 
-    fn names(step: Step) -> Vec<&'static str> {
+    fn names(step: AgentStep) -> Vec<&'static str> {
         match step {
-            Step::Perform(actions) => actions.iter().map(Action::name).collect(),
+            AgentStep::Perform(actions) => actions.iter().map(AgentAction::name).collect(),
             other => panic!("not to be performed: {other:?}"),
         }
     }
 
     #[rstest]
-    #[case("", Ending::Continue)]
-    #[case(r#", {"type": "rotate", "reason": "r"}"#, Ending::Rotate { reason: "r".into() })]
-    #[case(r#", {"type": "pause", "reason": "r"}"#, Ending::Pause { reason: "r".into() })]
-    #[case(r#", {"type": "stop_success", "reason": "r"}"#, Ending::StopSuccess { reason: "r".into() })]
-    #[case(r#", {"type": "stop_failure", "reason": "r"}"#, Ending::StopFailure { reason: "r".into() })]
-    fn a_good_answer_is_performed_and_ends_as_it_says(#[case] last: &str, #[case] ending: Ending) {
+    #[case("", AgentConclusion::Continue)]
+    #[case(r#", {"type": "rotate", "reason": "r"}"#, AgentConclusion::Rotate { reason: "r".into() })]
+    #[case(r#", {"type": "pause", "reason": "r"}"#, AgentConclusion::Pause { reason: "r".into() })]
+    #[case(r#", {"type": "stop_success", "reason": "r"}"#, AgentConclusion::StopSuccess { reason: "r".into() })]
+    #[case(r#", {"type": "stop_failure", "reason": "r"}"#, AgentConclusion::StopFailure { reason: "r".into() })]
+    fn a_good_answer_is_performed(#[case] last: &str, #[case] conclusion: AgentConclusion) {
         let mut session = session();
-        assert_eq!(asked(session.next(Done::Nothing)), [Message::user("Do it.")]);
+        assert_eq!(
+            asked(session.next(StepResult::Started)),
+            [ModelMessage::user("Do it.")]
+        );
         let answer = good(&format!(
             r#"{{"type": "run", "command": "make"}}, {{"type": "commit", "message": "m"}}{last}"#
         ));
         assert_eq!(names(session.next(answered(&answer))), ["run", "commit"]);
-        let outcome = finished(session.next(Done::Performed(Reached::End)));
-        assert_eq!(outcome.ending, ending);
+        let outcome = finished(session.next(StepResult::Performed { completed: true }));
+        assert_eq!(outcome.conclusion, conclusion);
         assert_eq!(outcome.summary, "s");
-        assert_eq!(outcome.claims.checkboxes_checked, ["M1.1"]);
+        assert_eq!(outcome.progress.checkboxes_checked, ["M1.1"]);
     }
 
     #[test]
-    fn an_ending_behind_an_action_that_failed_is_not_reached() {
+    fn a_failed_action_skips_the_conclusion() {
         let mut session = session();
-        session.next(Done::Nothing);
+        session.next(StepResult::Started);
         let actions = r#"{"type": "run", "command": "make"}, {"type": "stop_failure", "reason": "r"}"#;
         session.next(answered(&good(actions)));
-        let outcome = finished(session.next(Done::Performed(Reached::Failure)));
-        assert_eq!(outcome.ending, Ending::Continue);
-        assert_eq!(outcome.claims.checkboxes_checked, ["M1.1"]);
+        let outcome = finished(session.next(StepResult::Performed { completed: false }));
+        assert_eq!(outcome.conclusion, AgentConclusion::Continue);
+        assert_eq!(outcome.progress.checkboxes_checked, ["M1.1"]);
     }
 
     #[test]
     fn an_answer_without_actions_is_finished_at_once() {
         let mut session = session();
-        session.next(Done::Nothing);
+        session.next(StepResult::Started);
         let outcome = finished(session.next(answered(&good(r#"{"type": "pause", "reason": "r"}"#))));
-        assert_eq!(outcome.ending, Ending::Pause { reason: "r".into() });
+        assert_eq!(outcome.conclusion, AgentConclusion::Pause { reason: "r".into() });
     }
 
     #[test]
     fn a_bad_answer_is_sent_back_once_with_the_precise_error() {
         let mut session = session();
-        session.next(Done::Nothing);
+        session.next(StepResult::Started);
         let messages = asked(session.next(answered(BAD)));
-        assert_eq!(messages[..2], [Message::user("Do it."), Message::assistant(BAD)]);
-        assert_eq!(messages[2].role, Role::User);
+        assert_eq!(
+            messages[..2],
+            [ModelMessage::user("Do it."), ModelMessage::assistant(BAD)]
+        );
+        assert_eq!(messages[2].role, MessageRole::User);
         assert!(
             messages[2]
                 .content
@@ -264,10 +253,10 @@ mod tests {
     #[test]
     fn a_second_bad_answer_makes_the_iteration_unusable() {
         let mut session = session();
-        session.next(Done::Nothing);
+        session.next(StepResult::Started);
         session.next(answered(BAD));
-        match finished(session.next(answered("{"))).ending {
-            Ending::Unusable { error } => {
+        match finished(session.next(answered("{"))).conclusion {
+            AgentConclusion::Unusable { error } => {
                 assert!(error.contains("the JSON ends before it is complete"), "{error}");
             }
             other => panic!("{other:?}"),
@@ -275,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_was_cut_off_is_to_be_shorter() {
+    fn a_cut_off_answer_has_to_be_shorter() {
         let mut session = session();
-        session.next(Done::Nothing);
+        session.next(StepResult::Started);
         let messages = asked(session.next(cut_off("{\"summary\": \"ä")));
         assert!(
             messages[2]
@@ -287,9 +276,9 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_answer_at_the_very_limit_is_used() {
+    fn a_complete_answer_at_the_limit_is_used() {
         let mut session = session();
-        session.next(Done::Nothing);
+        session.next(StepResult::Started);
         assert_eq!(
             names(session.next(cut_off(&good(r#"{"type": "run", "command": "make"}"#)))),
             ["run"]
@@ -297,9 +286,9 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_answer_is_not_sent_back_whole() {
+    fn a_huge_answer_is_shortened() {
         let mut session = session();
-        session.next(Done::Nothing);
+        session.next(StepResult::Started);
         let huge = format!("begin {}end", "ö".repeat(1_000_000));
         let quoted = &asked(session.next(answered(&huge)))[1].content;
         assert!(quoted.starts_with("begin ") && quoted.ends_with("end"));
@@ -308,29 +297,29 @@ mod tests {
     }
 
     #[rstest]
-    #[case(&[], Done::Performed(Reached::End))]
-    #[case(&[Turn::Begin], Done::Nothing)]
-    #[case(&[Turn::Begin], Done::Performed(Reached::End))]
-    #[case(&[Turn::Begin, Turn::Answer], Done::Nothing)]
-    #[case(&[Turn::Begin, Turn::Answer, Turn::Perform], Done::Performed(Reached::End))]
-    fn what_comes_out_of_turn_ends_the_session(#[case] turns: &[Turn], #[case] odd: Done) {
+    #[case(&[], StepResult::Performed { completed: true })]
+    #[case(&[Turn::Begin], StepResult::Started)]
+    #[case(&[Turn::Begin], StepResult::Performed { completed: true })]
+    #[case(&[Turn::Begin, Turn::ActionsAnswer], StepResult::Started)]
+    #[case(&[Turn::Begin, Turn::ActionsAnswer, Turn::Perform], StepResult::Performed { completed: true })]
+    fn an_unexpected_result_ends_the_session(#[case] turns: &[Turn], #[case] odd: StepResult) {
         let mut session = session();
         for turn in turns {
             session.next(match turn {
-                Turn::Begin => Done::Nothing,
-                Turn::Answer => answered(&good(r#"{"type": "run", "command": "make"}"#)),
-                Turn::Perform => Done::Performed(Reached::End),
+                Turn::Begin => StepResult::Started,
+                Turn::ActionsAnswer => answered(&good(r#"{"type": "run", "command": "make"}"#)),
+                Turn::Perform => StepResult::Performed { completed: true },
             });
         }
         assert!(matches!(
-            finished(session.next(odd)).ending,
-            Ending::Unusable { .. }
+            finished(session.next(odd)).conclusion,
+            AgentConclusion::Unusable { .. }
         ));
     }
 
     enum Turn {
         Begin,
-        Answer,
+        ActionsAnswer,
         Perform,
     }
 }

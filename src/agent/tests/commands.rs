@@ -1,13 +1,13 @@
-//! What the programs are started with.
+//! The command lines of the programs.
 
 use rstest::rstest;
 
 use super::*;
-use crate::agent::Program;
+use crate::agent::AgentProgram;
 
 /// The command line, then each variable on a line of its own.
-fn started(program: &dyn Program) -> String {
-    let command = program.command(&brief());
+fn command_line(program: &dyn AgentProgram, base_url: Option<&str>) -> String {
+    let command = program.command(&brief(), &access(base_url, CredentialKind::ApiKey));
     let variables = command
         .env
         .iter()
@@ -18,7 +18,7 @@ fn started(program: &dyn Program) -> String {
 #[test]
 fn claude_is_started_with_safe_settings() {
     assert_eq!(
-        started(&claude()),
+        command_line(&claude(), Some("http://gateway:1")),
         "claude --print --dangerously-skip-permissions --output-format stream-json --verbose --effort high \
          --model opus --max-budget-usd 1.500000\n\
          ANTHROPIC_API_KEY=sk-0123456789\n\
@@ -32,13 +32,12 @@ fn claude_is_started_with_safe_settings() {
 }
 
 #[test]
-fn claude_does_as_it_is_told() {
-    let told = Claude {
+fn claude_uses_the_configured_effort() {
+    let claude = Claude {
         model: None,
         effort: Some("low".to_owned()),
-        ..claude()
     };
-    let line = told.command(&brief()).to_string();
+    let line = command_line(&claude, None);
     assert!(
         line.contains("--effort low") && !line.contains("--model"),
         "{line}"
@@ -50,11 +49,7 @@ fn claude_does_as_it_is_told() {
 #[case(CredentialKind::Bearer, "ANTHROPIC_AUTH_TOKEN")]
 #[case(CredentialKind::OAuth, "CLAUDE_CODE_OAUTH_TOKEN")]
 fn claude_has_a_variable_for_each_kind_of_credential(#[case] kind: CredentialKind, #[case] variable: &str) {
-    let claude = Claude {
-        access: access(None, kind),
-        ..claude()
-    };
-    let command = claude.command(&brief());
+    let command = claude().command(&brief(), &access(None, kind));
     let holding: Vec<&String> = command
         .env
         .iter()
@@ -67,12 +62,15 @@ fn claude_has_a_variable_for_each_kind_of_credential(#[case] kind: CredentialKin
 #[test]
 fn codex_finds_its_model_in_a_configuration_of_its_own() {
     assert_eq!(
-        started(&codex()),
+        command_line(&codex(), Some("http://gateway:1/v1")),
         "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox --model gpt-5 -\n\
          CODEX_HOME=/box/agent\n\
          OPENAI_API_KEY=sk-0123456789"
     );
-    let files = codex().files(&brief());
+    let files = codex().files(
+        &brief(),
+        &access(Some("http://gateway:1/v1"), CredentialKind::ApiKey),
+    );
     assert_eq!(files[0].path, PathBuf::from("/box/agent/config.toml"));
     let config: toml::Table = files[0].text.parse().unwrap();
     let provider = &config["model_providers"]["ralph"];
@@ -86,18 +84,15 @@ fn codex_finds_its_model_in_a_configuration_of_its_own() {
 
 #[test]
 fn an_address_cannot_add_to_the_configuration_of_codex() {
-    let hostile = Codex {
-        access: access(Some("http://x\"\n[hooks]\nrun = \"rm"), CredentialKind::ApiKey),
-        ..codex()
-    };
-    let config: toml::Table = hostile.files(&brief())[0].text.parse().unwrap();
+    let hostile = access(Some("http://x\"\n[hooks]\nrun = \"rm"), CredentialKind::ApiKey);
+    let config: toml::Table = codex().files(&brief(), &hostile)[0].text.parse().unwrap();
     assert!(!config.contains_key("hooks"), "{config}");
 }
 
 #[test]
 fn cursor_is_started_with_a_configuration_of_its_own() {
     assert_eq!(
-        started(&cursor()),
+        command_line(&cursor(), None),
         "cursor-agent --print --force --trust --output-format stream-json --model auto \
          'Do what the following text asks for.'\n\
          CURSOR_API_KEY=sk-0123456789\n\
@@ -108,10 +103,10 @@ fn cursor_is_started_with_a_configuration_of_its_own() {
 #[test]
 fn a_custom_program_gets_the_prompt_as_a_file_too() {
     assert_eq!(
-        started(&custom()),
+        command_line(&custom(), None),
         "aider --message-file /box/agent/prompt.md\nMY_KEY=sk-0123456789"
     );
-    let files = custom().files(&brief());
+    let files = custom().files(&brief(), &ModelAccess::default());
     assert_eq!(files[0].text, PROMPT);
 }
 
@@ -120,8 +115,9 @@ fn a_custom_program_gets_the_prompt_as_a_file_too() {
 #[case::codex(Box::new(codex()))]
 #[case::cursor(Box::new(cursor()))]
 #[case::custom(Box::new(custom()))]
-fn neither_prompt_nor_credential_is_an_argument(#[case] program: Box<dyn Program>) {
-    let command = program.command(&brief());
+fn neither_prompt_nor_credential_is_an_argument(#[case] program: Box<dyn AgentProgram>) {
+    let access = access(Some("http://gateway:1"), CredentialKind::ApiKey);
+    let command = program.command(&brief(), &access);
     assert_eq!(command.stdin.as_deref(), Some(PROMPT.as_bytes()));
     for arg in &command.args {
         assert!(!arg.contains(PROMPT) && !arg.contains(KEY), "{arg}");
@@ -129,7 +125,7 @@ fn neither_prompt_nor_credential_is_an_argument(#[case] program: Box<dyn Program
     assert!(!format!("{command:?}").contains(KEY));
     assert!(
         program
-            .files(&brief())
+            .files(&brief(), &access)
             .iter()
             .all(|file| !file.text.contains(KEY))
     );

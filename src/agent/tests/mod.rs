@@ -1,4 +1,4 @@
-//! Tests of the agent programs: what they are started with, and what is read out of what they print.
+//! Tests of the agent programs: their command lines, sessions and transcripts.
 
 mod commands;
 mod sessions;
@@ -6,21 +6,21 @@ mod transcripts;
 
 use std::path::PathBuf;
 
-use super::{Access, Brief, Claude, Codex, Credential, CredentialKind, Cursor, Custom};
+use super::{AgentBrief, AgentCredential, Claude, Codex, CredentialKind, Cursor, Custom, ModelAccess};
 use crate::secret::Secret;
 use crate::usage::Usd;
 
 const KEY: &str = "sk-0123456789";
 const PROMPT: &str = "Do \"it\".";
 
-fn access(base_url: Option<&str>, kind: CredentialKind) -> Access {
-    Access {
+fn access(base_url: Option<&str>, kind: CredentialKind) -> ModelAccess {
+    ModelAccess {
         base_url: base_url.map(str::to_owned),
-        credential: Some(Credential {
+        credential: Some(AgentCredential {
             kind,
             value: Secret::new(KEY),
         }),
-        remedy: "another key".to_owned(),
+        credential_hint: "another key".to_owned(),
     }
 }
 
@@ -28,7 +28,6 @@ fn claude() -> Claude {
     Claude {
         model: Some("opus".to_owned()),
         effort: None,
-        access: access(Some("http://gateway:1"), CredentialKind::ApiKey),
     }
 }
 
@@ -36,14 +35,12 @@ fn codex() -> Codex {
     Codex {
         model: Some("gpt-5".to_owned()),
         effort: Some("high".to_owned()),
-        access: access(Some("http://gateway:1/v1"), CredentialKind::ApiKey),
     }
 }
 
 fn cursor() -> Cursor {
     Cursor {
         model: Some("auto".to_owned()),
-        access: access(None, CredentialKind::ApiKey),
     }
 }
 
@@ -52,12 +49,11 @@ fn custom() -> Custom {
         program: "aider".to_owned(),
         args: vec!["--message-file".to_owned(), "{prompt_file}".to_owned()],
         key_variable: Some("MY_KEY".to_owned()),
-        access: access(None, CredentialKind::ApiKey),
     }
 }
 
-fn brief() -> Brief {
-    Brief {
+fn brief() -> AgentBrief {
+    AgentBrief {
         text: PROMPT.to_owned(),
         iteration: 3,
         home: PathBuf::from("/box/agent"),

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use super::*;
-use crate::agent::{Agent, Done, Ending, ProgramAgent, Session, Step};
+use crate::agent::{Agent, AgentConclusion, AgentSession, AgentStep, ProgramAgent, StepResult};
 use crate::exec::{Captured, Command, Exit, Status, Streams};
 
-fn exited(status: Status, printed: &str) -> Done {
+fn exited(status: Status, printed: &str) -> StepResult {
     let capture = |text: &str| {
         let mut captured = Captured::with_limit(1 << 20);
         captured.push(text.as_bytes());
         captured
     };
-    Done::Exited(Exit {
+    StepResult::Exited(Exit {
         status,
         duration: Duration::ZERO,
         stdout: capture(printed),
@@ -21,25 +21,25 @@ fn exited(status: Status, printed: &str) -> Done {
     })
 }
 
-fn command(step: Step) -> Command {
+fn command(step: AgentStep) -> Command {
     match step {
-        Step::Exec(command) => command,
+        AgentStep::Exec(command) => command,
         other => panic!("no command: {other:?}"),
     }
 }
 
-fn ending(step: Step) -> Ending {
+fn conclusion(step: AgentStep) -> AgentConclusion {
     match step {
-        Step::Finish(outcome) => outcome.ending,
+        AgentStep::Finish(outcome) => outcome.conclusion,
         other => panic!("not finished: {other:?}"),
     }
 }
 
-/// A session of codex that runs.
-fn running() -> Box<dyn Session> {
-    let mut session = ProgramAgent::new(codex()).session(&brief());
-    assert!(matches!(session.next(Done::Nothing), Step::Write(files) if files.len() == 1));
-    assert_eq!(command(session.next(Done::Written)).program, "codex");
+/// A session of codex that is running.
+fn running() -> Box<dyn AgentSession> {
+    let mut session = ProgramAgent::new(codex(), access(None, CredentialKind::ApiKey)).session(&brief());
+    assert!(matches!(session.next(StepResult::Started), AgentStep::Write(files) if files.len() == 1));
+    assert_eq!(command(session.next(StepResult::Written)).program, "codex");
     session
 }
 
@@ -49,57 +49,57 @@ const EXPLAINED: &str =
     r#"{"type":"event_msg","payload":{"type":"task_complete","error":{"codex_error_info":"unauthorized"}}}"#;
 
 #[test]
-fn files_come_first_then_the_command_then_the_end() {
+fn files_are_written_before_the_command_runs() {
     let mut session = running();
     let whole = format!("{STARTED}\n{}", r#"{"type":"turn.completed","usage":{}}"#);
     assert_eq!(
-        ending(session.next(exited(Status::Code(0), &whole))),
-        Ending::Continue
+        conclusion(session.next(exited(Status::Code(0), &whole))),
+        AgentConclusion::Continue
     );
 }
 
 #[test]
 fn a_program_without_files_is_started_at_once() {
-    let mut session = ProgramAgent::new(claude()).session(&brief());
-    assert_eq!(command(session.next(Done::Nothing)).program, "claude");
+    let mut session = ProgramAgent::new(claude(), access(None, CredentialKind::ApiKey)).session(&brief());
+    assert_eq!(command(session.next(StepResult::Started)).program, "claude");
 }
 
 #[test]
-fn why_codex_failed_is_looked_up_in_its_own_file() {
+fn codex_failures_are_read_from_its_session_file() {
     let mut session = running();
-    let look_up = session.next(exited(Status::Code(1), &format!("{STARTED}\n{FAILED}")));
+    let details = session.next(exited(Status::Code(1), &format!("{STARTED}\n{FAILED}")));
     assert_eq!(
-        command(look_up).to_string(),
+        command(details).to_string(),
         "find /box/agent/sessions -type f -name '*01a1-b2.jsonl' -exec tail -n 20 '{}' ';'"
     );
     let failed = session.next(exited(Status::Code(0), EXPLAINED));
-    assert!(matches!(failed, Step::Fail(_)), "{failed:?}");
+    assert!(matches!(failed, AgentStep::Fail(_)), "{failed:?}");
 }
 
 #[test]
-fn an_id_that_is_none_is_not_looked_up() {
+fn a_malformed_thread_id_is_ignored() {
     let mut session = running();
     let hostile = STARTED.replace("01a1-b2", "x -delete");
     let step = session.next(exited(Status::Code(1), &format!("{hostile}\n{FAILED}")));
-    assert!(matches!(ending(step), Ending::Unusable { .. }));
+    assert!(matches!(conclusion(step), AgentConclusion::Unusable { .. }));
 }
 
 #[test]
-fn a_session_that_was_killed_asks_for_a_fresh_one() {
+fn a_killed_session_rotates() {
     let step = running().next(exited(Status::Idle, STARTED));
-    assert!(matches!(ending(step), Ending::Rotate { .. }));
+    assert!(matches!(conclusion(step), AgentConclusion::Rotate { .. }));
 }
 
 #[test]
-fn a_session_that_is_told_out_of_turn_ends() {
-    let step = running().next(Done::Written);
-    assert!(matches!(ending(step), Ending::Unusable { .. }));
+fn an_unexpected_result_ends_the_session() {
+    let step = running().next(StepResult::Written);
+    assert!(matches!(conclusion(step), AgentConclusion::Unusable { .. }));
 }
 
 #[test]
-fn what_was_printed_so_far_tells_what_was_used() {
+fn usage_is_read_from_partial_output() {
     let mut printed = Captured::with_limit(1 << 20);
     printed.push(br#"{"type":"turn.completed","usage":{"input_tokens":5,"output_tokens":1}}"#);
-    let spent = running().spent(&printed).unwrap();
-    assert_eq!(spent.tokens.unwrap().total(), 6);
+    let usage = running().reported_usage(&printed).unwrap();
+    assert_eq!(usage.tokens.unwrap().total(), 6);
 }

@@ -1,10 +1,10 @@
-//! What is read out of what the programs print: recordings, and whatever else may come.
+//! Reading recorded, damaged and random transcripts.
 
 use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::agent::{End, Program, Report, Spent, Trouble};
+use crate::agent::{AgentProgram, ModelFailure, ReportedUsage, TranscriptEnd, TranscriptSummary};
 use crate::exec::Captured;
 use crate::usage::Tokens;
 
@@ -17,32 +17,34 @@ macro_rules! recorded {
 const CURSOR: &str = concat!(
     r#"{"type":"system","subtype":"init","session_id":"s","model":"auto"}"#,
     "\n",
-    r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","session_id":"s","usage":{"inputTokens":7,"outputTokens":2,"cacheReadTokens":3,"cacheWriteTokens":0}}"#,
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"StepResult.","session_id":"s","usage":{"inputTokens":7,"outputTokens":2,"cacheReadTokens":3,"cacheWriteTokens":0}}"#,
     "\n"
 );
 
-/// How a session ended, in a word.
-fn end_of(report: &Report) -> String {
-    match &report.end {
-        End::Missing => "missing".to_owned(),
-        End::Well => "well".to_owned(),
-        End::Badly { .. } => "badly".to_owned(),
-        End::OverBudget { .. } => "over budget".to_owned(),
-        End::Trouble(Trouble::RateLimited { until: None, .. }) => "rate limited".to_owned(),
-        End::Trouble(Trouble::RateLimited {
+/// The end of a session as a short name.
+fn end_name(summary: &TranscriptSummary) -> String {
+    match &summary.end {
+        TranscriptEnd::Missing => "missing".to_owned(),
+        TranscriptEnd::Finished => "finished".to_owned(),
+        TranscriptEnd::Failed { .. } => "failed".to_owned(),
+        TranscriptEnd::OverBudget { .. } => "over budget".to_owned(),
+        TranscriptEnd::ModelFailed(ModelFailure::RateLimited { until: None, .. }) => {
+            "rate limited".to_owned()
+        }
+        TranscriptEnd::ModelFailed(ModelFailure::RateLimited {
             until: Some(until), ..
         }) => {
             format!("rate limited until {}", until.as_second())
         }
-        End::Trouble(Trouble::Unavailable { .. }) => "unavailable".to_owned(),
-        End::Trouble(Trouble::Unauthorized { .. }) => "unauthorized".to_owned(),
-        End::Trouble(Trouble::NoSuchModel { .. }) => "no such model".to_owned(),
+        TranscriptEnd::ModelFailed(ModelFailure::Unavailable { .. }) => "unavailable".to_owned(),
+        TranscriptEnd::ModelFailed(ModelFailure::Unauthorized { .. }) => "unauthorized".to_owned(),
+        TranscriptEnd::ModelFailed(ModelFailure::NoSuchModel { .. }) => "no such model".to_owned(),
     }
 }
 
 #[rstest]
-#[case::ok(recorded!("claude-ok"), "well")]
-#[case::a_bad_request(recorded!("claude-400"), "badly")]
+#[case::ok(recorded!("claude-ok"), "finished")]
+#[case::a_bad_request(recorded!("claude-400"), "failed")]
 #[case::a_wrong_key(recorded!("claude-401"), "unauthorized")]
 #[case::no_key(recorded!("claude-no-key"), "unauthorized")]
 #[case::a_spent_budget(recorded!("claude-402"), "over budget")]
@@ -53,68 +55,68 @@ fn end_of(report: &Report) -> String {
 #[case::overloaded(recorded!("claude-529"), "rate limited")]
 #[case::out_of_order(recorded!("claude-500"), "unavailable")]
 #[case::no_connection(recorded!("claude-no-connection"), "unavailable")]
-fn claude_tells_how_it_ended(#[case] printed: &str, #[case] expected: &str) {
-    assert_eq!(end_of(&claude().read(printed)), expected);
+fn the_end_of_claude_is_read(#[case] printed: &str, #[case] expected: &str) {
+    assert_eq!(end_name(&claude().parse_transcript(printed)), expected);
 }
 
 #[rstest]
-#[case::ok(recorded!("codex-ok"), "well")]
+#[case::ok(recorded!("codex-ok"), "finished")]
 #[case::a_wrong_key(recorded!("codex-401"), "unauthorized")]
 #[case::a_spent_budget(recorded!("codex-402"), "over budget")]
 #[case::no_such_model(recorded!("codex-404"), "no such model")]
 #[case::a_rate_limit(recorded!("codex-429"), "rate limited")]
 #[case::a_rate_limit_with_a_reset(recorded!("codex-429-reset"), "rate limited until 1800000000")]
 #[case::out_of_order(recorded!("codex-500"), "unavailable")]
-fn codex_and_its_session_file_tell_how_it_ended(#[case] printed: &str, #[case] expected: &str) {
-    assert_eq!(end_of(&codex().read(printed)), expected);
+fn the_end_of_codex_is_read(#[case] printed: &str, #[case] expected: &str) {
+    assert_eq!(end_name(&codex().parse_transcript(printed)), expected);
 }
 
 #[test]
-fn without_its_session_file_a_codex_that_failed_is_just_that() {
+fn without_its_session_file_a_failure_of_codex_has_no_kind() {
     let (transcript, _) = recorded!("codex-429").split_once("{\"timestamp\"").unwrap();
-    assert_eq!(end_of(&codex().read(transcript)), "badly");
+    assert_eq!(end_name(&codex().parse_transcript(transcript)), "failed");
 }
 
 #[rstest]
-#[case::claude(Box::new(claude()), recorded!("claude-ok"), told("Done: hi from the fake model. ", 642, 84, Some(0.004_248)))]
-#[case::claude_stopped(Box::new(claude()), recorded!("claude-budget"), told("", 321, 42, Some(0.002_124)))]
+#[case::claude(Box::new(claude()), recorded!("claude-ok"), reported("StepResult: hi from the fake model. ", 642, 84, Some(0.004_248)))]
+#[case::claude_stopped(Box::new(claude()), recorded!("claude-budget"), reported("", 321, 42, Some(0.002_124)))]
 #[case::claude_refused(
     Box::new(claude()),
     recorded!("claude-401"),
-    told("Failed to authenticate. API Error: 401 scripted 401", 0, 0, Some(0.0))
+    reported("Failed to authenticate. API Error: 401 scripted 401", 0, 0, Some(0.0))
 )]
-#[case::codex(Box::new(codex()), recorded!("codex-ok"), told("Done: hi from the fake model.", 222, 44, None))]
-#[case::codex_refused(Box::new(codex()), recorded!("codex-401"), told("", 0, 0, None))]
-#[case::cursor(Box::new(cursor()), CURSOR, told("Done.", 10, 2, None))]
-fn last_words_and_usage_are_read(
-    #[case] program: Box<dyn Program>,
+#[case::codex(Box::new(codex()), recorded!("codex-ok"), reported("StepResult: hi from the fake model.", 222, 44, None))]
+#[case::codex_refused(Box::new(codex()), recorded!("codex-401"), reported("", 0, 0, None))]
+#[case::cursor(Box::new(cursor()), CURSOR, reported("StepResult.", 10, 2, None))]
+fn last_message_and_usage_are_read(
+    #[case] program: Box<dyn AgentProgram>,
     #[case] printed: &str,
-    #[case] (text, spent): (&str, Spent),
+    #[case] (text, usage): (&str, ReportedUsage),
 ) {
-    let report = program.read(printed);
-    assert_eq!((report.text.as_str(), report.spent), (text, spent));
+    let summary = program.parse_transcript(printed);
+    assert_eq!((summary.text.as_str(), summary.usage), (text, usage));
 }
 
-fn told(text: &str, input: u64, output: u64, cost: Option<f64>) -> (&str, Spent) {
-    let spent = Spent {
+fn reported(text: &str, input: u64, output: u64, cost: Option<f64>) -> (&str, ReportedUsage) {
+    let usage = ReportedUsage {
         tokens: Some(Tokens { input, output }),
         cost: cost.and_then(Usd::from_dollars),
     };
-    (text, spent)
+    (text, usage)
 }
 
 #[test]
-fn what_a_session_used_before_it_was_cut_short_counts() {
+fn usage_of_an_interrupted_session_counts() {
     let whole = recorded!("claude-ok");
     let cut = &whole[..whole.rfind("{\"duration_api_ms\"").unwrap()];
-    let report = claude().read(cut);
-    assert_eq!(end_of(&report), "missing");
+    let summary = claude().parse_transcript(cut);
+    assert_eq!(end_name(&summary), "missing");
     let seen = Tokens {
         input: 642,
         output: 2,
     };
-    assert_eq!((report.spent.tokens, report.spent.cost), (Some(seen), None));
-    let nothing = claude().read("").spent;
+    assert_eq!((summary.usage.tokens, summary.usage.cost), (Some(seen), None));
+    let nothing = claude().parse_transcript("").usage;
     assert_eq!(
         (nothing.tokens, nothing.cost),
         (None, None),
@@ -123,13 +125,16 @@ fn what_a_session_used_before_it_was_cut_short_counts() {
 }
 
 #[test]
-fn the_kept_part_of_a_huge_transcript_is_enough() {
+fn a_shortened_transcript_is_enough() {
     let noise = format!(
         "{{\"type\":\"user\",\"message\":{{\"content\":\"{}\"}}}}\n",
         "ö".repeat(100_000)
     );
     for (program, recording) in [
-        (Box::new(claude()) as Box<dyn Program>, recorded!("claude-ok")),
+        (
+            Box::new(claude()) as Box<dyn AgentProgram>,
+            recorded!("claude-ok"),
+        ),
         (Box::new(codex()), recorded!("codex-ok")),
     ] {
         let (first, rest) = recording.split_once('\n').unwrap();
@@ -138,37 +143,40 @@ fn the_kept_part_of_a_huge_transcript_is_enough() {
         (0..50).for_each(|_| kept.push(noise.as_bytes()));
         kept.push(rest.as_bytes());
         assert!(kept.complete().is_none());
-        assert_eq!(program.read(&kept.text()), program.read(recording));
+        assert_eq!(
+            program.parse_transcript(&kept.text()),
+            program.parse_transcript(recording)
+        );
     }
 }
 
 #[test]
-fn a_reset_beyond_all_time_is_none() {
+fn an_impossible_reset_time_is_ignored() {
     let printed = recorded!("claude-429-reset").replace("1800000000", "9223372036854775807");
-    assert_eq!(end_of(&claude().read(&printed)), "rate limited");
+    assert_eq!(end_name(&claude().parse_transcript(&printed)), "rate limited");
 }
 
 proptest! {
-    /// A recording, damaged anywhere, is read without a word; and it never turns from bad to good.
+    /// Damage never turns a recorded failure into a success.
     #[test]
     fn damage_is_never_taken_for_success(at in 0_usize..6000, len in 0_usize..400, filler in ".{0,20}") {
         for (program, recording) in [
-            (Box::new(claude()) as Box<dyn Program>, recorded!("claude-401")),
+            (Box::new(claude()) as Box<dyn AgentProgram>, recorded!("claude-401")),
             (Box::new(codex()), recorded!("codex-401")),
         ] {
             let bytes = recording.as_bytes();
             let (from, to) = (at.min(bytes.len()), (at + len).min(bytes.len()));
             let damaged = [&bytes[..from], filler.as_bytes(), &bytes[to..]].concat();
-            let report = program.read(&String::from_utf8_lossy(&damaged));
-            prop_assert_ne!(report.end, End::Well);
+            let summary = program.parse_transcript(&String::from_utf8_lossy(&damaged));
+            prop_assert_ne!(summary.end, TranscriptEnd::Finished);
         }
     }
 
-    /// Anything at all is read without a word.
+    /// Random text never panics and has no result.
     #[test]
     fn garbage_is_no_result(garbage in "[\\{\\}\\[\\]\":,a-z0-9\\n\\\\ ]{0,400}") {
-        for program in [Box::new(claude()) as Box<dyn Program>, Box::new(codex()), Box::new(cursor())] {
-            prop_assert_eq!(end_of(&program.read(&garbage)), "missing");
+        for program in [Box::new(claude()) as Box<dyn AgentProgram>, Box::new(codex()), Box::new(cursor())] {
+            prop_assert_eq!(end_name(&program.parse_transcript(&garbage)), "missing");
         }
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use crate::agent::{Access, Credential};
+use crate::agent::{AgentCredential, ModelAccess};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
@@ -196,13 +196,13 @@ pub(super) struct Brokered {
 struct Open {
     /// Where its calls come in; `None` where they do not come this way.
     door: Option<Door>,
-    access: Access,
+    access: ModelAccess,
 }
 
 impl Open {
     /// What is open by a door of the broker's, and to which profile.
     fn at(door: &Door, phantom: &Phantom, member: Member) -> (String, Self) {
-        let credential = Credential {
+        let credential = AgentCredential {
             kind: member.shown_as,
             value: Secret::new(phantom.expose()),
         };
@@ -219,7 +219,7 @@ impl Brokered {
     }
 
     /// How the agent of a profile reaches its model: with an address and a phantom.
-    pub(super) fn access(&self, profile: &str) -> Option<&Access> {
+    pub(super) fn access(&self, profile: &str) -> Option<&ModelAccess> {
         self.open.get(profile).map(|open| &open.access)
     }
 

@@ -1,6 +1,6 @@
 //! The service behind a profile's agent, and which credential is used for it.
 
-use crate::agent::{Access, Claude, Codex, Credential, CredentialKind as PresentedAs};
+use crate::agent::{AgentCredential, Claude, Codex, CredentialKind as PresentedAs, ModelAccess};
 use crate::config::{AgentName, Config};
 use crate::credential::{CredentialKind, CredentialSource};
 use crate::gateway::broker::Upstream;
@@ -116,11 +116,11 @@ impl Service {
 
 impl Member {
     /// How the agent of the profile reaches the service at this address.
-    pub(super) fn access(self, address: &str, credential: Option<Credential>) -> (String, Access) {
-        let access = Access {
+    pub(super) fn access(self, address: &str, credential: Option<AgentCredential>) -> (String, ModelAccess) {
+        let access = ModelAccess {
             base_url: Some(format!("{address}{}", self.path)),
             credential,
-            remedy: self.remedy,
+            credential_hint: self.remedy,
         };
         (self.profile, access)
     }

@@ -215,8 +215,11 @@ impl<'a> Trial<'a> {
 
     /// Whether the agent's program runs.
     async fn probe(&self, sandbox: &dyn Sandbox) -> Result<(), String> {
-        let agent = self.parts.agents.of(&self.config.settings.default_profile);
-        let Some(probe) = agent.probe() else {
+        let agent = self
+            .parts
+            .agents
+            .for_profile(&self.config.settings.default_profile);
+        let Some(probe) = agent.check_command() else {
             return Ok(());
         };
         let exit = sandbox.exec(&probe.timeout(LONGEST), &mut Discard).await;
@@ -230,7 +233,7 @@ impl<'a> Trial<'a> {
     /// Whether one session ends well.
     async fn round(&self, sandbox: &dyn Sandbox) -> Result<(), String> {
         let own = &self.config.settings.default_profile;
-        let agent = self.parts.agents.of(own);
+        let agent = self.parts.agents.for_profile(own);
         let profile = self.config.profiles.get(own);
         let round = Round {
             sandbox,

@@ -13,7 +13,7 @@ use super::route::Route;
 use super::strip;
 use super::upstream::Upstream;
 use crate::gateway::meter::{Call, MeteredBody, Metering, Notice, Reader, Reservation};
-use crate::model::{asked_for, quoted_cost};
+use crate::model::{quoted_cost, retry_after};
 use crate::secret::{Redactor, Secret};
 
 /// The most of a refusal that is passed back.
@@ -153,7 +153,7 @@ async fn pass_refusal(
         return Err(Refusal::Refused);
     }
     if asks_to_wait(status, &headers) && !said.is("insufficient_quota") {
-        let until = asked_for(&headers).map(|wait| guest.meter.now() + wait);
+        let until = retry_after(&headers).map(|wait| guest.meter.now() + wait);
         let status = status.as_u16();
         guest.meter.tell(Notice::RateLimited { status, until });
     }

@@ -1,4 +1,4 @@
-//! Where calls go.
+//! The address of an endpoint.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,38 +7,38 @@ use reqwest::Url;
 use reqwest::header::InvalidHeaderValue;
 use thiserror::Error;
 
-/// The address of an OpenAI-compatible endpoint: http or https, with no credential in it.
+/// The http or https address of an OpenAI-compatible endpoint. It contains no credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct ModelEndpoint {
     completions: Url,
 }
 
 /// Why an endpoint cannot be used.
 #[derive(Debug, Error)]
 pub enum EndpointError {
-    /// The address is none.
+    /// The address is not a URL.
     #[error("the address of the model endpoint is not a URL")]
     NotAUrl(#[source] <Url as FromStr>::Err),
-    /// The address is of another kind.
-    #[error("the address of the model endpoint begins with `{scheme}:`, not with `http:` or `https:`")]
+    /// The address has another scheme.
+    #[error("the address of the model endpoint has the scheme `{scheme}`; expected `http` or `https`")]
     Scheme {
-        /// What it begins with.
+        /// The scheme.
         scheme: String,
     },
-    /// The address holds a credential, which would be written wherever the address is.
-    #[error("the address of the model endpoint holds a user name or a password")]
+    /// The address contains a credential, which would show up in logs.
+    #[error("the address of the model endpoint contains a user name or password")]
     Credential,
-    /// The key has a character, often a line break, that no key has.
-    #[error("the key of the model endpoint cannot be sent")]
+    /// The key contains a character that is not allowed in a header, often a line break.
+    #[error("the key of the model endpoint contains an invalid character")]
     Key(#[source] InvalidHeaderValue),
     /// The HTTP client could not be set up.
     #[error("cannot set up the HTTP client")]
     Client(#[source] reqwest::Error),
 }
 
-impl Endpoint {
-    /// Reads a base address: `http://127.0.0.1:4000` (then `/v1` is understood), or one with the path that
-    /// `/chat/completions` follows, such as `https://api.openai.com/v1` or `https://api.z.ai/api/paas/v4`.
+impl ModelEndpoint {
+    /// Parses a base URL: `http://127.0.0.1:4000`, which gets the path `/v1`, or one with the path in front of
+    /// `/chat/completions`, such as `https://api.openai.com/v1` or `https://api.z.ai/api/paas/v4`.
     pub fn parse(base: &str) -> Result<Self, EndpointError> {
         let mut url = Url::parse(base.trim()).map_err(EndpointError::NotAUrl)?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -59,7 +59,7 @@ impl Endpoint {
         Ok(Self { completions: url })
     }
 
-    /// The address that calls are posted to.
+    /// The URL for calls.
     pub(super) fn completions(&self) -> Url {
         self.completions.clone()
     }
@@ -67,8 +67,8 @@ impl Endpoint {
 
 const COMPLETIONS: &str = "/chat/completions";
 
-/// The base address, without a query.
-impl fmt::Display for Endpoint {
+/// The base URL, without a query.
+impl fmt::Display for ModelEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let origin = self.completions.origin().ascii_serialization();
         let path = self.completions.path();
@@ -96,12 +96,15 @@ mod tests {
         "https://h/openai/chat/completions?api-version=1"
     )]
     fn completions_follow_the_base(#[case] base: &str, #[case] completions: &str) {
-        assert_eq!(Endpoint::parse(base).unwrap().completions().as_str(), completions);
+        assert_eq!(
+            ModelEndpoint::parse(base).unwrap().completions().as_str(),
+            completions
+        );
     }
 
     #[test]
     fn an_endpoint_shows_its_base_without_the_query() {
-        let endpoint = Endpoint::parse("https://h:8443/openai?key=abc").unwrap();
+        let endpoint = ModelEndpoint::parse("https://h:8443/openai?key=abc").unwrap();
         assert_eq!(endpoint.to_string(), "https://h:8443/openai");
     }
 
@@ -111,8 +114,8 @@ mod tests {
     #[case("https://user:hunter2@h/v1")]
     #[case("ftp://hunter2@h/v1")]
     #[case("hunter2")]
-    fn an_address_that_cannot_be_called_is_refused_and_not_repeated(#[case] base: &str) {
-        let error = Endpoint::parse(base).unwrap_err();
+    fn an_invalid_address_is_refused_and_not_repeated(#[case] base: &str) {
+        let error = ModelEndpoint::parse(base).unwrap_err();
         assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
     }
 }

@@ -1,50 +1,54 @@
-//! The client for LiteLLM and every other endpoint that speaks chat completions.
+//! The client for LiteLLM and other chat-completions endpoints.
 
-mod assembly;
-mod call;
+mod chat_call;
 mod endpoint;
+mod partial_reply;
+mod refusal;
+mod retry_after;
 mod sse;
-mod verdict;
-mod wait;
 mod wire;
 
 use async_trait::async_trait;
 use reqwest::header::HeaderValue;
 use reqwest::redirect;
 
-use self::call::{Call, Failure};
-use super::{Breakdown, Model, ModelError, OnText, Patience, Reply, Request};
+use self::chat_call::{AttemptFailure, ChatCall};
+use super::{AttemptError, CallTimeouts, Model, ModelError, ModelReply, ModelRequest, OnText};
 use crate::secret::{Redactor, Secret};
 
-pub(crate) use self::assembly::known_cost;
-pub(crate) use self::call::quoted_cost;
-pub use self::endpoint::{Endpoint, EndpointError};
+pub(crate) use self::chat_call::quoted_cost;
+pub use self::endpoint::{EndpointError, ModelEndpoint};
+pub(crate) use self::partial_reply::known_cost;
+pub(crate) use self::retry_after::retry_after;
 pub(crate) use self::sse::EventParser;
-pub(crate) use self::wait::asked_for;
 
 /// Calls an OpenAI-compatible endpoint.
 ///
-/// The key goes to that endpoint alone: redirects are not followed and proxy variables are not read.
+/// The key goes only to this endpoint: the client follows no redirects and ignores proxy variables.
 #[derive(Debug)]
 pub struct OpenAiCompatible {
     http: reqwest::Client,
-    endpoint: Endpoint,
+    endpoint: ModelEndpoint,
     key: Option<Secret>,
     redactor: Redactor,
-    patience: Patience,
+    timeouts: CallTimeouts,
 }
 
 impl OpenAiCompatible {
-    /// A client for this endpoint. No key, no `Authorization` header.
-    pub fn new(endpoint: Endpoint, key: Option<Secret>, patience: Patience) -> Result<Self, EndpointError> {
+    /// A client for this endpoint. Without a key it sends no `Authorization` header.
+    pub fn new(
+        endpoint: ModelEndpoint,
+        key: Option<Secret>,
+        timeouts: CallTimeouts,
+    ) -> Result<Self, EndpointError> {
         if let Some(key) = &key {
             HeaderValue::from_str(key.expose()).map_err(EndpointError::Key)?;
         }
         let http = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .no_proxy()
-            .connect_timeout(patience.connect)
-            .read_timeout(patience.idle)
+            .connect_timeout(timeouts.connect)
+            .read_timeout(timeouts.idle)
             .build()
             .map_err(EndpointError::Client)?;
         Ok(Self {
@@ -52,19 +56,19 @@ impl OpenAiCompatible {
             endpoint,
             redactor: Redactor::new(key.clone()),
             key,
-            patience,
+            timeouts,
         })
     }
 }
 
 #[async_trait]
 impl Model for OpenAiCompatible {
-    async fn answer(&self, request: &Request, on_text: OnText<'_>) -> Result<Reply, ModelError> {
-        let call = Call {
+    async fn answer(&self, request: &ModelRequest, on_text: OnText<'_>) -> Result<ModelReply, ModelError> {
+        let call = ChatCall {
             client: self,
             request,
         };
-        let retry = self.patience.retry;
+        let retry = self.timeouts.retry;
         let mut shown_by = None;
         let mut unmetered_attempts = 0;
         let mut attempt = 1;
@@ -74,17 +78,17 @@ impl Model for OpenAiCompatible {
                     on_text(text);
                 }
             };
-            let breakdown = match call.run(&mut show).await {
+            let error = match call.run(&mut show).await {
                 Ok(mut reply) => {
                     reply.unmetered_attempts = unmetered_attempts;
                     return Ok(reply);
                 }
-                Err(Failure::Final(error)) => return Err(error),
-                Err(Failure::Passing(breakdown)) => breakdown,
+                Err(AttemptFailure::Final(error)) => return Err(error),
+                Err(AttemptFailure::Retryable(error)) => error,
             };
-            unmetered_attempts += u32::from(breakdown.may_have_cost());
+            unmetered_attempts += u32::from(error.may_have_cost());
             if attempt == retry.attempts.get() {
-                return Err(self.give_up(attempt, unmetered_attempts, breakdown));
+                return Err(self.give_up(attempt, unmetered_attempts, error));
             }
             tokio::time::sleep(retry.delay(attempt)).await;
             attempt += 1;
@@ -93,11 +97,11 @@ impl Model for OpenAiCompatible {
 }
 
 impl OpenAiCompatible {
-    fn give_up(&self, attempts: u32, unmetered_attempts: u32, breakdown: Breakdown) -> ModelError {
+    fn give_up(&self, attempts: u32, unmetered_attempts: u32, error: AttemptError) -> ModelError {
         let endpoint = self.endpoint.to_string();
-        match breakdown {
-            // LiteLLM's answer to a call without a key.
-            Breakdown::Unexplained { status: 500 } if self.key.is_none() => ModelError::Unauthorized {
+        match error {
+            // LiteLLM answers 500 without a message to a call without a key.
+            AttemptError::Unexplained { status: 500 } if self.key.is_none() => ModelError::Unauthorized {
                 endpoint,
                 status: 500,
             },

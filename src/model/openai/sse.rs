@@ -1,8 +1,8 @@
-//! Server-sent events: only the `data` of each, which is all that models say.
+//! Server-sent events. Only the `data` fields: models use no others.
 
 use std::collections::VecDeque;
 
-/// Takes a stream of events apart, however its bytes are split. It keeps no more than the event it is in.
+/// Parses a stream of events in chunks of any size. It buffers only the current event.
 #[derive(Debug, Default)]
 pub(crate) struct EventParser {
     line: Vec<u8>,
@@ -12,8 +12,8 @@ pub(crate) struct EventParser {
 }
 
 impl EventParser {
-    /// Takes the next bytes and adds the data of each event that they complete to `events`. An event that the stream
-    /// breaks off in never comes out.
+    /// Parses the next bytes and appends the data of each completed event to `events`. An incomplete event at the end of
+    /// the stream is dropped.
     pub(crate) fn push(&mut self, bytes: &[u8], events: &mut VecDeque<String>) {
         let mut rest = bytes;
         while let Some((&first, after_first)) = rest.split_first() {
@@ -34,7 +34,7 @@ impl EventParser {
         }
     }
 
-    /// Reads a whole line; an empty one completes an event.
+    /// Handles a complete line. An empty line completes an event.
     fn end_of_line(&mut self) -> Option<String> {
         let line = std::mem::take(&mut self.line);
         let line = match line.strip_prefix(BYTE_ORDER_MARK) {
@@ -48,7 +48,7 @@ impl EventParser {
         let value = match line.strip_prefix(b"data") {
             Some([]) => &[][..],
             Some([b':', b' ', value @ ..] | [b':', value @ ..]) => value,
-            // A comment, or a field that says nothing more.
+            // A comment or another field.
             _ => return None,
         };
         let value = String::from_utf8_lossy(value);

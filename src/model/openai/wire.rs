@@ -1,9 +1,9 @@
-//! What goes over the wire: the part of the chat-completions language that ralph speaks.
+//! The part of the chat-completions API that ralph uses.
 
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use crate::model::{Message, Request, Role};
+use crate::model::{MessageRole, ModelMessage, ModelRequest};
 
 /// The body of a call.
 #[derive(Debug, Serialize)]
@@ -28,13 +28,13 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-impl<'a> From<&'a Request> for ChatRequest<'a> {
-    fn from(request: &'a Request) -> Self {
-        let message = |message: &'a Message| ChatMessage {
+impl<'a> From<&'a ModelRequest> for ChatRequest<'a> {
+    fn from(request: &'a ModelRequest) -> Self {
+        let message = |message: &'a ModelMessage| ChatMessage {
             role: match message.role {
-                Role::System => "system",
-                Role::User => "user",
-                Role::Assistant => "assistant",
+                MessageRole::System => "system",
+                MessageRole::User => "user",
+                MessageRole::Assistant => "assistant",
             },
             content: &message.content,
         };
@@ -49,37 +49,37 @@ impl<'a> From<&'a Request> for ChatRequest<'a> {
     }
 }
 
-/// A piece of a streamed answer. A whole answer in one body reads as a single piece.
+/// A chunk of a streamed answer. An answer in one body parses as a single chunk.
 #[derive(Debug, Deserialize)]
-pub(super) struct Chunk {
+pub(super) struct ChatChunk {
     pub(super) model: Option<String>,
     #[serde(default)]
-    pub(super) choices: Vec<Choice>,
-    pub(super) usage: Option<Usage>,
+    pub(super) choices: Vec<ChatChoice>,
+    pub(super) usage: Option<ChatUsage>,
     pub(super) error: Option<ErrorBody>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Choice {
+pub(super) struct ChatChoice {
     #[serde(alias = "message")]
-    pub(super) delta: Option<Delta>,
+    pub(super) delta: Option<ChatDelta>,
     pub(super) finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Delta {
+pub(super) struct ChatDelta {
     pub(super) content: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Usage {
+pub(super) struct ChatUsage {
     pub(super) prompt_tokens: Option<u64>,
     pub(super) completion_tokens: Option<u64>,
-    /// LiteLLM's reckoning, in dollars.
+    /// In dollars, from LiteLLM.
     pub(super) cost: Option<f64>,
 }
 
-/// The error in a refusal, or in place of a piece of the answer. Some servers send a mere text.
+/// The error in a refusal, or in place of a chunk. Some servers send only a text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum ErrorBody {
@@ -92,7 +92,7 @@ pub(super) enum ErrorBody {
     },
 }
 
-/// A status, or a word, as a number or as a text.
+/// An HTTP status or a name.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum ErrorCode {
@@ -101,7 +101,7 @@ pub(super) enum ErrorCode {
 }
 
 impl ErrorBody {
-    /// The error of a refusal's body, if it has one that can be read.
+    /// Parses the body of a refusal; `None` if it has no error in a known format.
     pub(super) fn from_refusal(body: &[u8]) -> Option<Self> {
         #[derive(Deserialize)]
         struct Refusal {
@@ -112,7 +112,7 @@ impl ErrorBody {
             .map(|refusal| refusal.error)
     }
 
-    /// What it says to people.
+    /// The error message.
     pub(super) fn message(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -120,7 +120,7 @@ impl ErrorBody {
         }
     }
 
-    /// Whether it is of this kind, by its type or by its code.
+    /// Whether its type or code is this name.
     pub(super) fn is(&self, word: &str) -> bool {
         match self {
             Self::Text(_) => false,
@@ -130,7 +130,7 @@ impl ErrorBody {
         }
     }
 
-    /// The HTTP status that it stands for.
+    /// The HTTP status in its code.
     pub(super) fn status(&self) -> Option<StatusCode> {
         let Self::Full { code: Some(code), .. } = self else {
             return None;

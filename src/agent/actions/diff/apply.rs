@@ -1,100 +1,100 @@
-//! Applying a unified diff.
+//! Applies a unified diff.
 
 use std::fmt::Write as _;
 
 use thiserror::Error;
 
-use super::{Effect, End, Hunk, Line, Op, Patch};
+use super::{DiffLine, Hunk, LineEnd, LineOp, Patch, PatchEffect};
 
-/// What became of the file.
+/// The result of applying a diff to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Applied {
-    /// It has this content now.
+pub enum PatchedFile {
+    /// The new content.
     Content(Vec<u8>),
-    /// It is gone.
+    /// The file is deleted.
     Deleted,
 }
 
 /// Why a diff does not apply. `hunk` counts from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PatchError {
-    /// There is nothing to change.
+    /// The file does not exist.
     #[error(
         "the file does not exist, and the diff does not make it: begin it with `--- /dev/null` to make it"
     )]
     Missing,
-    /// There is something already.
+    /// The file exists already.
     #[error(
         "the file exists already, but the diff makes it (`--- /dev/null`): read it, and change what is there"
     )]
     Exists,
-    /// The lines of a hunk are nowhere in the file.
+    /// The lines of a hunk are not in the file.
     #[error(
         "hunk {hunk} (`{header}`) does not apply: it differs from line {line} of the file\n{}",
         side_by_side(expected, found)
     )]
     Mismatch {
-        /// Which one.
+        /// The number of the hunk.
         hunk: usize,
         /// Its `@@` line.
         header: String,
-        /// The first line of the file that differs, from 1, at the place that is most alike.
+        /// The first line of the file that differs, from 1, at the best match.
         line: usize,
-        /// Lines of the hunk around there.
+        /// DiffLines of the hunk around there.
         expected: Vec<String>,
-        /// Lines of the file around there.
+        /// DiffLines of the file around there.
         found: Vec<String>,
     },
-    /// A hunk without numbers fits in two places.
+    /// A hunk without line numbers matches twice.
     #[error(
         "hunk {hunk} fits at line {first} and at line {second} of the file: give it more context, or line numbers"
     )]
     Ambiguous {
-        /// Which one.
+        /// The number of the hunk.
         hunk: usize,
-        /// One place.
+        /// The line of the first match.
         first: usize,
-        /// Another.
+        /// The line of the second match.
         second: usize,
     },
-    /// A hunk that only adds, with nothing to find its place by.
+    /// A hunk that only adds lines and has no context.
     #[error(
         "hunk {hunk} (`{header}`) has no line of the file to find its place by: give it at least one line of context"
     )]
     NoContext {
-        /// Which one.
+        /// The number of the hunk.
         hunk: usize,
         /// Its `@@` line.
         header: String,
     },
-    /// A deletion that does not remove all.
+    /// A deletion that does not remove every line.
     #[error("the diff deletes the file (`+++ /dev/null`) but leaves {lines} lines of it")]
     LeftOver {
-        /// How many.
+        /// How many lines are left.
         lines: usize,
     },
 }
 
-/// How many lines are compared at most before a hunk counts as not found: no file makes the search endless.
+/// How many lines are compared before a hunk counts as not found. It bounds the search in huge files.
 const MAX_COMPARISONS: usize = 10_000_000;
 
-/// How many lines are shown before and after the one that differs.
+/// How many lines an error shows before and after the first difference.
 const AROUND: usize = 2;
 const SHOWN: usize = 160;
 
-pub(super) fn apply(patch: &Patch, original: Option<&[u8]>) -> Result<Applied, PatchError> {
-    let needs_file =
-        patch.effect == Effect::Delete || patch.hunks.iter().any(|hunk| hunk.old_lines().next().is_some());
+pub(super) fn apply(patch: &Patch, original: Option<&[u8]>) -> Result<PatchedFile, PatchError> {
+    let needs_file = patch.effect == PatchEffect::Delete
+        || patch.hunks.iter().any(|hunk| hunk.old_lines().next().is_some());
     match original {
         None if needs_file => return Err(PatchError::Missing),
-        Some(_) if patch.effect == Effect::Create => return Err(PatchError::Exists),
+        Some(_) if patch.effect == PatchEffect::Create => return Err(PatchError::Exists),
         None | Some(_) => {}
     }
     let content = edit(original.unwrap_or_default(), &patch.hunks)?;
     match patch.effect {
-        Effect::Change | Effect::Create => Ok(Applied::Content(content)),
-        Effect::Delete if content.is_empty() => Ok(Applied::Deleted),
-        Effect::Delete => Err(PatchError::LeftOver {
+        PatchEffect::Change | PatchEffect::Create => Ok(PatchedFile::Content(content)),
+        PatchEffect::Delete if content.is_empty() => Ok(PatchedFile::Deleted),
+        PatchEffect::Delete => Err(PatchError::LeftOver {
             lines: content.split_inclusive(|byte| *byte == b'\n').count(),
         }),
     }
@@ -129,15 +129,15 @@ fn edit(original: &[u8], hunks: &[Hunk]) -> Result<Vec<u8>, PatchError> {
     Ok(output.bytes)
 }
 
-/// The new content while it is written.
+/// The new content so far.
 struct Output {
     bytes: Vec<u8>,
-    /// What a line that is added ends with.
+    /// The line break of added lines.
     line_break: &'static [u8],
 }
 
 impl Output {
-    /// Adds a line, after a line break if the one before has none.
+    /// Adds a line. Ends the previous line first if it has no line break.
     fn push(&mut self, line: &[u8]) {
         if self.bytes.last().is_some_and(|byte| *byte != b'\n') {
             self.bytes.extend_from_slice(self.line_break);
@@ -145,8 +145,8 @@ impl Output {
         self.bytes.extend_from_slice(line);
     }
 
-    /// Adds what a hunk makes of the lines it was found at. Lines that stay are taken from the file; lines that are
-    /// added end with CRLF where the file's lines do and the diff's do not.
+    /// Adds the result of a hunk. Kept lines are copied from the file. Added lines end with CRLF if the file's lines do
+    /// and the diff's do not.
     fn push_hunk(&mut self, hunk: &Hunk, found: &[&[u8]]) {
         let mut found = found.iter();
         let crlf = hunk
@@ -156,13 +156,13 @@ impl Output {
         self.line_break = if crlf { b"\r\n" } else { b"\n" };
         for line in &hunk.lines {
             match line.op {
-                Op::Keep => found.next().into_iter().for_each(|line| self.push(line)),
-                Op::Remove => drop(found.next()),
-                Op::Add => {
+                LineOp::Keep => found.next().into_iter().for_each(|line| self.push(line)),
+                LineOp::Remove => drop(found.next()),
+                LineOp::Add => {
                     self.push(line.text.as_bytes());
                     match line.end {
-                        End::File => {}
-                        End::LineBreak => self.bytes.extend_from_slice(self.line_break),
+                        LineEnd::File => {}
+                        LineEnd::LineBreak => self.bytes.extend_from_slice(self.line_break),
                     }
                 }
             }
@@ -170,18 +170,18 @@ impl Output {
     }
 }
 
-/// The search for the place of one hunk.
+/// Searches for the lines of one hunk.
 struct Search<'a> {
     file: &'a [&'a [u8]],
     hunk: &'a Hunk,
-    old: Vec<&'a Line>,
-    /// The first line that no earlier hunk has taken, from 0.
+    old: Vec<&'a DiffLine>,
+    /// The first line after the previous hunk, from 0.
     from: usize,
 }
 
 impl Search<'_> {
-    /// Finds the line, from 0, where the hunk belongs: where its header says, moved as the hunk before was, or else
-    /// the nearest place where it fits.
+    /// Finds the line, from 0, where the hunk applies: where its header says, shifted like the previous hunk, or at the
+    /// nearest match.
     fn place(&self, drift: isize) -> Result<usize, PatchError> {
         if self.old.is_empty() {
             return self.place_of_addition();
@@ -193,23 +193,23 @@ impl Search<'_> {
             .saturating_sub(1)
             .saturating_add_signed(drift);
         let mut best = (0, self.from);
-        let mut fits = Vec::new();
+        let mut matches = Vec::new();
         let mut compared = 0;
         for at in nearest_first(expected, self.from, self.file.len()) {
-            let alike = self.lines_alike(at);
-            if alike == self.old.len() {
-                fits.push(at);
+            let matching = self.matching_lines(at);
+            if matching == self.old.len() {
+                matches.push(at);
             }
-            if alike > best.0 || compared == 0 {
-                best = (alike, at);
+            if matching > best.0 || compared == 0 {
+                best = (matching, at);
             }
-            compared += alike + 1;
-            let settled = self.hunk.start.is_some() && !fits.is_empty();
-            if settled || fits.len() > 1 || compared > MAX_COMPARISONS {
+            compared += matching + 1;
+            let settled = self.hunk.start.is_some() && !matches.is_empty();
+            if settled || matches.len() > 1 || compared > MAX_COMPARISONS {
                 break;
             }
         }
-        match fits[..] {
+        match matches[..] {
             [] => Err(self.mismatch(best.1, best.0)),
             [at] => Ok(at),
             [first, second, ..] => Err(PatchError::Ambiguous {
@@ -220,7 +220,7 @@ impl Search<'_> {
         }
     }
 
-    /// Lines without any context have a place only where there is nothing else.
+    /// A hunk without context applies only to an empty file.
     fn place_of_addition(&self) -> Result<usize, PatchError> {
         if self.file.is_empty() {
             return Ok(0);
@@ -231,18 +231,18 @@ impl Search<'_> {
         })
     }
 
-    /// How many of the hunk's old lines, from the first on, are at this place.
-    fn lines_alike(&self, at: usize) -> usize {
+    /// How many of the hunk's old lines match at this line, from the first on.
+    fn matching_lines(&self, at: usize) -> usize {
         let here = self.file[at..].iter();
         self.old
             .iter()
             .zip(here)
-            .take_while(|(line, found)| fits(line, found))
+            .take_while(|(line, found)| is_match(line, found))
             .count()
     }
 
-    fn mismatch(&self, at: usize, alike: usize) -> PatchError {
-        let around = alike.saturating_sub(AROUND)..alike + AROUND + 1;
+    fn mismatch(&self, at: usize, matching: usize) -> PatchError {
+        let around = matching.saturating_sub(AROUND)..matching + AROUND + 1;
         let shown = |bytes: &[u8]| -> String {
             String::from_utf8_lossy(bytes)
                 .trim_end_matches(['\r', '\n'])
@@ -254,7 +254,7 @@ impl Search<'_> {
         PatchError::Mismatch {
             hunk: self.hunk.number,
             header: shown(self.hunk.header.as_bytes()),
-            line: at + alike + 1,
+            line: at + matching + 1,
             expected: self.old[window(self.old.len())]
                 .iter()
                 .map(|line| shown(line.text.as_bytes()))
@@ -267,7 +267,7 @@ impl Search<'_> {
     }
 }
 
-/// The numbers from `low` to `high`, those near `middle` first.
+/// The numbers from `low` to `high`, nearest to `middle` first.
 fn nearest_first(middle: usize, low: usize, high: usize) -> impl Iterator<Item = usize> {
     let middle = middle.clamp(low, high);
     (0..=high - low).flat_map(move |distance| {
@@ -279,18 +279,18 @@ fn nearest_first(middle: usize, low: usize, high: usize) -> impl Iterator<Item =
     })
 }
 
-/// Whether the file's line is the hunk's: the same text, but for a carriage return or a last line break that only the
-/// file's line has or lacks.
-fn fits(line: &Line, found: &[u8]) -> bool {
+/// Whether a line of the file matches a line of the hunk. A carriage return, or a missing last line break, in the file
+/// alone does not matter.
+fn is_match(line: &DiffLine, found: &[u8]) -> bool {
     match line.end {
-        End::File => found == line.text.as_bytes(),
-        End::LineBreak => without_break(found) == line.text.as_bytes() || lacks_cr(line, found),
+        LineEnd::File => found == line.text.as_bytes(),
+        LineEnd::LineBreak => without_break(found) == line.text.as_bytes() || lacks_cr(line, found),
     }
 }
 
-/// Whether the file's line is the hunk's and a carriage return.
-fn lacks_cr(line: &Line, found: &[u8]) -> bool {
-    found.strip_suffix(b"\r\n") == Some(line.text.as_bytes()) && line.end == End::LineBreak
+/// Whether the file's line is the hunk's line plus a carriage return.
+fn lacks_cr(line: &DiffLine, found: &[u8]) -> bool {
+    found.strip_suffix(b"\r\n") == Some(line.text.as_bytes()) && line.end == LineEnd::LineBreak
 }
 
 fn without_break(line: &[u8]) -> &[u8] {

@@ -1,20 +1,20 @@
-//! Reading what comes before the hunks of a diff.
+//! Parses the lines before the hunks of a diff.
 
-use super::parse::Lines;
-use super::{Effect, PatchFormatError};
+use super::parse::DiffLines;
+use super::{PatchEffect, PatchFormatError};
 
 const EXPECTED: &str = "a line of a diff's header (`--- a/file`, `+++ b/file`) or a hunk (`@@ -1,3 +1,4 @@`)";
 
-/// What comes before the first hunk.
-pub(super) struct Header {
-    pub(super) effect: Effect,
+/// The lines before the first hunk.
+pub(super) struct DiffHeader {
+    pub(super) effect: PatchEffect,
     pub(super) names: Vec<String>,
 }
 
-impl Header {
-    pub(super) fn read(lines: &mut Lines<'_>) -> Result<Self, PatchFormatError> {
+impl DiffHeader {
+    pub(super) fn parse(lines: &mut DiffLines<'_>) -> Result<Self, PatchFormatError> {
         let mut header = Self {
-            effect: Effect::Change,
+            effect: PatchEffect::Change,
             names: Vec::new(),
         };
         let (mut git_lines, mut name_lines) = (0, 0);
@@ -27,39 +27,39 @@ impl Header {
             if git_lines > 1 || name_lines > 1 {
                 return Err(PatchFormatError::SeveralFiles { line: lines.number() });
             }
-            header.read_line(line, lines)?;
+            header.parse_line(line, lines)?;
             lines.advance();
         }
         Ok(header)
     }
 
-    fn read_line(&mut self, line: &str, lines: &mut Lines<'_>) -> Result<(), PatchFormatError> {
+    fn parse_line(&mut self, line: &str, lines: &mut DiffLines<'_>) -> Result<(), PatchFormatError> {
         check_supported(line, lines.number())?;
         if line.starts_with("new file mode ") {
-            self.effect = Effect::Create;
+            self.effect = PatchEffect::Create;
         } else if line.starts_with("deleted file mode ") {
-            self.effect = Effect::Delete;
+            self.effect = PatchEffect::Delete;
         } else if let Some(old) = line.strip_prefix("--- ") {
             lines.advance();
             let new = lines.peek().and_then(|line| line.strip_prefix("+++ "));
             let new = new.ok_or_else(|| lines.unexpected("`+++ b/file` after `--- a/file`"))?;
-            self.take_names(&file_name(old), &file_name(new), lines)?;
+            self.add_names(&file_name(old), &file_name(new), lines)?;
         } else if !is_skipped(line) {
             return Err(lines.unexpected(EXPECTED));
         }
         Ok(())
     }
 
-    fn take_names(&mut self, old: &str, new: &str, lines: &Lines<'_>) -> Result<(), PatchFormatError> {
+    fn add_names(&mut self, old: &str, new: &str, lines: &DiffLines<'_>) -> Result<(), PatchFormatError> {
         const NONE: &str = "/dev/null";
         match (old, new) {
             (NONE, NONE) => return Err(lines.unexpected("a file name on one side at least")),
             (NONE, name) => {
-                self.effect = Effect::Create;
+                self.effect = PatchEffect::Create;
                 self.names.push(name.to_owned());
             }
             (name, NONE) => {
-                self.effect = Effect::Delete;
+                self.effect = PatchEffect::Delete;
                 self.names.push(name.to_owned());
             }
             (old, new) => self.names.extend([old.to_owned(), new.to_owned()]),
@@ -68,7 +68,7 @@ impl Header {
     }
 }
 
-/// Refuses what would be more than a change of a regular file's text.
+/// Refuses everything except text changes of a regular file.
 fn check_supported(line: &str, number: usize) -> Result<(), PatchFormatError> {
     let refuse = |what, instead| {
         Err(PatchFormatError::Unsupported {
@@ -111,7 +111,7 @@ fn is_skipped(line: &str) -> bool {
     line.trim().is_empty() || SKIPPED.iter().any(|start| line.starts_with(start))
 }
 
-/// The name in a `---` or `+++` line: up to a tab (a time follows it), or between quotes as git writes unusual ones.
+/// The name in a `---` or `+++` line. It ends at a tab, or is quoted as git quotes unusual names.
 fn file_name(text: &str) -> String {
     match text.strip_prefix('"') {
         Some(quoted) => unquoted(quoted),
@@ -119,7 +119,7 @@ fn file_name(text: &str) -> String {
     }
 }
 
-/// What git wrote between quotes, up to the closing one: `\303\274` is `ü`.
+/// Decodes git's quoting up to the closing quote: `\303\274` is `ü`.
 fn unquoted(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

@@ -1,25 +1,25 @@
-//! Reading one hunk of a diff.
+//! Parses one hunk of a diff.
 
-use super::parse::Lines;
-use super::{End, Hunk, Line, Op, PatchFormatError};
+use super::parse::DiffLines;
+use super::{DiffLine, Hunk, LineEnd, LineOp, PatchFormatError};
 
 const EXPECTED_HEADER: &str =
     "`@@ -line,count +line,count @@`, or `@@` alone to find the hunk by its context";
 const EXPECTED_LINE: &str =
     "a line that begins with a space (kept), `+` (added) or `-` (removed), or the next `@@`";
 
-/// Reads the hunk whose `@@` line comes next.
-pub(super) fn read_hunk(lines: &mut Lines<'_>, number: usize) -> Result<Hunk, PatchFormatError> {
+/// Parses the hunk that begins at the next line, an `@@` line.
+pub(super) fn parse_hunk(lines: &mut DiffLines<'_>, number: usize) -> Result<Hunk, PatchFormatError> {
     let header = lines.peek().unwrap_or_default();
-    let numbers = Numbers::parse(header).ok_or_else(|| lines.unexpected(EXPECTED_HEADER))?;
+    let numbers = HunkNumbers::parse(header).ok_or_else(|| lines.unexpected(EXPECTED_HEADER))?;
     lines.advance();
-    let mut body = Body::new(&numbers);
+    let mut body = HunkBody::new(&numbers);
     while let Some(line) = lines.peek().filter(|line| !body.ends_before(line, lines)) {
         body.push(line, lines)?;
         lines.advance();
     }
     let lines = body.finish();
-    if lines.iter().all(|line| line.op == Op::Keep) {
+    if lines.iter().all(|line| line.op == LineOp::Keep) {
         return Err(PatchFormatError::EmptyHunk { hunk: number });
     }
     Ok(Hunk {
@@ -30,14 +30,14 @@ pub(super) fn read_hunk(lines: &mut Lines<'_>, number: usize) -> Result<Hunk, Pa
     })
 }
 
-/// The numbers of a `@@` line.
-enum Numbers {
+/// The line numbers in an `@@` line.
+enum HunkNumbers {
     Absent,
     Given { start: usize, old: usize, new: usize },
 }
 
-impl Numbers {
-    /// Reads `@@ -1,3 +1,4 @@ anything`, `@@ -1 +1 @@`, `@@ @@` or `@@`.
+impl HunkNumbers {
+    /// Parses `@@ -1,3 +1,4 @@ anything`, `@@ -1 +1 @@`, `@@ @@` or `@@`.
     fn parse(header: &str) -> Option<Self> {
         let inner = header.strip_prefix("@@")?;
         let inner = match inner.split_once("@@") {
@@ -71,28 +71,28 @@ fn range(text: &str) -> Option<(usize, usize)> {
     Some((number(start)?, number(count)?))
 }
 
-/// The lines of a hunk while they are read.
-struct Body<'a> {
-    numbers: &'a Numbers,
-    lines: Vec<Line>,
-    /// How many lines at the end are wholly empty: blank lines to keep, or just space after the hunk.
+/// The lines of a hunk so far.
+struct HunkBody<'a> {
+    numbers: &'a HunkNumbers,
+    lines: Vec<DiffLine>,
+    /// How many empty lines the hunk ends with so far. They are kept lines, or white space after the hunk.
     blank_at_end: usize,
     old: Side,
     new: Side,
 }
 
-/// How far one side of a hunk has been read.
+/// One side (old or new) of a hunk so far.
 #[derive(Clone, Copy)]
 struct Side {
     count: usize,
-    end: End,
+    end: LineEnd,
 }
 
-impl<'a> Body<'a> {
-    fn new(numbers: &'a Numbers) -> Self {
+impl<'a> HunkBody<'a> {
+    fn new(numbers: &'a HunkNumbers) -> Self {
         let side = Side {
             count: 0,
-            end: End::LineBreak,
+            end: LineEnd::LineBreak,
         };
         Self {
             numbers,
@@ -103,76 +103,76 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Whether the hunk is over before this line. `--- x` can also be the removal of `-- x`: then the counts decide.
-    fn ends_before(&self, line: &str, lines: &Lines<'_>) -> bool {
+    /// Whether the hunk ends before this line. `--- x` can also remove the line `-- x`; the counts decide.
+    fn ends_before(&self, line: &str, lines: &DiffLines<'_>) -> bool {
         let complete = match *self.numbers {
-            Numbers::Absent => true,
-            Numbers::Given { old, new, .. } => self.old.count >= old && self.new.count >= new,
+            HunkNumbers::Absent => true,
+            HunkNumbers::Given { old, new, .. } => self.old.count >= old && self.new.count >= new,
         };
         let begins_file =
             line.starts_with("--- ") && lines.peek_second().is_some_and(|next| next.starts_with("+++ "));
         line.starts_with("@@") || line.starts_with("diff ") || (complete && begins_file)
     }
 
-    fn push(&mut self, line: &str, lines: &Lines<'_>) -> Result<(), PatchFormatError> {
+    fn push(&mut self, line: &str, lines: &DiffLines<'_>) -> Result<(), PatchFormatError> {
         let blank = self.blank_at_end;
         self.blank_at_end = 0;
         match line.split_at_checked(1) {
-            Some((" ", text)) => self.push_line(Op::Keep, text, lines),
-            Some(("+", text)) => self.push_line(Op::Add, text, lines),
-            Some(("-", text)) => self.push_line(Op::Remove, text, lines),
+            Some((" ", text)) => self.push_line(LineOp::Keep, text, lines),
+            Some(("+", text)) => self.push_line(LineOp::Add, text, lines),
+            Some(("-", text)) => self.push_line(LineOp::Remove, text, lines),
             Some(("\\", _)) => self.end_file(lines),
-            None if self.old.end == End::File || self.new.end == End::File => Ok(()),
-            // Many editors and models drop the space of an empty line that is kept.
+            None if self.old.end == LineEnd::File || self.new.end == LineEnd::File => Ok(()),
+            // Many editors and models drop the space in front of an empty kept line.
             None if line.is_empty() => {
                 self.blank_at_end = blank + 1;
-                self.push_line(Op::Keep, "", lines)
+                self.push_line(LineOp::Keep, "", lines)
             }
             _ => Err(lines.unexpected(EXPECTED_LINE)),
         }
     }
 
-    fn push_line(&mut self, op: Op, text: &str, lines: &Lines<'_>) -> Result<(), PatchFormatError> {
+    fn push_line(&mut self, op: LineOp, text: &str, lines: &DiffLines<'_>) -> Result<(), PatchFormatError> {
         for side in self.sides(op) {
-            if side.end == End::File {
+            if side.end == LineEnd::File {
                 return Err(PatchFormatError::AfterEndOfFile { line: lines.number() });
             }
             side.count += 1;
         }
-        self.lines.push(Line {
+        self.lines.push(DiffLine {
             op,
             text: text.to_owned(),
-            end: End::LineBreak,
+            end: LineEnd::LineBreak,
         });
         Ok(())
     }
 
-    /// Takes `\ No newline at end of file`, which speaks of the line before it.
-    fn end_file(&mut self, lines: &Lines<'_>) -> Result<(), PatchFormatError> {
+    /// Handles `\ No newline at end of file`, which refers to the previous line.
+    fn end_file(&mut self, lines: &DiffLines<'_>) -> Result<(), PatchFormatError> {
         let last = self
             .lines
             .last_mut()
             .ok_or_else(|| lines.unexpected(EXPECTED_LINE))?;
-        last.end = End::File;
+        last.end = LineEnd::File;
         let op = last.op;
         for side in self.sides(op) {
-            side.end = End::File;
+            side.end = LineEnd::File;
         }
         Ok(())
     }
 
-    /// The sides that a line with this operation is on.
-    fn sides(&mut self, op: Op) -> impl Iterator<Item = &mut Side> {
-        let old = (op != Op::Add).then_some(&mut self.old);
-        let new = (op != Op::Remove).then_some(&mut self.new);
+    /// The sides that contain a line with this operation.
+    fn sides(&mut self, op: LineOp) -> impl Iterator<Item = &mut Side> {
+        let old = (op != LineOp::Add).then_some(&mut self.old);
+        let new = (op != LineOp::Remove).then_some(&mut self.new);
         old.into_iter().chain(new)
     }
 
-    /// The lines, without the empty ones at the end that the counts do not ask for.
-    fn finish(mut self) -> Vec<Line> {
+    /// The lines, without empty lines at the end beyond the count in the header.
+    fn finish(mut self) -> Vec<DiffLine> {
         let wanted = match *self.numbers {
-            Numbers::Absent => 0,
-            Numbers::Given { old, .. } => old,
+            HunkNumbers::Absent => 0,
+            HunkNumbers::Given { old, .. } => old,
         };
         let surplus = self.old.count.saturating_sub(wanted).min(self.blank_at_end);
         self.lines.truncate(self.lines.len() - surplus);

@@ -1,4 +1,4 @@
-//! Unified diffs of one file: read strictly, applied where their context is found.
+//! Unified diffs of one file.
 
 mod apply;
 mod header;
@@ -16,73 +16,73 @@ use thiserror::Error;
 
 use super::path::RelPath;
 
-pub use apply::{Applied, PatchError};
+pub use apply::{PatchError, PatchedFile};
 
 /// A unified diff of one file.
 ///
-/// The line numbers of a hunk are where its search begins and its counts are hints: people and models miscount. What
-/// decides is the text of its context and of the lines it removes, and that must be in the file as written.
+/// Models miscount, so line numbers only say where the search for a hunk begins and counts are hints. The context and the
+/// removed lines have to be in the file exactly.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Patch {
     text: String,
-    effect: Effect,
+    effect: PatchEffect,
     /// The file names in the `---` and `+++` lines, without `/dev/null`.
     names: Vec<String>,
     hunks: Vec<Hunk>,
 }
 
-/// Why a text is no unified diff of one file. `line` counts the lines of the diff, from 1.
+/// Why a text is not a unified diff of one file. `line` is a line of the diff, from 1.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PatchFormatError {
-    /// A line that belongs to no unified diff.
+    /// A line that is not part of a unified diff.
     #[error("line {line} of the diff is {found:?}: expected {expected}")]
     Unexpected {
-        /// Where.
+        /// The line of the diff.
         line: usize,
-        /// What is there, shortened.
+        /// The start of the line.
         found: String,
-        /// What may be there.
+        /// What is allowed there.
         expected: &'static str,
     },
-    /// A line after the one that is said to end the file.
+    /// A line after `\ No newline at end of file`.
     #[error("line {line} of the diff comes after `\\ No newline at end of file`: nothing can follow there")]
     AfterEndOfFile {
-        /// Where.
+        /// The line of the diff.
         line: usize,
     },
-    /// Something else than a change of text.
+    /// Something other than a change of text.
     #[error("line {line} of the diff asks for {what}, which a patch cannot do here: {instead}")]
     Unsupported {
-        /// Where.
+        /// The line of the diff.
         line: usize,
-        /// What is asked for.
+        /// What the line asks for.
         what: &'static str,
-        /// How to do it.
+        /// How to do it instead.
         instead: &'static str,
     },
-    /// A second file.
+    /// The diff has a second file.
     #[error("line {line} of the diff begins a second file: give each file a `patch` action of its own")]
     SeveralFiles {
-        /// Where.
+        /// The line of the diff.
         line: usize,
     },
-    /// Nothing that changes anything.
+    /// The diff changes nothing.
     #[error("the diff changes nothing: it has no hunk with a `+` or `-` line")]
     NoChange,
     /// A hunk that changes nothing.
     #[error("hunk {hunk} changes nothing: it has no `+` or `-` line")]
     EmptyHunk {
-        /// Which one, from 1.
+        /// The number of the hunk, from 1.
         hunk: usize,
     },
-    /// A file that is said to be new (`--- /dev/null`) and yet has lines to keep or remove.
+    /// A new file (`--- /dev/null`) with lines to keep or remove.
     #[error("hunk {hunk} keeps or removes lines of a file that `--- /dev/null` says is new")]
     OldLinesInNewFile {
-        /// Which one, from 1.
+        /// The number of the hunk, from 1.
         hunk: usize,
     },
-    /// A name that is not the action's.
+    /// The diff names another file than the action.
     #[error("the diff names `{named}`, but the action's path is `{path}`")]
     OtherFile {
         /// The name in the diff.
@@ -93,15 +93,15 @@ pub enum PatchFormatError {
 }
 
 impl Patch {
-    /// The name of this kind of text in the JSON schema.
+    /// The value of `format` in the JSON schema.
     pub(super) const FORMAT: &'static str = "unified-diff-of-one-file";
 
-    /// Reads a diff. The file names in it are optional; so are the numbers between `@@` and `@@`.
+    /// Parses a diff. The file names and the numbers between `@@` and `@@` are optional.
     pub fn parse(text: &str) -> Result<Self, PatchFormatError> {
         parse::parse(text)
     }
 
-    /// Says whether every file name in the diff is this path, with or without `a/` and `b/`.
+    /// Checks that every file name in the diff is this path, with or without `a/` and `b/`.
     pub fn check_names(&self, path: &RelPath) -> Result<(), PatchFormatError> {
         let is_path = |name: &str| RelPath::parse(name).is_ok_and(|name| name == *path);
         let agrees = |name: &&String| {
@@ -117,8 +117,8 @@ impl Patch {
         }
     }
 
-    /// Applies it to a file's content; `None` is a file that is not there.
-    pub fn apply(&self, original: Option<&[u8]>) -> Result<Applied, PatchError> {
+    /// Applies the diff to a file's content. `None` is a file that does not exist.
+    pub fn apply(&self, original: Option<&[u8]>) -> Result<PatchedFile, PatchError> {
         apply::apply(self, original)
     }
 
@@ -128,14 +128,14 @@ impl Patch {
         &self.text
     }
 
-    /// How many hunks it has.
+    /// The number of hunks.
     #[must_use]
     pub fn hunk_count(&self) -> usize {
         self.hunks.len()
     }
 }
 
-/// Shows no content: diffs are long.
+/// Omits the content: diffs are long.
 impl fmt::Debug for Patch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Patch({} hunks, {} bytes)", self.hunks.len(), self.text.len())
@@ -170,45 +170,45 @@ impl JsonSchema for Patch {
     }
 }
 
-/// What a diff does to its file.
+/// Whether a diff changes, creates or deletes its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
+enum PatchEffect {
     Change,
     Create,
     Delete,
 }
 
-/// One `@@` part.
+/// One `@@` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hunk {
     /// Its number, from 1.
     number: usize,
     /// The `@@` line.
     header: String,
-    /// The line of the old file where it says it begins, from 1; `None` when the header has no numbers.
+    /// The first line in the old file according to the header, from 1; `None` if the header has no numbers.
     start: Option<usize>,
-    lines: Vec<Line>,
+    lines: Vec<DiffLine>,
 }
 
 impl Hunk {
-    /// The lines that must be in the old file.
-    fn old_lines(&self) -> impl Iterator<Item = &Line> {
-        self.lines.iter().filter(|line| line.op != Op::Add)
+    /// The kept and removed lines.
+    fn old_lines(&self) -> impl Iterator<Item = &DiffLine> {
+        self.lines.iter().filter(|line| line.op != LineOp::Add)
     }
 }
 
 /// One line of a hunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
-    op: Op,
-    /// The text without its line break (a carriage return is part of the text).
+struct DiffLine {
+    op: LineOp,
+    /// The text without its line feed. A carriage return is part of it.
     text: String,
-    end: End,
+    end: LineEnd,
 }
 
-/// What is done with a line.
+/// What happens to a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
+enum LineOp {
     Keep,
     Remove,
     Add,
@@ -216,8 +216,8 @@ enum Op {
 
 /// How a line ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum LineEnd {
     LineBreak,
-    /// With the file (`\ No newline at end of file`).
+    /// The file ends here, without a line break (`\ No newline at end of file`).
     File,
 }

@@ -1,25 +1,25 @@
-//! Reading a unified diff.
+//! Parses a unified diff.
 
-use super::header::Header;
-use super::hunk::read_hunk;
-use super::{Effect, Patch, PatchFormatError};
+use super::header::DiffHeader;
+use super::hunk::parse_hunk;
+use super::{Patch, PatchEffect, PatchFormatError};
 
 const SHOWN: usize = 60;
 
 pub(super) fn parse(text: &str) -> Result<Patch, PatchFormatError> {
-    let mut lines = Lines::of(text);
-    let header = Header::read(&mut lines)?;
+    let mut lines = DiffLines::new(text);
+    let header = DiffHeader::parse(&mut lines)?;
     let mut hunks = Vec::new();
     while lines.peek().is_some_and(|line| line.starts_with("@@")) {
-        hunks.push(read_hunk(&mut lines, hunks.len() + 1)?);
+        hunks.push(parse_hunk(&mut lines, hunks.len() + 1)?);
     }
     if lines.peek().is_some() {
         return Err(PatchFormatError::SeveralFiles { line: lines.number() });
     }
-    if hunks.is_empty() && header.effect == Effect::Change {
+    if hunks.is_empty() && header.effect == PatchEffect::Change {
         return Err(PatchFormatError::NoChange);
     }
-    if header.effect == Effect::Create
+    if header.effect == PatchEffect::Create
         && let Some(hunk) = hunks.iter().find(|hunk| hunk.old_lines().next().is_some())
     {
         return Err(PatchFormatError::OldLinesInNewFile { hunk: hunk.number });
@@ -32,15 +32,15 @@ pub(super) fn parse(text: &str) -> Result<Patch, PatchFormatError> {
     })
 }
 
-/// The lines of a diff, one after another.
-pub(super) struct Lines<'a> {
+/// A cursor over the lines of a diff.
+pub(super) struct DiffLines<'a> {
     lines: Vec<&'a str>,
     next: usize,
 }
 
-impl<'a> Lines<'a> {
-    /// Splits a text. One that was written with CRLF throughout, its `@@` lines too, is read as if with LF.
-    fn of(text: &'a str) -> Self {
+impl<'a> DiffLines<'a> {
+    /// Splits a text into lines. If its `@@` lines end with CRLF, the carriage returns are removed.
+    fn new(text: &'a str) -> Self {
         let mut lines: Vec<&str> = text.split('\n').collect();
         if lines.last() == Some(&"") {
             lines.pop();
@@ -68,7 +68,7 @@ impl<'a> Lines<'a> {
         self.next += 1;
     }
 
-    /// The number of the line that comes next, from 1.
+    /// The number of the next line, from 1.
     pub(super) fn number(&self) -> usize {
         self.next + 1
     }

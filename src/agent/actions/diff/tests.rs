@@ -16,8 +16,8 @@ fn refused(text: &str) -> String {
 /// Applies a diff to a file that is there; the new content as text.
 fn applied(original: &str, diff: &str) -> String {
     match patch(diff).apply(Some(original.as_bytes())).unwrap() {
-        Applied::Content(content) => String::from_utf8(content).unwrap(),
-        Applied::Deleted => panic!("deleted"),
+        PatchedFile::Content(content) => String::from_utf8(content).unwrap(),
+        PatchedFile::Deleted => panic!("deleted"),
     }
 }
 
@@ -108,27 +108,27 @@ fn carriage_returns_stay_as_they_are(#[case] original: &str, #[case] diff: &str,
 fn a_file_is_made(#[case] diff: &str, #[case] expected: &str) {
     assert_eq!(
         patch(diff).apply(None),
-        Ok(Applied::Content(expected.as_bytes().to_vec()))
+        Ok(PatchedFile::Content(expected.as_bytes().to_vec()))
     );
 }
 
 #[test]
 fn a_file_is_deleted() {
     let deletion = patch("--- a/x\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n");
-    assert_eq!(deletion.apply(Some(b"a\nb\n")), Ok(Applied::Deleted));
+    assert_eq!(deletion.apply(Some(b"a\nb\n")), Ok(PatchedFile::Deleted));
     assert_eq!(
         deletion.apply(Some(b"a\nb\nc\n")),
         Err(PatchError::LeftOver { lines: 1 })
     );
     assert_eq!(deletion.apply(None), Err(PatchError::Missing));
     let of_nothing = patch("diff --git a/x b/x\ndeleted file mode 100644\nindex e69de29..0000000\n");
-    assert_eq!(of_nothing.apply(Some(b"")), Ok(Applied::Deleted));
+    assert_eq!(of_nothing.apply(Some(b"")), Ok(PatchedFile::Deleted));
 }
 
 #[test]
 fn a_file_that_is_not_text_keeps_its_bytes() {
     let result = patch("@@ -1,2 +1,2 @@\n-a\n+b\n c\n").apply(Some(b"a\nc\n\xff\xfe"));
-    assert_eq!(result, Ok(Applied::Content(b"b\nc\n\xff\xfe".to_vec())));
+    assert_eq!(result, Ok(PatchedFile::Content(b"b\nc\n\xff\xfe".to_vec())));
 }
 
 #[test]

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::script::{Call, Fault, Outcome, Script, Scripted};
-use super::{Breakdown, Model, ModelError, OnText, Purpose, Reply, Request};
+use super::script::{Script, ScriptedCall, ScriptedFailure, ScriptedOutcome, ScriptedReply};
+use super::{AttemptError, CallPurpose, Model, ModelError, ModelReply, ModelRequest, OnText};
 
-/// Answers from a [`Script`], by the iteration, the call and the purpose of the request. It keeps nothing between calls
-/// but how often a failure with `times` was given, so a new process goes on where the old one was.
+/// Answers from a [`Script`], by iteration, call and purpose. Its only state is how often a failure with `times` happened,
+/// so a resumed run continues where the script was.
 #[derive(Debug)]
 pub struct ScriptedModel {
     script: Script,
-    failed: Mutex<HashMap<(u32, u32, Purpose), u32>>,
+    failed: Mutex<HashMap<(u32, u32, CallPurpose), u32>>,
 }
 
 impl ScriptedModel {
@@ -28,12 +28,12 @@ impl ScriptedModel {
     }
 }
 
-/// The name that a scripted model gives itself.
+/// The model name in its replies.
 const NAME: &str = "scripted";
 
 #[async_trait]
 impl Model for ScriptedModel {
-    async fn answer(&self, request: &Request, on_text: OnText<'_>) -> Result<Reply, ModelError> {
+    async fn answer(&self, request: &ModelRequest, on_text: OnText<'_>) -> Result<ModelReply, ModelError> {
         let call = self
             .script
             .call(request.iteration, request.call, request.purpose)
@@ -45,7 +45,7 @@ impl Model for ScriptedModel {
         let reply = self.outcome(call, request)?;
         on_text(&reply.text);
         let by_table = || request.profile.cost_of(reply.tokens?);
-        Ok(Reply {
+        Ok(ModelReply {
             text: reply.text.clone(),
             model: NAME.to_owned(),
             tokens: reply.tokens,
@@ -57,11 +57,15 @@ impl Model for ScriptedModel {
 }
 
 impl ScriptedModel {
-    fn outcome<'a>(&self, call: &'a Call, request: &Request) -> Result<&'a Scripted, ModelError> {
+    fn outcome<'a>(
+        &self,
+        call: &'a ScriptedCall,
+        request: &ModelRequest,
+    ) -> Result<&'a ScriptedReply, ModelError> {
         match &call.outcome {
-            Outcome::Replies(reply) => Ok(reply),
-            Outcome::Fails(fault) => Err(error(fault, request)),
-            Outcome::FailsFirst { fault, times, then } => {
+            ScriptedOutcome::Replies(reply) => Ok(reply),
+            ScriptedOutcome::Fails(fault) => Err(error(fault, request)),
+            ScriptedOutcome::FailsFirst { fault, times, then } => {
                 let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
                 let count = failed
                     .entry((request.iteration, request.call, request.purpose))
@@ -76,27 +80,27 @@ impl ScriptedModel {
     }
 }
 
-fn error(fault: &Fault, request: &Request) -> ModelError {
+fn error(fault: &ScriptedFailure, request: &ModelRequest) -> ModelError {
     let endpoint = "the script".to_owned();
     match fault {
-        Fault::RateLimited { retry_after_s } => ModelError::RateLimited {
+        ScriptedFailure::RateLimited { retry_after_s } => ModelError::RateLimited {
             model: request.profile.litellm_model.clone(),
             retry_after: retry_after_s.map(|seconds| Duration::from_secs(seconds.into())),
         },
-        Fault::Unavailable => ModelError::Unavailable {
+        ScriptedFailure::Unavailable => ModelError::Unavailable {
             endpoint,
             attempts: 1,
             unmetered_attempts: 0,
-            source: Breakdown::Unexplained { status: 503 },
+            source: AttemptError::Unexplained { status: 503 },
         },
-        Fault::Unauthorized => ModelError::Unauthorized {
+        ScriptedFailure::Unauthorized => ModelError::Unauthorized {
             endpoint,
             status: 401,
         },
-        Fault::Refused => ModelError::Refused {
+        ScriptedFailure::Refused => ModelError::Refused {
             endpoint,
             status: 400,
-            message: "as the script has it".to_owned(),
+            message: "scripted refusal".to_owned(),
         },
     }
 }
@@ -106,7 +110,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::model::{Message, Profile};
+    use crate::model::{ModelMessage, Profile};
     use crate::usage::{Price, Tokens, Usd};
 
     const SCRIPT: &str = r#"
@@ -128,8 +132,8 @@ mod tests {
           - text: a diagnosis
     "#;
 
-    fn request(iteration: u32, call: u32, purpose: Purpose) -> Request {
-        Request {
+    fn request(iteration: u32, call: u32, purpose: CallPurpose) -> ModelRequest {
+        ModelRequest {
             profile: Profile {
                 name: "p".to_owned(),
                 litellm_model: "m".to_owned(),
@@ -138,7 +142,7 @@ mod tests {
                 price: None,
                 tags: Vec::new(),
             },
-            messages: vec![Message::user("hi")],
+            messages: vec![ModelMessage::user("hi")],
             iteration,
             call,
             purpose,
@@ -149,8 +153,8 @@ mod tests {
         ScriptedModel::new(Script::parse(script).unwrap())
     }
 
-    /// What the model says to a call, or its error.
-    async fn said(model: &ScriptedModel, request: &Request) -> String {
+    /// The text of a reply, or the error.
+    async fn text_or_error(model: &ScriptedModel, request: &ModelRequest) -> String {
         let mut seen = String::new();
         match model.answer(request, &mut |text| seen.push_str(text)).await {
             Ok(reply) => {
@@ -162,43 +166,63 @@ mod tests {
     }
 
     #[rstest]
-    #[case(1, 0, Purpose::Agent, r#"{"actions":[],"n":1,"summary":"first\ntry"}"#)]
-    #[case(1, 1, Purpose::Agent, "repaired")]
-    #[case(1, 2, Purpose::Agent, "the script has no answer for call 2 of iteration 1")]
-    #[case(0, 0, Purpose::Agent, "the script has no answer for call 0 of iteration 0")]
-    #[case(2, 0, Purpose::Agent, "the model `m` is rate limited for 2 s")]
-    #[case(3, 0, Purpose::Agent, "the script did not answer after 1 attempts")]
-    #[case(3, 1, Purpose::Agent, "the script refused the credential (HTTP 401)")]
-    #[case(3, 2, Purpose::Agent, "the model `m` is rate limited")]
+    #[case(1, 0, CallPurpose::Agent, r#"{"actions":[],"n":1,"summary":"first\ntry"}"#)]
+    #[case(1, 1, CallPurpose::Agent, "repaired")]
+    #[case(
+        1,
+        2,
+        CallPurpose::Agent,
+        "the script has no answer for call 2 of iteration 1"
+    )]
+    #[case(
+        0,
+        0,
+        CallPurpose::Agent,
+        "the script has no answer for call 0 of iteration 0"
+    )]
+    #[case(2, 0, CallPurpose::Agent, "the model `m` is rate limited for 2 s")]
+    #[case(3, 0, CallPurpose::Agent, "the script did not answer after 1 attempts")]
+    #[case(3, 1, CallPurpose::Agent, "the script refused the credential (HTTP 401)")]
+    #[case(3, 2, CallPurpose::Agent, "the model `m` is rate limited")]
     #[case(
         3,
         3,
-        Purpose::Agent,
-        "the script refused the request (HTTP 400): as the script has it"
+        CallPurpose::Agent,
+        "the script refused the request (HTTP 400): scripted refusal"
     )]
-    #[case(4, 0, Purpose::Agent, "the script has no answer for call 0 of iteration 4")]
-    #[case(1, 0, Purpose::Doctor, "a diagnosis")]
-    #[case(9, 0, Purpose::Doctor, "a diagnosis")]
-    #[case(1, 1, Purpose::Doctor, "the script has no answer for call 1 of iteration 1")]
+    #[case(
+        4,
+        0,
+        CallPurpose::Agent,
+        "the script has no answer for call 0 of iteration 4"
+    )]
+    #[case(1, 0, CallPurpose::Doctor, "a diagnosis")]
+    #[case(9, 0, CallPurpose::Doctor, "a diagnosis")]
+    #[case(
+        1,
+        1,
+        CallPurpose::Doctor,
+        "the script has no answer for call 1 of iteration 1"
+    )]
     #[tokio::test]
-    async fn a_call_gets_its_line_of_the_script(
+    async fn calls_get_their_entry(
         #[case] iteration: u32,
         #[case] call: u32,
-        #[case] purpose: Purpose,
+        #[case] purpose: CallPurpose,
         #[case] expected: &str,
     ) {
         assert_eq!(
-            said(&model(SCRIPT), &request(iteration, call, purpose)).await,
+            text_or_error(&model(SCRIPT), &request(iteration, call, purpose)).await,
             expected
         );
     }
 
     #[tokio::test]
-    async fn a_failure_with_times_passes() {
-        let (model, request) = (model(SCRIPT), request(2, 0, Purpose::Agent));
+    async fn a_failure_with_times_ends() {
+        let (model, request) = (model(SCRIPT), request(2, 0, CallPurpose::Agent));
         let mut answers = Vec::new();
         for _ in 0..4 {
-            answers.push(said(&model, &request).await);
+            answers.push(text_or_error(&model, &request).await);
         }
         let limited = "the model `m` is rate limited for 2 s";
         assert_eq!(answers, [limited, limited, "fine now", "fine now"]);
@@ -208,7 +232,7 @@ mod tests {
     async fn tokens_and_cost_are_as_written_or_unknown() {
         let model = model(SCRIPT);
         let first = model
-            .answer(&request(1, 0, Purpose::Agent), &mut |_| {})
+            .answer(&request(1, 0, CallPurpose::Agent), &mut |_| {})
             .await
             .unwrap();
         assert_eq!(
@@ -221,7 +245,7 @@ mod tests {
         assert_eq!(first.cost, Usd::from_dollars(0.002));
         assert!(!first.cut_off);
         let second = model
-            .answer(&request(1, 1, Purpose::Agent), &mut |_| {})
+            .answer(&request(1, 1, CallPurpose::Agent), &mut |_| {})
             .await
             .unwrap();
         assert_eq!((second.tokens, second.cost, second.cut_off), (None, None, true));
@@ -230,7 +254,7 @@ mod tests {
     #[tokio::test]
     async fn the_price_of_the_profile_counts_where_the_script_names_no_cost() {
         let dollar = Usd::from_dollars(1.0).unwrap();
-        let mut request = request(1, 0, Purpose::Agent);
+        let mut request = request(1, 0, CallPurpose::Agent);
         request.profile.price = Some(Price {
             input_per_million: dollar,
             output_per_million: dollar,
@@ -243,9 +267,12 @@ mod tests {
     #[tokio::test]
     async fn a_script_can_repeat_its_last_iteration() {
         let model = model("{iterations: [[{text: a}], [{text: b}]], then: repeat}");
-        assert_eq!(said(&model, &request(99, 0, Purpose::Agent)).await, "b");
         assert_eq!(
-            said(&model, &request(99, 1, Purpose::Agent)).await,
+            text_or_error(&model, &request(99, 0, CallPurpose::Agent)).await,
+            "b"
+        );
+        assert_eq!(
+            text_or_error(&model, &request(99, 1, CallPurpose::Agent)).await,
             "the script has no answer for call 1 of iteration 99"
         );
     }
@@ -253,9 +280,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_delay_passes_before_the_answer() {
         let started = tokio::time::Instant::now();
-        said(
+        text_or_error(
             &model("iterations: [[{text: a, delay_ms: 1500}]]"),
-            &request(1, 0, Purpose::Agent),
+            &request(1, 0, CallPurpose::Agent),
         )
         .await;
         assert_eq!(started.elapsed(), Duration::from_millis(1500));

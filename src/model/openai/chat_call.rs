@@ -1,71 +1,68 @@
-//! One call, and what came of an attempt at it.
+//! One attempt at a call.
 
 use std::collections::VecDeque;
 
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, StatusCode};
 
-use super::assembly::{Assembly, known_cost};
+use super::partial_reply::{PartialReply, known_cost};
+use super::refusal::{RefusalKind, classify};
 use super::sse::EventParser;
-use super::verdict::{Verdict, verdict};
-use super::wire::{ChatRequest, Chunk, ErrorBody};
-use super::{OpenAiCompatible, wait};
-use crate::model::{Breakdown, ModelError, OnText, Reply, Request};
+use super::wire::{ChatChunk, ChatRequest, ErrorBody};
+use super::{OpenAiCompatible, retry_after};
+use crate::model::{AttemptError, ModelError, ModelReply, ModelRequest, OnText};
 use crate::usage::Usd;
 
-/// One call of a client.
+/// A request with its client.
 #[derive(Clone, Copy)]
-pub(super) struct Call<'a> {
+pub(super) struct ChatCall<'a> {
     pub(super) client: &'a OpenAiCompatible,
-    pub(super) request: &'a Request,
+    pub(super) request: &'a ModelRequest,
 }
 
 /// Why an attempt failed.
-pub(super) enum Failure {
-    /// For good.
+pub(super) enum AttemptFailure {
+    /// The call failed.
     Final(ModelError),
-    /// In a way that another attempt may mend.
-    Passing(Breakdown),
+    /// Another attempt may succeed.
+    Retryable(AttemptError),
 }
 
-/// The longest answer that is read.
-const LONGEST_ANSWER: usize = 32 << 20;
-/// The most of a refusal that is read.
-const LONGEST_REFUSAL: usize = 64 << 10;
-/// The most of an endpoint's own words that an error repeats, in characters.
-const LONGEST_MESSAGE: usize = 300;
+/// The limit of an answer, in bytes.
+const MAX_ANSWER: usize = 32 << 20;
+/// How many bytes of a refusal are read.
+const MAX_REFUSAL: usize = 64 << 10;
+/// How many characters of an endpoint's message an error quotes.
+const MAX_MESSAGE: usize = 300;
 
-impl Call<'_> {
-    /// Asks once.
-    pub(super) async fn run(self, show: OnText<'_>) -> Result<Reply, Failure> {
+impl ChatCall<'_> {
+    /// Makes one attempt.
+    pub(super) async fn run(self, show: OnText<'_>) -> Result<ModelReply, AttemptFailure> {
         let response = self.send().await?;
-        let mut assembly = Assembly::default();
-        let quoted = match Form::of(&response) {
-            Form::Events => {
-                self.read_events(response, &mut assembly, show).await?;
+        let mut partial_reply = PartialReply::default();
+        let quoted = match ReplyFormat::from_response(&response) {
+            ReplyFormat::Events => {
+                self.read_events(response, &mut partial_reply, show).await?;
                 // LiteLLM sends the headers of a stream before it knows the cost.
                 None
             }
-            Form::Json => {
+            ReplyFormat::Json => {
                 let quoted = quoted_cost(response.headers());
                 let body = self.read_body(response).await?;
-                assembly.add(self.read_chunk(&body)?, show);
+                partial_reply.add(self.parse_chunk(&body)?, show);
                 quoted
             }
-            Form::Other(form) => {
-                return Err(self.refused(
-                    StatusCode::OK,
-                    &format!("it answered with {form}, not with a completion"),
-                ));
+            ReplyFormat::Other(form) => {
+                return Err(self.refused(StatusCode::OK, &format!("the answer has the content type {form}")));
             }
         };
-        assembly
+        partial_reply
             .finish(&self.request.profile, quoted)
-            .ok_or(Failure::Passing(Breakdown::Incomplete))
+            .ok_or(AttemptFailure::Retryable(AttemptError::Incomplete))
     }
 
-    /// Sends the call and returns the answer, unless that is a refusal.
-    async fn send(self) -> Result<Response, Failure> {
+    /// Sends the call. A refusal is an error.
+    async fn send(self) -> Result<Response, AttemptFailure> {
         let url = self.client.endpoint.completions();
         let post = self.client.http.post(url).json(&ChatRequest::from(self.request));
         let post = match &self.client.key {
@@ -84,16 +81,16 @@ impl Call<'_> {
     async fn read_events(
         self,
         mut response: Response,
-        assembly: &mut Assembly,
+        partial_reply: &mut PartialReply,
         show: OnText<'_>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), AttemptFailure> {
         let (mut parser, mut events, mut length) = (EventParser::default(), VecDeque::new(), 0);
         loop {
             let bytes = match response.chunk().await {
                 Ok(Some(bytes)) => bytes,
                 Ok(None) => return Ok(()),
-                // Only the usage is missing; asking again would cost more than not knowing it.
-                Err(_) if assembly.is_finished() => return Ok(()),
+                // Only the usage is missing; a retry would cost more than not knowing it.
+                Err(_) if partial_reply.is_finished() => return Ok(()),
                 Err(error) => return Err(self.broken(error)),
             };
             length += bytes.len();
@@ -103,12 +100,12 @@ impl Call<'_> {
                 if event == "[DONE]" {
                     return Ok(());
                 }
-                assembly.add(self.read_chunk(event.as_bytes())?, show);
+                partial_reply.add(self.parse_chunk(event.as_bytes())?, show);
             }
         }
     }
 
-    async fn read_body(self, mut response: Response) -> Result<Vec<u8>, Failure> {
+    async fn read_body(self, mut response: Response) -> Result<Vec<u8>, AttemptFailure> {
         let mut body = Vec::new();
         while let Some(bytes) = response.chunk().await.map_err(|error| self.broken(error))? {
             body.extend_from_slice(&bytes);
@@ -117,30 +114,30 @@ impl Call<'_> {
         Ok(body)
     }
 
-    /// Reads a piece of an answer. An error in its place is a refusal that came late.
-    fn read_chunk(self, json: &[u8]) -> Result<Chunk, Failure> {
-        let chunk: Chunk = serde_json::from_slice(json)
-            .map_err(|error| Failure::Passing(Breakdown::NotUnderstood(error)))?;
+    /// Parses a chunk. An error in its place is a late refusal.
+    fn parse_chunk(self, json: &[u8]) -> Result<ChatChunk, AttemptFailure> {
+        let chunk: ChatChunk = serde_json::from_slice(json)
+            .map_err(|error| AttemptFailure::Retryable(AttemptError::Malformed(error)))?;
         let Some(error) = chunk.error else {
             return Ok(chunk);
         };
         let status = error.status().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Err(
-            match self.judge(status, &HeaderMap::new(), &Words::Error(error)) {
-                Failure::Passing(Breakdown::Failed { message, .. }) => {
-                    Failure::Passing(Breakdown::FailedLate { message })
+            match self.classify(status, &HeaderMap::new(), &RefusalText::Error(error)) {
+                AttemptFailure::Retryable(AttemptError::Failed { message, .. }) => {
+                    AttemptFailure::Retryable(AttemptError::FailedMidway { message })
                 }
                 failure => failure,
             },
         )
     }
 
-    async fn read_refusal(self, mut response: Response) -> Failure {
+    async fn read_refusal(self, mut response: Response) -> AttemptFailure {
         let mut body = Vec::new();
-        // The status counts, even where the rest of the refusal does not arrive.
+        // The status is enough if the body does not arrive.
         while let Ok(Some(bytes)) = response.chunk().await {
             body.extend_from_slice(&bytes);
-            if body.len() > LONGEST_REFUSAL {
+            if body.len() > MAX_REFUSAL {
                 break;
             }
         }
@@ -149,86 +146,86 @@ impl Call<'_> {
             let to = headers
                 .get(LOCATION)
                 .and_then(|to| to.to_str().ok())
-                .unwrap_or("another address");
-            return self.refused(status, &format!("it points to {to}"));
+                .unwrap_or("an unknown address");
+            return self.refused(status, &format!("it redirects to {to}"));
         }
-        self.judge(status, headers, &Words::of_refusal(&body))
+        self.classify(status, headers, &RefusalText::from_body(&body))
     }
 
-    fn judge(self, status: StatusCode, headers: &HeaderMap, words: &Words) -> Failure {
-        match verdict(status, headers, words.error()) {
-            Verdict::Wait => Failure::Final(ModelError::RateLimited {
+    fn classify(self, status: StatusCode, headers: &HeaderMap, text: &RefusalText) -> AttemptFailure {
+        match classify(status, headers, text.error()) {
+            RefusalKind::Wait => AttemptFailure::Final(ModelError::RateLimited {
                 model: self.request.profile.litellm_model.clone(),
-                retry_after: wait::asked_for(headers),
+                retry_after: retry_after::retry_after(headers),
             }),
-            Verdict::BadCredential => Failure::Final(ModelError::Unauthorized {
+            RefusalKind::BadCredential => AttemptFailure::Final(ModelError::Unauthorized {
                 endpoint: self.client.endpoint.to_string(),
                 status: status.as_u16(),
             }),
-            Verdict::Refused => self.refused(status, words.as_str()),
-            Verdict::TryAgain => Failure::Passing(match words.error() {
-                Some(_) => Breakdown::Failed {
+            RefusalKind::Refused => self.refused(status, text.as_str()),
+            RefusalKind::Retry => AttemptFailure::Retryable(match text.error() {
+                Some(_) => AttemptError::Failed {
                     status: status.as_u16(),
-                    message: self.quote(words.as_str()),
+                    message: self.quote(text.as_str()),
                 },
-                None => Breakdown::Unexplained {
+                None => AttemptError::Unexplained {
                     status: status.as_u16(),
                 },
             }),
         }
     }
 
-    fn refused(self, status: StatusCode, message: &str) -> Failure {
-        Failure::Final(ModelError::Refused {
+    fn refused(self, status: StatusCode, message: &str) -> AttemptFailure {
+        AttemptFailure::Final(ModelError::Refused {
             endpoint: self.client.endpoint.to_string(),
             status: status.as_u16(),
             message: self.quote(message),
         })
     }
 
-    fn check_length(self, length: usize) -> Result<(), Failure> {
-        if length <= LONGEST_ANSWER {
+    fn check_length(self, length: usize) -> Result<(), AttemptFailure> {
+        if length <= MAX_ANSWER {
             return Ok(());
         }
-        let limit = LONGEST_ANSWER >> 20;
-        Err(self.refused(StatusCode::OK, &format!("its answer is longer than {limit} MiB")))
+        let limit = MAX_ANSWER >> 20;
+        Err(self.refused(StatusCode::OK, &format!("the answer is longer than {limit} MiB")))
     }
 
-    fn broken(self, error: reqwest::Error) -> Failure {
+    fn broken(self, error: reqwest::Error) -> AttemptFailure {
         let error = error.without_url();
-        Failure::Passing(if error.is_connect() {
-            Breakdown::NoConnection(error)
+        AttemptFailure::Retryable(if error.is_connect() {
+            AttemptError::NoConnection(error)
         } else if error.is_timeout() {
-            Breakdown::Silent {
-                after: self.client.patience.idle,
+            AttemptError::Silent {
+                after: self.client.timeouts.idle,
             }
         } else {
-            Breakdown::BrokenOff(error)
+            AttemptError::Interrupted(error)
         })
     }
 
-    /// An endpoint's own words: on one line, not too long, and without the key, which some endpoints repeat.
+    /// An endpoint's message on one line, shortened, without the key, which some endpoints repeat.
     fn quote(self, words: &str) -> String {
         let words = self.client.redactor.redact(words);
         let line: Vec<&str> = words.split_whitespace().collect();
         line.join(" ")
             .chars()
             .filter(|c| !c.is_control())
-            .take(LONGEST_MESSAGE)
+            .take(MAX_MESSAGE)
             .collect()
     }
 }
 
-/// What a refusal says.
-enum Words {
-    /// An error as the protocol has it.
+/// The body of a refusal.
+enum RefusalText {
+    /// An error in the format of the API.
     Error(ErrorBody),
-    /// Something else.
+    /// Anything else.
     Text(String),
 }
 
-impl Words {
-    fn of_refusal(body: &[u8]) -> Self {
+impl RefusalText {
+    fn from_body(body: &[u8]) -> Self {
         match ErrorBody::from_refusal(body) {
             Some(error) => Self::Error(error),
             None => Self::Text(String::from_utf8_lossy(body).into_owned()),
@@ -250,18 +247,18 @@ impl Words {
     }
 }
 
-/// How an answer is sent.
-enum Form {
-    /// As a stream of events.
+/// The format of an answer.
+enum ReplyFormat {
+    /// A stream of events.
     Events,
-    /// In one body.
+    /// One JSON body.
     Json,
-    /// As something that is no answer.
+    /// Another content type.
     Other(String),
 }
 
-impl Form {
-    fn of(response: &Response) -> Self {
+impl ReplyFormat {
+    fn from_response(response: &Response) -> Self {
         let header = response.headers().get(CONTENT_TYPE);
         let value = header.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let kind = value
@@ -273,13 +270,13 @@ impl Form {
         match kind.as_str() {
             "text/event-stream" => Self::Events,
             "application/json" => Self::Json,
-            "" => Self::Other("no content type".to_owned()),
+            "" => Self::Other("(none)".to_owned()),
             _ => Self::Other(kind),
         }
     }
 }
 
-/// What LiteLLM says in a header that an answer cost.
+/// The cost that LiteLLM reports in a response header.
 pub(crate) fn quoted_cost(headers: &HeaderMap) -> Option<Usd> {
     let header = headers.get("x-litellm-response-cost")?;
     known_cost(header.to_str().ok()?.parse().ok()?)

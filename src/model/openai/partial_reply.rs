@@ -1,30 +1,30 @@
-//! Puts an answer together from its pieces.
+//! Assembles a reply from its chunks.
 
-use super::wire::{Chunk, Usage};
-use crate::model::{OnText, Profile, Reply};
+use super::wire::{ChatChunk, ChatUsage};
+use crate::model::{ModelReply, OnText, Profile};
 use crate::usage::{Tokens, Usd};
 
-/// An answer in the making.
+/// A reply so far.
 #[derive(Debug, Default)]
-pub(super) struct Assembly {
+pub(super) struct PartialReply {
     text: String,
     model: Option<String>,
-    usage: Option<Usage>,
+    usage: Option<ChatUsage>,
     finish: Option<Finish>,
 }
 
 /// Why the model stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Finish {
-    /// It had said everything, or gives another reason of its own.
+    /// It finished, or gave another reason.
     Ended,
-    /// It ran into `max_output_tokens`.
+    /// It reached `max_output_tokens`.
     Length,
 }
 
-impl Assembly {
-    /// Adds a piece and passes its text on.
-    pub(super) fn add(&mut self, chunk: Chunk, show: OnText<'_>) {
+impl PartialReply {
+    /// Adds a chunk and passes its text on.
+    pub(super) fn add(&mut self, chunk: ChatChunk, show: OnText<'_>) {
         self.model = chunk
             .model
             .filter(|model| !model.is_empty())
@@ -47,34 +47,34 @@ impl Assembly {
         }
     }
 
-    /// Whether the model said that it had finished.
+    /// Whether there was a finish reason.
     pub(super) fn is_finished(&self) -> bool {
         self.finish.is_some()
     }
 
-    /// The reply, if the model said that it had finished. `quoted` is a cost that the endpoint named elsewhere.
-    pub(super) fn finish(self, profile: &Profile, quoted: Option<Usd>) -> Option<Reply> {
+    /// The reply; `None` if there was no finish reason. `quoted` is the cost from the response headers.
+    pub(super) fn finish(self, profile: &Profile, quoted: Option<Usd>) -> Option<ModelReply> {
         let finish = self.finish?;
         let tokens = self.usage.as_ref().and_then(tokens);
         let in_usage = self.usage.and_then(|usage| usage.cost).and_then(known_cost);
-        let by_table = || profile.cost_of(tokens?);
-        Some(Reply {
+        let by_price = || profile.cost_of(tokens?);
+        Some(ModelReply {
             text: self.text,
             model: self.model.unwrap_or_else(|| profile.litellm_model.clone()),
             tokens,
-            cost: quoted.or(in_usage).or_else(by_table),
+            cost: quoted.or(in_usage).or_else(by_price),
             cut_off: finish == Finish::Length,
             unmetered_attempts: 0,
         })
     }
 }
 
-/// A cost that an endpoint named. Zero is what LiteLLM says of a model whose price it does not know.
+/// A cost that an endpoint reported. LiteLLM reports zero for a model whose price it does not know.
 pub(crate) fn known_cost(dollars: f64) -> Option<Usd> {
     Usd::from_dollars(dollars).filter(|cost| *cost > Usd::ZERO)
 }
 
-fn tokens(usage: &Usage) -> Option<Tokens> {
+fn tokens(usage: &ChatUsage) -> Option<Tokens> {
     Some(Tokens {
         input: usage.prompt_tokens?,
         output: usage.completion_tokens?,

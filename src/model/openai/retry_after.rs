@@ -1,16 +1,16 @@
-//! How long an endpoint asks to wait.
+//! The time that an endpoint asks to wait.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use reqwest::header::HeaderMap;
 
-/// The wait that the headers of a refusal ask for. LiteLLM passes on what the provider said under a prefix.
-pub(crate) fn asked_for(headers: &HeaderMap) -> Option<Duration> {
+/// The wait that the headers of a refusal ask for. LiteLLM forwards the provider's headers with a prefix.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let now = value(headers, "date").and_then(http_date);
-    let wait = |name: &&str| value(headers, name).and_then(|text| read(text, now));
+    let wait = |name: &&str| value(headers, name).and_then(|text| parse(text, now));
     let retry_after = ["retry-after", "llm_provider-retry-after"].iter().find_map(wait);
-    // Any of these limits may be the one that was met.
+    // Any of these limits may be the one that was reached.
     retry_after.or_else(|| RESETS.iter().filter_map(wait).max())
 }
 
@@ -28,20 +28,20 @@ const RESETS: [&str; 11] = [
     "llm_provider-x-ratelimit-reset-tokens",
 ];
 
-/// A longer wait is a mistake, not a wait.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Numbers from here on are moments in seconds since 1970, smaller ones are waits.
-const FIRST_MOMENT: f64 = 1e9;
+/// Longer waits are ignored as errors.
+const MAX_WAIT: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Numbers from here on are Unix timestamps; smaller ones are durations in seconds.
+const MIN_TIMESTAMP: f64 = 1e9;
 
 fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 
-/// Reads seconds, a date (of either standard), seconds since 1970, or a duration such as `6m0s`. Moments are compared with the endpoint's
-/// own clock (`now`), which need not agree with ours.
-fn read(text: &str, now: Option<Timestamp>) -> Option<Duration> {
+/// Parses seconds, a date (RFC 2822 or RFC 3339), a Unix timestamp, or a duration such as `6m0s`. Points in time are
+/// compared with the endpoint's clock (`now`), which may differ from ours.
+fn parse(text: &str, now: Option<Timestamp>) -> Option<Duration> {
     let wait = if let Ok(seconds) = text.parse::<f64>() {
-        let since = if seconds < FIRST_MOMENT {
+        let since = if seconds < MIN_TIMESTAMP {
             0.0
         } else {
             now?.as_duration().as_secs_f64()
@@ -52,7 +52,7 @@ fn read(text: &str, now: Option<Timestamp>) -> Option<Duration> {
     } else {
         Ok(Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()?)
     };
-    wait.ok().filter(|wait| *wait <= LONGEST)
+    wait.ok().filter(|wait| *wait <= MAX_WAIT)
 }
 
 fn http_date(text: &str) -> Option<Timestamp> {
@@ -88,19 +88,19 @@ mod tests {
     #[case::endless(&[("retry-after", "inf")], None)]
     #[case::too_long(&[("retry-after", "999999999")], None)]
     #[case::silence(&[], None)]
-    fn the_wait_is_read(#[case] headers: &[(&'static str, &str)], #[case] millis: Option<u64>) {
+    fn waits_are_parsed(#[case] headers: &[(&'static str, &str)], #[case] millis: Option<u64>) {
         let headers: HeaderMap = headers
             .iter()
             .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
             .collect();
-        assert_eq!(asked_for(&headers), millis.map(Duration::from_millis));
+        assert_eq!(retry_after(&headers), millis.map(Duration::from_millis));
     }
 
     proptest! {
         #[test]
         fn arbitrary_values_do_no_harm(text in "\\PC{0,40}|-?[0-9]{1,30}(\\.[0-9]+)?(e[0-9]{1,3})?") {
-            let wait = read(&text, http_date(DATE.1));
-            prop_assert!(wait.is_none_or(|wait| wait <= LONGEST));
+            let wait = parse(&text, http_date(DATE.1));
+            prop_assert!(wait.is_none_or(|wait| wait <= MAX_WAIT));
         }
     }
 }
