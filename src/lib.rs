@@ -96,10 +96,10 @@
 //! the loop alone.
 
 pub mod agent;
+pub mod assembly;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod clock;
-#[cfg(feature = "cli")]
 pub mod config;
 pub mod credential;
 pub mod engine;

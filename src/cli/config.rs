@@ -5,8 +5,8 @@ use clap::Subcommand;
 use crate::config::{schema, show};
 
 use super::Context;
-use super::assemble;
 use super::error::{CliError, Exit};
+use super::overrides::configuration;
 
 /// Show the configuration, or the schema of its file
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ enum What {
 pub(super) fn config(context: &Context, args: &Args) -> Result<Exit, CliError> {
     match args.what {
         What::Show { json } => {
-            let rows = assemble::configuration(context, None, &[])?.rows();
+            let rows = configuration(context, None, Vec::new())?.rows();
             if json {
                 context.ui.json(&rows)?;
             } else {

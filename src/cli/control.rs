@@ -1,13 +1,14 @@
 //! `ralph pause`, `rotate`, `stop`, `note`: requests to a run, left in its directory.
 
+use crate::assembly::configuration::project_of;
 use crate::clock::{Clock, SystemClock};
 use crate::id::RunId;
 use crate::secret::Redactor;
 use crate::state::{Request, RunDir};
 
 use super::Context;
-use super::assemble;
 use super::error::{CliError, Exit};
+use super::overrides;
 use super::select::{Which, select};
 
 /// Pause a run after its current iteration
@@ -58,15 +59,15 @@ pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError>
     if text.is_empty() {
         return Err(CliError::usage("the note is empty"));
     }
-    let run = select(&context.surroundings.runs()?, args.run.as_ref(), Which::Any)?;
-    let project = assemble::project_of(context, &run);
-    let secrets = assemble::configuration_quietly(context, project)?.secrets();
+    let run = select(&context.surroundings().runs()?, args.run.as_ref(), Which::Any)?;
+    let project = project_of(&context.assembly, &run);
+    let secrets = overrides::configuration_quietly(context, project)?.secrets();
     let text = Redactor::new(secrets).redact(text);
     leave(context, &run, &Request::Note { text })
 }
 
 fn ask(context: &Context, run: Option<&RunId>, which: Which, request: &Request) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings.runs()?, run, which)?;
+    let run = select(&context.surroundings().runs()?, run, which)?;
     leave(context, &run, request)
 }
 

@@ -51,7 +51,7 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
         "clone, the commands, the commits, the evidence and the pull request (sandbox `{}`).\n",
         args.provider
     ));
-    let mut surroundings = context.surroundings.clone();
+    let mut surroundings = context.surroundings().clone();
     surroundings.cwd.clone_from(&project);
     // The same for everybody: no setting of the user's reaches the demo.
     surroundings.env.retain(|name, _| !name.starts_with("RALPH_"));
@@ -63,11 +63,7 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
         config: None,
         set: settings(&args),
     };
-    let inside = Context {
-        ui: context.ui,
-        surroundings,
-        global,
-    };
+    let inside = Context::new(context.ui, surroundings, global);
     let arguments = run::Args {
         task: PathBuf::from("ralph_task.md"),
         provider: None,
@@ -113,7 +109,7 @@ impl Place {
                 .map(Self::Temporary)
                 .map_err(io("create", Path::new("a temporary directory")));
         };
-        let dir = context.surroundings.cwd.join(dir);
+        let dir = context.surroundings().cwd.join(dir);
         let taken = std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
         if taken {
             return Err(
@@ -153,7 +149,7 @@ async fn git(context: &Context, dir: &Path, args: &[&str]) -> Result<String, Cli
     let failed = |reason: String| {
         CliError::runtime(format!("`{command}` failed: {reason}")).hint("the demo needs git: `git --version`")
     };
-    let exit = context.surroundings.host().run(&command, &mut Discard).await;
+    let exit = context.surroundings().host().run(&command, &mut Discard).await;
     let exit = exit.map_err(|error| failed(error.to_string()))?;
     if !exit.success() {
         return Err(failed(exit.stderr.text().trim().to_owned()));
@@ -163,7 +159,7 @@ async fn git(context: &Context, dir: &Path, args: &[&str]) -> Result<String, Cli
 
 /// What came out, and where it is.
 async fn tell(context: &Context, inside: &Context, place: &Place, project: &Path) -> Result<(), CliError> {
-    let Some(run) = inside.surroundings.runs()?.list()?.pop() else {
+    let Some(run) = inside.surroundings().runs()?.list()?.pop() else {
         return Ok(());
     };
     let branch = &run.facts().branch;

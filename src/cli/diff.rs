@@ -18,8 +18,8 @@ pub(super) struct Args {
 }
 
 pub(super) async fn diff(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings.runs()?, args.run.as_ref(), Which::Any)?;
-    let repo = Repository::open(context.surroundings.host(), &run.facts().repository).await?;
+    let run = select(&context.surroundings().runs()?, args.run.as_ref(), Which::Any)?;
+    let repo = Repository::open(context.surroundings().host(), &run.facts().repository).await?;
     let checkpoints = Checkpoints::new(repo.clone(), run.facts().id.clone());
     let Some(checkpoint) = checkpoints.load().await? else {
         context.ui.say("Nothing yet.");

@@ -4,18 +4,22 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::assembly;
+use crate::assembly::configuration::project_of;
+use crate::assembly::image::prepare;
+use crate::assembly::parts::{self, Assembled};
+use crate::assembly::spec::Making;
 use crate::clock::{Clock, SystemClock};
 use crate::exec::{Command, Discard};
 use crate::id::{RunId, RunIdError};
+use crate::image::Rebuild;
 use crate::runner;
 use crate::state::Request;
 
 use super::Context;
-use super::assemble::{self, Assembled, Show};
 use super::error::{CliError, Exit};
-use super::image::{self, RebuildFlag};
 use super::resume::configuration;
-use super::spec::Making;
+use super::terminal::Show;
 
 /// Diagnose a stuck run, or (`ralph doctor env`) say what is installed and what that enables
 #[derive(Debug, clap::Args)]
@@ -55,7 +59,7 @@ pub(super) async fn doctor(context: &Context, args: Args) -> Result<Exit, CliErr
 
 /// A live run is asked to consult its doctor; one that rests is diagnosed here.
 async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
-    let dir = context.surroundings.runs()?.open(id)?;
+    let dir = context.surroundings().runs()?.open(id)?;
     if dir.holder()?.is_some() {
         dir.inbox().leave(&Request::Doctor, SystemClock.now())?;
         context.ui.say(format_args!(
@@ -64,9 +68,11 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
         return Ok(Exit::Success);
     }
     let config = configuration(context, &dir)?;
-    let assembled = assemble::parts(context, &config, &dir, Show::Lines).await?;
-    let project = assemble::project_of(context, &dir);
-    let image = image::for_sandbox(context, &config, &project, RebuildFlag::default()).await?;
+    let assembled = parts::parts(&context.assembly, &config, &dir, Show::Lines.sink(context.ui)).await?;
+    let project = project_of(&context.assembly, &dir);
+    let image = prepare(&context.assembly, &config, &project, Rebuild::WhenNeeded)
+        .await?
+        .image;
     let Assembled { parts, brokered } = &assembled;
     let making = Making {
         config: &config,
@@ -75,8 +81,8 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
         provider: parts.provider.as_ref(),
         brokered: brokered.as_ref(),
     };
-    let spec = making.spec(context).await?;
-    let diagnosis = runner::diagnose(parts, &assemble::settings(&config)?, &spec, &dir).await?;
+    let spec = making.spec(&context.assembly).await?;
+    let diagnosis = runner::diagnose(parts, &assembly::settings(&config)?, &spec, &dir).await?;
     context.ui.data(diagnosis.trim())?;
     Ok(Exit::Success)
 }
@@ -136,7 +142,7 @@ async fn version(context: &Context, program: &str) -> Option<String> {
         .arg("--version")
         .timeout(std::time::Duration::from_secs(10));
     let exit = context
-        .surroundings
+        .surroundings()
         .host()
         .run(&command, &mut Discard)
         .await

@@ -3,8 +3,13 @@
 use std::error::Error;
 use std::fmt::Display;
 
+use crate::assembly::{self, AssemblyError, AssemblyErrorKind};
 use crate::config::ConfigError;
+use crate::credential::{CredentialError, LoginError};
 use crate::engine::EngineError;
+use crate::gateway::audit::AuditError;
+use crate::gateway::broker::{BrokerError, UpstreamError};
+use crate::gateway::meter::MeterError;
 use crate::id::RunIdError;
 use crate::image::ImageError;
 use crate::model::ScriptError;
@@ -13,6 +18,8 @@ use crate::sandbox::SandboxError;
 use crate::scm::ScmError;
 use crate::state::StateError;
 use crate::task::TaskError;
+
+pub(super) use assembly::chain;
 
 /// The exit codes, one meaning each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,32 +86,46 @@ impl CliError {
     }
 }
 
-/// An error and its causes. A cause whose text its parent already shows is left out.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        next = cause.source();
-        let cause = cause.to_string();
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
+impl From<AssemblyError> for CliError {
+    fn from(error: AssemblyError) -> Self {
+        Self {
+            exit: match error.kind() {
+                AssemblyErrorKind::Usage => Exit::Usage,
+                AssemblyErrorKind::Runtime => Exit::Failure,
+                AssemblyErrorKind::Paused => Exit::Paused,
+            },
+            message: error.to_string(),
+            hint: error.hint().map(ToOwned::to_owned),
         }
     }
-    text
 }
 
-impl From<ConfigError> for CliError {
-    fn from(error: ConfigError) -> Self {
-        Self::of(Exit::Usage, &error).maybe_hint(error.hint())
-    }
+/// Errors that a command shows as the library does.
+macro_rules! shown_as_by_the_library {
+    ($($error:ty),*) => {
+        $(impl From<$error> for CliError {
+            fn from(error: $error) -> Self {
+                AssemblyError::from(error).into()
+            }
+        })*
+    };
 }
 
-impl From<TaskError> for CliError {
-    fn from(error: TaskError) -> Self {
-        Self::of(Exit::Usage, &error).maybe_hint(Some(error.hint()))
-    }
-}
+shown_as_by_the_library!(
+    AuditError,
+    BrokerError,
+    ConfigError,
+    CredentialError,
+    EngineError,
+    ImageError,
+    LoginError,
+    MeterError,
+    SandboxError,
+    ScmError,
+    ScriptError,
+    TaskError,
+    UpstreamError
+);
 
 impl From<RunIdError> for CliError {
     fn from(error: RunIdError) -> Self {
@@ -112,66 +133,17 @@ impl From<RunIdError> for CliError {
     }
 }
 
-impl From<ScriptError> for CliError {
-    fn from(error: ScriptError) -> Self {
-        Self::of(Exit::Usage, &error)
-    }
-}
-
 impl From<StateError> for CliError {
     fn from(error: StateError) -> Self {
-        let (exit, hint) = match &error {
-            StateError::NoSuchRun { .. } => (Exit::Usage, Some("`ralph status` lists the runs")),
-            StateError::Owned { .. } => (
-                Exit::Failure,
-                Some("`ralph stop RUN` ends it, `ralph logs -f RUN` shows it"),
-            ),
-            StateError::Corrupt { .. } => (
-                Exit::Failure,
-                Some("the run's state ref in the repository still holds its last checkpoint"),
-            ),
-            StateError::Io { .. } => (Exit::Failure, None),
-        };
-        Self::of(exit, &error).maybe_hint(hint)
-    }
-}
-
-impl From<ScmError> for CliError {
-    fn from(error: ScmError) -> Self {
-        let exit = match &error {
-            ScmError::NotARepository { .. } | ScmError::Incomplete { .. } | ScmError::UnknownRevision(_) => {
-                Exit::Usage
+        let hint = match &error {
+            StateError::NoSuchRun { .. } => Some("`ralph status` lists the runs"),
+            StateError::Owned { .. } => Some("`ralph stop RUN` ends it, `ralph logs -f RUN` shows it"),
+            StateError::Corrupt { .. } => {
+                Some("the run's state ref in the repository still holds its last checkpoint")
             }
-            _ => Exit::Failure,
+            StateError::Io { .. } => None,
         };
-        Self::of(exit, &error).maybe_hint(error.hint())
-    }
-}
-
-impl From<SandboxError> for CliError {
-    fn from(error: SandboxError) -> Self {
-        let exit = match &error {
-            SandboxError::Unavailable { .. } | SandboxError::Unsupported { .. } => Exit::Usage,
-            _ => Exit::Failure,
-        };
-        Self::of(exit, &error).maybe_hint(error.hint())
-    }
-}
-
-impl From<ImageError> for CliError {
-    fn from(error: ImageError) -> Self {
-        let exit = if error.is_mistake() {
-            Exit::Usage
-        } else {
-            Exit::Failure
-        };
-        Self::of(exit, &error).maybe_hint(error.hint())
-    }
-}
-
-impl From<EngineError> for CliError {
-    fn from(error: EngineError) -> Self {
-        ImageError::from(error).into()
+        Self::from(AssemblyError::from(error)).maybe_hint(hint)
     }
 }
 
@@ -179,23 +151,15 @@ impl From<RunError> for CliError {
     fn from(error: RunError) -> Self {
         match error {
             RunError::State(error) => error.into(),
-            RunError::Sandbox(error) => error.into(),
-            RunError::Scm(error) => error.into(),
-            RunError::Task(error) => error.into(),
             error @ RunError::StateRefGone { .. } => Self::of(Exit::Failure, &error)
                 .hint("fetch it from where it was pushed to, or `ralph run` the task again"),
-            RunError::NotReady(ref lacks) => {
-                let steps: Vec<&str> = lacks.iter().map(|lack| lack.next_step.as_str()).collect();
-                Self::of(Exit::Failure, &error).hint(steps.join("; "))
-            }
-            RunError::Model(error) => Self::of(Exit::Failure, &error).maybe_hint(Some(error.hint())),
-            error => Self::of(Exit::Failure, &error),
+            error => AssemblyError::from(error).into(),
         }
     }
 }
 
 /// For `map_err`: an I/O error with what was tried on which path.
 pub(super) fn io(operation: &str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> CliError {
-    let message = format!("cannot {operation} `{}`", path.display());
-    move |error| CliError::runtime(format!("{message}: {error}"))
+    let failed = assembly::io(operation, path);
+    move |error| failed(error).into()
 }

@@ -19,9 +19,12 @@ pub(super) struct Args {
 }
 
 pub(super) fn init(context: &Context, args: &Args) -> Result<Exit, CliError> {
-    let dir = args.dir.as_ref().map_or(context.surroundings.cwd.clone(), |dir| {
-        context.surroundings.cwd.join(dir)
-    });
+    let dir = args
+        .dir
+        .as_ref()
+        .map_or(context.surroundings().cwd.clone(), |dir| {
+            context.surroundings().cwd.join(dir)
+        });
     let files = [("ralph_task.md", starter::TASK), ("ralph.toml", starter::CONFIG)];
     if !args.force
         && let Some((name, _)) = files.iter().find(|(name, _)| dir.join(name).exists())

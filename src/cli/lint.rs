@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use crate::task::{Finding, LintRules};
 
 use super::Context;
-use super::assemble;
 use super::error::{CliError, Exit};
+use super::overrides::configuration;
 
 /// Check a task file and say everything that is wrong with it
 #[derive(Debug, clap::Args)]
@@ -20,8 +20,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn lint(context: &Context, args: &Args) -> Result<Exit, CliError> {
-    let config = assemble::configuration(context, None, &[])?;
-    let path = context.surroundings.cwd.join(&args.task);
+    let config = configuration(context, None, Vec::new())?;
+    let path = context.surroundings().cwd.join(&args.task);
     let rules = LintRules {
         min_checkboxes: config.settings.task.min_checkboxes.get() as usize,
     };

@@ -30,7 +30,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn logs(context: &Context, args: &Args) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings.runs()?, args.run.as_ref(), Which::Any)?;
+    let run = select(&context.surroundings().runs()?, args.run.as_ref(), Which::Any)?;
     let path = run.events_file();
     let file = match File::open(&path) {
         Ok(file) => file,

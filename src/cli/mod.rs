@@ -1,9 +1,5 @@
 //! The command line: one file per command, whose doc comment is its help.
 
-mod agents;
-mod assemble;
-mod broker;
-mod clients;
 mod config;
 mod control;
 mod credentials;
@@ -17,7 +13,7 @@ mod init;
 mod lint;
 mod logs;
 mod network;
-mod preflight;
+mod overrides;
 mod reference;
 mod resume;
 mod run;
@@ -25,9 +21,7 @@ mod sandbox;
 mod select;
 mod selftest;
 mod signals;
-mod spec;
 mod status;
-mod surroundings;
 mod terminal;
 mod token;
 mod ui;
@@ -35,12 +29,14 @@ mod ui;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::assembly::{AssemblyContext, Surroundings};
+
 use error::{CliError, Exit};
-use surroundings::Surroundings;
 use ui::Ui;
 
 pub use reference::cli_reference;
@@ -99,8 +95,22 @@ enum Command {
 /// What every command is given.
 struct Context {
     ui: Ui,
-    surroundings: Surroundings,
+    assembly: AssemblyContext,
     global: Global,
+}
+
+impl Context {
+    fn new(ui: Ui, surroundings: Surroundings, global: Global) -> Self {
+        let assembly = AssemblyContext {
+            surroundings,
+            reporter: Arc::new(ui),
+        };
+        Self { ui, assembly, global }
+    }
+
+    fn surroundings(&self) -> &Surroundings {
+        &self.assembly.surroundings
+    }
 }
 
 /// Parses the process's arguments, runs the command and returns its exit code.
@@ -121,16 +131,12 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> Exit {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
-    let surroundings = match Surroundings::read() {
+    let surroundings = match Surroundings::from_process() {
         Ok(surroundings) => surroundings,
-        Err(error) => return Ui::new(true).error(&error),
+        Err(error) => return Ui::new(true).error(&error.into()),
     };
     let ui = Ui::new(surroundings.var("NO_COLOR").is_some());
-    let context = Context {
-        ui,
-        surroundings,
-        global: args.global,
-    };
+    let context = Context::new(ui, surroundings, args.global);
     match execute(&context, args.command) {
         Ok(exit) => exit,
         Err(error) => ui.error(&error),

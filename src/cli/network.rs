@@ -1,22 +1,22 @@
 //! `ralph network`
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::config::{Config, NetworkPolicy};
-use crate::gateway::audit::{Asked, AuditError, AuditLog, Outcome, Tally};
+use crate::assembly::configuration::project_dir;
+use crate::assembly::{clients, image, spec};
+use crate::gateway::audit::{Asked, AuditLog, Outcome, Tally};
 use crate::id::RunId;
 use crate::network::{Denial, Host, HostNameError, Policy, Request, Seen, Verdict};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
-use super::assemble;
+use super::Context;
 use super::error::{CliError, Exit};
+use super::overrides::configuration;
 use super::select::{Which, select};
-use super::{Context, clients, image, spec};
 
 /// Ask what a sandbox may reach, and what it wanted to
 #[derive(Debug, clap::Args)]
@@ -64,19 +64,6 @@ pub(super) async fn network(context: &Context, args: Args) -> Result<Exit, CliEr
         What::Rules => rules(context).await,
         What::Suggest { from, json } => suggest(context, from.as_ref(), json),
     }
-}
-
-/// Refuses to record when nobody watches: a first, attended run is what that is for.
-pub(super) fn check_attended(config: &Config) -> Result<(), CliError> {
-    let network = &config.settings.sandbox.network;
-    let recording = network.policy == NetworkPolicy::Record && !network.dangerously_record_unattended;
-    if recording && !std::io::stdin().is_terminal() {
-        return Err(CliError::usage(
-            "`policy = \"record\"` allows everything, and nobody is at the terminal",
-        )
-        .hint("run it from a terminal, or set sandbox.network.dangerously_record_unattended = true"));
-    }
-    Ok(())
 }
 
 /// Where HTTP is within TLS.
@@ -162,14 +149,14 @@ async fn rules(context: &Context) -> Result<Exit, CliError> {
 
 /// The policy of a run that would begin here and now, as far as that is known without building its image.
 async fn policy(context: &Context) -> Result<Policy, CliError> {
-    let config = assemble::configuration(context, None, &[])?;
-    let project = assemble::project_dir(&context.surroundings.cwd);
+    let config = configuration(context, None, Vec::new())?;
+    let project = project_dir(&context.surroundings().cwd);
     let image = if clients::asks_image(&config) {
-        let found = image::at_hand(context, &config, &project).await;
+        let found = image::at_hand(&context.assembly, &config, &project).await;
         let missing = match &found {
             Ok(Some(_)) => None,
             Ok(None) => Some("it is not there yet".to_owned()),
-            Err(error) => Some(error.message.clone()),
+            Err(error) => Some(error.to_string()),
         };
         if let Some(reason) = missing {
             context.ui.say(format_args!(
@@ -180,7 +167,7 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
     } else {
         None
     };
-    spec::network_policy(context, &config, Some(&project), image.as_deref()).await
+    Ok(spec::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await?)
 }
 
 /// What `suggest` prints as JSON.
@@ -191,7 +178,7 @@ struct Suggested {
 }
 
 fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings.runs()?, run, Which::Any)?;
+    let run = select(&context.surroundings().runs()?, run, Which::Any)?;
     let records = AuditLog::read(&run.network_file())?;
     if records.is_empty() {
         let id = &run.facts().id;
@@ -245,11 +232,4 @@ enum TargetError {
     Host(HostNameError),
     #[error("the port is a number from 1 to 65535")]
     Port,
-}
-
-impl From<AuditError> for CliError {
-    fn from(error: AuditError) -> Self {
-        let AuditError::Io { source, .. } = &error;
-        Self::runtime(format!("{error}: {source}"))
-    }
 }

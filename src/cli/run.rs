@@ -2,8 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::assembly::configuration::{TaskFile, project_dir};
+use crate::assembly::parts::{self, Assembled};
+use crate::assembly::spec::Making;
+use crate::assembly::{self, image::prepare};
 use crate::clock::{Clock, SystemClock};
-use crate::config::Config;
+use crate::config::{Config, Override};
 use crate::gateway::audit::{Asked, AuditLog, Tally};
 use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
@@ -11,10 +15,10 @@ use crate::scm::Repository;
 use crate::state::{OutcomeKind, Request, RunDir};
 use crate::task::{LintRules, Task};
 
-use super::assemble::{self, Assembled, Given, Show, TaskFile};
 use super::error::{CliError, Exit, io};
+use super::overrides::{configuration, configuration_quietly, flags};
 use super::signals::Signals;
-use super::spec::Making;
+use super::terminal::Show;
 use super::{Context, image, lint};
 
 /// Work on a task until it is done, failed, paused or stopped
@@ -66,8 +70,8 @@ impl From<Shown> for Show {
 }
 
 impl Args {
-    fn given(&self) -> Vec<Given> {
-        Given::of_flags([
+    fn given(&self) -> Vec<Override> {
+        flags([
             ("--type", "sandbox.type", self.provider.clone()),
             ("--agent", "agent.name", self.agent.clone()),
             ("--profile", "default_profile", self.profile.clone()),
@@ -81,22 +85,22 @@ impl Args {
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let path = context.surroundings.cwd.join(&args.task);
+    let path = context.surroundings().cwd.join(&args.task);
     let file = TaskFile {
         text: lint::read(&path)?.unwrap_or_default(),
-        project: assemble::project_dir(path.parent().unwrap_or(&context.surroundings.cwd)),
+        project: project_dir(path.parent().unwrap_or(&context.surroundings().cwd)),
         path,
     };
     lint_or_refuse(context, &args, &file)?;
     let given = args.given();
-    let config = assemble::configuration(context, Some(&file), &given)?;
+    let config = configuration(context, Some(&file), given.clone())?;
     let script = args
         .script
         .as_ref()
-        .map(|script| read_script(&context.surroundings.cwd.join(script)))
+        .map(|script| read_script(&context.surroundings().cwd.join(script)))
         .transpose()?;
     let repo = repository(context, &file).await?;
-    let overrides = [given, context.global.given()?].concat();
+    let overrides = context.global.given(given)?.overrides;
     let project = file.project.clone();
     let new = NewRun {
         created: SystemClock.now(),
@@ -110,10 +114,12 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
         script,
     };
     // Everything that can be refused is refused before the run exists.
-    assemble::check(context, &config, new.script.as_deref()).await?;
-    let image = image::for_sandbox(context, &config, &project, args.image).await?;
+    parts::check(&context.assembly, &config, new.script.as_deref()).await?;
+    let image = prepare(&context.assembly, &config, &project, args.image.into())
+        .await?
+        .image;
     let redactor = crate::secret::Redactor::new(config.secrets());
-    let dir = runner::create(&context.surroundings.runs()?, &repo, &redactor, new).await?;
+    let dir = runner::create(&context.surroundings().runs()?, &repo, &redactor, new).await?;
     let start = Start {
         config: &config,
         image,
@@ -133,14 +139,14 @@ pub(super) struct Start<'a> {
 /// Works on a run, with Ctrl-C wired to a clean stop, and tells how it ended.
 pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
     let Start { config, image, show } = start;
-    let assembled = assemble::parts(context, config, dir, show).await?;
+    let assembled = parts::parts(&context.assembly, config, dir, show.sink(context.ui)).await?;
     let Assembled { parts, brokered } = &assembled;
     let settings = RunSettings {
         agent_env: brokered
             .as_ref()
             .map(|brokered| brokered.agent_env.clone())
             .unwrap_or_default(),
-        ..assemble::settings(config)?
+        ..assembly::settings(config)?
     };
     let making = Making {
         config,
@@ -149,7 +155,7 @@ pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> 
         provider: parts.provider.as_ref(),
         brokered: brokered.as_ref(),
     };
-    let spec = making.spec(context).await?;
+    let spec = making.spec(&context.assembly).await?;
     let outcome = tokio::select! {
         outcome = runner::drive(parts, &settings, &spec, dir) => outcome?,
         error = interrupted(context, dir) => {
@@ -249,7 +255,7 @@ fn tell_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
 
 fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(), CliError> {
     // The minimum of checkboxes is configuration that the task cannot change, so it is read without the task.
-    let config = assemble::configuration_quietly(context, file.project.clone())?;
+    let config = configuration_quietly(context, file.project.clone())?;
     let rules = LintRules {
         min_checkboxes: config.settings.task.min_checkboxes.get() as usize,
     };
@@ -276,10 +282,10 @@ fn read_script(path: &Path) -> Result<String, CliError> {
 /// The repository of a task: the one it names, else the one around the task file.
 async fn repository(context: &Context, file: &TaskFile) -> Result<Repository, CliError> {
     let task = Task::parse(&file.text)?;
-    let host = context.surroundings.host();
+    let host = context.surroundings().host();
     match &task.frontmatter.repo_url {
         Some(url) => {
-            Ok(Repository::mirror(host, url, &context.surroundings.cache_dir()?.join("mirrors")).await?)
+            Ok(Repository::mirror(host, url, &context.surroundings().cache_dir()?.join("mirrors")).await?)
         }
         None => Ok(Repository::open(host, file.path.parent().unwrap_or(Path::new("."))).await?),
     }

@@ -50,7 +50,7 @@ struct Box_ {
 }
 
 pub(super) fn status(context: &Context, args: &Args) -> Result<Exit, CliError> {
-    let runs = context.surroundings.runs()?;
+    let runs = context.surroundings().runs()?;
     let listed = match &args.run {
         Some(id) => vec![runs.open(id)?],
         None => runs.list()?,

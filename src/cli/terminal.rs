@@ -1,20 +1,41 @@
-//! Events as lines: for a person, as JSON, and into the run's own log.
+//! Events as lines: for a person, and as JSON.
 
-use std::fs::File;
-use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use crate::event::{Event, EventKind, EventSink, Found, RunEnd};
 
 use super::ui::Ui;
 
+/// How events are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Show {
+    /// Lines for a person.
+    Lines,
+    /// Lines for a person, with the output of commands.
+    Everything,
+    /// JSON on stdout.
+    Json,
+}
+
+impl Show {
+    /// What shows events so.
+    pub(super) fn sink(self, ui: Ui) -> Arc<dyn EventSink> {
+        match self {
+            Self::Json => Arc::new(JsonLines(ui)),
+            Self::Lines | Self::Everything => Arc::new(Terminal {
+                ui,
+                verbose: self == Self::Everything,
+            }),
+        }
+    }
+}
+
 /// Shows events to a person, one line each.
 #[derive(Debug)]
-pub(super) struct Terminal {
-    /// Where to.
-    pub(super) ui: Ui,
+struct Terminal {
+    ui: Ui,
     /// Whether the output of commands is shown too.
-    pub(super) verbose: bool,
+    verbose: bool,
 }
 
 impl EventSink for Terminal {
@@ -28,26 +49,12 @@ impl EventSink for Terminal {
 
 /// Prints events as JSON, one object a line, for programs.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct JsonLines(pub(super) Ui);
+struct JsonLines(Ui);
 
 impl EventSink for JsonLines {
     fn emit(&self, event: &Event) {
         if let Ok(text) = serde_json::to_string(event) {
             let _ = self.0.data(text);
-        }
-    }
-}
-
-/// Appends events to the run's own log, which `ralph logs` reads.
-#[derive(Debug)]
-pub(super) struct EventLog(pub(super) Mutex<File>);
-
-impl EventSink for EventLog {
-    fn emit(&self, event: &Event) {
-        if let Ok(text) = serde_json::to_string(event) {
-            let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            // A log that cannot be written must not end the run: the journal is what counts.
-            let _ = file.write_all(format!("{text}\n").as_bytes());
         }
     }
 }

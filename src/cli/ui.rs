@@ -5,9 +5,12 @@ use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::assembly::AssemblyReporter;
 use crate::exec::Stream;
+use crate::image::Observer;
 
 use super::error::{CliError, Exit};
+use super::image::observer;
 
 /// Writes to the person at the terminal and to the program behind the pipe.
 #[derive(Clone, Copy, Debug)]
@@ -74,5 +77,19 @@ impl Ui {
             self.say(format_args!("hint: {hint}"));
         }
         error.exit
+    }
+}
+
+impl AssemblyReporter for Ui {
+    fn warn(&self, message: &str) {
+        self.say(format_args!("warning: {message}"));
+    }
+
+    fn inform(&self, message: &str) {
+        self.say(message);
+    }
+
+    fn image_observer(&self) -> Box<dyn Observer> {
+        observer(*self)
     }
 }

@@ -10,16 +10,17 @@ use std::sync::Arc;
 use clap::Subcommand;
 use tokio::net::TcpListener;
 
+use crate::assembly::credentials::upstream;
 use crate::clock;
 use crate::config::Config;
 use crate::credential::CredentialKind;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{Broker, Entrance};
-use crate::gateway::meter::{Allowance, Meter, MeterError, MeterSetup, MeterSink, Tariffs};
+use crate::gateway::meter::{Allowance, Meter, MeterSetup, MeterSink, Tariffs};
 use crate::network::HostName;
 
 use super::Context;
-use super::credentials::{Which, upstream};
+use super::credentials::Which;
 use super::error::{CliError, Exit};
 
 /// Serve calls to a model with the stored credential, or check that they would be served
@@ -73,7 +74,7 @@ impl Loopback {
         meter: Metered<'_>,
     ) -> Result<Self, CliError> {
         let (config, kind) = served.which.kind(context)?;
-        let upstream = upstream(context, &config, kind, served.base_url.as_deref()).await?;
+        let upstream = upstream(&context.assembly, &config, kind, served.base_url.as_deref()).await?;
         let host = upstream.host.clone();
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let broker = Broker::new(vec![upstream], Vec::new())?;
@@ -116,11 +117,5 @@ impl Metered<'_> {
             sink: self.sink,
             clock: clock::system(),
         })?)
-    }
-}
-
-impl From<MeterError> for CliError {
-    fn from(error: MeterError) -> Self {
-        Self::of(Exit::Failure, &error)
     }
 }

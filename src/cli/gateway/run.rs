@@ -31,7 +31,7 @@ struct Ready {
 }
 
 pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let dir = context.surroundings.data_dir()?.join("gateway");
+    let dir = context.surroundings().data_dir()?.join("gateway");
     std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
     let file = dir.join(format!("spending-{}.jsonl", RunId::random()));
     let (sink, mut notices) = mpsc::unbounded_channel();

@@ -13,7 +13,7 @@ use super::super::error::chain;
 use super::super::ui::Ui;
 
 /// Shows what happens on stderr.
-pub(super) fn observer(ui: Ui) -> Box<dyn Observer> {
+pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn Observer> {
     let screen = MultiProgress::new();
     // Nothing at all is shown on what is no terminal, or one whose cursor stays where it is (`TERM=dumb`).
     if screen.is_hidden() {

@@ -2,13 +2,15 @@
 
 use std::path::PathBuf;
 
+use crate::assembly::configuration::project_dir;
+use crate::assembly::image;
 use crate::config::Config;
 use crate::engine::{Engine, EngineError};
 use crate::image::{Recipe, Tools, Wish};
 
 use super::super::Context;
-use super::super::assemble;
 use super::super::error::CliError;
+use super::super::overrides::configuration;
 use super::wanted::Wanted;
 
 /// Where a command works.
@@ -23,14 +25,14 @@ impl<'a> Scene<'a> {
     pub(super) fn of(context: &'a Context, wanted: &Wanted) -> Result<Self, CliError> {
         Ok(Self {
             context,
-            config: assemble::configuration(context, None, &wanted.given())?,
-            tools: super::tools(context)?,
-            project: assemble::project_dir(&context.surroundings.cwd),
+            config: configuration(context, None, wanted.given())?,
+            tools: image::tools(&context.assembly)?,
+            project: project_dir(&context.surroundings().cwd),
         })
     }
 
     pub(super) async fn engine(&self) -> Result<Engine, EngineError> {
-        super::engine(self.context, &self.tools).await
+        image::engine(&self.context.assembly, &self.tools).await
     }
 
     pub(super) fn wish(&self, wanted: &Wanted) -> Wish {
@@ -39,12 +41,6 @@ impl<'a> Scene<'a> {
 
     /// Reads what the image is made from, and says why a flake is not used.
     pub(super) async fn read(&self, wish: &Wish, engine: Option<&Engine>) -> Result<Recipe, CliError> {
-        let recipe = wish.read(engine, &self.tools).await?;
-        if let Some(reason) = &recipe.passed_over {
-            self.context
-                .ui
-                .say(format_args!("The project's flake.nix is not used: {reason}."));
-        }
-        Ok(recipe)
+        Ok(image::read(&self.context.assembly, wish, engine, &self.tools).await?)
     }
 }

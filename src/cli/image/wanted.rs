@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::config::{AgentName, Config};
-use crate::image::{ImageAgent, Origin, Platform, Rebuild, Wish};
-use crate::nix::{Inputs, Installable};
-use crate::scm::main_worktree;
+use crate::assembly::image;
+use crate::config::{Config, Override};
+use crate::image::{Origin, Platform, Wish};
+use crate::nix::Installable;
 
 use super::super::Context;
-use super::super::assemble::Given;
+use super::super::overrides::flags;
 
 /// The flags that choose an image, on every `image` command.
 #[derive(Debug, Default, clap::Args)]
@@ -48,51 +48,32 @@ impl From<OsString> for Dockerfile {
 
 impl Wanted {
     /// What the flags set in the configuration.
-    pub(super) fn given(&self) -> Vec<Given> {
-        let agent = self.agent.iter().map(|agent| Given {
-            flag: "--agent".to_owned(),
-            key: "agent.name".to_owned(),
-            value: agent.clone(),
-        });
-        agent.collect()
+    pub(super) fn given(&self) -> Vec<Override> {
+        flags([("--agent", "agent.name", self.agent.clone())])
     }
 
     /// The wish of somebody who is in this project.
     pub(super) fn wish(&self, context: &Context, config: &Config, project: &Path) -> Wish {
+        let configured = image::wish(config, project);
         Wish {
-            project: main_worktree(project),
-            agent: agent(config.settings.agent.name),
             platform: self.platform,
-            origin: self.origin(&context.surroundings.cwd, config),
-            base: config.settings.image.base.clone(),
-            rebuild: Rebuild::WhenNeeded,
-            refresh_after: config.settings.image.refresh_after,
+            origin: self
+                .origin(&context.surroundings().cwd, config)
+                .unwrap_or(configured.origin),
+            ..configured
         }
     }
 
-    fn origin(&self, cwd: &Path, config: &Config) -> Origin {
+    fn origin(&self, cwd: &Path, config: &Config) -> Option<Origin> {
         let nix = &config.settings.image.nix;
-        match (&self.dockerfile, &self.flake) {
+        Some(match (&self.dockerfile, &self.flake) {
             (Some(Dockerfile::At(path)), _) => Origin::Dockerfile(cwd.join(path)),
             (Some(Dockerfile::OfTheAgent), _) => Origin::Template,
             (None, Some(named)) => Origin::Flake {
                 flake: named.flake.seen_from(cwd),
                 attribute: named.attribute.clone().unwrap_or_else(|| nix.attribute.clone()),
             },
-            (None, None) => Origin::Project {
-                attribute: nix.attribute.clone(),
-                inputs: nix.inputs.clone().map_or(Inputs::Tracked, Inputs::Declared),
-            },
-        }
-    }
-}
-
-/// A library user's own agent gets the tools without any agent's program.
-fn agent(name: AgentName) -> ImageAgent {
-    match name {
-        AgentName::Claude => ImageAgent::Claude,
-        AgentName::Codex => ImageAgent::Codex,
-        AgentName::Cursor => ImageAgent::Cursor,
-        AgentName::Actions | AgentName::Custom => ImageAgent::Actions,
+            (None, None) => return None,
+        })
     }
 }

@@ -10,11 +10,12 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 
+use crate::assembly::provider;
 use crate::sandbox::{Listed, Provider};
 
 use super::Context;
-use super::assemble::{self, Given};
 use super::error::{CliError, Exit};
+use super::overrides::{configuration, flags};
 
 pub(super) use prune::{Args as PruneArgs, prune};
 
@@ -52,13 +53,9 @@ pub(super) async fn sandbox(context: &Context, args: Args) -> Result<Exit, CliEr
 
 impl Kind {
     fn provider(&self, context: &Context) -> Result<Arc<dyn Provider>, CliError> {
-        let given = self.provider.iter().map(|name| Given {
-            flag: "--type".to_owned(),
-            key: "sandbox.type".to_owned(),
-            value: name.clone(),
-        });
-        let config = assemble::configuration(context, None, &given.collect::<Vec<_>>())?;
-        assemble::connected(context, &config)
+        let given = flags([("--type", "sandbox.type", self.provider.clone())]);
+        let config = configuration(context, None, given)?;
+        Ok(provider::connected(&context.assembly, &config)?)
     }
 }
 

@@ -5,15 +5,17 @@ mod trial;
 
 use std::path::Path;
 
+use crate::assembly::configuration::project_dir;
+use crate::assembly::{image, provider, spec};
 use crate::config::Config;
 use crate::id::RunId;
 use crate::sandbox::{Purpose, Reuse, SandboxSpec};
 
-use super::assemble::{self, Given};
+use super::Context;
 use super::error::{CliError, Exit};
-use super::image::{self, RebuildFlag};
+use super::image::RebuildFlag;
+use super::overrides::{configuration, flags};
 use super::signals::Signals;
-use super::{Context, spec};
 use trial::Trial;
 
 /// Build the image, make a sandbox as a run would, try out whether it does what a run needs, and let the agent have one
@@ -44,18 +46,18 @@ enum Form {
 }
 
 pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let given = Given::of_flags([
+    let given = flags([
         ("--type", "sandbox.type", args.provider),
         ("--agent", "agent.name", args.agent),
     ]);
-    let config = assemble::configuration(context, None, &given)?;
-    let project = assemble::project_dir(&context.surroundings.cwd);
+    let config = configuration(context, None, given)?;
+    let project = project_dir(&context.surroundings().cwd);
     let form = if args.json { Form::Json } else { Form::Lines };
     if args.escapes {
         // What it cannot enforce is what is asked.
-        let provider = assemble::connected(context, &config)?;
+        let provider = provider::connected(&context.assembly, &config)?;
         provider.check().await?;
-        let prepared = image::prepare(context, &config, &project, args.image).await?;
+        let prepared = image::prepare(&context.assembly, &config, &project, args.image.into()).await?;
         let spec = sandbox_spec(context, &config, &project, prepared.image).await?;
         return attack::attack(context, provider.as_ref(), spec, form).await;
     }
@@ -88,7 +90,7 @@ async fn sandbox_spec(
         },
         mounts: config.mounts(),
         resources: config.resources(),
-        network: spec::network_policy(context, config, Some(project), image.as_deref()).await?,
+        network: spec::network_policy(&context.assembly, config, Some(project), image.as_deref()).await?,
         image,
         egress: spec::egress(config)?,
         completion_grace: config.settings.timers.completion_grace,

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::agent::Agents;
+use crate::assembly::broker::{Brokered, Services};
+use crate::assembly::{agents, image, parts, preflight, provider, spec};
 use crate::config::{AgentName, Config};
 use crate::event::Found;
 use crate::exec::Discard;
@@ -17,10 +19,9 @@ use crate::sandbox::selftest::{SelftestCheck, selftest};
 use crate::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use crate::secret::Redactor;
 
-use super::super::broker::{Brokered, Services};
+use super::super::Context;
 use super::super::error::{CliError, Exit, chain};
-use super::super::image::{self, RebuildFlag};
-use super::super::{Context, agents, assemble, preflight, spec};
+use super::super::image::RebuildFlag;
 use super::{Form, sandbox_spec};
 
 /// What the agent is asked. It costs next to nothing.
@@ -58,7 +59,7 @@ impl Parts {
     async fn open(context: &Context, config: &Config) -> Result<Self, CliError> {
         let dir = tempfile::tempdir()
             .map_err(|error| CliError::runtime(format!("no temporary directory: {error}")))?;
-        let services = Services::of(context, config).await?;
+        let services = Services::of(&context.assembly, config).await?;
         let redactor = Redactor::new(config.secrets());
         let brokered = services
             .open(config, dir.path().join("spending"), &redactor)
@@ -72,8 +73,8 @@ impl Parts {
         let access = |profile: &str| brokered.as_ref()?.access(profile);
         Ok(Self {
             agents: agents::agents(config, access)?,
-            model: assemble::model(config, None)?,
-            preconditions: preflight::preconditions(context, config, brokered.as_ref()).await?,
+            model: parts::model(config, None)?,
+            preconditions: preflight::preconditions(&context.assembly, config, brokered.as_ref()).await?,
             brokered,
             _dir: dir,
         })
@@ -88,9 +89,9 @@ impl<'a> Trial<'a> {
         project: &'a Path,
         form: Form,
     ) -> Result<Self, CliError> {
-        assemble::provider(context, config)?.check().await?;
+        provider::provider(&context.assembly, config)?.check().await?;
         let parts = Parts::open(context, config).await?;
-        let provider = assemble::connected_with(context, config, parts.brokered.as_ref())?;
+        let provider = provider::connected_with(&context.assembly, config, parts.brokered.as_ref())?;
         let spec = sandbox_spec(context, config, project, None).await?;
         Ok(Self {
             context,
@@ -182,7 +183,8 @@ impl<'a> Trial<'a> {
 
     /// Sees to it that the image is there, with all that it tells of itself; says what was built.
     async fn built(&mut self, rebuild: RebuildFlag) -> Result<Vec<&'static str>, CliError> {
-        let prepared = image::prepare(self.context, self.config, self.project, rebuild).await?;
+        let prepared =
+            image::prepare(&self.context.assembly, self.config, self.project, rebuild.into()).await?;
         let made = sandbox_spec(self.context, self.config, self.project, prepared.image).await?;
         let spec = SandboxSpec {
             run: self.spec.run.clone(),
@@ -192,7 +194,7 @@ impl<'a> Trial<'a> {
         let spec = spec::with_broker(spec, self.parts.brokered.as_ref())?;
         let asked = (self.provider.as_ref(), spec.network);
         self.spec = SandboxSpec {
-            network: assemble::enforceable(self.context, self.config, asked)?,
+            network: provider::enforceable(&self.context.assembly, self.config, asked)?,
             ..spec
         };
         Ok(prepared.built)
@@ -260,7 +262,11 @@ impl<'a> Trial<'a> {
                 }
             }
         }
-        let runs = self.context.surroundings.runs().map_err(|error| error.message)?;
+        let runs = self
+            .context
+            .surroundings()
+            .runs()
+            .map_err(|error| error.to_string())?;
         // `local` keeps its sandboxes where runs are; this was none.
         let _ = std::fs::remove_dir(runs.dir().join(self.spec.run.as_str()));
         let listed = self.provider.list().await.map_err(told)?;

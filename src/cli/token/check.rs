@@ -3,10 +3,11 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::assembly::credentials::{from_environment, upstream, vault};
 use crate::credential::{AuthMethod, Credential, CredentialKind, LoginError};
 
 use super::super::Context;
-use super::super::credentials::{Which, describe, from_environment, upstream, vault};
+use super::super::credentials::{Which, describe};
 use super::super::error::{CliError, Exit};
 use super::store::{Against, verify};
 
@@ -36,7 +37,10 @@ struct Checked {
 pub(in crate::cli) async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
     let (config, kind) = args.which.kind(context)?;
     let now = Timestamp::now();
-    let checked = match (vault(context)?.load(kind).await?, from_environment(&config, kind)) {
+    let checked = match (
+        vault(&context.assembly)?.load(kind).await?,
+        from_environment(&config, kind),
+    ) {
         (Some((credential, place)), _) => Checked::new(kind, &credential, describe(place), now),
         (None, Some(secret)) => Checked::new(kind, &Credential::new(secret), "the environment", now),
         (None, None) => return Err(LoginError::Missing(kind).into()),
@@ -45,7 +49,7 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckArgs) -> Result<
         return Err(LoginError::Expired(kind).into());
     }
     if args.against.is_wanted() {
-        verify(&upstream(context, &config, kind, args.against.base()).await?).await?;
+        verify(&upstream(&context.assembly, &config, kind, args.against.base()).await?).await?;
     }
     if args.json {
         context.ui.json(&checked)?;

@@ -2,10 +2,11 @@
 
 use std::io::IsTerminal;
 
+use crate::assembly::credentials::vault;
 use crate::credential::LoginError;
 
 use super::super::Context;
-use super::super::credentials::{Which, vault};
+use super::super::credentials::Which;
 use super::super::error::{CliError, Exit};
 
 /// Print a stored credential, for a pipe or a file
@@ -24,7 +25,7 @@ pub(in crate::cli) async fn get(context: &Context, args: GetArgs) -> Result<Exit
         return Err(CliError::usage("a credential is not shown on a terminal unasked")
             .hint("`--show` prints it; a pipe or a file gets it without"));
     }
-    let (credential, _) = vault(context)?
+    let (credential, _) = vault(&context.assembly)?
         .load(kind)
         .await?
         .ok_or(LoginError::Missing(kind))?;

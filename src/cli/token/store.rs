@@ -5,13 +5,14 @@ use std::io::{IsTerminal, Read};
 use jiff::Timestamp;
 use zeroize::Zeroizing;
 
+use crate::assembly::credentials::vault;
 use crate::credential::{self, CredentialKind, CredentialLocation, CredentialSource, MalformedCredential};
 use crate::exec::Command;
 use crate::gateway::broker::{self, Upstream, VerifyError};
 use crate::secret::Secret;
 
 use super::super::Context;
-use super::super::credentials::{Which, describe, vault};
+use super::super::credentials::{Which, describe};
 use super::super::error::{CliError, Exit, io};
 
 /// The longest thing that is read as a credential.
@@ -70,7 +71,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
         let source = CredentialSource::Fixed(credential.token.clone());
         verify(&Upstream::new(kind, source, args.against.base().or(own))?).await?;
     }
-    let vault = vault(context)?;
+    let vault = vault(&context.assembly)?;
     let place = if args.file {
         CredentialLocation::File
     } else {
@@ -101,7 +102,7 @@ pub(super) async fn verify(upstream: &Upstream) -> Result<(), CliError> {
 /// The credential as it is handed over: never as an argument, which every user of the machine could read.
 async fn read(context: &Context, kind: CredentialKind) -> Result<Zeroizing<String>, CliError> {
     let by_hand = std::io::stdin().is_terminal();
-    if by_hand && kind == CredentialKind::AnthropicOAuth && context.surroundings.host().finds("claude") {
+    if by_hand && kind == CredentialKind::AnthropicOAuth && context.surroundings().host().finds("claude") {
         return set_up(context)
             .await
             .map(|token| Zeroizing::new(token.expose().to_owned()));
@@ -133,7 +134,7 @@ async fn set_up(context: &Context) -> Result<Secret, CliError> {
     };
     let command = Command::new("script").args(args);
     let status = context
-        .surroundings
+        .surroundings()
         .session_host()
         .run_on_terminal(&command)
         .await;

@@ -9,20 +9,20 @@ use crate::network::HostName;
 use crate::sandbox::daytona::DaytonaSecret;
 use crate::secret::Redactor;
 
-use super::super::error::CliError;
+use super::super::AssemblyError;
 use super::{Brokered, Open, Services};
 
 /// Services whose credentials the provider keeps. Their agents speak to them directly, with what it gives them.
-pub(super) async fn to_provider(services: Services, redactor: &Redactor) -> Result<Brokered, CliError> {
+pub(super) async fn to_provider(services: Services, redactor: &Redactor) -> Result<Brokered, AssemblyError> {
     let mut open = BTreeMap::new();
     let mut secrets: BTreeMap<&str, DaytonaSecret> = BTreeMap::new();
     for service in services.list {
         let address = service.upstream.address();
         let domain = service.upstream.domain().ok_or_else(|| {
-            CliError::usage(format!(
+            AssemblyError::usage(format!(
                 "`{address}` has no name, and Daytona gives credentials to names alone"
             ))
-            .hint("give the model's address with a name that the internet knows")
+            .with_hint("give the model's address with a name that the internet knows")
         })?;
         let host = HostName::parse(domain).map_err(UpstreamError::from)?;
         for member in service.members {
@@ -33,7 +33,7 @@ pub(super) async fn to_provider(services: Services, redactor: &Redactor) -> Resu
             };
             let held = secrets.entry(member.variable).or_insert_with(|| secret.clone());
             if held.value.expose() != secret.value.expose() || held.hosts != secret.hosts {
-                return Err(CliError::usage(format!(
+                return Err(AssemblyError::usage(format!(
                     "two profiles need different credentials in `{}`, and a Daytona sandbox has one of each",
                     member.variable
                 )));

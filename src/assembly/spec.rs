@@ -12,25 +12,28 @@ use crate::sandbox::{Egress, Provider, ProxyVariables, Purpose, Reuse, SandboxSp
 use crate::state::RunDir;
 use crate::task::Task;
 
-use super::Context;
-use super::assemble::enforceable;
+use super::AssemblyContext;
+use super::AssemblyError;
 use super::broker::Brokered;
 use super::clients::Told;
-use super::error::CliError;
+use super::provider::enforceable;
 
 /// Which names may be reached, with what the files of the project and of the image tell package clients.
-pub(super) async fn network_policy(
-    context: &Context,
+pub(crate) async fn network_policy(
+    context: &AssemblyContext,
     config: &Config,
     project: Option<&Path>,
     image: Option<&str>,
-) -> Result<Policy, CliError> {
+) -> Result<Policy, AssemblyError> {
     let told = Told::read(context, config, project, image).await?;
     Ok(config.network_policy(&told.clients()))
 }
 
 /// The same with what the broker serves within reach.
-pub(super) fn with_broker(spec: SandboxSpec, brokered: Option<&Brokered>) -> Result<SandboxSpec, CliError> {
+pub(crate) fn with_broker(
+    spec: SandboxSpec,
+    brokered: Option<&Brokered>,
+) -> Result<SandboxSpec, AssemblyError> {
     Ok(match brokered {
         Some(brokered) => SandboxSpec {
             network: brokered.allow(spec.network)?,
@@ -42,18 +45,18 @@ pub(super) fn with_broker(spec: SandboxSpec, brokered: Option<&Brokered>) -> Res
 }
 
 /// What the sandbox of a run is made from.
-pub(super) struct Making<'a> {
-    pub(super) config: &'a Config,
-    pub(super) run: &'a RunDir,
+pub(crate) struct Making<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) run: &'a RunDir,
     /// What [`super::image::for_sandbox`] gave.
-    pub(super) image: Option<String>,
+    pub(crate) image: Option<String>,
     /// Who makes it.
-    pub(super) provider: &'a dyn Provider,
-    pub(super) brokered: Option<&'a Brokered>,
+    pub(crate) provider: &'a dyn Provider,
+    pub(crate) brokered: Option<&'a Brokered>,
 }
 
 impl Making<'_> {
-    pub(super) async fn spec(self, context: &Context) -> Result<SandboxSpec, CliError> {
+    pub(crate) async fn spec(self, context: &AssemblyContext) -> Result<SandboxSpec, AssemblyError> {
         let (config, provider, brokered) = (self.config, self.provider, self.brokered);
         let spec = with_broker(self.plain(context).await?, brokered)?;
         Ok(SandboxSpec {
@@ -62,7 +65,7 @@ impl Making<'_> {
         })
     }
 
-    async fn plain(self, context: &Context) -> Result<SandboxSpec, CliError> {
+    async fn plain(self, context: &AssemblyContext) -> Result<SandboxSpec, AssemblyError> {
         let (config, run) = (self.config, self.run);
         let project = run.facts().project.as_deref();
         Ok(SandboxSpec {
@@ -92,9 +95,9 @@ impl Making<'_> {
 }
 
 /// What the gateway of a sandbox works with. Nothing is written down yet.
-pub(super) fn egress(config: &Config) -> Result<Egress, CliError> {
+pub(crate) fn egress(config: &Config) -> Result<Egress, AssemblyError> {
     let network = &config.settings.sandbox.network;
-    let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
+    let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
     Ok(Egress {
         guard: AddressGuard::dangerously_opening(network.dangerously_allow_addresses.iter().copied()),
         phantom: Some(phantom),

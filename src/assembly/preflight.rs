@@ -16,20 +16,21 @@ use crate::network::{Clients, HostName, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
 
+use super::AssemblyError;
 use super::agents::{agent_name, credential, keys, settings_of};
 use super::broker::{Brokered, Door, Service};
-use super::error::{CliError, chain};
-use super::{Context, assemble};
+use super::error::chain;
+use super::{AssemblyContext, provider};
 
 /// How long a service may take to say whether it takes a credential.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The preconditions of a run whose models are real ones, for the profile that it begins with.
-pub(super) async fn preconditions(
-    context: &Context,
+pub(crate) async fn preconditions(
+    context: &AssemblyContext,
     config: &Config,
     brokered: Option<&Brokered>,
-) -> Result<Vec<Arc<dyn Precondition>>, CliError> {
+) -> Result<Vec<Arc<dyn Precondition>>, AssemblyError> {
     let own = &config.settings.default_profile;
     let open = brokered.and_then(|brokered| Some((brokered.door(own)?, brokered.access(own)?)));
     let Some((door, access)) = open else {
@@ -55,10 +56,10 @@ pub(super) async fn preconditions(
 
 /// What is to be said of a credential that no gateway holds.
 async fn own_credential(
-    context: &Context,
+    context: &AssemblyContext,
     config: &Config,
     profile: &str,
-) -> Result<Option<Arc<dyn Precondition>>, CliError> {
+) -> Result<Option<Arc<dyn Precondition>>, AssemblyError> {
     let agent = agent_name(config, profile);
     let asked = match agent {
         AgentName::Actions => endpoint(config, profile)?,
@@ -92,7 +93,7 @@ async fn own_credential(
 }
 
 /// The endpoint that `actions` asks, where it has a key, and what to do when it does not take that.
-fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, CliError> {
+fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, AssemblyError> {
     let model = settings_of(config, profile);
     let usual = &config.settings.model_endpoint;
     let variable = model.and_then(|model| model.api_key_env.as_ref());
@@ -113,11 +114,11 @@ fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, C
 
 /// Whether the policy lets an agent reach its model by itself. Nothing is opened for it that nobody asked for.
 fn reach(
-    context: &Context,
+    context: &AssemblyContext,
     config: &Config,
     (profile, policy): (&str, &Policy),
-) -> Result<Option<Arc<dyn Precondition>>, CliError> {
-    let enforced = assemble::connected(context, config)?.capabilities().network;
+) -> Result<Option<Arc<dyn Precondition>>, AssemblyError> {
+    let enforced = provider::connected(context, config)?.capabilities().network;
     let agent = agent_name(config, profile);
     if enforced == NetworkEnforcement::Nothing || !asks_its_maker(config, profile) {
         return Ok(None);

@@ -6,14 +6,14 @@ use crate::credential::{CredentialKind, CredentialSource};
 use crate::gateway::broker::Upstream;
 use crate::secret::Secret;
 
+use super::super::AssemblyError;
 use super::super::agents::{agent_name, credential, keys, settings_of};
 use super::super::credentials::{from_environment, kind, upstream, vault};
-use super::super::error::CliError;
-use super::Context;
+use super::AssemblyContext;
 
 /// A service and the profiles that reach it.
-pub(in crate::cli) struct Service {
-    pub(in crate::cli) upstream: Upstream,
+pub(crate) struct Service {
+    pub(crate) upstream: Upstream,
     kind: CredentialKind,
     /// Where its credential comes from.
     from: From,
@@ -47,11 +47,11 @@ pub(super) struct Member {
 impl Service {
     /// The service of a profile whose agent is a program that the broker understands and has a credential for.
     /// What is stored comes before what the environment holds, unless the profile names a variable of its own.
-    pub(in crate::cli) async fn of_profile(
-        context: &Context,
+    pub(crate) async fn of_profile(
+        context: &AssemblyContext,
         config: &Config,
         profile: &str,
-    ) -> Result<Option<Self>, CliError> {
+    ) -> Result<Option<Self>, AssemblyError> {
         let agent = agent_name(config, profile);
         if !matches!(agent, AgentName::Claude | AgentName::Codex) {
             return Ok(None);
@@ -97,7 +97,7 @@ impl Service {
     }
 
     /// What a person does when the credential is refused.
-    pub(in crate::cli) fn remedy(&self) -> String {
+    pub(crate) fn remedy(&self) -> String {
         let first = self.members.first();
         first.map(|member| member.remedy.clone()).unwrap_or_default()
     }
@@ -148,7 +148,7 @@ fn member(profile: &str, agent: AgentName, kind: CredentialKind) -> Member {
 }
 
 /// Which stored credentials an agent can use, the most usual first.
-fn kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, CliError> {
+fn kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, AssemblyError> {
     let chosen = config.settings.agent.auth.is_some() && config.settings.agent.name == agent;
     Ok(match agent {
         _ if chosen => vec![kind(config)?],
@@ -161,10 +161,10 @@ fn kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, CliEr
 /// What is stored of a kind; nothing, where the environment holds it and the configuration chose it; `None` where it is
 /// nowhere.
 async fn known(
-    context: &Context,
+    context: &AssemblyContext,
     config: &Config,
     kind: CredentialKind,
-) -> Result<Option<Vec<Secret>>, CliError> {
+) -> Result<Option<Vec<Secret>>, AssemblyError> {
     if let Some((stored, _)) = vault(context)?.load(kind).await? {
         return Ok(Some(stored.secrets().collect()));
     }

@@ -6,29 +6,31 @@ use crate::config::Config;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{GitHub, GitHubAccess, GitHubSetup};
 
-use super::super::error::CliError;
+use super::super::AssemblyError;
 use super::Way;
 
 /// What is configured; `None` when there is no such repository.
-pub(super) fn setup(config: &Config, way: Option<Way>) -> Result<Option<GitHubSetup>, CliError> {
+pub(super) fn setup(config: &Config, way: Option<Way>) -> Result<Option<GitHubSetup>, AssemblyError> {
     let settings = &config.settings.sandbox.github;
     let Some(repository) = settings.repository.clone() else {
         return Ok(None);
     };
     if !matches!(way, Some(Way::Broker(_))) {
-        return Err(CliError::usage(
+        return Err(AssemblyError::usage(
             "`sandbox.github` needs a gateway between the sandbox and GitHub, and there is none",
         )
-        .hint(
+        .with_hint(
             "use `type = \"docker\"` with a network policy other than `allow-all`, or `type = \"local\"`",
         ));
     }
     let variable = GitHub::VARIABLE;
     let token = config.credential(variable).ok_or_else(|| {
-        CliError::usage(format!(
+        AssemblyError::usage(format!(
             "`{variable}` is not set, so {repository} cannot be read with it"
         ))
-        .hint("a token that can read that repository alone is enough; a public one needs no `sandbox.github`")
+        .with_hint(
+            "a token that can read that repository alone is enough; a public one needs no `sandbox.github`",
+        )
     })?;
     Ok(Some(GitHubSetup {
         repository,

@@ -12,12 +12,12 @@ use crate::network::HostName;
 
 /// Where the calls to one service come in.
 #[derive(Clone)]
-pub(in crate::cli) struct Door {
+pub(crate) struct Door {
     entrance: Entrance,
     /// The name that the service has in a sandbox.
     host: HostName,
     /// Where the service really is.
-    pub(in crate::cli) service: String,
+    pub(crate) service: String,
     way: Way,
 }
 
@@ -107,7 +107,7 @@ impl Door {
     }
 
     /// Whether calls would be served.
-    pub(in crate::cli) async fn health(&self) -> io::Result<()> {
+    pub(crate) async fn health(&self) -> io::Result<()> {
         match self.way {
             Way::Gateway => ask_health(self.entrance.open(&self.host).await?).await,
             Way::Loopback(address, _) => ask_health(TcpStream::connect(address).await?).await,
@@ -115,7 +115,7 @@ impl Door {
     }
 
     /// Whether the service takes the credential.
-    pub(in crate::cli) async fn verify(&self) -> Result<(), VerifyError> {
+    pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
         self.entrance.verify(&self.host).await
     }
 }

@@ -24,15 +24,15 @@ use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::docker::SealPlan;
 use crate::secret::{Redactor, Secret};
 
-use super::Context;
-use super::error::CliError;
-pub(super) use door::Door;
+use super::AssemblyContext;
+use super::AssemblyError;
+pub(crate) use door::Door;
 use door::{Inside, Named};
 use service::Member;
-pub(super) use service::Service;
+pub(crate) use service::Service;
 
 /// The services that agent programs reach through the broker. Nothing is open yet.
-pub(super) struct Services {
+pub(crate) struct Services {
     way: Way,
     list: Vec<Service>,
     /// The repository that agents may reach.
@@ -61,7 +61,7 @@ enum Lead {
 
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
-    pub(super) async fn of(context: &Context, config: &Config) -> Result<Self, CliError> {
+    pub(crate) async fn of(context: &AssemblyContext, config: &Config) -> Result<Self, AssemblyError> {
         let way = way(config.provider(), &config.network_policy(&Clients::NONE));
         let mut found = Self {
             way: way.unwrap_or(Way::Broker(Lead::Loopback(Inside::Here))),
@@ -81,13 +81,13 @@ impl Services {
     }
 
     /// The profiles that reach their models so.
-    pub(super) fn serve(&self, profile: &str) -> bool {
+    pub(crate) fn serve(&self, profile: &str) -> bool {
         self.list.iter().any(|service| service.serves(profile))
     }
 
     /// Profiles with the same credential for the same address share a service. A name leads to one of them: whoever comes
     /// later gets a name of its own.
-    fn add(&mut self, mut service: Service) -> Result<(), CliError> {
+    fn add(&mut self, mut service: Service) -> Result<(), AssemblyError> {
         if let Some(same) = self.list.iter_mut().find(|other| other.is_like(&service)) {
             same.share_with(service);
             return Ok(());
@@ -104,12 +104,12 @@ impl Services {
 
     /// Opens them, with a meter that writes to this file and a redactor that comes to know every credential; `None` when
     /// there are none.
-    pub(super) async fn open(
+    pub(crate) async fn open(
         mut self,
         config: &Config,
         spending: PathBuf,
         redactor: &Redactor,
-    ) -> Result<Option<Brokered>, CliError> {
+    ) -> Result<Option<Brokered>, AssemblyError> {
         if self.list.is_empty() && self.github.is_none() {
             return Ok(None);
         }
@@ -126,8 +126,8 @@ impl Services {
         lead: Lead,
         config: &Config,
         (spending, redactor): (PathBuf, &Redactor),
-    ) -> Result<Brokered, CliError> {
-        let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
+    ) -> Result<Brokered, AssemblyError> {
+        let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
         let (meter, notices) = meter(config, spending)?;
         let (mut names, mut members, mut services) = (Vec::new(), Vec::new(), Vec::<broker::Service>::new());
         for service in self.list {
@@ -176,18 +176,18 @@ impl Services {
 }
 
 /// What one run has of the broker, for as long as it lasts.
-pub(super) struct Brokered {
+pub(crate) struct Brokered {
     /// Where there is a gateway that leads to it.
     entrance: Option<(Phantom, Entrance)>,
     /// What a policy must allow so that the services can be reached.
     allowed: Vec<String>,
     open: BTreeMap<String, Open>,
     /// What counts the calls, where they come this way.
-    pub(super) metering: Option<Metering>,
+    pub(crate) metering: Option<Metering>,
     /// What the provider keeps.
-    pub(super) handed_over: Vec<DaytonaSecret>,
+    pub(crate) handed_over: Vec<DaytonaSecret>,
     /// What agents are told of the repository that they may reach.
-    pub(super) agent_env: BTreeMap<String, String>,
+    pub(crate) agent_env: BTreeMap<String, String>,
     /// The servers on loopback; they end with it.
     _loopback: JoinSet<()>,
 }
@@ -214,17 +214,17 @@ impl Open {
 
 impl Brokered {
     /// Where the calls of a profile's agent come in.
-    pub(super) fn door(&self, profile: &str) -> Option<&Door> {
+    pub(crate) fn door(&self, profile: &str) -> Option<&Door> {
         self.open.get(profile)?.door.as_ref()
     }
 
     /// How the agent of a profile reaches its model: with an address and a phantom.
-    pub(super) fn access(&self, profile: &str) -> Option<&ModelAccess> {
+    pub(crate) fn access(&self, profile: &str) -> Option<&ModelAccess> {
         self.open.get(profile).map(|open| &open.access)
     }
 
     /// The same gateway, which leads to the broker too.
-    pub(super) fn join(&self, egress: Egress) -> Egress {
+    pub(crate) fn join(&self, egress: Egress) -> Egress {
         let Some((phantom, entrance)) = &self.entrance else {
             return egress;
         };
@@ -237,10 +237,10 @@ impl Brokered {
 
     /// The same policy with the services allowed: by plain HTTP where the broker serves them, else as they are. Where
     /// nothing is allowed, nothing else is.
-    pub(super) fn allow(&self, policy: Policy) -> Result<Policy, CliError> {
+    pub(crate) fn allow(&self, policy: Policy) -> Result<Policy, AssemblyError> {
         let rule = |line: &String| Rule::parse(line).map(|rule| rule.at("added with a credential"));
         let rules: Result<Vec<Rule>, _> = self.allowed.iter().map(rule).collect();
-        let rules = rules.map_err(|error| CliError::usage(error.to_string()))?;
+        let rules = rules.map_err(|error| AssemblyError::usage(error.to_string()))?;
         Ok(match policy.mode() {
             _ if rules.is_empty() => policy,
             Mode::Deny => Policy::allowlist(rules),
@@ -266,7 +266,7 @@ fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
 }
 
 /// What counts the calls of a run, and who is told.
-fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), CliError> {
+fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), AssemblyError> {
     let notices: Arc<Notices> = Arc::default();
     let meter = Meter::open(MeterSetup {
         file: spending,
@@ -284,8 +284,9 @@ async fn doors(
     entrance: &Entrance,
     services: Vec<Named>,
     servers: &mut JoinSet<()>,
-) -> Result<Vec<Door>, CliError> {
-    let failed = |error: std::io::Error| CliError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
+) -> Result<Vec<Door>, AssemblyError> {
+    let failed =
+        |error: std::io::Error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
     let mut doors = Vec::new();
     for service in services {
         doors.push(match lead {

@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::agents;
-use super::super::error::{CliError, Exit};
+use super::{AssemblyError, agents};
 use crate::config::{self, Config, LadderRung};
 use crate::runner::{Budget, DoctorApply, DoctorRules, Profiles, RunSettings};
 use crate::scm::Identity;
@@ -14,13 +13,10 @@ use crate::state::Rung;
 const MODEL_WAIT: Duration = Duration::from_secs(30);
 
 /// What the runner is told.
-pub(in super::super) fn settings(config: &Config) -> Result<RunSettings, CliError> {
+pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
     let from = &config.settings;
-    let identity = Identity::new(&from.git.user_name, &from.git.user_email).map_err(|error| CliError {
-        exit: Exit::Usage,
-        message: error.to_string(),
-        hint: None,
-    })?;
+    let identity = Identity::new(&from.git.user_name, &from.git.user_email)
+        .map_err(|error| AssemblyError::usage(error.to_string()))?;
     Ok(RunSettings {
         budget: Budget {
             max_iterations: from.budget.max_iterations.get(),

@@ -9,14 +9,14 @@ use crate::agent::{
 };
 use crate::config::{AgentName, Config, ModelSettings, SandboxType};
 
-use super::error::CliError;
+use super::AssemblyError;
 
 /// The agents: one for the run, and others for profiles that name another or reach another model.
 /// `brokered` tells of those whose credentials stay here.
-pub(super) fn agents<'a>(
+pub(crate) fn agents<'a>(
     config: &Config,
     brokered: impl Fn(&str) -> Option<&'a ModelAccess>,
-) -> Result<Agents, CliError> {
+) -> Result<Agents, AssemblyError> {
     let own = &config.settings.default_profile;
     let made = |profile: &str| agent(config, profile, brokered(profile));
     let mut agents = Agents::new(made(own)?);
@@ -27,7 +27,7 @@ pub(super) fn agents<'a>(
 }
 
 /// Refuses agents that cannot be had; `brokered` tells whose credentials stay here.
-pub(super) fn check(config: &Config, brokered: impl Fn(&str) -> bool) -> Result<(), CliError> {
+pub(crate) fn check(config: &Config, brokered: impl Fn(&str) -> bool) -> Result<(), AssemblyError> {
     let given = config.profiles.keys().filter(|profile| !brokered(profile));
     given
         .into_iter()
@@ -35,7 +35,7 @@ pub(super) fn check(config: &Config, brokered: impl Fn(&str) -> bool) -> Result<
 }
 
 /// Whether going on with this profile changes anything for the agent.
-pub(super) fn is_another_choice(config: &Config, profile: &str) -> bool {
+pub(crate) fn is_another_choice(config: &Config, profile: &str) -> bool {
     let described = |name: &str| {
         let model = settings_of(config, name);
         (
@@ -50,10 +50,10 @@ pub(super) fn is_another_choice(config: &Config, profile: &str) -> bool {
 
 /// Refuses what would come out only after money was spent: calls whose cost nobody knows, with a bound on nothing else.
 /// What a program inside the sandbox says of its cost counts only where its calls do not pass the broker.
-pub(super) fn check_cost_is_bounded(
+pub(crate) fn check_cost_is_bounded(
     config: &Config,
     is_brokered: impl Fn(&str) -> bool,
-) -> Result<(), CliError> {
+) -> Result<(), AssemblyError> {
     let own = &config.settings.default_profile;
     let tells_cost = match agent_name(config, own) {
         AgentName::Actions => true,
@@ -68,17 +68,17 @@ pub(super) fn check_cost_is_bounded(
         return Ok(());
     }
     let name = agent_name(config, own).name();
-    Err(CliError::usage(format!(
+    Err(AssemblyError::usage(format!(
         "what the calls of the agent `{name}` cost is unknown, so budget.max_cost_usd_estimate cannot hold"
     ))
-    .hint(format!(
+    .with_hint(format!(
         "give the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or set \
          budget.max_tokens_total"
     )))
 }
 
 /// What a person should know of where the credential goes of an agent that is given it.
-pub(super) fn notice(config: &Config) -> Option<String> {
+pub(crate) fn notice(config: &Config) -> Option<String> {
     let own = &config.settings.default_profile;
     let name = agent_name(config, own);
     let (variable, _) = credential(config, own, keys(name))?;
@@ -90,7 +90,11 @@ pub(super) fn notice(config: &Config) -> Option<String> {
     })
 }
 
-fn agent(config: &Config, profile: &str, brokered: Option<&ModelAccess>) -> Result<Arc<dyn Agent>, CliError> {
+fn agent(
+    config: &Config,
+    profile: &str,
+    brokered: Option<&ModelAccess>,
+) -> Result<Arc<dyn Agent>, AssemblyError> {
     let name = agent_name(config, profile);
     let model = settings_of(config, profile)
         .and_then(|model| model.agent_model.clone())
@@ -109,11 +113,12 @@ fn agent(config: &Config, profile: &str, brokered: Option<&ModelAccess>) -> Resu
     })
 }
 
-fn custom(config: &Config, profile: &str) -> Result<Custom, CliError> {
+fn custom(config: &Config, profile: &str) -> Result<Custom, AssemblyError> {
     let mut words = config.settings.agent.custom.command.iter().cloned();
     let program = words.next().ok_or_else(|| {
-        CliError::usage("the agent `custom` has no command")
-            .hint("for example `[agent.custom] command = [\"aider\", \"--message-file\", \"{prompt_file}\"]`")
+        AssemblyError::usage("the agent `custom` has no command").with_hint(
+            "for example `[agent.custom] command = [\"aider\", \"--message-file\", \"{prompt_file}\"]`",
+        )
     })?;
     Ok(Custom {
         program,
@@ -123,16 +128,16 @@ fn custom(config: &Config, profile: &str) -> Result<Custom, CliError> {
 }
 
 /// How the agent reaches its model: with the credential itself, since nothing here holds it back.
-fn access(config: &Config, profile: &str, name: AgentName) -> Result<ModelAccess, CliError> {
+fn access(config: &Config, profile: &str, name: AgentName) -> Result<ModelAccess, AssemblyError> {
     let may_be_given =
         config.provider() == SandboxType::Local || config.settings.agent.dangerously_pass_credential;
     let found = credential(config, profile, keys(name));
     if found.is_some() && !may_be_given {
-        return Err(CliError::usage(format!(
+        return Err(AssemblyError::usage(format!(
             "the agent `{}` would need its credential inside the sandbox",
             name.name()
         ))
-        .hint("`agent.dangerously_pass_credential = true` gives it the credential itself"));
+        .with_hint("`agent.dangerously_pass_credential = true` gives it the credential itself"));
     }
     let variable = found.as_ref().map_or_else(
         || keys(name).first().map_or("its key", |key| key.name).to_owned(),
@@ -146,7 +151,7 @@ fn access(config: &Config, profile: &str, name: AgentName) -> Result<ModelAccess
 }
 
 /// The credential of a profile and the variable it is in: the profile's own, else the first that the agent usually has.
-pub(super) fn credential(
+pub(crate) fn credential(
     config: &Config,
     profile: &str,
     keys: &[KeyVariable],
@@ -170,7 +175,7 @@ pub(super) fn credential(
 }
 
 /// The variables that usually hold an agent's credential.
-pub(super) fn keys(name: AgentName) -> &'static [KeyVariable] {
+pub(crate) fn keys(name: AgentName) -> &'static [KeyVariable] {
     match name {
         AgentName::Claude => &Claude::KEYS,
         AgentName::Codex => &Codex::KEYS,
@@ -180,12 +185,12 @@ pub(super) fn keys(name: AgentName) -> &'static [KeyVariable] {
 }
 
 /// The agent of a profile.
-pub(super) fn agent_name(config: &Config, profile: &str) -> AgentName {
+pub(crate) fn agent_name(config: &Config, profile: &str) -> AgentName {
     let of_profile = settings_of(config, profile).and_then(|model| model.agent);
     of_profile.unwrap_or(config.settings.agent.name)
 }
 
 /// What the configuration says of a profile.
-pub(super) fn settings_of<'a>(config: &'a Config, profile: &str) -> Option<&'a ModelSettings> {
+pub(crate) fn settings_of<'a>(config: &'a Config, profile: &str) -> Option<&'a ModelSettings> {
     config.settings.models.get(profile)
 }

@@ -1,13 +1,14 @@
 //! The process's surroundings, read once and passed on. Nothing else in the crate reads the environment.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use crate::engine;
 use crate::exec::Host;
 use crate::state::{Owner, Runs};
 
-use super::error::CliError;
+use super::AssemblyError;
 
 /// Variables that programs on the host need and that hold nothing confidential.
 const FOR_THE_HOST: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
@@ -55,11 +56,13 @@ const FAMILIES_FOR_BUILDERS: [&str; 2] = ["NIX_", "XDG_"];
 
 /// What the process was started in.
 #[derive(Clone, Debug)]
-pub(super) struct Surroundings {
+pub struct Surroundings {
     /// Its environment.
-    pub(super) env: BTreeMap<String, String>,
+    pub(crate) env: BTreeMap<String, String>,
     /// Its directory.
-    pub(super) cwd: PathBuf,
+    pub(crate) cwd: PathBuf,
+    /// Whether a person is at the terminal.
+    pub(crate) attended: bool,
 }
 
 impl Surroundings {
@@ -68,18 +71,23 @@ impl Surroundings {
         clippy::disallowed_methods,
         reason = "the one place that reads the environment"
     )]
-    pub(super) fn read() -> Result<Self, CliError> {
+    pub fn from_process() -> Result<Self, AssemblyError> {
         let env = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        let cwd = std::env::current_dir()
-            .map_err(|error| CliError::runtime(format!("the current directory cannot be read: {error}")))?;
-        Ok(Self { env, cwd })
+        let cwd = std::env::current_dir().map_err(|error| {
+            AssemblyError::runtime(format!("the current directory cannot be read: {error}"))
+        })?;
+        Ok(Self {
+            env,
+            cwd,
+            attended: std::io::stdin().is_terminal(),
+        })
     }
 
     /// A variable that is set and not empty.
     #[must_use]
-    pub(super) fn var(&self, name: &str) -> Option<&str> {
+    pub(crate) fn var(&self, name: &str) -> Option<&str> {
         self.env
             .get(name)
             .map(String::as_str)
@@ -87,7 +95,7 @@ impl Surroundings {
     }
 
     /// Where ralph keeps its data: `RALPH_HOME`, else the XDG data directory.
-    pub(super) fn data_dir(&self) -> Result<PathBuf, CliError> {
+    pub(crate) fn data_dir(&self) -> Result<PathBuf, AssemblyError> {
         if let Some(dir) = self.var("RALPH_HOME") {
             return Ok(self.cwd.join(dir));
         }
@@ -96,7 +104,7 @@ impl Surroundings {
     }
 
     /// Where ralph keeps what it can make again.
-    pub(super) fn cache_dir(&self) -> Result<PathBuf, CliError> {
+    pub(crate) fn cache_dir(&self) -> Result<PathBuf, AssemblyError> {
         if self.var("RALPH_HOME").is_some() {
             return self.data_dir().map(|dir| dir.join("cache"));
         }
@@ -105,26 +113,26 @@ impl Surroundings {
     }
 
     /// The user's own configuration file.
-    pub(super) fn user_config(&self) -> Option<PathBuf> {
+    pub(crate) fn user_config(&self) -> Option<PathBuf> {
         self.xdg("XDG_CONFIG_HOME", ".config")
             .ok()
             .map(|base| base.join("ralph/config.toml"))
     }
 
     /// All runs of this user.
-    pub(super) fn runs(&self) -> Result<Runs, CliError> {
+    pub(crate) fn runs(&self) -> Result<Runs, AssemblyError> {
         Ok(Runs::under(self.data_dir()?.join("runs")))
     }
 
     /// Starts processes on the host with nothing confidential in their environment.
     #[must_use]
-    pub(super) fn host(&self) -> Host {
+    pub(crate) fn host(&self) -> Host {
         self.host_with(|name| FOR_THE_HOST.contains(&name))
     }
 
     /// Starts what builds images: `nix`, `git` and `docker buildx`.
     #[must_use]
-    pub(super) fn builder_host(&self) -> Host {
+    pub(crate) fn builder_host(&self) -> Host {
         let in_family = |name: &str| {
             FAMILIES_FOR_BUILDERS
                 .iter()
@@ -135,13 +143,13 @@ impl Surroundings {
 
     /// Starts what makes machines: `tart`, `sbx` and `docker`.
     #[must_use]
-    pub(super) fn machine_host(&self) -> Host {
+    pub(crate) fn machine_host(&self) -> Host {
         self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_MACHINES.contains(&name))
     }
 
     /// Starts what belongs to the user's session: the program of a keychain, and what speaks to the user itself.
     #[must_use]
-    pub(super) fn session_host(&self) -> Host {
+    pub(crate) fn session_host(&self) -> Host {
         self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_THE_SESSION.contains(&name))
     }
 
@@ -155,7 +163,7 @@ impl Surroundings {
 
     /// Where a container engine is looked for.
     #[must_use]
-    pub(super) fn engine(&self) -> engine::EngineEnvironment {
+    pub(crate) fn engine(&self) -> engine::EngineEnvironment {
         engine::EngineEnvironment {
             env: self.env.clone(),
             home: self.var("HOME").map(PathBuf::from),
@@ -164,7 +172,7 @@ impl Surroundings {
 
     /// This process as the owner of a run.
     #[must_use]
-    pub(super) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> Owner {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .ok()
             .or_else(|| self.var("HOSTNAME").map(ToOwned::to_owned))
@@ -175,13 +183,13 @@ impl Surroundings {
         }
     }
 
-    fn xdg(&self, variable: &str, below_home: &str) -> Result<PathBuf, CliError> {
+    fn xdg(&self, variable: &str, below_home: &str) -> Result<PathBuf, AssemblyError> {
         if let Some(dir) = self.var(variable) {
             return Ok(PathBuf::from(dir));
         }
         let home = self.var("HOME").ok_or_else(|| {
-            CliError::usage("neither RALPH_HOME nor HOME is set")
-                .hint("set RALPH_HOME to a directory of yours")
+            AssemblyError::usage("neither RALPH_HOME nor HOME is set")
+                .with_hint("set RALPH_HOME to a directory of yours")
         })?;
         Ok(PathBuf::from(home).join(below_home))
     }

@@ -9,11 +9,10 @@ use crate::network::packages::Packages;
 use crate::network::{Clients, Directory, NoFiles, Preset, Tree};
 use crate::sandbox::connect::Ground;
 
-use super::error::CliError;
-use super::{Context, assemble, image};
+use super::{AssemblyContext, AssemblyError, image, provider};
 
 /// What the clients of one sandbox are told.
-pub(super) struct Told {
+pub(crate) struct Told {
     project: Box<dyn Tree>,
     image: ImageFiles,
     /// The variables of the image.
@@ -22,12 +21,12 @@ pub(super) struct Told {
 
 impl Told {
     /// Reads the files of the project, and those of the image where a preset of the policy asks for them.
-    pub(super) async fn read(
-        context: &Context,
+    pub(crate) async fn read(
+        context: &AssemblyContext,
         config: &Config,
         project: Option<&Path>,
         image: Option<&str>,
-    ) -> Result<Self, CliError> {
+    ) -> Result<Self, AssemblyError> {
         let mut told = Self {
             project: match project {
                 Some(dir) => Box::new(Directory::at(dir)),
@@ -43,7 +42,7 @@ impl Told {
     }
 
     /// They, for the presets of a policy.
-    pub(super) fn clients(&self) -> Clients<'_> {
+    pub(crate) fn clients(&self) -> Clients<'_> {
         Clients {
             project: self.project.as_ref(),
             image: &self.image,
@@ -51,8 +50,13 @@ impl Told {
         }
     }
 
-    async fn read_image(&mut self, context: &Context, config: &Config, name: &str) -> Result<(), CliError> {
-        if assemble::choice(context, config)?.ground() != Ground::EngineImage {
+    async fn read_image(
+        &mut self,
+        context: &AssemblyContext,
+        config: &Config,
+        name: &str,
+    ) -> Result<(), AssemblyError> {
+        if provider::choice(context, config)?.ground() != Ground::EngineImage {
             return Ok(());
         }
         let engine = image::connect(context).await?;
@@ -62,7 +66,7 @@ impl Told {
             let paths: BTreeSet<String> = presets(config)
                 .flat_map(|packages| packages.image_paths(&self.env))
                 .collect();
-            let cache = assemble::docker(context)?.cache;
+            let cache = provider::docker(context)?.cache;
             self.image = engine.image_files(&found.id, &paths, &cache).await?;
         }
         Ok(())
@@ -70,7 +74,7 @@ impl Told {
 }
 
 /// Whether the policy depends on what is in the image.
-pub(super) fn asks_image(config: &Config) -> bool {
+pub(crate) fn asks_image(config: &Config) -> bool {
     presets(config).next().is_some()
 }
 

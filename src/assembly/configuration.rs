@@ -1,0 +1,96 @@
+//! Loads the configuration of a task or of a run that exists.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{self, Config, FilePlace, Inputs, Override, Place};
+use crate::state::RunDir;
+use crate::task::Task;
+
+use super::{AssemblyContext, AssemblyError};
+
+/// A task file, and the directory whose configuration goes with it.
+pub(crate) struct TaskFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
+    pub(crate) project: PathBuf,
+}
+
+/// What a caller gives besides the files.
+#[derive(Clone, Default)]
+pub(crate) struct GivenSettings {
+    /// A file to read in place of `ralph.toml`.
+    pub(crate) config_file: Option<PathBuf>,
+    /// Single values, which win over every file.
+    pub(crate) overrides: Vec<Override>,
+}
+
+/// Reads the configuration and reports its warnings.
+pub(crate) fn load(
+    context: &AssemblyContext,
+    task: Option<&TaskFile>,
+    given: &GivenSettings,
+) -> Result<Config, AssemblyError> {
+    let config = config::load(&inputs(context, task, given)?)?;
+    for warning in config.warnings() {
+        context.reporter.warn(&warning.to_string());
+    }
+    Ok(config)
+}
+
+fn inputs(
+    context: &AssemblyContext,
+    task: Option<&TaskFile>,
+    given: &GivenSettings,
+) -> Result<Inputs, AssemblyError> {
+    let surroundings = &context.surroundings;
+    Ok(Inputs {
+        env: surroundings.env.clone(),
+        user_file: surroundings.user_config(),
+        project_dir: task.map_or_else(|| project_dir(&surroundings.cwd), |task| task.project.clone()),
+        config_file: given.config_file.as_ref().map(|file| surroundings.cwd.join(file)),
+        task: task.map(task_overrides).transpose()?.unwrap_or_default(),
+        flags: given.overrides.clone(),
+    })
+}
+
+/// The configuration without a task, its warnings not reported, for a look at one setting.
+pub(crate) fn load_quietly(
+    context: &AssemblyContext,
+    project: PathBuf,
+    given: &GivenSettings,
+) -> Result<Config, AssemblyError> {
+    let inputs = Inputs {
+        project_dir: project,
+        ..inputs(context, None, given)?
+    };
+    config::load(&inputs).map_err(Into::into)
+}
+
+/// The directory whose configuration a run was started with; the current project where that does not exist here.
+pub(crate) fn project_of(context: &AssemblyContext, run: &RunDir) -> PathBuf {
+    let known = run.facts().project.clone().filter(|dir| dir.is_dir());
+    known.unwrap_or_else(|| project_dir(&context.surroundings.cwd))
+}
+
+/// The directory that holds the project's configuration: the nearest one upwards with a `ralph.toml` or a `.git`.
+pub(crate) fn project_dir(cwd: &Path) -> PathBuf {
+    let marked = |dir: &&Path| dir.join("ralph.toml").exists() || dir.join(".git").exists();
+    cwd.ancestors().find(marked).unwrap_or(cwd).to_owned()
+}
+
+fn task_overrides(file: &TaskFile) -> Result<Vec<Override>, AssemblyError> {
+    let task = Task::parse(&file.text)?;
+    let place = Place::File(FilePlace {
+        path: file.path.clone(),
+        line: 1,
+        column: 1,
+    });
+    let pairs = task.frontmatter.overrides().into_iter();
+    Ok(pairs
+        .map(|(key, value)| Override {
+            key: key.to_owned(),
+            value,
+            place: place.clone(),
+        })
+        .collect())
+}

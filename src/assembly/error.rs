@@ -1,0 +1,227 @@
+//! What can go wrong while a run is assembled or driven, with its kind and what to do next.
+
+use std::error::Error;
+use std::fmt::Display;
+use std::path::Path;
+
+use crate::config::ConfigError;
+use crate::credential::{CredentialError, LoginError};
+use crate::engine::EngineError;
+use crate::gateway::audit::AuditError;
+use crate::gateway::broker::{BrokerError, UpstreamError};
+use crate::gateway::meter::MeterError;
+use crate::image::ImageError;
+use crate::model::ScriptError;
+use crate::runner::RunError;
+use crate::sandbox::SandboxError;
+use crate::scm::ScmError;
+use crate::state::StateError;
+use crate::task::TaskError;
+
+/// What kind of error it is: who can mend it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AssemblyErrorKind {
+    /// The configuration, the task or the call is wrong.
+    Usage,
+    /// Something failed: a program, a service, the disk.
+    Runtime,
+    /// The run waits for a person.
+    Paused,
+}
+
+/// Why a run cannot be assembled or driven.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct AssemblyError {
+    kind: AssemblyErrorKind,
+    message: String,
+    hint: Option<String>,
+}
+
+impl AssemblyError {
+    /// A mistake in the configuration, the task or the call.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(AssemblyErrorKind::Usage, message.into())
+    }
+
+    /// Something that failed.
+    pub(crate) fn runtime(message: impl Into<String>) -> Self {
+        Self::new(AssemblyErrorKind::Runtime, message.into())
+    }
+
+    fn new(kind: AssemblyErrorKind, message: String) -> Self {
+        Self {
+            kind,
+            message,
+            hint: None,
+        }
+    }
+
+    /// An error of another module, with its causes.
+    pub(crate) fn from_error(kind: AssemblyErrorKind, error: &(dyn Error + 'static)) -> Self {
+        Self::new(kind, chain(error))
+    }
+
+    /// Sets what to do next.
+    #[must_use]
+    pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    fn with_hint_of(mut self, hint: Option<impl Display>) -> Self {
+        self.hint = hint.map(|hint| hint.to_string());
+        self
+    }
+
+    /// What kind of error it is.
+    #[must_use]
+    pub fn kind(&self) -> AssemblyErrorKind {
+        self.kind
+    }
+
+    /// What to do next.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+}
+
+/// An error and its causes. A cause whose text its parent already shows is left out.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        next = cause.source();
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// For `map_err`: an I/O error with what was tried on which path.
+pub(crate) fn io(operation: &str, path: &Path) -> impl FnOnce(std::io::Error) -> AssemblyError {
+    let message = format!("cannot {operation} `{}`", path.display());
+    move |error| AssemblyError::runtime(format!("{message}: {error}"))
+}
+
+use AssemblyErrorKind::{Runtime, Usage};
+
+impl From<ConfigError> for AssemblyError {
+    fn from(error: ConfigError) -> Self {
+        Self::from_error(Usage, &error).with_hint_of(error.hint())
+    }
+}
+
+impl From<TaskError> for AssemblyError {
+    fn from(error: TaskError) -> Self {
+        Self::from_error(Usage, &error).with_hint_of(Some(error.hint()))
+    }
+}
+
+impl From<ScriptError> for AssemblyError {
+    fn from(error: ScriptError) -> Self {
+        Self::from_error(Usage, &error)
+    }
+}
+
+impl From<StateError> for AssemblyError {
+    fn from(error: StateError) -> Self {
+        let kind = match &error {
+            StateError::NoSuchRun { .. } => Usage,
+            _ => Runtime,
+        };
+        Self::from_error(kind, &error)
+    }
+}
+
+impl From<ScmError> for AssemblyError {
+    fn from(error: ScmError) -> Self {
+        let kind = match &error {
+            ScmError::NotARepository { .. } | ScmError::Incomplete { .. } | ScmError::UnknownRevision(_) => {
+                Usage
+            }
+            _ => Runtime,
+        };
+        Self::from_error(kind, &error).with_hint_of(error.hint())
+    }
+}
+
+impl From<SandboxError> for AssemblyError {
+    fn from(error: SandboxError) -> Self {
+        let kind = match &error {
+            SandboxError::Unavailable { .. } | SandboxError::Unsupported { .. } => Usage,
+            _ => Runtime,
+        };
+        Self::from_error(kind, &error).with_hint_of(error.hint())
+    }
+}
+
+impl From<ImageError> for AssemblyError {
+    fn from(error: ImageError) -> Self {
+        let kind = if error.is_mistake() { Usage } else { Runtime };
+        Self::from_error(kind, &error).with_hint_of(error.hint())
+    }
+}
+
+impl From<EngineError> for AssemblyError {
+    fn from(error: EngineError) -> Self {
+        ImageError::from(error).into()
+    }
+}
+
+impl From<CredentialError> for AssemblyError {
+    fn from(error: CredentialError) -> Self {
+        Self::from_error(Runtime, &error).with_hint_of(error.hint())
+    }
+}
+
+impl From<LoginError> for AssemblyError {
+    fn from(error: LoginError) -> Self {
+        Self::from_error(Runtime, &error).with_hint_of(error.hint())
+    }
+}
+
+impl From<BrokerError> for AssemblyError {
+    fn from(error: BrokerError) -> Self {
+        Self::from_error(Runtime, &error)
+    }
+}
+
+impl From<UpstreamError> for AssemblyError {
+    fn from(error: UpstreamError) -> Self {
+        Self::from_error(Usage, &error)
+    }
+}
+
+impl From<MeterError> for AssemblyError {
+    fn from(error: MeterError) -> Self {
+        Self::from_error(Runtime, &error)
+    }
+}
+
+impl From<AuditError> for AssemblyError {
+    fn from(error: AuditError) -> Self {
+        Self::from_error(Runtime, &error)
+    }
+}
+
+impl From<RunError> for AssemblyError {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::State(error) => error.into(),
+            RunError::Sandbox(error) => error.into(),
+            RunError::Scm(error) => error.into(),
+            RunError::Task(error) => error.into(),
+            RunError::NotReady(ref lacks) => {
+                let steps: Vec<&str> = lacks.iter().map(|lack| lack.next_step.as_str()).collect();
+                Self::from_error(Runtime, &error).with_hint(steps.join("; "))
+            }
+            RunError::Model(error) => Self::from_error(Runtime, &error).with_hint_of(Some(error.hint())),
+            error => Self::from_error(Runtime, &error),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The image that a run's sandbox starts from.
+
+use std::path::Path;
+
+use crate::config::{AgentName, Config};
+use crate::engine::{Engine, EngineError};
+use crate::image::{ImageAgent, ImageError, Origin, Rebuild, Recipe, Tools, Wish, ensure, plan, survey};
+use crate::nix::Inputs;
+use crate::sandbox::connect::Ground;
+use crate::scm::main_worktree;
+
+use super::{AssemblyContext, AssemblyError, provider};
+
+/// What a sandbox starts from.
+pub(crate) struct Prepared {
+    /// The image; `None`: the provider needs none.
+    pub(crate) image: Option<String>,
+    /// What was built for it, or was there: nothing for one that the configuration names.
+    pub(crate) built: Vec<&'static str>,
+}
+
+const BUILD: &str = "build image";
+const BUILD_PROJECT: &str = "build project image";
+
+/// What the building of a project's image is called as long as nothing is known but where it is.
+pub(crate) fn name_of_build(project: &Path) -> &'static str {
+    if main_worktree(project).join(".agent-loop").is_dir() {
+        BUILD_PROJECT
+    } else {
+        BUILD
+    }
+}
+
+/// The image that the chosen provider's sandboxes start from: the one that `sandbox.image` names, as it is, else the
+/// planned one, which is there afterwards.
+///
+/// There is no other way to an image, so that no sandbox starts from one that is stale.
+pub(crate) async fn prepare(
+    context: &AssemblyContext,
+    config: &Config,
+    project: &Path,
+    rebuild: Rebuild,
+) -> Result<Prepared, AssemblyError> {
+    let named = config.settings.sandbox.image.clone();
+    let as_named = |image| {
+        Ok(Prepared {
+            image,
+            built: Vec::new(),
+        })
+    };
+    match (provider::choice(context, config)?.ground(), named) {
+        (Ground::Nothing, _) => return as_named(None),
+        (Ground::NamedImage, named) => return as_named(named),
+        (Ground::EngineImage, Some(named)) => return as_named(Some(named)),
+        (Ground::EngineImage, None) => {}
+    }
+    let wish = Wish {
+        rebuild,
+        ..wish(config, project)
+    };
+    let tools = tools(context)?;
+    let engine = engine(context, &tools).await?;
+    let recipe = read(context, &wish, Some(&engine), &tools).await?;
+    let mut observer = context.reporter.image_observer();
+    let ensured = ensure(&engine, &recipe, &tools, observer.as_mut()).await?;
+    let project = recipe.spec.project().map(|_| BUILD_PROJECT);
+    Ok(Prepared {
+        image: Some(ensured.image.tag.to_string()),
+        built: std::iter::once(BUILD).chain(project).collect(),
+    })
+}
+
+/// The image that sandboxes of the chosen provider start from, if an engine has it. Nothing is built or pulled.
+pub(crate) async fn at_hand(
+    context: &AssemblyContext,
+    config: &Config,
+    project: &Path,
+) -> Result<Option<String>, AssemblyError> {
+    if provider::choice(context, config)?.ground() != Ground::EngineImage {
+        return Ok(None);
+    }
+    let tools = tools(context)?;
+    let engine = engine(context, &tools).await?;
+    let name = if let Some(named) = &config.settings.sandbox.image {
+        named.clone()
+    } else {
+        let recipe = read(context, &wish(config, project), Some(&engine), &tools).await?;
+        let facts = survey(&engine, &recipe.spec, &tools).await?;
+        plan(&recipe.spec, &facts).image.tag.to_string()
+    };
+    Ok(engine.image(&name).await?.map(|_| name))
+}
+
+/// The image that the configuration asks for in this project.
+pub(crate) fn wish(config: &Config, project: &Path) -> Wish {
+    let nix = &config.settings.image.nix;
+    Wish {
+        project: main_worktree(project),
+        agent: agent(config.settings.agent.name),
+        platform: None,
+        origin: Origin::Project {
+            attribute: nix.attribute.clone(),
+            inputs: nix.inputs.clone().map_or(Inputs::Tracked, Inputs::Declared),
+        },
+        base: config.settings.image.base.clone(),
+        rebuild: Rebuild::WhenNeeded,
+        refresh_after: config.settings.image.refresh_after,
+    }
+}
+
+/// A library user's own agent gets the tools without any agent's program.
+fn agent(name: AgentName) -> ImageAgent {
+    match name {
+        AgentName::Claude => ImageAgent::Claude,
+        AgentName::Codex => ImageAgent::Codex,
+        AgentName::Cursor => ImageAgent::Cursor,
+        AgentName::Actions | AgentName::Custom => ImageAgent::Actions,
+    }
+}
+
+/// The engine that has the images.
+pub(crate) async fn connect(context: &AssemblyContext) -> Result<Engine, AssemblyError> {
+    Ok(engine(context, &tools(context)?).await?)
+}
+
+/// Reads what an image is made from, and reports why the project's own flake is not used.
+pub(crate) async fn read(
+    context: &AssemblyContext,
+    wish: &Wish,
+    engine: Option<&Engine>,
+    tools: &Tools,
+) -> Result<Recipe, ImageError> {
+    let recipe = wish.read(engine, tools).await?;
+    if let Some(reason) = &recipe.passed_over {
+        context
+            .reporter
+            .inform(&format!("The project's flake.nix is not used: {reason}."));
+    }
+    Ok(recipe)
+}
+
+/// What images are made with.
+pub(crate) fn tools(context: &AssemblyContext) -> Result<Tools, AssemblyError> {
+    Ok(Tools {
+        host: context.surroundings.builder_host(),
+        cache: context.surroundings.cache_dir()?.join("images"),
+        clock: crate::clock::system(),
+    })
+}
+
+/// The container engine of the surroundings.
+pub(crate) async fn engine(context: &AssemblyContext, tools: &Tools) -> Result<Engine, EngineError> {
+    Engine::connect(&context.surroundings.engine(), &tools.host).await
+}

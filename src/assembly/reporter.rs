@@ -1,0 +1,30 @@
+//! Where warnings and progress go before a run emits events of its own.
+
+use crate::exec::Discard;
+use crate::image::Observer;
+
+/// Receives what a person should know while a run is assembled.
+pub trait AssemblyReporter: Send + Sync {
+    /// Something that works differently than a person may expect.
+    fn warn(&self, message: &str);
+
+    /// Something that is worth knowing and needs no action.
+    fn inform(&self, message: &str);
+
+    /// Receives the progress of an image build.
+    fn image_observer(&self) -> Box<dyn Observer>;
+}
+
+/// Ignores everything.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SilentReporter;
+
+impl AssemblyReporter for SilentReporter {
+    fn warn(&self, _message: &str) {}
+
+    fn inform(&self, _message: &str) {}
+
+    fn image_observer(&self) -> Box<dyn Observer> {
+        Box::new(Discard)
+    }
+}
