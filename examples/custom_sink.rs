@@ -13,7 +13,7 @@ mod support;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ralph::event::{Fanout, Silent};
+use ralph::event::{Fanout, NullSink};
 use ralph::{Event, EventKind, EventSink};
 
 /// What a dashboard would show.
@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut bench = support::Bench::new().await?;
     let metrics = Arc::new(Metrics::default());
     // A fanout passes each event to several sinks.
-    bench.parts.sink = Arc::new(Fanout(vec![metrics.clone(), Arc::new(Silent)]));
+    bench.parts.sink = Arc::new(Fanout(vec![metrics.clone(), Arc::new(NullSink)]));
     let outcome = bench.drive().await?;
 
     let numbers = *metrics.0.lock().unwrap_or_else(PoisonError::into_inner);

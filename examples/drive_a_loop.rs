@@ -12,7 +12,7 @@ mod support;
 
 use std::error::Error;
 
-use ralph::state::OutcomeKind;
+use ralph::state::RunOutcomeKind;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         outcome.branch
     );
     for line in bench.run.journal()? {
-        if let ralph::state::Entry::Recorded(record) = line.entry {
+        if let ralph::state::JournalEntry::Recorded(record) = line.entry {
             println!(
                 "iteration {}: {} [ticked: {}]",
                 record.iteration,
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             );
         }
     }
-    if outcome.kind != OutcomeKind::Done {
+    if outcome.kind != RunOutcomeKind::Done {
         return Err(outcome.reason.into());
     }
     println!("\n{}", std::fs::read_to_string(bench.run.pull_request_file())?);

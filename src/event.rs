@@ -50,7 +50,7 @@ pub enum EventKind {
         check: String,
         /// How it was found.
         #[serde(flatten)]
-        found: Found,
+        found: PreflightResult,
     },
     /// A fresh session begins.
     IterationStarted {
@@ -158,14 +158,15 @@ pub enum EventKind {
 /// How something that a run needs was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "found", rename_all = "snake_case")]
-pub enum Found {
+pub enum PreflightResult {
     /// As it must be.
     Ready {
         /// What was seen.
         detail: String,
     },
     /// Not so that anything could begin.
-    Lacking {
+    #[serde(rename = "lacking")]
+    NotReady {
         /// Why.
         why: String,
         /// What a person can do about it.
@@ -227,8 +228,8 @@ impl EventSink for Fanout {
 
 /// Takes every event and keeps none.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Silent;
+pub struct NullSink;
 
-impl EventSink for Silent {
+impl EventSink for NullSink {
     fn emit(&self, _event: &Event) {}
 }

@@ -39,14 +39,14 @@
 //!
 //! use ralph::agent::Agents;
 //! use ralph::agent::actions::ActionsAgent;
-//! use ralph::event::Silent;
+//! use ralph::event::NullSink;
 //! use ralph::exec::Host;
 //! use ralph::model::{CallTimeouts, ModelEndpoint, OpenAiCompatible, Profile};
 //! use ralph::sandbox::connect::{Choice, connect};
 //! use ralph::sandbox::local::LocalOptions;
 //! use ralph::scm::LocalForge;
 //! use ralph::secret::{Redactor, Secret};
-//! use ralph::state::Owner;
+//! use ralph::state::RunOwner;
 //! use ralph::{NewRun, RunParts, Repository, Runs, SandboxSpec, RunSettings};
 //!
 //! # async fn run(task: String, key: String) -> Result<(), Box<dyn std::error::Error>> {
@@ -71,11 +71,11 @@
 //!     agents: Agents::new(Arc::new(ActionsAgent)),
 //!     model: Arc::new(OpenAiCompatible::new(endpoint, Some(key), CallTimeouts::default())?),
 //!     forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
-//!     sink: Arc::new(Silent),
+//!     sink: Arc::new(NullSink),
 //!     clock: ralph::clock::system(),
 //!     host,
 //!     redactor,
-//!     owner: Owner::this_process("the name of this machine"),
+//!     owner: RunOwner::this_process("the name of this machine"),
 //!     metering: None,
 //!     preconditions: Vec::new(),
 //! };

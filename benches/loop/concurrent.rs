@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
-use ralph::event::Silent;
+use ralph::event::NullSink;
 use ralph::model::{Script, ScriptedModel};
-use ralph::state::OutcomeKind;
+use ralph::state::RunOutcomeKind;
 use serde_json::json;
 
 use super::Fallible;
@@ -85,10 +85,10 @@ async fn one_run(stage: &Stage, repository: &Path) -> Fallible<Duration> {
     let script = Script::parse(&json!({"iterations": calls}).to_string())?;
     let model = Arc::new(ScriptedModel::new(script));
     let ended = stage
-        .run(repository, (model, Arc::new(Silent)), ITERATIONS)
+        .run(repository, (model, Arc::new(NullSink)), ITERATIONS)
         .await?;
     match ended.kind {
-        OutcomeKind::Done => Ok(started.elapsed()),
+        RunOutcomeKind::Done => Ok(started.elapsed()),
         _ => Err(format!("a run did not get done: {}", ended.reason).into()),
     }
 }

@@ -18,7 +18,7 @@ use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::{Identity, LocalForge, Repository};
 use ralph::secret::Redactor;
-use ralph::state::{Owner, RunDir, Rung, Runs};
+use ralph::state::{RunDir, RunOwner, Rung, Runs};
 use ralph::usage::{Tokens, Usd};
 use tempfile::TempDir;
 
@@ -173,7 +173,7 @@ impl Stage {
             clock: ralph::clock::system(),
             host: self.host.clone(),
             redactor: Redactor::default(),
-            owner: Owner {
+            owner: RunOwner {
                 host: "bench".to_owned(),
                 pid: std::process::id(),
             },

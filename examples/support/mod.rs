@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use ralph::agent::Agents;
 use ralph::agent::actions::ActionsAgent;
-use ralph::event::Silent;
+use ralph::event::NullSink;
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::{Script, ScriptedModel};
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::local::LocalOptions;
 use ralph::scm::LocalForge;
 use ralph::secret::Redactor;
-use ralph::state::Owner;
+use ralph::state::RunOwner;
 use ralph::{NewRun, Profile, Repository, RunDir, RunOutcome, RunParts, RunSettings, Runs, SandboxSpec};
 use tempfile::TempDir;
 
@@ -100,11 +100,11 @@ impl Bench {
             agents: Agents::new(Arc::new(ActionsAgent)),
             model: Arc::new(ScriptedModel::new(Script::parse(SCRIPT)?)),
             forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
-            sink: Arc::new(Silent),
+            sink: Arc::new(NullSink),
             clock: ralph::clock::system(),
             host,
             redactor: Redactor::default(),
-            owner: Owner::this_process("localhost"),
+            owner: RunOwner::this_process("localhost"),
             metering: None,
             preconditions: Vec::new(),
         };

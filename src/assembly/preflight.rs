@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::agent::{Claude, Codex, Cursor};
 use crate::config::{AgentName, Config};
 use crate::credential::{CredentialKind, CredentialSource};
-use crate::event::Found;
+use crate::event::PreflightResult;
 use crate::gateway::broker::{self, BrokerError, Upstream, VerifyError};
 use crate::network::{Clients, HostName, Policy};
 use crate::runner::Precondition;
@@ -73,10 +73,10 @@ async fn own_credential(
         return Ok(Some(Arc::new(Credential { agent, asked, remedy })));
     }
     let found = match (keys(agent).first(), credential(config, profile, keys(agent))) {
-        (Some(_), Some((variable, _))) => Found::Ready {
+        (Some(_), Some((variable, _))) => PreflightResult::Ready {
             detail: format!("in `{variable}`; nobody can be asked whether it is taken"),
         },
-        (Some(key), None) if asks_its_maker(config, profile) => Found::Lacking {
+        (Some(key), None) if asks_its_maker(config, profile) => PreflightResult::NotReady {
             why: "there is none".to_owned(),
             next_step: format!(
                 "`ralph token store --agent {}`, or put one into `{}`; then `ralph resume`",
@@ -126,7 +126,7 @@ fn reach(
     Ok(closed(agent, policy).map(|host| -> Arc<dyn Precondition> {
         Arc::new(Known {
             name: format!("network of {}", agent.name()),
-            found: Found::Lacking {
+            found: PreflightResult::NotReady {
                 why: format!("the policy does not let it reach `{host}`, where its model is"),
                 next_step: format!("add \"{host}\" to sandbox.network.allowed"),
             },
@@ -164,7 +164,7 @@ fn hosts(agent: AgentName) -> &'static [&'static str] {
 /// What is known without looking.
 struct Known {
     name: String,
-    found: Found,
+    found: PreflightResult,
 }
 
 #[async_trait]
@@ -173,7 +173,7 @@ impl Precondition for Known {
         self.name.clone()
     }
 
-    async fn look(&self) -> Found {
+    async fn look(&self) -> PreflightResult {
         self.found.clone()
     }
 }
@@ -187,12 +187,12 @@ impl Precondition for Health {
         format!("gateway for {}", self.0.service)
     }
 
-    async fn look(&self) -> Found {
+    async fn look(&self) -> PreflightResult {
         match self.0.health().await {
-            Ok(()) => Found::Ready {
+            Ok(()) => PreflightResult::Ready {
                 detail: "it answers".to_owned(),
             },
-            Err(error) => Found::Lacking {
+            Err(error) => PreflightResult::NotReady {
                 why: error.to_string(),
                 next_step: "`ralph gateway check` tries the whole way".to_owned(),
             },
@@ -255,11 +255,11 @@ impl Precondition for Credential {
         format!("credential of {}", self.agent.name())
     }
 
-    async fn look(&self) -> Found {
+    async fn look(&self) -> PreflightResult {
         let service = self.asked.service();
         let error = match self.asked.verify().await {
             Ok(()) => {
-                return Found::Ready {
+                return PreflightResult::Ready {
                     detail: format!("{service} takes it"),
                 };
             }
@@ -270,22 +270,22 @@ impl Precondition for Credential {
             Unverified::Silent | Unverified::Service(VerifyError::Unreachable(_))
         );
         match (&error, &self.asked) {
-            (Unverified::Service(VerifyError::Unclear { status, .. }), _) => Found::Ready {
+            (Unverified::Service(VerifyError::Unclear { status, .. }), _) => PreflightResult::Ready {
                 detail: format!("{service} does not say whether it takes it (HTTP {status})"),
             },
-            (_, Asked::FromAfar(_)) if out_of_reach => Found::Ready {
+            (_, Asked::FromAfar(_)) if out_of_reach => PreflightResult::Ready {
                 detail: format!("{service} cannot be asked from this machine whether it takes it"),
             },
-            (_, _) if out_of_reach => Found::Lacking {
+            (_, _) if out_of_reach => PreflightResult::NotReady {
                 why: format!("{service}: {}", chain(&error)),
                 next_step: "see that this machine reaches it, or correct its address; then `ralph resume`"
                     .to_owned(),
             },
-            (Unverified::Service(VerifyError::Refused { status, .. }), _) => Found::Lacking {
+            (Unverified::Service(VerifyError::Refused { status, .. }), _) => PreflightResult::NotReady {
                 why: format!("{service} refused it (HTTP {status})"),
                 next_step: self.remedy.clone(),
             },
-            (_, _) => Found::Lacking {
+            (_, _) => PreflightResult::NotReady {
                 why: chain(&error),
                 next_step: self.remedy.clone(),
             },

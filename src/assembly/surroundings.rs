@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::engine;
 use crate::exec::Host;
-use crate::state::{Owner, Runs};
+use crate::state::{RunOwner, Runs};
 
 use super::AssemblyError;
 
@@ -172,12 +172,12 @@ impl Surroundings {
 
     /// This process as the owner of a run.
     #[must_use]
-    pub(crate) fn owner(&self) -> Owner {
+    pub(crate) fn owner(&self) -> RunOwner {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
             .ok()
             .or_else(|| self.var("HOSTNAME").map(ToOwned::to_owned))
             .unwrap_or_else(|| "localhost".to_owned());
-        Owner {
+        RunOwner {
             host: host.trim().to_owned(),
             pid: std::process::id(),
         }

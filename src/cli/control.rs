@@ -4,7 +4,7 @@ use crate::assembly::configuration::project_of;
 use crate::clock::{Clock, SystemClock};
 use crate::id::RunId;
 use crate::secret::Redactor;
-use crate::state::{Request, RunDir};
+use crate::state::{Intervention, RunDir};
 
 use super::Context;
 use super::error::{CliError, Exit};
@@ -43,15 +43,15 @@ pub(super) struct NoteArgs {
 }
 
 pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<Exit, CliError> {
-    ask(context, args.run.as_ref(), Which::Live, &Request::Pause)
+    ask(context, args.run.as_ref(), Which::Live, &Intervention::Pause)
 }
 
 pub(super) fn rotate(context: &Context, args: &RotateArgs) -> Result<Exit, CliError> {
-    ask(context, args.run.as_ref(), Which::Live, &Request::Rotate)
+    ask(context, args.run.as_ref(), Which::Live, &Intervention::Rotate)
 }
 
 pub(super) fn stop(context: &Context, args: &StopArgs) -> Result<Exit, CliError> {
-    ask(context, args.run.as_ref(), Which::Live, &Request::Stop)
+    ask(context, args.run.as_ref(), Which::Live, &Intervention::Stop)
 }
 
 pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError> {
@@ -63,22 +63,27 @@ pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError>
     let project = project_of(&context.assembly, &run);
     let secrets = overrides::configuration_quietly(context, project)?.secrets();
     let text = Redactor::new(secrets).redact(text);
-    leave(context, &run, &Request::Note { text })
+    leave(context, &run, &Intervention::Note { text })
 }
 
-fn ask(context: &Context, run: Option<&RunId>, which: Which, request: &Request) -> Result<Exit, CliError> {
+fn ask(
+    context: &Context,
+    run: Option<&RunId>,
+    which: Which,
+    request: &Intervention,
+) -> Result<Exit, CliError> {
     let run = select(&context.surroundings().runs()?, run, which)?;
     leave(context, &run, request)
 }
 
-fn leave(context: &Context, run: &RunDir, request: &Request) -> Result<Exit, CliError> {
+fn leave(context: &Context, run: &RunDir, request: &Intervention) -> Result<Exit, CliError> {
     run.inbox().leave(request, SystemClock.now())?;
     let what = match request {
-        Request::Stop => "Asked it to stop",
-        Request::Pause => "Asked it to pause after this iteration",
-        Request::Rotate => "Asked it for a fresh iteration",
-        Request::Note { .. } => "Left a note",
-        Request::Doctor => "Asked for a diagnosis",
+        Intervention::Stop => "Asked it to stop",
+        Intervention::Pause => "Asked it to pause after this iteration",
+        Intervention::Rotate => "Asked it for a fresh iteration",
+        Intervention::Note { .. } => "Left a note",
+        Intervention::Doctor => "Asked for a diagnosis",
     };
     context.ui.say(format_args!("{what}: run {}.", run.facts().id));
     Ok(Exit::Success)

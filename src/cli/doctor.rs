@@ -14,7 +14,7 @@ use crate::exec::{Command, Discard};
 use crate::id::{RunId, RunIdError};
 use crate::image::Rebuild;
 use crate::runner;
-use crate::state::Request;
+use crate::state::Intervention;
 
 use super::Context;
 use super::error::{CliError, Exit};
@@ -61,7 +61,7 @@ pub(super) async fn doctor(context: &Context, args: Args) -> Result<Exit, CliErr
 async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
     let dir = context.surroundings().runs()?.open(id)?;
     if dir.holder()?.is_some() {
-        dir.inbox().leave(&Request::Doctor, SystemClock.now())?;
+        dir.inbox().leave(&Intervention::Doctor, SystemClock.now())?;
         context.ui.say(format_args!(
             "Run {id} is live: it asks its doctor after this iteration."
         ));

@@ -12,7 +12,7 @@ use crate::gateway::audit::{Asked, AuditLog, Tally};
 use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
-use crate::state::{OutcomeKind, Request, RunDir};
+use crate::state::{Intervention, RunDir, RunOutcomeKind};
 use crate::task::{LintRules, Task};
 
 use super::error::{CliError, Exit, io};
@@ -177,7 +177,7 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     context.ui.say(format_args!(
         "Stopping. `ralph resume {id}` goes on; Ctrl-C again ends at once."
     ));
-    if let Err(error) = dir.inbox().leave(&Request::Stop, SystemClock.now()) {
+    if let Err(error) = dir.inbox().leave(&Intervention::Stop, SystemClock.now()) {
         return error.into();
     }
     signals.next().await;
@@ -219,15 +219,15 @@ fn conclude(context: &Context, dir: &RunDir, outcome: &RunOutcome, show: Show) -
         context.ui.data(location)?;
     }
     match outcome.kind {
-        OutcomeKind::Done => Ok(Exit::Success),
-        OutcomeKind::Failed => {
+        RunOutcomeKind::Done => Ok(Exit::Success),
+        RunOutcomeKind::Failed => {
             context.ui.say(format_args!(
                 "hint: `ralph diff {0}` shows the work; `ralph resume {0}` goes on with a larger budget",
                 outcome.run
             ));
             Ok(Exit::Failure)
         }
-        OutcomeKind::Paused | OutcomeKind::Stopped => {
+        RunOutcomeKind::Paused | RunOutcomeKind::Stopped => {
             context
                 .ui
                 .say(format_args!("hint: `ralph resume {}` goes on", outcome.run));

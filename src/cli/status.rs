@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::clock::{Clock, SystemClock};
 use crate::id::RunId;
 use crate::runner::Ledger;
-use crate::state::{Entry, IterationRecord, Line, OutcomeKind, RunDir};
+use crate::state::{IterationRecord, JournalEntry, JournalLine, RunDir, RunOutcomeKind};
 use crate::task::Task;
 
 use super::Context;
@@ -81,7 +81,7 @@ fn row(run: &RunDir) -> Result<Row, CliError> {
     let holder = run.holder()?;
     let ledger = Ledger::from_journal(&lines, lines.last().map_or(SystemClock.now(), |line| line.at));
     let last = lines.iter().rev().find_map(|line| match &line.entry {
-        Entry::Recorded(record) => Some(record.as_ref()),
+        JournalEntry::Recorded(record) => Some(record.as_ref()),
         _ => None,
     });
     let ended = lines.last().and_then(ended);
@@ -111,9 +111,9 @@ fn row(run: &RunDir) -> Result<Row, CliError> {
     })
 }
 
-fn ended(line: &Line) -> Option<(OutcomeKind, &str)> {
+fn ended(line: &JournalLine) -> Option<(RunOutcomeKind, &str)> {
     match &line.entry {
-        Entry::Ended { outcome, reason } => Some((*outcome, reason)),
+        JournalEntry::Ended { outcome, reason } => Some((*outcome, reason)),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::event::{Event, EventKind, EventSink, Found, RunEnd};
+use crate::event::{Event, EventKind, EventSink, PreflightResult, RunEnd};
 
 use super::ui::Ui;
 
@@ -120,8 +120,8 @@ pub(super) fn line(event: &Event, colour: bool) -> String {
 fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
     match kind {
         EventKind::Preflight { check, found } => match found {
-            Found::Ready { detail } => format!("ready: {check}: {detail}"),
-            Found::Lacking { why, next_step } => {
+            PreflightResult::Ready { detail } => format!("ready: {check}: {detail}"),
+            PreflightResult::NotReady { why, next_step } => {
                 paint("31", format!("NOT READY: {check}: {why}\n    next: {next_step}"))
             }
         },

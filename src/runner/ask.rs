@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::agent::{Agent, ModelFailure};
 use crate::event::EventKind;
 use crate::model::{CallPurpose, ModelError, ModelMessage, ModelReply, ModelRequest, Profile};
-use crate::state::{Entry, Line, Reserved};
+use crate::state::{CallUsage, JournalEntry, JournalLine};
 use crate::usage::{Tokens, Usd};
 
 use super::budget::{Ledger, since_rest};
@@ -60,21 +60,21 @@ impl Run<'_> {
 
     /// One call: set aside, made, settled.
     async fn call(&mut self, request: &ModelRequest) -> Result<Result<ModelReply, ModelError>, Halt> {
-        let reserved = Reserved {
+        let reserved = CallUsage {
             tokens: request.worst_case(),
             cost: request.worst_cost(),
         };
         let ledger = self.ledger();
         ledger.check_call(&self.settings.budget, reserved)?;
         let call = ledger.calls + 1;
-        self.note(Entry::Calling {
+        self.note(JournalEntry::Calling {
             call,
             iteration: request.iteration,
             reserved,
         })?;
         let reply = self.parts.model.answer(request, &mut |_text| {}).await;
         let spent = spent(&reply, reserved);
-        self.note(Entry::Called { call, spent })?;
+        self.note(JournalEntry::Called { call, spent })?;
         if reply.is_ok() && spent.cost.is_none() {
             self.unpriced(&request.profile)?;
         }
@@ -127,7 +127,7 @@ impl Run<'_> {
         self.lease_until = Some(until);
         self.checkpoint(None).await?;
         tokio::time::sleep(wait).await;
-        self.note(Entry::Waited { milliseconds })?;
+        self.note(JournalEntry::Waited { milliseconds })?;
         Ok(())
     }
 
@@ -154,8 +154,7 @@ impl Run<'_> {
     }
 
     fn has_been_answered(&self) -> bool {
-        let answered =
-            |line: &Line| matches!(line.entry, Entry::Called { spent, .. } if spent.tokens.total() > 0);
+        let answered = |line: &JournalLine| matches!(line.entry, JournalEntry::Called { spent, .. } if spent.tokens.total() > 0);
         self.journal.lines().iter().any(answered)
     }
 
@@ -198,7 +197,7 @@ impl Run<'_> {
 }
 
 /// What a call cost. Missing usage costs what was set aside, and so does each attempt that broke off on the way.
-fn spent(reply: &Result<ModelReply, ModelError>, reserved: Reserved) -> Reserved {
+fn spent(reply: &Result<ModelReply, ModelError>, reserved: CallUsage) -> CallUsage {
     let (own, broken_off) = match reply {
         Ok(ModelReply {
             tokens: Some(tokens),
@@ -206,7 +205,7 @@ fn spent(reply: &Result<ModelReply, ModelError>, reserved: Reserved) -> Reserved
             unmetered_attempts,
             ..
         }) => (
-            Reserved {
+            CallUsage {
                 tokens: *tokens,
                 cost: *cost,
             },
@@ -218,7 +217,7 @@ fn spent(reply: &Result<ModelReply, ModelError>, reserved: Reserved) -> Reserved
             unmetered_attempts,
             ..
         }) => (
-            Reserved {
+            CallUsage {
                 tokens: reserved.tokens,
                 cost: cost.or(reserved.cost),
             },
@@ -229,14 +228,14 @@ fn spent(reply: &Result<ModelReply, ModelError>, reserved: Reserved) -> Reserved
         }) => (NOTHING, *unmetered_attempts),
         Err(_) => (NOTHING, 0),
     };
-    (0..broken_off).fold(own, |sum, _| Reserved {
+    (0..broken_off).fold(own, |sum, _| CallUsage {
         tokens: sum.tokens + reserved.tokens,
         cost: sum.cost.zip(reserved.cost).map(|(a, b)| a + b),
     })
 }
 
 /// A call that was refused before any work was done: nothing is charged for that.
-const NOTHING: Reserved = Reserved {
+const NOTHING: CallUsage = CallUsage {
     tokens: Tokens { input: 0, output: 0 },
     cost: Some(Usd::ZERO),
 };

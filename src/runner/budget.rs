@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::state::{Entry, Line, Reserved};
+use crate::state::{CallUsage, JournalEntry, JournalLine};
 use crate::usage::{Tokens, Usd};
 
 /// What a run may spend. Every bound is finite.
@@ -44,7 +44,7 @@ impl Default for Budget {
 
 /// A bound that is reached.
 #[derive(Clone, Debug, PartialEq, Error)]
-pub enum Exceeded {
+pub enum BudgetExceeded {
     /// All iterations are spent.
     #[error("all {0} iterations are spent (max_iterations)")]
     Iterations(u32),
@@ -91,21 +91,23 @@ pub struct Ledger {
 impl Ledger {
     /// Adds up the journal. A call without an answer costs what was set aside for it.
     #[must_use]
-    pub fn from_journal(lines: &[Line], now: Timestamp) -> Self {
+    pub fn from_journal(lines: &[JournalLine], now: Timestamp) -> Self {
         let mut ledger = Self::default();
-        let mut calls: BTreeMap<u64, Reserved> = BTreeMap::new();
+        let mut calls: BTreeMap<u64, CallUsage> = BTreeMap::new();
         for line in lines {
             match &line.entry {
-                Entry::Calling {
+                JournalEntry::Calling {
                     call,
                     reserved: amount,
                     ..
                 }
-                | Entry::Called { call, spent: amount } => {
+                | JournalEntry::Called { call, spent: amount } => {
                     calls.insert(*call, *amount);
                 }
-                Entry::Recorded(_) => ledger.iterations += 1,
-                Entry::Waited { milliseconds } => ledger.waited += Duration::from_millis(*milliseconds),
+                JournalEntry::Recorded(_) => ledger.iterations += 1,
+                JournalEntry::Waited { milliseconds } => {
+                    ledger.waited += Duration::from_millis(*milliseconds)
+                }
                 _ => {}
             }
         }
@@ -120,16 +122,16 @@ impl Ledger {
     }
 
     /// Whether another iteration may begin.
-    pub fn check(&self, budget: &Budget) -> Result<(), Exceeded> {
+    pub fn check(&self, budget: &Budget) -> Result<(), BudgetExceeded> {
         if self.iterations >= budget.max_iterations {
-            return Err(Exceeded::Iterations(budget.max_iterations));
+            return Err(BudgetExceeded::Iterations(budget.max_iterations));
         }
         if self.worked >= budget.max_wall_time {
-            return Err(Exceeded::WallTime(budget.max_wall_time));
+            return Err(BudgetExceeded::WallTime(budget.max_wall_time));
         }
         self.check_call(
             budget,
-            Reserved {
+            CallUsage {
                 tokens: Tokens::default(),
                 cost: None,
             },
@@ -137,11 +139,11 @@ impl Ledger {
     }
 
     /// Whether a call that may need this much can be made.
-    pub fn check_call(&self, budget: &Budget, worst: Reserved) -> Result<(), Exceeded> {
+    pub fn check_call(&self, budget: &Budget, worst: CallUsage) -> Result<(), BudgetExceeded> {
         let tokens = self.tokens.total().saturating_add(worst.tokens.total());
         match budget.max_tokens {
             Some(limit) if tokens > limit || self.tokens.total() >= limit => {
-                return Err(Exceeded::Tokens {
+                return Err(BudgetExceeded::Tokens {
                     spent: self.tokens.total(),
                     limit,
                 });
@@ -149,7 +151,7 @@ impl Ledger {
             _ => {}
         }
         match budget.max_cost {
-            Some(limit) if self.cost + worst.cost.unwrap_or(Usd::ZERO) > limit => Err(Exceeded::Cost {
+            Some(limit) if self.cost + worst.cost.unwrap_or(Usd::ZERO) > limit => Err(BudgetExceeded::Cost {
                 spent: self.cost,
                 limit,
             }),
@@ -165,20 +167,20 @@ impl Ledger {
 }
 
 /// The journal since the run last rested: what came before, a person has seen.
-pub(super) fn since_rest(lines: &[Line]) -> &[Line] {
+pub(super) fn since_rest(lines: &[JournalLine]) -> &[JournalLine] {
     let from = lines
         .iter()
-        .rposition(|line| matches!(line.entry, Entry::Ended { .. }))
+        .rposition(|line| matches!(line.entry, JournalEntry::Ended { .. }))
         .map_or(0, |at| at + 1);
     &lines[from..]
 }
 
 /// The time during which some process had the run open. A process that was killed ends at its last line.
-fn worked(lines: &[Line], now: Timestamp) -> Duration {
+fn worked(lines: &[JournalLine], now: Timestamp) -> Duration {
     let mut total = Duration::ZERO;
     let mut span: Option<(Timestamp, Timestamp)> = None;
     for line in lines {
-        let opened = matches!(line.entry, Entry::Opened { .. });
+        let opened = matches!(line.entry, JournalEntry::Opened { .. });
         span = match span {
             Some((from, to)) if opened => {
                 total += between(from, to);
@@ -188,7 +190,10 @@ fn worked(lines: &[Line], now: Timestamp) -> Duration {
             None => Some((line.at, line.at)),
         };
     }
-    let ended = matches!(lines.last().map(|line| &line.entry), Some(Entry::Ended { .. }));
+    let ended = matches!(
+        lines.last().map(|line| &line.entry),
+        Some(JournalEntry::Ended { .. })
+    );
     match span {
         Some((from, to)) => total + between(from, if ended { to } else { now }),
         None => total,
@@ -204,14 +209,14 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::state::OutcomeKind;
+    use crate::state::RunOutcomeKind;
 
     fn usd(dollars: f64) -> Usd {
         Usd::from_dollars(dollars).unwrap()
     }
 
-    fn amount(tokens: u64, cost: Option<f64>) -> Reserved {
-        Reserved {
+    fn amount(tokens: u64, cost: Option<f64>) -> CallUsage {
+        CallUsage {
             tokens: Tokens {
                 input: tokens,
                 output: 0,
@@ -225,8 +230,8 @@ mod tests {
     }
 
     /// A journal with a line at each of these seconds.
-    fn journal(entries: impl IntoIterator<Item = (i64, Entry)>) -> Vec<Line> {
-        let line = |(seq, (second, entry))| Line {
+    fn journal(entries: impl IntoIterator<Item = (i64, JournalEntry)>) -> Vec<JournalLine> {
+        let line = |(seq, (second, entry))| JournalLine {
             seq,
             at: at(second),
             entry,
@@ -234,21 +239,21 @@ mod tests {
         (1..).zip(entries).map(line).collect()
     }
 
-    fn opened() -> Entry {
-        Entry::Opened {
+    fn opened() -> JournalEntry {
+        JournalEntry::Opened {
             owner: "o".to_owned(),
         }
     }
 
-    fn ended() -> Entry {
-        Entry::Ended {
-            outcome: OutcomeKind::Paused,
+    fn ended() -> JournalEntry {
+        JournalEntry::Ended {
+            outcome: RunOutcomeKind::Paused,
             reason: String::new(),
         }
     }
 
-    fn calling(call: u64, reserved: Reserved) -> Entry {
-        Entry::Calling {
+    fn calling(call: u64, reserved: CallUsage) -> JournalEntry {
+        JournalEntry::Calling {
             call,
             iteration: 1,
             reserved,
@@ -282,7 +287,7 @@ mod tests {
                 (1, calling(1, amount(500, Some(0.5)))),
                 (
                     2,
-                    Entry::Called {
+                    JournalEntry::Called {
                         call: 1,
                         spent: amount(20, Some(0.01)),
                     },
@@ -302,13 +307,13 @@ mod tests {
     #[case::at_rest(vec![(0, opened()), (10, ended())], 1000, 10)]
     #[case::taken_up(vec![(0, opened()), (10, ended()), (500, opened())], 505, 15)]
     #[case::killed_at_its_last_line(
-        vec![(0, opened()), (7, Entry::IterationStarted { iteration: 1 }), (500, opened())],
+        vec![(0, opened()), (7, JournalEntry::IterationStarted { iteration: 1 }), (500, opened())],
         505,
         12
     )]
-    #[case::waiting_is_no_work(vec![(0, opened()), (30, Entry::Waited { milliseconds: 20_000 })], 40, 20)]
+    #[case::waiting_is_no_work(vec![(0, opened()), (30, JournalEntry::Waited { milliseconds: 20_000 })], 40, 20)]
     fn work_is_the_time_a_process_had_the_run(
-        #[case] entries: Vec<(i64, Entry)>,
+        #[case] entries: Vec<(i64, JournalEntry)>,
         #[case] now: i64,
         #[case] expected: u64,
     ) {
@@ -319,18 +324,18 @@ mod tests {
     #[rstest]
     #[case::fresh(Ledger::default(), None)]
     #[case::one_left(Ledger { iterations: 2, ..Ledger::default() }, None)]
-    #[case::none_left(Ledger { iterations: 3, ..Ledger::default() }, Some(Exceeded::Iterations(3)))]
+    #[case::none_left(Ledger { iterations: 3, ..Ledger::default() }, Some(BudgetExceeded::Iterations(3)))]
     #[case::late(Ledger { worked: Duration::from_secs(59), ..Ledger::default() }, None)]
     #[case::too_late(
         Ledger { worked: Duration::from_secs(60), ..Ledger::default() },
-        Some(Exceeded::WallTime(Duration::from_secs(60)))
+        Some(BudgetExceeded::WallTime(Duration::from_secs(60)))
     )]
     #[case::tokens_left(spent(999, 0.0), None)]
-    #[case::no_token_left(spent(1000, 0.0), Some(Exceeded::Tokens { spent: 1000, limit: 1000 }))]
-    #[case::too_dear(spent(0, 1.5), Some(Exceeded::Cost { spent: usd(1.5), limit: usd(1.0) }))]
+    #[case::no_token_left(spent(1000, 0.0), Some(BudgetExceeded::Tokens { spent: 1000, limit: 1000 }))]
+    #[case::too_dear(spent(0, 1.5), Some(BudgetExceeded::Cost { spent: usd(1.5), limit: usd(1.0) }))]
     fn an_iteration_begins_only_within_the_budget(
         #[case] ledger: Ledger,
-        #[case] exceeded: Option<Exceeded>,
+        #[case] exceeded: Option<BudgetExceeded>,
     ) {
         assert_eq!(ledger.check(&budget()).err(), exceeded);
     }
@@ -343,7 +348,7 @@ mod tests {
     #[case::more_than_can_be_counted(spent(1, 0.0), amount(u64::MAX, None), false)]
     fn a_call_is_made_only_when_its_worst_case_fits(
         #[case] ledger: Ledger,
-        #[case] worst: Reserved,
+        #[case] worst: CallUsage,
         #[case] made: bool,
     ) {
         assert_eq!(ledger.check_call(&budget(), worst).is_ok(), made);

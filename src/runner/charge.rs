@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 
 use crate::event::EventKind;
 use crate::model::Profile;
-use crate::state::{Entry, Line, Reserved};
+use crate::state::{CallUsage, JournalEntry, JournalLine};
 use crate::usage::{Tokens, Usd};
 
 use super::error::Halt;
-use super::metering::Metering;
+use super::metering::AgentMetering;
 use super::run::Run;
-use super::session::Attempt;
+use super::session::AgentAttempt;
 
 /// What is set aside for a session: its price is unknown until it is over.
-const UNKNOWN: Reserved = Reserved {
+const UNKNOWN: CallUsage = CallUsage {
     tokens: Tokens { input: 0, output: 0 },
     cost: None,
 };
@@ -27,7 +27,11 @@ impl Run<'_> {
 
     /// Puts on record that a session begins that calls its model by itself. Whoever dies now leaves a call whose price
     /// nobody knows but the meter.
-    pub(super) fn open_account(&mut self, iteration: u32, metering: Option<&Metering>) -> Result<u64, Halt> {
+    pub(super) fn open_account(
+        &mut self,
+        iteration: u32,
+        metering: Option<&AgentMetering>,
+    ) -> Result<u64, Halt> {
         let ledger = self.ledger();
         ledger.check_call(&self.settings.budget, UNKNOWN)?;
         let call = ledger.calls + 1;
@@ -35,7 +39,7 @@ impl Run<'_> {
             // Before the journal tells of it, so that there is none in the journal that the meter does not know.
             metering.meter.begin_session(call, iteration)?;
         }
-        self.note(Entry::Calling {
+        self.note(JournalEntry::Calling {
             call,
             iteration,
             reserved: UNKNOWN,
@@ -45,7 +49,11 @@ impl Run<'_> {
 
     /// Puts on record what the session used, however it ended. This is the one place where that comes in: by the
     /// meter where that counts its calls, else by its own account, priced by the profile where that has a price.
-    pub(super) fn settle_account(&mut self, attempt: &mut Attempt, profile: &Profile) -> Result<(), Halt> {
+    pub(super) fn settle_account(
+        &mut self,
+        attempt: &mut AgentAttempt,
+        profile: &Profile,
+    ) -> Result<(), Halt> {
         let Some(call) = attempt.account.take() else {
             return Ok(());
         };
@@ -58,14 +66,14 @@ impl Run<'_> {
             metering.used_in(call)
         });
         let tokens = counted.map(|counted| counted.tokens).or(said.tokens);
-        let spent = Reserved {
+        let spent = CallUsage {
             tokens: tokens.unwrap_or_default(),
             cost: counted
                 .and_then(|counted| counted.cost)
                 .or_else(|| profile.cost_of(tokens?))
                 .or(said.cost),
         };
-        self.note(Entry::Called { call, spent })?;
+        self.note(JournalEntry::Called { call, spent })?;
         self.reporter.emit(EventKind::ModelAnswered {
             model: self.parts.agents.for_profile(&profile.name).name().to_owned(),
             tokens: tokens.map(Tokens::total),
@@ -83,7 +91,7 @@ impl Run<'_> {
         metering.close();
         for call in unsettled(self.journal.lines()) {
             if let Some(spent) = metering.used_in(call) {
-                self.note(Entry::Called { call, spent })?;
+                self.note(JournalEntry::Called { call, spent })?;
             }
         }
         Ok(())
@@ -91,14 +99,14 @@ impl Run<'_> {
 }
 
 /// The calls that never came back.
-fn unsettled(lines: &[Line]) -> BTreeSet<u64> {
+fn unsettled(lines: &[JournalLine]) -> BTreeSet<u64> {
     let mut calls = BTreeSet::new();
     for line in lines {
         match &line.entry {
-            Entry::Calling { call, .. } => {
+            JournalEntry::Calling { call, .. } => {
                 calls.insert(*call);
             }
-            Entry::Called { call, .. } => {
+            JournalEntry::Called { call, .. } => {
                 calls.remove(call);
             }
             _ => {}

@@ -10,7 +10,7 @@ use super::budget::Ledger;
 
 /// What the sandbox of a run cost, from its resources and the time the run was open.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Compute {
+pub struct ComputeCost {
     /// The estimate.
     pub cost: Usd,
     /// The time: at work, and waiting with the sandbox at hand.
@@ -19,7 +19,7 @@ pub struct Compute {
     pub resources: String,
 }
 
-impl Compute {
+impl ComputeCost {
     pub(super) fn of(hourly: HourlyCost, ledger: &Ledger) -> Self {
         let time = ledger.worked + ledger.waited;
         Self {
@@ -30,7 +30,7 @@ impl Compute {
     }
 }
 
-impl fmt::Display for Compute {
+impl fmt::Display for ComputeCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let minutes = self.time.as_secs_f64() / 60.0;
         write!(
@@ -56,7 +56,7 @@ mod tests {
             waited: Duration::from_secs(10 * 60),
             ..Ledger::default()
         };
-        let told = Compute::of(hourly, &ledger).to_string();
+        let told = ComputeCost::of(hourly, &ledger).to_string();
         assert_eq!(told, "$0.3000 estimated (30.0 minutes; processors: 4)");
     }
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
 use crate::model::{CallPurpose, ModelMessage, Profile};
-use crate::state::{Entry, IterationRecord, OutcomeKind, Verdict};
+use crate::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind};
 
 use super::ask::Call;
 use super::error::{Halt, RunError};
@@ -63,18 +63,18 @@ impl Run<'_> {
             return Ok(());
         };
         // What followed from that iteration has happened; a person took the run up since, if it was a pause.
-        record.verdict = Verdict::GoOn;
+        record.verdict = IterationVerdict::GoOn;
         let before = record.next_profile.clone();
         self.diagnose(&mut record).await?;
         if record.next_profile != before {
-            self.note(Entry::Profile {
+            self.note(JournalEntry::Profile {
                 name: record.next_profile,
             })?;
         }
         match record.verdict {
-            Verdict::Paused { reason } => Err(Halt::paused(reason)),
-            Verdict::Failed { reason } => Err(Halt::failed(reason)),
-            Verdict::GoOn | Verdict::Complete => Ok(()),
+            IterationVerdict::Paused { reason } => Err(Halt::paused(reason)),
+            IterationVerdict::Failed { reason } => Err(Halt::failed(reason)),
+            IterationVerdict::GoOn | IterationVerdict::Complete => Ok(()),
         }
     }
 
@@ -94,9 +94,9 @@ impl Run<'_> {
     }
 
     /// How the run had ended before it was opened for a diagnosis, after which it rests in the same way.
-    fn rested(&self) -> Option<Entry> {
+    fn rested(&self) -> Option<JournalEntry> {
         let before_opening = self.journal.lines().iter().rev().nth(1)?;
-        matches!(before_opening.entry, Entry::Ended { .. }).then(|| before_opening.entry.clone())
+        matches!(before_opening.entry, JournalEntry::Ended { .. }).then(|| before_opening.entry.clone())
     }
 
     /// Asks the doctor. A suggestion of another model lands in the record's `next_profile`.
@@ -134,17 +134,17 @@ impl Run<'_> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(Halt::End {
-                kind: OutcomeKind::Paused,
+                kind: RunOutcomeKind::Paused,
                 reason,
             }) => {
-                record.verdict = Verdict::Paused { reason };
+                record.verdict = IterationVerdict::Paused { reason };
                 return Ok(Consulted::NotAtAll);
             }
             Err(Halt::End {
-                kind: OutcomeKind::Failed,
+                kind: RunOutcomeKind::Failed,
                 reason,
             }) => {
-                record.verdict = Verdict::Failed { reason };
+                record.verdict = IterationVerdict::Failed { reason };
                 return Ok(Consulted::NotAtAll);
             }
             Err(halt) => return Err(halt),
@@ -185,7 +185,7 @@ impl Run<'_> {
         self.reporter.emit(EventKind::Diagnosed { pattern: detail });
         if self.settings.doctor.apply == DoctorApply::Wait {
             let reason = "a diagnosis waits in .ralph/diagnostics.md ([doctor] apply = \"wait\")".to_owned();
-            record.verdict = Verdict::Paused { reason };
+            record.verdict = IterationVerdict::Paused { reason };
             return Ok(());
         }
         let heading = format!("### Signs of the doctor after iteration {}", record.iteration);

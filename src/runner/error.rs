@@ -6,12 +6,12 @@ use crate::gateway::meter::MeterError;
 use crate::model::ModelError;
 use crate::sandbox::SandboxError;
 use crate::scm::{ForgeError, ScmError};
-use crate::state::{OutcomeKind, StateError};
+use crate::state::{RunOutcomeKind, StateError};
 use crate::task::{TaskError, TemplateError};
 
-use super::budget::Exceeded;
+use super::budget::BudgetExceeded;
 use super::notebook::NotebookError;
-use super::preflight::Lack;
+use super::preflight::PreflightFailure;
 use super::prompt::PromptError;
 
 /// What ends a run against its will. Everything recorded so far is kept and `ralph resume` goes on from there.
@@ -46,7 +46,7 @@ pub enum RunError {
     Meter(#[from] MeterError),
     /// Something that a run needs is not as it must be. Nothing was begun.
     #[error("not ready to begin: {}", told(.0))]
-    NotReady(Vec<Lack>),
+    NotReady(Vec<PreflightFailure>),
     /// A profile that nothing defines.
     #[error("there is no model profile `{0}`")]
     NoProfile(String),
@@ -63,7 +63,7 @@ pub enum RunError {
     Refused(String),
 }
 
-fn told(lacks: &[Lack]) -> String {
+fn told(lacks: &[PreflightFailure]) -> String {
     let lacks: Vec<String> = lacks.iter().map(ToString::to_string).collect();
     lacks.join("; ")
 }
@@ -81,7 +81,7 @@ impl From<NotebookError> for RunError {
 #[derive(Debug)]
 pub(super) enum Halt {
     /// A rule ends the run.
-    End { kind: OutcomeKind, reason: String },
+    End { kind: RunOutcomeKind, reason: String },
     /// Something broke.
     Broken(RunError),
 }
@@ -89,21 +89,21 @@ pub(super) enum Halt {
 impl Halt {
     pub(super) fn failed(reason: impl Into<String>) -> Self {
         Self::End {
-            kind: OutcomeKind::Failed,
+            kind: RunOutcomeKind::Failed,
             reason: reason.into(),
         }
     }
 
     pub(super) fn paused(reason: impl Into<String>) -> Self {
         Self::End {
-            kind: OutcomeKind::Paused,
+            kind: RunOutcomeKind::Paused,
             reason: reason.into(),
         }
     }
 
     pub(super) fn stopped(reason: impl Into<String>) -> Self {
         Self::End {
-            kind: OutcomeKind::Stopped,
+            kind: RunOutcomeKind::Stopped,
             reason: reason.into(),
         }
     }
@@ -133,8 +133,8 @@ breaks!(
     NotebookError
 );
 
-impl From<Exceeded> for Halt {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<BudgetExceeded> for Halt {
+    fn from(exceeded: BudgetExceeded) -> Self {
         Self::failed(format!("budget exceeded: {exceeded}"))
     }
 }

@@ -13,7 +13,7 @@ use crate::exec::{Command, Exit};
 use crate::id::ObjectId;
 use crate::sandbox::Sandbox;
 use crate::scm::PrivateClone;
-use crate::state::{Check, Failure};
+use crate::state::{CheckResult, CommandFailure};
 use crate::task::{Checkbox, CheckboxId};
 
 use super::error::Halt;
@@ -28,11 +28,11 @@ const OUTPUT_KEPT: usize = 256 * 1024;
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Each command once, in order.
-    pub(super) checks: Vec<Check>,
+    pub(super) checks: Vec<CheckResult>,
     /// Their output, for `test_output.txt` and the next prompt.
     pub(super) output: String,
     /// Those that failed, for the loop score.
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<CommandFailure>,
     /// What to tell the next iteration.
     pub(super) errors: Vec<String>,
 }
@@ -215,7 +215,7 @@ impl Run<'_> {
                 .failures
                 .push(gutter::failure(line, exit, self.sandbox.as_ref()));
         }
-        evidence.checks.push(Check {
+        evidence.checks.push(CheckResult {
             command: line.to_owned(),
             code: exit.status.shell_code(),
             seconds: (exit.duration.as_secs_f64() * 1000.0).round() / 1000.0,

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use crate::exec::Exit;
 use crate::sandbox::{Sandbox, clone_dir};
-use crate::state::{Failure, IterationRecord, Score, Signals};
+use crate::state::{CommandFailure, IterationRecord, LoopScore, LoopSignals};
 
 use super::evidence::checkout_dir;
 
@@ -29,11 +29,11 @@ const SIGNATURE_CHARS: usize = 2000;
 /// A verified checkbox, or tests that pass where they failed before, clear the slate: what came earlier no longer
 /// counts. New work that was committed counts against a gutter but does not clear it.
 #[must_use]
-pub fn score(history: &[IterationRecord], diff_line_threshold: u64) -> Score {
+pub fn score(history: &[IterationRecord], diff_line_threshold: u64) -> LoopScore {
     let Some(newest) = history.last() else {
-        return Score::default();
+        return LoopScore::default();
     };
-    let signals = Signals {
+    let signals = LoopSignals {
         same_failure: same_failure(since_progress(history)),
         empty_diff: empty_diff(since_progress(history), diff_line_threshold),
         flip_flop: flip_flop(since_progress(history)),
@@ -42,7 +42,7 @@ pub fn score(history: &[IterationRecord], diff_line_threshold: u64) -> Score {
         checkbox_verified: !newest.newly_ticked.is_empty(),
     };
     let total = total(signals);
-    Score {
+    LoopScore {
         total,
         gutter: total >= GUTTER - f64::EPSILON,
         signals,
@@ -67,7 +67,7 @@ pub(super) fn progressed(record: &IterationRecord) -> bool {
 
 /// The failure of a command in a form that recognises it again.
 #[must_use]
-pub(super) fn failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox) -> Failure {
+pub(super) fn failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox) -> CommandFailure {
     let stderr = exit.stderr.text();
     let output = if stderr.trim().is_empty() {
         exit.stdout.text()
@@ -79,7 +79,7 @@ pub(super) fn failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox) -> Fail
 
 /// The same for a failure that is no command: an answer that could not be used, an iteration that took too long.
 #[must_use]
-pub fn failure_of_text(command: &str, code: i32, output: &str) -> Failure {
+pub fn failure_of_text(command: &str, code: i32, output: &str) -> CommandFailure {
     let mut hash = Sha256::new();
     hash.update(format!("{command}\0{code}\0{}", normalise(output)));
     let number = hash
@@ -88,7 +88,7 @@ pub fn failure_of_text(command: &str, code: i32, output: &str) -> Failure {
         .take(8)
         .fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
     let signature = format!("{number:016x}");
-    Failure {
+    CommandFailure {
         command: command.to_owned(),
         code,
         signature,
@@ -139,7 +139,7 @@ fn placeless(output: &str, sandbox: &dyn Sandbox) -> String {
     })
 }
 
-fn total(signals: Signals) -> f64 {
+fn total(signals: LoopSignals) -> f64 {
     if signals.checkbox_verified || signals.tests_pass_now {
         return 0.0;
     }
@@ -214,7 +214,7 @@ pub(super) mod tests {
 
     use super::*;
     use crate::id::ObjectId;
-    use crate::state::{Check, FileState, Verdict};
+    use crate::state::{CheckResult, FileState, IterationVerdict};
     use crate::usage::{Tokens, Usd};
 
     /// What an iteration of a table left behind; the rest of its record does not count for the score.
@@ -262,8 +262,8 @@ pub(super) mod tests {
             ticked: Vec::new(),
             newly_ticked: Vec::new(),
             evidence: Vec::new(),
-            verdict: Verdict::GoOn,
-            score: Score::default(),
+            verdict: IterationVerdict::GoOn,
+            score: LoopScore::default(),
             rung: None,
             next_profile: "p".to_owned(),
             tokens: Tokens::default(),
@@ -278,7 +278,7 @@ pub(super) mod tests {
             path: "file".to_owned(),
             content: Some(id(content)),
         };
-        let check = |code: i32| Check {
+        let check = |code: i32| CheckResult {
             command: "make test".to_owned(),
             code,
             seconds: 0.0,
@@ -296,7 +296,7 @@ pub(super) mod tests {
     }
 
     /// The score of each iteration, as the loop computes them one after another.
-    fn scores(history: &[Left]) -> Vec<Score> {
+    fn scores(history: &[Left]) -> Vec<LoopScore> {
         let mut records: Vec<IterationRecord> = Vec::new();
         for left in history {
             records.push(record(*left));

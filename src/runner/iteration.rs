@@ -9,7 +9,7 @@ use crate::event::EventKind;
 use crate::model::Profile;
 use crate::sandbox::SandboxError;
 use crate::scm::{self, Diff, Head, Refusal, ScmError, Snapshot};
-use crate::state::Entry;
+use crate::state::JournalEntry;
 use crate::task::{CheckboxId, claimed_by_edit};
 use crate::usage::Tokens;
 
@@ -44,7 +44,7 @@ impl Run<'_> {
         let (number, started, before) = (self.recorded() + 1, Instant::now(), self.ledger());
         self.reporter = self.reporter.in_iteration(number);
         let profile = self.profile()?;
-        self.note(Entry::IterationStarted { iteration: number })?;
+        self.note(JournalEntry::IterationStarted { iteration: number })?;
         self.log_activity(&format!("iteration {number} began with profile {}", profile.name))?;
         self.reporter.emit(EventKind::IterationStarted {
             profile: profile.name.clone(),
@@ -93,8 +93,8 @@ impl Run<'_> {
             .iter()
             .rev()
             .find_map(|line| match &line.entry {
-                Entry::Recorded(record) => Some(&record.next_profile),
-                Entry::Profile { name } => Some(name),
+                JournalEntry::Recorded(record) => Some(&record.next_profile),
+                JournalEntry::Profile { name } => Some(name),
                 _ => None,
             });
         let name = decided.unwrap_or(default);

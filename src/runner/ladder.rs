@@ -1,6 +1,6 @@
 //! What is done about a gutter: the mildest thing that was not tried yet.
 
-use crate::state::{Entry, IterationRecord, Line, Rung};
+use crate::state::{IterationRecord, JournalEntry, JournalLine, Rung};
 
 use super::budget::since_rest;
 use super::gutter;
@@ -28,11 +28,11 @@ pub enum Next {
 impl Standing {
     /// Reads the journal.
     #[must_use]
-    pub fn from_journal(lines: &[Line]) -> Self {
+    pub fn from_journal(lines: &[JournalLine]) -> Self {
         let history = since_rest(lines)
             .iter()
             .filter_map(|line| match &line.entry {
-                Entry::Recorded(record) => Some(record.as_ref().clone()),
+                JournalEntry::Recorded(record) => Some(record.as_ref().clone()),
                 _ => None,
             })
             .collect();
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
     use crate::runner::gutter::tests::uneventful;
-    use crate::state::{OutcomeKind, Score, Signals};
+    use crate::state::{LoopScore, LoopSignals, RunOutcomeKind};
 
     use Rung::{Doctor, Fallback, Person, Rotate};
 
@@ -91,12 +91,12 @@ mod tests {
 
     fn record(was: Was) -> IterationRecord {
         IterationRecord {
-            score: Score {
+            score: LoopScore {
                 total: 0.0,
                 gutter: matches!(was, Gutter(_)),
-                signals: Signals {
+                signals: LoopSignals {
                     checkbox_verified: matches!(was, Progress),
-                    ..Signals::default()
+                    ..LoopSignals::default()
                 },
             },
             rung: match was {
@@ -144,14 +144,14 @@ mod tests {
 
     #[test]
     fn what_came_before_an_end_no_longer_counts() {
-        let line = |seq, entry| Line {
+        let line = |seq, entry| JournalLine {
             seq,
             at: jiff::Timestamp::UNIX_EPOCH,
             entry,
         };
-        let gutter = || Entry::Recorded(Box::new(record(Gutter(Some(Rotate)))));
-        let ended = Entry::Ended {
-            outcome: OutcomeKind::Paused,
+        let gutter = || JournalEntry::Recorded(Box::new(record(Gutter(Some(Rotate)))));
+        let ended = JournalEntry::Ended {
+            outcome: RunOutcomeKind::Paused,
             reason: "a person".to_owned(),
         };
         let journal = [

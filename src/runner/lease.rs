@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::scm::{Checkpoint, Checkpoints};
-use crate::state::{Entry, Line, Owner, RunDir, StateError};
+use crate::state::{JournalEntry, JournalLine, RunDir, RunOwner, StateError};
 
 use super::run::Run;
 use super::{RunError, RunParts};
@@ -17,7 +17,7 @@ pub(super) const LEASE_FILE: &str = "lease.json";
 /// Who works on a run, and until when nobody on another machine may.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Lease {
-    owner: Owner,
+    owner: RunOwner,
     until: Timestamp,
 }
 
@@ -40,11 +40,14 @@ pub(super) async fn respect(
     parts: &RunParts,
     dir: &RunDir,
     (checkpoints, checkpoint): (&Checkpoints, &Checkpoint),
-    journal: &[Line],
+    journal: &[JournalLine],
 ) -> Result<(), RunError> {
     let bytes = checkpoints.file(&checkpoint.commit, LEASE_FILE).await?;
     let lease: Option<Lease> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-    let rests = matches!(journal.last().map(|line| &line.entry), Some(Entry::Ended { .. }));
+    let rests = matches!(
+        journal.last().map(|line| &line.entry),
+        Some(JournalEntry::Ended { .. })
+    );
     match lease {
         // On this machine the lock on the run's directory has already decided.
         Some(lease) if !rests && lease.owner.host != parts.owner.host && lease.until > parts.clock.now() => {

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::event::EventKind;
 use crate::id::ObjectId;
 use crate::scm::{Change, Snapshot};
-use crate::state::{Entry, IterationRecord, StateError, Verdict};
+use crate::state::{IterationRecord, IterationVerdict, JournalEntry, StateError};
 
 use super::budget::Ledger;
 use super::error::Halt;
@@ -100,13 +100,14 @@ impl Run<'_> {
         self.ticked = verified.ticked;
         let ended = ended_event(&record);
         let verdict = record.verdict.clone();
-        self.checkpoint(Some(Entry::Recorded(Box::new(record)))).await?;
+        self.checkpoint(Some(JournalEntry::Recorded(Box::new(record))))
+            .await?;
         self.show_task().await?;
         self.reporter.emit(ended);
         match verdict {
-            Verdict::GoOn | Verdict::Complete => Ok(()),
-            Verdict::Failed { reason } => Err(Halt::failed(reason)),
-            Verdict::Paused { reason } => Err(Halt::paused(reason)),
+            IterationVerdict::GoOn | IterationVerdict::Complete => Ok(()),
+            IterationVerdict::Failed { reason } => Err(Halt::failed(reason)),
+            IterationVerdict::Paused { reason } => Err(Halt::paused(reason)),
         }
     }
 

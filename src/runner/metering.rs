@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::agent::{AgentConclusion, AgentOutcome, ModelFailure};
 use crate::gateway::meter::{Allowance, Meter, MeterSink, Notice};
 use crate::model::Profile;
-use crate::state::Reserved;
+use crate::state::CallUsage;
 
 use super::error::Halt;
 use super::run::Run;
@@ -18,16 +18,16 @@ use super::work::cut_short;
 
 /// Counts the calls that agent programs make through the broker.
 #[derive(Clone)]
-pub struct Metering {
+pub struct AgentMetering {
     /// The meter of the run.
     pub meter: Meter,
     /// What it tells: it is the meter's sink.
-    pub notices: Arc<Notices>,
+    pub notices: Arc<MeterNotices>,
     /// The profiles whose agents call through it.
     pub profiles: BTreeSet<String>,
 }
 
-impl Metering {
+impl AgentMetering {
     /// Allows no call until the next session begins: whatever still runs, or was left behind to be run by somebody else,
     /// would spend what no session answers for.
     pub(super) fn close(&self) {
@@ -36,9 +36,9 @@ impl Metering {
 
     /// What a session used; no cost where nobody knows the price of a call. `None` for one that the meter knows nothing
     /// of.
-    pub(super) fn used_in(&self, session: u64) -> Option<Reserved> {
+    pub(super) fn used_in(&self, session: u64) -> Option<CallUsage> {
         let spent = self.meter.spent_in(session)?;
-        Some(Reserved {
+        Some(CallUsage {
             tokens: spent.tokens,
             cost: (spent.unpriced_calls == 0).then_some(spent.cost),
         })
@@ -47,12 +47,12 @@ impl Metering {
 
 /// What a meter told and nobody has looked at yet.
 #[derive(Debug, Default)]
-pub struct Notices {
+pub struct MeterNotices {
     told: Mutex<Vec<Notice>>,
     more: Notify,
 }
 
-impl Notices {
+impl MeterNotices {
     /// Waits until a call is refused and every later one would be. Its program may go on trying.
     pub(super) async fn refused_for_good(&self) {
         loop {
@@ -73,7 +73,7 @@ impl Notices {
     }
 }
 
-impl MeterSink for Notices {
+impl MeterSink for MeterNotices {
     fn notice(&self, notice: Notice) {
         self.told().push(notice);
         self.more.notify_waiters();
@@ -90,7 +90,7 @@ fn is_final(notice: &Notice) -> bool {
 
 impl Run<'_> {
     /// What counts the calls of a profile's agent, with what the budget leaves.
-    pub(super) fn begin_metering(&self, profile: &Profile) -> Option<Metering> {
+    pub(super) fn begin_metering(&self, profile: &Profile) -> Option<AgentMetering> {
         let metering = self.parts.metering.as_ref()?;
         let metering = metering
             .profiles
@@ -110,7 +110,7 @@ impl Run<'_> {
 }
 
 /// Waits until a session cannot go on by what its meter tells; for ever where there is none.
-pub(super) async fn refused_for_good(metering: Option<&Metering>) {
+pub(super) async fn refused_for_good(metering: Option<&AgentMetering>) {
     match metering {
         Some(metering) => metering.notices.refused_for_good().await,
         None => std::future::pending().await,
@@ -118,7 +118,7 @@ pub(super) async fn refused_for_good(metering: Option<&Metering>) {
 }
 
 /// How a session ended, with what the meter knows: a program may pass over that its calls were refused.
-pub(super) fn by_the_meter(ended: Ended, metering: Option<&Metering>) -> Result<Ended, Halt> {
+pub(super) fn by_the_meter(ended: Ended, metering: Option<&AgentMetering>) -> Result<Ended, Halt> {
     let Some(metering) = metering else {
         return Ok(ended);
     };

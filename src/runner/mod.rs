@@ -45,19 +45,19 @@ use crate::model::Model;
 use crate::sandbox::{Provider, SandboxSpec};
 use crate::scm::Forge;
 use crate::secret::Redactor;
-use crate::state::{OutcomeKind, Owner, RunDir};
+use crate::state::{RunDir, RunOutcomeKind, RunOwner};
 use crate::usage::{Tokens, Usd};
 
 use open::Taken;
 
-pub use budget::{Budget, Exceeded, Ledger};
-pub use compute::Compute;
+pub use budget::{Budget, BudgetExceeded, Ledger};
+pub use compute::ComputeCost;
 pub use error::RunError;
 pub use gutter::{GUTTER, failure_of_text, normalise, score};
 pub use ladder::{Next, Standing};
-pub use metering::{Metering, Notices};
+pub use metering::{AgentMetering, MeterNotices};
 pub use open::{NewRun, adopt, create};
-pub use preflight::{Lack, Precondition};
+pub use preflight::{Precondition, PreflightFailure};
 pub use prompt::{PromptError, PromptState, render as render_prompt};
 pub use round::{Round, RoundError};
 pub use settings::{DoctorApply, DoctorRules, Profiles, RunSettings};
@@ -82,9 +82,9 @@ pub struct RunParts {
     /// Knows what must not be seen.
     pub redactor: Redactor,
     /// Who works on the run.
-    pub owner: Owner,
+    pub owner: RunOwner,
     /// Counts what agent programs use, where their calls go through the broker.
-    pub metering: Option<Metering>,
+    pub metering: Option<AgentMetering>,
     /// What must hold on this machine before anything begins, besides what the runner itself looks at.
     pub preconditions: Vec<Arc<dyn Precondition>>,
 }
@@ -95,7 +95,7 @@ pub struct RunOutcome {
     /// The run.
     pub run: RunId,
     /// How it ended.
-    pub kind: OutcomeKind,
+    pub kind: RunOutcomeKind,
     /// Why.
     pub reason: String,
     /// The branch the work goes to.
@@ -113,7 +113,7 @@ pub struct RunOutcome {
     /// Calls whose price nobody knows.
     pub unpriced_calls: u64,
     /// What its sandbox cost, about; `None` where nobody asks for money by the hour.
-    pub compute: Option<Compute>,
+    pub compute: Option<ComputeCost>,
 }
 
 /// Asks the doctor about a run that rests, and returns what it said. The diagnosis is kept with the run.

@@ -14,7 +14,7 @@ use crate::id::{ObjectId, RunId};
 use crate::sandbox::{Sandbox, SandboxSpec};
 use crate::scm::{self, Checkpoint, Checkpoints, Repository, SeedPack};
 use crate::secret::Redactor;
-use crate::state::{Entry, Lock, RunDir, RunFacts, Runs, StateError};
+use crate::state::{JournalEntry, RunDir, RunFacts, RunLock, Runs, StateError};
 use crate::task::{CheckboxId, Task, starter};
 
 use super::error::Halt;
@@ -67,7 +67,7 @@ pub(super) enum Taken<'a> {
 /// What an owner holds of a run before there is a sandbox.
 struct Held {
     task: Task,
-    lock: Lock,
+    lock: RunLock,
     repo: Repository,
     checkpoints: Checkpoints,
 }
@@ -260,7 +260,7 @@ impl<'a> Run<'a> {
         for (name, text) in STARTERS {
             self.notebook.write(name, text)?;
         }
-        self.note(Entry::Opened {
+        self.note(JournalEntry::Opened {
             owner: self.parts.owner.to_string(),
         })?;
         self.log_activity("the run began")?;
@@ -290,7 +290,7 @@ impl<'a> Run<'a> {
         self.known.push(self.tip.clone());
         self.ticked = self.ticked_by_journal();
         self.seen = serde_json::from_str(&self.notebook.read(SEEN_FILE)?).unwrap_or_default();
-        self.note(Entry::Opened {
+        self.note(JournalEntry::Opened {
             owner: self.parts.owner.to_string(),
         })?;
         self.settle_what_a_crash_left()?;
@@ -365,7 +365,7 @@ fn started(preflight: &Preflight<'_>, task: &Task) -> EventKind {
 
 /// Clears away what an earlier owner left. Git processes that it did not live to see the end of are waited for: what
 /// they still do, they do now, not while this owner works.
-async fn settle(parts: &RunParts, dir: &RunDir, lock: &Lock) -> Result<(), RunError> {
+async fn settle(parts: &RunParts, dir: &RunDir, lock: &RunLock) -> Result<(), RunError> {
     // First of all: what a person asks from here on is asked of this owner.
     dir.inbox().forget_orders()?;
     let settled = parts.host.settled(LONGEST_SETTLING).await;

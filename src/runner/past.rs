@@ -6,7 +6,8 @@ use crate::event::EventKind;
 use crate::sandbox::SandboxSpec;
 use crate::scm::{Checkpoint, Checkpoints, StateFile};
 use crate::state::{
-    CaughtUp, Entry, Journal, Line, OutcomeKind, Repaired, RunDir, repair_log, write_atomically,
+    Journal, JournalCatchUp, JournalEntry, JournalLine, Repaired, RunDir, RunOutcomeKind, repair_log,
+    write_atomically,
 };
 
 use super::lease;
@@ -68,11 +69,11 @@ impl Past {
 
     /// Whether nothing is left to do.
     pub(super) fn is_done(&self) -> bool {
-        let done = |line: &Line| {
+        let done = |line: &JournalLine| {
             matches!(
                 line.entry,
-                Entry::Ended {
-                    outcome: OutcomeKind::Done,
+                JournalEntry::Ended {
+                    outcome: RunOutcomeKind::Done,
                     ..
                 }
             )
@@ -119,11 +120,11 @@ impl Archive<'_> {
         }
         let reason = "the run was done already".to_owned();
         self.reporter.emit(EventKind::RunEnded {
-            outcome: end_of(OutcomeKind::Done),
+            outcome: end_of(RunOutcomeKind::Done),
             reason: reason.clone(),
         });
         let ended = Ended {
-            kind: OutcomeKind::Done,
+            kind: RunOutcomeKind::Done,
             reason,
             tip: checkpoint.tip.clone(),
             hourly: self.parts.provider.hourly_cost(self.spec),
@@ -132,7 +133,10 @@ impl Archive<'_> {
     }
 }
 
-async fn journal_in(checkpoints: &Checkpoints, checkpoint: &Checkpoint) -> Result<Vec<Line>, RunError> {
+async fn journal_in(
+    checkpoints: &Checkpoints,
+    checkpoint: &Checkpoint,
+) -> Result<Vec<JournalLine>, RunError> {
     let segments = checkpoints.files_in(&checkpoint.commit, "journal").await?;
     let text: String = segments
         .iter()
@@ -151,11 +155,11 @@ fn describe(path: &Path, repaired: Repaired) -> Option<String> {
     }
 }
 
-fn describe_catching_up(caught_up: CaughtUp) -> Option<String> {
+fn describe_catching_up(caught_up: JournalCatchUp) -> Option<String> {
     match caught_up {
-        CaughtUp::Nothing => None,
-        CaughtUp::Lines(_) => Some("the journal caught up with the checkpoint".to_owned()),
-        CaughtUp::Parted { after } => Some(format!(
+        JournalCatchUp::Nothing => None,
+        JournalCatchUp::Lines(_) => Some("the journal caught up with the checkpoint".to_owned()),
+        JournalCatchUp::Parted { after } => Some(format!(
             "the journal had parted from the checkpoint after line {after}; the checkpoint holds"
         )),
     }

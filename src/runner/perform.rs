@@ -12,7 +12,7 @@ use crate::exec::{Command, Discard, Exit};
 use crate::sandbox::{Fault, Sandbox, SandboxError};
 use crate::scm::PrivateClone;
 use crate::secret::Redactor;
-use crate::state::Failure;
+use crate::state::CommandFailure;
 
 use super::gutter;
 use super::report::Reporter;
@@ -41,7 +41,7 @@ pub(super) struct Performed {
     /// One JSON object per action, for `actions.jsonl`.
     pub(super) log: Vec<serde_json::Value>,
     /// What failed, for the loop score.
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<CommandFailure>,
     /// What failed, for the next prompt.
     pub(super) errors: Vec<String>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Performed {
 /// How one action went.
 enum Went {
     Well(serde_json::Value),
-    Wrong { reason: String, failure: Failure },
+    Wrong { reason: String, failure: CommandFailure },
 }
 
 impl Bench<'_> {

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use thiserror::Error;
 
 use crate::agent::Agent;
-use crate::event::{EventKind, Found};
+use crate::event::{EventKind, PreflightResult};
 use crate::exec::{Command, Discard};
 use crate::network::Mode;
 use crate::sandbox::{NetworkEnforcement, Sandbox, SandboxSpec};
@@ -39,13 +39,13 @@ pub trait Precondition: Send + Sync {
     fn name(&self) -> String;
 
     /// Looks at it.
-    async fn look(&self) -> Found;
+    async fn look(&self) -> PreflightResult;
 }
 
 /// Something that a run needs and that is not as it must be.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{check}: {why}")]
-pub struct Lack {
+pub struct PreflightFailure {
     /// What was looked at.
     pub check: String,
     /// Why it is not as it must be.
@@ -128,14 +128,14 @@ impl Preflight<'_> {
         agents
     }
 
-    fn tell(&self, check: &str, found: Found) -> Option<Lack> {
+    fn tell(&self, check: &str, found: PreflightResult) -> Option<PreflightFailure> {
         self.reporter.emit(EventKind::Preflight {
             check: check.to_owned(),
             found: found.clone(),
         });
         match found {
-            Found::Ready { .. } => None,
-            Found::Lacking { why, next_step } => Some(Lack {
+            PreflightResult::Ready { .. } => None,
+            PreflightResult::NotReady { why, next_step } => Some(PreflightFailure {
                 check: check.to_owned(),
                 why,
                 next_step,
@@ -172,7 +172,7 @@ struct Inside<'a> {
 }
 
 impl Inside<'_> {
-    async fn look(&self, check: &Check<'_>) -> Found {
+    async fn look(&self, check: &Check<'_>) -> PreflightResult {
         match check {
             Check::Policy => self.policy().await,
             Check::Answer => self.answer().await,
@@ -182,7 +182,7 @@ impl Inside<'_> {
         }
     }
 
-    async fn policy(&self) -> Found {
+    async fn policy(&self) -> PreflightResult {
         if let Err(error) = self.sandbox.verify().await {
             let hint = error.hint();
             return lacking(
@@ -199,7 +199,7 @@ impl Inside<'_> {
         })
     }
 
-    async fn answer(&self) -> Found {
+    async fn answer(&self) -> PreflightResult {
         let command = Command::shell("echo ready").timeout(ANSWER);
         match self.ask(&command).await {
             Ok(_) => ready(format!("{} answers", self.sandbox.id())),
@@ -207,7 +207,7 @@ impl Inside<'_> {
         }
     }
 
-    async fn git(&self) -> Found {
+    async fn git(&self) -> PreflightResult {
         let command = Command::new("git").arg("--version").timeout(ANSWER);
         match self.ask(&command).await {
             Ok(version) => ready(version),
@@ -220,7 +220,7 @@ impl Inside<'_> {
     }
 
     /// Where nothing tells, nothing is known, and a run goes on.
-    async fn room(&self) -> Found {
+    async fn room(&self) -> PreflightResult {
         let root = self.sandbox.root().display().to_string();
         let command = Command::new("df").args(["-Pk", &root]).timeout(ANSWER);
         let told = self.ask(&command).await;
@@ -230,7 +230,7 @@ impl Inside<'_> {
         }
     }
 
-    async fn agent(&self, agent: &dyn Agent) -> Found {
+    async fn agent(&self, agent: &dyn Agent) -> PreflightResult {
         let Some(probe) = agent.check_command() else {
             return ready("it needs no program");
         };
@@ -256,20 +256,20 @@ impl Inside<'_> {
     }
 }
 
-fn ready(detail: impl Into<String>) -> Found {
-    Found::Ready {
+fn ready(detail: impl Into<String>) -> PreflightResult {
+    PreflightResult::Ready {
         detail: detail.into(),
     }
 }
 
-fn lacking(why: impl Into<String>, next_step: impl Into<String>) -> Found {
-    Found::Lacking {
+fn lacking(why: impl Into<String>, next_step: impl Into<String>) -> PreflightResult {
+    PreflightResult::NotReady {
         why: why.into(),
         next_step: next_step.into(),
     }
 }
 
-fn concluded(lacks: Vec<Lack>) -> Result<(), RunError> {
+fn concluded(lacks: Vec<PreflightFailure>) -> Result<(), RunError> {
     if lacks.is_empty() {
         Ok(())
     } else {
@@ -277,7 +277,7 @@ fn concluded(lacks: Vec<Lack>) -> Result<(), RunError> {
     }
 }
 
-fn room_here(dir: &Path) -> Found {
+fn room_here(dir: &Path) -> PreflightResult {
     let place = format!("at `{}`", dir.display());
     match rustix::fs::statvfs(dir) {
         Ok(disk) => enough(disk.f_bavail.saturating_mul(disk.f_frsize), &place),
@@ -288,7 +288,7 @@ fn room_here(dir: &Path) -> Found {
     }
 }
 
-fn enough(free: u64, place: &str) -> Found {
+fn enough(free: u64, place: &str) -> PreflightResult {
     let megabytes = |bytes: u64| bytes >> 20;
     if free >= LEAST_ROOM {
         return ready(format!("{} MB are free", megabytes(free)));

@@ -2,7 +2,7 @@
 
 use crate::event::EventKind;
 use crate::scm::{PullRequest, Readiness};
-use crate::state::{Entry, IterationRecord};
+use crate::state::{IterationRecord, JournalEntry};
 use crate::task::{CheckboxFact, Evidence, Flag, PullRequestFacts, PullRequestText, render_pull_request};
 
 use super::error::Halt;
@@ -49,12 +49,12 @@ impl Run<'_> {
             location: opened.location.clone(),
             commit: record.tip.to_string(),
         });
-        self.note(Entry::PullRequest {
+        self.note(JournalEntry::PullRequest {
             location: opened.location,
             commit: record.tip,
         })?;
         Err(Halt::End {
-            kind: crate::state::OutcomeKind::Done,
+            kind: crate::state::RunOutcomeKind::Done,
             reason: "every checkbox is verified, the tests pass and the pull request holds that commit"
                 .to_owned(),
         })

@@ -13,7 +13,8 @@ use crate::id::ObjectId;
 use crate::sandbox::{HourlyCost, Sandbox, SandboxSpec, clone_dir};
 use crate::scm::{Checkpoints, Content, PrivateClone, Repository, SeedPack, Start, StateFile};
 use crate::state::{
-    Entry, Journal, Line, Lock, OutcomeKind, Request, RunDir, RunFacts, StateError, Verdict, write_atomically,
+    Intervention, IterationVerdict, Journal, JournalEntry, JournalLine, RunDir, RunFacts, RunLock,
+    RunOutcomeKind, StateError, write_atomically,
 };
 use crate::task::{CheckboxId, Task, render_ticks};
 
@@ -23,7 +24,7 @@ use super::lease::LEASE_FILE;
 use super::notebook::Notebook;
 use super::report::Reporter;
 use super::settings::RunSettings;
-use super::{Compute, RunError, RunOutcome, RunParts};
+use super::{ComputeCost, RunError, RunOutcome, RunParts};
 
 /// One run in the hands of its owner.
 pub(super) struct Run<'a> {
@@ -55,7 +56,7 @@ pub(super) struct Run<'a> {
     pub(super) waiting: Arc<AtomicU64>,
     /// Until when a wait lasts that has begun.
     pub(super) lease_until: Option<Timestamp>,
-    pub(super) _lock: Lock,
+    pub(super) _lock: RunLock,
 }
 
 /// What the last iteration left for the next prompt.
@@ -105,11 +106,11 @@ impl Run<'_> {
     async fn turn(&mut self) -> Result<(), Halt> {
         self.requests().await?;
         match self.standing_verdict() {
-            Verdict::GoOn => {}
-            Verdict::Complete => return self.publish().await,
+            IterationVerdict::GoOn => {}
+            IterationVerdict::Complete => return self.publish().await,
             // Recorded, and then a crash: the end that was decided comes now.
-            Verdict::Failed { reason } => return Err(Halt::failed(reason)),
-            Verdict::Paused { reason } => return Err(Halt::paused(reason)),
+            IterationVerdict::Failed { reason } => return Err(Halt::failed(reason)),
+            IterationVerdict::Paused { reason } => return Err(Halt::paused(reason)),
         }
         self.ledger().check(&self.settings.budget)?;
         self.check_prices()?;
@@ -117,22 +118,22 @@ impl Run<'_> {
     }
 
     /// What the newest record decided, unless the run has rested since and a person took it up again.
-    fn standing_verdict(&self) -> Verdict {
+    fn standing_verdict(&self) -> IterationVerdict {
         let newest = since_rest(self.journal.lines())
             .iter()
             .rev()
             .find_map(|line| match &line.entry {
-                Entry::Recorded(record) => Some(record.verdict.clone()),
+                JournalEntry::Recorded(record) => Some(record.verdict.clone()),
                 _ => None,
             });
         let complete = self
             .journal
             .records()
             .next_back()
-            .filter(|record| record.verdict == Verdict::Complete);
+            .filter(|record| record.verdict == IterationVerdict::Complete);
         newest
             .or(complete.map(|record| record.verdict.clone()))
-            .unwrap_or(Verdict::GoOn)
+            .unwrap_or(IterationVerdict::GoOn)
     }
 
     /// Carries out what people asked for.
@@ -149,14 +150,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    async fn carry_out(&mut self, request: Request, path: &Path) -> Result<(), Halt> {
+    async fn carry_out(&mut self, request: Intervention, path: &Path) -> Result<(), Halt> {
         let carried_out = match request {
-            Request::Stop => return Err(Halt::stopped("stopped by a person")),
-            Request::Pause => return Err(Halt::paused("a person asked for a pause")),
+            Intervention::Stop => return Err(Halt::stopped("stopped by a person")),
+            Intervention::Pause => return Err(Halt::paused("a person asked for a pause")),
             // An iteration is about to begin with a fresh context anyway.
-            Request::Rotate => return Ok(()),
-            Request::Note { text } => self.add_note(&text, path).await,
-            Request::Doctor => self.consult().await,
+            Intervention::Rotate => return Ok(()),
+            Intervention::Note { text } => self.add_note(&text, path).await,
+            Intervention::Doctor => self.consult().await,
         };
         if !matches!(carried_out, Err(Halt::Broken(_))) {
             self.checkpoint(None).await?;
@@ -180,10 +181,10 @@ impl Run<'_> {
     }
 
     /// Saves everything under the run's state ref; `entry`, when given, becomes true with it.
-    pub(super) async fn checkpoint(&mut self, entry: Option<Entry>) -> Result<(), Halt> {
+    pub(super) async fn checkpoint(&mut self, entry: Option<JournalEntry>) -> Result<(), Halt> {
         let entry = entry.map(|entry| self.reporter.clean(entry));
         let line = entry.map(|entry| self.journal.next(self.parts.clock.now(), entry));
-        let segment: Vec<&Line> = self
+        let segment: Vec<&JournalLine> = self
             .journal
             .lines()
             .iter()
@@ -225,14 +226,14 @@ impl Run<'_> {
     }
 
     /// Ends the run by rule: recorded, checkpointed, reported.
-    async fn finish(&mut self, kind: OutcomeKind, reason: String) -> Result<RunOutcome, RunError> {
+    async fn finish(&mut self, kind: RunOutcomeKind, reason: String) -> Result<RunOutcome, RunError> {
         let reason = self.parts.redactor.redact(&reason);
         if let Err(error) = self.sandbox.end_processes().await {
             self.reporter
                 .warn(format!("the sandbox's processes could not be ended: {error}"));
         }
         self.log_activity(&format!("the run ended: {}: {reason}", end_of(kind)))?;
-        let entry = Entry::Ended {
+        let entry = JournalEntry::Ended {
             outcome: kind,
             reason: reason.clone(),
         };
@@ -251,7 +252,7 @@ impl Run<'_> {
         self.reporter.broken(error)
     }
 
-    fn outcome(&self, kind: OutcomeKind, reason: String) -> RunOutcome {
+    fn outcome(&self, kind: RunOutcomeKind, reason: String) -> RunOutcome {
         let ended = Ended {
             kind,
             reason,
@@ -275,7 +276,7 @@ impl Run<'_> {
     }
 
     /// Writes a journal line.
-    pub(super) fn note(&mut self, entry: Entry) -> Result<(), StateError> {
+    pub(super) fn note(&mut self, entry: JournalEntry) -> Result<(), StateError> {
         let entry = self.reporter.clean(entry);
         self.journal.append(self.parts.clock.now(), entry).map(|_| ())
     }
@@ -326,7 +327,7 @@ impl Run<'_> {
 
 /// How a run ended.
 pub(super) struct Ended {
-    pub(super) kind: OutcomeKind,
+    pub(super) kind: RunOutcomeKind,
     pub(super) reason: String,
     pub(super) tip: ObjectId,
     /// What an hour of its sandbox costs, where it does.
@@ -335,10 +336,10 @@ pub(super) struct Ended {
 
 impl Ended {
     /// The outcome, with what the journal adds up to.
-    pub(super) fn outcome(self, facts: &RunFacts, lines: &[Line], at: Timestamp) -> RunOutcome {
+    pub(super) fn outcome(self, facts: &RunFacts, lines: &[JournalLine], at: Timestamp) -> RunOutcome {
         let ledger = Ledger::from_journal(lines, at);
         let pull_request = lines.iter().rev().find_map(|line| match &line.entry {
-            Entry::PullRequest { location, .. } => Some(location.clone()),
+            JournalEntry::PullRequest { location, .. } => Some(location.clone()),
             _ => None,
         });
         RunOutcome {
@@ -352,22 +353,22 @@ impl Ended {
             tokens: ledger.tokens,
             cost: ledger.cost,
             unpriced_calls: ledger.unpriced_calls,
-            compute: self.hourly.map(|hourly| Compute::of(hourly, &ledger)),
+            compute: self.hourly.map(|hourly| ComputeCost::of(hourly, &ledger)),
         }
     }
 }
 
 /// How an outcome is reported.
-pub(super) fn end_of(kind: OutcomeKind) -> RunEnd {
+pub(super) fn end_of(kind: RunOutcomeKind) -> RunEnd {
     match kind {
-        OutcomeKind::Done => RunEnd::Done,
-        OutcomeKind::Failed => RunEnd::Failed,
-        OutcomeKind::Paused => RunEnd::Paused,
-        OutcomeKind::Stopped => RunEnd::Stopped,
+        RunOutcomeKind::Done => RunEnd::Done,
+        RunOutcomeKind::Failed => RunEnd::Failed,
+        RunOutcomeKind::Paused => RunEnd::Paused,
+        RunOutcomeKind::Stopped => RunEnd::Stopped,
     }
 }
 
-fn lines_text(lines: &[&Line]) -> Vec<u8> {
+fn lines_text(lines: &[&JournalLine]) -> Vec<u8> {
     lines
         .iter()
         .flat_map(|line| [to_json(line), b"\n".to_vec()].concat())

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::sandbox::{Fault, Reuse, Sandbox, SandboxError, SandboxSpec};
 use crate::scm::ScmError;
-use crate::state::OutcomeKind;
+use crate::state::RunOutcomeKind;
 
 use super::error::Halt;
 use super::perform::chain;
@@ -54,11 +54,11 @@ impl Run<'_> {
     }
 
     /// What becomes of the sandbox when the run ends: kept, without a process in it, for as long as somebody may go on.
-    pub(super) async fn put_to_rest(&self, kind: OutcomeKind) -> Result<(), RunError> {
+    pub(super) async fn put_to_rest(&self, kind: RunOutcomeKind) -> Result<(), RunError> {
         let resting = match (kind, self.spec.reuse) {
-            (OutcomeKind::Done | OutcomeKind::Failed, _) => return Ok(self.sandbox.close().await?),
-            (OutcomeKind::Paused | OutcomeKind::Stopped, Reuse::Allowed) => self.sandbox.stop().await,
-            (OutcomeKind::Paused | OutcomeKind::Stopped, Reuse::Never) => self.sandbox.close().await,
+            (RunOutcomeKind::Done | RunOutcomeKind::Failed, _) => return Ok(self.sandbox.close().await?),
+            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Allowed) => self.sandbox.stop().await,
+            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Never) => self.sandbox.close().await,
         };
         if let Err(error) = resting {
             self.reporter

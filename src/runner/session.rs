@@ -10,7 +10,7 @@ use crate::model::{CallPurpose, Profile};
 use super::ask::Call;
 use super::error::Halt;
 use super::gutter;
-use super::metering::{Metering, by_the_meter, refused_for_good};
+use super::metering::{AgentMetering, by_the_meter, refused_for_good};
 use super::perform::{Bench, Performed, output_of};
 use super::report::LineReporter;
 use super::run::Run;
@@ -22,7 +22,7 @@ const MOST_STEPS: u32 = 32;
 const PRINTED: usize = 4 << 20;
 
 /// One session and what has come of it so far; it survives when the session is cut short.
-pub(super) struct Attempt {
+pub(super) struct AgentAttempt {
     pub(super) session: Box<dyn AgentSession>,
     /// Its last answer or the end of its output.
     pub(super) response: String,
@@ -33,7 +33,7 @@ pub(super) struct Attempt {
     /// The call that stands for it in the journal until what it used is settled.
     pub(super) account: Option<u64>,
     /// What counts its calls, where they go through the broker.
-    pub(super) metering: Option<Metering>,
+    pub(super) metering: Option<AgentMetering>,
     /// Whether its own directory is there.
     at_home: bool,
 }
@@ -44,7 +44,7 @@ pub(super) enum Ended {
     Failed(ModelFailure),
 }
 
-impl Attempt {
+impl AgentAttempt {
     pub(super) fn new(session: Box<dyn AgentSession>) -> Self {
         Self {
             session,
@@ -64,7 +64,7 @@ impl Run<'_> {
         &mut self,
         brief: &AgentBrief,
         profile: &Profile,
-        attempt: &mut Attempt,
+        attempt: &mut AgentAttempt,
     ) -> Result<AgentOutcome, Halt> {
         let agent = self.parts.agents.for_profile(&profile.name);
         let mut backoff = self.settings.model_wait;
@@ -88,7 +88,7 @@ impl Run<'_> {
                         cost_left: self.cost_left(),
                         ..brief.clone()
                     };
-                    *attempt = Attempt::new(agent.session(&again));
+                    *attempt = AgentAttempt::new(agent.session(&again));
                 }
             }
         }
@@ -98,7 +98,7 @@ impl Run<'_> {
         &mut self,
         brief: &AgentBrief,
         profile: &Profile,
-        attempt: &mut Attempt,
+        attempt: &mut AgentAttempt,
     ) -> Result<Ended, Halt> {
         let mut done = StepResult::Started;
         let mut calls = 0;
@@ -149,7 +149,7 @@ impl Run<'_> {
         &self,
         files: &[AgentFile],
         brief: &AgentBrief,
-        attempt: &mut Attempt,
+        attempt: &mut AgentAttempt,
     ) -> Result<(), Halt> {
         self.make_home(brief, attempt).await?;
         for file in files {
@@ -165,7 +165,7 @@ impl Run<'_> {
         &mut self,
         command: Command,
         brief: &AgentBrief,
-        attempt: &mut Attempt,
+        attempt: &mut AgentAttempt,
     ) -> Result<Exit, Halt> {
         self.make_home(brief, attempt).await?;
         let calls_by_itself = attempt.session.reported_usage(&attempt.printed).is_some();
@@ -190,7 +190,7 @@ impl Run<'_> {
     }
 
     /// Makes the session's own directory, once: nothing of an earlier session is in it.
-    async fn make_home(&self, brief: &AgentBrief, attempt: &mut Attempt) -> Result<(), Halt> {
+    async fn make_home(&self, brief: &AgentBrief, attempt: &mut AgentAttempt) -> Result<(), Halt> {
         if !attempt.at_home {
             self.sandbox.remove(&brief.home).await?;
             self.sandbox.mkdir(&brief.home).await?;

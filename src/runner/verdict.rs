@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::agent::AgentConclusion;
 use crate::event::EventKind;
 use crate::scm::Diff;
-use crate::state::{FileState, IterationRecord, Rung, Score, Verdict};
+use crate::state::{FileState, IterationRecord, IterationVerdict, LoopScore, Rung};
 use crate::task::CheckboxId;
 use crate::usage::{Tokens, Usd};
 
@@ -47,14 +47,14 @@ impl Run<'_> {
             .cloned()
             .collect();
         if verified.complete {
-            record.verdict = Verdict::Complete;
+            record.verdict = IterationVerdict::Complete;
         }
         let mut history = Standing::from_journal(self.journal.lines()).history;
         history.push(record.clone());
         record.score = gutter::score(&history, self.settings.diff_line_threshold);
     }
 
-    fn standing_test_failure(&self) -> Option<crate::state::Failure> {
+    fn standing_test_failure(&self) -> Option<crate::state::CommandFailure> {
         let last = self.journal.records().next_back()?;
         last.failures
             .iter()
@@ -66,19 +66,19 @@ impl Run<'_> {
     /// recorded, so that a crash cannot leave it half done.
     pub(super) async fn decide(&mut self, record: &mut IterationRecord, work: &Work) -> Result<(), Halt> {
         match &work.outcome.conclusion {
-            _ if record.verdict == Verdict::Complete => return Ok(()),
+            _ if record.verdict == IterationVerdict::Complete => return Ok(()),
             AgentConclusion::StopFailure { reason } => {
-                record.verdict = Verdict::Failed {
+                record.verdict = IterationVerdict::Failed {
                     reason: format!("the agent gave up: {reason}"),
                 }
             }
             AgentConclusion::OverBudget { reason } => {
-                record.verdict = Verdict::Failed {
+                record.verdict = IterationVerdict::Failed {
                     reason: format!("budget exceeded: {reason}"),
                 }
             }
             AgentConclusion::Pause { reason } => {
-                record.verdict = Verdict::Paused {
+                record.verdict = IterationVerdict::Paused {
                     reason: format!("the agent asks for a person: {reason}"),
                 }
             }
@@ -107,7 +107,7 @@ impl Run<'_> {
             Next::GiveUp => {
                 let reason =
                     "it goes in circles and every rung of the ladder was tried (max_consecutive_gutter)";
-                record.verdict = Verdict::Failed {
+                record.verdict = IterationVerdict::Failed {
                     reason: reason.to_owned(),
                 };
                 Ok(())
@@ -152,7 +152,7 @@ impl Run<'_> {
             Rung::Person => {
                 let reason =
                     "it goes in circles: a person should look (`ralph note`, then `ralph resume`)".to_owned();
-                record.verdict = Verdict::Paused { reason };
+                record.verdict = IterationVerdict::Paused { reason };
                 "waiting for a person".to_owned()
             }
         };
@@ -187,8 +187,8 @@ pub(super) fn unjudged(number: u32, profile: &str, work: &Work, collected: &Coll
         ticked: Vec::new(),
         newly_ticked: Vec::new(),
         evidence: Vec::new(),
-        verdict: Verdict::GoOn,
-        score: Score::default(),
+        verdict: IterationVerdict::GoOn,
+        score: LoopScore::default(),
         rung: None,
         tokens: Tokens::default(),
         cost: Usd::ZERO,

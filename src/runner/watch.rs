@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::state::{Inbox, Request, StateError};
+use crate::state::{Inbox, Intervention, StateError};
 
 /// How often the inbox is looked at.
 const EVERY: Duration = Duration::from_millis(100);
@@ -19,19 +19,19 @@ pub(super) enum Urgent {
 /// Waits until a request comes that cannot wait. Others stay in the inbox.
 pub(super) async fn urgent(inbox: &Inbox) -> Result<Urgent, StateError> {
     wait_for(inbox, |request| match request {
-        Request::Stop => Some(Urgent::Stop),
-        Request::Rotate => Some(Urgent::Rotate),
-        Request::Pause | Request::Note { .. } | Request::Doctor => None,
+        Intervention::Stop => Some(Urgent::Stop),
+        Intervention::Rotate => Some(Urgent::Rotate),
+        Intervention::Pause | Intervention::Note { .. } | Intervention::Doctor => None,
     })
     .await
 }
 
 /// Waits until a person wants the run to end now.
 pub(super) async fn stopped(inbox: &Inbox) -> Result<(), StateError> {
-    wait_for(inbox, |request| (*request == Request::Stop).then_some(())).await
+    wait_for(inbox, |request| (*request == Intervention::Stop).then_some(())).await
 }
 
-async fn wait_for<T>(inbox: &Inbox, wanted: impl Fn(&Request) -> Option<T>) -> Result<T, StateError> {
+async fn wait_for<T>(inbox: &Inbox, wanted: impl Fn(&Intervention) -> Option<T>) -> Result<T, StateError> {
     loop {
         for (path, request) in inbox.waiting()? {
             if let Some(found) = wanted(&request) {

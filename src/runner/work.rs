@@ -12,7 +12,7 @@ use super::error::Halt;
 use super::gutter;
 use super::perform::Performed;
 use super::run::Run;
-use super::session::Attempt;
+use super::session::AgentAttempt;
 use super::watch::{self, Urgent};
 
 /// What an agent did in one iteration.
@@ -35,7 +35,7 @@ enum Cut {
 impl Run<'_> {
     /// Lets the agent work, within the iteration's time, as long as no person ends it.
     pub(super) async fn work(&mut self, brief: &AgentBrief, profile: &Profile) -> Result<Work, Halt> {
-        let mut attempt = Attempt::new(self.parts.agents.for_profile(&profile.name).session(brief));
+        let mut attempt = AgentAttempt::new(self.parts.agents.for_profile(&profile.name).session(brief));
         let limit = self
             .settings
             .iteration_timeout
@@ -50,7 +50,7 @@ impl Run<'_> {
         self.settle_account(&mut attempt, profile)?;
         let ended = ended?;
         self.sandbox.end_processes().await?;
-        let Attempt {
+        let AgentAttempt {
             response,
             mut performed,
             ..

@@ -11,7 +11,7 @@ use super::{StateError, write_atomically};
 /// What a person can ask of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case")]
-pub enum Request {
+pub enum Intervention {
     /// End now; the unfinished iteration is dropped.
     Stop,
     /// Finish this iteration, then wait for a person.
@@ -43,7 +43,7 @@ impl Inbox {
     }
 
     /// Leaves a request. The runner takes requests in the order of `now`, the time they were left.
-    pub fn leave(&self, request: &Request, now: Timestamp) -> Result<(), StateError> {
+    pub fn leave(&self, request: &Intervention, now: Timestamp) -> Result<(), StateError> {
         let stamp = now.as_nanosecond();
         let name = format!("{stamp:020}-{:08x}.json", fastrand::u32(..));
         let text = serde_json::to_vec(request).unwrap_or_default();
@@ -51,7 +51,7 @@ impl Inbox {
     }
 
     /// The requests that wait, oldest first, each with the file that holds it.
-    pub fn waiting(&self) -> Result<Vec<(PathBuf, Request)>, StateError> {
+    pub fn waiting(&self) -> Result<Vec<(PathBuf, Intervention)>, StateError> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -75,8 +75,8 @@ impl Inbox {
     pub fn forget_orders(&self) -> Result<(), StateError> {
         for (path, request) in self.waiting()? {
             match request {
-                Request::Stop | Request::Pause | Request::Rotate => self.done_with(&path)?,
-                Request::Note { .. } | Request::Doctor => {}
+                Intervention::Stop | Intervention::Pause | Intervention::Rotate => self.done_with(&path)?,
+                Intervention::Note { .. } | Intervention::Doctor => {}
             }
         }
         Ok(())
@@ -102,7 +102,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inbox = Inbox::of(dir.path());
         assert!(inbox.waiting().unwrap().is_empty());
-        let asked = [Request::Note { text: "a".into() }, Request::Rotate, Request::Stop];
+        let asked = [
+            Intervention::Note { text: "a".into() },
+            Intervention::Rotate,
+            Intervention::Stop,
+        ];
         for (second, request) in (0..).zip(&asked) {
             inbox
                 .leave(request, Timestamp::from_second(second).unwrap())
@@ -127,12 +131,17 @@ mod tests {
     fn a_new_owner_finds_only_what_was_said_to_the_run() {
         let dir = tempfile::tempdir().unwrap();
         let inbox = Inbox::of(dir.path());
-        let note = Request::Note { text: "a".into() };
-        for request in [&Request::Stop, &note, &Request::Pause, &Request::Rotate] {
+        let note = Intervention::Note { text: "a".into() };
+        for request in [
+            &Intervention::Stop,
+            &note,
+            &Intervention::Pause,
+            &Intervention::Rotate,
+        ] {
             inbox.leave(request, Timestamp::UNIX_EPOCH).unwrap();
         }
         inbox.forget_orders().unwrap();
-        let left: Vec<Request> = inbox
+        let left: Vec<Intervention> = inbox
             .waiting()
             .unwrap()
             .into_iter()

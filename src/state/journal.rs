@@ -14,20 +14,20 @@ use super::{IterationRecord, Repaired, StateError, repair_log, write_atomically}
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
+pub struct JournalLine {
     /// Its number, from 1, without gaps.
     pub seq: u64,
     /// When it was written.
     pub at: Timestamp,
     /// What it says.
     #[serde(flatten)]
-    pub entry: Entry,
+    pub entry: JournalEntry,
 }
 
 /// What a journal line says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
-pub enum Entry {
+pub enum JournalEntry {
     /// A process took the run over.
     Opened {
         /// Which one, for people.
@@ -45,14 +45,14 @@ pub enum Entry {
         /// The iteration it belongs to.
         iteration: u32,
         /// The most it can cost.
-        reserved: Reserved,
+        reserved: CallUsage,
     },
     /// The call came back.
     Called {
         /// The call's number within the run.
         call: u64,
         /// What it used: as reported, or the reservation where nothing was reported.
-        spent: Reserved,
+        spent: CallUsage,
     },
     /// The run waited by itself, which is no time of the budget's.
     Waited {
@@ -76,7 +76,7 @@ pub enum Entry {
     /// The run came to an end, or waits for a person.
     Ended {
         /// How.
-        outcome: OutcomeKind,
+        outcome: RunOutcomeKind,
         /// Why.
         reason: String,
     },
@@ -84,7 +84,7 @@ pub enum Entry {
 
 /// An amount set aside for a call, or spent by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reserved {
+pub struct CallUsage {
     /// Tokens.
     pub tokens: Tokens,
     /// Dollars; `None` when nobody knows the price.
@@ -94,7 +94,7 @@ pub struct Reserved {
 /// How a run can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum OutcomeKind {
+pub enum RunOutcomeKind {
     /// All evidence holds and the pull request is open.
     Done,
     /// It cannot be done, or a budget is spent.
@@ -107,7 +107,7 @@ pub enum OutcomeKind {
 
 /// What [`Journal::catch_up`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CaughtUp {
+pub enum JournalCatchUp {
     /// The journal had every line already.
     Nothing,
     /// It lacked so many lines at its end.
@@ -119,7 +119,7 @@ pub enum CaughtUp {
     },
 }
 
-impl std::fmt::Display for OutcomeKind {
+impl std::fmt::Display for RunOutcomeKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Done => "done",
@@ -135,7 +135,7 @@ impl std::fmt::Display for OutcomeKind {
 pub struct Journal {
     path: PathBuf,
     file: File,
-    lines: Vec<Line>,
+    lines: Vec<JournalLine>,
 }
 
 impl Journal {
@@ -154,7 +154,7 @@ impl Journal {
     }
 
     /// Reads a journal without owning it. A torn last line is passed over: its writer may be at work.
-    pub fn read(path: &Path) -> Result<Vec<Line>, StateError> {
+    pub fn read(path: &Path) -> Result<Vec<JournalLine>, StateError> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -164,7 +164,7 @@ impl Journal {
     }
 
     /// Parses journal text; `path` is only named in errors.
-    pub fn parse(path: &Path, text: &str) -> Result<Vec<Line>, StateError> {
+    pub fn parse(path: &Path, text: &str) -> Result<Vec<JournalLine>, StateError> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let parse = |(index, line): (usize, &str)| {
             serde_json::from_str(line).map_err(|source| StateError::Corrupt {
@@ -178,8 +178,8 @@ impl Journal {
 
     /// The next line, as it would be written; nothing is written yet.
     #[must_use]
-    pub fn next(&self, at: Timestamp, entry: Entry) -> Line {
-        Line {
+    pub fn next(&self, at: Timestamp, entry: JournalEntry) -> JournalLine {
+        JournalLine {
             seq: self.lines.last().map_or(0, |line| line.seq) + 1,
             at,
             entry,
@@ -187,7 +187,7 @@ impl Journal {
     }
 
     /// Writes a line and syncs it.
-    pub fn append(&mut self, at: Timestamp, entry: Entry) -> Result<&Line, StateError> {
+    pub fn append(&mut self, at: Timestamp, entry: JournalEntry) -> Result<&JournalLine, StateError> {
         let line = self.next(at, entry);
         self.write(line)?;
         Ok(&self.lines[self.lines.len() - 1])
@@ -195,25 +195,25 @@ impl Journal {
 
     /// Takes over what a checkpoint says, which is right about every line it has. One taken just before a crash holds
     /// a line more than this journal; one that another machine made goes on differently from where the two part.
-    pub fn catch_up(&mut self, checkpoint: Vec<Line>) -> Result<CaughtUp, StateError> {
+    pub fn catch_up(&mut self, checkpoint: Vec<JournalLine>) -> Result<JournalCatchUp, StateError> {
         let pairs = self.lines.iter().zip(&checkpoint);
         let common = pairs.take_while(|(ours, theirs)| ours == theirs).count();
         if common == checkpoint.len() {
-            return Ok(CaughtUp::Nothing);
+            return Ok(JournalCatchUp::Nothing);
         }
         if common == self.lines.len() {
             let missing = checkpoint.into_iter().skip(common);
             let count = missing.len();
             missing.into_iter().try_for_each(|line| self.write(line))?;
-            return Ok(CaughtUp::Lines(count));
+            return Ok(JournalCatchUp::Lines(count));
         }
         let spent = spent_apart(&self.lines[..common], &self.lines[common..], &checkpoint);
         self.replace([checkpoint, spent].concat())?;
-        Ok(CaughtUp::Parted { after: common })
+        Ok(JournalCatchUp::Parted { after: common })
     }
 
     /// Puts other lines in place of all of them.
-    fn replace(&mut self, lines: Vec<Line>) -> Result<(), StateError> {
+    fn replace(&mut self, lines: Vec<JournalLine>) -> Result<(), StateError> {
         let mut text = Vec::new();
         for line in &lines {
             text.extend(self.text_of(line)?.bytes());
@@ -224,7 +224,7 @@ impl Journal {
         Ok(())
     }
 
-    fn text_of(&self, line: &Line) -> Result<String, StateError> {
+    fn text_of(&self, line: &JournalLine) -> Result<String, StateError> {
         let text = serde_json::to_string(line).map_err(|source| StateError::Corrupt {
             path: self.path.clone(),
             line: 0,
@@ -235,7 +235,7 @@ impl Journal {
 
     /// All lines.
     #[must_use]
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[JournalLine] {
         &self.lines
     }
 
@@ -243,13 +243,13 @@ impl Journal {
     #[must_use]
     pub fn records(&self) -> impl DoubleEndedIterator<Item = &IterationRecord> {
         self.lines.iter().filter_map(|line| match &line.entry {
-            Entry::Recorded(record) => Some(record.as_ref()),
+            JournalEntry::Recorded(record) => Some(record.as_ref()),
             _ => None,
         })
     }
 
     /// Writes one line; only the owner calls it.
-    pub fn write(&mut self, line: Line) -> Result<(), StateError> {
+    pub fn write(&mut self, line: JournalLine) -> Result<(), StateError> {
         let text = self.text_of(&line)?;
         self.file
             .write_all(text.as_bytes())
@@ -271,7 +271,7 @@ fn open_to_append(path: &Path) -> Result<File, StateError> {
 }
 
 /// What our own lines after the common ones say was spent, numbered to go after the checkpoint's.
-fn spent_apart(common: &[Line], ours: &[Line], checkpoint: &[Line]) -> Vec<Line> {
+fn spent_apart(common: &[JournalLine], ours: &[JournalLine], checkpoint: &[JournalLine]) -> Vec<JournalLine> {
     let (shared, theirs) = (calls(common), calls(checkpoint));
     let renumbered = |call: u64| {
         if call > shared {
@@ -281,34 +281,34 @@ fn spent_apart(common: &[Line], ours: &[Line], checkpoint: &[Line]) -> Vec<Line>
         }
     };
     let spent = ours.iter().filter_map(|line| match line.entry.clone() {
-        Entry::Calling {
+        JournalEntry::Calling {
             call,
             iteration,
             reserved,
-        } => Some(Entry::Calling {
+        } => Some(JournalEntry::Calling {
             call: renumbered(call),
             iteration,
             reserved,
         }),
-        Entry::Called { call, spent } => Some(Entry::Called {
+        JournalEntry::Called { call, spent } => Some(JournalEntry::Called {
             call: renumbered(call),
             spent,
         }),
-        waited @ Entry::Waited { .. } => Some(waited),
+        waited @ JournalEntry::Waited { .. } => Some(waited),
         _ => None,
     });
     let last = checkpoint.last();
     let (seq, at) = last.map_or((0, Timestamp::UNIX_EPOCH), |line| (line.seq, line.at));
     (seq + 1..)
         .zip(spent)
-        .map(|(seq, entry)| Line { seq, at, entry })
+        .map(|(seq, entry)| JournalLine { seq, at, entry })
         .collect()
 }
 
 /// The number of the last call.
-fn calls(lines: &[Line]) -> u64 {
+fn calls(lines: &[JournalLine]) -> u64 {
     let numbers = lines.iter().map(|line| match line.entry {
-        Entry::Calling { call, .. } | Entry::Called { call, .. } => call,
+        JournalEntry::Calling { call, .. } | JournalEntry::Called { call, .. } => call,
         _ => 0,
     });
     numbers.max().unwrap_or(0)
@@ -318,8 +318,8 @@ fn calls(lines: &[Line]) -> u64 {
 mod tests {
     use super::*;
 
-    fn entry(iteration: u32) -> Entry {
-        Entry::IterationStarted { iteration }
+    fn entry(iteration: u32) -> JournalEntry {
+        JournalEntry::IterationStarted { iteration }
     }
 
     #[test]
@@ -355,18 +355,21 @@ mod tests {
         theirs.append(Timestamp::UNIX_EPOCH, entry(2)).unwrap();
         assert_eq!(
             ours.catch_up(theirs.lines().to_vec()).unwrap(),
-            CaughtUp::Lines(1)
+            JournalCatchUp::Lines(1)
         );
-        assert_eq!(ours.catch_up(theirs.lines().to_vec()).unwrap(), CaughtUp::Nothing);
+        assert_eq!(
+            ours.catch_up(theirs.lines().to_vec()).unwrap(),
+            JournalCatchUp::Nothing
+        );
         assert_eq!(ours.lines(), theirs.lines());
     }
 
     #[test]
     fn a_journal_that_parted_from_the_checkpoint_keeps_only_what_it_spent() {
-        let calling = |call| Entry::Calling {
+        let calling = |call| JournalEntry::Calling {
             call,
             iteration: 1,
-            reserved: Reserved::default(),
+            reserved: CallUsage::default(),
         };
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
@@ -378,8 +381,8 @@ mod tests {
             }
         }
         let parted = ours.catch_up(theirs.lines().to_vec()).unwrap();
-        assert_eq!(parted, CaughtUp::Parted { after: 1 });
-        let entries: Vec<Entry> = ours.lines().iter().map(|line| line.entry.clone()).collect();
+        assert_eq!(parted, JournalCatchUp::Parted { after: 1 });
+        let entries: Vec<JournalEntry> = ours.lines().iter().map(|line| line.entry.clone()).collect();
         assert_eq!(entries, [calling(1), entry(3), calling(2), calling(3)]);
         ours.append(Timestamp::UNIX_EPOCH, entry(4)).unwrap();
         let read = Journal::read(&path).unwrap();

@@ -23,14 +23,14 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Who works on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct RunOwner {
     /// The machine.
     pub host: String,
     /// The process.
     pub pid: u32,
 }
 
-impl Owner {
+impl RunOwner {
     /// This process, on the machine of that name. The name tells machines apart that share a run's state ref.
     pub fn this_process(host: impl Into<String>) -> Self {
         Self {
@@ -40,13 +40,13 @@ impl Owner {
     }
 }
 
-impl std::fmt::Display for Owner {
+impl std::fmt::Display for RunOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "process {} on {}", self.pid, self.host)
     }
 }
 
-impl Owner {
+impl RunOwner {
     /// Whether it is sure to have ended, as seen from this machine.
     fn is_gone(&self, here: &str) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
@@ -57,13 +57,13 @@ impl Owner {
 
 /// The right to work on a run, held until it is dropped or the process ends.
 #[derive(Debug)]
-pub struct Lock {
+pub struct RunLock {
     _file: File,
 }
 
-impl Lock {
+impl RunLock {
     /// Takes the lock, or says who holds it.
-    pub fn take(dir: &Path, run: &RunId, owner: &Owner) -> Result<Self, StateError> {
+    pub fn take(dir: &Path, run: &RunId, owner: &RunOwner) -> Result<Self, StateError> {
         let path = dir.join("lock");
         let file = open(&path)?;
         let give_up = Instant::now() + LAST_BREATH;
@@ -84,7 +84,7 @@ impl Lock {
     }
 
     /// The owner that is alive now, if any.
-    pub fn holder(dir: &Path) -> Result<Option<Owner>, StateError> {
+    pub fn holder(dir: &Path) -> Result<Option<RunOwner>, StateError> {
         let path = dir.join("lock");
         if !path.exists() {
             return Ok(None);
@@ -108,7 +108,7 @@ fn open(path: &Path) -> Result<File, StateError> {
         .map_err(StateError::io("open", path))
 }
 
-fn read_owner(dir: &Path) -> Option<Owner> {
+fn read_owner(dir: &Path) -> Option<RunOwner> {
     serde_json::from_slice(&fs::read(dir.join("owner.json")).ok()?).ok()
 }
 
@@ -120,37 +120,37 @@ mod tests {
     fn a_run_has_one_owner_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let run = RunId::random();
-        let owner = Owner {
+        let owner = RunOwner {
             host: "here".into(),
             pid: std::process::id(),
         };
-        let lock = Lock::take(dir.path(), &run, &owner).unwrap();
-        assert_eq!(Lock::holder(dir.path()).unwrap(), Some(owner.clone()));
-        let refused = Lock::take(dir.path(), &run, &owner).unwrap_err().to_string();
+        let lock = RunLock::take(dir.path(), &run, &owner).unwrap();
+        assert_eq!(RunLock::holder(dir.path()).unwrap(), Some(owner.clone()));
+        let refused = RunLock::take(dir.path(), &run, &owner).unwrap_err().to_string();
         assert!(
             refused.contains(&format!("process {} on here", owner.pid)),
             "{refused}"
         );
         drop(lock);
-        assert_eq!(Lock::holder(dir.path()).unwrap(), None);
-        Lock::take(dir.path(), &run, &owner).unwrap();
+        assert_eq!(RunLock::holder(dir.path()).unwrap(), None);
+        RunLock::take(dir.path(), &run, &owner).unwrap();
     }
 
     #[test]
     fn the_lock_of_an_owner_that_is_gone_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let run = RunId::random();
-        let owner = |pid| Owner {
+        let owner = |pid| RunOwner {
             host: "here".into(),
             pid,
         };
-        let held = Lock::take(dir.path(), &run, &owner(i32::MAX.unsigned_abs())).unwrap();
+        let held = RunLock::take(dir.path(), &run, &owner(i32::MAX.unsigned_abs())).unwrap();
         let started = Instant::now();
         let let_go = thread::spawn(move || {
             thread::sleep(Duration::from_millis(100));
             drop(held);
         });
-        Lock::take(dir.path(), &run, &owner(std::process::id())).unwrap();
+        RunLock::take(dir.path(), &run, &owner(std::process::id())).unwrap();
         assert!(started.elapsed() >= Duration::from_millis(100));
         let_go.join().unwrap();
     }

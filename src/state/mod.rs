@@ -10,10 +10,12 @@ mod lock;
 mod record;
 mod run_dir;
 
-pub use control::{Inbox, Request};
+pub use control::{Inbox, Intervention};
 pub use error::StateError;
 pub use files::{Repaired, append_line, repair_log, write_atomically};
-pub use journal::{CaughtUp, Entry, Journal, Line, OutcomeKind, Reserved};
-pub use lock::{Lock, Owner};
-pub use record::{Check, Failure, FileState, IterationRecord, Rung, Score, Signals, Verdict};
+pub use journal::{CallUsage, Journal, JournalCatchUp, JournalEntry, JournalLine, RunOutcomeKind};
+pub use lock::{RunLock, RunOwner};
+pub use record::{
+    CheckResult, CommandFailure, FileState, IterationRecord, IterationVerdict, LoopScore, LoopSignals, Rung,
+};
 pub use run_dir::{RunDir, RunFacts, Runs};

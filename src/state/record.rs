@@ -21,7 +21,7 @@ pub struct IterationRecord {
     /// How the agent left it, for people: `continue`, `rotate`, `pause`, `stop_success` and so on.
     pub ending: String,
     /// Commands that failed, each once.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<CommandFailure>,
     /// Lines added and removed.
     pub changed_lines: u64,
     /// The files it changed and what they hold now.
@@ -29,17 +29,17 @@ pub struct IterationRecord {
     /// Whether it added commits with a tree that the run had not had before.
     pub new_work_committed: bool,
     /// How the tests ended on this tree, where they ran.
-    pub tests: Option<Check>,
+    pub tests: Option<CheckResult>,
     /// Checkboxes ticked at its end, all of them.
     pub ticked: Vec<String>,
     /// Checkboxes it ticked newly.
     pub newly_ticked: Vec<String>,
     /// The evidence gathered in a clean checkout of the tip, in order.
-    pub evidence: Vec<Check>,
+    pub evidence: Vec<CheckResult>,
     /// What follows from it.
-    pub verdict: Verdict,
+    pub verdict: IterationVerdict,
     /// How much it looks like going in circles.
-    pub score: Score,
+    pub score: LoopScore,
     /// What was done about a gutter.
     pub rung: Option<Rung>,
     /// The profile of the next iteration.
@@ -55,7 +55,7 @@ pub struct IterationRecord {
 /// What follows from an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
-pub enum Verdict {
+pub enum IterationVerdict {
     /// Another iteration.
     GoOn,
     /// The evidence is complete: the pull request can be opened.
@@ -74,7 +74,7 @@ pub enum Verdict {
 
 /// A command that failed, in a form that recognises the same failure again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Failure {
+pub struct CommandFailure {
     /// The command.
     pub command: String,
     /// Its exit code, as a shell reports it.
@@ -94,7 +94,7 @@ pub struct FileState {
 
 /// A command the runner itself ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Check {
+pub struct CheckResult {
     /// The command.
     pub command: String,
     /// Its exit code, as a shell reports it.
@@ -106,7 +106,7 @@ pub struct Check {
     pub commit: Option<ObjectId>,
 }
 
-impl Check {
+impl CheckResult {
     /// Whether it held.
     #[must_use]
     pub fn passed(&self) -> bool {
@@ -116,13 +116,13 @@ impl Check {
 
 /// The loop score of an iteration and what it is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Score {
+pub struct LoopScore {
     /// From 0 (fine) to 1 (going in circles).
     pub total: f64,
     /// Whether that is a gutter.
     pub gutter: bool,
     /// What spoke for and against it.
-    pub signals: Signals,
+    pub signals: LoopSignals,
 }
 
 /// The signals a score is made of.
@@ -131,7 +131,7 @@ pub struct Score {
     clippy::struct_excessive_bools,
     reason = "independent observations, each recorded by its name"
 )]
-pub struct Signals {
+pub struct LoopSignals {
     /// The same failure in at least three of the last five iterations.
     pub same_failure: bool,
     /// Three iterations in a row that changed next to nothing.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ObjectId, RunId};
 
-use super::{Inbox, Journal, Line, Lock, Owner, StateError, write_atomically};
+use super::{Inbox, Journal, JournalLine, RunLock, RunOwner, StateError, write_atomically};
 
 /// How the names of files and directories begin that are there for a moment only.
 const LEFTOVERS: [&str; 2] = [".tmp", "quarantine-"];
@@ -186,12 +186,12 @@ impl RunDir {
     }
 
     /// Takes the run over, or says who has it.
-    pub fn lock(&self, owner: &Owner) -> Result<Lock, StateError> {
-        Lock::take(&self.path, &self.facts.id, owner)
+    pub fn lock(&self, owner: &RunOwner) -> Result<RunLock, StateError> {
+        RunLock::take(&self.path, &self.facts.id, owner)
     }
 
     /// Removes what a process that was killed left half made. Only the owner may.
-    pub fn clear_leftovers(&self, _owner: &Lock) -> Result<(), StateError> {
+    pub fn clear_leftovers(&self, _owner: &RunLock) -> Result<(), StateError> {
         let entries = fs::read_dir(&self.path).map_err(StateError::io("list", &self.path))?;
         for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -208,12 +208,12 @@ impl RunDir {
     }
 
     /// The process that works on the run now, if any.
-    pub fn holder(&self) -> Result<Option<Owner>, StateError> {
-        Lock::holder(&self.path)
+    pub fn holder(&self) -> Result<Option<RunOwner>, StateError> {
+        RunLock::holder(&self.path)
     }
 
     /// The journal as it stands, read without owning it.
-    pub fn journal(&self) -> Result<Vec<Line>, StateError> {
+    pub fn journal(&self) -> Result<Vec<JournalLine>, StateError> {
         Journal::read(&self.journal_file())
     }
 }

@@ -11,7 +11,7 @@ use ralph::model::{Profile, Script, ScriptedModel};
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::LocalForge;
 use ralph::secret::{Redactor, Secret};
-use ralph::state::{Entry, OutcomeKind, Owner, RunDir};
+use ralph::state::{JournalEntry, RunDir, RunOutcomeKind, RunOwner};
 use ralph::usage::{Price, Usd};
 use ralph::{NewRun, Repository, RunParts, RunSettings, Runs, SandboxSpec};
 use rstest::rstest;
@@ -56,7 +56,7 @@ async fn a_session_is_ended(#[case] idle: Duration, #[case] limit: Duration, #[c
     );
     assert_eq!(
         (outcome.kind, outcome.iterations),
-        (OutcomeKind::Done, 2),
+        (RunOutcomeKind::Done, 2),
         "{}",
         outcome.reason
     );
@@ -68,7 +68,7 @@ async fn a_session_is_ended(#[case] idle: Duration, #[case] limit: Duration, #[c
         .unwrap()
         .into_iter()
         .find_map(|line| match line.entry {
-            Entry::Called { spent, .. } => Some(spent),
+            JournalEntry::Called { spent, .. } => Some(spent),
             _ => None,
         });
     let charged = charged.unwrap();
@@ -142,7 +142,7 @@ impl Library {
             clock: ralph::clock::system(),
             host,
             redactor,
-            owner: Owner::this_process("localhost"),
+            owner: RunOwner::this_process("localhost"),
             metering: None,
             preconditions: Vec::new(),
         };

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ralph::event::EventKind;
 use ralph::runner::RunOutcome;
-use ralph::state::{Failure, IterationRecord, OutcomeKind};
+use ralph::state::{CommandFailure, IterationRecord, RunOutcomeKind};
 
 use crate::expected::{Climbed, Expected, ExpectedIteration, Signal, Tests};
 use crate::stage::{Played, Stage};
@@ -150,13 +150,13 @@ impl Check<'_> {
             .await
             .ok();
         match (outcome.kind, text) {
-            (OutcomeKind::Done, Some(text)) => {
+            (RunOutcomeKind::Done, Some(text)) => {
                 self.equal("the branch", Some(&Some(outcome.tip.to_string())), &branch);
                 for part in &self.expected.pull_request {
                     self.part("the pull request", part, &text);
                 }
             }
-            (OutcomeKind::Done, None) => self.add("it is done without a pull request"),
+            (RunOutcomeKind::Done, None) => self.add("it is done without a pull request"),
             (_, Some(_)) => self.add("it is not done and has a pull request"),
             (_, None) => self.equal("the branch of a run that is not done", Some(&None), &branch),
         }
@@ -241,7 +241,7 @@ fn tests(record: &IterationRecord) -> Tests {
 }
 
 fn failures(record: &IterationRecord) -> BTreeSet<String> {
-    let one = |failure: &Failure| format!("{}: {}", failure.command, failure.code);
+    let one = |failure: &CommandFailure| format!("{}: {}", failure.command, failure.code);
     record.failures.iter().map(one).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ralph::state::{OutcomeKind, Rung, Signals};
+use ralph::state::{LoopSignals, RunOutcomeKind, Rung};
 use serde::Deserialize;
 
 /// A verdict, and what it rests on. What is left out may be anything.
@@ -10,7 +10,7 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Expected {
     /// How the run ended.
-    pub outcome: OutcomeKind,
+    pub outcome: RunOutcomeKind,
     /// A part of why.
     pub reason: String,
     /// Iterations that are recorded: exactly so many.
@@ -96,7 +96,7 @@ pub enum Tests {
 
 impl Signal {
     /// Those that were seen.
-    pub fn seen(signals: Signals) -> BTreeSet<Self> {
+    pub fn seen(signals: LoopSignals) -> BTreeSet<Self> {
         let all = [
             (Self::SameFailure, signals.same_failure),
             (Self::EmptyDiff, signals.empty_diff),

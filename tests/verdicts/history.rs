@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ralph::model::Script;
-use ralph::state::Request;
+use ralph::state::Intervention;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -124,13 +124,13 @@ pub enum Ask {
 
 impl Ask {
     /// The same as the run takes it.
-    pub fn request(&self) -> Request {
+    pub fn request(&self) -> Intervention {
         match self {
-            Self::Stop => Request::Stop,
-            Self::Pause => Request::Pause,
-            Self::Rotate => Request::Rotate,
-            Self::Doctor => Request::Doctor,
-            Self::Note(text) => Request::Note { text: text.clone() },
+            Self::Stop => Intervention::Stop,
+            Self::Pause => Intervention::Pause,
+            Self::Rotate => Intervention::Rotate,
+            Self::Doctor => Intervention::Doctor,
+            Self::Note(text) => Intervention::Note { text: text.clone() },
         }
     }
 }

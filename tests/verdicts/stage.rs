@@ -15,7 +15,7 @@ use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::{LocalForge, Repository};
 use ralph::secret::{Redactor, Secret};
-use ralph::state::{Entry, Inbox, IterationRecord, Line, Owner, RunDir, Runs};
+use ralph::state::{Inbox, IterationRecord, JournalEntry, JournalLine, RunDir, RunOwner, Runs};
 use tempfile::TempDir;
 
 use crate::history::{Act, Again, Asked, FILES, History};
@@ -125,11 +125,11 @@ impl<'a> Stage<'a> {
         let outcome = runner::drive(&parts, &act.settings.settings(), &sandbox, &run).await;
         let took = started.elapsed();
         let journal = run.journal().unwrap();
-        let record = |line: &Line| match &line.entry {
-            Entry::Recorded(record) => Some(record.as_ref().clone()),
+        let record = |line: &JournalLine| match &line.entry {
+            JournalEntry::Recorded(record) => Some(record.as_ref().clone()),
             _ => None,
         };
-        let is_call = |line: &&Line| matches!(line.entry, Entry::Calling { .. });
+        let is_call = |line: &&JournalLine| matches!(line.entry, JournalEntry::Calling { .. });
         let events = events.lock().unwrap().clone();
         Played {
             outcome,
@@ -159,7 +159,7 @@ impl<'a> Stage<'a> {
             clock: ralph::clock::system(),
             host: self.host.clone(),
             redactor: self.redactor(),
-            owner: Owner {
+            owner: RunOwner {
                 host: "localhost".to_owned(),
                 pid: std::process::id(),
             },

@@ -18,7 +18,7 @@ use crate::gateway::Phantom;
 use crate::gateway::broker::{self, Broker, Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
-use crate::runner::{Metering, Notices};
+use crate::runner::{AgentMetering, MeterNotices};
 use crate::sandbox::Egress;
 use crate::sandbox::daytona::DaytonaSecret;
 use crate::sandbox::docker::SealPlan;
@@ -163,7 +163,7 @@ impl Services {
             entrance: (lead == Lead::Gateway).then_some((phantom, entrance)),
             allowed,
             open,
-            metering: Some(Metering {
+            metering: Some(AgentMetering {
                 meter,
                 notices,
                 profiles,
@@ -183,7 +183,7 @@ pub(crate) struct Brokered {
     allowed: Vec<String>,
     open: BTreeMap<String, Open>,
     /// What counts the calls, where they come this way.
-    pub(crate) metering: Option<Metering>,
+    pub(crate) metering: Option<AgentMetering>,
     /// What the provider keeps.
     pub(crate) handed_over: Vec<DaytonaSecret>,
     /// What agents are told of the repository that they may reach.
@@ -266,8 +266,8 @@ fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
 }
 
 /// What counts the calls of a run, and who is told.
-fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<Notices>), AssemblyError> {
-    let notices: Arc<Notices> = Arc::default();
+fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<MeterNotices>), AssemblyError> {
+    let notices: Arc<MeterNotices> = Arc::default();
     let meter = Meter::open(MeterSetup {
         file: spending,
         allowance: Allowance::default(),

@@ -10,7 +10,7 @@ use crate::agent::Agents;
 use crate::assembly::broker::{Brokered, Services};
 use crate::assembly::{agents, image, parts, preflight, provider, spec};
 use crate::config::{AgentName, Config};
-use crate::event::Found;
+use crate::event::PreflightResult;
 use crate::exec::Discard;
 use crate::gateway::meter::Allowance;
 use crate::model::Model;
@@ -296,10 +296,10 @@ impl<'a> Trial<'a> {
     }
 }
 
-fn as_seen(found: Found) -> Result<(), String> {
+fn as_seen(found: PreflightResult) -> Result<(), String> {
     match found {
-        Found::Ready { .. } => Ok(()),
-        Found::Lacking { why, next_step } => Err(format!("{why} (next: {next_step})")),
+        PreflightResult::Ready { .. } => Ok(()),
+        PreflightResult::NotReady { why, next_step } => Err(format!("{why} (next: {next_step})")),
     }
 }
 
