@@ -97,11 +97,13 @@
 
 pub mod agent;
 pub mod assembly;
+mod atomic_file;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod credential;
+pub mod digest;
 pub mod engine;
 pub mod event;
 pub mod exec;

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::atomic_file::{FileAccess, write_atomically};
 
 /// How long ago the last change of a file must be. Some file systems keep times in steps of two seconds.
 const SETTLED: SignedDuration = SignedDuration::from_secs(2);
@@ -110,15 +112,7 @@ impl FileHashes {
 
 /// Writes a file of what is remembered, whole or not at all. Nothing depends on it, so that a failure is only noted.
 pub(crate) fn save(path: &Path, bytes: &[u8]) {
-    let replace = || {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(dir)?;
-        let mut temp = tempfile::NamedTempFile::new_in(dir)?;
-        temp.write_all(bytes)?;
-        temp.persist(path)?;
-        io::Result::Ok(())
-    };
-    if let Err(error) = replace() {
+    if let Err(error) = write_atomically(path, bytes, FileAccess::Private) {
         tracing::warn!(path = %path.display(), %error, "cannot write a file of the cache");
     }
 }

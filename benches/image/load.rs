@@ -138,7 +138,7 @@ impl Archive {
         let mut tar = Builder::new(BufWriter::new(File::create(path)?));
         for (number, size) in sizes.iter().enumerate() {
             let layer = layer(number as u64 + u64::from(std::process::id()) * 1000, *size)?;
-            let digest = Digest::of(&layer);
+            let digest = Digest::sha256(&layer);
             append(&mut tar, &layer_name(&digest), &layer)?;
             large.push(digest);
         }
@@ -158,7 +158,12 @@ impl Archive {
         file.seek(SeekFrom::End(0))?;
         let mut tar = Builder::new(file);
         let small = layer(1_000_000_000_000 + number, SMALL)?;
-        let digests: Vec<Digest> = self.large.iter().cloned().chain([Digest::of(&small)]).collect();
+        let digests: Vec<Digest> = self
+            .large
+            .iter()
+            .cloned()
+            .chain([Digest::sha256(&small)])
+            .collect();
         let names: Vec<String> = digests.iter().map(layer_name).collect();
         append(&mut tar, names.last().map_or("", String::as_str), &small)?;
         let config = json!({

@@ -70,7 +70,7 @@ impl Stage {
         while !left.is_empty() {
             let before = left.len();
             for image in &left {
-                match self.engine.remove_image(image.id.as_str()).await {
+                match self.engine.remove_image(&image.id.to_string()).await {
                     Err(EngineError::Conflict { .. }) => {}
                     removed => removed?,
                 }

@@ -3,7 +3,7 @@
 mod keychain;
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ pub use keychain::Keychain;
 
 use super::lock::CredentialLock;
 use super::{Credential, CredentialError, CredentialKind, stored};
+use crate::atomic_file::{FileAccess, write_durably};
 use crate::exec::Host;
 
 /// Where a credential is stored.
@@ -142,10 +143,7 @@ impl Vault {
         let path = self.file(kind);
         let written = || {
             // Created with mode 0600, and renamed when it is complete and on disk.
-            let mut temp = tempfile::NamedTempFile::new_in(&self.dir)?;
-            temp.write_all(text.as_bytes())?;
-            temp.as_file().sync_all()?;
-            temp.persist(&path)?;
+            write_durably(&path, text.as_bytes(), FileAccess::Private)?;
             fs::File::open(&self.dir)?.sync_all()
         };
         written().map_err(CredentialError::io("write", &path))

@@ -151,7 +151,7 @@ fn context_endpoint(environment: &EngineEnvironment, name: &str) -> Result<Engin
         name: name.to_owned(),
     };
     let contexts = environment.docker_dir().ok_or_else(unknown)?.join("contexts");
-    let id = Digest::of(name.as_bytes());
+    let id = Digest::sha256(name.as_bytes());
     let meta: ContextMeta =
         read_json(&contexts.join("meta").join(id.hex()).join("meta.json"))?.ok_or_else(unknown)?;
     let certificates = contexts.join("tls").join(id.hex()).join("docker");
@@ -228,7 +228,7 @@ mod tests {
     /// A home with the context `remote`, as `docker context create` writes it.
     fn home_with_context(current: &str) -> tempfile::TempDir {
         let home = tempfile::tempdir().unwrap();
-        let id = Digest::of(b"remote");
+        let id = Digest::sha256(b"remote");
         let meta = home.path().join(".docker/contexts/meta").join(id.hex());
         fs::create_dir_all(&meta).unwrap();
         let text = r#"{"Name":"remote","Metadata":{},"Endpoints":{"docker":{"Host":"unix:///ctx.sock","SkipTLSVerify":false}}}"#;

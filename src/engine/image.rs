@@ -94,7 +94,7 @@ impl Engine {
             repo: Some(name.repository().to_owned()),
             tag: Some(required_tag(name)?.to_owned()),
         };
-        let tagged = self.docker.tag_image(image.as_str(), Some(options)).await;
+        let tagged = self.docker.tag_image(&image.to_string(), Some(options)).await;
         tagged.map_err(|error| EngineError::from_api(&name.to_string(), error))
     }
 
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn empty_settings_and_the_year_1_are_left_out() {
         let found = json!({
-            "Id": Digest::of(b"id"),
+            "Id": Digest::sha256(b"id"),
             "Config": {"Cmd": ["sh"], "Env": [], "User": "", "Volumes": null, "Labels": {"a": "b"}},
             "Metadata": {"LastTagTime": "0001-01-01T00:00:00Z"},
         });

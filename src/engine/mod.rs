@@ -7,7 +7,6 @@ mod buildx;
 mod container;
 mod container_spec;
 mod credentials;
-mod digest;
 mod endpoint;
 mod error;
 mod events;
@@ -27,10 +26,10 @@ use std::time::Duration;
 
 use bollard::{API_DEFAULT_VERSION, ClientVersion, Docker};
 
+pub use crate::digest::{Digest, DigestError};
 pub use build::ImageBuild;
 pub use container::{Container, ContainerState};
 pub use container_spec::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec};
-pub use digest::{Digest, DigestError};
 pub use endpoint::{EngineEndpoint, EngineEnvironment, endpoints};
 pub use error::EngineError;
 pub use exec::{ContainerExec, ExecOutput, ExecSpec, ExecState, ExecStdout};

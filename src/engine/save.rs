@@ -18,7 +18,7 @@ impl Engine {
         image: &Digest,
         read: impl FnOnce(&mut dyn Read) -> io::Result<T> + Send + 'static,
     ) -> Result<T, EngineError> {
-        let subject = image.as_str();
+        let subject = &image.to_string();
         let unreadable = |source| EngineError::Content {
             subject: subject.to_owned(),
             source,

@@ -104,9 +104,9 @@ impl Bench<'_> {
             self.engine.remove_image(&image.tag.to_string()).await?;
         }
         for image in made.iter().rev() {
-            let left = self.engine.image(image.id.as_str()).await?;
+            let left = self.engine.image(&image.id.to_string()).await?;
             if left.is_some_and(|image| image.repo_tags.is_empty()) {
-                self.engine.remove_unused(image.id.as_str()).await?;
+                self.engine.remove_unused(&image.id.to_string()).await?;
             }
         }
         Ok(())

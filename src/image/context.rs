@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::digest::Digest;
 use super::dockerignore::{Ignore, IgnoreError};
+use crate::digest::Digest;
 use reader::{ReadEntry, read_entries};
 
 pub use cache::HashCache;
@@ -176,13 +176,13 @@ impl Context {
             let (kind, content) = entry.kind.fields();
             [kind.as_bytes(), entry.path.as_bytes(), content]
         });
-        Digest::of_fields([FORMAT.as_bytes()].into_iter().chain(fields))
+        Digest::sha256_fields([FORMAT.as_bytes()].into_iter().chain(fields))
     }
 
     /// The digest of a context with nothing in it.
     #[must_use]
     pub fn empty_digest() -> Digest {
-        Digest::of_fields([FORMAT])
+        Digest::sha256_fields([FORMAT])
     }
 }
 

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::context::ContextError;
-use super::digest::Digest;
 use super::load::LoadError;
 use super::project::ProjectError;
 use super::spec::SpecError;
 use super::stages::StagesError;
 use super::tag::ImageTag;
 use super::templates::TemplateError;
-use crate::engine::{self, EngineError, EngineImageReferenceError};
+use crate::digest::Digest;
+use crate::engine::{EngineError, EngineImageReferenceError};
 use crate::nix::NixError;
 
 /// Why there is no image.
@@ -70,8 +70,9 @@ pub enum ImageError {
     },
     /// An image is not what its name says.
     #[error(
-        "{name} is not the planned image: its content hash is {}, not {planned}",
-        claimed.as_deref().unwrap_or("missing")
+        "{name} is not the planned image: its content hash is {}, not {}",
+        claimed.as_deref().unwrap_or("missing"),
+        planned.hex()
     )]
     Foreign {
         /// Its name in the registry.
@@ -87,9 +88,9 @@ pub enum ImageError {
         /// Its name in the registry.
         name: String,
         /// What was written down.
-        recorded: engine::Digest,
+        recorded: Digest,
         /// What it is.
-        digest: engine::Digest,
+        digest: Digest,
     },
     /// A file that cannot be used.
     #[error("`{}` cannot be used", path.display())]

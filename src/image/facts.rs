@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::digest::Digest;
 use super::labels::Labels;
 use super::reference::ImageReference;
+use crate::digest::Digest;
 
 /// What is known of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl BaseIdentity {
         digests.sort_unstable();
         match digests.first() {
             Some((_, digest)) => Self::RepoDigest((*digest).to_owned()),
-            None => Self::Layers(Digest::of_fields(diff_ids)),
+            None => Self::Layers(Digest::sha256_fields(diff_ids)),
         }
     }
 }
@@ -90,7 +90,7 @@ impl fmt::Display for BaseIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RepoDigest(digest) => f.write_str(digest),
-            Self::Layers(digest) => write!(f, "layers:{digest}"),
+            Self::Layers(digest) => write!(f, "layers:{}", digest.hex()),
             Self::Unresolved => f.write_str("unresolved"),
         }
     }

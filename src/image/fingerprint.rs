@@ -58,7 +58,7 @@ impl Fingerprint {
         let mut sorted = self.clone();
         sorted.layers.sort();
         // A map of strings to JSON can always be written as JSON.
-        Digest::of(&serde_json::to_vec(&sorted).unwrap_or_default())
+        Digest::sha256(&serde_json::to_vec(&sorted).unwrap_or_default())
     }
 }
 
@@ -71,8 +71,8 @@ mod tests {
 
     fn image() -> EngineImage {
         EngineImage {
-            id: Digest::of(b"id"),
-            diff_ids: vec![Digest::of(b"1"), Digest::of(b"2")],
+            id: Digest::sha256(b"id"),
+            diff_ids: vec![Digest::sha256(b"1"), Digest::sha256(b"2")],
             repo_digests: Vec::new(),
             repo_tags: Vec::new(),
             labels: BTreeMap::from([(labels::VERSION.to_owned(), "1".to_owned())]),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::another_engine(|image: &mut EngineImage| image.id = Digest::of(b"other"))]
+    #[case::another_engine(|image: &mut EngineImage| image.id = Digest::sha256(b"other"))]
     #[case::another_name(|image: &mut EngineImage| image.repo_tags.push("a:b".to_owned()))]
     #[case::another_ralph(|image: &mut EngineImage| { image.labels.insert(labels::VERSION.to_owned(), "2".to_owned()); })]
     #[case::another_order_of_a_set(|image: &mut EngineImage| { image.settings.insert("Volumes".to_owned(), json!(["/b", "/a"])); })]
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[rstest]
-    #[case::layer(|image: &mut EngineImage| image.diff_ids[0] = Digest::of(b"3"))]
+    #[case::layer(|image: &mut EngineImage| image.diff_ids[0] = Digest::sha256(b"3"))]
     #[case::label(|image: &mut EngineImage| { image.labels.insert("a".to_owned(), "b".to_owned()); })]
     #[case::setting(|image: &mut EngineImage| { image.settings.insert("User".to_owned(), json!("root")); })]
     fn an_image_is_another(#[case] change: fn(&mut EngineImage)) {

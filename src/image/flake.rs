@@ -6,12 +6,12 @@ use std::io::{self, LineWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::digest::Digest;
 use super::ensure::Pass;
 use super::error::ImageError;
 use super::load::{LayerOrder, Source};
 use super::spec::Mode;
 use super::tools::Tools;
+use crate::digest::Digest;
 use crate::exec::{OutputLine, OutputSink};
 use crate::nix::{ContentHash, Flake, FlakeOutput, FlakeRef, Inputs, NixError, Presence};
 

@@ -4,13 +4,13 @@ mod view;
 
 use std::time::Duration;
 
-use super::digest::Digest;
 use super::facts::{BaseIdentity, BaseImage, Facts, OwnImage, Pulls};
 use super::labels::{self, Labels};
 use super::project::ProjectLayer;
 use super::reference::ImageReference;
 use super::spec::{ImageSpec, Mode, Rebuild};
 use super::tag::ImageTag;
+use crate::digest::Digest;
 
 /// A pull that failed is not tried again before this.
 const RETRY_PULL_AFTER: Duration = Duration::from_secs(60 * 60);
@@ -229,7 +229,7 @@ fn project_image(spec: &ImageSpec, layer: &ProjectLayer, base: &PlannedImage) ->
 
 fn common_labels(spec: &ImageSpec, hash: &Digest) -> impl Iterator<Item = (&'static str, String)> {
     let labels = [
-        (labels::HASH, hash.to_string()),
+        (labels::HASH, hash.hex()),
         (labels::AGENT, spec.agent().name().to_owned()),
         (labels::MODE, spec.mode().name().to_owned()),
         (labels::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
@@ -285,7 +285,7 @@ fn why_build(image: &PlannedImage, spec: &ImageSpec, facts: &Facts) -> Option<Re
         return Some(Reason::RebuildAsked);
     }
     if let Some(there) = find(&image.tag, images) {
-        let is_ours = there.labels.get(labels::HASH) == Some(&image.hash.to_string());
+        let is_ours = there.labels.get(labels::HASH) == Some(&*image.hash.hex());
         return (!is_ours).then_some(Reason::NotOurs);
     }
     let ours = format!("{}:", image.tag.repository());

@@ -8,10 +8,10 @@ use thiserror::Error;
 
 use super::context::{Context, ContextError, HashCache};
 use super::dependencies::{Dependencies, DependenciesError};
-use super::digest::Digest;
 use super::stages::{self, StagesError};
 use super::tag::ProjectName;
 use super::templates::TemplateError;
+use crate::digest::Digest;
 
 /// The directory of a repository that describes its image.
 const DIRECTORY: &str = ".agent-loop";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::facts::Pulls;
 use super::reference::ImageReference;
+use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::EngineEndpoint;
 
 /// The form of the file. One of another form is as good as none.
@@ -102,12 +103,7 @@ impl Stored {
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(dir)?;
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.write_all(&serde_json::to_vec_pretty(self)?)?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
+        write_atomically(path, &serde_json::to_vec_pretty(self)?, FileAccess::Private)
     }
 }
 

@@ -76,7 +76,7 @@ impl Shared {
     /// Whether an image is what its name says: a tag can be given to anything.
     fn check(&self, image: &EngineImage) -> Result<(), ImageError> {
         let claimed = image.labels.get(labels::HASH);
-        if claimed != Some(&self.image.hash.to_string()) {
+        if claimed != Some(&self.image.hash.hex()) {
             return Err(ImageError::Foreign {
                 name: self.remote.to_string(),
                 planned: self.image.hash,
@@ -123,7 +123,7 @@ impl Shared {
 /// The image under our tag, if it is the planned one.
 pub async fn present(engine: &Engine, image: &PlannedImage) -> Result<Option<EngineImage>, EngineError> {
     let found = engine.image(&image.tag.to_string()).await?;
-    Ok(found.filter(|found| found.labels.get(labels::HASH) == Some(&image.hash.to_string())))
+    Ok(found.filter(|found| found.labels.get(labels::HASH) == Some(&image.hash.hex())))
 }
 
 async fn found(engine: &Engine, name: &EngineImageReference) -> Result<EngineImage, EngineError> {

@@ -6,12 +6,12 @@ use thiserror::Error;
 
 use super::agent::{ImageAgent, Platform};
 use super::context::Context;
-use super::digest::Digest;
 use super::facts::BaseIdentity;
 use super::project::{LayerSource, ProjectLayer};
 use super::reference::ImageReference;
 use super::tag::ImageTag;
 use super::templates::{TemplateError, base_dockerfile};
+use crate::digest::Digest;
 
 /// A base is pulled again when ralph's last pull is older than this, unless the configuration says otherwise.
 pub const DEFAULT_REFRESH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -205,15 +205,15 @@ impl ImageSpec {
         match &self.mode {
             Mode::Dockerfile { base, dockerfile } => {
                 let identity = identity_of(base, identity);
-                Digest::of_fields([BASE_FORMAT, self.platform.name(), &identity, dockerfile])
+                Digest::sha256_fields([BASE_FORMAT, self.platform.name(), &identity, dockerfile])
             }
             Mode::File { base, file } => {
-                let (identity, context) = (identity_of(base, identity), file.context.digest().to_string());
-                Digest::of_fields([BASE_FORMAT, self.platform.name(), &identity, &file.text, &context])
+                let (identity, context) = (identity_of(base, identity), file.context.digest().hex());
+                Digest::sha256_fields([BASE_FORMAT, self.platform.name(), &identity, &file.text, &context])
             }
             Mode::Nix { hash, attribute } => {
                 let system = self.platform.nix_system();
-                Digest::of_fields(["ralph nix image 1", system, attribute, &hash.to_string()])
+                Digest::sha256_fields(["ralph nix image 1", system, attribute, &hash.hex()])
             }
         }
     }
@@ -233,8 +233,8 @@ impl ProjectLayer {
     /// The content hash of a project's image on top of a base.
     #[must_use]
     pub fn hash(&self, base: &ImageTag) -> Digest {
-        let context = self.context_digest().to_string();
-        Digest::of_fields([
+        let context = self.context_digest().hex();
+        Digest::sha256_fields([
             "ralph project image 1",
             &base.to_string(),
             &self.dockerfile,

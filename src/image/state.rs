@@ -77,7 +77,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::image::digest::Digest;
+    use crate::digest::Digest;
     use crate::image::labels::Labels;
     use crate::image::plan::OnFailure;
     use crate::image::reference::ImageReference;
@@ -88,7 +88,7 @@ mod tests {
     fn image(tag: &str) -> PlannedImage {
         PlannedImage {
             tag: ImageTag::at_end_of(tag).unwrap(),
-            hash: Digest::of(tag.as_bytes()),
+            hash: Digest::sha256(tag.as_bytes()),
             labels: Labels::default(),
         }
     }

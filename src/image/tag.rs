@@ -6,10 +6,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::agent::ImageAgent;
-use super::digest::Digest;
+use crate::digest::Digest;
 
 /// Longer project names are cut. An engine takes 255 characters for the whole name.
 const LONGEST_NAME: usize = 64;
+
+/// How many digits of the content hash a tag shows.
+const SHORT_HASH: usize = 8;
 
 /// What every name of ours begins with.
 const PREFIX: &str = "agent-loop-sandbox-";
@@ -42,7 +45,7 @@ impl ImageTag {
         let (repository, version) = last.split_once(':')?;
         let digits = version.strip_prefix('v')?;
         let is_hash =
-            digits.len() == Digest::SHORT && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+            digits.len() == SHORT_HASH && digits.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         (repository.starts_with(PREFIX) && is_hash).then(|| Self {
             repository: repository.to_owned(),
             version: version.to_owned(),
@@ -108,7 +111,10 @@ impl ProjectName {
         let mut slug = slug(&name.to_string_lossy());
         slug.truncate(LONGEST_NAME);
         match slug.trim_end_matches(SEPARATORS) {
-            "" => Self(format!("project-{}", Digest::of(name.as_encoded_bytes()).short())),
+            "" => Self(format!(
+                "project-{}",
+                Digest::sha256(name.as_encoded_bytes()).short()
+            )),
             rest => Self(rest.to_owned()),
         }
     }
@@ -190,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_tag_says_agent_project_and_content() {
-        let hash = Digest::of(b"");
+        let hash = Digest::sha256(b"");
         let project = ProjectName::of_directory(Path::new("My App!"));
         assert_eq!(
             ImageTag::base(ImageAgent::Claude, &hash).to_string(),

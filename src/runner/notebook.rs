@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::atomic_file::{FileAccess, write_atomically};
 use crate::sandbox::{Entry, Sandbox, SandboxError};
 use crate::secret::Redactor;
 use crate::state::StateError;
@@ -53,11 +54,8 @@ impl Notebook {
     /// Replaces a file. Known secrets do not get into it.
     pub(super) fn write(&mut self, name: &str, text: &str) -> Result<(), StateError> {
         let path = self.dir.join(name);
-        let parent = path.parent().unwrap_or(&self.dir);
-        fs::create_dir_all(parent).map_err(StateError::io("create", parent))?;
-        let temp = path.with_extension("new");
-        fs::write(&temp, self.redactor.redact(text)).map_err(StateError::io("write", &temp))?;
-        fs::rename(&temp, &path).map_err(StateError::io("replace", &path))?;
+        write_atomically(&path, self.redactor.redact(text).as_bytes(), FileAccess::Default)
+            .map_err(StateError::io("write", &path))?;
         self.touched(name);
         Ok(())
     }

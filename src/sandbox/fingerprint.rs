@@ -10,7 +10,7 @@ const DIGITS: usize = 32;
 /// The fingerprint of these parts. It is made of how they are shown, which cannot fail as writing them down can: a path
 /// need not be text, and two sandboxes that both could not be told would be taken for one.
 pub(super) fn of(parts: &impl Debug) -> String {
-    Digest::of(format!("{parts:?}").as_bytes()).hex()[..DIGITS].to_owned()
+    Digest::sha256(format!("{parts:?}").as_bytes()).hex()[..DIGITS].to_owned()
 }
 
 #[cfg(test)]

@@ -1,12 +1,10 @@
 //! The guest's file on the host, which sandboxes see and none can change.
 
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
-
+use crate::atomic_file::{FileAccess, write_atomically};
 use crate::guest;
 
 /// May be run and not read, by anybody: so the system keeps what runs it closed to the other processes of its user.
@@ -36,11 +34,7 @@ impl Guest {
         let file = dir.join(format!("guest-{:016x}", guest::VERSION));
         let whole = |file: &Path| fs::metadata(file).is_ok_and(|found| found.len() == program.len() as u64);
         if !whole(&file) {
-            fs::create_dir_all(dir)?;
-            let mut aside = NamedTempFile::new_in(dir)?;
-            aside.write_all(program)?;
-            aside.as_file().set_permissions(Permissions::from_mode(MODE))?;
-            aside.persist(&file)?;
+            write_atomically(&file, program, FileAccess::Mode(MODE))?;
         }
         Ok(Self::Here(file))
     }

@@ -36,7 +36,7 @@ fn hashed(name: &str, texts: &[&str]) -> String {
         hash.update(text.as_bytes());
         hash.update([0]);
     }
-    let digest = Digest::finish(hash);
+    let digest = Digest::from_hasher(hash);
     let kept = name.len().min(LONGEST - HASH_DIGITS - 1);
     format!(
         "{}-{}",

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use tempfile::NamedTempFile;
 
 use super::files::{self, FileOwner};
 use super::owner::Owner;
+use crate::atomic_file::{FileAccess, write_atomically};
 use crate::id::RunId;
 
 /// The directories of a workspace.
@@ -112,10 +112,11 @@ impl Place {
 
     /// Writes it down.
     pub(super) fn write(&self, record: &Record) -> io::Result<()> {
-        let mut file = NamedTempFile::new_in(&self.dir)?;
-        serde_json::to_writer(file.as_file_mut(), record)?;
-        file.persist(self.record_file())?;
-        Ok(())
+        write_atomically(
+            &self.record_file(),
+            &serde_json::to_vec(record)?,
+            FileAccess::Private,
+        )
     }
 
     /// Writes down a new owner in place of a dead one, unless somebody else was quicker.

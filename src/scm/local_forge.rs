@@ -1,13 +1,13 @@
 //! The forge without a server: a branch in the user's repository and a file that describes it.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use async_trait::async_trait;
 
 use super::error::ScmError;
 use super::forge::{Forge, ForgeError, Opened, PullRequest, Readiness};
 use super::repository::{Expect, Repository};
+use crate::atomic_file::{FileAccess, write_durably};
 use crate::id::ObjectId;
 
 /// A pull request as a branch in the user's repository and a Markdown file outside of its working directory.
@@ -77,9 +77,11 @@ impl Forge for LocalForge {
 
     async fn open(&self, request: &PullRequest) -> Result<Opened, ForgeError> {
         self.place_branch(request).await?;
-        write_atomically(&self.file, &describe(request)).map_err(|source| ForgeError::Write {
-            path: self.file.clone(),
-            source,
+        write_durably(&self.file, describe(request).as_bytes(), FileAccess::Private).map_err(|source| {
+            ForgeError::Write {
+                path: self.file.clone(),
+                source,
+            }
         })?;
         Ok(Opened {
             location: self.file.display().to_string(),
@@ -114,14 +116,4 @@ fn describe(request: &PullRequest) -> String {
         request.commit,
         request.body.trim_end(),
     )
-}
-
-fn write_atomically(path: &Path, text: &str) -> std::io::Result<()> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    std::fs::create_dir_all(dir)?;
-    let mut file = tempfile::NamedTempFile::new_in(dir)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }

@@ -1,21 +1,15 @@
 //! Writing so that a crash leaves the old file or the new one, and a log whose last line is whole.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use super::StateError;
+use crate::atomic_file::{FileAccess, write_durably};
 
 /// Replaces a file whole: a reader sees the old content or the new one, also after a crash.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
-    let dir = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(dir).map_err(StateError::io("create the directory of", path))?;
-    let mut temp = tempfile::NamedTempFile::new_in(dir).map_err(StateError::io("write", path))?;
-    temp.write_all(bytes).map_err(StateError::io("write", path))?;
-    temp.as_file().sync_data().map_err(StateError::io("sync", path))?;
-    temp.persist(path)
-        .map_err(|error| StateError::io("replace", path)(error.error))?;
-    Ok(())
+    write_durably(path, bytes, FileAccess::Private).map_err(StateError::io("write", path))
 }
 
 /// Adds one line to a log in one write.
@@ -74,6 +68,8 @@ fn whole_length(file: &mut File, length: u64) -> std::io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;

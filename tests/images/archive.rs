@@ -50,7 +50,7 @@ impl TestImage {
     }
 
     pub fn diff_ids(&self) -> Vec<Digest> {
-        self.layers.iter().map(|layer| Digest::of(layer)).collect()
+        self.layers.iter().map(|layer| Digest::sha256(layer)).collect()
     }
 
     /// The image as `docker save` writes it.
@@ -72,7 +72,7 @@ impl TestImage {
             "history": names.iter().map(|name| json!({"comment": name})).collect::<Vec<_>>(),
         });
         let config = config.to_string();
-        let config_name = format!("{}.json", Digest::of(config.as_bytes()).hex());
+        let config_name = format!("{}.json", Digest::sha256(config.as_bytes()).hex());
         tar.file(&config_name, config.as_bytes(), 0o644);
         let manifest = json!([{"Config": config_name, "RepoTags": ["never:used"], "Layers": names}]);
         tar.file("manifest.json", manifest.to_string().as_bytes(), 0o644);

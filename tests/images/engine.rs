@@ -109,7 +109,7 @@ fn containers(shop: &Workshop, image: &Digest) -> usize {
 #[tokio::test]
 async fn what_is_not_there_is_not_found() {
     let shop = need!(Workshop::open().await);
-    let nothing = Digest::of(b"nothing");
+    let nothing = Digest::sha256(b"nothing");
     assert_eq!(shop.engine.image(nothing.as_str()).await.unwrap(), None);
     let error = shop.engine.tag(&nothing, &shop.tag("a")).await.unwrap_err();
     assert!(matches!(error, EngineError::NotFound { .. }), "{error:?}");
@@ -121,7 +121,7 @@ async fn what_is_not_there_is_not_found() {
 #[tokio::test]
 async fn a_name_by_content_is_neither_given_nor_sent() {
     let shop = need!(Workshop::open().await);
-    let nothing = Digest::of(b"nothing");
+    let nothing = Digest::sha256(b"nothing");
     let name = EngineImageReference::parse(&format!("{}@{nothing}", shop.tag("a").repository())).unwrap();
     let given = shop.engine.tag(&nothing, &name).await.unwrap_err();
     let sent = shop.engine.push(&name, &mut Discard).await.unwrap_err();

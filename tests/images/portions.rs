@@ -124,7 +124,7 @@ async fn an_engine_that_loses_portions_meanwhile_has_the_image_in_the_end(
     let mut removed = 0;
     let loaded = watched(&shop, &image, async |portions| {
         for portion in portions {
-            shop.engine.remove_image(portion.id.as_str()).await.unwrap();
+            shop.engine.remove_image(&portion.id.to_string()).await.unwrap();
             removed += 1;
         }
         ControlFlow::Continue(())

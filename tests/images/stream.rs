@@ -51,7 +51,7 @@ impl<'a> Store<'a> {
         self.write(&format!("{greeting}/greeting"), text.as_bytes());
         let last = archive::greeting(&format!("{text} from {}", self.shop.name));
         self.write("custom/layer.tar", &last);
-        self.write("custom/checksum", Digest::of(&last).hex().as_bytes());
+        self.write("custom/checksum", Digest::sha256(&last).hex().as_bytes());
         let path = |name: &str| self.dir.join(name);
         let conf = json!({
             "architecture": if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" },
@@ -73,7 +73,7 @@ impl<'a> Store<'a> {
     }
 
     fn path_of(greeting: &str) -> String {
-        format!("{}-greeting", Digest::of(greeting.as_bytes()).hex())
+        format!("{}-greeting", Digest::sha256(greeting.as_bytes()).hex())
     }
 
     fn write_program(&self, text: &str) {

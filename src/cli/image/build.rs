@@ -145,7 +145,7 @@ impl<'a> Report<'a> {
     fn of(ensured: &'a Ensured, name: Option<&EngineImageReference>) -> Self {
         Self {
             tag: ensured.image.tag.to_string(),
-            hash: ensured.image.hash.to_string(),
+            hash: ensured.image.hash.hex(),
             name: name.map(ToString::to_string),
             done: &ensured.done,
         }

@@ -84,7 +84,7 @@ impl<'a> Report<'a> {
     fn of(checked: &'a Checked, recorded: Option<&Locked>, now: &Locked) -> Self {
         Self {
             tag: checked.image.tag.to_string(),
-            hash: checked.image.hash.to_string(),
+            hash: checked.image.hash.hex(),
             digests: [
                 checked.first.digest().to_string(),
                 checked.second.digest().to_string(),

@@ -1,12 +1,12 @@
 //! `ralph.lock`: which image a project's files gave, so that a later build can be compared with it.
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::atomic_file::{FileAccess, write_durably};
 use crate::engine::Digest;
 use crate::image::{Fingerprint, ImageTag, PlannedBase, PlannedImage, Platform};
 
@@ -81,7 +81,7 @@ impl Lock {
     /// What is recorded of this very image.
     pub(super) fn of(&self, image: &PlannedImage, platform: Platform) -> Option<&Locked> {
         let recorded = self.named(&image.tag, platform);
-        recorded.filter(|locked| locked.hash == image.hash.to_string())
+        recorded.filter(|locked| locked.hash == image.hash.hex())
     }
 
     /// What is recorded of the image of this name, whatever it is made from.
@@ -101,7 +101,8 @@ impl Lock {
         lock.images.sort_by(|a, b| a.key().cmp(&b.key()));
         let text = toml::to_string_pretty(&lock)
             .map_err(|error| CliError::runtime(format!("cannot write `{}`: {error}", path.display())))?;
-        replace(path, &format!("{HEADER}{text}")).map_err(error::io("write", path))
+        let text = format!("{HEADER}{text}");
+        write_durably(path, text.as_bytes(), FileAccess::Default).map_err(error::io("write", path))
     }
 }
 
@@ -111,7 +112,7 @@ impl Locked {
         Self {
             tag: image.tag.to_string(),
             platform: made.platform.name().to_owned(),
-            hash: image.hash.to_string(),
+            hash: image.hash.hex(),
             digest: made.fingerprint.digest(),
             layers: made.fingerprint.layers().to_vec(),
             base: base.map(|base| LockedBase {
@@ -178,20 +179,6 @@ fn shown(base: Option<&LockedBase>) -> String {
     }
 }
 
-/// Writes the whole file, or leaves it as it was.
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // As any file of the user's, not as a temporary one.
-    let permissions = fs::Permissions::from_mode(0o666);
-    let beside = path.parent().unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new()
-        .permissions(permissions)
-        .tempfile_in(beside)?;
-    file.write_all(text.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -201,7 +188,7 @@ mod tests {
     const TAG: &str = "agent-loop-sandbox-claude-app:v00000001";
 
     fn digest(of: &str) -> Digest {
-        Digest::of(of.as_bytes())
+        Digest::sha256(of.as_bytes())
     }
 
     fn locked(tag: &str, platform: &str) -> Locked {

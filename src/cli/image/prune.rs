@@ -73,7 +73,7 @@ async fn leftovers(engine: &Engine, dry_run: bool) -> Result<Vec<(EngineImage, F
         } else if dry_run {
             ImageRemoval::Removed
         } else {
-            engine.remove_unused(portion.id.as_str()).await?
+            engine.remove_unused(&portion.id.to_string()).await?
         };
         let fate = match removal {
             ImageRemoval::Removed => Fate::Removed,

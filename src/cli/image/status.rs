@@ -106,7 +106,7 @@ pub(super) async fn status(context: &Context, args: Args) -> Result<Exit, CliErr
 fn planned(plan: &Plan) -> Planned<'_> {
     Planned {
         tag: plan.image.tag.to_string(),
-        hash: plan.image.hash.to_string(),
+        hash: plan.image.hash.hex(),
         state: State::of(plan),
         base: plan.base.as_ref().map(|base| Base {
             reference: base.reference.as_str(),

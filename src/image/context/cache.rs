@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::clock::Clock;
-use crate::image::digest::Digest;
+use crate::digest::Digest;
 use crate::remember::FileHashes;
 
 /// A directory of remembered digests, a file for each build context.
@@ -26,7 +26,7 @@ impl HashCache {
 
     /// What is remembered of the files below `root`.
     pub(super) fn load(&self, root: &Path) -> FileHashes {
-        let name = Digest::of(root.as_os_str().as_bytes());
-        FileHashes::load(self.dir.join(format!("context-{name}")), self.clock.now())
+        let name = Digest::sha256(root.as_os_str().as_bytes());
+        FileHashes::load(self.dir.join(format!("context-{}", name.hex())), self.clock.now())
     }
 }

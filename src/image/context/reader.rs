@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::walk::{Found, Listing};
 use super::{ContextError, Entry, EntryKind};
-use crate::image::digest::Digest;
+use crate::digest::Digest;
 use crate::image::parallel;
 use crate::remember::{FileHash, FileHashes, Look};
 

@@ -7,8 +7,8 @@ use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::{Context, Entry, EntryKind, FileMode};
+use crate::digest::Digest;
 use crate::engine::TarStream;
-use crate::image::digest::Digest;
 
 /// A Dockerfile with nothing around it, under the usual name.
 pub(in crate::image) fn lone_dockerfile(text: &str) -> TarStream {
@@ -31,7 +31,7 @@ impl Context {
                 context.append(&mut tar, entry)?;
             }
             match context.entries.iter().find(|entry| entry.path == name) {
-                Some(entry) => entry.expect(Digest::of(text.as_bytes()))?,
+                Some(entry) => entry.expect(Digest::sha256(text.as_bytes()))?,
                 None => append_dockerfile(&mut tar, &name, &text)?,
             }
             tar.finish()

@@ -63,7 +63,7 @@ fn list(layer: &mut dyn Read) -> io::Result<Listing> {
         let mut hasher = Sha256::new_with_prefix(link.unwrap_or_default());
         io::copy(&mut file, &mut hasher)?;
         let entry = Entry {
-            content: Digest::finish(hasher),
+            content: Digest::from_hasher(hasher),
             attributes,
             time,
         };
@@ -89,7 +89,7 @@ impl<R: Read> Hashing<R> {
     /// Reads the rest, and returns the digest of everything.
     fn finish(mut self) -> io::Result<Digest> {
         io::copy(&mut self, &mut io::sink())?;
-        Ok(Digest::finish(self.hasher))
+        Ok(Digest::from_hasher(self.hasher))
     }
 }
 

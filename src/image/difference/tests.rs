@@ -61,12 +61,12 @@ fn only_the_layers_asked_for_are_listed_and_no_member_breaks_the_reading() {
     add(&mut image, ("manifest.json", &"{}".repeat(2000), 0o644, 0));
     let found = listings(
         &mut image.into_inner().unwrap().as_slice(),
-        &BTreeSet::from([Digest::of(&wanted)]),
+        &BTreeSet::from([Digest::sha256(&wanted)]),
     )
     .unwrap();
-    assert_eq!(found.keys().collect::<Vec<_>>(), [&Digest::of(&wanted)]);
+    assert_eq!(found.keys().collect::<Vec<_>>(), [&Digest::sha256(&wanted)]);
     assert_eq!(
-        found[&Digest::of(&wanted)].keys().collect::<Vec<_>>(),
+        found[&Digest::sha256(&wanted)].keys().collect::<Vec<_>>(),
         ["etc/a", "etc/b"]
     );
 }
@@ -76,7 +76,7 @@ fn listed(layer: &[u8]) -> Listing {
     let mut header = tar::Header::new_gnu();
     header.set_size(layer.len() as u64);
     image.append_data(&mut header, "layer.tar", layer).unwrap();
-    let digest = Digest::of(layer);
+    let digest = Digest::sha256(layer);
     let wanted = BTreeSet::from([digest.clone()]);
     let mut found = listings(&mut image.into_inner().unwrap().as_slice(), &wanted).unwrap();
     found.remove(&digest).unwrap()

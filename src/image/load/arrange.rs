@@ -145,7 +145,7 @@ mod tests {
     use crate::image::load::catalogue::Place;
 
     fn digest(name: char) -> Digest {
-        Digest::of(name.to_string().as_bytes())
+        Digest::sha256(name.to_string().as_bytes())
     }
 
     /// Layers named by letters, with their sizes: `a1 b22`.

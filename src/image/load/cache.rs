@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::clock::Clock;
-use crate::image::digest::Digest as Key;
+use crate::digest::Digest;
 use crate::remember::{self, Look};
 
 /// A directory of what is known of layers. It can be deleted at any time.
@@ -34,12 +34,12 @@ impl LayerCache {
     }
 
     /// What was kept under this name. What cannot be read is as good as nothing.
-    pub(super) fn find<T: DeserializeOwned>(&self, kind: &str, key: &Key) -> Option<T> {
+    pub(super) fn find<T: DeserializeOwned>(&self, kind: &str, key: &Digest) -> Option<T> {
         let bytes = fs::read(self.file(kind, key)).ok()?;
         serde_json::from_slice(&bytes).ok()
     }
 
-    pub(super) fn keep<T: Serialize>(&self, kind: &str, key: &Key, value: &T) {
+    pub(super) fn keep<T: Serialize>(&self, kind: &str, key: &Digest, value: &T) {
         if let Ok(bytes) = serde_json::to_vec(value) {
             remember::save(&self.file(kind, key), &bytes);
         }
@@ -61,8 +61,8 @@ impl LayerCache {
         tempfile::tempdir_in(&self.dir)
     }
 
-    fn file(&self, kind: &str, key: &Key) -> PathBuf {
-        self.dir.join(format!("{kind}-{key}"))
+    fn file(&self, kind: &str, key: &Digest) -> PathBuf {
+        self.dir.join(format!("{kind}-{}", key.hex()))
     }
 }
 

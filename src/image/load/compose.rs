@@ -89,7 +89,7 @@ impl<'a> Composed<'a> {
 
 impl Document {
     fn new(bytes: Vec<u8>) -> Self {
-        let digest = Digest::of(&bytes);
+        let digest = Digest::sha256(&bytes);
         Self { digest, bytes }
     }
 
@@ -166,8 +166,8 @@ mod tests {
 
     fn catalogue(config: &Value) -> Catalogue {
         let layer = |name: &str| Layer {
-            diff_id: Digest::of(name.as_bytes()),
-            blob: Digest::of(name.as_bytes()),
+            diff_id: Digest::sha256(name.as_bytes()),
+            blob: Digest::sha256(name.as_bytes()),
             size: 1,
             encoding: Encoding::Plain,
             place: Place::Member {
@@ -189,7 +189,7 @@ mod tests {
     fn an_image_that_does_not_change_keeps_its_id() {
         let catalogue = catalogue(&json!({"rootfs": {}, "history": []}));
         let composed = Composed::new(&catalogue, &[0, 1], &BTreeMap::new()).unwrap();
-        assert_eq!(composed.config.digest, Digest::of(&catalogue.config));
+        assert_eq!(composed.config.digest, Digest::sha256(&catalogue.config));
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(config["history"], json!([{"comment": "b"}, {"comment": "a"}]));
         assert_eq!(
             config["rootfs"]["diff_ids"],
-            json!([Digest::of(b"b"), Digest::of(b"a")])
+            json!([Digest::sha256(b"b"), Digest::sha256(b"a")])
         );
         assert_eq!(config["os"], "linux");
     }

@@ -93,7 +93,7 @@ impl<'a> Parcel<'a> {
             .iter()
             .map(|layer| layer.diff_id.clone())
             .collect();
-        let was_there = engine.image(id.as_str()).await?.is_some();
+        let was_there = engine.image(&id.to_string()).await?.is_some();
         Ok(Self {
             delivery,
             id,
@@ -150,7 +150,7 @@ impl<'a> Parcel<'a> {
         portion::remove(engine, &lower).await;
         let Err(error) = outcome else { return outcome };
         if !self.was_there
-            && let Err(error) = engine.remove_image(self.id.as_str()).await
+            && let Err(error) = engine.remove_image(&self.id.to_string()).await
         {
             tracing::warn!(%error, "an image that is not whole could not be removed");
         }
@@ -185,7 +185,7 @@ impl<'a> Parcel<'a> {
             tag: self.delivery.request.tag.to_string(),
             flaw,
         };
-        match engine.image(self.id.as_str()).await? {
+        match engine.image(&self.id.to_string()).await? {
             None => Err(broken(Flaw::Missing)),
             Some(image) if image.diff_ids != self.diff_ids => Err(broken(Flaw::OtherLayers)),
             Some(_) if self.delivery.arrangement.leave_out == LeaveOut::Prefix => Ok(None),

@@ -103,7 +103,7 @@ fn add_layer(
                 hasher: Sha256::new(),
             };
             let copied = copy(bytes, &mut hashed)?;
-            let found = Digest::finish(hashed.hasher);
+            let found = Digest::from_hasher(hashed.hasher);
             if found != layer.blob {
                 return Err(damaged(format!("its content is {found}")));
             }
@@ -158,8 +158,8 @@ mod tests {
 
     /// An archive with these three layers, each as it is named by `docker save`.
     fn archive(dir: &Path) -> Source {
-        let names = LAYERS.map(|layer| format!("{}/layer.tar", Digest::of(layer).hex()));
-        let config = json!({"rootfs": {"type": "layers", "diff_ids": LAYERS.map(Digest::of)}});
+        let names = LAYERS.map(|layer| format!("{}/layer.tar", Digest::sha256(layer).hex()));
+        let config = json!({"rootfs": {"type": "layers", "diff_ids": LAYERS.map(Digest::sha256)}});
         let manifest = json!([{"Config": "config.json", "Layers": names}]);
         let path = dir.join("archive.tar");
         let mut file = fs::File::create(&path).unwrap();
@@ -219,13 +219,13 @@ mod tests {
         let list: Value = serde_json::from_slice(list).unwrap();
         assert_eq!(
             list[0]["Layers"],
-            json!(LAYERS.map(|layer| blob_path(&Digest::of(layer))))
+            json!(LAYERS.map(|layer| blob_path(&Digest::sha256(layer))))
         );
         let is_there = |layer: &[u8]| members.iter().any(|(_, content)| content == layer);
         let held: Vec<usize> = (0..LAYERS.len()).filter(|at| is_there(LAYERS[*at])).collect();
         assert_eq!(held, send);
         for (name, content) in members.iter().filter(|(name, _)| name.starts_with("blobs/")) {
-            assert_eq!(*name, blob_path(&Digest::of(content)));
+            assert_eq!(*name, blob_path(&Digest::sha256(content)));
         }
     }
 
@@ -254,7 +254,7 @@ mod tests {
                 .iter()
                 .map(|layer| &layer["digest"])
                 .collect();
-            assert_eq!(json!(digests), json!(LAYERS.map(Digest::of)));
+            assert_eq!(json!(digests), json!(LAYERS.map(Digest::sha256)));
         }
     }
 }

@@ -208,7 +208,7 @@ impl<R: Read> Hashing<R> {
         if self.hasher.is_some() {
             io::copy(&mut self, &mut io::sink())?;
         }
-        Ok(self.hasher.map(Digest::finish))
+        Ok(self.hasher.map(Digest::from_hasher))
     }
 }
 

@@ -119,9 +119,9 @@ fn whole_of(image: &EngineImage) -> Option<&str> {
 /// made of one has its label, and layers of its own.
 pub(super) async fn remove_left(engine: &Engine, images: &[EngineImage], whole: &Digest, layers: &[Digest]) {
     let is_left =
-        |image: &&EngineImage| whole_of(image) == Some(whole.as_str()) && layers.starts_with(&image.diff_ids);
+        |image: &&EngineImage| whole_of(image) == Some(whole.to_string().as_str()) && layers.starts_with(&image.diff_ids);
     for image in images.iter().filter(is_left) {
-        if let Err(error) = engine.remove_unused(image.id.as_str()).await {
+        if let Err(error) = engine.remove_unused(&image.id.to_string()).await {
             tracing::warn!(%error, "a part of an image could not be removed");
         }
     }
@@ -130,7 +130,7 @@ pub(super) async fn remove_left(engine: &Engine, images: &[EngineImage], whole: 
 /// Removes portions. The engine keeps what other images have of their layers.
 pub(super) async fn remove(engine: &Engine, portions: impl IntoIterator<Item = &Digest>) {
     let removals = portions.into_iter().map(|id| async move {
-        if let Err(error) = engine.remove_image(id.as_str()).await {
+        if let Err(error) = engine.remove_image(&id.to_string()).await {
             tracing::warn!(%error, "a part of an image could not be removed");
         }
     });
@@ -211,7 +211,7 @@ mod tests {
     const MB: u64 = 1_000_000;
 
     fn layer(size: u64) -> Layer {
-        let digest = Digest::of(&size.to_be_bytes());
+        let digest = Digest::sha256(&size.to_be_bytes());
         let file = Arc::new(tempfile::tempfile().unwrap());
         Layer {
             diff_id: digest.clone(),

@@ -18,7 +18,6 @@ use super::store_tar::Stamp;
 use super::stream_conf::Stream;
 use crate::engine::Digest;
 use crate::exec::{Command, Host};
-use crate::image::digest::Digest as Key;
 use crate::remember::Look;
 
 /// Whether a program's layers can be made here.
@@ -42,7 +41,7 @@ impl Probe<'_> {
     pub(super) fn verdict(&self) -> io::Result<Verdict> {
         let program = &self.stream.program;
         let look = format!("{:?}", Look::of(&fs::metadata(program)?));
-        let key = Key::of_fields([&*program.to_string_lossy(), &look, &format!("{:?}", self.stamp)]);
+        let key = Digest::sha256_fields([&*program.to_string_lossy(), &look, &format!("{:?}", self.stamp)]);
         if let Some(verdict) = self.cache.find("program", &key) {
             return Ok(verdict);
         }
@@ -104,6 +103,6 @@ fn customisation(dir: &Path) -> io::Result<PathBuf> {
     fs::create_dir(dir)?;
     let tar = [0; 1024];
     fs::write(dir.join("layer.tar"), tar)?;
-    fs::write(dir.join("checksum"), Digest::of(&tar).hex())?;
+    fs::write(dir.join("checksum"), Digest::sha256(&tar).hex())?;
     Ok(dir.to_owned())
 }

@@ -11,12 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::cache::LayerCache;
 use super::catalogue::{Catalogue, Encoding, Layer, Place, Slice};
 use crate::engine::Digest;
-use crate::image::digest::Digest as Key;
 use crate::remember::Look;
 
 /// An archive that may have been read before.
 pub(super) struct Remembered<'a> {
-    key: Key,
+    key: Digest,
     look: Look,
     file: &'a Arc<File>,
     cache: &'a LayerCache,
@@ -26,7 +25,7 @@ impl<'a> Remembered<'a> {
     /// The archive at this path, which is open.
     pub(super) fn of(path: &Path, file: &'a Arc<File>, cache: &'a LayerCache) -> io::Result<Self> {
         Ok(Self {
-            key: Key::of(path.as_os_str().as_bytes()),
+            key: Digest::sha256(path.as_os_str().as_bytes()),
             look: Look::of(&file.metadata()?),
             file,
             cache,

@@ -17,7 +17,6 @@ use super::cache::LayerCache;
 use super::catalogue::{Catalogue, Encoding, Layer, Place, Slice};
 use super::store_tar::{Stamp, StoreLayer};
 use crate::engine::Digest;
-use crate::image::digest::Digest as Key;
 use crate::image::parallel;
 use crate::remember::Look;
 
@@ -190,18 +189,18 @@ fn measured(layer: &StoreLayer, cache: &LayerCache) -> io::Result<LayerFacts> {
         }
     }
     let facts = LayerFacts {
-        diff_id: Digest::finish(hasher),
+        diff_id: Digest::from_hasher(hasher),
         size: tar.size(),
     };
     cache.keep("layer", &key, &facts);
     Ok(facts)
 }
 
-fn key(layer: &StoreLayer) -> io::Result<Key> {
+fn key(layer: &StoreLayer) -> io::Result<Digest> {
     let mut fields = vec![format!("{:?}", layer.stamp)];
     for path in &layer.paths {
         fields.push(path.to_string_lossy().into_owned());
         fields.push(format!("{:?}", Look::of(&fs::symlink_metadata(path)?)));
     }
-    Ok(Key::of_fields(fields))
+    Ok(Digest::sha256_fields(fields))
 }

@@ -47,7 +47,7 @@ impl Case {
     fn spec(&self) -> ImageSpec {
         let mode = match self.nix {
             Some(input) => Mode::Nix {
-                hash: Digest::of(input.as_bytes()),
+                hash: Digest::sha256(input.as_bytes()),
                 attribute: "dockerImage".into(),
             },
             None => Mode::from_template(self.agent, ImageReference::parse(self.base).unwrap()).unwrap(),
@@ -212,7 +212,7 @@ fn the_age_of_a_pull_is_configurable() {
 }
 
 #[rstest]
-#[case::made_on_this_machine("debian:12", BaseIdentity::Layers(Digest::of(b"")))]
+#[case::made_on_this_machine("debian:12", BaseIdentity::Layers(Digest::sha256(b"")))]
 #[case::pinned_by_its_digest("debian@sha256:1111111111111111111111111111111111111111111111111111111111111111", BaseIdentity::RepoDigest("sha256:1".into()))]
 fn a_base_that_no_pull_can_change_is_not_pulled(#[case] base: &'static str, #[case] identity: BaseIdentity) {
     let pulls = Pulls::Earlier {
@@ -303,7 +303,7 @@ fn an_image_that_only_has_our_name_is_replaced() {
 fn an_image_is_labelled_with_what_it_was_made_from() {
     let plan = case().plan(Vec::new());
     let labels: Vec<_> = plan.image.labels.iter().collect();
-    let hash = plan.image.hash.to_string();
+    let hash = plan.image.hash.hex();
     let expected = [
         (labels::AGENT, "claude"),
         (labels::BASE, "sha256:1"),
@@ -319,7 +319,7 @@ fn an_image_is_labelled_with_what_it_was_made_from() {
 #[test]
 fn packages_for_apt_on_a_nix_image_are_an_error_that_points_to_packages() {
     let mode = Mode::Nix {
-        hash: Digest::of(b""),
+        hash: Digest::sha256(b""),
         attribute: "dockerImage".into(),
     };
     let layer = case().spec().project().cloned();
@@ -331,7 +331,7 @@ fn packages_for_apt_on_a_nix_image_are_an_error_that_points_to_packages() {
 #[test]
 fn a_dockerfile_goes_on_top_of_a_nix_image() {
     let mode = Mode::Nix {
-        hash: Digest::of(b""),
+        hash: Digest::sha256(b""),
         attribute: "dockerImage".into(),
     };
     let dir = tempfile::tempdir().unwrap();
@@ -383,7 +383,7 @@ fn a_program_can_read_a_plan() {
         ..case()
     };
     let plan = nix.plan(Vec::new());
-    let (tag, hash) = (plan.image.tag.to_string(), plan.image.hash.to_string());
+    let (tag, hash) = (plan.image.tag.to_string(), plan.image.hash.hex());
     let expected = serde_json::json!({
         "tag": tag,
         "hash": hash,

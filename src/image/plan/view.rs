@@ -97,7 +97,7 @@ impl Serialize for Plan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let plan = JsonPlan {
             tag: self.image.tag.to_string(),
-            hash: self.image.hash.to_string(),
+            hash: self.image.hash.hex(),
             labels: &self.image.labels,
             base: self.base.as_ref().map(|base| JsonBase {
                 reference: base.reference.as_str(),

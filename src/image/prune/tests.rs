@@ -22,7 +22,7 @@ fn tag(name: &str) -> ImageTag {
 
 fn image(name: &str, days: Option<i64>) -> Stocked {
     Stocked {
-        id: Digest::of(name.as_bytes()),
+        id: Digest::sha256(name.as_bytes()),
         tag: tag(name),
         names: vec![tag(name).to_string()],
         other_names: Vec::new(),

@@ -31,7 +31,7 @@ fn planned(image: &str, resources: &Resources) -> NewSnapshot {
     let size = size(resources);
     let parts = format!("{image}\n{:?}\n{:?}\n{:?}", size.cpu, size.memory, size.disk);
     NewSnapshot {
-        name: format!("ralph-{}", &Digest::of(parts.as_bytes()).hex()[..DIGITS]),
+        name: format!("ralph-{}", &Digest::sha256(parts.as_bytes()).hex()[..DIGITS]),
         image_name: image.to_owned(),
         size,
     }

@@ -63,7 +63,7 @@ pub(super) struct Facts<'a> {
 pub(super) fn fingerprint(spec: &SandboxSpec, facts: &Facts<'_>) -> String {
     fingerprint::of(&(
         crate::guest::VERSION,
-        facts.image.as_str(),
+        facts.image.to_string(),
         facts.agent.as_text(),
         spec.network.lines(),
         &spec.mounts,

@@ -4,19 +4,17 @@
 //! in place of the one before.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use tempfile::NamedTempFile;
 
 use super::super::place::Place;
 use super::super::{Egress, SandboxSpec};
 use super::ground::Ground;
 use super::seal::SealError;
+use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::{Digest, EngineError};
 use crate::gateway::{Inspection, Trust};
 
@@ -59,7 +57,7 @@ impl Ground {
 
     /// Whom an image trusts; nobody where it has no list.
     async fn list_of(&self, image: &Digest) -> Result<String, EngineError> {
-        let found = self.engine.image(image.as_str()).await?;
+        let found = self.engine.image(&image.to_string()).await?;
         let env = found.map(|image| image.variables()).unwrap_or_default();
         let elsewhere = ELSEWHERE.iter().filter_map(|name| env.get(*name));
         let elsewhere = elsewhere.map(|path| path.trim_start_matches('/'));
@@ -78,16 +76,7 @@ fn make(list: &str, dir: &Path, egress: &Egress) -> Result<Inspection, SealError
     let trust = inspection.trust(list.as_bytes(), Path::new(DIRECTORY));
     for (path, bytes) in &trust.files {
         let name = path.file_name().unwrap_or_default();
-        put(dir, Path::new(name), bytes).map_err(SealError::Trust)?;
+        write_atomically(&dir.join(name), bytes, FileAccess::Mode(0o644)).map_err(SealError::Trust)?;
     }
     Ok(inspection)
-}
-
-/// Puts a file there whole, for everybody to read.
-fn put(dir: &Path, name: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = NamedTempFile::new_in(dir)?;
-    file.write_all(bytes)?;
-    fs::set_permissions(file.path(), Permissions::from_mode(0o644))?;
-    file.persist(dir.join(name))?;
-    Ok(())
 }

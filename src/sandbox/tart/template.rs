@@ -52,7 +52,7 @@ impl Macs {
 }
 
 fn name(agent: &str, image: &str, dependencies: &str) -> String {
-    let digest = Digest::of(format!("{image}\n{dependencies}").as_bytes());
+    let digest = Digest::sha256(format!("{image}\n{dependencies}").as_bytes());
     format!("agent-loop-template-{agent}-{}", &digest.hex()[..DIGITS])
 }
 

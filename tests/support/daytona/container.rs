@@ -111,7 +111,7 @@ impl Container {
 
 /// Builds an image from a Dockerfile alone; the engine keeps what was built once.
 pub(super) async fn build(engine: &Engine, dockerfile: &str) -> Result<String, String> {
-    let hash = ralph::engine::Digest::of(dockerfile.as_bytes());
+    let hash = ralph::engine::Digest::sha256(dockerfile.as_bytes());
     let name = format!("ralph-test-daytona-build:{}", &hash.hex()[..12]);
     let endpoint = engine.endpoint().to_string();
     docker(

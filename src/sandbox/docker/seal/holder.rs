@@ -154,7 +154,7 @@ fn write_image(out: &mut dyn Write, name: &str, arch: &str) -> io::Result<()> {
         "architecture": arch,
         "os": "linux",
         "config": { "Labels": { HASH_LABEL: format!("{:016x}", guest::VERSION) } },
-        "rootfs": { "type": "layers", "diff_ids": [Digest::of(&layer).to_string()] },
+        "rootfs": { "type": "layers", "diff_ids": [Digest::sha256(&layer).to_string()] },
     });
     let manifest = json!([{ "Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"] }]);
     let mut tar = tar::Builder::new(out);
