@@ -3,11 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 
-use sha2::{Digest as _, Sha256};
 use tar::{Builder, EntryType, Header};
 
 use super::{Context, Entry, EntryKind, FileMode};
-use crate::digest::Digest;
+use crate::digest::{Digest, HashingReader};
 use crate::engine::TarStream;
 
 /// A Dockerfile with nothing around it, under the usual name.
@@ -48,13 +47,11 @@ impl Context {
                 tar.append_link(&mut header(EntryType::Symlink, 0o777, 0), &entry.path, target)
             }
             EntryKind::File { mode, size, .. } => {
-                let mut hashed = Hashed {
-                    bytes: File::open(self.root.join(&entry.path))?.take(*size),
-                    hasher: Sha256::new(),
-                };
+                let file = File::open(self.root.join(&entry.path))?;
+                let mut hashed = HashingReader::new(file.take(*size));
                 let mut header = header(EntryType::Regular, mode.bits(), *size);
                 tar.append_data(&mut header, &entry.path, &mut hashed)?;
-                entry.expect(Digest::from_bytes(hashed.hasher.finalize().into()))
+                entry.expect(hashed.finish()?)
             }
         }
     }
@@ -99,18 +96,4 @@ fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     header.set_gid(0);
     header.set_mtime(0);
     header
-}
-
-/// Hashes what is read through it.
-struct Hashed<R> {
-    bytes: R,
-    hasher: Sha256,
-}
-
-impl<R: Read> Read for Hashed<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let length = self.bytes.read(buffer)?;
-        self.hasher.update(&buffer[..length]);
-        Ok(length)
-    }
 }

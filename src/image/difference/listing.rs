@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use sha2::{Digest as _, Sha256};
 use tar::Archive;
 
-use crate::engine::Digest;
+use crate::digest::{Digest, HashingReader};
 
 /// The files of a layer, by path.
 pub(super) type Listing = BTreeMap<String, Entry>;
@@ -35,7 +35,7 @@ pub(super) fn listings(
 ) -> io::Result<BTreeMap<Digest, Listing>> {
     let mut found = BTreeMap::new();
     for member in Archive::new(image).entries()? {
-        let mut member = Hashing::new(member?);
+        let mut member = HashingReader::new(member?);
         let listing = list(&mut member);
         let digest = member.finish()?;
         if let Ok(listing) = listing
@@ -70,33 +70,4 @@ fn list(layer: &mut dyn Read) -> io::Result<Listing> {
         files.insert(path, entry);
     }
     Ok(files)
-}
-
-/// Hashes what is read through it.
-struct Hashing<R> {
-    from: R,
-    hasher: Sha256,
-}
-
-impl<R: Read> Hashing<R> {
-    fn new(from: R) -> Self {
-        Self {
-            from,
-            hasher: Sha256::new(),
-        }
-    }
-
-    /// Reads the rest, and returns the digest of everything.
-    fn finish(mut self) -> io::Result<Digest> {
-        io::copy(&mut self, &mut io::sink())?;
-        Ok(Digest::from_hasher(self.hasher))
-    }
-}
-
-impl<R: Read> Read for Hashing<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.from.read(into)?;
-        self.hasher.update(&into[..count]);
-        Ok(count)
-    }
 }
