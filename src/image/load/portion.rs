@@ -118,8 +118,9 @@ fn whole_of(image: &EngineImage) -> Option<&str> {
 /// Removes the portions among these images of the one that is there now: a load that was killed left them. What somebody
 /// made of one has its label, and layers of its own.
 pub(super) async fn remove_left(engine: &Engine, images: &[EngineImage], whole: &Digest, layers: &[Digest]) {
-    let is_left =
-        |image: &&EngineImage| whole_of(image) == Some(whole.to_string().as_str()) && layers.starts_with(&image.diff_ids);
+    let is_left = |image: &&EngineImage| {
+        whole_of(image) == Some(whole.to_string().as_str()) && layers.starts_with(&image.diff_ids)
+    };
     for image in images.iter().filter(is_left) {
         if let Err(error) = engine.remove_unused(&image.id.to_string()).await {
             tracing::warn!(%error, "a part of an image could not be removed");
