@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ralph::exec::{Command, Exit, OutputSink};
-use ralph::sandbox::{Capabilities, Entry, SandboxError};
+use ralph::sandbox::{Capabilities, SandboxError, SandboxFiles};
 use ralph::{Provider, Sandbox, SandboxSpec};
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -60,32 +60,11 @@ impl Sandbox for Recorded<Box<dyn Sandbox>> {
     fn root(&self) -> &Path {
         self.inner.root()
     }
+    fn files(&self) -> &dyn SandboxFiles {
+        self.inner.files()
+    }
     async fn end_processes(&self) -> Result<(), SandboxError> {
         self.inner.end_processes().await
-    }
-    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.inner.read(path, limit).await
-    }
-    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
-        self.inner.write(path, bytes, mode).await
-    }
-    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.inner.append(path, bytes).await
-    }
-    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
-        self.inner.list(path).await
-    }
-    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.inner.mkdir(path).await
-    }
-    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.inner.remove(path).await
-    }
-    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
-        self.inner.upload(from, to).await
-    }
-    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
-        self.inner.download(from, to, limit).await
     }
     async fn start(&self) -> Result<(), SandboxError> {
         self.inner.start().await

@@ -13,7 +13,7 @@ use crate::gateway::meter::MeterError;
 use crate::image::ImageError;
 use crate::model::ScriptError;
 use crate::runner::RunError;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::ScmError;
 use crate::state::StateError;
 use crate::task::TaskError;
@@ -152,11 +152,16 @@ impl From<ScmError> for AssemblyError {
 
 impl From<SandboxError> for AssemblyError {
     fn from(error: SandboxError) -> Self {
-        let kind = match &error {
-            SandboxError::Unavailable { .. } | SandboxError::Unsupported { .. } => Usage,
-            _ => Runtime,
+        let (kind, fallback) = match error.kind() {
+            SandboxErrorKind::Unavailable => {
+                (Usage, Some("choose another provider; `local` works everywhere"))
+            }
+            SandboxErrorKind::Unsupported => {
+                (Usage, Some("choose another provider, or ask less of this one"))
+            }
+            _ => (Runtime, None),
         };
-        Self::from_error(kind, &error).with_hint_of(error.hint())
+        Self::from_error(kind, &error).with_hint_of(error.hint().or(fallback))
     }
 }
 

@@ -134,10 +134,7 @@ async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
 
 async fn rules(context: &Context) -> Result<Exit, CliError> {
     let policy = policy(context).await?;
-    let plan = SealPlan::of(&policy).map_err(|source| SandboxError::Unsealed {
-        id: "(none yet)".to_owned(),
-        source: Box::new(source),
-    })?;
+    let plan = SealPlan::of(&policy).map_err(SandboxError::from)?;
     match plan {
         Some(plan) => context.ui.data(plan.to_string().trim_end())?,
         None => context

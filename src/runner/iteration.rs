@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::agent::{AgentBrief, AgentConclusion};
 use crate::event::EventKind;
 use crate::model::Profile;
-use crate::sandbox::SandboxError;
+use crate::sandbox::SandboxErrorKind;
 use crate::scm::{self, Diff, Head, Refusal, ScmError, Snapshot};
 use crate::state::JournalEntry;
 use crate::task::{CheckboxId, claimed_by_edit};
@@ -283,7 +283,7 @@ impl Run<'_> {
             });
         }
         let file = self.clone_dir().join("ralph_task.md");
-        if let Ok(bytes) = self.sandbox.read(&file, TASK_LIMIT).await {
+        if let Ok(bytes) = self.sandbox.files().read(&file, TASK_LIMIT).await {
             boxes.extend(claimed_by_edit(&String::from_utf8_lossy(&bytes)));
         }
         if matches!(work.outcome.conclusion, AgentConclusion::StopSuccess { .. }) {
@@ -296,13 +296,15 @@ impl Run<'_> {
 
 /// Whether the clone is at fault, not the host or the sandbox.
 fn of_the_clone(error: &ScmError) -> bool {
-    matches!(
-        error,
+    match error {
         ScmError::Refused(_)
-            | ScmError::NoCommit
-            | ScmError::Git { .. }
-            | ScmError::OutputTooLong { .. }
-            | ScmError::Unexpected { .. }
-            | ScmError::Sandbox(SandboxError::TooLong { .. } | SandboxError::File { .. })
-    )
+        | ScmError::NoCommit
+        | ScmError::Git { .. }
+        | ScmError::OutputTooLong { .. }
+        | ScmError::Unexpected { .. } => true,
+        ScmError::Sandbox(error) => {
+            matches!(error.kind(), SandboxErrorKind::TooLong | SandboxErrorKind::File)
+        }
+        _ => false,
+    }
 }

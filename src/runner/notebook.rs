@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::atomic_file::{FileAccess, write_atomically};
-use crate::sandbox::{Entry, Sandbox, SandboxError};
+use crate::sandbox::{DirEntry, Sandbox, SandboxError};
 use crate::secret::Redactor;
 use crate::state::StateError;
 
@@ -87,6 +87,7 @@ impl Notebook {
                 continue;
             };
             sandbox
+                .files()
                 .write(&clone.join(SHOWN_AS).join(&name), &bytes, 0o644)
                 .await?;
         }
@@ -153,19 +154,19 @@ impl Notebook {
     /// Files in directories of ours are not looked at one by one: they are for reading only, and many.
     async fn clear_the_way(&mut self, sandbox: &dyn Sandbox, clone: &Path) -> Result<(), NotebookError> {
         let place = clone.join(SHOWN_AS);
-        let is_ours = |entry: &Entry| entry.name == SHOWN_AS && entry.is_dir;
-        if !sandbox.list(clone).await?.iter().any(is_ours) {
-            sandbox.remove(&place).await?;
+        let is_ours = |entry: &DirEntry| entry.name == SHOWN_AS && entry.is_dir;
+        if !sandbox.files().list(clone).await?.iter().any(is_ours) {
+            sandbox.files().remove(&place).await?;
             return Ok(self.show_all()?);
         }
-        let theirs = sandbox.list(&place).await?;
+        let theirs = sandbox.files().list(&place).await?;
         for ours in self.top()? {
-            let same = |entry: &Entry| match ours.length {
+            let same = |entry: &DirEntry| match ours.length {
                 Some(length) => !entry.is_dir && entry.size == length,
                 None => entry.is_dir,
             };
             if !theirs.iter().any(|entry| entry.name == ours.name && same(entry)) {
-                sandbox.remove(&place.join(&ours.name)).await?;
+                sandbox.files().remove(&place.join(&ours.name)).await?;
                 let again = match ours.length {
                     Some(_) => BTreeSet::from([ours.name]),
                     None => self.names(&self.dir.join(&ours.name))?,
@@ -234,6 +235,7 @@ pub(super) enum NotebookError {
 /// A file as the agent left it; `None` when it is gone, too long or no file: then ours is shown again.
 async fn read_lossy(sandbox: &dyn Sandbox, clone: &Path, name: &str) -> Option<String> {
     let bytes = sandbox
+        .files()
         .read(&clone.join(SHOWN_AS).join(name), LONGEST)
         .await
         .ok()?;

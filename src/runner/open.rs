@@ -311,7 +311,7 @@ impl<'a> Run<'a> {
     pub(super) async fn lay_out(&mut self) -> Result<(), Halt> {
         let clone = self.clone_dir();
         self.sandbox.end_processes().await?;
-        self.sandbox.remove(&clone).await?;
+        self.sandbox.files().remove(&clone).await?;
         let tip = self.tip.clone();
         self.plant(&clone, &tip).await?;
         if self.saved.is_some() {

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::agent::actions::{AgentAction, Patch, PatchedFile, RelPath};
 use crate::event::EventKind;
 use crate::exec::{Command, Discard, Exit};
-use crate::sandbox::{Fault, Sandbox, SandboxError};
+use crate::sandbox::{Sandbox, SandboxError, SandboxErrorKind};
 use crate::scm::PrivateClone;
 use crate::secret::Redactor;
 use crate::state::CommandFailure;
@@ -122,10 +122,12 @@ impl Bench<'_> {
         let command = Command::shell(line).cwd(dir).timeout(timeout).envs(self.env);
         let exit = match self.sandbox.exec(&command, &mut self.reporter.lines()).await {
             Ok(exit) => exit,
-            Err(error @ (SandboxError::Start { .. } | SandboxError::File { .. })) => {
-                return Ok(wrong(line, chain(&error)));
-            }
-            Err(error) => return Err(error),
+            Err(error) => match error.kind() {
+                SandboxErrorKind::NotStarted | SandboxErrorKind::File => {
+                    return Ok(wrong(line, chain(&error)));
+                }
+                _ => return Err(error),
+            },
         };
         let output = output_of(&exit, self.redactor);
         if exit.success() {
@@ -145,14 +147,14 @@ impl Bench<'_> {
             Ok(target) => target,
             Err(went) => return Ok(went),
         };
-        let old = match self.sandbox.read(&target, LARGEST_FILE).await {
+        let old = match self.sandbox.files().read(&target, LARGEST_FILE).await {
             Ok(bytes) => Some(bytes),
-            Err(SandboxError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if error.is_not_found() => None,
             Err(error) => return refused("patch", error),
         };
         match diff.apply(old.as_deref()) {
             Ok(PatchedFile::Content(new)) => self.store(&target, &new).await,
-            Ok(PatchedFile::Deleted) => match self.sandbox.remove(&target).await {
+            Ok(PatchedFile::Deleted) => match self.sandbox.files().remove(&target).await {
                 Ok(()) => Ok(Went::Well(json!("removed"))),
                 Err(error) => refused("patch", error),
             },
@@ -168,7 +170,7 @@ impl Bench<'_> {
         if !append {
             return self.store(&target, content.as_bytes()).await;
         }
-        match self.sandbox.append(&target, content.as_bytes()).await {
+        match self.sandbox.files().append(&target, content.as_bytes()).await {
             Ok(()) => Ok(Went::Well(json!({"appended": content.len()}))),
             Err(error) => refused("write", error),
         }
@@ -176,7 +178,7 @@ impl Bench<'_> {
 
     async fn store(&self, target: &Path, bytes: &[u8]) -> Result<Went, SandboxError> {
         let mode = self.mode_of(target).await.unwrap_or(0o644);
-        match self.sandbox.write(target, bytes, mode).await {
+        match self.sandbox.files().write(target, bytes, mode).await {
             Ok(()) => Ok(Went::Well(json!({"written": bytes.len()}))),
             Err(error) => refused("write", error),
         }
@@ -184,7 +186,7 @@ impl Bench<'_> {
 
     /// The permission bits of a file that is there, so that a script stays executable.
     async fn mode_of(&self, target: &Path) -> Option<u32> {
-        let entries = self.sandbox.list(target.parent()?).await.ok()?;
+        let entries = self.sandbox.files().list(target.parent()?).await.ok()?;
         let name = target.file_name()?.to_str()?;
         entries
             .into_iter()
@@ -233,9 +235,16 @@ fn wrong(what: &str, reason: String) -> Went {
 
 /// A file operation that the sandbox refused is the action's failure; a sandbox that is gone is the run's.
 fn refused(what: &str, error: SandboxError) -> Result<Went, SandboxError> {
-    match error.fault() {
-        Fault::Request => Ok(wrong(what, chain(&error))),
-        Fault::Lost | Fault::Away | Fault::Provider => Err(error),
+    match error.kind() {
+        SandboxErrorKind::NotStarted
+        | SandboxErrorKind::File
+        | SandboxErrorKind::TooLong
+        | SandboxErrorKind::Host
+        | SandboxErrorKind::Unsupported => Ok(wrong(what, chain(&error))),
+        SandboxErrorKind::Lost
+        | SandboxErrorKind::Unreachable
+        | SandboxErrorKind::Unavailable
+        | SandboxErrorKind::Failed => Err(error),
     }
 }
 

@@ -56,7 +56,7 @@ impl Round<'_> {
             home: self.sandbox.root().join("agent"),
             cost_left: Some(self.cost),
         };
-        self.sandbox.mkdir(&brief.home).await?;
+        self.sandbox.files().mkdir(&brief.home).await?;
         let mut session = self.agent.session(&brief);
         let (mut done, mut calls) = (StepResult::Started, 0);
         for _ in 0..MOST_STEPS {
@@ -68,6 +68,7 @@ impl Round<'_> {
                 AgentStep::Write(files) => {
                     for file in files {
                         self.sandbox
+                            .files()
                             .write(&file.path, file.text.as_bytes(), 0o600)
                             .await?;
                     }

@@ -312,8 +312,8 @@ impl Run<'_> {
         write_atomically(&self.dir.task_file(), text.as_bytes())?;
         let file = self.clone_dir().join("ralph_task.md");
         // Whatever the agent made of it, a directory or a link, gives way.
-        self.sandbox.remove(&file).await?;
-        self.sandbox.write(&file, text.as_bytes(), 0o644).await?;
+        self.sandbox.files().remove(&file).await?;
+        self.sandbox.files().write(&file, text.as_bytes(), 0o644).await?;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::sandbox::{Fault, Reuse, Sandbox, SandboxError, SandboxSpec};
+use crate::sandbox::{Reuse, Sandbox, SandboxErrorKind, SandboxSpec};
 use crate::scm::ScmError;
 use crate::state::RunOutcomeKind;
 
@@ -21,14 +21,14 @@ impl Run<'_> {
     /// What is done when something broke. A lost sandbox is made anew from the checkpoint, and the iteration begun
     /// again; any other fault of the provider pauses the run. `losses` counts those of this iteration.
     pub(super) async fn mend(&mut self, error: RunError, losses: u32) -> Result<(), Halt> {
-        match fault_of(&error) {
-            Some(Fault::Lost | Fault::Away) if losses <= MOST_LOSSES => {
+        match sandbox_error_kind(&error) {
+            Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable) if losses <= MOST_LOSSES => {
                 self.reporter
                     .warn(format!("{}; making a new one from the checkpoint", chain(&error)));
                 self.renew_in_time().await
             }
-            Some(Fault::Lost | Fault::Away | Fault::Provider) => Err(Halt::paused(chain(&error))),
-            Some(Fault::Request) | None => Err(Halt::Broken(error)),
+            Some(kind) if needs_a_person(kind) => Err(Halt::paused(chain(&error))),
+            _ => Err(Halt::Broken(error)),
         }
     }
 
@@ -71,11 +71,12 @@ impl Run<'_> {
         let (inbox, give_up) = (self.dir.inbox(), Instant::now() + AWAY_PATIENCE);
         loop {
             match self.renew_sandbox().await {
-                Err(Halt::Broken(error)) => match fault_of(&error) {
+                Err(Halt::Broken(error)) => match sandbox_error_kind(&error) {
                     // A container that is being removed is there, and cannot be started.
-                    Some(Fault::Away | Fault::Lost) if Instant::now() < give_up => {}
-                    Some(Fault::Request) | None => return Err(Halt::Broken(error)),
-                    Some(_) => return Err(Halt::paused(chain(&error))),
+                    Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable)
+                        if Instant::now() < give_up => {}
+                    Some(kind) if needs_a_person(kind) => return Err(Halt::paused(chain(&error))),
+                    _ => return Err(Halt::Broken(error)),
                 },
                 other => return other,
             }
@@ -107,12 +108,25 @@ pub(super) async fn sandbox_for(parts: &RunParts, spec: &SandboxSpec) -> Result<
     Ok(parts.provider.create(spec).await?)
 }
 
-/// What an error means for the sandbox, if it comes from there.
-fn fault_of(error: &RunError) -> Option<Fault> {
+/// The kind of an error that comes from the sandbox.
+fn sandbox_error_kind(error: &RunError) -> Option<SandboxErrorKind> {
     match error {
-        RunError::Sandbox(error) | RunError::Scm(ScmError::Sandbox(error)) => {
-            Some(SandboxError::fault(error))
-        }
+        RunError::Sandbox(error) | RunError::Scm(ScmError::Sandbox(error)) => Some(error.kind()),
         _ => None,
+    }
+}
+
+/// Whether the run pauses on an error that another attempt did not mend.
+fn needs_a_person(kind: SandboxErrorKind) -> bool {
+    match kind {
+        SandboxErrorKind::Lost
+        | SandboxErrorKind::Unreachable
+        | SandboxErrorKind::Unavailable
+        | SandboxErrorKind::Failed => true,
+        SandboxErrorKind::Unsupported
+        | SandboxErrorKind::NotStarted
+        | SandboxErrorKind::File
+        | SandboxErrorKind::TooLong
+        | SandboxErrorKind::Host => false,
     }
 }

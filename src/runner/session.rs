@@ -154,6 +154,7 @@ impl Run<'_> {
         self.make_home(brief, attempt).await?;
         for file in files {
             self.sandbox
+                .files()
                 .write(&file.path, file.text.as_bytes(), 0o600)
                 .await?;
         }
@@ -192,8 +193,8 @@ impl Run<'_> {
     /// Makes the session's own directory, once: nothing of an earlier session is in it.
     async fn make_home(&self, brief: &AgentBrief, attempt: &mut AgentAttempt) -> Result<(), Halt> {
         if !attempt.at_home {
-            self.sandbox.remove(&brief.home).await?;
-            self.sandbox.mkdir(&brief.home).await?;
+            self.sandbox.files().remove(&brief.home).await?;
+            self.sandbox.files().mkdir(&brief.home).await?;
             attempt.at_home = true;
         }
         Ok(())

@@ -1,245 +1,242 @@
-//! What can go wrong with a sandbox.
+//! Why a sandbox operation failed.
 
+use std::borrow::Cow;
+use std::error::Error;
+use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
-use thiserror::Error;
-
-use super::daytona::DaytonaError;
-use super::docker::{SealError, Unshared};
 use super::session::SessionError;
-use crate::engine::EngineError;
 
-/// What can go wrong with a sandbox. A command that fails is not among them: that is an `Exit`.
-#[derive(Debug, Error)]
-pub enum SandboxError {
-    /// The provider cannot be used here.
-    #[error("the `{provider}` provider cannot be used here: {reason}")]
-    Unavailable {
-        /// The provider.
-        provider: &'static str,
-        /// What is missing.
-        reason: String,
-    },
-    /// The provider cannot do this at all.
-    #[error("the `{provider}` provider cannot {operation}: {reason}")]
-    Unsupported {
-        /// The provider.
-        provider: &'static str,
-        /// What was asked.
-        operation: &'static str,
-        /// Why it cannot.
-        reason: String,
-    },
-    /// The engine's containers cannot have a workspace of this machine.
-    #[error("the `docker` provider cannot share a workspace with the containers of this engine")]
-    Unshared {
-        /// Why.
-        #[from]
-        source: Unshared,
-    },
-    /// The sandbox is gone: removed by hand, or its host went away. The run makes a new one from its checkpoint.
-    #[error("the sandbox `{id}` is gone")]
-    Gone {
-        /// Which one.
-        id: String,
-    },
-    /// The sandbox stopped by itself, or whatever it runs on went away. The run makes a new one from its checkpoint.
-    #[error("the sandbox `{id}` was lost: {reason}")]
-    Lost {
-        /// Which one.
-        id: String,
-        /// What became of it.
-        reason: String,
-    },
-    /// The container engine failed it.
-    #[error("the container engine failed the sandbox `{id}`")]
-    Engine {
-        /// Which one.
-        id: String,
-        /// What the engine said.
-        source: Box<EngineError>,
-    },
-    /// It takes more of the disk than it may, or than there is.
-    #[error("everything in the sandbox `{id}` was ended: {reason}")]
-    Disk {
-        /// Which one.
-        id: String,
-        /// How much that is.
-        reason: String,
-    },
-    /// Its network is not sealed, or cannot be shown to be. Nothing runs in it.
-    #[error("the network of the sandbox `{id}` is not sealed")]
-    Unsealed {
-        /// Which one.
-        id: String,
-        /// Why.
-        source: Box<SealError>,
-    },
-    /// Daytona failed it.
-    #[error("the sandbox `{id}` was not served by Daytona")]
-    Daytona {
-        /// Which one.
-        id: String,
-        /// What Daytona said.
-        source: Box<DaytonaError>,
-    },
-    /// A program of this machine that makes sandboxes failed.
-    #[error("`{line}` failed: {said}")]
-    Program {
-        /// The command line.
-        line: String,
-        /// What the program said, and how it ended.
-        said: String,
-        /// What the user can do next, where that is known.
-        hint: Option<&'static str>,
-    },
-    /// As many virtual Macs run as may.
-    #[error(
-        "cannot start VM — {running} macOS VMs already running (Apple SLA permits max 2). Stop an existing VM with: \
-         tart stop <name>"
-    )]
-    TooManyMacs {
-        /// How many run.
-        running: usize,
-    },
-    /// The sandbox is stopped.
-    #[error("the sandbox `{id}` is stopped")]
-    Stopped {
-        /// Which one.
-        id: String,
-    },
-    /// A command could not be started.
-    #[error("cannot start `{program}` in the sandbox")]
-    Start {
-        /// The program.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// Its processes could not be watched or ended.
-    #[error("cannot keep hold of the processes in the sandbox `{id}`")]
-    Processes {
-        /// Which one.
-        id: String,
-        /// Why.
-        source: io::Error,
-    },
-    /// The way into the sandbox broke while something ran. The sandbox itself may be well: the provider opens another.
-    #[error("cannot reach the processes in the sandbox `{id}`")]
-    Session {
-        /// Which one.
-        id: String,
-        /// Why.
-        source: SessionError,
-    },
-    /// A path leads out of the sandbox: by itself, or by a symlink.
-    #[error("`{}` leads out of the sandbox", path.display())]
-    Outside {
-        /// The path as it was given.
-        path: PathBuf,
-    },
-    /// A file operation failed.
-    #[error("cannot {operation} `{}` in the sandbox", path.display())]
-    File {
-        /// What was tried.
-        operation: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// A file operation outside the sandbox failed.
-    #[error("cannot {operation} `{}` on this machine", path.display())]
-    Host {
-        /// What was tried.
-        operation: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// Why it failed.
-        source: io::Error,
-    },
-    /// A file is longer than the caller is ready to take.
-    #[error("`{}` in the sandbox is longer than {limit} bytes", path.display())]
-    TooLong {
-        /// Which file.
-        path: PathBuf,
-        /// The limit.
-        limit: u64,
-    },
+/// Why a sandbox operation failed. A command that exits with an error is not a `SandboxError` but an
+/// [`Exit`](crate::exec::Exit).
+///
+/// Providers describe their own errors as the cause; callers decide by [`SandboxError::kind`].
+#[derive(Debug)]
+pub struct SandboxError {
+    kind: SandboxErrorKind,
+    /// Without a message the error reads like its cause.
+    message: Option<String>,
+    hint: Option<Cow<'static, str>>,
+    cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What an error means for the sandbox it came from.
+/// What a [`SandboxError`] means for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// Nothing: it is what was asked that cannot be done.
-    Request,
-    /// It is lost. A new one may do better.
+pub enum SandboxErrorKind {
+    /// The provider cannot be used on this host until a person installs or configures something.
+    Unavailable,
+    /// The provider cannot do what was asked, here or anywhere.
+    Unsupported,
+    /// The provider failed, and would fail again until a person acts.
+    Failed,
+    /// The engine or service behind the sandbox does not answer. A later attempt may succeed.
+    Unreachable,
+    /// The sandbox was removed, stopped or cannot be controlled any more. A new one may work.
     Lost,
-    /// Whatever it runs on does not answer. That may pass.
-    Away,
-    /// There are no sandboxes until a person does something.
-    Provider,
+    /// A command could not be started, for example because the program does not exist.
+    NotStarted,
+    /// A file operation inside the sandbox failed, or its path leads out of the sandbox.
+    File,
+    /// A file is longer than the limit of the caller.
+    TooLong,
+    /// An operation on the host failed.
+    Host,
 }
 
 impl SandboxError {
-    /// What it means for the sandbox.
+    /// An error with a message of its own.
     #[must_use]
-    pub fn fault(&self) -> Fault {
-        match self {
-            Self::Gone { .. } | Self::Lost { .. } | Self::Stopped { .. } | Self::Session { .. } => {
-                Fault::Lost
-            }
-            Self::Engine { source, .. } if source.is_unreachable() => Fault::Away,
-            Self::Daytona { source, .. } if source.may_pass() => Fault::Away,
-            Self::Unsealed { source, .. } => source.fault(),
-            Self::Engine { .. }
-            | Self::Daytona { .. }
-            | Self::Disk { .. }
-            | Self::Program { .. }
-            | Self::TooManyMacs { .. }
-            | Self::Unshared { .. }
-            | Self::Unavailable { .. } => Fault::Provider,
-            Self::Unsupported { .. }
-            | Self::Start { .. }
-            | Self::Processes { .. }
-            | Self::Outside { .. }
-            | Self::File { .. }
-            | Self::Host { .. }
-            | Self::TooLong { .. } => Fault::Request,
+    pub fn new(kind: SandboxErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: Some(message.into()),
+            hint: None,
+            cause: None,
         }
+    }
+
+    /// An error that reads like its cause.
+    #[must_use]
+    pub fn from_cause(kind: SandboxErrorKind, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self {
+            kind,
+            message: None,
+            hint: None,
+            cause: Some(cause.into()),
+        }
+    }
+
+    /// Adds the error that led to this one.
+    #[must_use]
+    pub fn with_cause(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Sets or clears what the user can do next.
+    #[must_use]
+    pub fn with_hint(mut self, hint: Option<impl Into<Cow<'static, str>>>) -> Self {
+        self.hint = hint.map(Into::into);
+        self
+    }
+
+    /// The provider cannot be used on this host.
+    #[must_use]
+    pub fn unavailable(provider: &str, reason: impl fmt::Display) -> Self {
+        let message = format!("cannot use the `{provider}` provider: {reason}");
+        Self::new(SandboxErrorKind::Unavailable, message)
+    }
+
+    /// The provider cannot do what was asked. `operation` completes "the provider cannot …".
+    #[must_use]
+    pub fn unsupported(provider: &str, operation: &str, reason: impl fmt::Display) -> Self {
+        let message = format!("the `{provider}` provider cannot {operation}: {reason}");
+        Self::new(SandboxErrorKind::Unsupported, message)
+    }
+
+    /// The sandbox was removed.
+    #[must_use]
+    pub fn gone(sandbox: &str) -> Self {
+        let message = format!("the sandbox `{sandbox}` is gone");
+        Self::new(SandboxErrorKind::Lost, message).with_hint(Some(RESUME))
+    }
+
+    /// The sandbox ended by itself.
+    #[must_use]
+    pub fn lost(sandbox: &str, reason: impl fmt::Display) -> Self {
+        let message = format!("the sandbox `{sandbox}` was lost: {reason}");
+        Self::new(SandboxErrorKind::Lost, message).with_hint(Some(RESUME))
+    }
+
+    /// The sandbox is stopped and runs no commands.
+    #[must_use]
+    pub fn stopped(sandbox: &str) -> Self {
+        Self::new(
+            SandboxErrorKind::Lost,
+            format!("the sandbox `{sandbox}` is stopped"),
+        )
+    }
+
+    /// The connection to the guest broke while a command ran.
+    pub(super) fn session(sandbox: &str, cause: SessionError) -> Self {
+        let message = format!("lost the warm session with the sandbox `{sandbox}`");
+        let hint = cause.hint();
+        Self::new(SandboxErrorKind::Lost, message)
+            .with_cause(cause)
+            .with_hint(hint)
+    }
+
+    /// A command could not be started.
+    #[must_use]
+    pub fn not_started(program: &str, cause: io::Error) -> Self {
+        let message = format!("cannot start `{program}` in the sandbox");
+        Self::new(SandboxErrorKind::NotStarted, message).with_cause(cause)
+    }
+
+    /// The processes of a sandbox could not be watched or ended.
+    #[must_use]
+    pub fn processes(sandbox: &str, cause: io::Error) -> Self {
+        let message = format!("cannot control the processes in the sandbox `{sandbox}`");
+        Self::new(SandboxErrorKind::Host, message).with_cause(cause)
+    }
+
+    /// A file operation in the sandbox failed. `operation` completes "cannot …".
+    #[must_use]
+    pub fn file(operation: &str, path: &Path, cause: io::Error) -> Self {
+        let message = format!("cannot {operation} `{}` in the sandbox", path.display());
+        Self::new(SandboxErrorKind::File, message).with_cause(cause)
+    }
+
+    /// A path leads out of the sandbox, by itself or through a symlink.
+    #[must_use]
+    pub fn outside(path: &Path) -> Self {
+        let message = format!("`{}` leads out of the sandbox", path.display());
+        Self::new(SandboxErrorKind::File, message)
+    }
+
+    /// A file in the sandbox is longer than the limit in bytes.
+    #[must_use]
+    pub fn too_long(path: &Path, limit: u64) -> Self {
+        let message = format!("`{}` in the sandbox is longer than {limit} bytes", path.display());
+        Self::new(SandboxErrorKind::TooLong, message)
+    }
+
+    /// A file operation on the host failed. `operation` completes "cannot …".
+    #[must_use]
+    pub fn host(operation: &str, path: &Path, cause: io::Error) -> Self {
+        let message = format!("cannot {operation} `{}` on the host", path.display());
+        Self::new(SandboxErrorKind::Host, message).with_cause(cause)
+    }
+
+    /// What the error means for the caller.
+    #[must_use]
+    pub fn kind(&self) -> SandboxErrorKind {
+        self.kind
     }
 
     /// What the user can do next.
     #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Unavailable { .. } => {
-                Some("choose another provider with `--type`; `local` works everywhere")
-            }
-            Self::Unsupported { .. } => {
-                Some("choose another provider with `--type`, or ask less of this one")
-            }
-            Self::Unshared { source } => Some(source.hint()),
-            Self::Engine { source, .. } => source.hint(),
-            Self::Disk { .. } => Some(
-                "see what takes it with `ralph sandbox exec`, make room or raise `sandbox.resources.disk`, then `ralph resume`",
-            ),
-            Self::Unsealed { source, .. } => source.hint(),
-            Self::Daytona { source, .. } => source.hint(),
-            Self::Program { hint, .. } => *hint,
-            Self::Session { source, .. } => source.hint(),
-            Self::Gone { .. } | Self::Lost { .. } => {
-                Some("`ralph resume` makes a new one from the run's last checkpoint")
-            }
-            Self::TooManyMacs { .. }
-            | Self::Stopped { .. }
-            | Self::Start { .. }
-            | Self::Processes { .. }
-            | Self::Outside { .. }
-            | Self::File { .. }
-            | Self::Host { .. }
-            | Self::TooLong { .. } => None,
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// The error that led to this one, if it is of type `T`.
+    #[must_use]
+    pub fn cause<T: Error + 'static>(&self) -> Option<&T> {
+        self.cause.as_ref()?.downcast_ref()
+    }
+
+    /// Whether a file or directory in the sandbox does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.kind == SandboxErrorKind::File
+            && self
+                .cause::<io::Error>()
+                .is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// The hint for a sandbox that has to be replaced.
+const RESUME: &str = "`ralph resume` creates a new sandbox from the last checkpoint of the run";
+
+impl fmt::Display for SandboxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.message, &self.cause) {
+            (Some(message), _) => f.write_str(message),
+            (None, Some(cause)) => cause.fmt(f),
+            (None, None) => f.write_str("the sandbox failed"),
         }
+    }
+}
+
+impl Error for SandboxError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        let cause = self.cause.as_deref()?;
+        match self.message {
+            Some(_) => Some(cause),
+            None => cause.source(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_message_it_reads_like_its_cause() {
+        let cause = io::Error::new(
+            io::ErrorKind::NotFound,
+            SessionError::from(io::Error::other("eof")),
+        );
+        let error = SandboxError::from_cause(SandboxErrorKind::Failed, cause);
+        assert_eq!(
+            error.to_string(),
+            "the session with the guest in the sandbox is lost"
+        );
+        assert_eq!(error.source().unwrap().to_string(), "eof");
+        assert!(error.cause::<io::Error>().is_some());
+        assert!(!error.is_not_found());
     }
 }

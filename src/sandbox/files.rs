@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use self::place::{Last, Parents, Place, Root, make_dir, open_dir};
-use super::{Entry, SandboxError};
+use super::{DirEntry, SandboxError};
 
 /// The permission bits of a file that nobody gave any.
 const MODE_DEFAULT: u32 = 0o644;
@@ -65,27 +65,16 @@ impl From<Errno> for FileError {
 impl FileError {
     /// The error as callers of a sandbox see it: what was tried on which path, in which sandbox.
     pub(super) fn named(self, operation: &'static str, path: &Path, sandbox: &str) -> SandboxError {
-        let path = path.to_owned();
         match self {
-            Self::Outside => SandboxError::Outside { path },
-            Self::Gone => SandboxError::Gone {
-                id: sandbox.to_owned(),
-            },
-            Self::TooLong { limit } => SandboxError::TooLong { path, limit },
+            Self::Outside => SandboxError::outside(path),
+            Self::Gone => SandboxError::gone(sandbox),
+            Self::TooLong { limit } => SandboxError::too_long(path, limit),
             Self::Host {
                 operation,
                 path,
                 source,
-            } => SandboxError::Host {
-                operation,
-                path,
-                source,
-            },
-            Self::Io(source) => SandboxError::File {
-                operation,
-                path,
-                source,
-            },
+            } => SandboxError::host(operation, &path, source),
+            Self::Io(source) => SandboxError::file(operation, path, source),
         }
     }
 }
@@ -157,7 +146,7 @@ impl Files {
         Ok(file.write_all(bytes)?)
     }
 
-    pub(super) fn list(&self, path: &Path) -> Result<Vec<Entry>, FileError> {
+    pub(super) fn list(&self, path: &Path) -> Result<Vec<DirEntry>, FileError> {
         let place = self.place(path, Last::Followed, Parents::Expected)?;
         let dir = open_dir(place.dir.as_fd(), &place.name)?;
         let mut entries = Vec::new();
@@ -348,14 +337,14 @@ fn regular(file: File) -> io::Result<(File, u64)> {
     }
 }
 
-fn entry_of(name: &str, stat: &Stat) -> io::Result<Entry> {
+fn entry_of(name: &str, stat: &Stat) -> io::Result<DirEntry> {
     let nanoseconds = i32::try_from(stat.st_mtime_nsec).unwrap_or_default();
     #[allow(
         clippy::useless_conversion,
         reason = "the width differs from system to system"
     )]
     let mode = u32::from(stat.st_mode);
-    Ok(Entry {
+    Ok(DirEntry {
         name: name.to_owned(),
         is_dir: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
         size: u64::try_from(stat.st_size).unwrap_or_default(),

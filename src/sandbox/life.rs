@@ -30,7 +30,7 @@ impl Life {
     pub(super) fn enter(&self, next: State, id: &str) -> Result<(), SandboxError> {
         let mut state = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if *state == State::Closed && next != State::Closed {
-            return Err(SandboxError::Gone { id: id.to_owned() });
+            return Err(SandboxError::gone(id));
         }
         *state = next;
         Ok(())

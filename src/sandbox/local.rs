@@ -11,9 +11,10 @@ use std::sync::{PoisonError, RwLock};
 use async_trait::async_trait;
 
 use self::layout::Layout;
-use super::files::{FileError, Files};
+use super::files::Files;
+use super::shelf::Shelf;
 use super::{
-    Capabilities, Enforced, Entry, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError,
+    Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError, SandboxFiles,
     SandboxSpec,
 };
 use crate::exec::host::Running;
@@ -70,9 +71,14 @@ impl LocalProvider {
             .with_dir(&layout.root)
             .with_grace(spec.completion_grace)
             .with_name(&layout.root);
+        let id = format!("{NAME}-{}", spec.run);
         Box::new(LocalSandbox {
-            id: format!("{NAME}-{}", spec.run),
-            files: Files::new(&layout.root, &layout.staging),
+            files: Shelf {
+                sandbox: id.clone(),
+                root: layout.root.clone(),
+                files: Files::new(&layout.root, &layout.staging),
+            },
+            id,
             layout,
             host,
             state: RwLock::new(State::Running),
@@ -127,7 +133,7 @@ struct LocalSandbox {
     id: String,
     layout: Layout,
     host: Host,
-    files: Files,
+    files: Shelf,
     /// Held while a command starts, so that none slips in while the sandbox is being stopped.
     state: RwLock<State>,
 }
@@ -137,13 +143,12 @@ impl LocalSandbox {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         match *state {
             State::Running => {}
-            State::Stopped => return Err(SandboxError::Stopped { id: self.id.clone() }),
+            State::Stopped => return Err(SandboxError::stopped(&self.id)),
             State::Closed => return Err(self.gone()),
         }
         self.host.start(command).map_err(|source| {
             if self.layout.root.is_dir() {
-                let program = command.program.clone();
-                SandboxError::Start { program, source }
+                SandboxError::not_started(&command.program, source)
             } else {
                 self.gone()
             }
@@ -161,25 +166,11 @@ impl LocalSandbox {
     }
 
     fn gone(&self) -> SandboxError {
-        SandboxError::Gone { id: self.id.clone() }
+        SandboxError::gone(&self.id)
     }
 
     fn processes(&self, source: io::Error) -> SandboxError {
-        let id = self.id.clone();
-        SandboxError::Processes { id, source }
-    }
-
-    /// Does something with the files where waiting for a disk holds nobody up.
-    async fn with_files<T: Send + 'static>(
-        &self,
-        operation: &'static str,
-        path: &Path,
-        work: impl FnOnce(&Files, &Path) -> Result<T, FileError> + Send + 'static,
-    ) -> Result<T, SandboxError> {
-        let (files, inside) = (self.files.clone(), path.to_owned());
-        let done = blocking(move || Ok(work(&files, &inside))).await;
-        done.unwrap_or_else(|error| Err(FileError::Io(error)))
-            .map_err(|error| error.named(operation, path, &self.id))
+        SandboxError::processes(&self.id, source)
     }
 }
 
@@ -193,6 +184,10 @@ impl Sandbox for LocalSandbox {
         &self.layout.root
     }
 
+    fn files(&self) -> &dyn SandboxFiles {
+        &self.files
+    }
+
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         let running = self.start_command(command)?;
         running
@@ -203,49 +198,6 @@ impl Sandbox for LocalSandbox {
 
     async fn end_processes(&self) -> Result<(), SandboxError> {
         self.host.end_all().await.map_err(|source| self.processes(source))
-    }
-
-    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.with_files("read", path, move |files, path| files.read(path, limit))
-            .await
-    }
-
-    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
-        let bytes = bytes.to_owned();
-        self.with_files("write", path, move |files, path| files.write(path, &bytes, mode))
-            .await
-    }
-
-    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
-        let bytes = bytes.to_owned();
-        self.with_files("append to", path, move |files, path| files.append(path, &bytes))
-            .await
-    }
-
-    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
-        self.with_files("list", path, Files::list).await
-    }
-
-    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.with_files("make the directory", path, Files::mkdir).await
-    }
-
-    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.with_files("remove", path, Files::remove).await
-    }
-
-    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
-        let from = from.to_owned();
-        self.with_files("upload to", to, move |files, to| files.upload(&from, to))
-            .await
-    }
-
-    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
-        let to = to.to_owned();
-        self.with_files("download", from, move |files, from| {
-            files.download(from, &to, limit)
-        })
-        .await
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
@@ -272,11 +224,7 @@ impl Sandbox for LocalSandbox {
 }
 
 fn on_host(operation: &'static str, layout: Layout, source: io::Error) -> SandboxError {
-    SandboxError::Host {
-        operation,
-        path: layout.root,
-        source,
-    }
+    SandboxError::host(operation, &layout.root, source)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
@@ -352,19 +300,17 @@ mod tests {
         for (target, link) in [("/etc/passwd", "file"), ("work/../..", "up"), ("up", "hop")] {
             symlink(target, sandbox.root().join(link)).unwrap();
         }
-        let path = Path::new(path);
+        let (path, files) = (Path::new(path), sandbox.files());
+        let expected = format!("`{}` leads out of the sandbox", path.display());
         let tried = [
-            sandbox.read(path, 10).await.map(drop),
-            sandbox.write(path, b"x", 0o644).await,
-            sandbox.append(path, b"x").await,
-            sandbox.list(path).await.map(drop),
-            sandbox.mkdir(path).await,
+            files.read(path, 10).await.map(drop),
+            files.write(path, b"x", 0o644).await,
+            files.append(path, b"x").await,
+            files.list(path).await.map(drop),
+            files.mkdir(path).await,
         ];
         for result in tried {
-            assert!(
-                matches!(&result, Err(SandboxError::Outside { path: named }) if named == path),
-                "{result:?}"
-            );
+            assert_eq!(result.unwrap_err().to_string(), expected);
         }
     }
 
@@ -395,6 +341,7 @@ mod tests {
         fs::write(base.path().join("r2345/staging/half"), "a fi").unwrap();
         let sandbox = provider(base.path()).reopen(&spec()).await.unwrap().unwrap();
         sandbox
+            .files()
             .write(Path::new("work/file"), b"whole", 0o644)
             .await
             .unwrap();

@@ -38,7 +38,7 @@ use crate::network::Policy;
 use crate::usage::Usd;
 
 pub use canary::CanaryError;
-pub use error::{Fault, SandboxError};
+pub use error::{SandboxError, SandboxErrorKind};
 pub use listed::{Activity, Listed, Removable, Standing};
 pub use spec::{Egress, ProxyVariables, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
@@ -188,14 +188,21 @@ pub trait Sandbox: Send + Sync {
     /// The absolute directory, inside, that belongs to the run. The clone lives in a directory below it.
     fn root(&self) -> &Path;
 
+    /// The files of the sandbox.
+    fn files(&self) -> &dyn SandboxFiles;
+
     /// Runs a command to its end; each line of output goes to `output` as it comes.
     ///
     /// A command that fails is an `Exit`, not an error. Without a `cwd` it starts in [`Sandbox::root`].
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError>;
 
-    /// Runs a command whose exit is evidence: by a way that nothing the agent started could have touched. Where there
-    /// is only one way, it is that.
-    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+    /// Like [`Sandbox::exec`], but bypasses the warm session, so that processes of the agent cannot influence the
+    /// result. Evidence is gathered this way. A sandbox without a warm session uses `exec` for both.
+    async fn exec_trusted(
+        &self,
+        command: &Command,
+        output: &mut dyn OutputSink,
+    ) -> Result<Exit, SandboxError> {
         self.exec(command, output).await
     }
 
@@ -212,6 +219,26 @@ pub trait Sandbox: Send + Sync {
     /// Ends every process that was started in this sandbox and everything those left behind.
     async fn end_processes(&self) -> Result<(), SandboxError>;
 
+    /// Starts it again after [`Sandbox::stop`]; harmless when it runs.
+    async fn start(&self) -> Result<(), SandboxError>;
+
+    /// Ends its processes and keeps its files; harmless when it is stopped. Commands fail until it is started.
+    async fn stop(&self) -> Result<(), SandboxError>;
+
+    /// A URL by which a person's browser reaches a port inside. `None` if the provider has no such URLs.
+    async fn preview(&self, _port: u16) -> Result<Option<String>, SandboxError> {
+        Ok(None)
+    }
+
+    /// Removes it. Calling it for one that is gone is harmless.
+    async fn close(&self) -> Result<(), SandboxError>;
+}
+
+/// The files of one sandbox. Paths are absolute inside the sandbox, or relative to [`Sandbox::root`].
+///
+/// No path leads out of the root, neither through `..` nor through a symlink that the agent created.
+#[async_trait]
+pub trait SandboxFiles: Send + Sync {
     /// Reads a file; at most `limit` bytes, an error if it is longer.
     async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError>;
 
@@ -222,7 +249,7 @@ pub trait Sandbox: Send + Sync {
     async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError>;
 
     /// The entries of a directory, by name.
-    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError>;
+    async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, SandboxError>;
 
     /// Makes a directory and its parents; one that exists is fine.
     async fn mkdir(&self, path: &Path) -> Result<(), SandboxError>;
@@ -235,23 +262,11 @@ pub trait Sandbox: Send + Sync {
 
     /// Copies a file out to the host; an error if it is longer than `limit`.
     async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError>;
-
-    /// Starts it again after [`Sandbox::stop`]; harmless when it runs.
-    async fn start(&self) -> Result<(), SandboxError>;
-
-    /// Ends its processes and keeps its files; harmless when it is stopped. Commands fail until it is started.
-    async fn stop(&self) -> Result<(), SandboxError>;
-
-    /// A link to a port inside for a person's browser, where the provider has one.
-    async fn preview(&self, port: u16) -> Result<Option<String>, SandboxError>;
-
-    /// Removes it. Calling it for one that is gone is harmless.
-    async fn close(&self) -> Result<(), SandboxError>;
 }
 
-/// One entry of a directory.
+/// One entry of a directory in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct DirEntry {
     /// Its name, without the directory.
     pub name: String,
     /// Whether it is a directory.

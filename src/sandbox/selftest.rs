@@ -66,15 +66,21 @@ impl Selftest<'_> {
     async fn file(&self) -> Result<(), String> {
         let (path, bytes) = (self.sandbox.root().join("selftest"), b"\0\xff\n");
         self.sandbox
+            .files()
             .write(&path, bytes, 0o600)
             .await
             .map_err(|error| chain(&error))?;
         let read = self
             .sandbox
+            .files()
             .read(&path, 16)
             .await
             .map_err(|error| chain(&error))?;
-        self.sandbox.remove(&path).await.map_err(|error| chain(&error))?;
+        self.sandbox
+            .files()
+            .remove(&path)
+            .await
+            .map_err(|error| chain(&error))?;
         if read == bytes {
             Ok(())
         } else {
@@ -96,7 +102,7 @@ impl Selftest<'_> {
 
     async fn evidence(&self) -> Result<(), String> {
         let command = Command::shell("echo seen; exit 3").timeout(TIMEOUT);
-        let exit = self.sandbox.witness(&command, &mut Discard).await;
+        let exit = self.sandbox.exec_trusted(&command, &mut Discard).await;
         let exit = exit.map_err(|error| chain(&error))?;
         let holds = exit.status == Status::Code(3) && exit.stdout.text() == "seen\n";
         expect(holds, &exit)
@@ -115,13 +121,17 @@ impl Selftest<'_> {
             .await
             .map_err(|error| chain(&error))?;
         let read = async || {
-            let read = self.sandbox.read(&file, MAX_BEATS).await;
+            let read = self.sandbox.files().read(&file, MAX_BEATS).await;
             read.map_err(|error| chain(&error))
         };
         let before = read().await?;
         tokio::time::sleep(Duration::from_millis(400)).await;
         let after = read().await?;
-        self.sandbox.remove(&file).await.map_err(|error| chain(&error))?;
+        self.sandbox
+            .files()
+            .remove(&file)
+            .await
+            .map_err(|error| chain(&error))?;
         if before == after {
             Ok(())
         } else {

@@ -3,8 +3,10 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use async_trait::async_trait;
+
 use super::files::{FileError, Files};
-use super::{Entry, SandboxError};
+use super::{DirEntry, SandboxError, SandboxFiles};
 
 /// The files of one sandbox.
 #[derive(Debug)]
@@ -17,50 +19,53 @@ pub(super) struct Shelf {
     pub(super) files: Files,
 }
 
-impl Shelf {
-    pub(super) async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
+#[async_trait]
+impl SandboxFiles for Shelf {
+    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
         self.with("read", path, move |files, path| files.read(path, limit))
             .await
     }
 
-    pub(super) async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
+    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
         let bytes = bytes.to_owned();
         self.with("write", path, move |files, path| files.write(path, &bytes, mode))
             .await
     }
 
-    pub(super) async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
+    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
         let bytes = bytes.to_owned();
         self.with("append to", path, move |files, path| files.append(path, &bytes))
             .await
     }
 
-    pub(super) async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
+    async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, SandboxError> {
         self.with("list", path, Files::list).await
     }
 
-    pub(super) async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
+    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
         self.with("make the directory", path, Files::mkdir).await
     }
 
-    pub(super) async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
+    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
         self.with("remove", path, Files::remove).await
     }
 
-    pub(super) async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
+    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
         let from = from.to_owned();
         self.with("upload to", to, move |files, to| files.upload(&from, to))
             .await
     }
 
-    pub(super) async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
+    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
         let to = to.to_owned();
         self.with("download", from, move |files, from| {
             files.download(from, &to, limit)
         })
         .await
     }
+}
 
+impl Shelf {
     /// The path below the workspace that a path inside means.
     fn below<'p>(&self, path: &'p Path) -> Result<&'p Path, SandboxError> {
         let below = if path.is_absolute() {
@@ -70,9 +75,7 @@ impl Shelf {
         };
         below
             .filter(|below| !below.components().any(|part| part == Component::RootDir))
-            .ok_or_else(|| SandboxError::Outside {
-                path: path.to_owned(),
-            })
+            .ok_or_else(|| SandboxError::outside(path))
     }
 
     /// Does something with the files where waiting for a disk holds nobody up.

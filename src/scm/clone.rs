@@ -100,13 +100,13 @@ impl<'a> PrivateClone<'a> {
         start: Start,
     ) -> Result<Self, ScmError> {
         let clone = Self::existing(sandbox, dir, start);
-        sandbox.remove(&clone.dir).await?;
+        sandbox.files().remove(&clone.dir).await?;
         clone.init().await?;
         let packs = clone.dir.join(".git/objects/pack");
-        sandbox.mkdir(&packs).await?;
+        sandbox.files().mkdir(&packs).await?;
         for file in seed.iter().flat_map(SeedPack::files) {
             let name = file.file_name().unwrap_or_default();
-            sandbox.upload(file, &packs.join(name)).await?;
+            sandbox.files().upload(file, &packs.join(name)).await?;
         }
         clone.check_out().await?;
         clone.leave_the_task_alone().await?;
@@ -153,13 +153,13 @@ impl<'a> PrivateClone<'a> {
     /// Removes the locks that git leaves behind when it is killed. Only for when no process of the agent's is left.
     pub async fn break_locks(&self) -> Result<(), ScmError> {
         let git = self.dir.join(".git");
-        let found = self.sandbox.list(&git).await?;
+        let found = self.sandbox.files().list(&git).await?;
         let locks = found
             .iter()
             .map(|entry| entry.name.as_str())
             .filter(|name| is_lock(name));
         for name in locks.chain([&*format!("refs/heads/{}.lock", self.start.branch)]) {
-            self.sandbox.remove(&git.join(name)).await?;
+            self.sandbox.files().remove(&git.join(name)).await?;
         }
         Ok(())
     }
@@ -190,10 +190,8 @@ impl<'a> PrivateClone<'a> {
     async fn init(&self) -> Result<(), ScmError> {
         let format = format!("--object-format={}", self.start.format.name());
         let branch = format!("--initial-branch={}", self.start.branch);
-        let dir = self.dir.to_str().ok_or_else(|| SandboxError::File {
-            operation: "name",
-            path: self.dir.clone(),
-            source: std::io::ErrorKind::InvalidFilename.into(),
+        let dir = self.dir.to_str().ok_or_else(|| {
+            SandboxError::file("name", &self.dir, std::io::ErrorKind::InvalidFilename.into())
         })?;
         let command = hardened(&[]).args(["init", "--quiet", "--template=", &format, &branch, "--", dir]);
         let git = SandboxGit {
@@ -202,9 +200,15 @@ impl<'a> PrivateClone<'a> {
         };
         git.run(&command).await?;
         let config = self.dir.join(".git/config");
-        self.sandbox.append(&config, self.config().as_bytes()).await?;
+        self.sandbox
+            .files()
+            .append(&config, self.config().as_bytes())
+            .await?;
         let exclude = self.dir.join(".git/info/exclude");
-        self.sandbox.write(&exclude, EXCLUDE.as_bytes(), 0o644).await?;
+        self.sandbox
+            .files()
+            .write(&exclude, EXCLUDE.as_bytes(), 0o644)
+            .await?;
         Ok(())
     }
 

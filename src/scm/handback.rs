@@ -13,7 +13,7 @@ use super::repository::Repository;
 use super::secrets;
 use super::snapshot::{Snapshot, WORK_REF};
 use crate::id::ObjectId;
-use crate::sandbox::SandboxError;
+use crate::sandbox::SandboxErrorKind;
 use crate::secret::Redactor;
 
 /// Packs with fewer objects become loose ones, as with `git fetch`; others are kept as packs.
@@ -151,8 +151,12 @@ async fn fetch_bundle(
         .stdin(revisions(name, known));
     git.run(&command).await?;
     let file = quarantine.bundle_file();
-    match clone.sandbox().download(&inside, &file, request.limit).await {
-        Err(SandboxError::TooLong { limit, .. }) => return Err(Refusal::TooLong { limit }.into()),
+    let files = clone.sandbox().files();
+    match files.download(&inside, &file, request.limit).await {
+        Err(error) if error.kind() == SandboxErrorKind::TooLong => {
+            let limit = request.limit;
+            return Err(Refusal::TooLong { limit }.into());
+        }
         other => other?,
     }
     std::fs::read(&file).map_err(|source| ScmError::File {

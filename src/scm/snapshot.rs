@@ -167,7 +167,7 @@ impl PrivateClone<'_> {
             return Ok(HashMap::new());
         }
         let index = self.dir().join(".git/ralph-index");
-        self.sandbox().remove(&index).await?;
+        self.sandbox().files().remove(&index).await?;
         // What is known of a file decides how its line ends are converted.
         if !known.is_empty() {
             self.with_index(&index, &["update-index", "-z", "--index-info"], known)

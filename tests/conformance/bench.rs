@@ -221,13 +221,13 @@ impl Bench {
 
     /// Waits for a heartbeat that must go on.
     pub async fn goes_on(&self, name: &str) {
-        self.sandbox.remove(&self.path(name)).await.unwrap();
+        self.sandbox.files().remove(&self.path(name)).await.unwrap();
         self.wait_for(name).await;
     }
 
     /// Whether a heartbeat that must have ended still beats.
     pub async fn lives(&self, name: &str) -> bool {
-        self.sandbox.remove(&self.path(name)).await.unwrap();
+        self.sandbox.files().remove(&self.path(name)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
         self.has(name).await
     }
@@ -255,7 +255,7 @@ impl Bench {
     }
 
     async fn has(&self, name: &str) -> bool {
-        let entries = self.sandbox.list(self.sandbox.root()).await.unwrap();
+        let entries = self.sandbox.files().list(self.sandbox.root()).await.unwrap();
         entries.iter().any(|entry| entry.name == name)
     }
 }

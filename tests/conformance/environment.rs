@@ -62,6 +62,7 @@ async fn home_and_the_temporary_directory_are_inside(bench: &Bench) {
     assert_ne!(home, std::env::var("HOME").unwrap_or_default());
     bench
         .sandbox
+        .files()
         .read(&std::path::Path::new(&home).join("here"), 10)
         .await
         .unwrap();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use ralph::exec::{Command, Discard, OutputLine, Status, Stream, Streams};
-use ralph::sandbox::SandboxError;
+use ralph::sandbox::SandboxErrorKind;
 
 use crate::bench::Bench;
 
@@ -94,7 +94,7 @@ async fn without_a_cwd_it_starts_in_the_root(bench: &Bench) {
 
 async fn a_cwd_is_absolute_or_relative_to_the_root(bench: &Bench) {
     let dir = bench.path("a b/c");
-    bench.sandbox.mkdir(&dir).await.unwrap();
+    bench.sandbox.files().mkdir(&dir).await.unwrap();
     for cwd in [dir.as_path(), "a b/c".as_ref()] {
         let exit = bench.exec(Command::new("pwd").cwd(cwd)).await;
         assert_eq!(exit.stdout.text().trim_end(), dir.to_str().unwrap());
@@ -179,7 +179,10 @@ fn hangup_is_ignored() -> bool {
 async fn a_missing_program_is_an_error(bench: &Bench) {
     for program in ["no-such-program", "/no/such/program", "./no-such-program"] {
         match bench.try_exec(Command::new(program)).await {
-            Err(SandboxError::Start { program: named, .. }) => assert_eq!(named, program),
+            Err(error) => {
+                assert_eq!(error.kind(), SandboxErrorKind::NotStarted, "{error:?}");
+                assert!(error.to_string().contains(&format!("`{program}`")), "{error}");
+            }
             other => panic!("{program}: {other:?}"),
         }
     }
@@ -188,16 +191,17 @@ async fn a_missing_program_is_an_error(bench: &Bench) {
 async fn a_file_that_is_no_program_is_an_error(bench: &Bench) {
     bench
         .sandbox
+        .files()
         .write(&bench.path("note"), b"hello", 0o644)
         .await
         .unwrap();
     let tried = bench.try_exec(Command::new("./note")).await;
-    assert!(matches!(tried, Err(SandboxError::Start { .. })), "{tried:?}");
+    assert_eq!(tried.unwrap_err().kind(), SandboxErrorKind::NotStarted);
 }
 
 async fn a_missing_directory_is_an_error(bench: &Bench) {
     let tried = bench.try_exec(Command::new("true").cwd("no/such/dir")).await;
-    assert!(matches!(tried, Err(SandboxError::Start { .. })), "{tried:?}");
+    assert_eq!(tried.unwrap_err().kind(), SandboxErrorKind::NotStarted);
 }
 
 async fn a_timeout_ends_the_command_and_its_children(bench: &Bench) {

@@ -1,10 +1,9 @@
 //! Files: what goes in comes out, and no path leads out.
 
-use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use ralph::sandbox::SandboxError;
+use ralph::sandbox::{SandboxError, SandboxErrorKind};
 
 use crate::bench::Bench;
 
@@ -48,11 +47,18 @@ async fn what_was_written_can_be_read(bench: &Bench) {
     ] {
         bench
             .sandbox
+            .files()
             .write(&bench.path(name), bytes, 0o644)
             .await
             .unwrap();
         assert!(
-            bench.sandbox.read(&bench.path(name), LIMIT).await.unwrap() == bytes,
+            bench
+                .sandbox
+                .files()
+                .read(&bench.path(name), LIMIT)
+                .await
+                .unwrap()
+                == bytes,
             "{name}"
         );
     }
@@ -62,6 +68,7 @@ async fn what_was_written_can_be_read(bench: &Bench) {
 async fn a_path_is_absolute_or_relative_to_the_root(bench: &Bench) {
     bench
         .sandbox
+        .files()
         .write(Path::new("some/file"), b"hi", 0o644)
         .await
         .unwrap();
@@ -71,7 +78,7 @@ async fn a_path_is_absolute_or_relative_to_the_root(bench: &Bench) {
         "./some/../some/file".as_ref(),
     ] {
         assert_eq!(
-            bench.sandbox.read(path, LIMIT).await.unwrap(),
+            bench.sandbox.files().read(path, LIMIT).await.unwrap(),
             b"hi",
             "{}",
             path.display()
@@ -83,15 +90,17 @@ async fn a_file_has_the_mode_it_was_given(bench: &Bench) {
     for mode in [0o600, 0o644, 0o755, 0o666] {
         bench
             .sandbox
+            .files()
             .write(&bench.path("file"), b"#!/bin/sh\nexit 7\n", mode)
             .await
             .unwrap();
-        let listed = bench.sandbox.list(bench.sandbox.root()).await.unwrap();
+        let listed = bench.sandbox.files().list(bench.sandbox.root()).await.unwrap();
         let entry = listed.iter().find(|entry| entry.name == "file").unwrap();
         assert_eq!(entry.mode, mode, "{:o} is not {mode:o}", entry.mode);
     }
     bench
         .sandbox
+        .files()
         .write(&bench.path("file"), b"#!/bin/sh\nexit 7\n", 0o755)
         .await
         .unwrap();
@@ -102,12 +111,18 @@ async fn writing_replaces_the_whole_file(bench: &Bench) {
     for text in ["a long first text", "short"] {
         bench
             .sandbox
+            .files()
             .write(&bench.path("file"), text.as_bytes(), 0o644)
             .await
             .unwrap();
     }
     assert_eq!(
-        bench.sandbox.read(&bench.path("file"), LIMIT).await.unwrap(),
+        bench
+            .sandbox
+            .files()
+            .read(&bench.path("file"), LIMIT)
+            .await
+            .unwrap(),
         b"short"
     );
 }
@@ -116,6 +131,7 @@ async fn a_reader_never_sees_half_a_file(bench: &Bench) {
     let (all_a, all_b) = (vec![b'a'; 200_000], vec![b'b'; 200_000]);
     bench
         .sandbox
+        .files()
         .write(&bench.path("file"), &all_a, 0o644)
         .await
         .unwrap();
@@ -123,11 +139,13 @@ async fn a_reader_never_sees_half_a_file(bench: &Bench) {
         for _ in 0..20 {
             bench
                 .sandbox
+                .files()
                 .write(&bench.path("file"), &all_b, 0o644)
                 .await
                 .unwrap();
             bench
                 .sandbox
+                .files()
                 .write(&bench.path("file"), &all_a, 0o644)
                 .await
                 .unwrap();
@@ -135,7 +153,12 @@ async fn a_reader_never_sees_half_a_file(bench: &Bench) {
     };
     let read = async {
         for _ in 0..40 {
-            let seen = bench.sandbox.read(&bench.path("file"), LIMIT).await.unwrap();
+            let seen = bench
+                .sandbox
+                .files()
+                .read(&bench.path("file"), LIMIT)
+                .await
+                .unwrap();
             assert!(seen == all_a || seen == all_b);
         }
     };
@@ -149,10 +172,18 @@ async fn a_reader_never_sees_half_a_file(bench: &Bench) {
 async fn appending_adds_to_the_end(bench: &Bench) {
     let path = bench.path("logs/log");
     for text in ["one\n", "", "two\n"] {
-        bench.sandbox.append(&path, text.as_bytes()).await.unwrap();
+        bench
+            .sandbox
+            .files()
+            .append(&path, text.as_bytes())
+            .await
+            .unwrap();
     }
-    assert_eq!(bench.sandbox.read(&path, LIMIT).await.unwrap(), b"one\ntwo\n");
-    let entry = &bench.sandbox.list(&bench.path("logs")).await.unwrap()[0];
+    assert_eq!(
+        bench.sandbox.files().read(&path, LIMIT).await.unwrap(),
+        b"one\ntwo\n"
+    );
+    let entry = &bench.sandbox.files().list(&bench.path("logs")).await.unwrap()[0];
     assert_eq!(entry.mode, 0o644);
 }
 
@@ -165,7 +196,7 @@ async fn a_listing_says_what_is_there(bench: &Bench) {
     bench
         .prints("touch -d 2024-01-02T03:04:05Z d/b && chmod 700 d/sub")
         .await;
-    let entries = bench.sandbox.list(&bench.path("d")).await.unwrap();
+    let entries = bench.sandbox.files().list(&bench.path("d")).await.unwrap();
     let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     assert_eq!(names, [".hidden", "a", "b", "sub"]);
     let [_, link, file, dir] = entries.as_slice() else {
@@ -178,34 +209,41 @@ async fn a_listing_says_what_is_there(bench: &Bench) {
 
 async fn making_a_directory_twice_is_fine(bench: &Bench) {
     for _ in 0..2 {
-        bench.sandbox.mkdir(&bench.path("a/b/c")).await.unwrap();
+        bench.sandbox.files().mkdir(&bench.path("a/b/c")).await.unwrap();
     }
     bench.prints("test -d a/b/c").await;
-    bench.sandbox.mkdir(bench.sandbox.root()).await.unwrap();
+    bench.sandbox.files().mkdir(bench.sandbox.root()).await.unwrap();
 }
 
 async fn a_directory_is_not_made_over_a_file(bench: &Bench) {
     bench
         .sandbox
+        .files()
         .write(&bench.path("file"), b"", 0o644)
         .await
         .unwrap();
     for path in ["file", "file/below"] {
-        let made = bench.sandbox.mkdir(&bench.path(path)).await;
-        assert!(matches!(made, Err(SandboxError::File { .. })), "{path}: {made:?}");
+        let made = bench.sandbox.files().mkdir(&bench.path(path)).await;
+        assert!(is_file_error(&made), "{path}: {made:?}");
     }
 }
 
 async fn removing_twice_is_fine(bench: &Bench) {
     bench
         .sandbox
+        .files()
         .write(&bench.path("d/file"), b"", 0o644)
         .await
         .unwrap();
     for _ in 0..2 {
-        bench.sandbox.remove(&bench.path("d/file")).await.unwrap();
+        bench.sandbox.files().remove(&bench.path("d/file")).await.unwrap();
     }
-    bench.sandbox.remove(&bench.path("never/was/here")).await.unwrap();
+    bench
+        .sandbox
+        .files()
+        .remove(&bench.path("never/was/here"))
+        .await
+        .unwrap();
     bench.prints("test -d d && test ! -e d/file").await;
 }
 
@@ -213,19 +251,20 @@ async fn removing_takes_whole_directories(bench: &Bench) {
     bench
         .prints("mkdir -p d/a/b && : > d/a/b/f && ln -s / d/a/root && chmod 555 d/a/b d/a")
         .await;
-    bench.sandbox.remove(&bench.path("d")).await.unwrap();
+    bench.sandbox.files().remove(&bench.path("d")).await.unwrap();
     bench.prints("test ! -e d && test -e /bin/sh").await;
 }
 
 async fn removing_a_link_leaves_what_it_leads_to(bench: &Bench) {
     bench.prints("mkdir d && : > d/f && ln -s d link").await;
-    bench.sandbox.remove(&bench.path("link")).await.unwrap();
+    bench.sandbox.files().remove(&bench.path("link")).await.unwrap();
     bench.prints("test -e d/f && test ! -e link").await;
 }
 
 async fn the_root_itself_cannot_be_removed(bench: &Bench) {
     bench
         .sandbox
+        .files()
         .write(&bench.path("file"), b"", 0o644)
         .await
         .unwrap();
@@ -235,7 +274,11 @@ async fn the_root_itself_cannot_be_removed(bench: &Bench) {
         "work/..".as_ref(),
         "".as_ref(),
     ] {
-        assert!(bench.sandbox.remove(path).await.is_err(), "{}", path.display());
+        assert!(
+            bench.sandbox.files().remove(path).await.is_err(),
+            "{}",
+            path.display()
+        );
     }
     bench.prints("test -e file").await;
 }
@@ -243,57 +286,50 @@ async fn the_root_itself_cannot_be_removed(bench: &Bench) {
 async fn a_file_longer_than_the_limit_is_not_read(bench: &Bench) {
     bench
         .sandbox
+        .files()
         .write(&bench.path("file"), b"12345", 0o644)
         .await
         .unwrap();
     assert_eq!(
-        bench.sandbox.read(&bench.path("file"), 5).await.unwrap(),
+        bench.sandbox.files().read(&bench.path("file"), 5).await.unwrap(),
         b"12345"
     );
-    match bench.sandbox.read(&bench.path("file"), 4).await {
-        Err(SandboxError::TooLong { path, limit }) => assert_eq!((path, limit), (bench.path("file"), 4)),
+    match bench.sandbox.files().read(&bench.path("file"), 4).await {
+        Err(error) => {
+            assert_eq!(error.kind(), SandboxErrorKind::TooLong);
+            let path = bench.path("file");
+            let expected = format!("`{}` in the sandbox is longer than 4 bytes", path.display());
+            assert_eq!(error.to_string(), expected);
+        }
         other => panic!("{other:?}"),
     }
 }
 
 async fn a_missing_file_is_an_error(bench: &Bench) {
     for path in ["missing", "missing/too", "work/missing"] {
-        match bench.sandbox.read(&bench.path(path), LIMIT).await {
-            Err(SandboxError::File { source, .. }) => assert_eq!(source.kind(), io::ErrorKind::NotFound),
+        match bench.sandbox.files().read(&bench.path(path), LIMIT).await {
+            Err(error) => assert!(error.is_not_found(), "{error:?}"),
             other => panic!("{path}: {other:?}"),
         }
     }
-    let listed = bench.sandbox.list(&bench.path("missing")).await;
-    assert!(matches!(listed, Err(SandboxError::File { .. })), "{listed:?}");
+    let listed = bench.sandbox.files().list(&bench.path("missing")).await;
+    assert!(is_file_error(&listed), "{listed:?}");
 }
 
 async fn a_directory_is_no_file(bench: &Bench) {
     let dir = bench.path("work");
-    assert!(matches!(
-        bench.sandbox.read(&dir, LIMIT).await,
-        Err(SandboxError::File { .. })
+    assert!(is_file_error(&bench.sandbox.files().read(&dir, LIMIT).await));
+    assert!(is_file_error(
+        &bench.sandbox.files().write(&dir, b"", 0o644).await
     ));
-    assert!(matches!(
-        bench.sandbox.write(&dir, b"", 0o644).await,
-        Err(SandboxError::File { .. })
-    ));
-    assert!(matches!(
-        bench.sandbox.append(&dir, b"").await,
-        Err(SandboxError::File { .. })
-    ));
+    assert!(is_file_error(&bench.sandbox.files().append(&dir, b"").await));
 }
 
 async fn a_named_pipe_is_no_file(bench: &Bench) {
     bench.prints("mkfifo pipe").await;
     let pipe = bench.path("pipe");
-    assert!(matches!(
-        bench.sandbox.read(&pipe, LIMIT).await,
-        Err(SandboxError::File { .. })
-    ));
-    assert!(matches!(
-        bench.sandbox.append(&pipe, b"x").await,
-        Err(SandboxError::File { .. })
-    ));
+    assert!(is_file_error(&bench.sandbox.files().read(&pipe, LIMIT).await));
+    assert!(is_file_error(&bench.sandbox.files().append(&pipe, b"x").await));
 }
 
 async fn big_files_go_in_and_out(bench: &Bench) {
@@ -303,35 +339,39 @@ async fn big_files_go_in_and_out(bench: &Bench) {
     std::fs::set_permissions(&there, PermissionsExt::from_mode(0o755)).unwrap();
     bench
         .sandbox
+        .files()
         .upload(&there, &bench.path("in/side"))
         .await
         .unwrap();
     bench.prints("test -x in/side").await;
     bench
         .sandbox
+        .files()
         .download(&bench.path("in/side"), &back, 8_000_000)
         .await
         .unwrap();
     assert!(std::fs::read(&back).unwrap() == bytes);
-    assert!(matches!(
-        bench
-            .sandbox
-            .upload(&bench.host.path().join("missing"), &bench.path("x"))
-            .await,
-        Err(SandboxError::Host { .. })
-    ));
+    let missing = bench
+        .sandbox
+        .files()
+        .upload(&bench.host.path().join("missing"), &bench.path("x"))
+        .await;
+    assert_eq!(missing.unwrap_err().kind(), SandboxErrorKind::Host);
 }
 
 async fn a_file_longer_than_the_limit_is_not_downloaded(bench: &Bench) {
     bench
         .sandbox
+        .files()
         .write(&bench.path("file"), b"12345", 0o644)
         .await
         .unwrap();
     let to = bench.host.path().join("file");
-    let copied = bench.sandbox.download(&bench.path("file"), &to, 4).await;
+    let copied = bench.sandbox.files().download(&bench.path("file"), &to, 4).await;
     assert!(
-        matches!(copied, Err(SandboxError::TooLong { limit: 4, .. })),
+        copied
+            .as_ref()
+            .is_err_and(|error| error.kind() == SandboxErrorKind::TooLong),
         "{copied:?}"
     );
     assert!(!to.exists());
@@ -345,17 +385,28 @@ async fn a_link_that_stays_inside_is_followed(bench: &Bench) {
         .await;
     for path in ["d/e/up", "link", "dir/f", "dir/e/up"] {
         assert_eq!(
-            bench.sandbox.read(&bench.path(path), LIMIT).await.unwrap(),
+            bench
+                .sandbox
+                .files()
+                .read(&bench.path(path), LIMIT)
+                .await
+                .unwrap(),
             b"hi",
             "{path}"
         );
     }
     bench
         .sandbox
+        .files()
         .write(&bench.path("link"), b"new", 0o644)
         .await
         .unwrap();
-    bench.sandbox.append(&bench.path("dir/f"), b"er").await.unwrap();
+    bench
+        .sandbox
+        .files()
+        .append(&bench.path("dir/f"), b"er")
+        .await
+        .unwrap();
     assert_eq!(bench.prints("test -L link && cat d/f").await, "newer");
 }
 
@@ -374,21 +425,26 @@ async fn no_link_leads_out(bench: &Bench) {
     for path in ["file", "dir/canary", "up/canary", "hop/canary"] {
         let path = bench.path(path);
         let to = bench.host.path().join("copy");
-        let read = bench.sandbox.read(&path, LIMIT).await;
-        let downloaded = bench.sandbox.download(&path, &to, LIMIT).await;
+        let read = bench.sandbox.files().read(&path, LIMIT).await;
+        let downloaded = bench.sandbox.files().download(&path, &to, LIMIT).await;
         let copied = downloaded.map(|()| std::fs::read(&to).unwrap());
         for seen in [read, copied] {
             assert!(seen.is_err() || seen.unwrap() == PLANTED);
         }
         // Where the root is not the host's, these may find a place of their own; the canary must not notice.
-        let _ = bench.sandbox.append(&path, b"x").await;
-        let _ = bench.sandbox.upload(file!().as_ref(), &path).await;
-        let _ = bench.sandbox.write(&path, PLANTED, 0o644).await;
-        let _ = bench.sandbox.remove(&path).await;
-        let _ = bench.sandbox.mkdir(&path.with_file_name("made")).await;
+        let _ = bench.sandbox.files().append(&path, b"x").await;
+        let _ = bench.sandbox.files().upload(file!().as_ref(), &path).await;
+        let _ = bench.sandbox.files().write(&path, PLANTED, 0o644).await;
+        let _ = bench.sandbox.files().remove(&path).await;
+        let _ = bench.sandbox.files().mkdir(&path.with_file_name("made")).await;
     }
     for path in ["dir", "up", "hop"] {
-        let listed = bench.sandbox.list(&bench.path(path)).await.unwrap_or_default();
+        let listed = bench
+            .sandbox
+            .files()
+            .list(&bench.path(path))
+            .await
+            .unwrap_or_default();
         assert!(listed.iter().all(|entry| entry.name != "canary"), "{path}");
     }
     assert_eq!(std::fs::read_to_string(outside.join("canary")).unwrap(), "sings");
@@ -401,16 +457,10 @@ async fn no_path_leads_out(bench: &Bench) {
         .path(&"../".repeat(30))
         .join(bench.host.path().strip_prefix("/").unwrap());
     for path in [bench.host.path().join("canary"), up.join("canary")] {
-        let read = bench.sandbox.read(&path, LIMIT).await;
-        assert!(
-            matches!(
-                read,
-                Err(SandboxError::Outside { .. } | SandboxError::File { .. })
-            ),
-            "{read:?}"
-        );
-        let _ = bench.sandbox.write(&path, b"x", 0o644).await;
-        let _ = bench.sandbox.remove(&path).await;
+        let read = bench.sandbox.files().read(&path, LIMIT).await;
+        assert!(is_file_error(&read), "{read:?}");
+        let _ = bench.sandbox.files().write(&path, b"x", 0o644).await;
+        let _ = bench.sandbox.files().remove(&path).await;
     }
     assert_eq!(
         std::fs::read_to_string(bench.host.path().join("canary")).unwrap(),
@@ -420,6 +470,12 @@ async fn no_path_leads_out(bench: &Bench) {
 
 async fn a_link_to_itself_is_an_error(bench: &Bench) {
     bench.prints("ln -s loop loop").await;
-    let read = bench.sandbox.read(&bench.path("loop"), LIMIT).await;
-    assert!(matches!(read, Err(SandboxError::File { .. })), "{read:?}");
+    let read = bench.sandbox.files().read(&bench.path("loop"), LIMIT).await;
+    assert!(is_file_error(&read), "{read:?}");
+}
+
+fn is_file_error<T>(tried: &Result<T, SandboxError>) -> bool {
+    tried
+        .as_ref()
+        .is_err_and(|error| error.kind() == SandboxErrorKind::File)
 }

@@ -54,7 +54,7 @@ impl Inspected {
     async fn create(&self) -> Box<dyn Sandbox> {
         let sandbox = self.sealed.room.create().await;
         let own = self.own.as_bytes();
-        sandbox.write(Path::new(OWN), own, 0o644).await.unwrap();
+        sandbox.files().write(Path::new(OWN), own, 0o644).await.unwrap();
         sandbox
     }
 }
@@ -66,7 +66,7 @@ async fn a_program_without_options_trusts_an_inspected_name_and_evidence_does_to
     let line = format!("{CURL} https://inspected.test/open/x");
     assert_eq!(prints(sandbox.as_ref(), &line).await, "hello\n");
     let witnessed = sandbox
-        .witness(&Command::shell(&line), &mut Discard)
+        .exec_trusted(&Command::shell(&line), &mut Discard)
         .await
         .unwrap();
     assert_eq!(witnessed.stdout.text(), "hello\n", "{}", witnessed.stderr.text());

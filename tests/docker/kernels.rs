@@ -4,8 +4,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use ralph::sandbox::Provider;
 use ralph::sandbox::docker::SealError;
-use ralph::sandbox::{Provider, SandboxError};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -42,9 +42,10 @@ async fn without_nf_tables_the_older_tables_hold_and_without_both_nothing_runs()
             .args(args)
             .output();
         assert!(done.unwrap().status.success());
-        let seen = reason(sandbox.verify().await);
+        let verified = sandbox.verify().await;
+        let seen = reason(&verified);
         assert!(
-            matches!(&seen, SealError::Different(state) if state.contains(told)),
+            matches!(seen, SealError::Different(state) if state.contains(told)),
             "{seen:?}"
         );
         sandbox.start().await.unwrap_err();
@@ -59,9 +60,7 @@ async fn without_nf_tables_the_older_tables_hold_and_without_both_nothing_runs()
         .await
         .map(drop)
         .unwrap_err();
-    let SandboxError::Unsealed { source, .. } = &refused else {
-        panic!("{refused:?}");
-    };
+    let source = refused.cause::<SealError>().expect("it is not sealed");
     assert!(
         source
             .to_string()

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ralph::exec::{Command, Discard};
 use ralph::sandbox::docker::DockerProvider;
-use ralph::sandbox::{Provider, Resources, Reuse, SandboxError, SandboxSpec};
+use ralph::sandbox::{Provider, Resources, Reuse, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
 use crate::need;
@@ -47,6 +47,7 @@ async fn a_later_run_of_the_task_takes_over_what_nobody_has() {
     let room = need!(Room::new().await);
     let first = room.create().await;
     first
+        .files()
         .write(Path::new("home/warm"), b"cache", 0o644)
         .await
         .unwrap();
@@ -74,7 +75,7 @@ async fn a_container_that_got_the_name_of_a_lost_one_is_left_to_its_owner() {
     let theirs = other.provider.create(&same_name).await.unwrap();
     assert_eq!(theirs.id(), lost.id());
     let tried = lost.exec(&Command::new("true"), &mut Discard).await;
-    assert!(matches!(tried, Err(SandboxError::Gone { .. })), "{tried:?}");
+    assert!(is_gone(&tried), "{tried:?}");
     assert!(room.provider.reopen(&room.spec).await.unwrap().is_none());
     lost.close().await.unwrap();
     assert_eq!(prints(theirs.as_ref(), "echo here").await, "here\n");
@@ -111,7 +112,7 @@ async fn a_container_removed_by_hand_is_a_sandbox_that_is_gone() {
     docker(&room.engine, &["rm", "--force", sandbox.id()]);
     for _ in 0..2 {
         let tried = sandbox.exec(&Command::new("true"), &mut Discard).await;
-        assert!(matches!(tried, Err(SandboxError::Gone { .. })), "{tried:?}");
+        assert!(is_gone(&tried), "{tried:?}");
     }
     assert!(room.provider.reopen(&room.spec).await.unwrap().is_none());
     room.create().await.close().await.unwrap();
@@ -124,13 +125,10 @@ async fn a_container_stopped_by_hand_is_a_sandbox_that_is_lost() {
     prints(sandbox.as_ref(), "echo I was here > /proc/1/fd/2").await;
     docker(&room.engine, &["kill", sandbox.id()]);
     let tried = sandbox.exec(&Command::new("true"), &mut Discard).await;
-    let Err(SandboxError::Lost { reason, .. }) = tried else {
-        panic!("{tried:?}");
-    };
-    assert_eq!(
-        reason,
-        "its container was stopped; the end of its log: I was here"
-    );
+    let error = tried.unwrap_err();
+    assert_eq!(error.kind(), SandboxErrorKind::Lost);
+    let reason = "was lost: its container was stopped; the end of its log: I was here";
+    assert!(error.to_string().ends_with(reason), "{error}");
     let again = room.provider.reopen(&room.spec).await.unwrap().unwrap();
     again.start().await.unwrap();
     prints(again.as_ref(), "true").await;
@@ -145,11 +143,8 @@ async fn an_image_that_is_not_there_is_named() {
         ..room.spec.clone()
     };
     let error = room.provider.create(&spec).await.err().unwrap();
-    let SandboxError::Engine { source, .. } = error else {
-        panic!("{error}");
-    };
     assert_eq!(
-        source.to_string(),
+        error.to_string(),
         "not found: the image `ralph-test-no-such-image:1`"
     );
     assert_eq!(places(room.dir.path()), 0);
@@ -208,4 +203,10 @@ pub fn disown(room: &Room) {
 /// Another provider over the same directory, as another process would have.
 pub fn elsewhere(room: &Room) -> DockerProvider {
     DockerProvider::new(crate::support::engine::options(room.dir.path()))
+}
+
+fn is_gone<T>(tried: &Result<T, SandboxError>) -> bool {
+    tried
+        .as_ref()
+        .is_err_and(|error| error.to_string().ends_with("is gone"))
 }

@@ -169,9 +169,10 @@ async fn a_rule_that_somebody_took_away_is_seen_before_the_next_iteration() {
         .args(["--policy", "OUTPUT", "ACCEPT"])
         .status();
     assert!(opened.unwrap().success());
-    let seen = reason(sandbox.verify().await);
+    let verified = sandbox.verify().await;
+    let seen = reason(&verified);
     assert!(
-        matches!(&seen, SealError::Different(state) if state.contains(":OUTPUT ACCEPT")),
+        matches!(seen, SealError::Different(state) if state.contains(":OUTPUT ACCEPT")),
         "{seen:?}"
     );
     assert!(sealed.is_closed(sandbox.id()).await);
@@ -194,9 +195,10 @@ async fn a_way_out_that_somebody_made_is_seen_before_the_next_iteration() {
     ip(&["link", "add", "way-out", "type", "veth", "peer", "name", "way-in"]);
     sandbox.verify().await.unwrap();
     ip(&["link", "set", "way-out", "up"]);
-    let seen = reason(sandbox.verify().await);
+    let verified = sandbox.verify().await;
+    let seen = reason(&verified);
     assert!(
-        matches!(&seen, SealError::Different(state) if state.contains("up way-out")),
+        matches!(seen, SealError::Different(state) if state.contains("up way-out")),
         "{seen:?}"
     );
     sandbox.close().await.unwrap();

@@ -1,8 +1,8 @@
 //! A part of the seal is lost, stopped or taken over: the sandbox is closed until it is sealed again.
 
 use ralph::exec::{Command, Discard};
+use ralph::sandbox::Provider;
 use ralph::sandbox::docker::SealError;
-use ralph::sandbox::{Provider, SandboxError};
 
 use crate::life::{disown, elsewhere};
 use crate::need;
@@ -22,7 +22,7 @@ async fn a_holder_that_is_killed_leaves_its_sandbox_closed_and_another_is_made()
     while tried.is_ok() {
         tried = sandbox.exec(&Command::new("true"), &mut Discard).await.map(drop);
     }
-    let seen = reason(tried);
+    let seen = reason(&tried);
     assert!(matches!(seen, SealError::HolderEnded), "{seen:?}");
     assert!(sealed.is_closed(sandbox.id()).await);
     assert!(sandbox.verify().await.is_err());
@@ -75,7 +75,7 @@ async fn a_sandbox_that_was_stopped_is_sealed_again_when_it_starts() {
         assert_eq!(sealed.ask(sandbox.as_ref()).await, "hello\n");
         sandbox.stop().await.unwrap();
         let tried = sandbox.exec(&Command::new("true"), &mut Discard).await;
-        assert!(matches!(tried, Err(SandboxError::Stopped { .. })), "{tried:?}");
+        assert!(tried.unwrap_err().to_string().ends_with("is stopped"));
         sandbox.start().await.unwrap();
     }
     sandbox.close().await.unwrap();

@@ -184,11 +184,9 @@ pub async fn is_there(name: &str) -> bool {
 }
 
 /// Why a network is not sealed.
-pub fn reason(outcome: Result<(), SandboxError>) -> SealError {
-    match outcome {
-        Err(SandboxError::Unsealed { source, .. }) => *source,
-        other => panic!("{other:?}"),
-    }
+pub fn reason(outcome: &Result<(), SandboxError>) -> &SealError {
+    let error = outcome.as_ref().expect_err("it is sealed");
+    error.cause().unwrap_or_else(|| panic!("{error:?}"))
 }
 
 /// Runs this test once more, in a process of its own; whether this is that process.

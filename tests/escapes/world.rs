@@ -108,7 +108,11 @@ impl World {
     pub async fn create(&self) -> Box<dyn Sandbox> {
         let sandbox = self.room.create().await;
         let file = Path::new("/workspace/ca.pem");
-        sandbox.write(file, self.ca.as_bytes(), 0o644).await.unwrap();
+        sandbox
+            .files()
+            .write(file, self.ca.as_bytes(), 0o644)
+            .await
+            .unwrap();
         sandbox
     }
 

@@ -7,7 +7,7 @@ use ralph::exec::{Command, Discard, Status};
 use ralph::network::{HostName, Policy, Rule};
 use ralph::sandbox::connect::{Choice, check_policy, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
-use ralph::sandbox::{Provider, Removable, Sandbox, SandboxError, SandboxSpec};
+use ralph::sandbox::{Provider, Removable, Sandbox, SandboxSpec};
 use ralph::secret::Secret;
 use rstest::rstest;
 
@@ -123,11 +123,11 @@ async fn evidence_sees_what_it_is_given_and_ends_in_time() {
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     let command = Command::shell("printf '%s %s ' \"$PWD\" \"$GIVEN\"; cat").cwd("work");
     let command = command.env("GIVEN", "it's\ntwo").stdin(*b"input");
-    let exit = sandbox.witness(&command, &mut Discard).await.unwrap();
+    let exit = sandbox.exec_trusted(&command, &mut Discard).await.unwrap();
     let expected = format!("{}/work it's\ntwo input\n", sandbox.root().display());
     assert_eq!(exit.stdout.text(), expected);
     let endless = Command::shell("sleep 100").timeout(Duration::from_millis(500));
-    let exit = sandbox.witness(&endless, &mut Discard).await.unwrap();
+    let exit = sandbox.exec_trusted(&endless, &mut Discard).await.unwrap();
     assert_eq!(exit.status, Status::TimedOut);
     let left = witness(sandbox.as_ref(), "pgrep -c sleep; true").await;
     assert_eq!(left.stdout.text().trim(), "0");
@@ -142,8 +142,8 @@ async fn a_sandbox_that_daytona_took_away_is_lost(#[case] state: &str) {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     scene.daytona.set_state(sandbox.id(), state);
-    let error = sandbox.read("work/file".as_ref(), 10).await.unwrap_err();
-    assert!(matches!(error, SandboxError::Lost { .. }), "{error:?}");
+    let error = sandbox.files().read("work/file".as_ref(), 10).await.unwrap_err();
+    assert!(error.to_string().contains("was lost"), "{error:?}");
     assert!(error.to_string().contains(state), "{error}");
 }
 
@@ -241,7 +241,7 @@ fn with_secret(scene: &Scene, value: &str) -> Arc<dyn Provider> {
 async fn seen(sandbox: &dyn Sandbox) -> [String; 2] {
     let command = Command::shell("env | grep MODEL_KEY");
     let warm = sandbox.exec(&command, &mut Discard).await.unwrap();
-    let plain = sandbox.witness(&command, &mut Discard).await.unwrap();
+    let plain = sandbox.exec_trusted(&command, &mut Discard).await.unwrap();
     [warm, plain].map(|exit| exit.stdout.text().trim().to_owned())
 }
 
@@ -333,10 +333,17 @@ async fn a_sandbox_that_was_stopped_for_being_idle_goes_on_with_its_files() {
         (&asked["autoStopInterval"], &asked["autoDeleteInterval"]),
         (&15.into(), &10080.into())
     );
-    sandbox.write("work/kept".as_ref(), b"kept", 0o644).await.unwrap();
+    sandbox
+        .files()
+        .write("work/kept".as_ref(), b"kept", 0o644)
+        .await
+        .unwrap();
     scene.daytona.stop_for_being_idle(sandbox.id()).await;
     let again = scene.provider.reopen(&scene.spec).await.unwrap().unwrap();
-    assert_eq!(again.read("work/kept".as_ref(), 10).await.unwrap(), b"kept");
+    assert_eq!(
+        again.files().read("work/kept".as_ref(), 10).await.unwrap(),
+        b"kept"
+    );
     assert_eq!(
         again
             .exec(&Command::new("true"), &mut Discard)
@@ -383,6 +390,7 @@ async fn fifty_sandboxes_at_once_do_not_cross() {
         all_there.wait().await;
         let own = format!("own {number}");
         sandbox
+            .files()
             .write("work/own".as_ref(), own.as_bytes(), 0o644)
             .await
             .unwrap();

@@ -7,7 +7,7 @@ use ralph::exec::{Command, Discard, Status};
 use ralph::network::HostName;
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
-use ralph::sandbox::{Fault as Meaning, Provider, SandboxError};
+use ralph::sandbox::{Provider, SandboxErrorKind};
 use ralph::secret::Secret;
 use rstest::rstest;
 
@@ -21,10 +21,18 @@ const SOON: Duration = Duration::from_secs(5);
 const MODEL_KEY: &str = "sk-real-0123456789abcdef";
 
 #[rstest]
-#[case::no_key(None, "DAYTONA_API_KEY")]
-#[case::a_wrong_key(Some("dtn_wrong_wrong"), "401: Unauthorized (set DAYTONA_API_KEY")]
+#[case::no_key(None, "DAYTONA_API_KEY", SandboxErrorKind::Unavailable)]
+#[case::a_wrong_key(
+    Some("dtn_wrong_wrong"),
+    "401: Unauthorized (set DAYTONA_API_KEY",
+    SandboxErrorKind::Failed
+)]
 #[tokio::test]
-async fn without_a_key_it_says_which_is_missing(#[case] key: Option<&str>, #[case] expected: &str) {
+async fn without_a_key_it_says_which_is_missing(
+    #[case] key: Option<&str>,
+    #[case] expected: &str,
+    #[case] kind: SandboxErrorKind,
+) {
     let scene = need!(scene().await);
     let options = DaytonaOptions {
         key: key.map(Secret::new),
@@ -33,7 +41,7 @@ async fn without_a_key_it_says_which_is_missing(#[case] key: Option<&str>, #[cas
     let provider = connect(&Choice::Daytona(options)).unwrap();
     let error = provider.check().await.unwrap_err();
     assert!(told(&error).contains(expected), "{}", told(&error));
-    assert_eq!(error.fault(), Meaning::Provider);
+    assert_eq!(error.kind(), kind);
     assert!(!told(&error).contains("dtn_"));
 }
 
@@ -62,19 +70,19 @@ fn always(fault: &Fault) -> Vec<Fault> {
 }
 
 #[rstest]
-#[case::status_401(Fault::Status(401), ["401", "set DAYTONA_API_KEY"], Meaning::Provider)]
-#[case::status_403(Fault::Status(403), ["403", "give the key the permissions"], Meaning::Provider)]
-#[case::status_404(Fault::Status(404), ["404", "see that DAYTONA_API_URL"], Meaning::Provider)]
-#[case::status_409(Fault::Status(409), ["409", "ralph sandbox ls --type daytona"], Meaning::Provider)]
-#[case::status_429(Fault::Wait(0), ["429", "limit is reached"], Meaning::Away)]
-#[case::status_500(Fault::Status(500), ["500", "wait a while"], Meaning::Away)]
-#[case::nonsense(Fault::Nonsense, ["cannot be read", "see that DAYTONA_API_URL"], Meaning::Provider)]
-#[case::it_hangs(Fault::Hangs, ["does not answer", "check the network"], Meaning::Away)]
+#[case::status_401(Fault::Status(401), ["401", "set DAYTONA_API_KEY"], SandboxErrorKind::Failed)]
+#[case::status_403(Fault::Status(403), ["403", "give the key the permissions"], SandboxErrorKind::Failed)]
+#[case::status_404(Fault::Status(404), ["404", "see that DAYTONA_API_URL"], SandboxErrorKind::Failed)]
+#[case::status_409(Fault::Status(409), ["409", "ralph sandbox ls --type daytona"], SandboxErrorKind::Failed)]
+#[case::status_429(Fault::Wait(0), ["429", "limit is reached"], SandboxErrorKind::Unreachable)]
+#[case::status_500(Fault::Status(500), ["500", "wait a while"], SandboxErrorKind::Unreachable)]
+#[case::nonsense(Fault::Nonsense, ["cannot be read", "see that DAYTONA_API_URL"], SandboxErrorKind::Failed)]
+#[case::it_hangs(Fault::Hangs, ["does not answer", "check the network"], SandboxErrorKind::Unreachable)]
 #[tokio::test]
 async fn a_sandbox_that_is_not_made_leaves_nothing_and_says_what_to_do(
     #[case] fault: Fault,
     #[case] said: [&str; 2],
-    #[case] meaning: Meaning,
+    #[case] kind: SandboxErrorKind,
     #[values("POST /api/sandbox", "/process/execute")] call: &str,
 ) {
     let (daytona, provider) = need!(quick(&fault).await);
@@ -88,7 +96,7 @@ async fn a_sandbox_that_is_not_made_leaves_nothing_and_says_what_to_do(
         !message.contains(KEY) && !message.contains(MODEL_KEY),
         "{message}"
     );
-    assert_eq!(error.fault(), meaning, "{message}");
+    assert_eq!(error.kind(), kind, "{message}");
     assert_eq!(daytona.sandboxes(), Vec::<String>::new());
     assert_eq!(daytona.vault(), Vec::<String>::new());
 }
@@ -108,24 +116,31 @@ async fn without_a_place_for_its_credential_there_is_no_sandbox(#[case] fault: F
 }
 
 #[rstest]
-#[case::status_401(Fault::Status(401), Meaning::Provider)]
-#[case::status_403(Fault::Status(403), Meaning::Provider)]
-#[case::status_404(Fault::Status(404), Meaning::Provider)]
-#[case::status_409(Fault::Status(409), Meaning::Provider)]
-#[case::status_429(Fault::Wait(0), Meaning::Away)]
-#[case::status_500(Fault::Status(500), Meaning::Away)]
-#[case::it_hangs(Fault::Hangs, Meaning::Away)]
+#[case::status_401(Fault::Status(401), SandboxErrorKind::Failed)]
+#[case::status_403(Fault::Status(403), SandboxErrorKind::Failed)]
+#[case::status_404(Fault::Status(404), SandboxErrorKind::Failed)]
+#[case::status_409(Fault::Status(409), SandboxErrorKind::Failed)]
+#[case::status_429(Fault::Wait(0), SandboxErrorKind::Unreachable)]
+#[case::status_500(Fault::Status(500), SandboxErrorKind::Unreachable)]
+#[case::it_hangs(Fault::Hangs, SandboxErrorKind::Unreachable)]
 #[tokio::test]
-async fn a_sandbox_that_is_out_of_reach_loses_nothing(#[case] fault: Fault, #[case] meaning: Meaning) {
+async fn a_sandbox_that_is_out_of_reach_loses_nothing(#[case] fault: Fault, #[case] kind: SandboxErrorKind) {
     let (daytona, provider) = need!(quick(&fault).await);
     let sandbox = provider.create(&spec("any:v1")).await.unwrap();
-    sandbox.write("work/kept".as_ref(), b"kept", 0o644).await.unwrap();
+    sandbox
+        .files()
+        .write("work/kept".as_ref(), b"kept", 0o644)
+        .await
+        .unwrap();
     daytona.fail("/process/execute", always(&fault));
-    let error = sandbox.read("work/kept".as_ref(), 10).await.unwrap_err();
-    assert_eq!(error.fault(), meaning, "{}", told(&error));
+    let error = sandbox.files().read("work/kept".as_ref(), 10).await.unwrap_err();
+    assert_eq!(error.kind(), kind, "{}", told(&error));
     assert!(error.hint().is_some());
     daytona.forget_faults();
-    assert_eq!(sandbox.read("work/kept".as_ref(), 10).await.unwrap(), b"kept");
+    assert_eq!(
+        sandbox.files().read("work/kept".as_ref(), 10).await.unwrap(),
+        b"kept"
+    );
     sandbox.close().await.unwrap();
     assert!(daytona.sandboxes().is_empty() && daytona.vault().is_empty());
 }
@@ -177,8 +192,8 @@ async fn a_sandbox_that_is_gone_is_not_taken_for_a_daytona_that_is_away() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     scene.daytona.lose(sandbox.id()).await;
-    let error = sandbox.read("work/file".as_ref(), 10).await.unwrap_err();
-    assert!(matches!(error, SandboxError::Gone { .. }), "{error:?}");
-    assert!(told(&error).contains("makes a new one from the run's last checkpoint"));
+    let error = sandbox.files().read("work/file".as_ref(), 10).await.unwrap_err();
+    assert!(error.to_string().ends_with("is gone"), "{error:?}");
+    assert!(told(&error).contains("creates a new sandbox from the last checkpoint"));
     sandbox.close().await.unwrap();
 }

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use ralph::exec::{Command, Exit, Host, OutputSink};
-use ralph::sandbox::{Entry, Sandbox, SandboxError};
+use ralph::sandbox::{DirEntry, Sandbox, SandboxError, SandboxFiles};
 
 /// Changes a file on its way out of the sandbox.
 pub type OnDownload = Box<dyn Fn(&[u8]) -> Vec<u8> + Send>;
@@ -50,6 +50,10 @@ impl Sandbox for DirSandbox {
         &self.root
     }
 
+    fn files(&self) -> &dyn SandboxFiles {
+        self
+    }
+
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         self.commands.lock().unwrap().push(command.to_string());
         let mut command = command.clone();
@@ -57,16 +61,28 @@ impl Sandbox for DirSandbox {
         self.host
             .run(&command, output)
             .await
-            .map_err(|source| SandboxError::Start {
-                program: command.program.clone(),
-                source,
-            })
+            .map_err(|source| SandboxError::not_started(&command.program, source))
     }
 
     async fn end_processes(&self) -> Result<(), SandboxError> {
         Ok(())
     }
 
+    async fn start(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
+    async fn stop(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), SandboxError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl SandboxFiles for DirSandbox {
     async fn read(&self, path: &Path, _limit: u64) -> Result<Vec<u8>, SandboxError> {
         std::fs::read(path).map_err(failed("read", path))
     }
@@ -88,7 +104,7 @@ impl Sandbox for DirSandbox {
         append().map_err(failed("append to", path))
     }
 
-    async fn list(&self, _path: &Path) -> Result<Vec<Entry>, SandboxError> {
+    async fn list(&self, _path: &Path) -> Result<Vec<DirEntry>, SandboxError> {
         Ok(Vec::new())
     }
 
@@ -118,33 +134,12 @@ impl Sandbox for DirSandbox {
             bytes = change(&bytes);
         }
         if bytes.len() as u64 > limit {
-            let path = from.to_owned();
-            return Err(SandboxError::TooLong { path, limit });
+            return Err(SandboxError::too_long(from, limit));
         }
         std::fs::write(to, bytes).map_err(failed("download", from))
-    }
-
-    async fn start(&self) -> Result<(), SandboxError> {
-        Ok(())
-    }
-
-    async fn stop(&self) -> Result<(), SandboxError> {
-        Ok(())
-    }
-
-    async fn preview(&self, _port: u16) -> Result<Option<String>, SandboxError> {
-        Ok(None)
-    }
-
-    async fn close(&self) -> Result<(), SandboxError> {
-        Ok(())
     }
 }
 
 fn failed<'a>(operation: &'static str, path: &'a Path) -> impl Fn(io::Error) -> SandboxError + 'a {
-    move |source| SandboxError::File {
-        operation,
-        path: path.to_owned(),
-        source,
-    }
+    move |source| SandboxError::file(operation, path, source)
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use ralph::exec::{Command, Exit, OutputSink};
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::sandbox::session::{Session, SessionError, Surroundings};
-use ralph::sandbox::{Capabilities, Entry, Provider, Sandbox, SandboxError, SandboxSpec};
+use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxFiles, SandboxSpec};
 use tokio::process::Child;
 
 /// Puts the guest into a directory, or says why there is none.
@@ -144,9 +144,8 @@ impl SessionSandbox {
     /// The session; an error when the sandbox is stopped or gone.
     async fn session(&self) -> Result<Arc<Open>, SandboxError> {
         let open = self.room.0.lock().unwrap().clone();
-        self.files.list(self.files.root()).await?;
-        let id = self.id().to_owned();
-        open.ok_or(SandboxError::Stopped { id })
+        self.files.files().list(self.files.root()).await?;
+        open.ok_or_else(|| SandboxError::stopped(self.id()))
     }
 
     async fn end(&self) -> Result<(), SandboxError> {
@@ -168,44 +167,16 @@ impl Sandbox for SessionSandbox {
         self.files.root()
     }
 
+    fn files(&self) -> &dyn SandboxFiles {
+        self.files.files()
+    }
+
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         self.session().await?.session.exec(command, output).await
     }
 
     async fn end_processes(&self) -> Result<(), SandboxError> {
         self.session().await?.session.end_processes().await
-    }
-
-    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.files.read(path, limit).await
-    }
-
-    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
-        self.files.write(path, bytes, mode).await
-    }
-
-    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.files.append(path, bytes).await
-    }
-
-    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
-        self.files.list(path).await
-    }
-
-    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.files.mkdir(path).await
-    }
-
-    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.files.remove(path).await
-    }
-
-    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
-        self.files.upload(from, to).await
-    }
-
-    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
-        self.files.download(from, to, limit).await
     }
 
     async fn start(&self) -> Result<(), SandboxError> {

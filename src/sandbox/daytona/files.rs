@@ -12,7 +12,7 @@ use tempfile::NamedTempFile;
 use super::DaytonaError;
 use super::toolbox::Toolbox;
 use super::wire::FileInfo;
-use crate::sandbox::{Entry, SandboxError};
+use crate::sandbox::{DirEntry, SandboxError};
 
 /// The bits of a mode that are permissions.
 const PERMISSIONS: u32 = 0o7777;
@@ -80,7 +80,7 @@ impl RemoteFiles {
             .map(drop)
     }
 
-    pub(super) async fn list(&self, path: &Path) -> Result<Vec<Entry>, FilesError> {
+    pub(super) async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, FilesError> {
         let deed = ("list", path);
         let listed = match self.toolbox.list(&self.resolve(path)?).await {
             Err(error) => {
@@ -98,7 +98,7 @@ impl RemoteFiles {
         let mut entries = listed
             .into_iter()
             .map(entry_of)
-            .collect::<io::Result<Vec<Entry>>>()
+            .collect::<io::Result<Vec<DirEntry>>>()
             .map_err(|error| failed(deed, error))?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
@@ -204,8 +204,7 @@ impl RemoteFiles {
         if target.starts_with(&self.root) {
             Ok(target)
         } else {
-            let path = path.to_owned();
-            Err(FilesError::Plain(SandboxError::Outside { path }))
+            Err(FilesError::Plain(SandboxError::outside(path)))
         }
     }
 
@@ -226,30 +225,20 @@ fn within(limit: u64, length: u64, path: &Path) -> Result<(), FilesError> {
     if length <= limit {
         return Ok(());
     }
-    let path = path.to_owned();
-    Err(FilesError::Plain(SandboxError::TooLong { path, limit }))
+    Err(FilesError::Plain(SandboxError::too_long(path, limit)))
 }
 
 fn failed((operation, path): Deed<'_>, source: io::Error) -> FilesError {
-    let path = path.to_owned();
-    FilesError::Plain(SandboxError::File {
-        operation,
-        path,
-        source,
-    })
+    FilesError::Plain(SandboxError::file(operation, path, source))
 }
 
 fn on_host(operation: &'static str, path: &Path, source: io::Error) -> FilesError {
-    FilesError::Plain(SandboxError::Host {
-        operation,
-        path: path.to_owned(),
-        source,
-    })
+    FilesError::Plain(SandboxError::host(operation, path, source))
 }
 
-fn entry_of(info: FileInfo) -> io::Result<Entry> {
+fn entry_of(info: FileInfo) -> io::Result<DirEntry> {
     let mode = u32::from_str_radix(&info.permissions, 8).map_err(io::Error::other)?;
-    Ok(Entry {
+    Ok(DirEntry {
         name: info.name,
         is_dir: info.is_dir,
         size: info.size,

@@ -39,7 +39,7 @@ use super::name::names;
 use super::owner::Owner;
 use super::{
     Activity, Capabilities, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement, Provider, Removable,
-    Sandbox, SandboxError, SandboxSpec, Standing,
+    Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, Standing,
 };
 use crate::network::Policy;
 
@@ -74,10 +74,7 @@ impl DaytonaProvider {
                 .options
                 .key
                 .clone()
-                .ok_or_else(|| SandboxError::Unavailable {
-                    provider: NAME,
-                    reason: "no key is set: put it into the variable DAYTONA_API_KEY".to_owned(),
-                })?;
+                .ok_or_else(|| SandboxError::unavailable(NAME, "DAYTONA_API_KEY is not set"))?;
             Ok(Api {
                 http: Http::new(key, self.options.answer_within)
                     .map_err(|error| failed("(none yet)", error))?,
@@ -124,22 +121,17 @@ impl DaytonaProvider {
     async fn new_sandbox(&self, spec: &SandboxSpec) -> Result<NewSandbox, SandboxError> {
         let name = self.name_of(spec);
         if let Some(mount) = spec.mounts.first() {
-            return Err(SandboxError::Unsupported {
-                provider: NAME,
-                operation: "show files of this machine to its sandboxes",
-                reason: format!("`{}` is here, and they are elsewhere", mount.source.display()),
-            });
+            let reason = format!("`{}` is here, and they are elsewhere", mount.source.display());
+            let operation = "show files of this machine to its sandboxes";
+            return Err(SandboxError::unsupported(NAME, operation, reason));
         }
         Ok(NewSandbox {
             ground: self.ground(spec).await?,
             secrets: secrets::mounted(&name, &self.options.secrets),
             env: spec.env.clone(),
             labels: self.labels(spec).to_map(),
-            network: policy::compile(&spec.network).map_err(|reason| SandboxError::Unsupported {
-                provider: NAME,
-                operation: "enforce the network policy",
-                reason,
-            })?,
+            network: policy::compile(&spec.network)
+                .map_err(|reason| SandboxError::unsupported(NAME, "enforce the network policy", reason))?,
             target: self.options.target.clone(),
             auto_stop_interval: STOPPED_AFTER,
             auto_delete_interval: REMOVED_AFTER,
@@ -248,11 +240,8 @@ impl Provider for DaytonaProvider {
         let name = self.name_of(spec);
         let found = self.api().await?.sandbox(&name).await;
         if found.map_err(|error| failed(&name, error))?.is_some() {
-            return Err(SandboxError::Host {
-                operation: "make",
-                path: PathBuf::from(name),
-                source: io::ErrorKind::AlreadyExists.into(),
-            });
+            let exists = io::ErrorKind::AlreadyExists.into();
+            return Err(SandboxError::host("make", Path::new(&name), exists));
         }
         let new = self.new_sandbox(spec).await?;
         Ok(Box::new(self.make(&new, spec).await?))
@@ -354,21 +343,25 @@ fn refused(new: &NewSandbox, error: DaytonaError) -> SandboxError {
             status: 400 | 403,
             message,
             ..
-        } if restricted && message.to_lowercase().contains("network") => SandboxError::Unsupported {
-            provider: NAME,
-            operation: "enforce the network policy",
-            reason: format!(
+        } if restricted && message.to_lowercase().contains("network") => {
+            let reason = format!(
                 "Daytona says: {message} (an organisation of a low tier has Daytona's own policy: raise the tier, or set \
                  sandbox.network.policy = \"allow-all\")"
-            ),
-        },
+            );
+            SandboxError::unsupported(NAME, "enforce the network policy", reason)
+        }
         error => failed(&new.name, error),
     }
 }
 
 fn failed(sandbox: &str, source: DaytonaError) -> SandboxError {
-    SandboxError::Daytona {
-        id: sandbox.to_owned(),
-        source: Box::new(source),
-    }
+    let kind = if source.may_pass() {
+        SandboxErrorKind::Unreachable
+    } else {
+        SandboxErrorKind::Failed
+    };
+    let hint = source.hint();
+    SandboxError::new(kind, format!("Daytona failed for the sandbox `{sandbox}`"))
+        .with_cause(source)
+        .with_hint(hint)
 }

@@ -16,7 +16,7 @@ use crate::exec::{Command, Exit, OutputSink};
 use crate::sandbox::life::{Life, State};
 use crate::sandbox::session::SessionError;
 use crate::sandbox::warm::Warm;
-use crate::sandbox::{END, Entry, Sandbox, SandboxError};
+use crate::sandbox::{DirEntry, END, Sandbox, SandboxError, SandboxFiles};
 
 /// How often Daytona is told that a sandbox is in use while a command runs: it does not see that for itself.
 const TOUCH: Duration = Duration::from_secs(120);
@@ -51,17 +51,13 @@ impl DaytonaSandbox {
     }
 
     fn gone(&self) -> SandboxError {
-        SandboxError::Gone {
-            id: self.remote.name.clone(),
-        }
+        SandboxError::gone(&self.remote.name)
     }
 
     fn running(&self) -> Result<(), SandboxError> {
         match self.life.state() {
             State::Running => Ok(()),
-            State::Stopped => Err(SandboxError::Stopped {
-                id: self.remote.name.clone(),
-            }),
+            State::Stopped => Err(SandboxError::stopped(&self.remote.name)),
             State::Closed => Err(self.gone()),
         }
     }
@@ -74,10 +70,9 @@ impl DaytonaSandbox {
             Ok(Some(remote)) => match remote.state.phase() {
                 Phase::Started | Phase::Moving => failed(name, error),
                 Phase::Ending => self.gone(),
-                Phase::Resting | Phase::Failed => SandboxError::Lost {
-                    id: name.clone(),
-                    reason: format!("Daytona has it in the state `{}`", remote.state.0),
-                },
+                Phase::Resting | Phase::Failed => {
+                    SandboxError::lost(name, format!("Daytona has it in the state `{}`", remote.state.0))
+                }
             },
             Err(_) => failed(name, error),
         }
@@ -98,10 +93,7 @@ impl DaytonaSandbox {
                 Ok(self.warm.survive(command, &lost).await)
             }
             Ok(None) => Err(self.gone()),
-            Ok(Some(_)) | Err(_) => Err(SandboxError::Session {
-                id: self.remote.name.clone(),
-                source: lost,
-            }),
+            Ok(Some(_)) | Err(_) => Err(SandboxError::session(&self.remote.name, lost)),
         }
     }
 
@@ -133,20 +125,31 @@ impl Sandbox for DaytonaSandbox {
         &self.files.root
     }
 
+    fn files(&self) -> &dyn SandboxFiles {
+        self
+    }
+
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         self.running()?;
         let session = match self.warm.session().await {
             Ok(Some(session)) => session,
-            Ok(None) => return self.witness(command, output).await,
+            Ok(None) => return self.exec_trusted(command, output).await,
             Err(error) => return Err(self.explain(error).await),
         };
         match self.in_use(session.exec(command, output)).await {
-            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
+            Err(error) => match error.cause::<SessionError>() {
+                Some(lost) => self.survive(command, lost.clone()).await,
+                None => Err(error),
+            },
             exit => exit,
         }
     }
 
-    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+    async fn exec_trusted(
+        &self,
+        command: &Command,
+        output: &mut dyn OutputSink,
+    ) -> Result<Exit, SandboxError> {
         self.running()?;
         match self.in_use(self.plain.run(command, &self.files, output)).await {
             Ok(exit) => Ok(exit),
@@ -168,44 +171,12 @@ impl Sandbox for DaytonaSandbox {
         }
         match self.plain.toolbox.script(END, &[]).await {
             Ok(ended) if ended.exit_code == 0 => Ok(()),
-            Ok(_) => Err(SandboxError::Processes {
-                id: self.remote.name.clone(),
-                source: std::io::Error::other("there are always more of them"),
-            }),
+            Ok(_) => Err(SandboxError::processes(
+                &self.remote.name,
+                std::io::Error::other("there are always more of them"),
+            )),
             Err(error) => Err(self.explain(error).await),
         }
-    }
-
-    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.told(self.files.read(path, limit).await).await
-    }
-
-    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
-        self.told(self.files.write(path, bytes, mode).await).await
-    }
-
-    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.told(self.files.append(path, bytes).await).await
-    }
-
-    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
-        self.told(self.files.list(path).await).await
-    }
-
-    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.told(self.files.mkdir(path).await).await
-    }
-
-    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.told(self.files.remove(path).await).await
-    }
-
-    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
-        self.told(self.files.upload(from, to).await).await
-    }
-
-    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
-        self.told(self.files.download(from, to, limit).await).await
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
@@ -237,5 +208,40 @@ impl Sandbox for DaytonaSandbox {
         self.warm.take().await;
         let removed = discard(&self.api, &self.remote).await;
         removed.map_err(|error| failed(&self.remote.name, error))
+    }
+}
+
+#[async_trait]
+impl SandboxFiles for DaytonaSandbox {
+    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
+        self.told(self.files.read(path, limit).await).await
+    }
+
+    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
+        self.told(self.files.write(path, bytes, mode).await).await
+    }
+
+    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
+        self.told(self.files.append(path, bytes).await).await
+    }
+
+    async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, SandboxError> {
+        self.told(self.files.list(path).await).await
+    }
+
+    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
+        self.told(self.files.mkdir(path).await).await
+    }
+
+    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
+        self.told(self.files.remove(path).await).await
+    }
+
+    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
+        self.told(self.files.upload(from, to).await).await
+    }
+
+    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
+        self.told(self.files.download(from, to, limit).await).await
     }
 }

@@ -51,11 +51,7 @@ impl Census<'_> {
     pub(super) async fn take(&self) -> Result<Vec<Found>, SandboxError> {
         let containers = self.engine.containers(label::RUN).await;
         let containers = containers.map_err(|error| failed("(any)", error))?;
-        let places = Place::all(self.base).map_err(|source| SandboxError::Host {
-            operation: "list",
-            path: self.base.to_owned(),
-            source,
-        })?;
+        let places = Place::all(self.base).map_err(|source| SandboxError::host("list", self.base, source))?;
         let (holders, sandboxes): (Vec<Container>, Vec<Container>) =
             containers.into_iter().partition(is_holder);
         let seen: BTreeSet<PathBuf> = sandboxes.iter().filter_map(workspace_of).collect();

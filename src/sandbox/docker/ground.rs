@@ -20,7 +20,7 @@ use super::seal::holder::{self, Holder};
 use super::seal::{Seal, SealError, SealPlan};
 use super::unshared::Unshared;
 use super::user::Agent;
-use super::{DockerOptions, NAME, failed, on_host, proxy};
+use super::{DockerOptions, NAME, engine_failed, failed, on_host, proxy};
 use crate::engine::{Container, Digest, Engine, EngineEndpoint, EngineError};
 use crate::gateway::Phantom;
 use crate::network::Mode;
@@ -93,21 +93,18 @@ impl Ground {
     /// Finds the engine, and what it needs to know of it.
     pub(super) async fn prepare(options: &DockerOptions) -> Result<Self, SandboxError> {
         let engine = Engine::connect(&options.surroundings, &options.host).await;
-        let engine = engine.map_err(unavailable)?;
+        let engine = engine.map_err(engine_failed)?;
         if !matches!(engine.endpoint(), EngineEndpoint::Unix(_)) {
             let endpoint = engine.endpoint().to_string();
             return Err(Unshared::Remote { endpoint }.into());
         }
-        let info = engine.info().await.map_err(unavailable)?;
+        let info = engine.info().await.map_err(engine_failed)?;
         allow_many_files();
         let dir = &options.guest_dir;
         Ok(Self {
             agent: Agent::on(info.users)?,
-            guest: Guest::put(dir, &info.arch).map_err(|source| SandboxError::Host {
-                operation: "write the guest to",
-                path: dir.clone(),
-                source,
-            })?,
+            guest: Guest::put(dir, &info.arch)
+                .map_err(|source| SandboxError::host("write the guest to", dir, source))?,
             processors: info.cpus,
             cache: options.cache.clone(),
             is_docker_desktop: info.is_docker_desktop,
@@ -118,19 +115,16 @@ impl Ground {
 
     /// The image a sandbox is made from, by content.
     pub(super) async fn image(&self, spec: &SandboxSpec) -> Result<Digest, SandboxError> {
-        let name = spec.image.as_deref().ok_or_else(|| SandboxError::Unavailable {
-            provider: NAME,
-            reason: "no image is named: set sandbox.image".to_owned(),
-        })?;
+        let name = spec
+            .image
+            .as_deref()
+            .ok_or_else(|| SandboxError::unavailable(NAME, "no image is set (sandbox.image)"))?;
         match self.engine.image(name).await {
             Ok(Some(image)) => Ok(image.id),
-            Ok(None) => Err(failed(
-                spec.run.as_str(),
-                EngineError::NotFound {
-                    subject: format!("the image `{name}`"),
-                },
-            )),
-            Err(error) => Err(failed(spec.run.as_str(), error)),
+            Ok(None) => Err(engine_failed(EngineError::NotFound {
+                subject: format!("the image `{name}`"),
+            })),
+            Err(error) => Err(engine_failed(error)),
         }
     }
 
@@ -230,9 +224,4 @@ fn allow_many_files() {
             tracing::warn!(%error, "the limit of open files cannot be raised");
         }
     }
-}
-
-/// Why there are no sandboxes of this kind here.
-fn unavailable(error: EngineError) -> SandboxError {
-    failed("(none yet)", error)
 }

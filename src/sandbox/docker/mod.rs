@@ -36,7 +36,7 @@ use super::owner::Owner;
 use super::place::{Place, Record};
 use super::{
     Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse, Sandbox,
-    SandboxError, SandboxSpec,
+    SandboxError, SandboxErrorKind, SandboxSpec,
 };
 use crate::engine::{Digest, EngineEnvironment, EngineError};
 use crate::exec::Host;
@@ -96,11 +96,8 @@ impl DockerProvider {
 
     /// The places that have a record.
     fn known(&self) -> Result<Vec<(Place, Record)>, SandboxError> {
-        let places = Place::all(&self.options.base).map_err(|source| SandboxError::Host {
-            operation: "list",
-            path: self.options.base.clone(),
-            source,
-        })?;
+        let places = Place::all(&self.options.base)
+            .map_err(|source| SandboxError::host("list", &self.options.base, source))?;
         Ok(places
             .into_iter()
             .filter_map(|place| Some((place.clone(), place.record()?)))
@@ -141,10 +138,7 @@ impl DockerProvider {
                 made => return made,
             }
         }
-        Err(taken.unwrap_or_else(|| SandboxError::Unavailable {
-            provider: NAME,
-            reason: "no name is free".to_owned(),
-        }))
+        Err(taken.unwrap_or_else(|| SandboxError::unavailable(NAME, "no name is free")))
     }
 
     async fn make_at(
@@ -280,7 +274,7 @@ impl Provider for DockerProvider {
         let image = match ground.image(spec).await {
             Ok(image) => Some(image),
             // What can no longer be made is not what is asked for.
-            Err(SandboxError::Engine { source, .. }) if is_not_found(&source) => None,
+            Err(error) if error.cause().is_some_and(is_not_found) => None,
             Err(error) => return Err(error),
         };
         let fitting = image
@@ -331,11 +325,8 @@ impl Provider for DockerProvider {
 
 /// Whether somebody else has the name.
 fn is_taken(error: &SandboxError) -> bool {
-    match error {
-        SandboxError::Host { source, .. } => source.kind() == io::ErrorKind::AlreadyExists,
-        SandboxError::Engine { source, .. } => matches!(**source, EngineError::Conflict { .. }),
-        _ => false,
-    }
+    let exists = |cause: &io::Error| cause.kind() == io::ErrorKind::AlreadyExists;
+    error.cause().is_some_and(exists) || matches!(error.cause(), Some(EngineError::Conflict { .. }))
 }
 
 fn is_not_found(error: &EngineError) -> bool {
@@ -343,23 +334,31 @@ fn is_not_found(error: &EngineError) -> bool {
 }
 
 fn on_host(operation: &'static str, place: &Place, source: io::Error) -> SandboxError {
-    SandboxError::Host {
-        operation,
-        path: place.workspace(),
-        source,
-    }
+    SandboxError::host(operation, &place.workspace(), source)
 }
 
 fn failed(sandbox: &str, source: EngineError) -> SandboxError {
-    SandboxError::Engine {
-        id: sandbox.to_owned(),
-        source: Box::new(source),
+    let (kind, hint) = (engine_kind(&source), source.hint());
+    let message = format!("the container engine failed for the sandbox `{sandbox}`");
+    SandboxError::new(kind, message)
+        .with_cause(source)
+        .with_hint(hint)
+}
+
+/// An error of the engine that concerns no sandbox.
+fn engine_failed(source: EngineError) -> SandboxError {
+    let hint = source.hint();
+    SandboxError::from_cause(engine_kind(&source), source).with_hint(hint)
+}
+
+fn engine_kind(error: &EngineError) -> SandboxErrorKind {
+    if error.is_unreachable() {
+        SandboxErrorKind::Unreachable
+    } else {
+        SandboxErrorKind::Failed
     }
 }
 
 fn unsealed(place: &Place, source: SealError) -> SandboxError {
-    SandboxError::Unsealed {
-        id: place.name(),
-        source: Box::new(source),
-    }
+    source.into_sandbox_error(&place.name())
 }

@@ -16,11 +16,12 @@ use super::super::place::Place;
 use super::super::session::SessionError;
 use super::super::shelf::Shelf;
 use super::super::warm::Warm;
-use super::super::{Entry, Sandbox, SandboxError};
+use super::super::{Sandbox, SandboxError, SandboxErrorKind, SandboxFiles};
 use super::disk::Disk;
 use super::opener::ByExec;
 use super::plain::{Plain, PlainError};
 use super::seal::Seal;
+use super::{failed, on_host};
 use crate::engine::{ContainerState, Engine, EngineError, ExecState};
 use crate::exec::{Command, Exit, OutputSink, Status};
 
@@ -105,16 +106,11 @@ impl DockerSandbox {
     }
 
     fn gone(&self) -> SandboxError {
-        SandboxError::Gone {
-            id: self.name.clone(),
-        }
+        SandboxError::gone(&self.name)
     }
 
     fn lost(&self, reason: &str) -> SandboxError {
-        SandboxError::Lost {
-            id: self.name.clone(),
-            reason: reason.to_owned(),
-        }
+        SandboxError::lost(&self.name, reason)
     }
 
     /// What an error of the engine's means for the sandbox.
@@ -127,17 +123,12 @@ impl DockerSandbox {
     }
 
     fn failed(&self, source: EngineError) -> SandboxError {
-        SandboxError::Engine {
-            id: self.name.clone(),
-            source: Box::new(source),
-        }
+        failed(&self.name, source)
     }
 
     async fn why_stopped(&self) -> SandboxError {
         if self.life.state() == State::Stopped {
-            return SandboxError::Stopped {
-                id: self.name.clone(),
-            };
+            return SandboxError::stopped(&self.name);
         }
         match self.engine().container(self.container()).await {
             Ok(None) => self.gone(),
@@ -212,11 +203,19 @@ impl Sandbox for DockerSandbox {
         &self.shelf.root
     }
 
+    fn files(&self) -> &dyn SandboxFiles {
+        &self.shelf
+    }
+
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         self.within_disk(self.run_warm(command, output)).await
     }
 
-    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+    async fn exec_trusted(
+        &self,
+        command: &Command,
+        output: &mut dyn OutputSink,
+    ) -> Result<Exit, SandboxError> {
         self.within_disk(self.run_plain(command, output)).await
     }
 
@@ -255,38 +254,6 @@ impl Sandbox for DockerSandbox {
         ended
     }
 
-    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.shelf.read(path, limit).await
-    }
-
-    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
-        self.shelf.write(path, bytes, mode).await
-    }
-
-    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.shelf.append(path, bytes).await
-    }
-
-    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
-        self.shelf.list(path).await
-    }
-
-    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.shelf.mkdir(path).await
-    }
-
-    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.shelf.remove(path).await
-    }
-
-    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
-        self.shelf.upload(from, to).await
-    }
-
-    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
-        self.shelf.download(from, to, limit).await
-    }
-
     async fn start(&self) -> Result<(), SandboxError> {
         self.life.enter(State::Running, &self.name)?;
         self.run().await
@@ -303,10 +270,6 @@ impl Sandbox for DockerSandbox {
         Ok(())
     }
 
-    async fn preview(&self, _port: u16) -> Result<Option<String>, SandboxError> {
-        Ok(None)
-    }
-
     async fn close(&self) -> Result<(), SandboxError> {
         self.life.enter(State::Closed, &self.name)?;
         self.let_go_of_network().await;
@@ -319,11 +282,7 @@ impl Sandbox for DockerSandbox {
         let removed = tokio::task::spawn_blocking(move || place.remove()).await;
         removed
             .unwrap_or_else(|error| Err(io::Error::other(error)))
-            .map_err(|source| SandboxError::Host {
-                operation: "remove",
-                path: self.place.workspace(),
-                source,
-            })
+            .map_err(|source| on_host("remove", &self.place, source))
     }
 }
 
@@ -339,8 +298,10 @@ impl DockerSandbox {
         let started = Timestamp::now();
         match session.exec(command, output).await {
             Ok(exit) => Ok(self.with_cause(exit, started).await),
-            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
-            Err(error) => Err(error),
+            Err(error) => match error.cause::<SessionError>() {
+                Some(lost) => self.survive(command, lost.clone()).await,
+                None => Err(error),
+            },
         }
     }
 
@@ -350,10 +311,7 @@ impl DockerSandbox {
         let started = Timestamp::now();
         match self.plain.run(command, &self.shelf.root, output).await {
             Ok(exit) => Ok(self.with_cause(exit, started).await),
-            Err(PlainError::Start(source)) => Err(SandboxError::Start {
-                program: command.program.clone(),
-                source,
-            }),
+            Err(PlainError::Start(source)) => Err(SandboxError::not_started(&command.program, source)),
             Err(PlainError::Engine(error)) => Err(self.explain(error).await),
         }
     }
@@ -368,9 +326,13 @@ impl DockerSandbox {
             reason = self.disk.runs_out() => reason,
         };
         self.end_processes().await?;
-        Err(SandboxError::Disk {
-            id: self.name.clone(),
-            reason,
-        })
+        let message = format!(
+            "all processes in the sandbox `{}` were ended: {reason}",
+            self.name
+        );
+        Err(SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(
+            "find what uses the disk with `ralph sandbox exec`, free some space or raise `sandbox.resources.disk`, then \
+             run `ralph resume`",
+        )))
     }
 }

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use super::super::{SandboxError, SandboxErrorKind};
+
 /// Why an engine's containers cannot share a workspace with this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Unshared {
@@ -30,5 +32,15 @@ impl Unshared {
                  the engine's settings; or choose another provider with `--type`"
             }
         }
+    }
+}
+
+impl From<Unshared> for SandboxError {
+    fn from(cause: Unshared) -> Self {
+        let message = "the `docker` provider cannot share a workspace with the containers of this engine";
+        let hint = cause.hint();
+        Self::new(SandboxErrorKind::Failed, message)
+            .with_cause(cause)
+            .with_hint(Some(hint))
     }
 }

@@ -84,15 +84,17 @@ impl DockerSandboxes {
         }
         for ReadOnlyMount { source, target } in &plan.spec.mounts {
             if source != target {
-                return Err(SandboxError::Unsupported {
-                    provider: DockerSandboxes::NAME,
-                    operation: "show a file under another name",
-                    reason: format!(
-                        "`{}` is `{}` inside, too: give both the same name",
-                        source.display(),
-                        source.display()
-                    ),
-                });
+                let reason = format!(
+                    "`{}` is `{}` inside, too: give both the same name",
+                    source.display(),
+                    source.display()
+                );
+                let operation = "show a file under another name";
+                return Err(SandboxError::unsupported(
+                    DockerSandboxes::NAME,
+                    operation,
+                    reason,
+                ));
             }
             paths.push(format!("{}:ro", source.display()));
         }
@@ -213,16 +215,11 @@ impl Driver for DockerSandboxes {
 
 /// What a machine may reach. Whoever wants one whose policy cannot be enforced asks for one without a policy.
 fn rules_of(plan: &Plan) -> Result<Rules, SandboxError> {
-    policy::rules(&plan.spec.network).map_err(|reason| SandboxError::Unsupported {
-        provider: DockerSandboxes::NAME,
-        operation: "enforce the network policy",
-        reason,
+    policy::rules(&plan.spec.network).map_err(|reason| {
+        SandboxError::unsupported(DockerSandboxes::NAME, "enforce the network policy", reason)
     })
 }
 
 fn unavailable(reason: &str) -> SandboxError {
-    SandboxError::Unavailable {
-        provider: DockerSandboxes::NAME,
-        reason: reason.to_owned(),
-    }
+    SandboxError::unavailable(DockerSandboxes::NAME, reason)
 }

@@ -22,7 +22,7 @@ pub use self::class::AttackClass;
 use self::attack::{Attack, KNOWN_GAPS, KnownGap, attacks};
 use self::setup::AttackSetup;
 use super::connect::check_policy;
-use super::{Isolation, Provider, Sandbox, SandboxError, SandboxSpec};
+use super::{Isolation, Provider, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec};
 use crate::exec::{Command, Discard};
 use crate::guest;
 use crate::network::probe::{Probe, Seen};
@@ -121,7 +121,7 @@ pub enum EscapeError {
 impl EscapeError {
     /// What the user can do next.
     #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
+    pub fn hint(&self) -> Option<&str> {
         match self {
             Self::Sandbox(error) => error.hint(),
             Self::NoGuest => Some("build ralph on Linux with a static C library installed"),
@@ -161,10 +161,13 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Escap
         Ok(results)
     };
     let cases = match results.await {
-        Err(EscapeError::Sandbox(SandboxError::Unsupported { reason, .. })) => attacks
-            .iter()
-            .map(|attack| AttackResult::not_tried(attack.check.name, attack.class, &reason))
-            .collect(),
+        Err(EscapeError::Sandbox(error)) if error.kind() == SandboxErrorKind::Unsupported => {
+            let reason = error.to_string();
+            attacks
+                .iter()
+                .map(|attack| AttackResult::not_tried(attack.check.name, attack.class, &reason))
+                .collect()
+        }
         results => results?,
     };
     Ok(EscapeReport {
@@ -224,7 +227,7 @@ impl<'a> Attacker<'a> {
     async fn install(sandbox: &'a dyn Sandbox, setup: &'a AttackSetup) -> Result<Self, EscapeError> {
         let guest = guest::PROGRAM.ok_or(EscapeError::NoGuest)?;
         let path = sandbox.root().join(PROGRAM);
-        sandbox.write(&path, guest, 0o755).await?;
+        sandbox.files().write(&path, guest, 0o755).await?;
         Ok(Self {
             sandbox,
             program: path.to_string_lossy().into_owned(),

@@ -76,9 +76,6 @@ impl Plan {
 
     /// That its network is not closed as it should be, or cannot be shown to be.
     pub(in crate::sandbox) fn unsealed(&self, source: SealError) -> SandboxError {
-        SandboxError::Unsealed {
-            id: self.name(),
-            source: Box::new(source),
-        }
+        source.into_sandbox_error(&self.name())
     }
 }

@@ -91,11 +91,7 @@ impl<D: Driver> MachineProvider<D> {
 
     fn guest(&self) -> Result<Guest, SandboxError> {
         let dir = &self.options.guest_dir;
-        Guest::put(dir, arch()).map_err(|source| SandboxError::Host {
-            operation: "write the guest to",
-            path: dir.clone(),
-            source,
-        })
+        Guest::put(dir, arch()).map_err(|source| SandboxError::host("write the guest to", dir, source))
     }
 
     fn record(&self, spec: &SandboxSpec) -> Record {
@@ -122,11 +118,8 @@ impl<D: Driver> MachineProvider<D> {
     }
 
     fn places(&self) -> Result<Vec<Place>, SandboxError> {
-        Place::all(&self.options.base).map_err(|source| SandboxError::Host {
-            operation: "list",
-            path: self.options.base.clone(),
-            source,
-        })
+        Place::all(&self.options.base)
+            .map_err(|source| SandboxError::host("list", &self.options.base, source))
     }
 
     /// Makes a machine under the first of its names that nobody has. Nothing is left of one that came to nothing.
@@ -167,10 +160,7 @@ impl<D: Driver> MachineProvider<D> {
                 ),
             }
         });
-        free.ok_or_else(|| SandboxError::Unavailable {
-            provider: D::NAME,
-            reason: "no name is free".to_owned(),
-        })?
+        free.ok_or_else(|| SandboxError::unavailable(D::NAME, "no name is free"))?
     }
 
     async fn discard(&self, place: &Place) -> Result<(), SandboxError> {
@@ -403,9 +393,5 @@ fn variables(told: &str, border: &Border, root: &Path, spec: &SandboxSpec) -> BT
 }
 
 fn on_host(operation: &'static str, place: &Place, source: io::Error) -> SandboxError {
-    SandboxError::Host {
-        operation,
-        path: place.workspace(),
-        source,
-    }
+    SandboxError::host(operation, &place.workspace(), source)
 }

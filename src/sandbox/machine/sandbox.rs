@@ -9,7 +9,7 @@ use super::super::life::{Life, State};
 use super::super::session::SessionError;
 use super::super::shelf::Shelf;
 use super::super::warm::Warm;
-use super::super::{Activity, Entry, Sandbox, SandboxError};
+use super::super::{Activity, Sandbox, SandboxError, SandboxFiles};
 use super::border::Border;
 use super::driver::{Driver, Plan};
 use super::opener::ByProgram;
@@ -42,17 +42,13 @@ impl<D: Driver> MachineSandbox<D> {
     }
 
     fn gone(&self) -> SandboxError {
-        SandboxError::Gone {
-            id: self.name.clone(),
-        }
+        SandboxError::gone(&self.name)
     }
 
     fn running(&self) -> Result<(), SandboxError> {
         match self.life.state() {
             State::Running => Ok(()),
-            State::Stopped => Err(SandboxError::Stopped {
-                id: self.name.clone(),
-            }),
+            State::Stopped => Err(SandboxError::stopped(&self.name)),
             State::Closed => Err(self.gone()),
         }
     }
@@ -61,10 +57,7 @@ impl<D: Driver> MachineSandbox<D> {
     async fn misfortune(&self) -> Result<Option<SandboxError>, SandboxError> {
         Ok(match self.driver.all().await?.get(&self.name) {
             Some(Activity::Running) => None,
-            Some(Activity::Stopped) => Some(SandboxError::Lost {
-                id: self.name.clone(),
-                reason: "its machine was stopped".to_owned(),
-            }),
+            Some(Activity::Stopped) => Some(SandboxError::lost(&self.name, "its VM was stopped")),
             Some(Activity::Removed) | None => Some(self.gone()),
         })
     }
@@ -78,10 +71,7 @@ impl<D: Driver> MachineSandbox<D> {
     }
 
     fn processes(&self, source: io::Error) -> SandboxError {
-        SandboxError::Processes {
-            id: self.name.clone(),
-            source,
-        }
+        SandboxError::processes(&self.name, source)
     }
 }
 
@@ -95,18 +85,29 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         &self.shelf.root
     }
 
+    fn files(&self) -> &dyn SandboxFiles {
+        &self.shelf
+    }
+
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
         self.running()?;
         let Some(session) = self.warm.session().await? else {
-            return self.witness(command, output).await;
+            return self.exec_trusted(command, output).await;
         };
         match session.exec(command, output).await {
-            Err(SandboxError::Session { source, .. }) => self.survive(command, source).await,
+            Err(error) => match error.cause::<SessionError>() {
+                Some(lost) => self.survive(command, lost.clone()).await,
+                None => Err(error),
+            },
             exit => exit,
         }
     }
 
-    async fn witness(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+    async fn exec_trusted(
+        &self,
+        command: &Command,
+        output: &mut dyn OutputSink,
+    ) -> Result<Exit, SandboxError> {
         self.running()?;
         let exit = self.plain.run(command, output).await;
         let exit = exit.map_err(|source| self.processes(source))?;
@@ -149,47 +150,15 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         }
     }
 
-    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.shelf.read(path, limit).await
-    }
-
-    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
-        self.shelf.write(path, bytes, mode).await
-    }
-
-    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
-        self.shelf.append(path, bytes).await
-    }
-
-    async fn list(&self, path: &Path) -> Result<Vec<Entry>, SandboxError> {
-        self.shelf.list(path).await
-    }
-
-    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.shelf.mkdir(path).await
-    }
-
-    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.shelf.remove(path).await
-    }
-
-    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
-        self.shelf.upload(from, to).await
-    }
-
-    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
-        self.shelf.download(from, to, limit).await
-    }
-
     async fn start(&self) -> Result<(), SandboxError> {
         self.life.enter(State::Running, &self.name)?;
         match self.driver.all().await?.get(&self.name) {
             Some(Activity::Running) => Ok(()),
-            _ if matches!(self.border, Border::Theirs) => Err(SandboxError::Unsupported {
-                provider: D::NAME,
-                operation: "start a machine that it only looks into",
-                reason: "what it may reach is known to whoever has it".to_owned(),
-            }),
+            _ if matches!(self.border, Border::Theirs) => Err(SandboxError::unsupported(
+                D::NAME,
+                "start a machine that it only looks into",
+                "what it may reach is known to whoever has it",
+            )),
             Some(Activity::Stopped | Activity::Removed) | None => {
                 self.driver.start(&self.plan).await?;
                 self.prove().await
@@ -201,10 +170,6 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         self.life.enter(State::Stopped, &self.name)?;
         self.warm.take().await;
         self.driver.stop(&self.name).await
-    }
-
-    async fn preview(&self, _port: u16) -> Result<Option<String>, SandboxError> {
-        Ok(None)
     }
 
     async fn close(&self) -> Result<(), SandboxError> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::super::SandboxError;
+use super::super::{SandboxError, SandboxErrorKind};
 use crate::exec::{Command, Discard, Exit, Host};
 
 /// Nothing that is asked takes longer, unless something is wrong.
@@ -40,26 +40,20 @@ pub(in crate::sandbox) async fn try_run(
 /// A command of the program that failed.
 pub(in crate::sandbox) fn failed(line: String, exit: &Exit) -> SandboxError {
     let said = exit.stderr.text();
-    SandboxError::Program {
-        line,
-        said: format!("{} ({})", said.trim(), exit.status),
-        hint: None,
-    }
+    SandboxError::new(
+        SandboxErrorKind::Failed,
+        format!("`{line}` failed: {} ({})", said.trim(), exit.status),
+    )
 }
 
 /// An answer that makes no sense.
 pub(in crate::sandbox) fn nonsense(line: &str, error: &serde_json::Error) -> SandboxError {
-    SandboxError::Program {
-        line: line.to_owned(),
-        said: format!("its answer cannot be read: {error}"),
-        hint: Some("ralph may not know this version of the program; `ralph doctor env` tells which it is"),
-    }
+    let message = format!("cannot parse the output of `{line}`: {error}");
+    SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(
+        "ralph may not support this version of the program; `ralph doctor env` shows the version",
+    ))
 }
 
 fn not_run(line: &str, source: &io::Error) -> SandboxError {
-    SandboxError::Program {
-        line: line.to_owned(),
-        said: source.to_string(),
-        hint: None,
-    }
+    SandboxError::new(SandboxErrorKind::Failed, format!("`{line}` failed: {source}"))
 }

@@ -70,9 +70,8 @@ impl<'a> Call<'a> {
                 }
                 Heard::Failed(stage, errno) => {
                     self.over = true;
-                    let program = command.program.clone();
                     let source = why_not_started(command, &dir, stage, errno);
-                    return Err(SandboxError::Start { program, source });
+                    return Err(SandboxError::not_started(&command.program, source));
                 }
                 Heard::AllEnded => return Err(self.out_of_turn()),
             }
@@ -124,9 +123,8 @@ impl<'a> Call<'a> {
         if let Err(error) = message.append_to(self.id, &mut frames) {
             // The guest has heard nothing of it.
             self.over = true;
-            let program = command.program.clone();
             let source = io::Error::new(io::ErrorKind::ArgumentListTooLong, error);
-            return Err(SandboxError::Start { program, source });
+            return Err(SandboxError::not_started(&command.program, source));
         }
         feed.take(|message| self.put(&message, &mut frames))?;
         self.exchange.send(frames);
@@ -305,8 +303,5 @@ fn why_not_started(command: &Command, dir: &Path, stage: StartStage, errno: i32)
 }
 
 fn lost(surroundings: &Surroundings, source: SessionError) -> SandboxError {
-    SandboxError::Session {
-        id: surroundings.sandbox.clone(),
-        source,
-    }
+    SandboxError::session(&surroundings.sandbox, source)
 }

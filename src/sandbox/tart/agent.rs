@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::super::SandboxError;
 use super::super::machine::tool;
+use super::super::{SandboxError, SandboxErrorKind};
 use super::cli::{RunChild, Tart, command};
-use super::{MOST_MACS, unavailable};
+use super::{MOST_MACS, too_many_macs, unavailable};
 
 /// How often it is asked, and how soon again at first: what was cloned from a machine at rest is there at once.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -54,11 +54,9 @@ pub(super) async fn answers(
 fn ended(child: &RunChild) -> SandboxError {
     let said = child.last_words();
     if said.contains(OVER_THE_LIMIT) {
-        return SandboxError::TooManyMacs { running: MOST_MACS };
+        return too_many_macs(MOST_MACS);
     }
-    SandboxError::Program {
-        line: "tart run".to_owned(),
-        said: format!("it ended before the machine was there: {said}"),
-        hint: Some("`tart run` by hand shows the machine's screen"),
-    }
+    let message = format!("`tart run` failed: it exited before the VM was ready: {said}");
+    SandboxError::new(SandboxErrorKind::Failed, message)
+        .with_hint(Some("`tart run` by hand shows the screen of the VM"))
 }

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::Deserialize;
 
-use super::super::SandboxError;
 use super::super::machine::tool;
+use super::super::{SandboxError, SandboxErrorKind};
 use crate::exec::{Command, Host};
 
 /// For how long a list of machines is good enough.
@@ -157,11 +157,9 @@ impl Tart {
     pub(super) async fn clone_vm(&self, from: &str, name: &str) -> Result<(), SandboxError> {
         self.forget();
         if self.list().await?.iter().any(|vm| vm.name == name) {
-            return Err(SandboxError::Program {
-                line: command(["clone", from, name]).to_string(),
-                said: "there is a machine of that name, and it would be overwritten".to_owned(),
-                hint: Some("`tart delete` removes it, when it is nobody's"),
-            });
+            let message = format!("cannot clone `{from}`: a VM with the name `{name}` exists");
+            return Err(SandboxError::new(SandboxErrorKind::Failed, message)
+                .with_hint(Some("if the VM is not in use, remove it with `tart delete`")));
         }
         self.change(command(["clone", from, name])).await
     }

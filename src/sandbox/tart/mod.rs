@@ -21,7 +21,9 @@ use super::guest::Guest;
 use super::machine::{Border, Driver, MachineOptions, MachineProvider, Outlet, Plan};
 use super::place::Place;
 use super::reach::opens_no_tls;
-use super::{Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError};
+use super::{
+    Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError, SandboxErrorKind,
+};
 use crate::exec::Command;
 use crate::network::Policy;
 
@@ -86,7 +88,7 @@ impl Macs {
         if running < MOST_MACS {
             Ok(())
         } else {
-            Err(SandboxError::TooManyMacs { running })
+            Err(too_many_macs(running))
         }
     }
 
@@ -140,11 +142,9 @@ impl Driver for Macs {
             unavailable("no image is named: set sandbox.image, or base_image in .agent-loop/config.json")
         })?;
         if let Some(mount) = plan.spec.mounts.first() {
-            return Err(SandboxError::Unsupported {
-                provider: Self::NAME,
-                operation: "show a file under a name of your own",
-                reason: format!("`{}` would be below `{SHARED}`", mount.source.display()),
-            });
+            let reason = format!("`{}` would be below `{SHARED}`", mount.source.display());
+            let operation = "show a file under a name of your own";
+            return Err(SandboxError::unsupported(Self::NAME, operation, reason));
         }
         let closing = Closing::of(&plan.spec.network);
         if closing != Closing::Open {
@@ -235,11 +235,8 @@ fn run_command(plan: &Plan, reach: Reach) -> Result<Command, SandboxError> {
 fn shared(name: &str, dir: &Path, access: &str) -> Result<String, SandboxError> {
     let path = dir.to_string_lossy();
     if path.contains(':') {
-        return Err(SandboxError::Unsupported {
-            provider: Macs::NAME,
-            operation: "share a directory",
-            reason: format!("`{path}` has a colon in its name, and tart takes that for the end of it"),
-        });
+        let reason = format!("`{path}` has a colon in its name, and tart takes that for the end of it");
+        return Err(SandboxError::unsupported(Macs::NAME, "share a directory", reason));
     }
     Ok(format!("--dir={name}:{path}{access}"))
 }
@@ -258,8 +255,14 @@ fn limits(plan: &Plan) -> Vec<String> {
 }
 
 fn unavailable(reason: &str) -> SandboxError {
-    SandboxError::Unavailable {
-        provider: Macs::NAME,
-        reason: reason.to_owned(),
-    }
+    SandboxError::unavailable(Macs::NAME, reason)
+}
+
+/// Apple allows a fixed number of running macOS VMs per host.
+fn too_many_macs(running: usize) -> SandboxError {
+    let message = format!(
+        "cannot start VM — {running} macOS VMs already running (Apple SLA permits max 2). Stop an existing VM with: \
+         tart stop <name>"
+    );
+    SandboxError::new(SandboxErrorKind::Failed, message)
 }

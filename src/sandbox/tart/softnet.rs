@@ -82,11 +82,7 @@ pub(super) async fn check(host: &Host) -> Result<(), SandboxError> {
 }
 
 fn refused(reason: &str) -> SandboxError {
-    SandboxError::Unsupported {
-        provider: Macs::NAME,
-        operation: "keep a machine from the network",
-        reason: reason.to_owned(),
-    }
+    SandboxError::unsupported(Macs::NAME, "keep a machine from the network", reason)
 }
 
 #[cfg(test)]

@@ -116,10 +116,7 @@ impl DockerSandbox {
     }
 
     pub(super) fn unsealed(&self, error: SealError) -> SandboxError {
-        SandboxError::Unsealed {
-            id: self.name.clone(),
-            source: Box::new(error),
-        }
+        error.into_sandbox_error(&self.name)
     }
 
     /// Ends everything in it by stopping it whole.

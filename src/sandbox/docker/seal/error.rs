@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
-use super::super::super::Fault;
 use super::super::super::canary::CanaryError;
+use super::super::super::{SandboxError, SandboxErrorKind};
 use crate::engine::EngineError;
 use crate::gateway::{GatewayError, InspectionError};
 use crate::network::probe::ProbeFailure;
@@ -75,11 +75,21 @@ pub enum SealError {
 }
 
 impl SealError {
-    /// What it means for the sandbox.
-    pub(in crate::sandbox) fn fault(&self) -> Fault {
+    /// The error of the sandbox whose network is not sealed.
+    pub(in crate::sandbox) fn into_sandbox_error(self, sandbox: &str) -> SandboxError {
+        let hint = self.hint();
+        SandboxError::new(
+            self.kind(),
+            format!("the network of the sandbox `{sandbox}` is not sealed"),
+        )
+        .with_cause(self)
+        .with_hint(hint)
+    }
+
+    fn kind(&self) -> SandboxErrorKind {
         match self {
-            Self::Engine(source) if source.is_unreachable() => Fault::Away,
-            Self::HolderEnded | Self::Line(_) | Self::Untried(_) => Fault::Lost,
+            Self::Engine(source) if source.is_unreachable() => SandboxErrorKind::Unreachable,
+            Self::HolderEnded | Self::Line(_) | Self::Untried(_) => SandboxErrorKind::Lost,
             Self::Engine(_)
             | Self::NoGuest(_)
             | Self::Desktop
@@ -93,7 +103,7 @@ impl SealError {
             | Self::Trust(_)
             | Self::NoCanaries(_)
             | Self::Probe(_)
-            | Self::Heard(_) => Fault::Provider,
+            | Self::Heard(_) => SandboxErrorKind::Failed,
         }
     }
 
@@ -133,5 +143,13 @@ impl SealError {
                 )
             }
         }
+    }
+}
+
+/// For a policy that cannot be sealed, before there is a sandbox.
+impl From<SealError> for SandboxError {
+    fn from(error: SealError) -> Self {
+        let (kind, hint) = (error.kind(), error.hint());
+        Self::from_cause(kind, error).with_hint(hint)
     }
 }
