@@ -11,15 +11,7 @@ mod first_byte;
 mod first_request;
 mod held;
 mod stage;
-#[path = "../../tests/support/mod.rs"]
-#[allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    unreachable_pub,
-    reason = "what tests and this share looks at the machine and stops where it stands"
-)]
-mod support;
+extern crate support;
 mod throughput;
 mod upstream;
 

@@ -24,8 +24,7 @@ mod preflight;
 mod selftest;
 mod settings;
 mod stubborn;
-#[path = "../support/mod.rs"]
-mod support;
+use ::support::{self, need};
 mod tasks;
 mod timers;
 mod traces;

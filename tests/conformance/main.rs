@@ -33,8 +33,7 @@ mod files;
 mod judged;
 mod life;
 mod output;
-#[path = "../support/mod.rs"]
-mod support;
+use ::support;
 mod yard;
 
 use std::process::ExitCode;

@@ -11,8 +11,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
+use ::support::need;
 
 mod decided;
 mod disk;

@@ -35,6 +35,5 @@ mod seal_lost;
 mod sealed;
 mod site;
 mod steps;
-#[path = "../support/mod.rs"]
-mod support;
+use ::support::{self, need};
 mod unshared;

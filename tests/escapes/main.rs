@@ -28,8 +28,7 @@ mod room;
 #[allow(dead_code, reason = "this binary uses a part of it")]
 #[path = "../docker/sealed.rs"]
 mod sealed;
-#[path = "../support/mod.rs"]
-mod support;
+use ::support::{self, need};
 mod tools;
 mod web;
 mod world;

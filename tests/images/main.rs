@@ -9,8 +9,7 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
-#[path = "../support/mod.rs"]
-mod support;
+use ::support::{self, need};
 
 mod agents;
 mod archive;

@@ -146,7 +146,13 @@ fn provider(request: &Recorded) -> Answer {
 }
 
 /// The model client against the proxy.
-impl Proxy {
+trait ProxyClient {
+    fn model(&self, key: Option<&str>) -> OpenAiCompatible;
+    async fn ask(&self, text: &str) -> Result<Reply, ModelError>;
+    async fn ask_model(&self, name: &str, text: &str) -> Result<Reply, ModelError>;
+}
+
+impl ProxyClient for Proxy {
     fn model(&self, key: Option<&str>) -> OpenAiCompatible {
         let endpoint = ModelEndpoint::parse(&self.address).unwrap();
         OpenAiCompatible::new(endpoint, key.map(Secret::new), quick()).unwrap()

@@ -22,8 +22,7 @@ mod official;
 mod selftest;
 mod site;
 mod smoke;
-#[path = "../support/mod.rs"]
-mod support;
+use ::support::{self, need};
 mod tart;
 
 use ralph::exec::{Command, Discard, Exit};

@@ -14,5 +14,4 @@ mod hostile;
 mod life;
 mod protocol;
 mod room;
-#[path = "../support/mod.rs"]
-mod support;
+use ::support::{self, need};

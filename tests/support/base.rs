@@ -32,7 +32,7 @@ async fn given(engine: &Engine, name: &str, script: &[&str]) -> Result<String, S
 
 /// The root file system as an archive, by a script of this directory.
 fn archive(script: &[&str]) -> Result<PathBuf, String> {
-    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support");
+    let dir = env!("CARGO_MANIFEST_DIR");
     let program = format!("{dir}/{}", script[0]);
     let made = Command::new(program)
         .args(&script[1..])

@@ -1,5 +1,10 @@
-//! What the test binaries share: whole fakes on real sockets, and the way a test says that it cannot run here.
-#![allow(dead_code, unused_macros, reason = "each test binary uses a part of it")]
+//! What the test suites share: whole fakes on real sockets, real programs, and how a test skips itself.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "test code may panic, and it reads the environment that `tests/run` sets up"
+)]
 
 pub mod base;
 pub mod chat_server;

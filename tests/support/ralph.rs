@@ -13,6 +13,13 @@ use tempfile::TempDir;
 /// How long anything may take that a test waits for. Far longer than it takes, so that a slow machine fails nothing.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 
+/// The `ralph` binary that cargo built for the running test: it lies above the directory of the test binaries.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile_dir = test.ancestors().nth(2).unwrap();
+    profile_dir.join("ralph")
+}
+
 /// A task with two boxes: `a.txt` and `b.txt` say hello.
 pub const TASK: &str = "\
 ---
@@ -121,7 +128,7 @@ impl Place {
 
     /// `ralph` with these arguments, in the user's repository, with nothing in its environment but what it needs.
     pub fn ralph(&self, args: &[&str]) -> Command {
-        let mut command = self.command(env!("CARGO_BIN_EXE_ralph"), &self.repo());
+        let mut command = self.command(&program(), &self.repo());
         command.env("RALPH_HOME", self.home()).args(args);
         command
     }
@@ -177,7 +184,7 @@ impl Place {
         rows[0].clone()
     }
 
-    fn command(&self, program: &str, dir: &Path) -> Command {
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>, dir: &Path) -> Command {
         let mut command = Command::new(program);
         command.current_dir(dir).env_clear();
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());

@@ -4,12 +4,11 @@ use std::io::Write;
 
 /// Ends the test as skipped when `$have` is `Err(reason)`; otherwise its value.
 #[macro_export]
-#[allow(clippy::crate_in_macro_def, reason = "used within one test binary")]
 macro_rules! need {
     ($have:expr) => {
         match $have {
             Ok(value) => value,
-            Err(reason) => return $crate::support::skip::record(&reason.to_string()),
+            Err(reason) => return $crate::skip::record(&reason.to_string()),
         }
     };
 }

@@ -22,7 +22,7 @@ const MAKE_USER: &str = "mkdir -p /daytona && chown 1000:1000 /daytona && \
 
 /// One container.
 #[derive(Clone)]
-pub(super) struct Container {
+pub struct Container {
     name: String,
     engine: String,
     docker: Arc<Docker>,
@@ -30,7 +30,7 @@ pub(super) struct Container {
 
 impl Container {
     /// A container of this image that runs, or why there is none.
-    pub(super) async fn make(engine: &Engine, image: &str, env: &[String]) -> Result<Self, String> {
+    pub async fn make(engine: &Engine, image: &str, env: &[String]) -> Result<Self, String> {
         let endpoint = engine.endpoint().to_string();
         let version = ClientVersion {
             major_version: 1,
@@ -59,25 +59,25 @@ impl Container {
         Ok(room)
     }
 
-    pub(super) async fn stop(&self) {
+    pub async fn stop(&self) {
         let _ = self.docker(&["kill", &self.name]).await;
     }
 
-    pub(super) async fn start(&self) {
+    pub async fn start(&self) {
         self.docker(&["start", &self.name]).await.unwrap();
     }
 
-    pub(super) async fn remove(&self) {
+    pub async fn remove(&self) {
         let _ = self.docker(&["rm", "-f", "-v", &self.name]).await;
     }
 
-    pub(super) fn remove_now(&self) {
+    pub fn remove_now(&self) {
         let mut command = Command::new("docker");
         let command = command.env("DOCKER_HOST", &self.engine);
         let _ = command.args(["rm", "-f", "-v", &self.name]).output();
     }
 
-    pub(super) async fn start_command(&self, argv: &[&str]) -> Running {
+    pub async fn start_command(&self, argv: &[&str]) -> Running {
         let options = CreateExecOptions {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
@@ -110,7 +110,7 @@ impl Container {
 }
 
 /// Builds an image from a Dockerfile alone; the engine keeps what was built once.
-pub(super) async fn build(engine: &Engine, dockerfile: &str) -> Result<String, String> {
+pub async fn build(engine: &Engine, dockerfile: &str) -> Result<String, String> {
     let hash = ralph::engine::Digest::sha256(dockerfile.as_bytes());
     let name = format!("ralph-test-daytona-build:{}", &hash.hex()[..12]);
     let endpoint = engine.endpoint().to_string();

@@ -12,18 +12,18 @@ use serde_json::{Value, json};
 use super::room::Room;
 use super::{Refusal, Remote, Shared, Tier};
 
-pub(super) type Answer = Result<Json<Value>, Refusal>;
+pub type Answer = Result<Json<Value>, Refusal>;
 type Pairs = Query<HashMap<String, String>>;
 
 /// What a sandbox starts from when nothing is said.
 const USUAL_SNAPSHOT: &str = "daytonaio/sandbox:0.5.0";
 /// Time stands still here.
-pub(super) const NOW: &str = "2026-11-15T00:00:00.000Z";
+pub const NOW: &str = "2026-11-15T00:00:00.000Z";
 
 /// How often something new is looked at before it is there.
 const LOOKS: u32 = 2;
 
-pub(super) fn routes() -> Router<Arc<Shared>> {
+pub fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/api/sandbox", get(list).post(create))
         .route("/api/sandbox/{id}", get(look).delete(delete))

@@ -34,7 +34,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub(super) async fn instead_of_an_answer(&self) -> Option<Response> {
+    pub async fn instead_of_an_answer(&self) -> Option<Response> {
         match self {
             Self::Status(status) => Some(Refusal(*status, "told to fail".to_owned()).into_response()),
             Self::Wait(seconds) => {
@@ -49,7 +49,7 @@ impl Fault {
     }
 
     /// What comes of it when the request was heard.
-    pub(super) async fn instead_of(&self, answer: Response) -> Response {
+    pub async fn instead_of(&self, answer: Response) -> Response {
         match self {
             Self::HeardButUnanswered => Refusal(502, "Bad Gateway".to_owned()).into_response(),
             Self::HeardAndHangs => std::future::pending().await,
@@ -70,7 +70,7 @@ async fn with_new_field(answer: Response) -> Response {
 }
 
 /// The request, and its body where that is JSON.
-pub(super) async fn recorded(request: Request) -> (Request, Value) {
+pub async fn recorded(request: Request) -> (Request, Value) {
     let is_json = request
         .headers()
         .get("content-type")

@@ -23,7 +23,7 @@ const DELETE: &str =
 /// What stands between the files of an answer that holds several.
 const BOUNDARY: &str = "DAYTONA-FILE-BOUNDARY";
 
-pub(super) async fn list(
+pub async fn list(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Query(query): Pairs,
@@ -33,7 +33,7 @@ pub(super) async fn list(
     Ok(Json(json!(entries(&shared, &id, (&script, path)).await?)))
 }
 
-pub(super) async fn info(
+pub async fn info(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Query(query): Pairs,
@@ -43,7 +43,7 @@ pub(super) async fn info(
     Ok(Json(told.remove(0)))
 }
 
-pub(super) async fn folder(
+pub async fn folder(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Query(query): Pairs,
@@ -53,7 +53,7 @@ pub(super) async fn folder(
     Ok(StatusCode::CREATED)
 }
 
-pub(super) async fn delete(
+pub async fn delete(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Query(query): Pairs,
@@ -63,7 +63,7 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) async fn upload(
+pub async fn upload(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     mut form: Multipart,
@@ -88,7 +88,7 @@ pub(super) async fn upload(
     Ok(StatusCode::OK)
 }
 
-pub(super) async fn download(
+pub async fn download(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Query(query): Pairs,
@@ -97,7 +97,7 @@ pub(super) async fn download(
     Ok(([(CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-pub(super) async fn download_all(
+pub async fn download_all(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Json(wanted): Json<Value>,

@@ -22,7 +22,7 @@ const PIECE: usize = 64 * 1024;
 
 /// One set of namespaces. It ends with its first process.
 #[derive(Clone)]
-pub(super) struct Namespaces {
+pub struct Namespaces {
     first: Arc<Mutex<Child>>,
     /// The first process, as this machine counts.
     pid: u32,
@@ -31,7 +31,7 @@ pub(super) struct Namespaces {
 
 impl Namespaces {
     /// Namespaces with these variables, or why there are none.
-    pub(super) async fn make(env: &[String]) -> Result<Self, String> {
+    pub async fn make(env: &[String]) -> Result<Self, String> {
         let mut first = tokio::process::Command::new("unshare");
         first.args(["--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"]);
         first.args(["bash", "-c", FIRST]);
@@ -65,13 +65,13 @@ impl Namespaces {
     }
 
     /// Ends everything in them. Doing so twice is harmless.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         let mut first = self.first.lock().unwrap();
         let _ = first.kill();
         let _ = first.wait();
     }
 
-    pub(super) fn start_command(&self, argv: &[&str]) -> Running {
+    pub fn start_command(&self, argv: &[&str]) -> Running {
         let mut command = tokio::process::Command::new("nsenter");
         command.args(["--target", &self.pid.to_string(), "--pid", "--mount", "--"]);
         command.args(["env", "-i", HOME, PATH]).args(&self.env);

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 
 use super::Daytona;
 
-const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/daytona");
+const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/daytona");
 /// What Prism answers for itself has a type that begins so.
 const VERDICT: &str = "https://stoplight.io/prism/errors";
 /// How long Prism takes to begin, at the most.

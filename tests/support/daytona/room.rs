@@ -13,7 +13,7 @@ use super::container::{self, Container};
 use super::namespaces::Namespaces;
 
 /// What the sandboxes of a fake stand on.
-pub(super) enum Ground {
+pub enum Ground {
     /// A container engine, with its images.
     Engine(Box<Engine>),
     /// This machine; every image is taken for it.
@@ -22,7 +22,7 @@ pub(super) enum Ground {
 
 /// One sandbox.
 #[derive(Clone)]
-pub(super) enum Room {
+pub enum Room {
     Container(Container),
     Namespaces(Namespaces),
     /// None, since its image could not be built.
@@ -30,27 +30,27 @@ pub(super) enum Room {
 }
 
 /// A command that runs.
-pub(super) struct Running {
-    pub(super) output: BoxStream<'static, Piece>,
-    pub(super) input: Pin<Box<dyn AsyncWrite + Send>>,
-    pub(super) code: BoxFuture<'static, i64>,
+pub struct Running {
+    pub output: BoxStream<'static, Piece>,
+    pub input: Pin<Box<dyn AsyncWrite + Send>>,
+    pub code: BoxFuture<'static, i64>,
 }
 
 /// What a command prints.
-pub(super) enum Piece {
+pub enum Piece {
     Output(Bytes),
     Error(Bytes),
 }
 
 /// A command that has ended.
-pub(super) struct Ended {
-    pub(super) code: i64,
-    pub(super) output: Vec<u8>,
+pub struct Ended {
+    pub code: i64,
+    pub output: Vec<u8>,
 }
 
 impl Ground {
     /// Whether there is such an image.
-    pub(super) async fn has(&self, image: &str) -> bool {
+    pub async fn has(&self, image: &str) -> bool {
         match self {
             Self::Engine(engine) => engine.image(image).await.is_ok_and(|found| found.is_some()),
             Self::Namespaces => true,
@@ -58,7 +58,7 @@ impl Ground {
     }
 
     /// Builds an image, or says why it cannot be.
-    pub(super) async fn build(&self, dockerfile: &str) -> Result<String, String> {
+    pub async fn build(&self, dockerfile: &str) -> Result<String, String> {
         match self {
             Self::Engine(engine) => container::build(engine, dockerfile).await,
             Self::Namespaces => Ok(String::new()),
@@ -66,7 +66,7 @@ impl Ground {
     }
 
     /// A room of this image that runs, or why there is none.
-    pub(super) async fn room(&self, image: &str, env: &[String]) -> Result<Room, String> {
+    pub async fn room(&self, image: &str, env: &[String]) -> Result<Room, String> {
         match self {
             Self::Engine(engine) => Container::make(engine, image, env).await.map(Room::Container),
             Self::Namespaces => Namespaces::make(env).await.map(Room::Namespaces),
@@ -75,7 +75,7 @@ impl Ground {
 }
 
 impl Room {
-    pub(super) async fn stop(&self) {
+    pub async fn stop(&self) {
         match self {
             Self::Container(room) => room.stop().await,
             Self::Namespaces(room) => room.end(),
@@ -83,14 +83,14 @@ impl Room {
         }
     }
 
-    pub(super) async fn start(&self) {
+    pub async fn start(&self) {
         match self {
             Self::Container(room) => room.start().await,
             Self::Namespaces(_) | Self::Nowhere => panic!("there is nothing to start"),
         }
     }
 
-    pub(super) async fn remove(&self) {
+    pub async fn remove(&self) {
         match self {
             Self::Container(room) => room.remove().await,
             Self::Namespaces(room) => room.end(),
@@ -99,7 +99,7 @@ impl Room {
     }
 
     /// As [`Room::remove`], for where nothing can be awaited.
-    pub(super) fn remove_now(&self) {
+    pub fn remove_now(&self) {
         match self {
             Self::Container(room) => room.remove_now(),
             Self::Namespaces(room) => room.end(),
@@ -108,7 +108,7 @@ impl Room {
     }
 
     /// Starts a command.
-    pub(super) async fn start_command(&self, argv: &[&str]) -> Running {
+    pub async fn start_command(&self, argv: &[&str]) -> Running {
         match self {
             Self::Container(room) => room.start_command(argv).await,
             Self::Namespaces(room) => room.start_command(argv),
@@ -117,7 +117,7 @@ impl Room {
     }
 
     /// Runs a shell script to its end, with these bytes to read.
-    pub(super) async fn script(&self, script: &str, args: &[&str], input: &[u8]) -> Ended {
+    pub async fn script(&self, script: &str, args: &[&str], input: &[u8]) -> Ended {
         let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
         let Running {
             output: mut printed,
@@ -145,7 +145,7 @@ impl Room {
 
 impl Piece {
     /// The bytes, wherever they were printed.
-    pub(super) fn into_bytes(self) -> Bytes {
+    pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Output(bytes) | Self::Error(bytes) => bytes,
         }

@@ -23,7 +23,7 @@ const RUN: &str = "echo $$ >> \"/tmp/.session-$1\"; eval \"$2\"";
 
 /// A session: its commands, by their ids.
 #[derive(Clone, Default)]
-pub(super) struct Session {
+pub struct Session {
     commands: BTreeMap<String, (String, Arc<Log>)>,
 }
 
@@ -38,7 +38,7 @@ type Here = State<Arc<Shared>>;
 type Named = Path<(String, String)>;
 type Command = Path<(String, String, String)>;
 
-pub(super) async fn open(
+pub async fn open(
     State(shared): Here,
     Path(id): Path<String>,
     Json(wanted): Json<Value>,
@@ -53,7 +53,7 @@ pub(super) async fn open(
     Ok(StatusCode::CREATED)
 }
 
-pub(super) async fn list(State(shared): Here, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
+pub async fn list(State(shared): Here, Path(id): Path<String>) -> Result<Json<Value>, Refusal> {
     shared.room(&id)?;
     let sessions = shared.sessions.lock().unwrap();
     let own = sessions.iter().filter_map(|(name, session)| {
@@ -63,12 +63,12 @@ pub(super) async fn list(State(shared): Here, Path(id): Path<String>) -> Result<
     Ok(Json(own.collect()))
 }
 
-pub(super) async fn show(State(shared): Here, Path((id, session)): Named) -> Result<Json<Value>, Refusal> {
+pub async fn show(State(shared): Here, Path((id, session)): Named) -> Result<Json<Value>, Refusal> {
     shared.room(&id)?;
     Ok(Json(shared.session(&id, &session)?.told(&session)))
 }
 
-pub(super) async fn end(State(shared): Here, Path((id, session)): Named) -> Result<StatusCode, Refusal> {
+pub async fn end(State(shared): Here, Path((id, session)): Named) -> Result<StatusCode, Refusal> {
     let room = shared.room(&id)?;
     let known = shared.sessions.lock().unwrap().remove(&key(&id, &session));
     known.ok_or_else(|| Refusal(404, "session not found".to_owned()))?;
@@ -76,7 +76,7 @@ pub(super) async fn end(State(shared): Here, Path((id, session)): Named) -> Resu
     Ok(StatusCode::NO_CONTENT)
 }
 
-pub(super) async fn start(
+pub async fn start(
     State(shared): Here,
     Path((id, session)): Named,
     Json(wanted): Json<Value>,
@@ -97,7 +97,7 @@ pub(super) async fn start(
     Ok(Json(told).into_response())
 }
 
-pub(super) async fn command(
+pub async fn command(
     State(shared): Here,
     Path((id, session, command)): Command,
 ) -> Result<Json<Value>, Refusal> {
@@ -106,7 +106,7 @@ pub(super) async fn command(
     Ok(Json(told(&command, &line, &log)))
 }
 
-pub(super) async fn logs(
+pub async fn logs(
     State(shared): Here,
     Path((id, session, command)): Command,
     request: Request,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::control::{Answer, NOW};
 use super::{Refusal, Shared};
 
-pub(super) fn routes() -> Router<Arc<Shared>> {
+pub fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/api/snapshots", post(register))
         .route("/api/snapshots/{id}", get(snapshot))
@@ -64,7 +64,7 @@ async fn snapshot(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> 
 
 impl Shared {
     /// A snapshot that sandboxes can start from.
-    pub(super) fn active_snapshot(&self, name: &str) -> Result<Value, Refusal> {
+    pub fn active_snapshot(&self, name: &str) -> Result<Value, Refusal> {
         let snapshots = self.snapshots.lock().unwrap();
         match snapshots.get(name) {
             Some(found) if found["state"] == "active" => Ok(found.clone()),

@@ -21,9 +21,9 @@ const QUEUE: usize = 256;
 const LONGEST: usize = 64 * 1024;
 
 /// A terminal that nobody is connected to yet; afterwards only its name is taken.
-pub(super) struct Terminal(Option<Running>);
+pub struct Terminal(Option<Running>);
 
-pub(super) async fn open(
+pub async fn open(
     State(shared): State<Arc<Shared>>,
     Path(id): Path<String>,
     Json(wanted): Json<Value>,
@@ -51,7 +51,7 @@ pub(super) async fn open(
     Ok((StatusCode::CREATED, Json(json!({ "sessionId": name }))).into_response())
 }
 
-pub(super) async fn end(
+pub async fn end(
     State(shared): State<Arc<Shared>>,
     Path((id, name)): Path<(String, String)>,
 ) -> Result<Json<Value>, Refusal> {
@@ -68,7 +68,7 @@ async fn end_tree(room: &Room, name: &str) {
     room.script(end, &[name], b"").await;
 }
 
-pub(super) async fn connect(
+pub async fn connect(
     State(shared): State<Arc<Shared>>,
     Path((id, name)): Path<(String, String)>,
     upgrade: WebSocketUpgrade,

@@ -13,7 +13,7 @@ use super::{Refusal, Shared, files, session, terminal};
 /// Runs a line in a directory (`$1`), with variables after it.
 const EXECUTE: &str = "cd -- \"$1\" || exit; line=$2; shift 2; exec env -- \"$@\" sh -c \"$line\"";
 
-pub(super) fn routes() -> Router<Arc<Shared>> {
+pub fn routes() -> Router<Arc<Shared>> {
     let toolbox = Router::new()
         .route("/process/execute", post(execute))
         .route("/process/session", post(session::open).get(session::list))

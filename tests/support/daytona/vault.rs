@@ -14,17 +14,17 @@ use super::control::{Answer, NOW};
 use super::{Refusal, Shared};
 
 /// A credential. Nobody is told its value.
-pub(super) struct Kept {
+pub struct Kept {
     json: Value,
 }
 
 impl Kept {
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.json["name"].as_str().unwrap().to_owned()
     }
 }
 
-pub(super) fn routes() -> Router<Arc<Shared>> {
+pub fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/api/secret", post(add))
         .route("/api/secret/paginated", get(list))
@@ -89,7 +89,7 @@ fn unknown(id: &str) -> Refusal {
 
 impl Shared {
     /// What a new sandbox sees in place of the credentials it asks for, as variables.
-    pub(super) fn placeholders(&self, new: &Value) -> Result<Vec<String>, Refusal> {
+    pub fn placeholders(&self, new: &Value) -> Result<Vec<String>, Refusal> {
         let vault = self.vault.lock().unwrap();
         let asked = new["secrets"].as_array().into_iter().flatten();
         let pairs = asked.flat_map(|one| one.as_object().into_iter().flatten());

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use super::skip;
 
 /// Where the scripts are.
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/machines");
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/machines");
 
 /// A machine with some of the programs on it. What they made goes when it is dropped.
 pub struct Site {

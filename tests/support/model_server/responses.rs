@@ -11,11 +11,11 @@ use super::turns::{Asked, Refusal, Turn, json_body, stream};
 use super::{Shared, header};
 
 /// What each turn uses.
-pub(super) const TOKENS_IN: u64 = 111;
-pub(super) const TOKENS_OUT: u64 = 22;
+pub const TOKENS_IN: u64 = 111;
+pub const TOKENS_OUT: u64 = 22;
 
 /// Answers one request; `None` takes it and says nothing.
-pub(super) fn respond(shared: &Shared, headers: &HeaderMap, body: &Value) -> Option<Response> {
+pub fn respond(shared: &Shared, headers: &HeaderMap, body: &Value) -> Option<Response> {
     if let Some((status, kind, message)) = objection(&shared.key, headers, body) {
         return Some(refusal(status, kind, message, &[]));
     }
