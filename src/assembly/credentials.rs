@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::config::{AgentName, Config};
 use crate::credential::{AuthMethod, CredentialKind, CredentialSource, Keychain, Login, TokenServer, Vault};
-use crate::gateway::broker::{self, Upstream, UpstreamError};
+use crate::gateway::broker::{self, ModelUpstream, UpstreamError};
 
 use super::AssemblyContext;
 use super::AssemblyError;
@@ -54,7 +54,7 @@ pub(crate) async fn upstream(
     config: &Config,
     kind: CredentialKind,
     base: Option<&str>,
-) -> Result<Upstream, AssemblyError> {
+) -> Result<ModelUpstream, AssemblyError> {
     let vault = vault(context)?;
     let stored = vault.load(kind).await?;
     let login = || {
@@ -67,7 +67,7 @@ pub(crate) async fn upstream(
     };
     let own =
         (kind == CredentialKind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
-    Ok(Upstream::new(kind, source, base.or(own))?)
+    Ok(ModelUpstream::new(kind, source, base.or(own))?)
 }
 
 /// The credential that the environment holds.
@@ -87,7 +87,7 @@ fn token_server(base: Option<&str>) -> Result<TokenServer, AssemblyError> {
         Some(base) => format!("{}/v1/oauth/token", base.trim_end_matches('/')),
         None => TokenServer::ANTHROPIC.to_owned(),
     };
-    let url = url.parse().map_err(|_| UpstreamError::NotAUrl)?;
+    let url = url.parse().map_err(|_| UpstreamError::InvalidUrl)?;
     let http = broker::client(Vec::new())?;
     Ok(TokenServer { url, http })
 }

@@ -11,7 +11,7 @@ use crate::agent::{Claude, Codex, Cursor};
 use crate::config::{AgentName, Config};
 use crate::credential::{CredentialKind, CredentialSource};
 use crate::event::PreflightResult;
-use crate::gateway::broker::{self, BrokerError, Upstream, VerifyError};
+use crate::gateway::broker::{self, BrokerError, ModelUpstream, VerifyError};
 use crate::network::{Clients, HostName, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
@@ -103,7 +103,7 @@ fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, A
     let Some(key) = config.credential(variable) else {
         return Ok(None);
     };
-    let upstream = Upstream::new(
+    let upstream = ModelUpstream::new(
         CredentialKind::GatewayKey,
         CredentialSource::Fixed(key),
         Some(address),
@@ -212,9 +212,9 @@ enum Asked {
     /// The service behind the gateway, which asks it for every call.
     Through(Door),
     /// The service that this machine itself asks for every call.
-    FromHere(Upstream),
+    FromHere(ModelUpstream),
     /// The service that a sandbox asks by itself; this machine need not reach it.
-    FromAfar(Upstream),
+    FromAfar(ModelUpstream),
 }
 
 impl Asked {
@@ -270,9 +270,11 @@ impl Precondition for Credential {
             Unverified::Silent | Unverified::Service(VerifyError::Unreachable(_))
         );
         match (&error, &self.asked) {
-            (Unverified::Service(VerifyError::Unclear { status, .. }), _) => PreflightResult::Ready {
-                detail: format!("{service} does not say whether it takes it (HTTP {status})"),
-            },
+            (Unverified::Service(VerifyError::UnexpectedStatus { status, .. }), _) => {
+                PreflightResult::Ready {
+                    detail: format!("{service} does not say whether it takes it (HTTP {status})"),
+                }
+            }
             (_, Asked::FromAfar(_)) if out_of_reach => PreflightResult::Ready {
                 detail: format!("{service} cannot be asked from this machine whether it takes it"),
             },

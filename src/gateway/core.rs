@@ -13,14 +13,14 @@ use super::dial::{self, DialError};
 use super::dns::Lookup;
 use super::guard::AddressGuard;
 use super::http::Onward;
-use super::injection::Injection;
+use super::injection::CredentialInjector;
 use super::inspect::Inspection;
 use super::limits::Limits;
 use super::permit::{Generation, Notary, Permit, Subject};
 use super::phantom::Phantom;
 use super::resolve::Resolver;
 use super::seats::{Seat, Seats};
-use super::stream::{Buffered, Stream};
+use super::stream::{Buffered, ByteStream};
 use crate::network::probe::{Beacon, Place};
 use crate::network::{Denial, Host, HostName, Request, Seen, SyntheticAddresses, Verdict};
 
@@ -31,7 +31,7 @@ pub(super) struct Core {
     pub(super) resolver: Arc<dyn Resolver>,
     pub(super) guard: AddressGuard,
     pub(super) phantom: Option<Phantom>,
-    pub(super) injection: Option<Arc<dyn Injection>>,
+    pub(super) injection: Option<Arc<dyn CredentialInjector>>,
     pub(super) beacon: Option<Beacon>,
     pub(super) inspection: Option<Arc<Inspection>>,
     pub(super) notary: Notary,
@@ -108,7 +108,11 @@ impl Core {
     }
 
     /// Opens a connection for HTTP requests to the host of a permit: the host itself, or whoever adds its credential.
-    pub(super) async fn open(&self, permit: &Permit, onward: &Onward) -> Result<Box<dyn Stream>, DialError> {
+    pub(super) async fn open(
+        &self,
+        permit: &Permit,
+        onward: &Onward,
+    ) -> Result<Box<dyn ByteStream>, DialError> {
         let injection = self.injection.as_ref().zip(permit.request.host.name());
         if let Some((injection, name)) = injection.filter(|(injection, name)| injection.injects(name)) {
             let unreachable = |source: io::Error| DialError::Unreachable {

@@ -55,12 +55,12 @@ use seats::Seats;
 
 pub use door::Door;
 pub use guard::AddressGuard;
-pub use injection::Injection;
+pub use injection::CredentialInjector;
 pub use inspect::{Inspection, InspectionError, Roots, Trust};
 pub use limits::Limits;
 pub use phantom::{NoRandomness, Phantom};
 pub use resolve::{Resolver, SystemResolver};
-pub use stream::{Client, Stream};
+pub use stream::{ByteStream, Client};
 
 /// What a gateway is made from.
 pub struct Setup {
@@ -73,7 +73,7 @@ pub struct Setup {
     /// The credential of the explicit proxy; without one it serves nobody.
     pub phantom: Option<Phantom>,
     /// Who adds credentials, where somebody does.
-    pub injection: Option<Arc<dyn Injection>>,
+    pub injection: Option<Arc<dyn CredentialInjector>>,
     /// What the gateway says of itself, whatever the policy is, so that a sandbox can be shown to lead here.
     pub beacon: Option<Beacon>,
     /// Who opens the TLS of hosts that the policy inspects. Without one nobody reaches them by TLS.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::permit::Permit;
 use super::seats::Seat;
-use super::stream::{Buffered, Stream};
+use super::stream::{Buffered, ByteStream};
 
 /// What is carried at once in the beginning, and at most.
 const FIRST_CHUNK: usize = 8 * 1024;
@@ -15,8 +15,8 @@ const LARGEST_CHUNK: usize = 256 * 1024;
 
 /// Carries bytes both ways, first what was read already, until both sides are done or the permit is revoked.
 pub(super) async fn relay(
-    client: &mut Buffered<impl Stream>,
-    upstream: &mut Buffered<impl Stream>,
+    client: &mut Buffered<impl ByteStream>,
+    upstream: &mut Buffered<impl ByteStream>,
     permit: &Permit,
     seat: &Seat,
 ) -> io::Result<()> {

@@ -14,12 +14,12 @@ const MOST_READ: usize = 64 * 1024;
 const FIRST_READ: usize = 2 * 1024;
 
 /// A connection in both directions.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// A connection that a sandbox opened.
-pub trait Client: Stream {
+pub trait Client: ByteStream {
     /// Prepares the connection to end with a reset instead of in peace.
     fn reset_on_close(&self);
 }
@@ -77,7 +77,7 @@ impl<S: AsyncRead + Unpin> Buffered<S> {
     }
 }
 
-impl<S: Stream> Buffered<S> {
+impl<S: ByteStream> Buffered<S> {
     /// Says a last word and ends in peace: the client hears it although it may still be talking.
     pub(super) async fn say_goodbye(mut self, last_word: &[u8]) {
         let said = async {

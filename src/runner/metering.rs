@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use crate::agent::{AgentConclusion, AgentOutcome, ModelFailure};
-use crate::gateway::meter::{Allowance, Meter, MeterSink, Notice};
+use crate::gateway::meter::{Allowance, Meter, MeterNotice, MeterSink};
 use crate::model::Profile;
 use crate::state::CallUsage;
 
@@ -48,7 +48,7 @@ impl AgentMetering {
 /// What a meter told and nobody has looked at yet.
 #[derive(Debug, Default)]
 pub struct MeterNotices {
-    told: Mutex<Vec<Notice>>,
+    told: Mutex<Vec<MeterNotice>>,
     more: Notify,
 }
 
@@ -64,27 +64,29 @@ impl MeterNotices {
         }
     }
 
-    fn take(&self) -> Vec<Notice> {
+    fn take(&self) -> Vec<MeterNotice> {
         take(&mut *self.told())
     }
 
-    fn told(&self) -> MutexGuard<'_, Vec<Notice>> {
+    fn told(&self) -> MutexGuard<'_, Vec<MeterNotice>> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl MeterSink for MeterNotices {
-    fn notice(&self, notice: Notice) {
+    fn notice(&self, notice: MeterNotice) {
         self.told().push(notice);
         self.more.notify_waiters();
     }
 }
 
 /// Whether there is no point in another call.
-fn is_final(notice: &Notice) -> bool {
+fn is_final(notice: &MeterNotice) -> bool {
     match notice {
-        Notice::BudgetExceeded(_) | Notice::Unpriced { .. } => true,
-        Notice::Spent { .. } | Notice::RateLimited { .. } | Notice::CredentialRefused { .. } => false,
+        MeterNotice::BudgetExceeded(_) | MeterNotice::Unpriced { .. } => true,
+        MeterNotice::Spent { .. }
+        | MeterNotice::RateLimited { .. }
+        | MeterNotice::CredentialRefused { .. } => false,
     }
 }
 
@@ -152,27 +154,27 @@ enum Refused {
 
 /// What the notices of a session come to. A bound that was met is the end; trouble counts when no call came after it
 /// that was answered.
-fn weigh(notices: Vec<Notice>) -> Option<Refused> {
+fn weigh(notices: Vec<MeterNotice>) -> Option<Refused> {
     let mut refused = None;
     for notice in notices {
         refused = match notice {
-            Notice::BudgetExceeded(overdrawn) => {
+            MeterNotice::BudgetExceeded(overdrawn) => {
                 return Some(Refused::OverBudget {
                     reason: overdrawn.to_string(),
                 });
             }
-            Notice::Unpriced { model } => return Some(Refused::Unpriced { model }),
+            MeterNotice::Unpriced { model } => return Some(Refused::Unpriced { model }),
             // A call that used nothing was not answered.
-            Notice::Spent { tokens, .. } if tokens.total() == 0 => refused,
-            Notice::Spent { .. } => None,
-            Notice::RateLimited { status, until } => {
+            MeterNotice::Spent { tokens, .. } if tokens.total() == 0 => refused,
+            MeterNotice::Spent { .. } => None,
+            MeterNotice::RateLimited { status, until } => {
                 let said = format!("status {status}");
                 Some(Refused::InTrouble(ModelFailure::RateLimited {
                     until,
                     message: said,
                 }))
             }
-            Notice::CredentialRefused { reason: said } => {
+            MeterNotice::CredentialRefused { reason: said } => {
                 Some(Refused::InTrouble(ModelFailure::Unauthorized { message: said }))
             }
         };
@@ -185,7 +187,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::gateway::meter::{Basis, Overdrawn};
+    use crate::gateway::meter::{CostBasis, OverBudget};
     use crate::usage::Tokens;
 
     #[rstest]
@@ -195,24 +197,24 @@ mod tests {
     #[case::a_refused_call_is_freed_after_it(vec![refused(), spent(0)], Some(trouble()))]
     #[case::answered_after_all(vec![refused(), spent(3)], None)]
     #[case::over_budget_whatever_comes_after(vec![overdrawn(), spent(3)], Some(over_budget()))]
-    fn what_was_refused_is_weighed(#[case] notices: Vec<Notice>, #[case] expected: Option<Refused>) {
+    fn what_was_refused_is_weighed(#[case] notices: Vec<MeterNotice>, #[case] expected: Option<Refused>) {
         assert_eq!(weigh(notices), expected);
     }
 
-    fn spent(tokens: u64) -> Notice {
-        Notice::Spent {
+    fn spent(tokens: u64) -> MeterNotice {
+        MeterNotice::Spent {
             model: "m".to_owned(),
             tokens: Tokens {
                 input: tokens,
                 output: 0,
             },
             cost: None,
-            basis: Basis::Reported,
+            basis: CostBasis::Reported,
         }
     }
 
-    fn refused() -> Notice {
-        Notice::CredentialRefused {
+    fn refused() -> MeterNotice {
+        MeterNotice::CredentialRefused {
             reason: "no".to_owned(),
         }
     }
@@ -223,14 +225,14 @@ mod tests {
         })
     }
 
-    const OVERDRAWN: Overdrawn = Overdrawn::Tokens {
+    const OVERDRAWN: OverBudget = OverBudget::Tokens {
         worst: 3,
         spent: 2,
         limit: 4,
     };
 
-    fn overdrawn() -> Notice {
-        Notice::BudgetExceeded(OVERDRAWN)
+    fn overdrawn() -> MeterNotice {
+        MeterNotice::BudgetExceeded(OVERDRAWN)
     }
 
     fn over_budget() -> Refused {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::gateway::audit::{AuditSink, NoAudit};
-use crate::gateway::{AddressGuard, Injection, Phantom, Resolver, Roots, Setup, SystemResolver};
+use crate::gateway::{AddressGuard, CredentialInjector, Phantom, Resolver, Roots, Setup, SystemResolver};
 use crate::id::RunId;
 use crate::network::Policy;
 use crate::network::probe::Beacon;
@@ -75,7 +75,7 @@ pub struct Egress {
     /// Whether commands are told of that proxy.
     pub proxy_variables: ProxyVariables,
     /// Who adds credentials, where somebody does.
-    pub injection: Option<Arc<dyn Injection>>,
+    pub injection: Option<Arc<dyn CredentialInjector>>,
     /// Whom hosts are verified against whose TLS the policy has opened.
     pub roots: Roots,
 }

@@ -22,9 +22,9 @@ ask acme/secret | sed 's/.*: /another: /'
 
 const FOUND: &str = "\
 fetched: refs/heads/main
-pushing: acme/widget can be read and not written to; ralph hands the work back by itself
+pushing: acme/widget is read-only; ralph publishes the work itself
 told: {\"full_name\":\"acme/widget\",\"private\":true}
-another: the credential is for acme/widget alone\"}
+another: the credential is only for acme/widget\"}
 ";
 
 /// Runs a task in which the agent looks around.

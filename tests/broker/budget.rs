@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ralph::clock;
 use ralph::credential::{CredentialKind, CredentialSource};
-use ralph::gateway::broker::Upstream;
-use ralph::gateway::meter::{Allowance, Meter, MeterSetup, Notice, Tariffs};
+use ralph::gateway::broker::ModelUpstream;
+use ralph::gateway::meter::{Allowance, Meter, MeterNotice, MeterSetup, PriceList};
 use ralph::secret::Secret;
 use ralph::usage::Tokens;
 use serde_json::Value;
@@ -47,7 +47,7 @@ async fn streams_at_the_same_time_cannot_overshoot() {
         refusal["error"]["message"]
             .as_str()
             .unwrap()
-            .starts_with("ralph: budget exceeded: ")
+            .contains(": budget exceeded: ")
     );
     let spent = world.meter.spent();
     assert!(spent.cost <= usd(0.005) && spent.calls == 4, "{spent:?}");
@@ -55,7 +55,7 @@ async fn streams_at_the_same_time_cannot_overshoot() {
         world
             .notices()
             .iter()
-            .any(|notice| matches!(notice, Notice::BudgetExceeded(_)))
+            .any(|notice| matches!(notice, MeterNotice::BudgetExceeded(_)))
     );
 }
 
@@ -126,7 +126,7 @@ async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
         assert_eq!(response.status().as_u16(), expected);
         response.text().await.unwrap();
     }
-    assert!(world.notices().contains(&Notice::Unpriced {
+    assert!(world.notices().contains(&MeterNotice::Unpriced {
         model: "nobody-knows".to_owned()
     }));
 }
@@ -147,19 +147,19 @@ async fn a_price_that_is_given_later_lets_the_run_go_on() {
     assert_eq!(status(&world, "priced-later").await, 200);
     // It is not this one whose price is unknown.
     assert_eq!(status(&world, "priced").await, 402);
-    let unknown = |model: &str| Notice::Unpriced {
+    let unknown = |model: &str| MeterNotice::Unpriced {
         model: model.to_owned(),
     };
     assert!(world.notices().contains(&unknown("priced-later")));
     let spent = world.meter.spent();
     assert_eq!((spent.unpriced_calls, spent.cost), (1, usd(0.0)));
 
-    let tariffs = ["priced", "priced-later"].map(|model| (model.to_owned(), price()));
+    let prices = ["priced", "priced-later"].map(|model| (model.to_owned(), price()));
     let later = Meter::open(MeterSetup {
         file: world.file(),
         allowance,
-        tariffs: Tariffs::new(tariffs),
-        sink: Arc::<Mutex<Vec<Notice>>>::default(),
+        prices: PriceList::new(prices),
+        sink: Arc::<Mutex<Vec<MeterNotice>>>::default(),
         clock: clock::system(),
     });
     let later = later.unwrap();
@@ -204,7 +204,7 @@ async fn counters_survive_a_crash() {
     std::fs::write(dir.path().join("spending.jsonl"), format!("{left}{{\"at\":\"20")).unwrap();
     let source = CredentialSource::Fixed(Secret::new(KEY));
     let upstream = || {
-        Upstream::new(
+        ModelUpstream::new(
             CredentialKind::AnthropicKey,
             source.clone(),
             Some(&service.base_url()),

@@ -16,11 +16,11 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let world = World::new(CredentialKind::AnthropicKey, &service).await;
     let gateway = Gateway::new(Setup {
-        injection: Some(Arc::new(world.entrance.clone())),
+        injection: Some(Arc::new(world.handle.clone())),
         ..Setup::new(
             Policy::allowlist(
                 world
-                    .entrance
+                    .handle
                     .hosts()
                     .map(|host| Rule::parse(host.as_str()).unwrap()),
             ),

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use ralph::gateway::broker::{GitHub, GitHubAccess, GitHubSetup};
+use ralph::gateway::broker::{GitHubAccess, GitHubSetup, GitHubUpstream};
 use ralph::gateway::meter::Allowance;
 use ralph::id::RepositoryName;
 use ralph::secret::Secret;
@@ -24,7 +24,7 @@ struct Desk {
 impl Desk {
     async fn new(access: GitHubAccess, token: &str) -> Self {
         let server = GitHubServer::start().await;
-        let github = GitHub::new(GitHubSetup {
+        let github = GitHubUpstream::new(GitHubSetup {
             repository: RepositoryName::parse("acme/widget").unwrap(),
             token: Secret::new(token),
             url: server.url.clone(),
@@ -85,9 +85,9 @@ async fn the_repository_can_be_cloned_and_fetched() {
 #[rstest]
 #[case::pushing(
     "-C here push --quiet origin HEAD:refs/heads/more",
-    "acme/widget can be read and not written to"
+    "acme/widget is read-only"
 )]
-#[case::another_repository("ls-remote DOOR/acme/secret.git", "the credential is for acme/widget alone")]
+#[case::another_repository("ls-remote DOOR/acme/secret.git", "the credential is only for acme/widget")]
 #[case::large_files("ls-remote DOOR/acme/widget.git/info/lfs", "no credential is added to GET")]
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_else_is_refused_with_the_reason(#[case] args: &str, #[case] reason: &str) {

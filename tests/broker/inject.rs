@@ -1,8 +1,8 @@
 //! The real credential goes to its service, and nothing of the sandbox's does.
 
 use ralph::credential::{CredentialKind, CredentialSource};
-use ralph::gateway::broker::{Broker, Upstream};
-use ralph::gateway::meter::{Allowance, Notice};
+use ralph::gateway::broker::{Broker, ModelUpstream};
+use ralph::gateway::meter::{Allowance, MeterNotice};
 use ralph::secret::Secret;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -94,11 +94,11 @@ async fn a_refused_credential_is_told_with_what_to_do() {
         .unwrap();
     assert_eq!(response.status(), 401);
     let said: Value = response.json().await.unwrap();
-    let expected = "ralph: the stored credential was refused by api.anthropic.com; on the host, run \
+    let expected = "ralph: api.anthropic.com: the service refused the stored credential; on the host, run \
                     `ralph token store --agent claude --auth api-key`";
     let error = json!({"type": "authentication_error", "message": expected});
     assert_eq!(said, json!({"type": "error", "error": error}));
-    let notice = Notice::CredentialRefused {
+    let notice = MeterNotice::CredentialRefused {
         reason: expected.to_owned(),
     };
     assert!(world.notices().contains(&notice), "{:?}", world.notices());
@@ -163,7 +163,7 @@ async fn a_redirect_is_not_followed() {
             .text()
             .await
             .unwrap()
-            .contains("points to another address")
+            .contains("redirects to another address")
     );
     assert!(elsewhere.requests().is_empty());
 }
@@ -191,14 +191,14 @@ async fn the_service_is_reached_by_tls() {
     for (roots, expected) in [(vec![root], 200), (Vec::new(), 502)] {
         let source = CredentialSource::Fixed(Secret::new(KEY));
         let base = format!("https://localhost:{port}");
-        let upstream = Upstream::new(CredentialKind::AnthropicKey, source, Some(&base)).unwrap();
+        let upstream = ModelUpstream::new(CredentialKind::AnthropicKey, source, Some(&base)).unwrap();
         let host = upstream.host.clone();
         let world = World::new(CredentialKind::AnthropicKey, &service).await;
         let broker = Broker::new(vec![upstream], roots).unwrap();
-        let entrance = broker.admit(world.phantom.clone(), world.meter.clone());
+        let handle = broker.register(world.phantom.clone(), world.meter.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = tokio::spawn(async move { entrance.serve(listener, &host).await });
+        let serving = tokio::spawn(async move { handle.serve(listener, &host).await });
         let call = world
             .http
             .post(format!("http://{address}/v1/messages"))
@@ -240,7 +240,8 @@ async fn terminate_tls(made: &rcgen::CertifiedKey<rcgen::KeyPair>, to: std::net:
 #[tokio::test]
 async fn a_service_that_is_down_costs_nothing() {
     let source = CredentialSource::Fixed(Secret::new(KEY));
-    let upstream = Upstream::new(CredentialKind::AnthropicKey, source, Some("http://127.0.0.1:1")).unwrap();
+    let upstream =
+        ModelUpstream::new(CredentialKind::AnthropicKey, source, Some("http://127.0.0.1:1")).unwrap();
     let world = World::of(upstream, Allowance::default()).await;
     let response = world
         .call("/v1/messages", &body("", "m", false))

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ralph::credential::{CredentialKind, CredentialSource};
-use ralph::gateway::broker::Upstream;
-use ralph::gateway::meter::{Allowance, Basis, Notice};
+use ralph::gateway::broker::ModelUpstream;
+use ralph::gateway::meter::{Allowance, CostBasis, MeterNotice};
 use ralph::secret::Secret;
 use ralph::usage::Usd;
 use serde_json::{Value, json};
@@ -54,13 +54,13 @@ async fn every_language_is_counted(world: &World) {
             assert_eq!(status, 200, "{path}: {heard}");
             assert!(!heard.contains("CANARY"), "{heard}");
             let notices = world.notices();
-            let Some(Notice::Spent {
+            let Some(MeterNotice::Spent {
                 tokens, cost, basis, ..
             }) = notices.last()
             else {
                 panic!("{notices:?}");
             };
-            assert_eq!(*basis, Basis::Reported, "{path}, stream: {stream}: {heard}");
+            assert_eq!(*basis, CostBasis::Reported, "{path}, stream: {stream}: {heard}");
             assert_eq!(
                 (tokens.input, tokens.output),
                 (USED.input, USED.output),
@@ -83,7 +83,7 @@ async fn a_rate_limit_is_told(world: &World) {
     let before = jiff::Timestamp::now();
     assert_eq!(world.call(path, &call).send().await.unwrap().status(), 429);
     let limited = world.notices().into_iter().find_map(|notice| match notice {
-        Notice::RateLimited { until, .. } => until,
+        MeterNotice::RateLimited { until, .. } => until,
         _ => None,
     });
     let wait = Duration::try_from(limited.unwrap().duration_since(before)).unwrap();
@@ -101,7 +101,10 @@ async fn a_wrong_key_is_told(proxy: &Proxy) {
     assert_eq!(response.status(), 401);
     let said: Value = response.json().await.unwrap();
     let message = said["error"]["message"].as_str().unwrap();
-    assert!(message.contains("the stored credential was refused"), "{said}");
+    assert!(
+        message.contains("the service refused the stored credential"),
+        "{said}"
+    );
     assert!(
         message.contains("ralph token store --auth gateway") && !message.contains("CANARY"),
         "{said}"
@@ -110,7 +113,7 @@ async fn a_wrong_key_is_told(proxy: &Proxy) {
 
 async fn world(proxy: &Proxy, key: &str) -> World {
     let source = CredentialSource::Fixed(Secret::new(key));
-    let upstream = Upstream::new(CredentialKind::GatewayKey, source, Some(&proxy.address)).unwrap();
+    let upstream = ModelUpstream::new(CredentialKind::GatewayKey, source, Some(&proxy.address)).unwrap();
     World::of(upstream, Allowance::default()).await
 }
 

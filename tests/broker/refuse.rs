@@ -2,7 +2,7 @@
 
 use ralph::credential::{CredentialKind, CredentialSource};
 use ralph::gateway::Phantom;
-use ralph::gateway::broker::{Broker, Entrance, Upstream};
+use ralph::gateway::broker::{Broker, BrokerHandle, ModelUpstream};
 use ralph::secret::Secret;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::support::model_service::{Answer, KEY, ModelService, USED};
 use crate::world::{World, body};
 
 #[rstest]
-#[case::nothing(None, "does not show the phantom")]
+#[case::nothing(None, "does not contain the phantom")]
 #[case::own_key(Some("sk-ant-api03-own"), "not the phantom of this run")]
 #[case::another_runs_phantom(Some("ANOTHER"), "not the phantom of this run")]
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_call_that_cannot_be_counted_is_not_made(
     assert!(service.requests().is_empty());
 }
 
-/// Two runs of one broker: neither phantom opens the other's entrance.
+/// Two runs of one broker: neither phantom opens the other's handle.
 #[tokio::test]
 async fn a_phantom_is_good_for_its_own_run() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -112,15 +112,15 @@ async fn a_phantom_is_good_for_its_own_run() {
         World::new(CredentialKind::AnthropicKey, &service).await,
         World::new(CredentialKind::AnthropicKey, &service).await,
     ];
-    let upstream = Upstream::new(
+    let upstream = ModelUpstream::new(
         CredentialKind::AnthropicKey,
         CredentialSource::Fixed(Secret::new(KEY)),
         Some(&service.base_url()),
     );
     let broker = Broker::new(vec![upstream.unwrap()], Vec::new()).unwrap();
-    let entrances = [&own, &other].map(|world| broker.admit(world.phantom.clone(), world.meter.clone()));
-    for (entrance, world) in entrances.iter().zip([&own, &other]) {
-        let address = listen(entrance).await;
+    let handles = [&own, &other].map(|world| broker.register(world.phantom.clone(), world.meter.clone()));
+    for (handle, world) in handles.iter().zip([&own, &other]) {
+        let address = listen(handle).await;
         let health = world
             .http
             .get(format!("http://{address}/health"))
@@ -146,10 +146,10 @@ async fn a_phantom_is_good_for_its_own_run() {
     }
 }
 
-async fn listen(entrance: &Entrance) -> std::net::SocketAddr {
+async fn listen(handle: &BrokerHandle) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (entrance, host) = (entrance.clone(), entrance.hosts().next().unwrap().clone());
-    tokio::spawn(async move { entrance.serve(listener, &host).await });
+    let (handle, host) = (handle.clone(), handle.hosts().next().unwrap().clone());
+    tokio::spawn(async move { handle.serve(listener, &host).await });
     address
 }

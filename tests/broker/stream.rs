@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ralph::credential::CredentialKind;
-use ralph::gateway::meter::Basis;
-use ralph::gateway::meter::Notice;
+use ralph::gateway::meter::CostBasis;
+use ralph::gateway::meter::MeterNotice;
 
 use crate::support::model_service::{Answer, ModelService, USED};
 use crate::support::ralph::eventually;
@@ -56,11 +56,11 @@ async fn a_client_that_goes_away_ends_the_call_and_pays_for_it() {
     response.chunk().await.unwrap();
     drop(response);
     let is_settled = || {
-        let reserved = |notice: &Notice| {
+        let reserved = |notice: &MeterNotice| {
             matches!(
                 notice,
-                Notice::Spent {
-                    basis: Basis::Reserved,
+                MeterNotice::Spent {
+                    basis: CostBasis::Reserved,
                     ..
                 }
             )

@@ -118,7 +118,7 @@ async fn the_service_is_asked_before_a_key_is_stored() {
     let failed = check(&other.base_url());
     failed.expect(1, &["calls with the Anthropic API key would not be served"]);
     assert!(failed.stdout.contains(
-        "FAIL the service takes the stored credential: HTTP 401: ralph: the stored credential was refused"
+        "FAIL the service takes the stored credential: HTTP 401: ralph: api.anthropic.com: the service refused the stored credential"
     ));
     assert!(!format!("{passed:?}{failed:?}").contains("CANARY"));
 }

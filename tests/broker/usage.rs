@@ -1,7 +1,7 @@
 //! What is counted, in the languages of the services.
 
 use ralph::credential::CredentialKind;
-use ralph::gateway::meter::{Basis, Item, Notice, Spent};
+use ralph::gateway::meter::{CostBasis, MeterNotice, MeteredUsage};
 use ralph::usage::{Tokens, Usd};
 use rstest::rstest;
 use serde_json::json;
@@ -30,23 +30,18 @@ async fn every_language_and_form_is_counted(
         .unwrap();
     let heard = response.text().await.unwrap();
     assert_eq!(heard.contains("data: "), stream, "{heard}");
-    let spent = Spent {
+    let spent = MeteredUsage {
         calls: 1,
         tokens: TOKENS,
         cost: usd(0.000_363),
         unpriced_calls: 0,
     };
-    let item = Item {
-        iteration: 3,
-        model: "priced".to_owned(),
-        spent,
-    };
-    assert_eq!(world.meter.statement(), [item]);
-    let notice = Notice::Spent {
+    assert_eq!(world.meter.spent_in(7), Some(spent));
+    let notice = MeterNotice::Spent {
         model: "priced".to_owned(),
         tokens: TOKENS,
         cost: Some(spent.cost),
-        basis: Basis::Reported,
+        basis: CostBasis::Reported,
     };
     assert_eq!(world.notices(), [notice]);
 }
@@ -138,7 +133,7 @@ async fn a_refused_call_costs_nothing_and_a_limit_is_told() {
     assert_eq!(world.meter.spent().cost, Usd::ZERO);
     let notices = world.notices();
     let limited = notices.iter().find_map(|notice| match notice {
-        Notice::RateLimited { status: 429, until } => *until,
+        MeterNotice::RateLimited { status: 429, until } => *until,
         _ => None,
     });
     let wait = limited.unwrap().duration_since(before).as_secs();

@@ -8,8 +8,8 @@ use std::time::Duration;
 use ralph::clock;
 use ralph::credential::{CredentialKind, CredentialSource};
 use ralph::gateway::Phantom;
-use ralph::gateway::broker::{Broker, Entrance, Service, Upstream};
-use ralph::gateway::meter::{Allowance, Meter, MeterSetup, Notice, Tariffs};
+use ralph::gateway::broker::{Broker, BrokerHandle, BrokerService, ModelUpstream};
+use ralph::gateway::meter::{Allowance, Meter, MeterNotice, MeterSetup, PriceList};
 use ralph::secret::Secret;
 use ralph::usage::{Price, Usd};
 use reqwest::RequestBuilder;
@@ -39,8 +39,8 @@ pub struct World {
     pub phantom: Phantom,
     pub address: SocketAddr,
     pub http: reqwest::Client,
-    pub entrance: Entrance,
-    notices: Arc<Mutex<Vec<Notice>>>,
+    pub handle: BrokerHandle,
+    notices: Arc<Mutex<Vec<MeterNotice>>>,
     dir: Arc<TempDir>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -53,23 +53,23 @@ impl World {
 
     pub async fn bounded(kind: CredentialKind, service: &ModelService, allowance: Allowance) -> Self {
         let source = CredentialSource::Fixed(Secret::new(KEY));
-        let upstream = Upstream::new(kind, source, Some(&service.base_url())).unwrap();
+        let upstream = ModelUpstream::new(kind, source, Some(&service.base_url())).unwrap();
         Self::of(upstream, allowance).await
     }
 
-    pub async fn of(service: impl Into<Service>, allowance: Allowance) -> Self {
+    pub async fn of(service: impl Into<BrokerService>, allowance: Allowance) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
         Self::in_dir(dir, service, allowance).await
     }
 
     /// A run that goes on with what another left in this directory.
-    pub async fn in_dir(dir: Arc<TempDir>, service: impl Into<Service>, allowance: Allowance) -> Self {
+    pub async fn in_dir(dir: Arc<TempDir>, service: impl Into<BrokerService>, allowance: Allowance) -> Self {
         let service = service.into();
-        let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
+        let notices: Arc<Mutex<Vec<MeterNotice>>> = Arc::default();
         let meter = Meter::open(MeterSetup {
             file: dir.path().join("spending.jsonl"),
             allowance,
-            tariffs: Tariffs::new([("priced".to_owned(), price())]),
+            prices: PriceList::new([("priced".to_owned(), price())]),
             sink: notices.clone(),
             clock: clock::system(),
         })
@@ -77,17 +77,17 @@ impl World {
         let host = service.host().clone();
         let phantom = Phantom::random().unwrap();
         let broker = Broker::new([service], Vec::new()).unwrap();
-        let entrance = broker.admit(phantom.clone(), meter.clone());
+        let handle = broker.register(phantom.clone(), meter.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let serving = entrance.clone();
+        let serving = handle.clone();
         let task = tokio::spawn(async move { serving.serve(listener, &host).await.unwrap() });
         Self {
             meter,
             phantom,
             address,
             http: reqwest::Client::builder().no_proxy().build().unwrap(),
-            entrance,
+            handle,
             notices,
             dir,
             task,
@@ -99,7 +99,7 @@ impl World {
     }
 
     /// What the run was told so far.
-    pub fn notices(&self) -> Vec<Notice> {
+    pub fn notices(&self) -> Vec<MeterNotice> {
         self.notices.lock().unwrap().clone()
     }
 

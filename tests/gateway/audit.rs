@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ralph::gateway::audit::{AuditLog, AuditSink};
-use ralph::gateway::{Door, Injection, Stream};
+use ralph::gateway::{ByteStream, CredentialInjector, Door};
 use ralph::network::{HostName, Policy};
 use tokio::net::TcpStream;
 
@@ -44,12 +44,12 @@ pub struct Broker {
 }
 
 #[async_trait]
-impl Injection for Broker {
+impl CredentialInjector for Broker {
     fn injects(&self, host: &HostName) -> bool {
         host.as_str() == self.host
     }
 
-    async fn open(&self, _: &HostName) -> io::Result<Box<dyn Stream>> {
+    async fn open(&self, _: &HostName) -> io::Result<Box<dyn ByteStream>> {
         Ok(Box::new(TcpStream::connect(("127.0.0.1", self.port)).await?))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ralph::gateway::{Door, Stream};
+use ralph::gateway::{ByteStream, Door};
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -56,7 +56,7 @@ impl Way {
     }
 }
 
-type Wire = Box<dyn Stream>;
+type Wire = Box<dyn ByteStream>;
 
 /// A host that treats each connection alike, and a client that is on its way there.
 struct Flow {

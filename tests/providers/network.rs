@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 use ralph::exec::{Command, Discard, Exit};
-use ralph::gateway::{Injection, Stream};
+use ralph::gateway::{ByteStream, CredentialInjector};
 use ralph::network::{HostName, Policy};
 use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{Sandbox, SandboxError, SandboxSpec};
@@ -112,12 +112,12 @@ async fn a_mac_reaches_allowed_names_by_the_gateway_and_nothing_else() {
 struct Model(u16);
 
 #[async_trait]
-impl Injection for Model {
+impl CredentialInjector for Model {
     fn injects(&self, name: &HostName) -> bool {
         name.as_str() == "model.test"
     }
 
-    async fn open(&self, _name: &HostName) -> io::Result<Box<dyn Stream>> {
+    async fn open(&self, _name: &HostName) -> io::Result<Box<dyn ByteStream>> {
         Ok(Box::new(
             tokio::net::TcpStream::connect((Ipv4Addr::LOCALHOST, self.0)).await?,
         ))

@@ -6,14 +6,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::gateway::Injection;
-use crate::gateway::broker::{Entrance, Upstream, VerifyError, ask_health};
+use crate::gateway::CredentialInjector;
+use crate::gateway::broker::{BrokerHandle, ModelUpstream, VerifyError, check_health};
 use crate::network::HostName;
 
 /// Where the calls to one service come in.
 #[derive(Clone)]
 pub(crate) struct Door {
-    entrance: Entrance,
+    entrance: BrokerHandle,
     /// The name that the service has in a sandbox.
     host: HostName,
     /// Where the service really is.
@@ -28,7 +28,7 @@ pub(super) struct Named {
 }
 
 impl Named {
-    pub(super) fn of(upstream: &Upstream) -> Self {
+    pub(super) fn of(upstream: &ModelUpstream) -> Self {
         Self {
             host: upstream.host.clone(),
             address: upstream.address().to_owned(),
@@ -56,7 +56,7 @@ pub(super) enum Inside {
 
 impl Door {
     /// One that a gateway leads to.
-    pub(super) fn behind_gateway(entrance: Entrance, service: Named) -> Self {
+    pub(super) fn behind_gateway(entrance: BrokerHandle, service: Named) -> Self {
         Self {
             entrance,
             host: service.host,
@@ -67,7 +67,7 @@ impl Door {
 
     /// One on a port of loopback, served for as long as `servers` live.
     pub(super) async fn on_loopback(
-        entrance: Entrance,
+        entrance: BrokerHandle,
         service: Named,
         inside: Inside,
         servers: &mut JoinSet<()>,
@@ -109,8 +109,8 @@ impl Door {
     /// Whether calls would be served.
     pub(crate) async fn health(&self) -> io::Result<()> {
         match self.way {
-            Way::Gateway => ask_health(self.entrance.open(&self.host).await?).await,
-            Way::Loopback(address, _) => ask_health(TcpStream::connect(address).await?).await,
+            Way::Gateway => check_health(self.entrance.open(&self.host).await?).await,
+            Way::Loopback(address, _) => check_health(TcpStream::connect(address).await?).await,
         }
     }
 

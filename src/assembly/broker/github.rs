@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::config::Config;
 use crate::gateway::Phantom;
-use crate::gateway::broker::{GitHub, GitHubAccess, GitHubSetup};
+use crate::gateway::broker::{GitHubAccess, GitHubSetup, GitHubUpstream};
 
 use super::super::AssemblyError;
 use super::Way;
@@ -23,7 +23,7 @@ pub(super) fn setup(config: &Config, way: Option<Way>) -> Result<Option<GitHubSe
             "use `type = \"docker\"` with a network policy other than `allow-all`, or `type = \"local\"`",
         ));
     }
-    let variable = GitHub::VARIABLE;
+    let variable = GitHubUpstream::VARIABLE;
     let token = config.credential(variable).ok_or_else(|| {
         AssemblyError::usage(format!(
             "`{variable}` is not set, so {repository} cannot be read with it"

@@ -15,8 +15,10 @@ use crate::agent::{AgentCredential, ModelAccess};
 use crate::clock;
 use crate::config::{Config, SandboxType};
 use crate::gateway::Phantom;
-use crate::gateway::broker::{self, Broker, Entrance, GitHub, GitHubSetup, Upstream, UpstreamError};
-use crate::gateway::meter::{Allowance, Meter, MeterSetup, Tariffs};
+use crate::gateway::broker::{
+    self, Broker, BrokerHandle, GitHubSetup, GitHubUpstream, ModelUpstream, UpstreamError,
+};
+use crate::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
 use crate::network::{Clients, HostName, Mode, Policy, Rule};
 use crate::runner::{AgentMetering, MeterNotices};
 use crate::sandbox::Egress;
@@ -94,7 +96,7 @@ impl Services {
         }
         let taken = |other: &Service| other.upstream.host == service.upstream.host;
         if self.list.iter().any(taken) {
-            let own = format!("{}.{}", self.list.len(), Upstream::GATEWAY_HOST);
+            let own = format!("{}.{}", self.list.len(), ModelUpstream::GATEWAY_HOST);
             service.upstream.host = HostName::parse(&own).map_err(UpstreamError::from)?;
         }
         self.secrets.extend(service.secrets.iter().cloned());
@@ -129,7 +131,8 @@ impl Services {
     ) -> Result<Brokered, AssemblyError> {
         let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
         let (meter, notices) = meter(config, spending)?;
-        let (mut names, mut members, mut services) = (Vec::new(), Vec::new(), Vec::<broker::Service>::new());
+        let (mut names, mut members, mut services) =
+            (Vec::new(), Vec::new(), Vec::<broker::BrokerService>::new());
         for service in self.list {
             service.upstream.register_secrets(redactor);
             names.push(Named::of(&service.upstream));
@@ -137,14 +140,14 @@ impl Services {
             services.push(service.upstream.into());
         }
         if let Some(setup) = &self.github {
-            let github = GitHub::new(setup.clone())?;
+            let github = GitHubUpstream::new(setup.clone())?;
             names.push(Named {
                 host: github.host().clone(),
                 address: setup.url.clone(),
             });
             services.push(github.into());
         }
-        let entrance = Broker::new(services, Vec::new())?.admit(phantom.clone(), meter.clone());
+        let entrance = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
         let mut loopback = JoinSet::new();
         let doors = doors(lead, &entrance, names, &mut loopback).await?;
         let allowed = doors.iter().filter_map(Door::rule).collect();
@@ -178,7 +181,7 @@ impl Services {
 /// What one run has of the broker, for as long as it lasts.
 pub(crate) struct Brokered {
     /// Where there is a gateway that leads to it.
-    entrance: Option<(Phantom, Entrance)>,
+    entrance: Option<(Phantom, BrokerHandle)>,
     /// What a policy must allow so that the services can be reached.
     allowed: Vec<String>,
     open: BTreeMap<String, Open>,
@@ -271,7 +274,7 @@ fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<MeterNotices>
     let meter = Meter::open(MeterSetup {
         file: spending,
         allowance: Allowance::default(),
-        tariffs: tariffs(config),
+        prices: price_list(config),
         sink: notices.clone(),
         clock: clock::system(),
     })?;
@@ -281,7 +284,7 @@ fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<MeterNotices>
 /// Makes a way to each of these services.
 async fn doors(
     lead: Lead,
-    entrance: &Entrance,
+    entrance: &BrokerHandle,
     services: Vec<Named>,
     servers: &mut JoinSet<()>,
 ) -> Result<Vec<Door>, AssemblyError> {
@@ -300,7 +303,7 @@ async fn doors(
 }
 
 /// What models cost, under every name that an agent may call them by.
-fn tariffs(config: &Config) -> Tariffs {
+fn price_list(config: &Config) -> PriceList {
     let of_agent = config.settings.agent.model.as_ref();
     let priced = config.profiles.iter().flat_map(|(name, profile)| {
         let model = config.settings.models.get(name);
@@ -308,7 +311,7 @@ fn tariffs(config: &Config) -> Tariffs {
         let names = std::iter::once(&profile.litellm_model).chain(by_agent);
         names.filter_map(|name| Some((name.clone(), profile.price?)))
     });
-    Tariffs::new(priced)
+    PriceList::new(priced)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::agent::{AgentCredential, Claude, Codex, CredentialKind as PresentedAs, ModelAccess};
 use crate::config::{AgentName, Config};
 use crate::credential::{CredentialKind, CredentialSource};
-use crate::gateway::broker::Upstream;
+use crate::gateway::broker::ModelUpstream;
 use crate::secret::Secret;
 
 use super::super::AssemblyError;
@@ -13,7 +13,7 @@ use super::AssemblyContext;
 
 /// A service and the profiles that reach it.
 pub(crate) struct Service {
-    pub(crate) upstream: Upstream,
+    pub(crate) upstream: ModelUpstream,
     kind: CredentialKind,
     /// Where its credential comes from.
     from: From,
@@ -80,7 +80,7 @@ impl Service {
         };
         let kind = kind_of(agent, found.kind);
         Ok(Some(Self {
-            upstream: Upstream::new(kind, CredentialSource::Fixed(found.value), base)?,
+            upstream: ModelUpstream::new(kind, CredentialSource::Fixed(found.value), base)?,
             members: vec![Member {
                 remedy: format!("put a valid one into `{variable}`, then `ralph resume`"),
                 ..member(profile, agent, kind)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 
 use crate::gateway::broker;
-use crate::gateway::meter::Notice;
+use crate::gateway::meter::MeterNotice;
 
 use super::super::Context;
 use super::super::error::{CliError, Exit, chain};
@@ -32,7 +32,7 @@ struct Check {
 pub(super) async fn check(context: &Context, args: Args) -> Result<Exit, CliError> {
     let dir =
         tempfile::tempdir().map_err(|error| CliError::runtime(format!("no temporary directory: {error}")))?;
-    let notices: Arc<Mutex<Vec<Notice>>> = Arc::default();
+    let notices: Arc<Mutex<Vec<MeterNotice>>> = Arc::default();
     let metered = Metered {
         file: &dir.path().join("spending.jsonl"),
         sink: notices.clone(),

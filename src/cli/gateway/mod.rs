@@ -15,8 +15,8 @@ use crate::clock;
 use crate::config::Config;
 use crate::credential::CredentialKind;
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Broker, Entrance};
-use crate::gateway::meter::{Allowance, Meter, MeterSetup, MeterSink, Tariffs};
+use crate::gateway::broker::{Broker, BrokerHandle};
+use crate::gateway::meter::{Allowance, Meter, MeterSetup, MeterSink, PriceList};
 use crate::network::HostName;
 
 use super::Context;
@@ -57,7 +57,7 @@ struct Served {
 
 /// An entrance of its own on loopback.
 struct Loopback {
-    entrance: Entrance,
+    entrance: BrokerHandle,
     kind: CredentialKind,
     host: HostName,
     phantom: Phantom,
@@ -86,7 +86,7 @@ impl Loopback {
             .await
             .map_err(failed)?;
         Ok(Self {
-            entrance: broker.admit(phantom.clone(), meter),
+            entrance: broker.register(phantom.clone(), meter),
             kind,
             host,
             phantom,
@@ -113,7 +113,7 @@ impl Metered<'_> {
                 cost: Some(budget.max_cost),
                 tokens: budget.max_tokens_total.map(Into::into),
             },
-            tariffs: Tariffs::new(prices),
+            prices: PriceList::new(prices),
             sink: self.sink,
             clock: clock::system(),
         })?)

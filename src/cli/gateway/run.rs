@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use crate::credential::AuthMethod;
-use crate::gateway::meter::Notice;
+use crate::gateway::meter::MeterNotice;
 use crate::id::RunId;
 
 use super::super::Context;
@@ -60,26 +60,26 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
     Ok(Exit::Success)
 }
 
-async fn tell(context: &Context, notices: &mut mpsc::UnboundedReceiver<Notice>) {
+async fn tell(context: &Context, notices: &mut mpsc::UnboundedReceiver<MeterNotice>) {
     while let Some(notice) = notices.recv().await {
         context.ui.say(in_words(notice));
     }
 }
 
-fn in_words(notice: Notice) -> String {
+fn in_words(notice: MeterNotice) -> String {
     match notice {
-        Notice::Spent {
+        MeterNotice::Spent {
             model, tokens, cost, ..
         } => {
             let cost = cost.map_or("at an unknown price".to_owned(), |cost| cost.to_string());
             format!("{model}: {} tokens, {cost}", tokens.total())
         }
-        Notice::BudgetExceeded(overdrawn) => format!("budget exceeded: {overdrawn}"),
-        Notice::Unpriced { model } => format!("refused: nobody knows what `{model}` costs"),
-        Notice::RateLimited {
+        MeterNotice::BudgetExceeded(overdrawn) => format!("budget exceeded: {overdrawn}"),
+        MeterNotice::Unpriced { model } => format!("refused: nobody knows what `{model}` costs"),
+        MeterNotice::RateLimited {
             until: Some(until), ..
         } => format!("rate limited until {until}"),
-        Notice::RateLimited { until: None, .. } => "rate limited".to_owned(),
-        Notice::CredentialRefused { reason } => reason,
+        MeterNotice::RateLimited { until: None, .. } => "rate limited".to_owned(),
+        MeterNotice::CredentialRefused { reason } => reason,
     }
 }

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::assembly::credentials::vault;
 use crate::credential::{self, CredentialKind, CredentialLocation, CredentialSource, MalformedCredential};
 use crate::exec::Command;
-use crate::gateway::broker::{self, Upstream, VerifyError};
+use crate::gateway::broker::{self, ModelUpstream, VerifyError};
 use crate::secret::Secret;
 
 use super::super::Context;
@@ -69,7 +69,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
         let own =
             (kind == CredentialKind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
         let source = CredentialSource::Fixed(credential.token.clone());
-        verify(&Upstream::new(kind, source, args.against.base().or(own))?).await?;
+        verify(&ModelUpstream::new(kind, source, args.against.base().or(own))?).await?;
     }
     let vault = vault(&context.assembly)?;
     let place = if args.file {
@@ -85,14 +85,14 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
 }
 
 /// Asks the service whether it takes the credential.
-pub(super) async fn verify(upstream: &Upstream) -> Result<(), CliError> {
+pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
     let http = broker::client(Vec::new())?;
     upstream.verify(&http).await.map_err(|error| {
         let hint = match &error {
             VerifyError::Refused { .. } => "get a new one from the service and store that",
             VerifyError::NoCredential(_)
             | VerifyError::NoService { .. }
-            | VerifyError::Unclear { .. }
+            | VerifyError::UnexpectedStatus { .. }
             | VerifyError::Unreachable(_) => "without `--verify` nobody is asked",
         };
         CliError::of(Exit::Failure, &error).hint(hint)

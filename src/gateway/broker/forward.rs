@@ -1,99 +1,103 @@
-//! One call, paid for and sent with the real credential, and its answer.
+//! Forwards one call with the real credential, and passes its response back.
 
 use bytes::{Bytes, BytesMut};
+use http_body_util::{Either, Full};
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
 use hyper::{Method, Response, StatusCode};
 use reqwest::Url;
 use serde::Deserialize;
 
-use super::Guest;
-use super::answer::Answer;
-use super::refusal::Refusal;
-use super::route::Route;
-use super::strip;
-use super::upstream::Upstream;
-use crate::gateway::meter::{Call, MeteredBody, Metering, Notice, Reader, Reservation};
+use super::BrokerRun;
+use super::body::BrokerBody;
+use super::headers;
+use super::refusal::BrokerRefusal;
+use super::route::ModelRoute;
+use super::upstream::ModelUpstream;
+use crate::gateway::meter::{BodyMeter, MeterNotice, MeteredBody, MeteredCall, Reservation, UsageReader};
 use crate::model::{quoted_cost, retry_after};
 use crate::secret::{Redactor, Secret};
 
-/// The most of a refusal that is passed back.
-const LONGEST_REFUSAL: usize = 64 << 10;
+/// The most bytes of an error response that are passed back.
+const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// A call as it leaves the sandbox, without anything that authenticates.
-pub(super) struct Outgoing {
+/// A call without the credentials of the sandbox.
+pub(super) struct OutgoingCall {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// Sends a call and passes its answer back.
+/// Sends a call and passes its response back.
 pub(super) async fn forward(
-    guest: &Guest,
-    upstream: &Upstream,
-    route: Route,
-    mut outgoing: Outgoing,
-) -> Result<Response<Answer>, Refusal> {
-    let credential = upstream.source.current().await.map_err(Refusal::NoCredential)?;
+    run: &BrokerRun,
+    upstream: &ModelUpstream,
+    route: ModelRoute,
+    mut call: OutgoingCall,
+) -> Result<Response<BrokerBody>, BrokerRefusal> {
+    let credential = upstream
+        .source
+        .current()
+        .await
+        .map_err(BrokerRefusal::NoCredential)?;
     let reservation = match route.metered() {
         Some(protocol) => {
-            let call = Call::read(protocol, outgoing.body).map_err(Refusal::Call)?;
-            outgoing.body = call.body;
-            let reserved = guest.meter.reserve(&call.model, call.worst).await;
-            Some(reserved.map_err(Refusal::Budget)?)
+            let metered = MeteredCall::parse(protocol, call.body).map_err(BrokerRefusal::Call)?;
+            call.body = metered.body;
+            let reserved = run.meter.reserve(&metered.model, metered.worst).await;
+            Some(reserved.map_err(BrokerRefusal::Budget)?)
         }
         None => None,
     };
-    let sent = send(guest, upstream, &credential, outgoing).await;
-    let response = match sent {
+    let response = match send(run, upstream, &credential, call).await {
         Ok(response) => response,
         Err(refusal) => {
-            free_if_unsent(reservation, &refusal);
+            if let Some(reservation) = reservation.filter(|_| was_not_sent(&refusal)) {
+                reservation.free();
+            }
             return Err(refusal);
         }
     };
     if response.status().is_success() {
-        return Ok(pass(response, reservation, &credential));
+        return Ok(pass_metered(response, reservation, &credential));
     }
     if let Some(reservation) = reservation.filter(|_| is_free(response.status())) {
         reservation.free();
     }
-    let passed = pass_refusal(guest, response, &credential).await;
-    if matches!(passed, Err(Refusal::Refused)) {
+    let passed = pass_service_error(run, upstream, response, &credential).await;
+    if matches!(passed, Err(BrokerRefusal::CredentialRefused { .. })) {
         upstream.source.invalidate().await;
     }
     passed
 }
 
 async fn send(
-    guest: &Guest,
-    upstream: &Upstream,
+    run: &BrokerRun,
+    upstream: &ModelUpstream,
     credential: &Secret,
-    outgoing: Outgoing,
-) -> Result<reqwest::Response, Refusal> {
-    let (name, value) = upstream.header(credential).map_err(|_| Refusal::BadCredential)?;
-    let mut headers = outgoing.headers;
+    call: OutgoingCall,
+) -> Result<reqwest::Response, BrokerRefusal> {
+    let (name, value) = upstream
+        .header(credential)
+        .map_err(|_| BrokerRefusal::InvalidCredential {
+            remedy: upstream.remedy(),
+        })?;
+    let mut headers = call.headers;
     headers.insert(name, value);
-    let request = guest.broker.http.request(outgoing.method, outgoing.url);
-    let request = request.headers(headers).body(outgoing.body);
-    request
-        .send()
-        .await
-        .map_err(|error| Refusal::Unreachable(error.without_url()))
+    let request = run.broker.http.request(call.method, call.url);
+    let sent = request.headers(headers).body(call.body).send().await;
+    sent.map_err(|error| BrokerRefusal::Unreachable(error.without_url()))
 }
 
-/// A call that never reached the service costs nothing; one that broke off may have been worked on.
-fn free_if_unsent(reservation: Option<Reservation>, refusal: &Refusal) {
-    let unsent = match refusal {
-        Refusal::Unreachable(error) => error.is_connect(),
+/// Whether a call never reached the service, so that it costs nothing. The service may have worked on an interrupted one.
+fn was_not_sent(refusal: &BrokerRefusal) -> bool {
+    match refusal {
+        BrokerRefusal::Unreachable(error) => error.is_connect(),
         _ => true,
-    };
-    if let Some(reservation) = reservation.filter(|_| unsent) {
-        reservation.free();
     }
 }
 
-/// Whether a refusal came before any work was done. A gateway that gave up on a model may have to pay for it.
+/// Whether the service refused a call before it did any work. A model gateway may have to pay for a call that timed out.
 fn is_free(status: StatusCode) -> bool {
     match status {
         StatusCode::REQUEST_TIMEOUT => false,
@@ -102,80 +106,85 @@ fn is_free(status: StatusCode) -> bool {
     }
 }
 
-/// Passes an answer back, counting what it used.
-fn pass(
+/// Passes a response back and counts its usage.
+fn pass_metered(
     response: reqwest::Response,
     reservation: Option<Reservation>,
     credential: &Secret,
-) -> Response<Answer> {
-    let response: hyper::Response<reqwest::Body> = response.into();
-    let (head, body) = response.into_parts();
-    let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
-    let body = match reservation {
-        Some(reservation) => MeteredBody::new(
-            body,
-            Metering {
-                reader: Reader::of(text(CONTENT_TYPE).unwrap_or_default(), text(CONTENT_ENCODING)),
-                reservation,
-                quoted: quoted_cost(&head.headers),
-            },
-        ),
-        None => MeteredBody::free(body),
+) -> Response<BrokerBody> {
+    let text = |name: HeaderName| {
+        let value = response.headers().get(name);
+        value.and_then(|value| value.to_str().ok())
     };
-    passed(&head, body, credential)
+    let meter = reservation.map(|reservation| BodyMeter {
+        reader: UsageReader::new(text(CONTENT_TYPE).unwrap_or_default(), text(CONTENT_ENCODING)),
+        reservation,
+        quoted: quoted_cost(response.headers()),
+    });
+    pass(response, meter, credential)
 }
 
-/// An answer as it is passed back.
-pub(super) fn passed(
-    head: &hyper::http::response::Parts,
-    body: MeteredBody,
+/// Passes a response back as it arrives.
+pub(super) fn pass(
+    response: reqwest::Response,
+    meter: Option<BodyMeter>,
     credential: &Secret,
-) -> Response<Answer> {
-    let mut passed = Response::new(Answer::Passing(body));
+) -> Response<BrokerBody> {
+    let response: hyper::Response<reqwest::Body> = response.into();
+    let (head, body) = response.into_parts();
+    let mut passed = Response::new(Either::Right(MeteredBody::new(body, meter)));
     *passed.status_mut() = head.status;
-    *passed.headers_mut() = passed_back(&head.headers, credential);
+    *passed.headers_mut() = response_headers(&head.headers, credential);
     passed
 }
 
-/// Passes a refusal back, unless it is the broker's to answer.
-async fn pass_refusal(
-    guest: &Guest,
+/// Passes an error response back, or replaces it by one of the broker.
+async fn pass_service_error(
+    run: &BrokerRun,
+    upstream: &ModelUpstream,
     response: reqwest::Response,
     credential: &Secret,
-) -> Result<Response<Answer>, Refusal> {
+) -> Result<Response<BrokerBody>, BrokerRefusal> {
     let (status, headers) = (response.status(), response.headers().clone());
     if status.is_redirection() {
-        return Err(Refusal::Redirected);
+        return Err(BrokerRefusal::Redirected);
     }
-    let body = beginning(response).await;
-    let said: Said = serde_json::from_slice(&body).unwrap_or_default();
-    if status == StatusCode::UNAUTHORIZED || said.is("no_db_connection") {
-        return Err(Refusal::Refused);
+    let body = read_start(response).await;
+    let error: ServiceError = serde_json::from_slice(&body).unwrap_or_default();
+    // LiteLLM without a database answers `no_db_connection` to an unknown key.
+    if status == StatusCode::UNAUTHORIZED || error.is("no_db_connection") {
+        let remedy = upstream.remedy();
+        return Err(BrokerRefusal::CredentialRefused { remedy });
     }
-    if asks_to_wait(status, &headers) && !said.is("insufficient_quota") {
-        let until = retry_after(&headers).map(|wait| guest.meter.now() + wait);
+    if is_rate_limit(status, &headers) && !error.is("insufficient_quota") {
+        let until = retry_after(&headers).map(|wait| run.meter.now() + wait);
         let status = status.as_u16();
-        guest.meter.tell(Notice::RateLimited { status, until });
+        run.meter.notify(MeterNotice::RateLimited { status, until });
     }
-    Ok(refused(status, &headers, &body, credential))
+    Ok(error_response(status, &headers, &body, credential))
 }
 
-/// A refusal as it is passed back: without the credential, which some services repeat.
-pub(super) fn refused(
+/// Passes an error response back without the credential, which some services repeat.
+pub(super) async fn pass_error(response: reqwest::Response, credential: &Secret) -> Response<BrokerBody> {
+    let (status, headers) = (response.status(), response.headers().clone());
+    error_response(status, &headers, &read_start(response).await, credential)
+}
+
+fn error_response(
     status: StatusCode,
     headers: &HeaderMap,
     body: &[u8],
     credential: &Secret,
-) -> Response<Answer> {
+) -> Response<BrokerBody> {
     let text = Redactor::new([credential.clone()]).redact(&String::from_utf8_lossy(body));
-    let mut refused = Response::new(Answer::Whole(Some(text.into())));
-    *refused.status_mut() = status;
-    *refused.headers_mut() = passed_back(headers, credential);
-    refused.headers_mut().remove(CONTENT_LENGTH);
-    refused
+    let mut response = Response::new(Either::Left(Full::new(text.into())));
+    *response.status_mut() = status;
+    *response.headers_mut() = response_headers(headers, credential);
+    response.headers_mut().remove(CONTENT_LENGTH);
+    response
 }
 
-fn asks_to_wait(status: StatusCode, headers: &HeaderMap) -> bool {
+fn is_rate_limit(status: StatusCode, headers: &HeaderMap) -> bool {
     match status.as_u16() {
         429 | 529 => true,
         503 => headers.contains_key("retry-after"),
@@ -183,45 +192,45 @@ fn asks_to_wait(status: StatusCode, headers: &HeaderMap) -> bool {
     }
 }
 
-/// The headers of an answer that concern the sandbox.
-fn passed_back(headers: &HeaderMap, credential: &Secret) -> HeaderMap {
+/// The headers of a response without cookies, the credential and those of the connection.
+fn response_headers(headers: &HeaderMap, credential: &Secret) -> HeaderMap {
     let redactor = Redactor::new([credential.clone()]);
-    let shows = |value: &[u8]| redactor.finds_secret_in(&String::from_utf8_lossy(value));
+    let is_secret = |value: &[u8]| redactor.finds_secret_in(&String::from_utf8_lossy(value));
     let kept = headers.iter().filter(|(name, value)| {
-        !strip::is_of_the_connection(name) && *name != SET_COOKIE && !shows(value.as_bytes())
+        !headers::is_hop_by_hop(name) && *name != SET_COOKIE && !is_secret(value.as_bytes())
     });
     kept.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The beginning of a body; the status counts, even where the rest does not arrive.
-pub(super) async fn beginning(mut response: reqwest::Response) -> Bytes {
+/// The start of an error body. A body that is cut off still has its status.
+async fn read_start(mut response: reqwest::Response) -> Bytes {
     let mut body = BytesMut::new();
     while let Ok(Some(bytes)) = response.chunk().await {
         body.extend_from_slice(&bytes);
-        if body.len() > LONGEST_REFUSAL {
-            body.truncate(LONGEST_REFUSAL);
+        if body.len() > MAX_ERROR_BODY {
+            body.truncate(MAX_ERROR_BODY);
             break;
         }
     }
     body.freeze()
 }
 
-/// An error in the form that both services have.
+/// An error in the common format of Anthropic and OpenAI.
 #[derive(Default, Deserialize)]
-struct Said {
-    error: SaidError,
+struct ServiceError {
+    error: ServiceErrorDetail,
 }
 
 #[derive(Default, Deserialize)]
-struct SaidError {
+struct ServiceErrorDetail {
     #[serde(rename = "type")]
     kind: Option<String>,
     code: Option<String>,
 }
 
-impl Said {
-    fn is(&self, word: &str) -> bool {
-        let SaidError { kind, code } = &self.error;
-        [kind, code].into_iter().flatten().any(|own| own == word)
+impl ServiceError {
+    fn is(&self, name: &str) -> bool {
+        let ServiceErrorDetail { kind, code } = &self.error;
+        [kind, code].into_iter().flatten().any(|own| own == name)
     }
 }

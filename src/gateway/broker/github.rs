@@ -1,39 +1,36 @@
-//! One repository on GitHub, with a credential that stays here: git over HTTP, and what the API tells of it.
+//! Access to one repository on GitHub with a credential that stays on the host: git over HTTP, and the API.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use reqwest::Url;
-use serde_json::json;
-use thiserror::Error;
 
-use super::Guest;
-use super::answer::{self, Answer};
-use super::forward::{beginning, passed, refused};
-use super::refusal::Refusal;
+use super::BrokerRun;
+use super::body::BrokerBody;
+use super::forward::{pass, pass_error};
+use super::headers;
+use super::refusal::{BrokerRefusal, ErrorFormat};
 use super::serve;
-use super::strip;
-use super::upstream::{UpstreamError, below, plain_url};
-use crate::gateway::meter::MeteredBody;
+use super::upstream::{UpstreamError, join, parse_url};
 use crate::id::RepositoryName;
 use crate::network::HostName;
 use crate::secret::Secret;
 
-/// Headers by which a request of one method can be taken for another.
-const OTHER_METHODS: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+/// Headers by which a server may take one method for another.
+const METHOD_OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
 
-/// What the door to a repository is made from.
+/// The parts of a [`GitHubUpstream`].
 #[derive(Clone, Debug)]
 pub struct GitHubSetup {
     /// The repository.
     pub repository: RepositoryName,
     /// A token that can read it.
     pub token: Secret,
-    /// Where its git answers, for example `https://github.com`.
+    /// The address of git, for example `https://github.com`.
     pub url: String,
-    /// Where its API answers, for example `https://api.github.com`.
+    /// The address of the API, for example `https://api.github.com`.
     pub api_url: String,
     /// What a sandbox may do.
     pub access: GitHubAccess,
@@ -48,8 +45,8 @@ pub enum GitHubAccess {
     Push,
 }
 
-/// One repository, and the credential for it.
-pub struct GitHub {
+/// One repository and its credential.
+pub struct GitHubUpstream {
     host: HostName,
     repository: RepositoryName,
     token: Secret,
@@ -58,217 +55,156 @@ pub struct GitHub {
     access: GitHubAccess,
 }
 
-impl GitHub {
-    /// The name that sandboxes use. Their own ways to GitHub, without a credential, stay as they are.
+impl GitHubUpstream {
+    /// The host name that sandboxes use. Their connections to GitHub itself, without a credential, are not affected.
     pub const HOST: &str = "github.ralph.internal";
-    /// The variable that the token is read from.
+    /// The environment variable that the token is read from.
     pub const VARIABLE: &str = "GITHUB_PAT";
 
-    /// The door to a repository.
+    /// The repository of this setup.
     pub fn new(setup: GitHubSetup) -> Result<Self, UpstreamError> {
         Ok(Self {
             host: HostName::parse(Self::HOST)?,
             repository: setup.repository,
             token: setup.token,
-            git: plain_url(&setup.url)?,
-            api: plain_url(&setup.api_url)?,
+            git: parse_url(&setup.url)?,
+            api: parse_url(&setup.api_url)?,
             access: setup.access,
         })
     }
 
-    /// The name that sandboxes use for it.
+    /// The host name that sandboxes use.
     #[must_use]
     pub fn host(&self) -> &HostName {
         &self.host
     }
 
-    /// Answers one request of a sandbox's.
-    pub(super) async fn respond(&self, guest: &Guest, request: Request<Incoming>) -> Response<Answer> {
-        let of_api = request.uri().path().starts_with("/repos/");
-        match self.forward(guest, request).await {
+    /// Responds to one request of a sandbox.
+    pub(super) async fn respond(&self, run: &BrokerRun, request: Request<Incoming>) -> Response<BrokerBody> {
+        let format = if request.uri().path().starts_with("/repos/") {
+            ErrorFormat::GitHubApi
+        } else {
+            ErrorFormat::Text
+        };
+        match self.forward(run, request).await {
             Ok(response) => response,
-            Err(refused) => refused.response(of_api),
+            Err(refusal) => refusal.response(&self.host, format),
         }
     }
 
-    async fn forward(&self, guest: &Guest, request: Request<Incoming>) -> Result<Response<Answer>, Refused> {
+    async fn forward(
+        &self,
+        run: &BrokerRun,
+        request: Request<Incoming>,
+    ) -> Result<Response<BrokerBody>, BrokerRefusal> {
         let (head, body) = request.into_parts();
-        strip::check(&head.headers, &guest.phantom)?;
-        let wish = self.wish(&head.method, head.uri.path(), head.uri.query())?;
-        let (body, _room) = serve::read(guest, body).await?;
-        let query = strip::query(head.uri.query());
-        let mut headers = strip::forwarded(&head.headers);
-        for name in OTHER_METHODS {
+        headers::check_phantom(&head.headers, &run.phantom)?;
+        let target = self.target(&head.method, head.uri.path(), head.uri.query())?;
+        let (body, _memory) = serve::read_body(run, body).await?;
+        let query = headers::strip_query(head.uri.query());
+        let mut headers = headers::to_forward(&head.headers);
+        for name in METHOD_OVERRIDES {
             headers.remove(name);
         }
-        headers.insert(AUTHORIZATION, self.authorization(wish)?);
-        let url = self.url(wish, head.uri.path(), query.as_deref());
-        let request = guest.broker.http.request(head.method, url);
+        headers.insert(AUTHORIZATION, self.authorization(target)?);
+        let url = self.url(target, head.uri.path(), query.as_deref());
+        let request = run.broker.http.request(head.method, url);
         let sent = request.headers(headers).body(body).send().await;
-        let response = sent.map_err(|error| Refused::Unreachable(error.without_url()))?;
+        let response = sent.map_err(|error| BrokerRefusal::Unreachable(error.without_url()))?;
         match response.status() {
-            status if status.is_success() || status == StatusCode::NOT_MODIFIED => Ok(self.pass(response)),
-            status if status.is_redirection() => Err(Refused::Redirected),
-            StatusCode::UNAUTHORIZED => Err(Refused::Credential),
-            _ => Ok(self.pass_refusal(response).await),
+            status if status.is_success() || status == StatusCode::NOT_MODIFIED => {
+                Ok(pass(response, None, &self.token))
+            }
+            status if status.is_redirection() => Err(BrokerRefusal::Redirected),
+            StatusCode::UNAUTHORIZED => Err(BrokerRefusal::CredentialRefused { remedy: remedy() }),
+            _ => Ok(pass_error(response, &self.token).await),
         }
     }
 
-    /// What a request wants, where it may. The path is taken letter by letter, and one that could be read in two ways is
-    /// refused.
-    fn wish(&self, method: &Method, path: &str, query: Option<&str>) -> Result<Wish, Refused> {
-        let other = || Refused::Path {
+    /// Where an allowed request goes. Paths are compared byte by byte, and an ambiguous one is refused.
+    fn target(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+    ) -> Result<GitHubTarget, BrokerRefusal> {
+        let not_allowed = || BrokerRefusal::Path {
             method: method.to_string(),
             path: path.to_owned(),
         };
+        let read_only = || BrokerRefusal::ReadOnly(self.repository.clone());
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         if !path.bytes().all(is_plain) || parts.iter().any(|part| ["", ".", ".."].contains(part)) {
-            return Err(other());
+            return Err(not_allowed());
         }
-        let (owner, name, wanted) = match parts.as_slice() {
-            ["repos", owner, name, ..] => (*owner, *name, Wanted::Api),
-            [owner, name, "info", "refs"] => (*owner, without_git(name), Wanted::Refs),
-            [owner, name, "git-upload-pack"] => (*owner, without_git(name), Wanted::Fetch),
-            [owner, name, "git-receive-pack"] => (*owner, without_git(name), Wanted::Push),
-            _ => return Err(other()),
+        let (owner, name, operation) = match parts.as_slice() {
+            ["repos", owner, name, ..] => (*owner, *name, "api"),
+            [owner, name, "info", "refs"] => (*owner, *name, "refs"),
+            [owner, name, operation @ ("git-upload-pack" | "git-receive-pack")] => {
+                (*owner, *name, *operation)
+            }
+            _ => return Err(not_allowed()),
+        };
+        let name = match operation {
+            "api" => name,
+            _ => name.strip_suffix(".git").unwrap_or(name),
         };
         if !self.repository.is(owner, name) {
-            return Err(Refused::Elsewhere(self.repository.clone()));
+            return Err(BrokerRefusal::OtherRepository(self.repository.clone()));
         }
-        match (method.as_str(), wanted, query) {
-            ("GET" | "HEAD", Wanted::Api, _) => Ok(Wish::Api),
-            ("GET", Wanted::Refs, Some("service=git-upload-pack")) | ("POST", Wanted::Fetch, None) => {
-                Ok(Wish::Git)
+        match (method.as_str(), operation, query) {
+            ("GET" | "HEAD", "api", _) => Ok(GitHubTarget::Api),
+            (_, "api", _) => Err(read_only()),
+            ("GET", "refs", Some("service=git-upload-pack")) | ("POST", "git-upload-pack", None) => {
+                Ok(GitHubTarget::Git)
             }
-            ("GET", Wanted::Refs, Some("service=git-receive-pack")) | ("POST", Wanted::Push, None) => {
+            ("GET", "refs", Some("service=git-receive-pack")) | ("POST", "git-receive-pack", None) => {
                 match self.access {
-                    GitHubAccess::Push => Ok(Wish::Git),
-                    GitHubAccess::Read => Err(Refused::ReadOnly(self.repository.clone())),
+                    GitHubAccess::Push => Ok(GitHubTarget::Git),
+                    GitHubAccess::Read => Err(read_only()),
                 }
             }
-            (_, Wanted::Api, _) => Err(Refused::ReadOnly(self.repository.clone())),
-            _ => Err(other()),
+            _ => Err(not_allowed()),
         }
     }
 
-    fn url(&self, wish: Wish, path: &str, query: Option<&str>) -> Url {
-        match wish {
-            Wish::Git => below(&self.git, path, query),
-            Wish::Api => below(&self.api, path, query),
+    fn url(&self, target: GitHubTarget, path: &str, query: Option<&str>) -> Url {
+        match target {
+            GitHubTarget::Git => join(&self.git, path, query),
+            GitHubTarget::Api => join(&self.api, path, query),
         }
     }
 
-    /// Git takes a token as a password, the API as it is.
-    fn authorization(&self, wish: Wish) -> Result<HeaderValue, Refused> {
-        let text = match wish {
-            Wish::Git => {
+    /// Git sends the token as a password, the API as a bearer token.
+    fn authorization(&self, target: GitHubTarget) -> Result<HeaderValue, BrokerRefusal> {
+        let text = match target {
+            GitHubTarget::Git => {
                 let pair = format!("x-access-token:{}", self.token.expose());
                 format!("Basic {}", BASE64_STANDARD.encode(pair))
             }
-            Wish::Api => format!("Bearer {}", self.token.expose()),
+            GitHubTarget::Api => format!("Bearer {}", self.token.expose()),
         };
-        let mut value = HeaderValue::from_str(&text).map_err(|_| Refused::Credential)?;
+        let invalid = |_| BrokerRefusal::InvalidCredential { remedy: remedy() };
+        let mut value = HeaderValue::from_str(&text).map_err(invalid)?;
         value.set_sensitive(true);
         Ok(value)
     }
-
-    fn pass(&self, response: reqwest::Response) -> Response<Answer> {
-        let response: hyper::Response<reqwest::Body> = response.into();
-        let (head, body) = response.into_parts();
-        passed(&head, MeteredBody::free(body), &self.token)
-    }
-
-    async fn pass_refusal(&self, response: reqwest::Response) -> Response<Answer> {
-        let (status, headers) = (response.status(), response.headers().clone());
-        refused(status, &headers, &beginning(response).await, &self.token)
-    }
 }
 
-/// What may be done for a sandbox.
+/// Which part of GitHub a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wish {
+enum GitHubTarget {
     Git,
     Api,
 }
 
-/// What a path names.
-enum Wanted {
-    Refs,
-    Fetch,
-    Push,
-    Api,
-}
-
-/// Bytes of a path that mean themselves everywhere.
+/// Whether a byte of a path has one meaning for every server.
 fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"/-._~@+".contains(&byte)
 }
 
-fn without_git(name: &str) -> &str {
-    name.strip_suffix(".git").unwrap_or(name)
-}
-
-/// Why a request was not forwarded, or its answer not passed back.
-#[derive(Debug, Error)]
-enum Refused {
-    #[error("the request does not show the phantom of this run")]
-    NoPhantom,
-    #[error(
-        "the request shows a credential that is not the phantom of this run; keys of a sandbox's own are not passed on"
-    )]
-    NotThePhantom,
-    #[error("the credential is for {0} alone")]
-    Elsewhere(RepositoryName),
-    #[error("{0} can be read and not written to; ralph hands the work back by itself")]
-    ReadOnly(RepositoryName),
-    #[error("no credential is added to {method} {path}")]
-    Path { method: String, path: String },
-    #[error("the body of the request is too large, or did not come in time")]
-    Body,
-    #[error(
-        "the credential for GitHub was refused; on the host, put a valid one into `{}`",
-        GitHub::VARIABLE
-    )]
-    Credential,
-    #[error("GitHub cannot be reached")]
-    Unreachable(#[source] reqwest::Error),
-    #[error("GitHub points to another address, where the credential does not go")]
-    Redirected,
-}
-
-impl Refused {
-    fn status(&self) -> StatusCode {
-        match self {
-            Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Unreachable(_) | Self::Redirected => StatusCode::BAD_GATEWAY,
-            // Not 401, at which git would ask for a password.
-            _ => StatusCode::FORBIDDEN,
-        }
-    }
-
-    /// In the form of the API, or as plain text, which git shows.
-    fn response(&self, of_api: bool) -> Response<Answer> {
-        let message = format!("ralph: {}: {self}", GitHub::HOST);
-        if of_api {
-            return answer::json(self.status(), &json!({ "message": message }));
-        }
-        let mut response = Response::new(Answer::Whole(Some(format!("{message}\n").into())));
-        *response.status_mut() = self.status();
-        let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-        response.headers_mut().insert(CONTENT_TYPE, plain);
-        response
-    }
-}
-
-impl From<Refusal> for Refused {
-    /// What is said of the phantom and of the body.
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::NoPhantom => Self::NoPhantom,
-            Refusal::NotThePhantom => Self::NotThePhantom,
-            _ => Self::Body,
-        }
-    }
+fn remedy() -> String {
+    format!("put a valid one into `{}`", GitHubUpstream::VARIABLE)
 }
 
 #[cfg(test)]
@@ -278,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    fn github(access: GitHubAccess) -> GitHub {
-        GitHub::new(GitHubSetup {
+    fn github(access: GitHubAccess) -> GitHubUpstream {
+        GitHubUpstream::new(GitHubSetup {
             repository: RepositoryName::parse("o/r").unwrap(),
             token: Secret::new("t"),
             url: "https://git.example/base/".to_owned(),
@@ -296,16 +232,16 @@ mod tests {
             .split_once('?')
             .map_or((target, None), |(path, query)| (path, Some(query)));
         let github = github(access);
-        let wish = github.wish(&method.parse().unwrap(), path, query);
-        let said = match wish {
-            Ok(wish) => github.url(wish, path, query).to_string(),
-            Err(refused) => refused.to_string(),
+        let target = github.target(&method.parse().unwrap(), path, query);
+        let actual = match target {
+            Ok(target) => github.url(target, path, query).to_string(),
+            Err(refusal) => refusal.to_string(),
         };
-        assert_eq!(said, expected);
+        assert_eq!(actual, expected);
     }
 
-    const ELSEWHERE: &str = "the credential is for o/r alone";
-    const READ_ONLY: &str = "o/r can be read and not written to; ralph hands the work back by itself";
+    const OTHER_REPOSITORY: &str = "the credential is only for o/r";
+    const READ_ONLY: &str = "o/r is read-only; ralph publishes the work itself";
 
     #[rstest]
     #[case::refs(
@@ -322,9 +258,9 @@ mod tests {
     #[case::push("POST /o/r.git/git-receive-pack", READ_ONLY)]
     #[case::write("POST /repos/o/r/issues", READ_ONLY)]
     #[case::delete("DELETE /repos/o/r", READ_ONLY)]
-    #[case::other_name("GET /o/r2.git/info/refs?service=git-upload-pack", ELSEWHERE)]
-    #[case::other_owner("POST /p/r/git-upload-pack", ELSEWHERE)]
-    #[case::other_in_api("GET /repos/o/r2/pulls", ELSEWHERE)]
+    #[case::other_name("GET /o/r2.git/info/refs?service=git-upload-pack", OTHER_REPOSITORY)]
+    #[case::other_owner("POST /p/r/git-upload-pack", OTHER_REPOSITORY)]
+    #[case::other_in_api("GET /repos/o/r2/pulls", OTHER_REPOSITORY)]
     #[case::the_account("GET /user", "no credential is added to GET /user")]
     #[case::graph("POST /graphql", "no credential is added to POST /graphql")]
     #[case::large_files(
@@ -362,18 +298,18 @@ mod tests {
         "https://git.example/base/o/r.git/git-receive-pack"
     )]
     #[case("POST /repos/o/r/issues", READ_ONLY)]
-    #[case("POST /o/r2.git/git-receive-pack", ELSEWHERE)]
+    #[case("POST /o/r2.git/git-receive-pack", OTHER_REPOSITORY)]
     fn pushing_is_a_choice(#[case] request: &str, #[case] expected: &str) {
         check(GitHubAccess::Push, request, expected);
     }
 
     proptest! {
         #[test]
-        fn no_path_leads_out_of_the_repository(path in "(/(repos|o|r|r\\.git|info|refs|git-upload-pack|\\.\\.|\\.|%2e|x|)){0,6}", get: bool) {
+        fn no_path_leaves_the_repository(path in "(/(repos|o|r|r\\.git|info|refs|git-upload-pack|\\.\\.|\\.|%2e|x|)){0,6}", get: bool) {
             let github = github(GitHubAccess::Push);
             let (method, query) = if get { (Method::GET, Some("service=git-upload-pack")) } else { (Method::POST, None) };
-            if let Ok(wish) = github.wish(&method, &path, query) {
-                let url = github.url(wish, &path, query);
+            if let Ok(target) = github.target(&method, &path, query) {
+                let url = github.url(target, &path, query);
                 let inside = url.path().starts_with("/repos/o/r") || url.path().starts_with("/base/o/r");
                 prop_assert!(inside && url.path().ends_with(&path), "{url}");
             }

@@ -1,56 +1,41 @@
-//! How the broker is.
+//! The health check of a broker.
 
 use std::io;
 use std::sync::atomic::Ordering;
 
-use serde::Serialize;
+use hyper::{Response, StatusCode};
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::upstream::Upstream;
-use super::{Broker, Stream};
-use crate::credential::AuthMethod;
+use super::body::{self, BrokerBody};
+use super::upstream::ModelUpstream;
+use super::{Broker, ByteStream};
 
-/// What `GET /health` says. It needs no phantom and holds nothing confidential.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Health {
-    /// Always `ok`: a broker that is not does not answer.
-    pub status: &'static str,
-    /// The version of ralph.
-    pub version: &'static str,
-    /// How the service of this name authenticates.
-    pub mode: AuthMethod,
-    /// How many runs the broker serves.
-    pub runs: usize,
+/// The longest response that is read, in bytes.
+const MAX_RESPONSE: u64 = 4 * 1024;
+
+/// The response to `GET /health`. It needs no phantom and contains nothing confidential.
+pub(super) fn respond(broker: &Broker, upstream: &ModelUpstream) -> Response<BrokerBody> {
+    let health = json!({
+        "status": "ok",
+        "version": env!("CARGO_PKG_VERSION"),
+        "mode": upstream.auth(),
+        "runs": broker.runs.load(Ordering::Relaxed),
+    });
+    body::json(StatusCode::OK, &health)
 }
 
-impl Health {
-    pub(super) fn of(broker: &Broker, upstream: &Upstream) -> Self {
-        Self {
-            status: "ok",
-            version: env!("CARGO_PKG_VERSION"),
-            mode: upstream.auth(),
-            runs: broker.runs.load(Ordering::Relaxed),
-        }
-    }
-}
-
-/// The longest answer to the question how a broker is.
-const LONGEST: u64 = 4 * 1024;
-
-/// Asks over a new connection to a broker how it is, as a sandbox could.
-pub async fn ask_health(mut connection: impl Stream) -> io::Result<()> {
+/// Sends `GET /health` over a new connection to a broker, as a sandbox could.
+pub async fn check_health(mut connection: impl ByteStream) -> io::Result<()> {
     connection
         .write_all(b"GET /health HTTP/1.1\r\nhost: broker\r\nconnection: close\r\n\r\n")
         .await?;
-    let mut answer = Vec::new();
-    connection.take(LONGEST).read_to_end(&mut answer).await?;
-    if answer.starts_with(b"HTTP/1.1 200 ") {
-        Ok(())
-    } else {
-        let first = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        Err(io::Error::other(format!(
-            "it answers `{}`",
-            String::from_utf8_lossy(first)
-        )))
+    let mut response = Vec::new();
+    connection.take(MAX_RESPONSE).read_to_end(&mut response).await?;
+    if response.starts_with(b"HTTP/1.1 200 ") {
+        return Ok(());
     }
+    let status = response.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let status = String::from_utf8_lossy(status);
+    Err(io::Error::other(format!("unexpected response `{status}`")))
 }

@@ -1,21 +1,20 @@
-//! Adds the real credential to what a sandbox asks of a model or of one repository, and to nothing else.
+//! Adds the real credential to requests of a sandbox to a model service or to one repository.
 //!
-//! A sandbox speaks plain HTTP to the name of the service and shows its [`Phantom`]. The broker takes away everything
-//! that could authenticate, adds the stored credential, and forwards the call by TLS to that service alone, for a few
-//! known paths. What the call can cost is set aside before, and counted while the answer passes ([`super::meter`]).
+//! A sandbox sends plain HTTP to the host name of the service, with its [`Phantom`]. The broker removes all credentials,
+//! adds the stored one, and forwards the call over TLS to that service, for a few known paths. The most that the call can
+//! cost is reserved first, and its usage is counted while the response passes ([`super::meter`]).
 //!
-//! A [`Broker`] is shared by all runs of a process; an [`Entrance`] is what one run has of it. It plugs into the run's
-//! gateway as its [`Injection`], or listens on loopback where there is no gateway.
+//! All runs of a process share a [`Broker`]; each has a [`BrokerHandle`]. The handle is the [`CredentialInjector`] of the
+//! run's gateway, or listens on loopback when there is no gateway.
 
-mod answer;
+mod body;
 mod forward;
 mod github;
+mod headers;
 mod health;
 mod refusal;
 mod route;
 mod serve;
-mod service;
-mod strip;
 mod upstream;
 mod verify;
 
@@ -31,40 +30,70 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::injection::Injection;
+use super::injection::CredentialInjector;
 use super::meter::Meter;
 use super::phantom::Phantom;
-use super::stream::Stream;
+use super::stream::ByteStream;
 use crate::network::HostName;
 
-pub use github::{GitHub, GitHubAccess, GitHubSetup};
-pub use health::{Health, ask_health};
-pub use service::Service;
-pub use upstream::{Upstream, UpstreamError};
+pub use github::{GitHubAccess, GitHubSetup, GitHubUpstream};
+pub use health::check_health;
+pub use upstream::{ModelUpstream, UpstreamError};
 pub use verify::VerifyError;
 
-/// How long a service may take to be reached.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long a service may be silent amid an answer. Models think for minutes.
-const IDLE: Duration = Duration::from_secs(600);
-/// What the calls of one run may hold in memory while they are sent, in kilobytes.
-const ROOM_KB: usize = 128 * 1024;
-/// How long to wait when no connection can be accepted, for example because too many files are open.
-const PAUSE: Duration = Duration::from_millis(20);
-/// What lies between the gateway and the broker, each way.
-const PIPE: usize = 16 * 1024;
+/// Timeout for connecting to a service.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout between two pieces of a response. Models can take minutes.
+const READ_TIMEOUT: Duration = Duration::from_secs(600);
+/// The memory limit for the request bodies of one run, in kilobytes.
+const MEMORY_KB: usize = 128 * 1024;
+/// Delay after a failed accept, for example because too many files are open.
+const ACCEPT_RETRY: Duration = Duration::from_millis(20);
+/// The buffer between the gateway and the broker in each direction, in bytes.
+const PIPE_BYTES: usize = 16 * 1024;
 
-/// Has the credentials, and speaks to the services that they are for.
+/// A service that the broker has a credential for.
+pub enum BrokerService {
+    /// A model service.
+    Model(ModelUpstream),
+    /// A repository.
+    Repository(GitHubUpstream),
+}
+
+impl BrokerService {
+    /// The host name that sandboxes use.
+    #[must_use]
+    pub fn host(&self) -> &HostName {
+        match self {
+            Self::Model(upstream) => &upstream.host,
+            Self::Repository(github) => github.host(),
+        }
+    }
+}
+
+impl From<ModelUpstream> for BrokerService {
+    fn from(upstream: ModelUpstream) -> Self {
+        Self::Model(upstream)
+    }
+}
+
+impl From<GitHubUpstream> for BrokerService {
+    fn from(github: GitHubUpstream) -> Self {
+        Self::Repository(github)
+    }
+}
+
+/// Holds credentials and forwards requests to their services.
 pub struct Broker {
-    services: Vec<Arc<Service>>,
+    services: Vec<Arc<BrokerService>>,
     http: reqwest::Client,
     runs: AtomicUsize,
 }
 
 impl Broker {
-    /// A broker for these services. Where roots are given, these alone are trusted, in place of the system's.
+    /// A broker for these services. `roots` replace the trusted certificates of the host, unless empty.
     pub fn new(
-        services: impl IntoIterator<Item = impl Into<Service>>,
+        services: impl IntoIterator<Item = impl Into<BrokerService>>,
         roots: Vec<reqwest::Certificate>,
     ) -> Result<Arc<Self>, BrokerError> {
         let services = services.into_iter().map(|service| Arc::new(service.into()));
@@ -75,31 +104,30 @@ impl Broker {
         }))
     }
 
-    /// Lets a run in: whoever shows this phantom, at the cost of this meter.
+    /// Registers a run: its requests contain this phantom and are counted by this meter.
     #[must_use]
-    pub fn admit(self: &Arc<Self>, phantom: Phantom, meter: Meter) -> Entrance {
+    pub fn register(self: &Arc<Self>, phantom: Phantom, meter: Meter) -> BrokerHandle {
         self.runs.fetch_add(1, Ordering::Relaxed);
-        Entrance(Arc::new(Guest {
+        BrokerHandle(Arc::new(BrokerRun {
             broker: self.clone(),
             phantom,
             meter,
-            room: Semaphore::new(ROOM_KB),
+            memory: Semaphore::new(MEMORY_KB),
         }))
     }
 
-    fn service(&self, host: &HostName) -> Option<&Arc<Service>> {
+    fn service(&self, host: &HostName) -> Option<&Arc<BrokerService>> {
         self.services.iter().find(|service| service.host() == host)
     }
 }
 
-/// A client that sends a credential where it is told to and nowhere else: it follows no redirect and reads no proxy
-/// variable.
+/// An HTTP client that sends a credential to the given address only: it follows no redirects and uses no proxy.
 pub fn client(roots: Vec<reqwest::Certificate>) -> Result<reqwest::Client, BrokerError> {
     let builder = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(CONNECT)
-        .read_timeout(IDLE)
+        .connect_timeout(CONNECT_TIMEOUT)
+        .read_timeout(READ_TIMEOUT)
         .tcp_nodelay(true)
         .tls_built_in_root_certs(roots.is_empty());
     let builder = roots
@@ -108,45 +136,45 @@ pub fn client(roots: Vec<reqwest::Certificate>) -> Result<reqwest::Client, Broke
     builder.build().map_err(BrokerError)
 }
 
-/// The HTTP client could not be set up.
+/// The HTTP client could not be created.
 #[derive(Debug, Error)]
-#[error("cannot set up the HTTP client of the broker")]
+#[error("cannot create the HTTP client of the broker")]
 pub struct BrokerError(#[source] reqwest::Error);
 
-/// What one run has of a broker. Cheap to clone; when the last clone is gone, so is the run.
+/// The access of one run to a broker. Dropping the last clone unregisters the run.
 #[derive(Clone)]
-pub struct Entrance(Arc<Guest>);
+pub struct BrokerHandle(Arc<BrokerRun>);
 
-struct Guest {
+struct BrokerRun {
     broker: Arc<Broker>,
     phantom: Phantom,
     meter: Meter,
-    /// Kilobytes that calls may still take.
-    room: Semaphore,
+    /// Free memory for request bodies, in kilobytes.
+    memory: Semaphore,
 }
 
-impl Drop for Guest {
+impl Drop for BrokerRun {
     fn drop(&mut self) {
         self.broker.runs.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Entrance {
-    /// The names that the sandbox uses, which its policy must allow.
+impl BrokerHandle {
+    /// The host names of the services, which the policy of the sandbox must allow.
     pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
         self.0.broker.services.iter().map(|service| service.host())
     }
 
-    /// Serves every connection of a listener as if it were made to this host, until the future is dropped.
+    /// Serves the connections of a listener as connections to this host, until the future is dropped.
     pub async fn serve(&self, listener: TcpListener, host: &HostName) -> io::Result<()> {
         let service = self.service(host)?;
         let mut connections = JoinSet::new();
         loop {
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             };
-            // Small messages are not held back; where that cannot be had, they come a little later.
+            // Without it small messages are delayed.
             let _ = stream.set_nodelay(true);
             while connections.try_join_next().is_some() {}
             connections.spawn(serve::connection(
@@ -157,32 +185,37 @@ impl Entrance {
         }
     }
 
-    /// Asks the service of this name whether it takes its credential.
+    /// Asks the service of this host name whether it accepts its credential.
     pub async fn verify(&self, host: &HostName) -> Result<(), VerifyError> {
         match self.0.broker.service(host).map(AsRef::as_ref) {
-            Some(Service::Model(upstream)) => upstream.verify(&self.0.broker.http).await,
-            Some(Service::Repository(_)) | None => Err(VerifyError::NoService {
+            Some(BrokerService::Model(upstream)) => upstream.verify(&self.0.broker.http).await,
+            Some(BrokerService::Repository(_)) | None => Err(VerifyError::NoService {
                 host: host.to_string(),
             }),
         }
     }
 
-    fn service(&self, host: &HostName) -> io::Result<Arc<Service>> {
+    fn service(&self, host: &HostName) -> io::Result<Arc<BrokerService>> {
         let found = self.0.broker.service(host).cloned();
-        found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no credential is for {host}")))
+        found.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("the broker has no credential for {host}"),
+            )
+        })
     }
 }
 
 #[async_trait]
-impl Injection for Entrance {
+impl CredentialInjector for BrokerHandle {
     fn injects(&self, host: &HostName) -> bool {
         self.0.broker.service(host).is_some()
     }
 
-    async fn open(&self, host: &HostName) -> io::Result<Box<dyn Stream>> {
+    async fn open(&self, host: &HostName) -> io::Result<Box<dyn ByteStream>> {
         let service = self.service(host)?;
-        let (ours, theirs) = tokio::io::duplex(PIPE);
-        // It ends with the stream that is returned.
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        // Ends when the returned stream is dropped.
         tokio::spawn(serve::connection(self.clone(), service, TokioIo::new(ours)));
         Ok(Box::new(theirs))
     }

@@ -1,106 +1,116 @@
-//! What the broker says in place of a service, in that service's own form, so that agents show it.
+//! Error responses of the broker, in the format of the service, so that agents show them.
 
-use hyper::StatusCode;
-use serde_json::{Value, json};
+use hyper::{Response, StatusCode};
+use serde_json::json;
+use thiserror::Error;
 
-use super::route::Route;
-use super::upstream::Upstream;
-use crate::credential::{CredentialKind, LoginError};
+use super::body::{self, BrokerBody};
+use crate::credential::LoginError;
 use crate::gateway::meter::{CallError, ReserveError};
+use crate::id::RepositoryName;
+use crate::network::HostName;
 
-/// Why a request was not forwarded, or its answer not passed back.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    /// It shows no phantom.
+/// Why a request was not forwarded, or its response not passed back.
+#[derive(Debug, Error)]
+pub(super) enum BrokerRefusal {
+    #[error("the request does not contain the phantom of this run")]
     NoPhantom,
-    /// It shows something else: another run's phantom, or a key.
+    #[error(
+        "the request contains a credential that is not the phantom of this run; credentials of a sandbox are not \
+         forwarded"
+    )]
     NotThePhantom,
-    /// The credential is not for this path.
+    #[error("no credential is added to {method} {path}")]
     Path { method: String, path: String },
-    /// The body is compressed.
+    #[error("the credential is only for {0}")]
+    OtherRepository(RepositoryName),
+    #[error("{0} is read-only; ralph publishes the work itself")]
+    ReadOnly(RepositoryName),
+    #[error("the request body is compressed, so it cannot be metered")]
     Compressed,
-    /// The body is too large, or did not come.
+    #[error("the request body is too large, or did not arrive in time")]
     Body,
-    /// The call cannot be read.
+    #[error("{}", call_message(.0))]
     Call(CallError),
-    /// It could cost more than is left.
+    #[error("{}", budget_message(.0))]
     Budget(ReserveError),
-    /// There is no credential to add.
+    #[error("{}", login_message(.0))]
     NoCredential(LoginError),
-    /// The stored credential cannot be sent.
-    BadCredential,
-    /// The service refused the stored credential.
-    Refused,
-    /// The service cannot be reached, or broke off.
+    #[error("the stored credential is not a valid header value; on the host, {remedy}")]
+    InvalidCredential { remedy: String },
+    #[error("the service refused the stored credential; on the host, {remedy}")]
+    CredentialRefused { remedy: String },
+    #[error("the service {}", if .0.is_timeout() { "did not respond in time" } else { "cannot be reached" })]
     Unreachable(reqwest::Error),
-    /// The service points elsewhere, where the credential does not go.
+    #[error("the service redirects to another address, where the credential is not sent")]
     Redirected,
 }
 
-impl Refusal {
-    /// The status. 403 and 402 are not tried again by the agents that are known.
+/// The format of an error response.
+#[derive(Clone, Copy)]
+pub(super) enum ErrorFormat {
+    Anthropic,
+    OpenAi,
+    GitHubApi,
+    /// Plain text, which git shows.
+    Text,
+}
+
+impl BrokerRefusal {
+    /// The HTTP status. Known agents do not retry 403 and 402.
     pub(super) fn status(&self) -> StatusCode {
         match self {
-            Self::NoPhantom | Self::NotThePhantom | Self::Path { .. } => StatusCode::FORBIDDEN,
+            Self::NoPhantom
+            | Self::NotThePhantom
+            | Self::Path { .. }
+            | Self::OtherRepository(_)
+            | Self::ReadOnly(_) => StatusCode::FORBIDDEN,
             Self::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Call(_) => StatusCode::BAD_REQUEST,
-            Self::Budget(ReserveError::Book(_)) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Budget(ReserveError::File(_)) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Budget(_) => StatusCode::PAYMENT_REQUIRED,
             Self::NoCredential(LoginError::Unavailable { .. }) | Self::Unreachable(_) | Self::Redirected => {
                 StatusCode::BAD_GATEWAY
             }
-            Self::NoCredential(_) | Self::BadCredential | Self::Refused => StatusCode::UNAUTHORIZED,
+            Self::NoCredential(_) | Self::InvalidCredential { .. } | Self::CredentialRefused { .. } => {
+                StatusCode::UNAUTHORIZED
+            }
         }
     }
 
-    /// What happened, and what to do about it.
-    pub(super) fn message(&self, upstream: &Upstream) -> String {
-        let host = &upstream.host;
-        let store = upstream.kind.store_command();
-        let what = match self {
-            Self::NoPhantom => format!("{host}: the request does not show the phantom of this run"),
-            Self::NotThePhantom => format!(
-                "{host}: the request shows a credential that is not the phantom of this run; keys of a sandbox's own \
-                 are not passed on"
-            ),
-            Self::Path { method, path } => format!("{host}: no credential is added to {method} {path}"),
-            Self::Compressed => "the body of the request is compressed, so it cannot be metered".to_owned(),
-            Self::Body => "the body of the request is too large, or did not come in time".to_owned(),
-            Self::Call(CallError::Unreadable(error)) => {
-                format!("the body of the request cannot be read: {error}")
-            }
-            Self::Call(error) => error.to_string(),
-            Self::Budget(error @ ReserveError::Overdrawn(_)) => format!("budget exceeded: {error}"),
-            Self::Budget(error) => error.to_string(),
-            Self::NoCredential(error) => match error.hint() {
-                Some(hint) => format!("{error}; on the host, {hint}"),
-                None => error.to_string(),
-            },
-            Self::BadCredential => format!("{} cannot be sent; on the host, run `{store}`", upstream.kind),
-            Self::Refused => {
-                format!("the stored credential was refused by {host}; on the host, run `{store}`")
-            }
-            Self::Unreachable(error) if error.is_timeout() => format!("{host} did not answer in time"),
-            Self::Unreachable(_) => format!("{host} cannot be reached"),
-            Self::Redirected => format!("{host} points to another address, where the credential does not go"),
+    /// What happened at this host, and what to do.
+    pub(super) fn message(&self, host: &HostName) -> String {
+        format!("ralph: {host}: {self}")
+    }
+
+    /// The error as a response of this host.
+    pub(super) fn response(&self, host: &HostName, format: ErrorFormat) -> Response<BrokerBody> {
+        let message = self.message(host);
+        // With 401 git would ask for a password.
+        let no_prompt = match self.status() {
+            StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
+            status => status,
         };
-        format!("ralph: {what}")
-    }
-
-    /// The whole error as the service would say it.
-    pub(super) fn body(&self, upstream: &Upstream, route: Option<Route>) -> Value {
-        let message = self.message(upstream);
-        match Form::of(upstream, route) {
-            Form::Anthropic => json!({"type": "error", "error": {"type": self.word(), "message": message}}),
-            Form::OpenAi => json!({"error": {
-                "message": message, "type": self.word(), "param": null, "code": self.code(),
-            }}),
+        match format {
+            ErrorFormat::Anthropic => {
+                let error = json!({"type": self.kind(), "message": message});
+                body::json(self.status(), &json!({"type": "error", "error": error}))
+            }
+            ErrorFormat::OpenAi => {
+                let error =
+                    json!({"message": message, "type": self.kind(), "param": null, "code": self.code()});
+                body::json(self.status(), &json!({"error": error}))
+            }
+            ErrorFormat::GitHubApi => body::json(no_prompt, &json!({ "message": message })),
+            ErrorFormat::Text => {
+                body::respond(no_prompt, "text/plain; charset=utf-8", format!("{message}\n"))
+            }
         }
     }
 
-    /// The kind of error in the words of both services.
-    fn word(&self) -> &'static str {
+    /// The error type that Anthropic and OpenAI use.
+    fn kind(&self) -> &'static str {
         match self.status() {
             StatusCode::UNAUTHORIZED => "authentication_error",
             StatusCode::FORBIDDEN => "permission_error",
@@ -114,27 +124,34 @@ impl Refusal {
     fn code(&self) -> &'static str {
         match self {
             Self::NoPhantom | Self::NotThePhantom => "not_the_phantom",
-            Self::Path { .. } => "path_not_allowed",
+            Self::Path { .. } | Self::OtherRepository(_) | Self::ReadOnly(_) => "path_not_allowed",
             Self::Compressed | Self::Body | Self::Call(_) => "unreadable_request",
             Self::Budget(_) => "budget_exceeded",
-            Self::NoCredential(_) | Self::BadCredential | Self::Refused => "credential_refused",
+            Self::NoCredential(_) | Self::InvalidCredential { .. } | Self::CredentialRefused { .. } => {
+                "credential_refused"
+            }
             Self::Unreachable(_) | Self::Redirected => "upstream_unavailable",
         }
     }
 }
 
-/// Whose form an error takes.
-enum Form {
-    Anthropic,
-    OpenAi,
+fn call_message(error: &CallError) -> String {
+    match error {
+        CallError::Unreadable(source) => format!("{error}: {source}"),
+        _ => error.to_string(),
+    }
 }
 
-impl Form {
-    fn of(upstream: &Upstream, route: Option<Route>) -> Self {
-        match (route, upstream.kind) {
-            (Some(Route::Messages | Route::CountTokens), _)
-            | (_, CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey) => Self::Anthropic,
-            _ => Self::OpenAi,
-        }
+fn budget_message(error: &ReserveError) -> String {
+    match error {
+        ReserveError::OverBudget(over) => format!("budget exceeded: {over}"),
+        _ => error.to_string(),
+    }
+}
+
+fn login_message(error: &LoginError) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; on the host, {hint}"),
+        None => error.to_string(),
     }
 }

@@ -1,24 +1,24 @@
-//! The few things that may be asked with a credential.
+//! The API paths that a credential is added to.
 
 use hyper::Method;
 
-use crate::gateway::meter::Protocol;
+use crate::gateway::meter::ModelProtocol;
 
-/// What a request asks for.
+/// An API path of a model service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
+pub(super) enum ModelRoute {
     Messages,
     CountTokens,
     Responses,
     Chat,
     Models,
-    /// How the broker itself is.
+    /// The health check of the broker itself.
     Health,
 }
 
-impl Route {
-    /// Reads a request line. The path is taken letter by letter: nothing is decoded, so nothing can be smuggled.
-    pub(super) fn of(method: &Method, path: &str) -> Option<Self> {
+impl ModelRoute {
+    /// Matches a request line exactly. Nothing is decoded, so that no other path can be smuggled in.
+    pub(super) fn parse(method: &Method, path: &str) -> Option<Self> {
         match (method.as_str(), path) {
             ("POST", "/v1/messages") => Some(Self::Messages),
             ("POST", "/v1/messages/count_tokens") => Some(Self::CountTokens),
@@ -30,12 +30,12 @@ impl Route {
         }
     }
 
-    /// The language of a call that costs something; `None` for what is free.
-    pub(super) fn metered(self) -> Option<Protocol> {
+    /// The protocol of a call that costs something; `None` when it is free.
+    pub(super) fn metered(self) -> Option<ModelProtocol> {
         match self {
-            Self::Messages => Some(Protocol::Messages),
-            Self::Responses => Some(Protocol::Responses),
-            Self::Chat => Some(Protocol::Chat),
+            Self::Messages => Some(ModelProtocol::Messages),
+            Self::Responses => Some(ModelProtocol::Responses),
+            Self::Chat => Some(ModelProtocol::Chat),
             Self::CountTokens | Self::Models | Self::Health => None,
         }
     }

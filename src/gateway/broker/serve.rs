@@ -1,4 +1,4 @@
-//! One connection of a sandbox's, and its requests one after another.
+//! Serves one connection of a sandbox.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,114 +15,115 @@ use hyper_util::rt::TokioTimer;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
-use super::answer::{Answer, json};
-use super::forward::{self, Outgoing};
-use super::health::Health;
-use super::refusal::Refusal;
-use super::route::Route;
-use super::service::Service;
-use super::strip;
-use super::upstream::Upstream;
-use super::{Entrance, Guest, ROOM_KB};
-use crate::gateway::meter::Notice;
+use super::body::BrokerBody;
+use super::forward::{self, OutgoingCall};
+use super::refusal::BrokerRefusal;
+use super::route::ModelRoute;
+use super::upstream::ModelUpstream;
+use super::{BrokerHandle, BrokerRun, BrokerService, MEMORY_KB, headers, health};
+use crate::gateway::meter::MeterNotice;
 
-/// The longest call. Anthropic takes 32 MB.
-const LONGEST_CALL: usize = 32 << 20;
-/// How long a call may take to come.
-const SENDING: Duration = Duration::from_secs(120);
-/// How long the head of a request may take to come.
-const HEAD: Duration = Duration::from_secs(30);
+/// The longest request body, in bytes. Anthropic accepts 32 MB.
+const MAX_BODY: usize = 32 << 20;
+/// Timeout for receiving a request body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(120);
+/// Timeout for receiving a request head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Serves a connection to its end.
-pub(super) async fn connection<S>(entrance: Entrance, service: Arc<Service>, stream: S)
+/// Serves a connection until it is closed.
+pub(super) async fn connection<S>(handle: BrokerHandle, service: Arc<BrokerService>, stream: S)
 where
     S: Read + Write + Unpin + Send + 'static,
 {
-    let guest = &entrance.0;
+    let run = &handle.0;
     let responding = service_fn(|request| {
         let service = service.clone();
         async move {
             Ok::<_, Infallible>(match service.as_ref() {
-                Service::Model(upstream) => respond(guest, upstream, request).await,
-                Service::Repository(github) => github.respond(guest, request).await,
+                BrokerService::Model(upstream) => respond(run, upstream, request).await,
+                BrokerService::Repository(github) => github.respond(run, request).await,
             })
         }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(stream, responding);
     if let Err(error) = served.await {
-        tracing::debug!(%error, "a connection to the broker broke");
+        tracing::debug!(%error, "a connection to the broker failed");
     }
 }
 
-async fn respond(guest: &Guest, upstream: &Upstream, request: Request<Incoming>) -> Response<Answer> {
-    let route = Route::of(request.method(), request.uri().path());
-    if route == Some(Route::Health) {
-        return json(StatusCode::OK, &Health::of(&guest.broker, upstream));
+async fn respond(
+    run: &BrokerRun,
+    upstream: &ModelUpstream,
+    request: Request<Incoming>,
+) -> Response<BrokerBody> {
+    let route = ModelRoute::parse(request.method(), request.uri().path());
+    if route == Some(ModelRoute::Health) {
+        return health::respond(&run.broker, upstream);
     }
-    match call(guest, upstream, route, request).await {
+    match call(run, upstream, route, request).await {
         Ok(response) => response,
         Err(refusal) => {
             if refusal.status() == StatusCode::UNAUTHORIZED {
-                let reason = refusal.message(upstream);
-                guest.meter.tell(Notice::CredentialRefused { reason });
+                let reason = refusal.message(&upstream.host);
+                run.meter.notify(MeterNotice::CredentialRefused { reason });
             }
-            json(refusal.status(), &refusal.body(upstream, route))
+            refusal.response(&upstream.host, upstream.error_format(route))
         }
     }
 }
 
 async fn call(
-    guest: &Guest,
-    upstream: &Upstream,
-    route: Option<Route>,
+    run: &BrokerRun,
+    upstream: &ModelUpstream,
+    route: Option<ModelRoute>,
     request: Request<Incoming>,
-) -> Result<Response<Answer>, Refusal> {
+) -> Result<Response<BrokerBody>, BrokerRefusal> {
     let (head, body) = request.into_parts();
-    strip::check(&head.headers, &guest.phantom)?;
+    headers::check_phantom(&head.headers, &run.phantom)?;
     let route = route
-        .filter(|route| upstream.takes(*route))
-        .ok_or_else(|| Refusal::Path {
+        .filter(|route| upstream.supports(*route))
+        .ok_or_else(|| BrokerRefusal::Path {
             method: head.method.to_string(),
             path: head.uri.path().to_owned(),
         })?;
     if head.headers.contains_key(CONTENT_ENCODING) {
-        return Err(Refusal::Compressed);
+        return Err(BrokerRefusal::Compressed);
     }
-    let (body, _room) = read(guest, body).await?;
-    let outgoing = Outgoing {
+    let (body, _memory) = read_body(run, body).await?;
+    let outgoing = OutgoingCall {
         method: head.method,
-        url: upstream.url(head.uri.path(), strip::query(head.uri.query()).as_deref()),
-        headers: strip::forwarded(&head.headers),
+        url: upstream.url(head.uri.path(), headers::strip_query(head.uri.query()).as_deref()),
+        headers: headers::to_forward(&head.headers),
         body,
     };
-    forward::forward(guest, upstream, route, outgoing).await
+    forward::forward(run, upstream, route, outgoing).await
 }
 
-/// The whole body of a call, and the room that it takes.
-pub(super) async fn read(guest: &Guest, body: Incoming) -> Result<(Bytes, SemaphorePermit<'_>), Refusal> {
-    let length = body.size_hint().upper().unwrap_or(LONGEST_CALL as u64);
-    if length > LONGEST_CALL as u64 {
-        return Err(Refusal::Body);
+/// The body of a request, and its share of the memory limit of the run.
+pub(super) async fn read_body(
+    run: &BrokerRun,
+    body: Incoming,
+) -> Result<(Bytes, SemaphorePermit<'_>), BrokerRefusal> {
+    let length = body.size_hint().upper().unwrap_or(MAX_BODY as u64);
+    if length > MAX_BODY as u64 {
+        return Err(BrokerRefusal::Body);
     }
     let kilobytes = usize::try_from(length)
-        .unwrap_or(LONGEST_CALL)
+        .unwrap_or(MAX_BODY)
         .div_ceil(1024)
-        .min(ROOM_KB);
+        .min(MEMORY_KB);
     let reading = async {
-        let room = guest
-            .room
+        let memory = run
+            .memory
             .acquire_many(u32::try_from(kilobytes).unwrap_or(u32::MAX))
             .await
             .ok()?;
-        let collected = Limited::new(body, LONGEST_CALL).collect().await.ok()?;
-        Some((collected.to_bytes(), room))
+        let collected = Limited::new(body, MAX_BODY).collect().await.ok()?;
+        Some((collected.to_bytes(), memory))
     };
-    timeout(SENDING, reading)
-        .await
-        .ok()
-        .flatten()
-        .ok_or(Refusal::Body)
+    let read = timeout(BODY_TIMEOUT, reading).await;
+    read.ok().flatten().ok_or(BrokerRefusal::Body)
 }

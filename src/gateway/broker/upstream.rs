@@ -1,43 +1,43 @@
-//! The services that credentials are for.
+//! The model services that credentials are for.
 
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue, InvalidHeaderValue};
 use thiserror::Error;
 
-use super::route::Route;
+use super::refusal::ErrorFormat;
+use super::route::ModelRoute;
 use crate::credential::{AuthMethod, CredentialKind, CredentialSource, LoginError};
 use crate::network::{HostName, HostNameError};
 use crate::secret::{Redactor, Secret};
 
-/// A service: the name that sandboxes use for it, where it really is, and its credential.
-pub struct Upstream {
-    /// The name that sandboxes use. They never speak TLS to it.
+/// A model service: its host name in sandboxes, its address and its credential.
+pub struct ModelUpstream {
+    /// The host name that sandboxes use, always without TLS.
     pub host: HostName,
     pub(super) kind: CredentialKind,
     pub(super) source: CredentialSource,
     base: Url,
 }
 
-impl Upstream {
-    /// The name for the model gateway of the user's own, wherever that is.
+impl ModelUpstream {
+    /// The host name that sandboxes use for the user's own model gateway.
     pub const GATEWAY_HOST: &str = "models.ralph.internal";
 
-    /// The service that a credential is for, at its own address. A gateway's address is the user's own choice and has
-    /// to be given; so has that of anything that stands in for a service.
+    /// The service of a credential. `base` replaces the address of the service, and is required for a model gateway.
     pub fn new(
         kind: CredentialKind,
         source: CredentialSource,
         base: Option<&str>,
     ) -> Result<Self, UpstreamError> {
-        let (host, own) = match kind {
+        let (host, default) = match kind {
             CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey => {
                 ("api.anthropic.com", Some("https://api.anthropic.com"))
             }
             CredentialKind::OpenAiKey => ("api.openai.com", Some("https://api.openai.com")),
             CredentialKind::GatewayKey => (Self::GATEWAY_HOST, None),
-            CredentialKind::CursorKey => return Err(UpstreamError::NotInjected(kind)),
+            CredentialKind::CursorKey => return Err(UpstreamError::NotSupported(kind)),
         };
-        let base = base.or(own).ok_or(UpstreamError::NoAddress(kind))?;
+        let base = base.or(default).ok_or(UpstreamError::NoAddress(kind))?;
         Ok(Self {
             host: HostName::parse(host)?,
             kind,
@@ -52,46 +52,66 @@ impl Upstream {
         self.kind.auth()
     }
 
-    /// Where it really is, for people.
+    /// The address, for messages.
     #[must_use]
     pub fn address(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Lets the redactor of a run know its credential, and whatever that is renewed to.
+    /// Adds its credential, and every later renewal of it, to a redactor.
     pub fn register_secrets(&self, redactor: &Redactor) {
         self.source.register_secrets(redactor);
     }
 
-    /// The name of where it really is; `None` where that is a bare address.
+    /// The host name in its address; `None` when that is an IP address.
     #[must_use]
     pub fn domain(&self) -> Option<&str> {
         self.base.domain()
     }
 
-    /// The credential as it is now, for somebody else who keeps it from sandboxes.
+    /// The current credential, for a provider that keeps it outside of its sandboxes itself.
     pub async fn credential(&self) -> Result<Secret, LoginError> {
         self.source.current().await
     }
 
-    /// Whether calls of this kind are made there.
-    pub(super) fn takes(&self, route: Route) -> bool {
+    /// What the user does when the credential is refused.
+    pub(super) fn remedy(&self) -> String {
+        format!("run `{}`", self.kind.store_command())
+    }
+
+    /// The format of errors for a request to this route.
+    pub(super) fn error_format(&self, route: Option<ModelRoute>) -> ErrorFormat {
+        match (route, self.kind) {
+            (Some(ModelRoute::Messages | ModelRoute::CountTokens), _)
+            | (_, CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey) => ErrorFormat::Anthropic,
+            _ => ErrorFormat::OpenAi,
+        }
+    }
+
+    /// Whether the service has this route.
+    pub(super) fn supports(&self, route: ModelRoute) -> bool {
         match self.kind {
             CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey => {
-                matches!(route, Route::Messages | Route::CountTokens | Route::Models)
+                matches!(
+                    route,
+                    ModelRoute::Messages | ModelRoute::CountTokens | ModelRoute::Models
+                )
             }
-            CredentialKind::OpenAiKey => matches!(route, Route::Responses | Route::Chat | Route::Models),
-            CredentialKind::GatewayKey => route != Route::Health,
+            CredentialKind::OpenAiKey => matches!(
+                route,
+                ModelRoute::Responses | ModelRoute::Chat | ModelRoute::Models
+            ),
+            CredentialKind::GatewayKey => route != ModelRoute::Health,
             CredentialKind::CursorKey => false,
         }
     }
 
-    /// The address of a path of the API's.
+    /// The address of a path of the API.
     pub(super) fn url(&self, path: &str, query: Option<&str>) -> Url {
-        below(&self.base, path, query)
+        join(&self.base, path, query)
     }
 
-    /// The header that authenticates.
+    /// The header with the credential.
     pub(super) fn header(
         &self,
         credential: &Secret,
@@ -109,47 +129,47 @@ impl Upstream {
     }
 }
 
-/// The address of an API. A `/v1` at its end is understood.
+/// Parses the address of an API, with or without `/v1` at its end.
 fn parse_base(text: &str) -> Result<Url, UpstreamError> {
-    let mut url = plain_url(text)?;
+    let mut url = parse_url(text)?;
     let path = url.path().trim_end_matches('/');
     let path = path.strip_suffix("/v1").unwrap_or(path).to_owned();
     url.set_path(&path);
     Ok(url)
 }
 
-/// An address of http or https without a credential in it.
-pub(super) fn plain_url(text: &str) -> Result<Url, UpstreamError> {
-    let mut url = Url::parse(text).map_err(|_| UpstreamError::NotAUrl)?;
+/// Parses an address of http or https without a credential.
+pub(super) fn parse_url(text: &str) -> Result<Url, UpstreamError> {
+    let mut url = Url::parse(text).map_err(|_| UpstreamError::InvalidUrl)?;
     let plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
     if !plain || !matches!(url.scheme(), "http" | "https") {
-        return Err(UpstreamError::NotAUrl);
+        return Err(UpstreamError::InvalidUrl);
     }
     url.set_fragment(None);
     Ok(url)
 }
 
-/// The address of a path below another one.
-pub(super) fn below(base: &Url, path: &str, query: Option<&str>) -> Url {
+/// Appends a path to an address.
+pub(super) fn join(base: &Url, path: &str, query: Option<&str>) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
     url.set_query(query);
     url
 }
 
-/// Why there is no such service.
+/// The address or credential of a service cannot be used.
 #[derive(Debug, Error)]
 pub enum UpstreamError {
-    /// The address is none, is of another scheme, or holds a credential.
-    #[error("the address of the service is no plain http or https URL")]
-    NotAUrl,
-    /// The address is not known.
-    #[error("the address that goes with {0} is not known")]
+    /// The address is invalid, has another scheme, or contains a credential.
+    #[error("the address of the service is not an http or https URL without credentials and query")]
+    InvalidUrl,
+    /// There is no default address.
+    #[error("the address for {0} is not configured")]
     NoAddress(CredentialKind),
-    /// Its calls cannot be read by a gateway.
-    #[error("{0} cannot be added by the gateway: its service speaks a language of its own")]
-    NotInjected(CredentialKind),
-    /// The name is none.
+    /// The gateway does not support the protocol of the service.
+    #[error("the gateway cannot add {0}, because it does not support the protocol of its service")]
+    NotSupported(CredentialKind),
+    /// The host name is invalid.
     #[error(transparent)]
     Host(#[from] HostNameError),
 }
@@ -167,7 +187,7 @@ mod tests {
     #[case("https://models.example/team", "https://models.example/team/v1/models")]
     fn a_base_address_may_end_in_v1(#[case] base: &str, #[case] expected: &str) {
         let source = CredentialSource::Fixed(Secret::new("k"));
-        let upstream = Upstream::new(CredentialKind::GatewayKey, source, Some(base)).unwrap();
+        let upstream = ModelUpstream::new(CredentialKind::GatewayKey, source, Some(base)).unwrap();
         assert_eq!(upstream.url("/v1/models", None).as_str(), expected);
     }
 
@@ -176,7 +196,7 @@ mod tests {
     #[case("http://user:pass@a.example")]
     #[case("http://a.example/?key=1")]
     #[case("a.example")]
-    fn an_address_with_more_in_it_is_refused(#[case] base: &str) {
-        assert!(matches!(parse_base(base), Err(UpstreamError::NotAUrl)));
+    fn an_address_with_a_credential_is_an_error(#[case] base: &str) {
+        assert!(matches!(parse_base(base), Err(UpstreamError::InvalidUrl)));
     }
 }

@@ -1,38 +1,38 @@
-//! Asking a service whether it takes its credential, without paying for it.
+//! Asks a service whether it accepts its credential, without a cost.
 
 use reqwest::StatusCode;
 use thiserror::Error;
 
-use super::upstream::Upstream;
+use super::upstream::ModelUpstream;
 use crate::credential::LoginError;
 
-impl Upstream {
-    /// Asks for the list of models, which every service has and nobody pays for. A service that knows the credential
-    /// and shows it no list (403) takes it.
+impl ModelUpstream {
+    /// Requests the list of models, which every service has and which is free. With 403 the service accepts the credential
+    /// but does not show it the list.
     pub async fn verify(&self, http: &reqwest::Client) -> Result<(), VerifyError> {
         let credential = self.source.current().await?;
         let host = self.host.to_string();
         let Ok((name, value)) = self.header(&credential) else {
             return Err(VerifyError::Refused { host, status: 400 });
         };
-        // Anthropic wants to be told a version, and logins need their beta; others do not mind.
+        // Anthropic requires a version, and logins require their beta header. Other services ignore both.
         let request = http
             .get(self.url("/v1/models", None))
             .header(name, value)
             .header("anthropic-version", "2023-06-01")
             .header("anthropic-beta", "oauth-2025-04-20");
-        let answered = request.send().await;
-        let response = answered.map_err(|error| VerifyError::Unreachable(error.without_url()))?;
+        let sent = request.send().await;
+        let response = sent.map_err(|error| VerifyError::Unreachable(error.without_url()))?;
         let status = response.status();
         match status {
             _ if status.is_success() => Ok(()),
             StatusCode::FORBIDDEN => Ok(()),
-            // LiteLLM without a database says 400 to a key that it does not know.
+            // LiteLLM without a database answers 400 to an unknown key.
             StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST => Err(VerifyError::Refused {
                 host,
                 status: status.as_u16(),
             }),
-            _ => Err(VerifyError::Unclear {
+            _ => Err(VerifyError::UnexpectedStatus {
                 host,
                 status: status.as_u16(),
             }),
@@ -40,32 +40,32 @@ impl Upstream {
     }
 }
 
-/// Why a credential is not known to be good.
+/// A credential could not be verified.
 #[derive(Debug, Error)]
 pub enum VerifyError {
-    /// There is none to ask about.
+    /// There is no credential.
     #[error(transparent)]
     NoCredential(#[from] LoginError),
-    /// There is no service of this name.
-    #[error("no credential is for {host}")]
+    /// The broker has no service of this name.
+    #[error("the broker has no credential for {host}")]
     NoService {
-        /// The name.
+        /// The host name.
         host: String,
     },
-    /// The service refused it.
+    /// The service refused the credential.
     #[error("{host} refused the credential (HTTP {status})")]
     Refused {
-        /// The service.
+        /// Its host name.
         host: String,
-        /// The status.
+        /// The HTTP status.
         status: u16,
     },
-    /// The service did not say.
-    #[error("{host} did not say whether it takes the credential (HTTP {status})")]
-    Unclear {
-        /// The service.
+    /// The response does not say whether the credential is valid.
+    #[error("unexpected response of {host} to the credential (HTTP {status})")]
+    UnexpectedStatus {
+        /// Its host name.
         host: String,
-        /// The status.
+        /// The HTTP status.
         status: u16,
     },
     /// The service cannot be reached.

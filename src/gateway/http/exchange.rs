@@ -17,7 +17,7 @@ use crate::gateway::dial::DialError;
 use crate::gateway::permit::Permit;
 use crate::gateway::relay::{count, relay};
 use crate::gateway::seats::Seat;
-use crate::gateway::stream::{Buffered, Client, Stream};
+use crate::gateway::stream::{Buffered, ByteStream, Client};
 use crate::network::Host;
 
 /// The longest head of a response.
@@ -37,7 +37,7 @@ const NOT_PASSED_BACK: [&str; 5] = [
 pub(in crate::gateway) struct Upstream {
     host: Host,
     port: u16,
-    stream: Buffered<Box<dyn Stream>>,
+    stream: Buffered<Box<dyn ByteStream>>,
 }
 
 /// What became of the client's connection.

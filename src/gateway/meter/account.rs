@@ -1,53 +1,53 @@
-//! The sums, without any file.
+//! The sums of a meter, without its file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::AddAssign;
 
 use thiserror::Error;
 
-use super::Amount;
-use super::book::Entry;
-use super::tariff::Tariffs;
+use super::CallAmount;
+use super::file::MeterEntry;
+use super::prices::PriceList;
 use crate::usage::{Price, Tokens, Usd};
 
-/// What may be spent. Without a bound there is none.
+/// The limit of a run's usage. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowance {
-    /// Dollars.
+    /// Cost in dollars.
     pub cost: Option<Usd>,
-    /// Tokens, both directions.
+    /// Tokens, input and output together.
     pub tokens: Option<u64>,
 }
 
 impl Allowance {
-    /// Not one call.
+    /// No calls at all.
     pub const NOTHING: Self = Self {
         cost: None,
         tokens: Some(0),
     };
 
-    /// Whether nothing but the cost bounds it.
+    /// Whether cost is the only limit.
     pub(super) fn is_cost_only(self) -> bool {
         self.cost.is_some() && self.tokens.is_none()
     }
 }
 
-/// What was spent.
+/// The usage of some calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// Calls.
+pub struct MeteredUsage {
+    /// The number of calls.
     pub calls: u64,
-    /// Tokens.
+    /// Their tokens.
     pub tokens: Tokens,
-    /// Dollars, as far as prices are known.
+    /// The cost of calls with a known price.
     pub cost: Usd,
-    /// Calls whose price nobody knows.
+    /// The number of calls without a known price.
     pub unpriced_calls: u64,
 }
 
-impl Spent {
-    /// Gives the calls a price that had none. What was kept of them does not tell what went to a cache, which costs up to
-    /// twice the price; and calls of one session and model are one sum. So it is more than they cost rather than less.
+impl MeteredUsage {
+    /// Prices the calls that had no known price. This is an upper bound: tokens that were written to a cache cost up to
+    /// twice the price, and the sum does not say how many these are.
     fn price_at(&mut self, price: Price) {
         if self.unpriced_calls > 0 {
             self.unpriced_calls = 0;
@@ -59,7 +59,7 @@ impl Spent {
     }
 }
 
-impl AddAssign for Spent {
+impl AddAssign for MeteredUsage {
     fn add_assign(&mut self, other: Self) {
         self.calls += other.calls;
         self.tokens += other.tokens;
@@ -68,9 +68,9 @@ impl AddAssign for Spent {
     }
 }
 
-impl From<Amount> for Spent {
-    /// One call.
-    fn from(amount: Amount) -> Self {
+impl From<CallAmount> for MeteredUsage {
+    /// The usage of one call.
+    fn from(amount: CallAmount) -> Self {
         Self {
             calls: 1,
             tokens: amount.tokens,
@@ -80,85 +80,66 @@ impl From<Amount> for Spent {
     }
 }
 
-/// What was spent on one model in one iteration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
-    /// The iteration.
-    pub iteration: u32,
-    /// The model, as the agent names it.
-    pub model: String,
-    /// What was spent, with what is set aside.
-    pub spent: Spent,
-}
-
-/// A bound that the next call could break.
+/// A limit that the next call could exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum Overdrawn {
-    /// It could cost more than is left.
+pub enum OverBudget {
+    /// The limit on cost.
     #[error(
-        "the next call could cost {worst}, with {spent} of {limit} spent or set aside (max_cost_usd_estimate)"
+        "the next call could cost {worst}; {spent} of {limit} are used or reserved (max_cost_usd_estimate)"
     )]
     Cost {
         /// The most that the call can cost.
         worst: Usd,
-        /// What is spent or set aside.
+        /// Used or reserved.
         spent: Usd,
-        /// What may be.
+        /// The limit.
         limit: Usd,
     },
-    /// It could use more tokens than are left.
+    /// The limit on tokens.
     #[error(
-        "the next call could use {worst} tokens, with {spent} of {limit} spent or set aside (max_tokens_total)"
+        "the next call could use {worst} tokens; {spent} of {limit} are used or reserved (max_tokens_total)"
     )]
     Tokens {
         /// The most that the call can use.
         worst: u64,
-        /// What is spent or set aside.
+        /// Used or reserved.
         spent: u64,
-        /// What may be.
+        /// The limit.
         limit: u64,
     },
 }
 
-/// Every call: those that are over by session and model, those that go on one by one.
+/// The usage of settled calls by session and model, and the reservation of each open call.
 #[derive(Default)]
-pub(super) struct Account {
-    settled: BTreeMap<(Session, String), Spent>,
-    open: BTreeMap<u64, Open>,
-    calls: u64,
-    /// The numbers of the sessions that have begun.
+pub(super) struct MeterAccount {
+    settled: BTreeMap<(u64, String), MeteredUsage>,
+    open: BTreeMap<u64, OpenCall>,
+    last_call: u64,
+    /// The sessions that have begun.
     begun: BTreeSet<u64>,
-    /// The one that calls are counted to.
-    session: Session,
+    /// The current session. Calls before the first one belong to session 0.
+    session: u64,
 }
 
-/// A session of an agent's, and the iteration it belongs to. Calls before the first one are of session 0.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Session {
-    pub(super) iteration: u32,
-    pub(super) number: u64,
-}
-
-struct Open {
-    session: Session,
+struct OpenCall {
+    session: u64,
     model: String,
-    amount: Amount,
+    amount: CallAmount,
 }
 
-impl Account {
-    /// What a file says. Calls that are open at its end never came back; those whose price nobody knew have the one that
-    /// is known now.
-    pub(super) fn from_entries(entries: impl IntoIterator<Item = Entry>, tariffs: &Tariffs) -> Self {
+impl MeterAccount {
+    /// The account of a file. Calls that are open at its end count as reserved. Calls without a price get the current one.
+    pub(super) fn from_entries(entries: impl IntoIterator<Item = MeterEntry>, prices: &PriceList) -> Self {
         let mut account = Self::default();
         for entry in entries {
             account.apply(entry);
         }
-        while let Some((_, open)) = account.open.pop_first() {
-            account.settle(open.session, open.model, open.amount);
+        while let Some((_, call)) = account.open.pop_first() {
+            account.settle(call.session, call.model, call.amount);
         }
-        for ((_, model), spent) in &mut account.settled {
-            if let Some(price) = tariffs.price_of(model) {
-                spent.price_at(price);
+        for ((_, model), usage) in &mut account.settled {
+            if let Some(price) = prices.price(model) {
+                usage.price_at(price);
             }
         }
         account
@@ -166,43 +147,46 @@ impl Account {
 
     /// The number of the next call.
     pub(super) fn next_call(&self) -> u64 {
-        self.calls + 1
+        self.last_call + 1
     }
 
-    /// Counts an entry.
-    pub(super) fn apply(&mut self, entry: Entry) {
+    pub(super) fn apply(&mut self, entry: MeterEntry) {
         match entry {
-            Entry::Began(session) => {
-                self.begun.insert(session.number);
+            MeterEntry::Began { session, .. } => {
+                self.begun.insert(session);
                 self.session = session;
             }
-            Entry::Reserved { call, model, amount } => {
-                self.calls = self.calls.max(call);
-                let session = self.session;
-                let open = Open {
-                    session,
+            MeterEntry::Reserved {
+                call,
+                model,
+                tokens,
+                cost,
+            } => {
+                self.last_call = self.last_call.max(call);
+                let open = OpenCall {
+                    session: self.session,
                     model,
-                    amount,
+                    amount: CallAmount { tokens, cost },
                 };
                 self.open.insert(call, open);
             }
-            Entry::Spent { call, amount } => {
+            MeterEntry::Spent { call, tokens, cost } => {
                 if let Some(open) = self.open.remove(&call) {
-                    self.settle(open.session, open.model, amount);
+                    self.settle(open.session, open.model, CallAmount { tokens, cost });
                 }
             }
         }
     }
 
-    /// Whether a call that can cost this much can be made.
-    pub(super) fn check(&self, allowance: Allowance, worst: Amount) -> Result<(), Overdrawn> {
+    /// Checks that a call of at most this amount stays within the limits.
+    pub(super) fn check(&self, allowance: Allowance, worst: CallAmount) -> Result<(), OverBudget> {
         let total = self.total();
         let (spent, needed) = (total.tokens.total(), worst.tokens.total());
         if let Some(limit) = allowance
             .tokens
             .filter(|limit| spent.saturating_add(needed) > *limit)
         {
-            return Err(Overdrawn::Tokens {
+            return Err(OverBudget::Tokens {
                 worst: needed,
                 spent,
                 limit,
@@ -210,7 +194,7 @@ impl Account {
         }
         let (spent, needed) = (total.cost, worst.cost.unwrap_or(Usd::ZERO));
         match allowance.cost.filter(|limit| spent + needed > *limit) {
-            Some(limit) => Err(Overdrawn::Cost {
+            Some(limit) => Err(OverBudget::Cost {
                 worst: needed,
                 spent,
                 limit,
@@ -219,63 +203,45 @@ impl Account {
         }
     }
 
-    /// The model of a call that is over and whose price nobody knows.
-    pub(super) fn unpriced(&self) -> Option<&str> {
+    /// The model of a settled call without a known price.
+    pub(super) fn unpriced_model(&self) -> Option<&str> {
         let mut settled = self.settled.iter();
-        let unpriced = settled.find(|(_, spent)| spent.unpriced_calls > 0);
+        let unpriced = settled.find(|(_, usage)| usage.unpriced_calls > 0);
         unpriced.map(|((_, model), _)| model.as_str())
     }
 
-    /// Whether a call goes on whose price nobody knows yet.
-    pub(super) fn has_unpriced_open(&self) -> bool {
-        self.open.values().any(|open| open.amount.cost.is_none())
+    /// Whether a call without a known price is in progress.
+    pub(super) fn has_unpriced_reservation(&self) -> bool {
+        self.open.values().any(|call| call.amount.cost.is_none())
     }
 
-    /// Everything, with what is set aside.
-    pub(super) fn total(&self) -> Spent {
+    /// The usage of all calls, including reservations.
+    pub(super) fn total(&self) -> MeteredUsage {
         self.sum(|_| true)
     }
 
-    /// What a session spent, with what is set aside; `None` when it never began.
-    pub(super) fn spent_in(&self, number: u64) -> Option<Spent> {
-        let begun = self.begun.contains(&number);
-        begun.then(|| self.sum(|session| session.number == number))
+    /// The usage of a session, including reservations; `None` when it never began.
+    pub(super) fn spent_in(&self, session: u64) -> Option<MeteredUsage> {
+        let begun = self.begun.contains(&session);
+        begun.then(|| self.sum(|other| other == session))
     }
 
-    /// Everything by iteration and model, with what is set aside.
-    pub(super) fn items(&self) -> Vec<Item> {
-        let mut sums: BTreeMap<(u32, &str), Spent> = BTreeMap::new();
-        for (session, model, spent) in self.parts() {
-            *sums.entry((session.iteration, model)).or_default() += spent;
-        }
-        let item = |((iteration, model), spent): ((u32, &str), Spent)| Item {
-            iteration,
-            model: model.to_owned(),
-            spent,
-        };
-        sums.into_iter().map(item).collect()
-    }
-
-    fn sum(&self, wanted: impl Fn(Session) -> bool) -> Spent {
-        let mut sum = Spent::default();
-        let parts = self.parts().filter(|(session, ..)| wanted(*session));
-        parts.for_each(|(.., spent)| sum += spent);
-        sum
-    }
-
-    fn parts(&self) -> impl Iterator<Item = (Session, &str, Spent)> {
+    fn sum(&self, includes: impl Fn(u64) -> bool) -> MeteredUsage {
         let settled = self
             .settled
             .iter()
-            .map(|((session, model), spent)| (*session, model.as_str(), *spent));
-        let open = self
-            .open
-            .values()
-            .map(|open| (open.session, open.model.as_str(), open.amount.into()));
-        settled.chain(open)
+            .map(|((session, _), usage)| (*session, *usage));
+        let open = self.open.values().map(|call| (call.session, call.amount.into()));
+        let mut sum = MeteredUsage::default();
+        for (session, usage) in settled.chain(open) {
+            if includes(session) {
+                sum += usage;
+            }
+        }
+        sum
     }
 
-    fn settle(&mut self, session: Session, model: String, amount: Amount) {
+    fn settle(&mut self, session: u64, model: String, amount: CallAmount) {
         *self.settled.entry((session, model)).or_default() += amount.into();
     }
 }

@@ -1,4 +1,4 @@
-//! An answer that is counted while it passes.
+//! A response body whose usage is counted while it passes.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,46 +6,38 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::{Ending, Reader, Reservation};
+use super::{Reservation, UsageReader};
 use crate::usage::Usd;
 
-/// A body whose usage is counted when it is over. Every piece passes as soon as it is there.
+/// A response body whose usage is counted at its end. Every piece passes without delay.
 pub(in crate::gateway) struct MeteredBody {
     body: reqwest::Body,
-    metering: Option<Metering>,
+    meter: Option<BodyMeter>,
 }
 
-/// How an answer is counted.
-pub(in crate::gateway) struct Metering {
-    pub(in crate::gateway) reader: Reader,
+/// Counts the usage of a response.
+pub(in crate::gateway) struct BodyMeter {
+    pub(in crate::gateway) reader: UsageReader,
     pub(in crate::gateway) reservation: Reservation,
-    /// What the head of the answer says that it cost.
+    /// The cost in the headers of the response.
     pub(in crate::gateway) quoted: Option<Usd>,
 }
 
 impl MeteredBody {
-    /// An answer that costs something.
-    pub(in crate::gateway) fn new(body: reqwest::Body, metering: Metering) -> Self {
-        Self {
-            body,
-            metering: Some(metering),
-        }
+    /// A body that `meter` counts; `None` when it costs nothing.
+    pub(in crate::gateway) fn new(body: reqwest::Body, meter: Option<BodyMeter>) -> Self {
+        Self { body, meter }
     }
 
-    /// An answer that costs nothing.
-    pub(in crate::gateway) fn free(body: reqwest::Body) -> Self {
-        Self { body, metering: None }
-    }
-
-    fn count(&mut self, ending: Ending) {
-        let Some(metering) = self.metering.take() else {
+    fn count(&mut self, is_complete: bool) {
+        let Some(meter) = self.meter.take() else {
             return;
         };
-        if let Some(mut usage) = metering.reader.finish(ending) {
-            usage.quoted = metering.quoted.or(usage.quoted);
-            metering.reservation.used(usage);
+        if let Some(mut usage) = meter.reader.finish(is_complete) {
+            usage.quoted = meter.quoted.or(usage.quoted);
+            meter.reservation.used(usage);
         }
-        // Otherwise dropping the reservation spends it.
+        // Otherwise dropping the reservation counts the reserved amount.
     }
 }
 
@@ -60,17 +52,17 @@ impl Body for MeteredBody {
         let poll = Pin::new(&mut self.body).poll_frame(context);
         match &poll {
             Poll::Ready(Some(Ok(frame))) => {
-                let Some(metering) = &mut self.metering else {
+                let Some(meter) = &mut self.meter else {
                     return poll;
                 };
-                metering.reader.push(frame.data_ref().map_or(&[], |bytes| bytes));
-                // Counted before the last piece is passed on: whoever has the whole answer can make the next call.
-                if metering.reader.is_over() || self.body.is_end_stream() {
-                    self.count(Ending::Whole);
+                meter.reader.push(frame.data_ref().map_or(&[], |bytes| bytes));
+                // Counted before the last piece is passed on, after which the client can make the next call.
+                if meter.reader.is_over() || self.body.is_end_stream() {
+                    self.count(true);
                 }
             }
-            Poll::Ready(None) => self.count(Ending::Whole),
-            Poll::Ready(Some(Err(_))) => self.count(Ending::CutShort),
+            Poll::Ready(None) => self.count(true),
+            Poll::Ready(Some(Err(_))) => self.count(false),
             Poll::Pending => {}
         }
         poll
@@ -87,6 +79,6 @@ impl Body for MeteredBody {
 
 impl Drop for MeteredBody {
     fn drop(&mut self) {
-        self.count(Ending::CutShort);
+        self.count(false);
     }
 }

@@ -1,4 +1,4 @@
-//! What a call asks for, and the most that it can use.
+//! Parses a call to a model: its model, and the most tokens that it can use.
 
 use std::borrow::Cow;
 
@@ -9,85 +9,85 @@ use thiserror::Error;
 
 use crate::usage::Tokens;
 
-/// Bytes of a call per token, at the least. Prose, code and logs have three to four in every common tokenizer.
+/// A lower bound of bytes per input token. Prose, code and logs have three to four in every common tokenizer.
 const BYTES_PER_TOKEN: u64 = 2;
-/// No model takes more at once; a call with more is refused by the service, and images have many bytes per token.
-const LARGEST_WINDOW: u64 = 1_000_000;
-/// No model has a longer name. Names are kept for as long as the run lasts.
-const LONGEST_NAME: usize = 256;
-/// The most tokens of an answer where the call does not say. The call is then made to say so.
-const OUTPUT_UNSAID: u64 = 32_000;
+/// The largest context window of any model. It bounds the estimate for images, which have many bytes per token.
+const MAX_WINDOW: u64 = 1_000_000;
+/// The longest model name, in bytes. Names stay in memory until the run ends.
+const MAX_MODEL_NAME: usize = 256;
+/// The limit of output tokens that is added to a call without one.
+const DEFAULT_OUTPUT: u64 = 32_000;
 
-/// In which language a call is made.
+/// The API that a call uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Protocol {
-    /// Anthropic's messages.
+pub(in crate::gateway) enum ModelProtocol {
+    /// The Messages API of Anthropic.
     Messages,
-    /// OpenAI's responses.
+    /// The Responses API of OpenAI.
     Responses,
-    /// OpenAI's chat completions, which LiteLLM and many others speak.
+    /// The Chat Completions API of OpenAI, which LiteLLM and many others support.
     Chat,
 }
 
-/// A call that was read.
+/// A parsed call.
 #[derive(Debug)]
-pub(in crate::gateway) struct Call {
-    /// The model that is asked.
+pub(in crate::gateway) struct MeteredCall {
+    /// The name of the model.
     pub(in crate::gateway) model: String,
-    /// The most tokens that it can use.
+    /// The most tokens that the call can use.
     pub(in crate::gateway) worst: Tokens,
-    /// The call as it is forwarded: with a bound where it had none, and with the wish to be told the usage.
+    /// The body to forward, with a limit on output tokens and a request to report usage.
     pub(in crate::gateway) body: Bytes,
 }
 
-impl Call {
-    /// Reads a call. What could be read in two ways is refused.
-    pub(in crate::gateway) fn read(protocol: Protocol, body: Bytes) -> Result<Self, CallError> {
-        let asked: Asked<'_> = serde_json::from_slice(&body)?;
-        if asked.brings_its_own() {
+impl MeteredCall {
+    /// Parses a call. An ambiguous body is an error.
+    pub(in crate::gateway) fn parse(protocol: ModelProtocol, body: Bytes) -> Result<Self, CallError> {
+        let fields: CallFields<'_> = serde_json::from_slice(&body)?;
+        if fields.names_other_services() {
             return Err(CallError::OwnEndpoint);
         }
-        if asked.model.len() > LONGEST_NAME {
+        if fields.model.len() > MAX_MODEL_NAME {
             return Err(CallError::LongName);
         }
-        let bound = asked.bound(protocol);
-        let answers = asked.n.unwrap_or(1).max(1);
-        let input = if asked.refers_to_more() {
-            LARGEST_WINDOW
+        let limit = fields.output_limit(protocol);
+        let answers = fields.n.unwrap_or(1).max(1);
+        let input = if fields.uses_stored_content() {
+            MAX_WINDOW
         } else {
-            (body.len() as u64).div_ceil(BYTES_PER_TOKEN).min(LARGEST_WINDOW)
+            (body.len() as u64).div_ceil(BYTES_PER_TOKEN).min(MAX_WINDOW)
         };
         let worst = Tokens {
             input,
-            output: bound.unwrap_or(OUTPUT_UNSAID).saturating_mul(answers),
+            output: limit.unwrap_or(DEFAULT_OUTPUT).saturating_mul(answers),
         };
-        let additions = additions(protocol, &asked, bound);
-        let model = asked.model.into_owned();
+        let additions = additions(protocol, &fields, limit);
+        let model = fields.model.into_owned();
         Ok(Self {
             model,
             worst,
-            body: with(body, &additions),
+            body: append(body, &additions),
         })
     }
 }
 
-/// Why a call cannot be forwarded.
+/// Why a call is not forwarded.
 #[derive(Debug, Error)]
 pub(in crate::gateway) enum CallError {
-    /// It is no JSON object with a model, or says something twice.
-    #[error("the body is not a call that can be read")]
+    /// It is not a JSON object with a model, or has a duplicate field.
+    #[error("cannot parse the body of the request")]
     Unreadable(#[from] serde_json::Error),
-    /// It brings a key or an address of its own.
-    #[error("the body names a key, an address or a fallback of its own")]
+    /// It contains a key or an address.
+    #[error("the body of the request must not contain a key, an address, a fallback or an MCP server")]
     OwnEndpoint,
-    /// The name of its model is none.
-    #[error("the name of the model is longer than {LONGEST_NAME} bytes")]
+    /// The name of the model is too long.
+    #[error("the name of the model is longer than {MAX_MODEL_NAME} bytes")]
     LongName,
 }
 
-/// What of a call matters here. A field that stands there twice is an error.
+/// The fields of a call that matter here. A duplicate field is an error.
 #[derive(Deserialize)]
-struct Asked<'a> {
+struct CallFields<'a> {
     #[serde(borrow)]
     model: Cow<'a, str>,
     max_tokens: Option<u64>,
@@ -97,7 +97,7 @@ struct Asked<'a> {
     stream: Option<bool>,
     stream_options: Option<IgnoredAny>,
     #[serde(borrow)]
-    tools: Option<Vec<Tool<'a>>>,
+    tools: Option<Vec<CallTool<'a>>>,
     api_key: Option<IgnoredAny>,
     api_base: Option<IgnoredAny>,
     base_url: Option<IgnoredAny>,
@@ -115,26 +115,26 @@ struct Asked<'a> {
     container: Option<IgnoredAny>,
 }
 
-/// A tool that the model may use.
+/// A tool for the model.
 #[derive(Deserialize)]
-struct Tool<'a> {
+struct CallTool<'a> {
     #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
     server_url: Option<IgnoredAny>,
     connector_id: Option<IgnoredAny>,
 }
 
-impl Tool<'_> {
-    /// Whether the service would use it at an address of the sandbox's choice.
-    fn is_elsewhere(&self) -> bool {
+impl CallTool<'_> {
+    /// Whether the service would connect to an address that the sandbox chooses.
+    fn is_remote(&self) -> bool {
         self.kind.as_deref() == Some("mcp") || self.server_url.is_some() || self.connector_id.is_some()
     }
 }
 
-impl Asked<'_> {
-    /// Whether it names a key, an address or another model to go to. What is called runs outside of the sandbox and could
-    /// be made to call anybody by that.
-    fn brings_its_own(&self) -> bool {
+impl CallFields<'_> {
+    /// Whether it contains a key, an address or another model. The service is outside of the sandbox, and must not be made
+    /// to connect to other hosts.
+    fn names_other_services(&self) -> bool {
         let fields = [
             &self.api_key,
             &self.api_base,
@@ -149,11 +149,11 @@ impl Asked<'_> {
             &self.mcp_servers,
         ];
         let tools = self.tools.iter().flatten();
-        fields.into_iter().any(Option::is_some) || tools.into_iter().any(Tool::is_elsewhere)
+        fields.into_iter().any(Option::is_some) || tools.into_iter().any(CallTool::is_remote)
     }
 
-    /// Whether the service adds something that it keeps: then the size of the call says nothing.
-    fn refers_to_more(&self) -> bool {
+    /// Whether the service adds content that it stores, so that the size of the body is no bound.
+    fn uses_stored_content(&self) -> bool {
         let fields = [
             &self.previous_response_id,
             &self.conversation,
@@ -163,35 +163,35 @@ impl Asked<'_> {
         fields.into_iter().any(Option::is_some)
     }
 
-    /// The most tokens of an answer, as this language says it. A bound in another one could be overlooked.
-    fn bound(&self, protocol: Protocol) -> Option<u64> {
+    /// The limit on output tokens in the field of this protocol. The service may ignore those of others.
+    fn output_limit(&self, protocol: ModelProtocol) -> Option<u64> {
         match protocol {
-            Protocol::Messages => self.max_tokens,
-            Protocol::Responses => self.max_output_tokens,
-            Protocol::Chat => self.max_tokens.max(self.max_completion_tokens),
+            ModelProtocol::Messages => self.max_tokens,
+            ModelProtocol::Responses => self.max_output_tokens,
+            ModelProtocol::Chat => self.max_tokens.max(self.max_completion_tokens),
         }
     }
 }
 
-/// What a call is made to say, as JSON fields.
-fn additions(protocol: Protocol, asked: &Asked<'_>, bound: Option<u64>) -> String {
+/// The JSON fields that are added to a call.
+fn additions(protocol: ModelProtocol, fields: &CallFields<'_>, limit: Option<u64>) -> String {
     let field = match protocol {
-        Protocol::Messages => "max_tokens",
-        Protocol::Responses => "max_output_tokens",
-        Protocol::Chat => "max_completion_tokens",
+        ModelProtocol::Messages => "max_tokens",
+        ModelProtocol::Responses => "max_output_tokens",
+        ModelProtocol::Chat => "max_completion_tokens",
     };
-    let mut additions = match bound {
-        None => format!(",\"{field}\":{OUTPUT_UNSAID}"),
+    let mut additions = match limit {
+        None => format!(",\"{field}\":{DEFAULT_OUTPUT}"),
         Some(_) => String::new(),
     };
-    if protocol == Protocol::Chat && asked.stream == Some(true) && asked.stream_options.is_none() {
+    if protocol == ModelProtocol::Chat && fields.stream == Some(true) && fields.stream_options.is_none() {
         additions.push_str(",\"stream_options\":{\"include_usage\":true}");
     }
     additions
 }
 
-/// The object with more fields at its end; everything else stays as it was written.
-fn with(body: Bytes, additions: &str) -> Bytes {
+/// Adds fields at the end of a JSON object. The rest stays byte for byte.
+fn append(body: Bytes, additions: &str) -> Bytes {
     match body.iter().rposition(|byte| *byte == b'}') {
         Some(end) if !additions.is_empty() => [&body[..end], additions.as_bytes(), b"}"].concat().into(),
         _ => body,
@@ -206,45 +206,45 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::messages(Protocol::Messages, r#"{"model":"m","max_tokens":64}"#, 64, "")]
+    #[case::messages(ModelProtocol::Messages, r#"{"model":"m","max_tokens":64}"#, 64, "")]
     #[case::chat(
-        Protocol::Chat,
+        ModelProtocol::Chat,
         r#"{"model":"m","max_tokens":5,"max_completion_tokens":7}"#,
         7,
         ""
     )]
-    #[case::several_answers(Protocol::Chat, r#"{"model":"m","max_tokens":5,"n":3}"#, 15, "")]
-    #[case::no_bound(
-        Protocol::Responses,
+    #[case::several_answers(ModelProtocol::Chat, r#"{"model":"m","max_tokens":5,"n":3}"#, 15, "")]
+    #[case::no_limit(
+        ModelProtocol::Responses,
         r#"{"model":"m"}"#,
         32_000,
         r#","max_output_tokens":32000"#
     )]
-    #[case::a_bound_of_another_language(
-        Protocol::Responses,
+    #[case::a_limit_of_another_protocol(
+        ModelProtocol::Responses,
         r#"{"model":"m","max_tokens":1}"#,
         32_000,
         r#","max_output_tokens":32000"#
     )]
     #[case::no_usage(
-        Protocol::Chat,
+        ModelProtocol::Chat,
         r#"{"model":"m","max_tokens":5,"stream":true}"#,
         5,
         r#","stream_options":{"include_usage":true}"#
     )]
-    #[case::its_own_wish(
-        Protocol::Chat,
+    #[case::own_stream_options(
+        ModelProtocol::Chat,
         r#"{"model":"m","max_tokens":5,"stream":true,"stream_options":{}}"#,
         5,
         ""
     )]
-    fn a_call_is_read(
-        #[case] protocol: Protocol,
+    fn a_call_is_parsed(
+        #[case] protocol: ModelProtocol,
         #[case] body: &str,
         #[case] output: u64,
         #[case] added: &str,
     ) {
-        let call = Call::read(protocol, Bytes::from(body.to_owned())).unwrap();
+        let call = MeteredCall::parse(protocol, Bytes::from(body.to_owned())).unwrap();
         let input = (body.len() as u64).div_ceil(2);
         assert_eq!((call.model.as_str(), call.worst), ("m", Tokens { input, output }));
         let expected = format!("{}{added}}}", &body[..body.len() - 1]);
@@ -266,34 +266,34 @@ mod tests {
     #[case::own_headers(r#"{"model":"m","extra_headers":{"x":"y"}}"#)]
     #[case::long_name(&format!(r#"{{"model":"{}"}}"#, "m".repeat(300)))]
     #[case::below_zero(r#"{"model":"m","max_tokens":-1}"#)]
-    fn what_could_be_read_in_two_ways_is_refused(#[case] body: &str) {
-        assert!(Call::read(Protocol::Chat, Bytes::from(body.to_owned())).is_err());
+    fn an_ambiguous_or_unsafe_call_is_an_error(#[case] body: &str) {
+        assert!(MeteredCall::parse(ModelProtocol::Chat, Bytes::from(body.to_owned())).is_err());
     }
 
     #[rstest]
     #[case("previous_response_id")]
     #[case("conversation")]
     #[case("prompt")]
-    fn what_the_service_keeps_counts_as_a_whole_window(#[case] field: &str) {
+    fn stored_content_counts_as_a_whole_window(#[case] field: &str) {
         let body = format!(r#"{{"model":"m","max_output_tokens":1,"{field}":"x"}}"#);
-        let call = Call::read(Protocol::Responses, Bytes::from(body)).unwrap();
-        assert_eq!(call.worst.input, LARGEST_WINDOW);
+        let call = MeteredCall::parse(ModelProtocol::Responses, Bytes::from(body)).unwrap();
+        assert_eq!(call.worst.input, MAX_WINDOW);
     }
 
     #[test]
-    fn a_picture_does_not_cost_more_than_a_window() {
+    fn an_image_costs_at_most_a_window() {
         let body = format!(
             r#"{{"model":"m","max_tokens":1,"messages":"{}"}}"#,
             "A".repeat(5_000_000)
         );
-        let call = Call::read(Protocol::Messages, Bytes::from(body)).unwrap();
-        assert_eq!(call.worst.input, LARGEST_WINDOW);
+        let call = MeteredCall::parse(ModelProtocol::Messages, Bytes::from(body)).unwrap();
+        assert_eq!(call.worst.input, MAX_WINDOW);
     }
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_do_no_harm(body: Vec<u8>) {
-            let _ = Call::read(Protocol::Chat, Bytes::from(body));
+        fn no_bytes_cause_a_panic(body: Vec<u8>) {
+            let _ = MeteredCall::parse(ModelProtocol::Chat, Bytes::from(body));
         }
     }
 }

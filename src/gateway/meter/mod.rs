@@ -1,16 +1,16 @@
-//! What the calls of a run use, counted on the way: no word of the agent's is needed for it.
+//! Counts the usage of a run's calls while their responses pass through the gateway.
 //!
-//! Before a call is forwarded, the most that it can cost is set aside ([`Meter::reserve`]). When its answer has passed,
-//! what it reports is counted in place of that; an answer without usage costs what was set aside. So calls that go on at
-//! the same time cannot spend the same money. All of it is written down before it counts, and a meter that is opened
-//! again goes on from there.
+//! Before a call is forwarded, the most that it can cost is reserved ([`Meter::reserve`]). When its response has passed,
+//! the usage that it reports replaces the reservation. A response without usage costs what was reserved. So concurrent
+//! calls cannot spend the same money. Every change is written to a file first, and a meter that is opened again continues
+//! from there.
 
 mod account;
 mod body;
-mod book;
 mod call;
+mod file;
+mod prices;
 mod reading;
-mod tariff;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,229 +21,229 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::usage::{Tokens, Usd};
-use account::{Account, Session};
-use book::{Book, Entry};
+use account::MeterAccount;
+use file::{MeterEntry, MeterFile};
 
-pub use account::{Allowance, Item, Overdrawn, Spent};
-pub use book::MeterError;
-pub use tariff::Tariffs;
+pub use account::{Allowance, MeteredUsage, OverBudget};
+pub use file::MeterError;
+pub use prices::PriceList;
 
-pub(super) use body::{MeteredBody, Metering};
-pub(super) use call::{Call, CallError, Protocol};
-pub(super) use reading::{Ending, Reader, Usage};
+pub(super) use body::{BodyMeter, MeteredBody};
+pub(super) use call::{CallError, MeteredCall, ModelProtocol};
+pub(super) use reading::{CallUsage, UsageReader};
 
-/// What a meter is made from.
+/// The parts of a meter.
 pub struct MeterSetup {
-    /// Where everything is written down; a file of the run's.
+    /// The file that every change is written to. It belongs to the run.
     pub file: PathBuf,
-    /// What may be spent, all in all.
+    /// The limit for the whole run.
     pub allowance: Allowance,
-    /// What models cost.
-    pub tariffs: Tariffs,
-    /// Who is told.
+    /// The prices of models.
+    pub prices: PriceList,
+    /// Receives notices.
     pub sink: Arc<dyn MeterSink>,
-    /// What time it is.
+    /// The source of timestamps.
     pub clock: Arc<dyn Clock>,
 }
 
-/// Counts what the calls of one run use. Cheap to clone; all clones are one meter.
+/// Counts the usage of one run. Clones share their state.
 #[derive(Clone)]
-pub struct Meter(Arc<Shared>);
+pub struct Meter(Arc<SharedMeter>);
 
-struct Shared {
-    state: Mutex<State>,
-    /// A call is over.
+struct SharedMeter {
+    state: Mutex<MeterState>,
+    /// Notified when a call is settled.
     settled: Notify,
-    tariffs: Tariffs,
+    prices: PriceList,
     sink: Arc<dyn MeterSink>,
     clock: Arc<dyn Clock>,
 }
 
-struct State {
-    account: Account,
-    book: Book,
+struct MeterState {
+    account: MeterAccount,
+    file: MeterFile,
     allowance: Allowance,
 }
 
 impl Meter {
-    /// Goes on with what the file says, or begins it. Calls that never came back cost what was set aside for them; those
-    /// whose price nobody knew cost what the tariffs say now.
+    /// Opens the file, or creates it. Calls without a response count as reserved. Calls that had no known price get the
+    /// current one.
     pub fn open(setup: MeterSetup) -> Result<Self, MeterError> {
-        let (book, entries) = Book::open(&setup.file)?;
-        let state = State {
-            account: Account::from_entries(entries, &setup.tariffs),
-            book,
+        let (file, entries) = MeterFile::open(&setup.file)?;
+        let state = MeterState {
+            account: MeterAccount::from_entries(entries, &setup.prices),
+            file,
             allowance: setup.allowance,
         };
-        Ok(Self(Arc::new(Shared {
+        Ok(Self(Arc::new(SharedMeter {
             state: Mutex::new(state),
             settled: Notify::new(),
-            tariffs: setup.tariffs,
+            prices: setup.prices,
             sink: setup.sink,
             clock: setup.clock,
         })))
     }
 
-    /// Counts calls to this session of this iteration from now on. Its number is the caller's own choice.
+    /// Assigns later calls to this agent session. The caller chooses its number.
     pub fn begin_session(&self, number: u64, iteration: u32) -> Result<(), MeterError> {
-        let mut state = self.state();
-        let entry = Entry::Began(Session { iteration, number });
-        state.book.write(self.now(), &entry)?;
-        state.account.apply(entry);
-        Ok(())
+        let entry = MeterEntry::Began {
+            session: number,
+            iteration,
+        };
+        self.state().record(self.now(), entry)
     }
 
-    /// Changes what may be spent, all in all. Calls that go on already are not ended by it.
+    /// Changes the limit for the whole run. Calls in progress are not ended.
     pub fn allow(&self, allowance: Allowance) {
         self.state().allowance = allowance;
     }
 
-    /// What was spent so far, with what is set aside for calls that still go on.
+    /// The usage so far, including reservations.
     #[must_use]
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> MeteredUsage {
         self.state().account.total()
     }
 
-    /// The same of one session, also of one that a crash cut short; `None` when no meter of this file saw it begin.
+    /// The usage of one session, including reservations; `None` when the file has no such session.
     #[must_use]
-    pub fn spent_in(&self, session: u64) -> Option<Spent> {
+    pub fn spent_in(&self, session: u64) -> Option<MeteredUsage> {
         self.state().account.spent_in(session)
     }
 
-    /// The same, by iteration and model.
-    #[must_use]
-    pub fn statement(&self) -> Vec<Item> {
-        self.state().account.items()
-    }
-
-    /// Sets aside the most that a call can cost. Its sink hears of a refusal.
+    /// Reserves the most that a call can cost. The sink receives a notice when the call is refused.
     ///
-    /// Where only a cost bounds the run, a call whose price is unknown waits until no other such call goes on: what the
-    /// service quotes for that one decides about this one.
+    /// When only a cost limits the run, a call without a known price waits until no other such call is in progress: the
+    /// cost that the service reports for that one decides about this one.
     pub async fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
-        let cost = self.0.tariffs.price_of(model).map(|price| price.of(worst));
-        let amount = Amount { tokens: worst, cost };
-        let set_aside = loop {
-            // From here on no ending is missed.
+        let cost = self.0.prices.price(model).map(|price| price.of(worst));
+        let amount = CallAmount { tokens: worst, cost };
+        let reserved = loop {
+            // Created before the check, so that no notification is missed.
             let settled = self.0.settled.notified();
-            match self.set_aside(model, amount) {
+            match self.try_reserve(model, amount) {
                 Ok(None) => settled.await,
                 Ok(Some(reservation)) => break Ok(reservation),
                 Err(error) => break Err(error),
             }
         };
-        match &set_aside {
-            Err(ReserveError::Overdrawn(overdrawn)) => {
-                self.tell(Notice::BudgetExceeded(*overdrawn));
+        match &reserved {
+            Err(ReserveError::OverBudget(over)) => self.notify(MeterNotice::BudgetExceeded(*over)),
+            Err(ReserveError::Unpriced { model }) => {
+                self.notify(MeterNotice::Unpriced { model: model.clone() });
             }
-            Err(ReserveError::Unpriced { model }) => self.tell(Notice::Unpriced { model: model.clone() }),
-            Ok(_) | Err(ReserveError::Book(_)) => {}
+            Ok(_) | Err(ReserveError::File(_)) => {}
         }
-        set_aside
+        reserved
     }
 
-    /// Tells whoever listens.
-    pub(super) fn tell(&self, notice: Notice) {
+    pub(super) fn notify(&self, notice: MeterNotice) {
         self.0.sink.notice(notice);
     }
 
-    /// What time it is, by the meter's clock.
     pub(super) fn now(&self) -> Timestamp {
         self.0.clock.now()
     }
 
-    /// `None` while it is not known whether the call can be made.
-    fn set_aside(&self, model: &str, amount: Amount) -> Result<Option<Reservation>, ReserveError> {
+    /// `None` when the call has to wait for another one without a known price.
+    fn try_reserve(&self, model: &str, amount: CallAmount) -> Result<Option<Reservation>, ReserveError> {
         let mut state = self.state();
         let allowance = state.allowance;
         state.account.check(allowance, amount)?;
         if allowance.is_cost_only() {
-            if let Some(unpriced) = state.account.unpriced() {
+            if let Some(unpriced) = state.account.unpriced_model() {
                 let model = unpriced.to_owned();
                 return Err(ReserveError::Unpriced { model });
             }
-            if amount.cost.is_none() && state.account.has_unpriced_open() {
+            if amount.cost.is_none() && state.account.has_unpriced_reservation() {
                 return Ok(None);
             }
         }
         let call = state.account.next_call();
-        let entry = Entry::Reserved {
+        let model = model.to_owned();
+        let entry = MeterEntry::Reserved {
             call,
-            model: model.to_owned(),
-            amount,
+            model: model.clone(),
+            tokens: amount.tokens,
+            cost: amount.cost,
         };
-        state.book.write(self.now(), &entry).map_err(ReserveError::Book)?;
-        state.account.apply(entry);
+        state.record(self.now(), entry).map_err(ReserveError::File)?;
         Ok(Some(Reservation {
             meter: self.clone(),
             call,
-            model: model.to_owned(),
+            model,
             amount,
             settled: false,
         }))
     }
 
-    fn settle(&self, call: u64, amount: Amount) {
+    fn settle(&self, call: u64, CallAmount { tokens, cost }: CallAmount) {
         let mut state = self.state();
-        let entry = Entry::Spent { call, amount };
-        // Should it fail, the reservation stands in the file, which is more than what was spent.
-        if let Err(error) = state.book.write(self.now(), &entry) {
-            tracing::warn!(%error, "what a call cost cannot be written down");
+        let entry = MeterEntry::Spent { call, tokens, cost };
+        // When it fails, the file keeps the reservation, which is more than the usage.
+        if let Err(error) = state.file.write(self.now(), &entry) {
+            tracing::warn!(%error, "cannot record the cost of a call");
         }
         state.account.apply(entry);
         drop(state);
         self.0.settled.notify_waiters();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MeterState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tokens and, where the price is known, dollars.
+impl MeterState {
+    fn record(&mut self, at: Timestamp, entry: MeterEntry) -> Result<(), MeterError> {
+        self.file.write(at, &entry)?;
+        self.account.apply(entry);
+        Ok(())
+    }
+}
+
+/// Tokens, and their cost when the price is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Amount {
+pub(super) struct CallAmount {
     pub(super) tokens: Tokens,
     pub(super) cost: Option<Usd>,
 }
 
-/// What is set aside for one call. Dropped without a word, it is spent.
+/// The reserved amount of one call. Dropping it counts the whole amount.
 pub struct Reservation {
     meter: Meter,
     call: u64,
     model: String,
-    amount: Amount,
+    amount: CallAmount,
     settled: bool,
 }
 
 impl Reservation {
-    /// Counts what the call used in place of what was set aside.
-    pub(super) fn used(self, usage: Usage) {
-        let by_price = || Some(usage.cost_at(self.meter.0.tariffs.price_of(&self.model)?));
-        let amount = Amount {
+    /// Counts the usage that the service reported.
+    pub(super) fn used(self, usage: CallUsage) {
+        let by_price = || Some(usage.cost_at(self.meter.0.prices.price(&self.model)?));
+        let amount = CallAmount {
             tokens: usage.tokens(),
             cost: usage.quoted.or_else(by_price),
         };
-        self.settle(amount, Basis::Reported);
+        self.settle(amount);
     }
 
-    /// The call was refused before any work was done: it costs nothing.
-    pub fn free(self) {
-        let nothing = Amount {
+    /// Counts nothing, because the service refused the call before it did any work.
+    pub(super) fn free(self) {
+        self.settle(CallAmount {
             tokens: Tokens::default(),
             cost: Some(Usd::ZERO),
-        };
-        self.settle(nothing, Basis::Reported);
+        });
     }
 
-    fn settle(mut self, amount: Amount, basis: Basis) {
+    fn settle(mut self, amount: CallAmount) {
         self.settled = true;
         self.meter.settle(self.call, amount);
-        self.tell(amount, basis);
+        self.notify(amount, CostBasis::Reported);
     }
 
-    fn tell(&self, amount: Amount, basis: Basis) {
-        self.meter.tell(Notice::Spent {
+    fn notify(&self, amount: CallAmount, basis: CostBasis) {
+        self.meter.notify(MeterNotice::Spent {
             model: self.model.clone(),
             tokens: amount.tokens,
             cost: amount.cost,
@@ -256,90 +256,90 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         if !self.settled {
             self.meter.settle(self.call, self.amount);
-            self.tell(self.amount, Basis::Reserved);
+            self.notify(self.amount, CostBasis::Reserved);
         }
     }
 }
 
 /// Where a number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Basis {
-    /// The service said so.
+pub enum CostBasis {
+    /// The service reported it.
     Reported,
-    /// It said nothing, so it is what was set aside.
+    /// The service reported nothing, so it is the reserved amount.
     Reserved,
 }
 
-/// Why a call must not be made.
+/// Why a call is refused.
 #[derive(Debug, Error)]
 pub enum ReserveError {
-    /// It could cost more than is left.
+    /// It could exceed the limit.
     #[error(transparent)]
-    Overdrawn(#[from] Overdrawn),
-    /// Only a cost bounds the run, and nobody knows what calls cost.
+    OverBudget(#[from] OverBudget),
+    /// Only a cost limits the run, and the price of an earlier call is unknown.
     #[error(
-        "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot hold: give the model's price in \
-         [models.NAME] or set max_tokens_total"
+        "the price of `{model}` is unknown, so max_cost_usd_estimate cannot be enforced: set the model's price in \
+         [models.NAME], or set max_tokens_total"
     )]
     Unpriced {
         /// The model.
         model: String,
     },
-    /// It cannot be written down.
+    /// The file cannot be written.
     #[error(transparent)]
-    Book(MeterError),
+    File(MeterError),
 }
 
-/// What a run should know of its calls.
+/// An event that concerns the run.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Notice {
+pub enum MeterNotice {
     /// A call is over and was counted.
     Spent {
         /// The model.
         model: String,
-        /// Tokens.
+        /// Its tokens.
         tokens: Tokens,
-        /// Dollars; `None` when nobody knows the price.
+        /// Its cost; `None` when the price is unknown.
         cost: Option<Usd>,
-        /// Where these come from.
-        basis: Basis,
+        /// Where these numbers come from.
+        basis: CostBasis,
     },
-    /// A call was refused because it could cost more than is left: the run is over.
-    BudgetExceeded(Overdrawn),
-    /// A call was refused because nobody knows what it costs: a person must decide.
+    /// A call was refused because it could exceed the limit. The run is over.
+    BudgetExceeded(OverBudget),
+    /// A call was refused because its price is unknown. The user must decide.
     Unpriced {
         /// The model.
         model: String,
     },
     /// The service asks to wait (429, 529 or 503).
     RateLimited {
-        /// The status.
+        /// The HTTP status.
         status: u16,
-        /// Until when, where it says so.
+        /// Until when, if the service says so.
         until: Option<Timestamp>,
     },
-    /// The service refused the stored credential, or there is none: a person must store another one.
+    /// The service refused the stored credential, or none is stored. The user must store another one.
     CredentialRefused {
-        /// What happened and what to do.
+        /// What happened, and what to do.
         reason: String,
     },
 }
 
-/// Receives what a run should know of its calls, from any thread, at once.
+/// Receives notices from any thread.
 pub trait MeterSink: Send + Sync {
     /// Takes one notice. It must not block.
-    fn notice(&self, notice: Notice);
+    fn notice(&self, notice: MeterNotice);
 }
 
-impl MeterSink for tokio::sync::mpsc::UnboundedSender<Notice> {
-    fn notice(&self, notice: Notice) {
-        // Whoever does not listen any more need not know.
+impl MeterSink for tokio::sync::mpsc::UnboundedSender<MeterNotice> {
+    fn notice(&self, notice: MeterNotice) {
+        // Fails when the receiver is gone, which then needs no notices.
         let _ = self.send(notice);
     }
 }
 
-impl MeterSink for Mutex<Vec<Notice>> {
-    fn notice(&self, notice: Notice) {
+impl MeterSink for Mutex<Vec<MeterNotice>> {
+    fn notice(&self, notice: MeterNotice) {
         self.lock().unwrap_or_else(PoisonError::into_inner).push(notice);
     }
 }

@@ -1,4 +1,4 @@
-//! What an answer says that it used, read while it passes.
+//! Reads the usage that a response reports, while it passes.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -8,23 +8,23 @@ use serde::Deserialize;
 use crate::model::{EventParser, known_cost};
 use crate::usage::{Price, Tokens, Usd};
 
-/// The longest answer in one body whose usage is read.
-const LONGEST_JSON: usize = 32 << 20;
+/// The longest JSON body that is parsed, in bytes.
+const MAX_JSON: usize = 32 << 20;
 
-/// Reads the usage of one answer, however its bytes are split.
+/// Reads the usage of one response from pieces of any size.
 #[derive(Debug)]
-pub(in crate::gateway) enum Reader {
-    /// A stream of events.
-    Events(Box<Events>),
-    /// One body.
+pub(in crate::gateway) enum UsageReader {
+    /// A stream of server-sent events.
+    Events(Box<UsageEvents>),
+    /// A JSON body.
     Json(Vec<u8>),
-    /// Nothing that can be read: the reservation counts.
+    /// Another format, which reports nothing.
     Nothing,
 }
 
-impl Reader {
-    /// The reader for an answer of this type.
-    pub(in crate::gateway) fn of(content_type: &str, content_encoding: Option<&str>) -> Self {
+impl UsageReader {
+    /// The reader for a response with these headers.
+    pub(in crate::gateway) fn new(content_type: &str, content_encoding: Option<&str>) -> Self {
         let kind = content_type.split(';').next().unwrap_or_default().trim();
         match content_encoding {
             None | Some("identity") if kind.eq_ignore_ascii_case("text/event-stream") => {
@@ -37,32 +37,32 @@ impl Reader {
         }
     }
 
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub(in crate::gateway) fn push(&mut self, bytes: &[u8]) {
         match self {
             Self::Events(events) => events.push(bytes),
-            Self::Json(body) if body.len() + bytes.len() <= LONGEST_JSON => body.extend_from_slice(bytes),
+            Self::Json(body) if body.len() + bytes.len() <= MAX_JSON => body.extend_from_slice(bytes),
             Self::Json(_) => *self = Self::Nothing,
             Self::Nothing => {}
         }
     }
 
-    /// Whether the answer said that it is over, although more may come.
+    /// Whether the response has sent its final event.
     pub(in crate::gateway) fn is_over(&self) -> bool {
         matches!(self, Self::Events(events) if events.is_over)
     }
 
-    /// What was used; `None` when the answer did not say, or was cut short: some services report as they go on.
-    pub(in crate::gateway) fn finish(self, ending: Ending) -> Option<Usage> {
+    /// The usage; `None` when the response did not report it, or is incomplete: some services send interim reports.
+    pub(in crate::gateway) fn finish(self, is_complete: bool) -> Option<CallUsage> {
         match self {
             Self::Events(events) => {
-                let is_whole = events.is_over || ending == Ending::Whole;
-                events.last.filter(|_| events.is_reported && is_whole)
+                let is_final = events.is_over || is_complete;
+                events.last.filter(|_| events.has_output && is_final)
             }
             Self::Json(body) => {
-                let said: Said<'_> = serde_json::from_slice(&body).ok()?;
-                let mut usage = Usage::default();
-                usage.update(&said.usage?);
+                let report: UsageReport<'_> = serde_json::from_slice(&body).ok()?;
+                let mut usage = CallUsage::default();
+                usage.update(&report.usage?);
                 Some(usage)
             }
             Self::Nothing => None,
@@ -70,31 +70,22 @@ impl Reader {
     }
 }
 
-/// How the bytes of an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Ending {
-    /// As they should.
-    Whole,
-    /// Earlier: the service broke off, or the client went away.
-    CutShort,
-}
-
-/// A stream of events so far.
+/// The state of an event stream.
 #[derive(Debug, Default)]
-pub(in crate::gateway) struct Events {
+pub(in crate::gateway) struct UsageEvents {
     parser: EventParser,
     pending: VecDeque<String>,
-    last: Option<Usage>,
-    /// Whether what came out was reported too, not only what went in.
-    is_reported: bool,
+    last: Option<CallUsage>,
+    /// Whether output tokens were reported, and not only input tokens.
+    has_output: bool,
     is_over: bool,
 }
 
-impl Events {
+impl UsageEvents {
     fn push(&mut self, bytes: &[u8]) {
         self.parser.push(bytes, &mut self.pending);
         while let Some(event) = self.pending.pop_front() {
-            // Few events say anything about usage; the others need not be read.
+            // Most events do not report usage and are not parsed.
             if event == "[DONE]" {
                 self.is_over = true;
             } else if event.contains("\"usage\"") || event.contains("message_stop") {
@@ -104,46 +95,48 @@ impl Events {
     }
 
     fn read(&mut self, event: &str) {
-        let Ok(said) = serde_json::from_str::<Said<'_>>(event) else {
+        let Ok(report) = serde_json::from_str::<UsageReport<'_>>(event) else {
             return;
         };
-        self.is_over |= said.kind.as_deref() == Some("message_stop");
-        let (usage, is_reported) = match said {
-            // The beginning of an answer of Anthropic's: what went in.
-            Said {
-                message: Some(said), ..
-            } => (said.usage, false),
-            // The end of an answer of the Responses API.
-            Said {
-                response: Some(said), ..
+        self.is_over |= report.kind.as_deref() == Some("message_stop");
+        let (usage, has_output) = match report {
+            // The first event of the Messages API, with input tokens only.
+            UsageReport {
+                message: Some(message),
+                ..
+            } => (message.usage, false),
+            // The last event of the Responses API.
+            UsageReport {
+                response: Some(response),
+                ..
             } => {
-                self.is_over |= said.usage.is_some();
-                (said.usage, true)
+                self.is_over |= response.usage.is_some();
+                (response.usage, true)
             }
-            // Near the end of an answer of Anthropic's, or of a chat completion.
-            Said { usage, .. } => (usage, true),
+            // Near the end of the Messages API or of a chat completion.
+            UsageReport { usage, .. } => (usage, true),
         };
         if let Some(usage) = usage {
             self.last.get_or_insert_default().update(&usage);
-            self.is_reported |= is_reported;
+            self.has_output |= has_output;
         }
     }
 }
 
-/// What a call used.
+/// The usage of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(in crate::gateway) struct Usage {
+pub(in crate::gateway) struct CallUsage {
     input: u64,
     output: u64,
     cache_written: u64,
-    cache_written_for_an_hour: u64,
+    cache_written_1h: u64,
     cache_read: u64,
-    /// What the endpoint says that it cost.
+    /// The cost that the service reported.
     pub(in crate::gateway) quoted: Option<Usd>,
 }
 
-impl Usage {
-    /// Every token, from a cache or not.
+impl CallUsage {
+    /// All tokens, including those of the cache.
     pub(in crate::gateway) fn tokens(&self) -> Tokens {
         let input = self
             .input
@@ -155,10 +148,10 @@ impl Usage {
         }
     }
 
-    /// What it costs at this price, rounded up. Anthropic takes 1.25 or 2 times the price for what is kept in the cache
-    /// for five minutes or an hour, and a tenth for what is read from there.
+    /// The cost at this price, rounded up. Anthropic charges 1.25 or 2 times the input price for tokens that are cached for
+    /// five minutes or an hour, and a tenth for tokens that are read from the cache.
     pub(in crate::gateway) fn cost_at(&self, price: Price) -> Usd {
-        let hour = self.cache_written_for_an_hour.min(self.cache_written);
+        let hour = self.cache_written_1h.min(self.cache_written);
         let minutes = self.cache_written - hour;
         let hundredths = [
             (self.input, 100),
@@ -166,62 +159,66 @@ impl Usage {
             (hour, 200),
             (self.cache_read, 10),
         ];
-        let weigh = |(tokens, weight): (u64, u64)| tokens.saturating_mul(weight);
-        let weighed = hundredths.map(weigh).into_iter().fold(0, u64::saturating_add);
+        let weighted = hundredths.iter().fold(0_u64, |sum, (tokens, weight)| {
+            sum.saturating_add(tokens.saturating_mul(*weight))
+        });
         price.of(Tokens {
-            input: weighed.div_ceil(100),
+            input: weighted.div_ceil(100),
             output: self.output,
         })
     }
 
-    /// Takes over what is said. Later words are about the whole call, not about what was added.
-    fn update(&mut self, said: &SaidUsage) {
-        let set = |own: &mut u64, said: Option<u64>| *own = said.unwrap_or(*own);
-        set(&mut self.input, said.input_tokens.or(said.prompt_tokens));
-        set(&mut self.output, said.output_tokens.or(said.completion_tokens));
-        // Where it is called a prompt, what came from a cache is part of it and only told again.
-        if said.prompt_tokens.is_none() {
-            set(&mut self.cache_written, said.cache_creation_input_tokens);
-            set(&mut self.cache_read, said.cache_read_input_tokens);
+    /// Replaces values by reported ones. Each report is about the whole call so far.
+    fn update(&mut self, reported: &ReportedUsage) {
+        let set = |own: &mut u64, reported: Option<u64>| *own = reported.unwrap_or(*own);
+        set(&mut self.input, reported.input_tokens.or(reported.prompt_tokens));
+        set(
+            &mut self.output,
+            reported.output_tokens.or(reported.completion_tokens),
+        );
+        // `prompt_tokens` already includes the tokens of the cache.
+        if reported.prompt_tokens.is_none() {
+            set(&mut self.cache_written, reported.cache_creation_input_tokens);
+            set(&mut self.cache_read, reported.cache_read_input_tokens);
         }
-        let hour = said
+        let hour = reported
             .cache_creation
             .as_ref()
             .and_then(|cache| cache.ephemeral_1h_input_tokens);
-        set(&mut self.cache_written_for_an_hour, hour);
-        self.quoted = said.cost.and_then(known_cost).or(self.quoted);
+        set(&mut self.cache_written_1h, hour);
+        self.quoted = reported.cost.and_then(known_cost).or(self.quoted);
     }
 }
 
-/// An event or a body, of any of the three languages.
+/// An event or a body of any of the three protocols.
 #[derive(Deserialize)]
-struct Said<'a> {
+struct UsageReport<'a> {
     #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    message: Option<Within>,
-    response: Option<Within>,
-    usage: Option<SaidUsage>,
+    message: Option<UsageHolder>,
+    response: Option<UsageHolder>,
+    usage: Option<ReportedUsage>,
 }
 
 #[derive(Deserialize)]
-struct Within {
-    usage: Option<SaidUsage>,
+struct UsageHolder {
+    usage: Option<ReportedUsage>,
 }
 
 #[derive(Deserialize)]
-struct SaidUsage {
+struct ReportedUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
-    cache_creation: Option<SaidCache>,
+    cache_creation: Option<ReportedCache>,
     cost: Option<f64>,
 }
 
 #[derive(Deserialize)]
-struct SaidCache {
+struct ReportedCache {
     ephemeral_1h_input_tokens: Option<u64>,
 }
 
@@ -244,51 +241,51 @@ mod tests {
         r#"{"usage":{"prompt_tokens":9,"completion_tokens":5,"cache_read_input_tokens":4}}"#;
     const CHUNK: &str = r#"{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"cost":0.5}}"#;
 
-    fn read(events: &[&str], cut: usize, ending: Ending) -> Option<(u64, u64)> {
+    fn read(events: &[&str], cut: usize, is_complete: bool) -> Option<(u64, u64)> {
         let stream = format!("data: {}\n\n", events.join("\n\ndata: "));
-        let mut reader = Reader::of("text/event-stream", None);
+        let mut reader = UsageReader::new("text/event-stream", None);
         let (first, second) = stream.as_bytes().split_at(cut.min(stream.len()));
         reader.push(first);
         reader.push(second);
-        let tokens = reader.finish(ending)?.tokens();
+        let tokens = reader.finish(is_complete)?.tokens();
         Some((tokens.input, tokens.output))
     }
 
     #[rstest]
     #[case::anthropic(&[START, DELTA, STOP], Some((9, 5)), Some((9, 5)))]
-    #[case::the_last_word_counts(&[START, DELTA, LATER_DELTA, STOP], Some((9, 7)), Some((9, 7)))]
-    #[case::only_what_went_in(&[START], None, None)]
+    #[case::the_last_report_counts(&[START, DELTA, LATER_DELTA, STOP], Some((9, 7)), Some((9, 7)))]
+    #[case::input_only(&[START], None, None)]
     #[case::no_end(&[START, DELTA], Some((9, 5)), None)]
     #[case::responses(&[CREATED, COMPLETED], Some((9, 5)), Some((9, 5)))]
     #[case::no_completion(&[CREATED], None, None)]
     #[case::chat(&[CHUNK, "[DONE]"], Some((9, 5)), Some((9, 5)))]
-    #[case::a_cache_within_the_prompt(&[CACHED_CHUNK, "[DONE]"], Some((9, 5)), Some((9, 5)))]
-    #[case::usage_on_the_way(&[CHUNK, r#"{"choices":[]}"#], Some((9, 5)), None)]
-    #[case::silence(&["[DONE]"], None, None)]
+    #[case::a_cache_in_the_prompt(&[CACHED_CHUNK, "[DONE]"], Some((9, 5)), Some((9, 5)))]
+    #[case::interim_usage(&[CHUNK, r#"{"choices":[]}"#], Some((9, 5)), None)]
+    #[case::no_usage(&["[DONE]"], None, None)]
     #[case::nonsense(&["\"usage\"", r#"{"usage":7}"#], None, None)]
-    fn usage_is_read_where_the_answer_is_whole(
+    fn usage_is_read_from_complete_responses(
         #[case] events: &[&str],
-        #[case] whole: Option<(u64, u64)>,
-        #[case] cut_short: Option<(u64, u64)>,
+        #[case] complete: Option<(u64, u64)>,
+        #[case] incomplete: Option<(u64, u64)>,
     ) {
-        assert_eq!(read(events, 0, Ending::Whole), whole);
-        assert_eq!(read(events, 0, Ending::CutShort), cut_short);
+        assert_eq!(read(events, 0, true), complete);
+        assert_eq!(read(events, 0, false), incomplete);
     }
 
     #[rstest]
     #[case("text/event-stream", Some("gzip"))]
     #[case("text/plain", None)]
-    fn what_cannot_be_read_says_nothing(#[case] kind: &str, #[case] encoding: Option<&str>) {
-        let mut reader = Reader::of(kind, encoding);
+    fn other_formats_report_no_usage(#[case] kind: &str, #[case] encoding: Option<&str>) {
+        let mut reader = UsageReader::new(kind, encoding);
         reader.push(CHUNK.as_bytes());
-        assert_eq!(reader.finish(Ending::Whole), None);
+        assert_eq!(reader.finish(true), None);
     }
 
     proptest! {
         #[test]
-        fn any_split_reads_the_same(cut: usize) {
+        fn pieces_of_any_size_are_read(cut: usize) {
             let events = [START, DELTA, STOP];
-            prop_assert_eq!(read(&events, cut % 300, Ending::CutShort), Some((9, 5)));
+            prop_assert_eq!(read(&events, cut % 300, false), Some((9, 5)));
         }
     }
 }

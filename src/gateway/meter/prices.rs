@@ -1,21 +1,21 @@
-//! What models cost.
+//! The prices of models.
 
 use crate::usage::Price;
 
 /// The prices of models by name.
 #[derive(Clone, Debug, Default)]
-pub struct Tariffs(Vec<(String, Price)>);
+pub struct PriceList(Vec<(String, Price)>);
 
-impl Tariffs {
-    /// These models and their prices. The name is the one that LiteLLM or the service knows.
+impl PriceList {
+    /// A list of model names and prices. A name is the one that the service or LiteLLM uses.
     pub fn new(prices: impl IntoIterator<Item = (String, Price)>) -> Self {
         Self(prices.into_iter().collect())
     }
 
-    /// The price of a model as an agent names it: with or without the provider before it, with or without the date of a
-    /// release after it.
+    /// The price of a model. The name that an agent uses may have a provider prefix or a release date that the list does
+    /// not have, and the other way round.
     #[must_use]
-    pub fn price_of(&self, model: &str) -> Option<Price> {
+    pub fn price(&self, model: &str) -> Option<Price> {
         let listed = |wanted: &dyn Fn(&str) -> bool| {
             let mut found = self.0.iter().filter(|(name, _)| wanted(name));
             found.next().map(|(_, price)| *price)
@@ -53,7 +53,7 @@ mod tests {
     #[case::a_date_may_be_listed("gpt-5", Some(2.0))]
     #[case::another_model("claude-opus-4", None)]
     #[case::a_longer_name("gpt-5-mini", None)]
-    fn a_price_is_found_by_the_name_of_the_model(#[case] model: &str, #[case] dollars: Option<f64>) {
+    fn a_price_is_found_by_model_name(#[case] model: &str, #[case] dollars: Option<f64>) {
         let price = |dollars: f64| {
             let usd = Usd::from_dollars(dollars).unwrap();
             Price {
@@ -62,8 +62,8 @@ mod tests {
             }
         };
         let names = ["anthropic/claude-opus-4-5", "gpt-5", "openai/gpt-5-20250807"];
-        let prices = names.iter().zip([1.0, 2.0, 3.0]);
-        let tariffs = Tariffs::new(prices.map(|(name, dollars)| ((*name).to_owned(), price(dollars))));
-        assert_eq!(tariffs.price_of(model), dollars.map(price));
+        let listed = names.iter().zip([1.0, 2.0, 3.0]);
+        let prices = PriceList::new(listed.map(|(name, dollars)| ((*name).to_owned(), price(dollars))));
+        assert_eq!(prices.price(model), dollars.map(price));
     }
 }

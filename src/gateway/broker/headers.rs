@@ -1,15 +1,15 @@
-//! What a sandbox sent to authenticate with: checked, and never passed on.
+//! Checks the credentials in a request of a sandbox, and removes them.
 
 use hyper::HeaderMap;
 use hyper::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue,
 };
 
-use super::refusal::Refusal;
+use super::refusal::BrokerRefusal;
 use crate::gateway::phantom::Phantom;
 
-/// Headers that hold a credential somewhere, or say who pays.
-const AUTHENTICATE: [&str; 12] = [
+/// Headers that contain a credential at some service, or select who pays.
+const CREDENTIAL_HEADERS: [&str; 12] = [
     "authorization",
     "proxy-authorization",
     "x-api-key",
@@ -23,8 +23,8 @@ const AUTHENTICATE: [&str; 12] = [
     "openai-organization",
     "openai-project",
 ];
-/// Headers that concern one connection only.
-const OF_THE_CONNECTION: [&str; 9] = [
+/// Headers that apply to one connection only.
+const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "expect",
     "keep-alive",
@@ -35,7 +35,7 @@ const OF_THE_CONNECTION: [&str; 9] = [
     "transfer-encoding",
     "upgrade",
 ];
-/// Keys of a query that hold a credential somewhere.
+/// Query parameters that contain a credential at some service.
 const QUERY_KEYS: [&str; 7] = [
     "key",
     "api_key",
@@ -46,55 +46,55 @@ const QUERY_KEYS: [&str; 7] = [
     "token",
 ];
 
-/// Whether the request shows the phantom, and nothing in its place. A key of the sandbox's own is refused rather than
-/// taken away in silence: whoever sent it believes that it is used.
-pub(super) fn check(headers: &HeaderMap, phantom: &Phantom) -> Result<(), Refusal> {
+/// Checks that the request contains the phantom and no other credential. Another credential is an error instead of being
+/// removed silently, because its sender expects that it is used.
+pub(super) fn check_phantom(headers: &HeaderMap, phantom: &Phantom) -> Result<(), BrokerRefusal> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(bearer);
     let keys = headers
         .get_all("x-api-key")
         .iter()
         .map(|value| Some(value.as_bytes()));
-    let mut shown = 0;
+    let mut found = false;
     for credential in bearer.chain(keys) {
-        shown += 1;
+        found = true;
         if !credential.is_some_and(|credential| *phantom == *credential) {
-            return Err(Refusal::NotThePhantom);
+            return Err(BrokerRefusal::NotThePhantom);
         }
     }
-    if shown == 0 {
-        Err(Refusal::NoPhantom)
-    } else {
+    if found {
         Ok(())
+    } else {
+        Err(BrokerRefusal::NoPhantom)
     }
 }
 
-/// The headers that are passed on to the service.
-pub(super) fn forwarded(headers: &HeaderMap) -> HeaderMap {
+/// The headers that are forwarded to the service.
+pub(super) fn to_forward(headers: &HeaderMap) -> HeaderMap {
     let named = connection_names(headers);
-    let own = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING];
+    let replaced = [HOST, CONTENT_LENGTH, ACCEPT_ENCODING];
     let dropped = |name: &HeaderName| {
-        AUTHENTICATE.contains(&name.as_str())
-            || is_of_the_connection(name)
-            || own.contains(name)
+        CREDENTIAL_HEADERS.contains(&name.as_str())
+            || is_hop_by_hop(name)
+            || replaced.contains(name)
             || named.contains(name)
     };
     let kept = headers.iter().filter(|(name, _)| !dropped(name));
     let mut kept: HeaderMap = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-    // What is compressed cannot be counted.
+    // The usage of a compressed response cannot be read.
     kept.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     kept
 }
 
-/// Whether a header concerns one connection only.
-pub(super) fn is_of_the_connection(name: &HeaderName) -> bool {
-    OF_THE_CONNECTION.contains(&name.as_str())
+/// Whether a header applies to one connection only.
+pub(super) fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(&name.as_str())
 }
 
-/// A query without the keys that hold a credential; `None` when nothing is left.
-pub(super) fn query(query: Option<&str>) -> Option<String> {
+/// Removes credentials from a query; `None` when nothing is left.
+pub(super) fn strip_query(query: Option<&str>) -> Option<String> {
     let is_key = |pair: &&str| {
         let name = pair.split('=').next().unwrap_or_default();
-        // A name that is spelled with escapes could be any of them.
+        // A name with escapes could be any of them.
         name.contains('%') || QUERY_KEYS.iter().any(|key| name.eq_ignore_ascii_case(key))
     };
     let kept: Vec<&str> = query?.split('&').filter(|pair| !is_key(pair)).collect();
@@ -108,7 +108,7 @@ fn bearer(value: &HeaderValue) -> Option<&[u8]> {
         .then(|| credential.trim_ascii())
 }
 
-/// The headers that the Connection header names, which end here.
+/// The names in the Connection header, which are not forwarded.
 fn connection_names(headers: &HeaderMap) -> Vec<HeaderName> {
     let values = headers.get_all(CONNECTION).iter();
     let names = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
@@ -139,16 +139,16 @@ mod tests {
     #[case::as_a_key(&[("x-api-key", "PHANTOM")], Ok(()))]
     #[case::as_a_bearer(&[("authorization", "bearer PHANTOM")], Ok(()))]
     #[case::twice(&[("authorization", "Bearer PHANTOM"), ("x-api-key", "PHANTOM")], Ok(()))]
-    #[case::nothing(&[], Err(Refusal::NoPhantom))]
-    #[case::in_another_header(&[("api-key", "PHANTOM")], Err(Refusal::NoPhantom))]
-    #[case::own_key(&[("x-api-key", "sk-ant-api03-own")], Err(Refusal::NotThePhantom))]
-    #[case::own_key_beside_it(&[("authorization", "Bearer PHANTOM"), ("x-api-key", "sk-own")], Err(Refusal::NotThePhantom))]
-    #[case::two_keys(&[("x-api-key", "PHANTOM"), ("x-api-key", "sk-own")], Err(Refusal::NotThePhantom))]
-    #[case::another_scheme(&[("authorization", "Basic PHANTOM")], Err(Refusal::NotThePhantom))]
-    #[case::empty(&[("x-api-key", "")], Err(Refusal::NotThePhantom))]
+    #[case::nothing(&[], Err(BrokerRefusal::NoPhantom))]
+    #[case::in_another_header(&[("api-key", "PHANTOM")], Err(BrokerRefusal::NoPhantom))]
+    #[case::own_key(&[("x-api-key", "sk-ant-api03-own")], Err(BrokerRefusal::NotThePhantom))]
+    #[case::own_key_beside_it(&[("authorization", "Bearer PHANTOM"), ("x-api-key", "sk-own")], Err(BrokerRefusal::NotThePhantom))]
+    #[case::two_keys(&[("x-api-key", "PHANTOM"), ("x-api-key", "sk-own")], Err(BrokerRefusal::NotThePhantom))]
+    #[case::another_scheme(&[("authorization", "Basic PHANTOM")], Err(BrokerRefusal::NotThePhantom))]
+    #[case::empty(&[("x-api-key", "")], Err(BrokerRefusal::NotThePhantom))]
     fn only_the_phantom_authenticates(
         #[case] sent: &[(&'static str, &str)],
-        #[case] expected: Result<(), Refusal>,
+        #[case] expected: Result<(), BrokerRefusal>,
     ) {
         let phantom = Phantom::random().unwrap();
         let sent: Vec<(&str, String)> = sent
@@ -157,15 +157,15 @@ mod tests {
             .collect();
         let sent: Vec<(&'static str, &str)> =
             sent.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let checked = check(&headers(&sent), &phantom);
+        let checked = check_phantom(&headers(&sent), &phantom);
         assert_eq!(format!("{checked:?}"), format!("{expected:?}"));
     }
 
     #[test]
-    fn nothing_that_authenticates_is_passed_on() {
-        let sent: Vec<(&'static str, &str)> = AUTHENTICATE
+    fn credentials_are_not_forwarded() {
+        let sent: Vec<(&'static str, &str)> = CREDENTIAL_HEADERS
             .into_iter()
-            .chain(OF_THE_CONNECTION)
+            .chain(HOP_BY_HOP)
             .chain(["host", "x-drop"])
             .map(|name| {
                 (
@@ -179,7 +179,7 @@ mod tests {
             })
             .chain([("anthropic-beta", "a,b"), ("anthropic-version", "2023-06-01")])
             .collect();
-        let kept = forwarded(&headers(&sent));
+        let kept = to_forward(&headers(&sent));
         let expected = [
             ("anthropic-beta", "a,b"),
             ("anthropic-version", "2023-06-01"),
@@ -194,7 +194,7 @@ mod tests {
     #[case(Some("beta=true&API_KEY=x&a"), Some("beta=true&a"))]
     #[case(Some("key=x"), None)]
     #[case(Some("k%65y=x&b=%20"), Some("b=%20"))]
-    fn a_query_loses_its_keys(#[case] sent: Option<&str>, #[case] expected: Option<&str>) {
-        assert_eq!(query(sent).as_deref(), expected);
+    fn credentials_are_removed_from_a_query(#[case] sent: Option<&str>, #[case] expected: Option<&str>) {
+        assert_eq!(strip_query(sent).as_deref(), expected);
     }
 }

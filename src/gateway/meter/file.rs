@@ -1,0 +1,165 @@
+//! The file of a meter: one JSON object a line, append-only.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::usage::{Tokens, Usd};
+
+/// An entry of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "entry", rename_all = "snake_case")]
+pub(super) enum MeterEntry {
+    /// Later calls belong to this session.
+    Began { session: u64, iteration: u32 },
+    /// A call is about to be forwarded.
+    Reserved {
+        call: u64,
+        model: String,
+        tokens: Tokens,
+        cost: Option<Usd>,
+    },
+    /// A call is over.
+    Spent {
+        call: u64,
+        tokens: Tokens,
+        cost: Option<Usd>,
+    },
+}
+
+#[derive(Serialize)]
+struct WrittenLine<'a> {
+    at: Timestamp,
+    #[serde(flatten)]
+    entry: &'a MeterEntry,
+}
+
+/// The open file.
+///
+/// A line is passed to the operating system before its call is forwarded, so that it survives the end of this process. A
+/// thread syncs it to the disk right after. Only a power failure in between loses it.
+pub(super) struct MeterFile {
+    path: PathBuf,
+    file: File,
+    /// The length of the complete lines, in bytes.
+    length: u64,
+    written: Option<Sender<()>>,
+    syncing: Option<thread::JoinHandle<()>>,
+}
+
+impl MeterFile {
+    /// Opens the file and reads its entries. Removes a last line that a crash left incomplete.
+    pub(super) fn open(path: &Path) -> Result<(Self, Vec<MeterEntry>), MeterError> {
+        let error = |source| MeterError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(error(source)),
+        };
+        let complete = text.rfind('\n').map_or(0, |end| end + 1);
+        let entries = parse(path, &text[..complete])?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(error)?;
+        if complete < text.len() {
+            file.set_len(complete as u64).map_err(error)?;
+        }
+        let (written, to_sync) = channel();
+        let synced = file.try_clone().map_err(error)?;
+        let syncing = thread::spawn(move || sync(&synced, &to_sync));
+        let file = Self {
+            path: path.to_owned(),
+            file,
+            length: complete as u64,
+            written: Some(written),
+            syncing: Some(syncing),
+        };
+        Ok((file, entries))
+    }
+
+    /// Appends an entry.
+    pub(super) fn write(&mut self, at: Timestamp, entry: &MeterEntry) -> Result<(), MeterError> {
+        let error = |source| MeterError::Io {
+            path: self.path.clone(),
+            source,
+        };
+        let mut line =
+            serde_json::to_vec(&WrittenLine { at, entry }).map_err(|source| error(source.into()))?;
+        line.push(b'\n');
+        if let Err(source) = self.file.write_all(&line) {
+            // Removes a partial line. When that fails too, `open` does it.
+            let _ = self.file.set_len(self.length);
+            return Err(error(source));
+        }
+        self.length += line.len() as u64;
+        if let Some(written) = &self.written {
+            // The thread runs as long as this value exists.
+            let _ = written.send(());
+        }
+        Ok(())
+    }
+}
+
+impl Drop for MeterFile {
+    fn drop(&mut self) {
+        self.written = None;
+        if let Some(syncing) = self.syncing.take() {
+            let _ = syncing.join();
+        }
+    }
+}
+
+/// Syncs the file after each write. Several writes in quick succession need one sync.
+fn sync(file: &File, written: &Receiver<()>) {
+    while written.recv().is_ok() {
+        while written.try_recv().is_ok() {}
+        if let Err(error) = file.sync_data() {
+            tracing::warn!(%error, "cannot sync the file of the meter");
+        }
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<Vec<MeterEntry>, MeterError> {
+    let read = |(index, line)| {
+        serde_json::from_str(line).map_err(|source| MeterError::Corrupt {
+            path: path.to_owned(),
+            line: index + 1,
+            source,
+        })
+    };
+    text.lines().enumerate().map(read).collect()
+}
+
+/// The file of a meter cannot be used.
+#[derive(Debug, Error)]
+pub enum MeterError {
+    /// It cannot be read or written.
+    #[error("cannot record the cost of calls in `{}`", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A line is not a valid entry.
+    #[error("cannot parse line {line} of `{}`", path.display())]
+    Corrupt {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The cause.
+        source: serde_json::Error,
+    },
+}
