@@ -31,6 +31,13 @@ pub(crate) fn write_durably(path: &Path, bytes: &[u8], access: FileAccess) -> io
     Ok(())
 }
 
+/// Writes a cache file. A failure is only logged, because nothing depends on a cache.
+pub(crate) fn write_cache(path: &Path, bytes: &[u8]) {
+    if let Err(error) = write_atomically(path, bytes, FileAccess::Private) {
+        tracing::warn!(path = %path.display(), %error, "cannot write a cache file");
+    }
+}
+
 /// Writes the content to a temporary file in the same directory.
 fn stage(path: &Path, bytes: &[u8], access: FileAccess) -> io::Result<tempfile::NamedTempFile> {
     let dir = match path.parent() {

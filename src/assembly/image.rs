@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::config::{AgentName, Config};
 use crate::engine::{Engine, EngineError};
 use crate::image::{ImageAgent, ImageError, Origin, Rebuild, Recipe, Tools, Wish, ensure, plan, survey};
-use crate::nix::Inputs;
+use crate::nix::FlakeInputs;
 use crate::sandbox::connect::Ground;
 use crate::scm::main_worktree;
 
@@ -100,7 +100,10 @@ pub(crate) fn wish(config: &Config, project: &Path) -> Wish {
         platform: None,
         origin: Origin::Project {
             attribute: nix.attribute.clone(),
-            inputs: nix.inputs.clone().map_or(Inputs::Tracked, Inputs::Declared),
+            inputs: nix
+                .inputs
+                .clone()
+                .map_or(FlakeInputs::Tracked, FlakeInputs::Declared),
         },
         base: config.settings.image.base.clone(),
         rebuild: Rebuild::WhenNeeded,

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::trial::unstarted;
 use super::{Digest, Engine, EngineError};
-use crate::remember;
+use crate::atomic_file::write_cache;
 
 /// The text of files by their paths below the root, without a leading slash.
 pub type ImageFiles = BTreeMap<String, String>;
@@ -42,7 +42,7 @@ impl Engine {
         let missing: Vec<&String> = paths.iter().filter(|path| !known.contains_key(*path)).collect();
         if !missing.is_empty() {
             known.extend(self.read_image(image, &missing).await?);
-            remember::save(&store, &serde_json::to_vec(&known).unwrap_or_default());
+            write_cache(&store, &serde_json::to_vec(&known).unwrap_or_default());
         }
         known.retain(|path, _| paths.contains(path));
         Ok(known.into_values().flatten().collect())

@@ -6,7 +6,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::engine::Engine;
-use crate::nix::{Cpu, Os, System};
+use crate::nix::NixSystem;
 
 /// The agent that an image carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -60,23 +60,25 @@ impl Platform {
         }
     }
 
-    /// What an engine on this machine runs, if images are made for it.
+    /// The platform of the host's processor, if images are built for it.
     #[must_use]
-    pub fn this_machine() -> Option<Self> {
-        System::this_machine().map(|system| match system.cpu {
-            Cpu::X86_64 => Self::LinuxAmd64,
-            Cpu::Aarch64 => Self::LinuxArm64,
-        })
+    pub fn of_host() -> Option<Self> {
+        if cfg!(target_arch = "x86_64") {
+            Some(Self::LinuxAmd64)
+        } else if cfg!(target_arch = "aarch64") {
+            Some(Self::LinuxArm64)
+        } else {
+            None
+        }
     }
 
-    /// The system as Nix knows it.
+    /// The system as Nix names it.
     #[must_use]
-    pub fn system(self) -> System {
-        let cpu = match self {
-            Self::LinuxAmd64 => Cpu::X86_64,
-            Self::LinuxArm64 => Cpu::Aarch64,
-        };
-        System { cpu, os: Os::Linux }
+    pub fn nix_system(self) -> NixSystem {
+        match self {
+            Self::LinuxAmd64 => NixSystem::X86_64Linux,
+            Self::LinuxArm64 => NixSystem::Aarch64Linux,
+        }
     }
 
     /// The name as engines write it, where it is not the engine's own: not every engine takes one that is.
@@ -91,15 +93,6 @@ impl Platform {
         match self {
             Self::LinuxAmd64 => "linux/amd64",
             Self::LinuxArm64 => "linux/arm64",
-        }
-    }
-
-    /// The name as Nix writes it.
-    #[must_use]
-    pub fn nix_system(self) -> &'static str {
-        match self {
-            Self::LinuxAmd64 => "x86_64-linux",
-            Self::LinuxArm64 => "aarch64-linux",
         }
     }
 }

@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 use super::ensure::Pass;
 use super::error::ImageError;
-use super::load::{LayerOrder, Source};
+use super::load::{LayerOrder, LoadSource};
 use super::spec::Mode;
 use super::tools::Tools;
 use crate::digest::Digest;
 use crate::exec::{OutputLine, OutputSink};
-use crate::nix::{ContentHash, Flake, FlakeOutput, FlakeRef, Inputs, NixError, Presence};
+use crate::nix::{Flake, FlakeInputs, FlakeOutput, FlakeRef, NixError};
 
 /// A package of a flake, and the hash of what it is made from.
 #[derive(Clone, Debug)]
 pub(super) struct FlakeImage {
     flake: Flake,
     output: FlakeOutput,
-    hash: ContentHash,
+    hash: Digest,
 }
 
 /// What there is of a project's own flake.
@@ -60,7 +60,7 @@ impl ProjectFlake {
     pub(super) async fn find(
         project: &Path,
         output: FlakeOutput,
-        inputs: &Inputs,
+        inputs: &FlakeInputs,
         tools: &Tools,
     ) -> Result<Self, NixError> {
         if !project.join("flake.nix").is_file() {
@@ -78,9 +78,10 @@ impl ProjectFlake {
             Err(error) => return Err(error),
         };
         let FlakeImage { flake, output, hash } = &image;
-        match flake.has_remembered(output, hash, &tools.flakes()).await? {
-            Presence::Present => Ok(Self::Usable(image)),
-            Presence::Missing => Ok(Self::PassedOver(PassedOver::NoPackage(image.output))),
+        if flake.has_package_cached(output, hash, &tools.flakes()).await? {
+            Ok(Self::Usable(image))
+        } else {
+            Ok(Self::PassedOver(PassedOver::NoPackage(image.output)))
         }
     }
 }
@@ -90,7 +91,7 @@ impl FlakeImage {
     pub(super) async fn read(
         reference: &FlakeRef,
         output: FlakeOutput,
-        inputs: &Inputs,
+        inputs: &FlakeInputs,
         tools: &Tools,
     ) -> Result<Self, NixError> {
         let flake = Flake::open(tools.host.clone(), reference)?;
@@ -100,7 +101,7 @@ impl FlakeImage {
 
     pub(super) fn mode(&self) -> Mode {
         Mode::Nix {
-            hash: Digest::from_bytes(*self.hash.as_bytes()),
+            hash: self.hash,
             attribute: self.output.attribute.to_string(),
         }
     }
@@ -119,27 +120,24 @@ impl FlakeImage {
         };
         let built = match pass {
             Pass::First => self.flake.build(&self.output, &mut tee).await,
-            Pass::Again => self.flake.build_again(&self.output, &mut tee).await,
+            Pass::Again => self.flake.rebuild(&self.output, &mut tee).await,
         };
-        match built {
-            Ok(built) => Ok(built.out.to_absolute_path()),
-            Err(source) => Err(ImageError::NixBuild { source, log }),
-        }
+        built.map_err(|source| ImageError::NixBuild { source, log })
     }
 }
 
 /// How what Nix built is loaded. A program is what `streamLayeredImage` makes: layers of store paths, no two of which
 /// hold the same file. Of an archive nobody knows.
-pub(super) fn source_of(built: &Path, tools: &Tools) -> io::Result<(Source, LayerOrder)> {
+pub(super) fn source_of(built: &Path, tools: &Tools) -> io::Result<(LoadSource, LayerOrder)> {
     let is_program = |file: &Metadata| file.is_file() && file.permissions().mode() & 0o111 != 0;
     Ok(if is_program(&fs::metadata(built)?) {
-        let source = Source::Script {
-            program: built.to_owned(),
+        let source = LoadSource::Program {
+            path: built.to_owned(),
             host: tools.host.clone(),
         };
         (source, LayerOrder::Free)
     } else {
-        (Source::Archive(built.to_owned()), LayerOrder::Fixed)
+        (LoadSource::Archive(built.to_owned()), LayerOrder::Fixed)
     })
 }
 

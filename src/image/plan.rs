@@ -328,7 +328,7 @@ fn base_steps(spec: &ImageSpec, image: &PlannedImage, reason: Reason) -> Vec<Ste
         Mode::Nix { attribute, .. } => {
             let build = Action::NixBuild {
                 attribute: attribute.clone(),
-                system: spec.platform().nix_system(),
+                system: spec.platform().nix_system().name(),
             };
             vec![
                 Step::needed(build, reason),

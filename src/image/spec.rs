@@ -212,7 +212,7 @@ impl ImageSpec {
                 Digest::sha256_fields([BASE_FORMAT, self.platform.name(), &identity, &file.text, &context])
             }
             Mode::Nix { hash, attribute } => {
-                let system = self.platform.nix_system();
+                let system = self.platform.nix_system().name();
                 Digest::sha256_fields(["ralph nix image 1", system, attribute, &hash.hex()])
             }
         }

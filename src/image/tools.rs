@@ -10,7 +10,7 @@ use super::tag::ImageTag;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::exec::Host;
-use crate::nix;
+use crate::nix::FlakeCache;
 
 /// What making an image needs besides an engine.
 #[derive(Clone)]
@@ -28,12 +28,12 @@ impl Tools {
         HashCache::new(self.cache.join("contexts"), Arc::clone(&self.clock))
     }
 
-    pub(super) fn flakes(&self) -> nix::Cache {
-        nix::Cache::new(self.cache.join("flakes"), Arc::clone(&self.clock))
+    pub(super) fn flakes(&self) -> FlakeCache {
+        FlakeCache::new(self.cache.join("flakes"), Arc::clone(&self.clock))
     }
 
     pub(super) fn layers(&self) -> LayerCache {
-        LayerCache::new(self.cache.join("layers"), Arc::clone(&self.clock))
+        LayerCache::new(self.cache.join("layers"))
     }
 
     pub(super) fn pulls(&self, engine: &Engine) -> PullLog {

@@ -14,7 +14,7 @@ use super::spec::{ImageSpec, Mode, OwnDockerfile, Rebuild};
 use super::stages;
 use super::tools::Tools;
 use crate::engine::Engine;
-use crate::nix::{Attribute, FlakeOutput, FlakeRef, Inputs};
+use crate::nix::{Attribute, FlakeInputs, FlakeOutput, FlakeRef};
 
 /// The image that a user asks for, before any file was read.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub enum Origin {
         /// The package that is the image.
         attribute: Attribute,
         /// The files that it depends on.
-        inputs: Inputs,
+        inputs: FlakeInputs,
     },
     /// The agent's template.
     Template,
@@ -88,21 +88,21 @@ impl Wish {
     fn platform_on(&self, engine: Option<&Engine>) -> Result<Platform, ImageError> {
         let its_own = || match engine {
             Some(engine) => Platform::linux_on(engine.arch()),
-            None => Platform::this_machine(),
+            None => Platform::of_host(),
         };
         self.platform.or_else(its_own).ok_or(ImageError::Processor)
     }
 
     async fn choose(&self, platform: Platform, tools: &Tools) -> Result<Chosen, ImageError> {
         let output = |attribute: &Attribute| FlakeOutput {
-            system: platform.system(),
+            system: platform.nix_system(),
             attribute: attribute.clone(),
         };
         match &self.origin {
             Origin::Template => self.template(None),
             Origin::Dockerfile(path) => self.dockerfile(path, tools).await.map(Chosen::from),
             Origin::Flake { flake, attribute } => {
-                let image = FlakeImage::read(flake, output(attribute), &Inputs::Tracked, tools);
+                let image = FlakeImage::read(flake, output(attribute), &FlakeInputs::Tracked, tools);
                 Ok(image.await?.into())
             }
             Origin::Project { attribute, inputs } => {

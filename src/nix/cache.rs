@@ -1,4 +1,4 @@
-//! What ralph remembers about flakes from one call to the next. All of it can be deleted.
+//! What is cached about flakes between two calls. All of it can be deleted.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -6,28 +6,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::error::NixError;
-use super::flake::{Flake, Presence};
+use super::flake::Flake;
 use super::flake_ref::LocalFlake;
-use super::inputs::{ContentHash, hex};
 use super::output::FlakeOutput;
+use crate::atomic_file::write_cache;
 use crate::clock::Clock;
-use crate::remember::{self, FileHashes};
+use crate::digest::Digest;
+use crate::file_hashes::FileHashes;
 
-/// How many answers are kept; the oldest go first.
+/// How many answers are kept. The oldest go first.
 const ANSWERS: usize = 256;
 
-/// A directory with the hashes of files, and with what nix said about flakes.
+/// A directory with the hashes of files, and with what `nix` answered about flakes.
 #[derive(Clone)]
-pub struct Cache {
+pub struct FlakeCache {
     dir: PathBuf,
     clock: Arc<dyn Clock>,
 }
 
-impl Cache {
-    /// The cache in this directory, which need not exist.
+impl FlakeCache {
+    /// A cache in this directory, which need not exist.
     pub fn new(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
             dir: dir.into(),
@@ -35,10 +35,10 @@ impl Cache {
         }
     }
 
-    /// The remembered hashes of a repository's files.
+    /// The cached hashes of a repository's files.
     pub(super) fn file_hashes(&self, flake: &LocalFlake) -> FileHashes {
-        let name = hex(&Sha256::digest(flake.root().as_os_str().as_bytes())[..8]);
-        let store = self.dir.join("files").join(name);
+        let root = Digest::sha256(flake.root().as_os_str().as_bytes());
+        let store = self.dir.join("files").join(&root.hex()[..16]);
         FileHashes::load(store, self.clock.now())
     }
 
@@ -48,20 +48,20 @@ impl Cache {
 }
 
 impl Flake {
-    /// Whether the flake has a package. Starts nix only when that is not remembered for this very content.
-    pub async fn has_remembered(
+    /// Whether the flake has a package. Starts `nix` only if the answer is not cached for this content.
+    pub async fn has_package_cached(
         &self,
         output: &FlakeOutput,
-        content: &ContentHash,
-        cache: &Cache,
-    ) -> Result<Presence, NixError> {
+        content: &Digest,
+        cache: &FlakeCache,
+    ) -> Result<bool, NixError> {
         let store = cache.answers();
         if let Some(presence) = Answers::read(&store).find(content) {
-            return Ok(presence);
+            return Ok(presence == StoredPresence::Present);
         }
-        let presence = self.has(output).await?;
-        Answers::read(&store).with(content, presence).write(&store);
-        Ok(presence)
+        let is_present = self.has_package(output).await?;
+        Answers::read(&store).add(content, is_present).write(&store);
+        Ok(is_present)
     }
 }
 
@@ -69,16 +69,16 @@ impl Flake {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Answers {
     version: u32,
-    answers: Vec<Answer>,
+    answers: Vec<StoredAnswer>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer {
+struct StoredAnswer {
     content: String,
     output: StoredPresence,
 }
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum StoredPresence {
     Present,
@@ -88,7 +88,7 @@ enum StoredPresence {
 impl Answers {
     const VERSION: u32 = 1;
 
-    /// A file that is missing, damaged or of another version remembers nothing.
+    /// A file that is missing, damaged or of another version has no answers.
     fn read(path: &Path) -> Self {
         fs::read(path)
             .ok()
@@ -97,22 +97,20 @@ impl Answers {
             .unwrap_or_default()
     }
 
-    fn find(&self, content: &ContentHash) -> Option<Presence> {
-        let content = content.to_string();
-        let answer = self.answers.iter().find(|answer| answer.content == content)?;
-        Some(match answer.output {
-            StoredPresence::Present => Presence::Present,
-            StoredPresence::Missing => Presence::Missing,
-        })
+    fn find(&self, content: &Digest) -> Option<StoredPresence> {
+        let content = content.hex();
+        let answer = self.answers.iter().find(|answer| answer.content == content);
+        answer.map(|answer| answer.output)
     }
 
-    fn with(mut self, content: &ContentHash, presence: Presence) -> Self {
+    fn add(mut self, content: &Digest, is_present: bool) -> Self {
         self.version = Self::VERSION;
-        self.answers.push(Answer {
-            content: content.to_string(),
-            output: match presence {
-                Presence::Present => StoredPresence::Present,
-                Presence::Missing => StoredPresence::Missing,
+        self.answers.push(StoredAnswer {
+            content: content.hex(),
+            output: if is_present {
+                StoredPresence::Present
+            } else {
+                StoredPresence::Missing
             },
         });
         let surplus = self.answers.len().saturating_sub(ANSWERS);
@@ -122,7 +120,7 @@ impl Answers {
 
     fn write(&self, path: &Path) {
         if let Ok(text) = serde_json::to_vec(self) {
-            remember::save(path, &text);
+            write_cache(path, &text);
         }
     }
 }

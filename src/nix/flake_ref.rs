@@ -1,4 +1,4 @@
-//! Where a flake is: in a directory here, or at an address that can never mean something else.
+//! References to flakes: a directory, or an address that is pinned to a commit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use super::output::{Attribute, AttributeError};
 pub enum FlakeRef {
     /// A directory with a `flake.nix`, in a git repository.
     Dir(PathBuf),
-    /// An address that holds the commit or the hash of what it means: `github:owner/name/<commit>`.
+    /// An address with a commit or a content hash: `github:owner/name/<commit>`.
     Pinned(String),
 }
 
 impl FlakeRef {
-    /// The same flake, named from elsewhere: a relative directory is taken from `dir`.
+    /// Resolves a relative directory against `dir`.
     #[must_use]
-    pub fn seen_from(&self, dir: &Path) -> Self {
+    pub fn resolve(&self, dir: &Path) -> Self {
         match self {
             Self::Dir(relative) => Self::Dir(dir.join(relative)),
             Self::Pinned(url) => Self::Pinned(url.clone()),
@@ -29,15 +29,15 @@ impl FlakeRef {
     }
 }
 
-/// Text that is no [`FlakeRef`].
+/// Text that is not a [`FlakeRef`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FlakeRefError {
-    /// Tomorrow it may mean something else, and then an image of today would be stale without anybody knowing.
+    /// It names no commit, so an image built from it could be stale without notice.
     #[error(
-        "`{0}` names no commit: give the flake's directory (`./nix`), or an address with a commit (`github:owner/name/<commit>`)"
+        "`{0}` is not pinned to a commit: expected a directory (`./nix`) or an address with a commit (`github:owner/name/<commit>`)"
     )]
     Unpinned(String),
-    /// What stands after the `#` names no package.
+    /// The part after the `#` is not a package name.
     #[error(transparent)]
     Attribute(#[from] AttributeError),
 }
@@ -51,7 +51,7 @@ pub struct Installable {
     pub attribute: Option<Attribute>,
 }
 
-/// Reads what `--flake` takes: `.`, `./images#sandbox`, `github:owner/name/<commit>#dockerImage`.
+/// Parses `.`, `./images#sandbox`, `github:owner/name/<commit>#dockerImage`.
 impl FromStr for Installable {
     type Err = FlakeRefError;
 
@@ -71,7 +71,7 @@ impl FromStr for Installable {
     }
 }
 
-/// A flake in a git repository on this machine. Nix sees what git tracks there, as it stands in the working directory.
+/// A flake in a git repository on the host. Nix reads its tracked files from the working tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalFlake {
     root: PathBuf,
@@ -79,7 +79,7 @@ pub struct LocalFlake {
 }
 
 impl LocalFlake {
-    /// The flake in this directory. Like Nix, looks upwards for the repository it is in.
+    /// The flake in this directory. Looks upwards for its repository, as Nix does.
     pub fn find(dir: &Path) -> Result<Self, NixError> {
         let dir = fs::canonicalize(dir).map_err(NixError::file("open the directory", dir))?;
         let root = dir
@@ -97,7 +97,7 @@ impl LocalFlake {
         &self.root
     }
 
-    /// The flake's directory, from the root of the repository; empty when it is the root.
+    /// The flake's directory relative to the root of the repository; empty if it is the root.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -110,7 +110,7 @@ impl LocalFlake {
     }
 }
 
-/// Whether a whole commit id or a hash of the content is part of the address.
+/// Whether the address contains a full commit id or a content hash.
 fn is_pinned(url: &str) -> bool {
     let is_commit = |part: &str| part.len() == 40 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let mut parts = url.split(['/', '?', '&']);
@@ -141,7 +141,7 @@ mod tests {
     #[case("github:o/n/COMMIT")]
     #[case("git+https://example.org/n?ref=main&rev=COMMIT")]
     #[case("https://example.org/n.tar.gz?narHash=sha256-4vhDuZ7OZaZmKKrnDpxLZZpGIJvAeMtK6FKLJYUtAdw=")]
-    fn an_address_with_its_commit_is_taken(#[case] text: &str) {
+    fn an_address_with_a_commit_is_accepted(#[case] text: &str) {
         let text = text.replace("COMMIT", COMMIT);
         let read: Installable = text.parse().unwrap();
         assert_eq!(read.flake, FlakeRef::Pinned(text));
@@ -152,7 +152,7 @@ mod tests {
     #[case("github:o/n")]
     #[case("github:o/n/main#dockerImage")]
     #[case("")]
-    fn what_may_change_its_meaning_is_refused(#[case] text: &str) {
+    fn an_unpinned_address_is_rejected(#[case] text: &str) {
         assert_eq!(
             text.parse::<Installable>(),
             Err(FlakeRefError::Unpinned(text.to_owned()))
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_outside_any_repository_is_refused() {
+    fn a_directory_outside_a_repository_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         assert!(matches!(LocalFlake::find(dir.path()), Err(NixError::NotInGit(_))));
     }

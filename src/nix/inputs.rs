@@ -1,43 +1,43 @@
-//! The content hash of a flake's package, computed from tracked files without starting `nix`.
+//! The content hash of a flake's package, computed from tracked files without `nix`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use super::cache::Cache;
+use super::cache::FlakeCache;
 use super::error::NixError;
-use super::flake::{Flake, Place, git};
+use super::flake::{Flake, FlakeLocation, git};
 use super::flake_ref::LocalFlake;
 use super::output::FlakeOutput;
-use crate::remember::{FileHash, FileHashes, Hashed, Hashes, Look};
+use crate::digest::Digest;
+use crate::file_hashes::{FileHashes, FileStamp, HashTable};
 
-/// The first line of what is hashed. A change of the form changes it, and with it every hash.
+/// The first line of the hashed text. A new format gets a new header, which changes every hash.
 const HEADER: &str = "ralph nix image 1\n";
 
-/// The mode that git has for a submodule.
+/// Git's file mode of a submodule.
 const GITLINK: &[u8] = b"160000";
 
 /// Which files of a repository an image depends on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Inputs {
-    /// Every file that git tracks: what Nix itself would copy. Never stale, whatever the flake reads.
+pub enum FlakeInputs {
+    /// Every tracked file, which is what Nix itself would copy. An image is never stale.
     #[default]
     Tracked,
-    /// Every tracked `.nix` file, the flake's lock, and what is tracked at or below these paths. Whoever declares
-    /// them vouches that the image depends on nothing else.
+    /// Every tracked `.nix` file, the flake's lock, and tracked files at or below these paths. The user guarantees that
+    /// the image depends on nothing else.
     Declared(Vec<InputPath>),
 }
 
-impl Inputs {
-    fn count(&self, path: &[u8], lock: &[u8]) -> bool {
+impl FlakeInputs {
+    fn include(&self, path: &[u8], lock: &[u8]) -> bool {
         match self {
             Self::Tracked => true,
             Self::Declared(declared) => {
@@ -47,29 +47,29 @@ impl Inputs {
     }
 }
 
-/// A file or directory that an image depends on, from the root of the repository.
+/// A file or directory that an image depends on, relative to the root of the repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputPath(String);
 
-/// Text that is no path inside the repository.
+/// Text that is not a path inside the repository.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is not a path inside the repository, from its root")]
+#[error("`{0}` is not a relative path inside the repository")]
 pub struct InputPathError(String);
 
 impl InputPath {
-    /// Reads `nix`, `./nix/` or `Cargo.lock`.
+    /// Parses `nix`, `./nix/` or `Cargo.lock`.
     pub fn parse(text: &str) -> Result<Self, InputPathError> {
-        let refused = || InputPathError(text.to_owned());
+        let invalid = || InputPathError(text.to_owned());
         let mut parts = Vec::new();
         for component in Path::new(text).components() {
             match component {
                 Component::CurDir => {}
-                Component::Normal(part) => parts.push(part.to_str().ok_or_else(refused)?),
-                Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(refused()),
+                Component::Normal(part) => parts.push(part.to_str().ok_or_else(invalid)?),
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => return Err(invalid()),
             }
         }
         if parts.is_empty() {
-            return Err(refused());
+            return Err(invalid());
         }
         Ok(Self(parts.join("/")))
     }
@@ -80,47 +80,28 @@ impl InputPath {
     }
 }
 
-/// What a package is made from, as one number: the same number means the same inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ContentHash([u8; 32]);
-
-impl ContentHash {
-    /// The bytes.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
-}
-
-/// 64 hexadecimal digits.
-impl fmt::Display for ContentHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex(&self.0))
-    }
-}
-
 impl Flake {
-    /// The hash of everything that decides what a package will be: the inputs as they stand in the working directory,
-    /// the name of the package and its system. Files that git does not track do not count, as Nix does not see them.
+    /// The hash of everything that a package depends on: the inputs in the working tree, the package's name and its
+    /// system. Untracked files do not count, because Nix does not read them.
     pub async fn content_hash(
         &self,
         output: &FlakeOutput,
-        inputs: &Inputs,
-        cache: &Cache,
-    ) -> Result<ContentHash, NixError> {
+        inputs: &FlakeInputs,
+        cache: &FlakeCache,
+    ) -> Result<Digest, NixError> {
         let mut manifest = Manifest::new(output);
-        match &self.place {
-            Place::Pinned(url) => {
+        match &self.location {
+            FlakeLocation::Pinned(url) => {
                 manifest.add("pinned", url.as_bytes(), b"");
                 Ok(manifest.hash())
             }
-            Place::Local(flake) => {
-                let chosen = choose(flake, inputs, self.tracked(flake).await?)?;
+            FlakeLocation::Local(flake) => {
+                let chosen = select(flake, inputs, self.tracked(flake).await?)?;
                 manifest.add("flake", flake.dir().as_os_str().as_bytes(), b"");
-                let files = Files {
+                let files = TrackedFiles {
                     root: flake.root().to_owned(),
                     known: cache.file_hashes(flake),
-                    used: Hashes::new(),
+                    used: HashTable::new(),
                 };
                 tokio::task::spawn_blocking(move || manifest.with_files(&chosen, files))
                     .await
@@ -143,7 +124,7 @@ impl Flake {
     }
 }
 
-/// What git's index says of a path: enough to tell what stands in the place of a file that is not checked out.
+/// A path's entry in git's index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct IndexEntry {
     mode: Vec<u8>,
@@ -162,30 +143,30 @@ fn parse_record(record: &[u8]) -> Option<(Vec<u8>, IndexEntry)> {
 }
 
 /// The tracked files that count.
-fn choose(
+fn select(
     flake: &LocalFlake,
-    inputs: &Inputs,
+    inputs: &FlakeInputs,
     mut tracked: BTreeMap<Vec<u8>, IndexEntry>,
 ) -> Result<BTreeMap<Vec<u8>, IndexEntry>, NixError> {
     let own = |name: &str| flake.dir().join(name).into_os_string().as_bytes().to_owned();
     if !tracked.contains_key(&own("flake.nix")) {
         return Err(NixError::NoFlake(flake.path()));
     }
-    if let Inputs::Declared(declared) = inputs {
-        // A slip in a declared path must not turn into an image that is never rebuilt.
-        let leads_nowhere = |input: &&InputPath| !tracked.keys().any(|path| input.covers(path));
-        if let Some(input) = declared.iter().find(leads_nowhere) {
+    if let FlakeInputs::Declared(declared) = inputs {
+        // A typo in a declared path must not lead to an image that is never rebuilt.
+        let is_missing = |input: &&InputPath| !tracked.keys().any(|path| input.covers(path));
+        if let Some(input) = declared.iter().find(is_missing) {
             return Err(NixError::NoSuchInput {
                 path: input.0.clone(),
             });
         }
     }
     let lock = own("flake.lock");
-    tracked.retain(|path, _| inputs.count(path, &lock));
+    tracked.retain(|path, _| inputs.include(path, &lock));
     Ok(tracked)
 }
 
-/// What is hashed: records of a word, a name and a value, each with its length, so that no two lists look alike.
+/// The hashed text: records of a kind, a name and a value. Lengths make two different lists hash different text.
 struct Manifest(Sha256);
 
 impl Manifest {
@@ -195,14 +176,19 @@ impl Manifest {
         manifest
     }
 
-    fn add(&mut self, word: &str, name: &[u8], value: &[u8]) {
-        self.0.update(format!("{word} {} {}\n", name.len(), value.len()));
+    fn add(&mut self, kind: &str, name: &[u8], value: &[u8]) {
+        self.0.update(format!("{kind} {} {}\n", name.len(), value.len()));
         self.0.update(name);
         self.0.update(value);
     }
 
-    fn add_file(&mut self, path: &[u8], entry: &IndexEntry, files: &mut Files) -> Result<(), NixError> {
-        let full = files.full(path);
+    fn add_file(
+        &mut self,
+        path: &[u8],
+        entry: &IndexEntry,
+        files: &mut TrackedFiles,
+    ) -> Result<(), NixError> {
+        let full = files.full_path(path);
         let metadata = match fs::symlink_metadata(&full) {
             Ok(metadata) => Some(metadata),
             Err(error) if is_absent(&error) => None,
@@ -211,16 +197,16 @@ impl Manifest {
         match metadata {
             Some(metadata) if metadata.is_file() => {
                 let is_executable = metadata.permissions().mode() & 0o100 != 0;
-                let word = if is_executable { "executable" } else { "file" };
+                let kind = if is_executable { "executable" } else { "file" };
                 let hash = files.hash(path, &metadata)?;
-                self.add(word, path, hex(&hash).as_bytes());
+                self.add(kind, path, hash.hex().as_bytes());
             }
             Some(metadata) if metadata.is_symlink() => {
                 let target = fs::read_link(&full).map_err(NixError::file("read", &full))?;
                 self.add("link", path, target.as_os_str().as_bytes());
             }
             _ if entry.mode == GITLINK => self.add("submodule", path, &entry.id),
-            // Deleted, or not checked out; in the second case Nix takes it from the commit.
+            // Deleted or not checked out. Nix takes a file that is not checked out from the commit.
             _ => self.add("absent", path, &entry.id),
         }
         Ok(())
@@ -229,8 +215,8 @@ impl Manifest {
     fn with_files(
         mut self,
         entries: &BTreeMap<Vec<u8>, IndexEntry>,
-        mut files: Files,
-    ) -> Result<ContentHash, NixError> {
+        mut files: TrackedFiles,
+    ) -> Result<Digest, NixError> {
         for (path, entry) in entries {
             self.add_file(path, entry, &mut files)?;
         }
@@ -238,42 +224,33 @@ impl Manifest {
         Ok(self.hash())
     }
 
-    fn hash(self) -> ContentHash {
-        ContentHash(self.0.finalize().into())
+    fn hash(self) -> Digest {
+        Digest::from_hasher(self.0)
     }
 }
 
-/// The files of a repository, and what is remembered of them.
-struct Files {
+/// The files of a repository, and their cached hashes.
+struct TrackedFiles {
     root: PathBuf,
     known: FileHashes,
-    /// The hashes that were asked for.
-    used: Hashes,
+    /// The hashes that this call used.
+    used: HashTable,
 }
 
-impl Files {
-    /// Where a path from the root is in the file system.
-    fn full(&self, path: &[u8]) -> PathBuf {
+impl TrackedFiles {
+    fn full_path(&self, path: &[u8]) -> PathBuf {
         self.root.join(OsStr::from_bytes(path))
     }
 
-    fn hash(&mut self, path: &[u8], metadata: &Metadata) -> Result<FileHash, NixError> {
-        let full = self.full(path);
-        let hashed = self.known.hash(path, &full, &Look::of(metadata));
-        let Hashed { hash, lasting } = hashed.map_err(NixError::file("read", &full))?;
-        if let Some(look) = lasting {
-            self.used.insert(path.to_owned(), (look, hash));
+    fn hash(&mut self, path: &[u8], metadata: &Metadata) -> Result<Digest, NixError> {
+        let full = self.full_path(path);
+        let hashed = self.known.hash(path, &full, &FileStamp::new(metadata));
+        let hashed = hashed.map_err(NixError::file("read", &full))?;
+        if let Some(stamp) = hashed.reusable {
+            self.used.insert(path.to_owned(), (stamp, hashed.digest));
         }
-        Ok(hash)
+        Ok(hashed.digest)
     }
-}
-
-/// Lower-case hexadecimal digits.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    digits
-        .filter_map(|digit| char::from_digit(u32::from(digit), 16))
-        .collect()
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -1,18 +1,18 @@
-//! Which package of a flake is meant.
+//! The packages of a flake.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::system::System;
+use super::system::NixSystem;
 
 /// A package of a flake for one system: `packages.x86_64-linux.dockerImage`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlakeOutput {
-    /// For which system.
-    pub system: System,
-    /// Under which name.
+    /// The system.
+    pub system: NixSystem,
+    /// The package's name.
     pub attribute: Attribute,
 }
 
@@ -26,15 +26,15 @@ impl fmt::Display for FlakeOutput {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Attribute(String);
 
-/// Text that cannot be the name of a package.
+/// Text that is not a valid package name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` cannot name a package of a flake: letters, digits, `_`, `-` and `'`, beginning with a letter or `_`"
+    "`{0}` is not a valid package name: expected letters, digits, `_`, `-` and `'`, beginning with a letter or `_`"
 )]
 pub struct AttributeError(String);
 
 impl Attribute {
-    /// The name of a flake's image unless another one is configured: `dockerImage`.
+    /// The default name of a flake's image: `dockerImage`.
     #[must_use]
     pub fn docker_image() -> Self {
         Self("dockerImage".to_owned())
@@ -46,8 +46,8 @@ impl FromStr for Attribute {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut chars = text.chars();
-        let begins_well = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
-        if begins_well && chars.all(|c| c.is_ascii_alphanumeric() || "_-'".contains(c)) {
+        let starts_with_letter = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        if starts_with_letter && chars.all(|c| c.is_ascii_alphanumeric() || "_-'".contains(c)) {
             Ok(Self(text.to_owned()))
         } else {
             Err(AttributeError(text.to_owned()))
@@ -70,9 +70,9 @@ mod tests {
     #[rstest]
     #[case("dockerImage")]
     #[case("_sandbox-image'")]
-    fn an_identifier_is_a_name(#[case] text: &str) {
+    fn an_identifier_is_a_valid_name(#[case] text: &str) {
         let output = FlakeOutput {
-            system: "aarch64-linux".parse().unwrap(),
+            system: NixSystem::Aarch64Linux,
             attribute: text.parse().unwrap(),
         };
         assert_eq!(output.to_string(), format!("packages.aarch64-linux.{text}"));
@@ -85,7 +85,7 @@ mod tests {
     #[case("a b")]
     #[case("a\"; builtins.abort")]
     #[case("${x}")]
-    fn other_text_is_refused(#[case] text: &str) {
+    fn other_text_is_rejected(#[case] text: &str) {
         assert_eq!(text.parse::<Attribute>(), Err(AttributeError(text.to_owned())));
     }
 }

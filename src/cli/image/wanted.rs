@@ -70,7 +70,7 @@ impl Wanted {
             (Some(Dockerfile::At(path)), _) => Origin::Dockerfile(cwd.join(path)),
             (Some(Dockerfile::OfTheAgent), _) => Origin::Template,
             (None, Some(named)) => Origin::Flake {
-                flake: named.flake.seen_from(cwd),
+                flake: named.flake.resolve(cwd),
                 attribute: named.attribute.clone().unwrap_or_else(|| nix.attribute.clone()),
             },
             (None, None) => return None,

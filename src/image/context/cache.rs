@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::clock::Clock;
 use crate::digest::Digest;
-use crate::remember::FileHashes;
+use crate::file_hashes::FileHashes;
 
 /// A directory of remembered digests, a file for each build context.
 #[derive(Clone)]

@@ -5,22 +5,22 @@ use std::path::Path;
 use super::walk::{Found, Listing};
 use super::{ContextError, Entry, EntryKind};
 use crate::digest::Digest;
+use crate::file_hashes::{FileHashes, FileStamp};
 use crate::image::parallel;
-use crate::remember::{FileHash, FileHashes, Look};
 
 /// An entry, and what its file looked like if that can be relied on.
 pub(super) struct ReadEntry {
     pub(super) entry: Entry,
-    lasting: Option<Look>,
+    reusable: Option<FileStamp>,
 }
 
 impl ReadEntry {
-    /// What the next look at the context may rely on.
-    pub(super) fn to_remember(&self) -> Option<(Vec<u8>, (Look, FileHash))> {
+    /// What the next stamp at the context may rely on.
+    pub(super) fn to_remember(&self) -> Option<(Vec<u8>, (FileStamp, Digest))> {
         match &self.entry.kind {
             EntryKind::File { digest, .. } => {
                 let name = self.entry.path.clone().into_bytes();
-                Some((name, (self.lasting?, *digest.as_bytes())))
+                Some((name, (self.reusable?, *digest)))
             }
             EntryKind::Directory | EntryKind::Link { .. } => None,
         }
@@ -49,13 +49,15 @@ impl Reader<'_> {
     /// How many bytes must be read for an entry.
     fn unread(&self, path: &str, found: &Found) -> u64 {
         match found {
-            Found::File { size, look, .. } if self.remembered.find(path.as_bytes(), look).is_none() => *size,
+            Found::File { size, stamp, .. } if self.remembered.find(path.as_bytes(), stamp).is_none() => {
+                *size
+            }
             _ => 0,
         }
     }
 
     fn read(&self, path: &str, found: &Found) -> Result<ReadEntry, ContextError> {
-        let (kind, lasting) = match found {
+        let (kind, reusable) = match found {
             Found::Directory => (EntryKind::Directory, None),
             Found::Link { target } => (
                 EntryKind::Link {
@@ -63,16 +65,16 @@ impl Reader<'_> {
                 },
                 None,
             ),
-            Found::File { mode, size, look } => {
+            Found::File { mode, size, stamp } => {
                 let whole = self.root.join(path);
-                let hashed = self.remembered.hash(path.as_bytes(), &whole, look);
+                let hashed = self.remembered.hash(path.as_bytes(), &whole, stamp);
                 let hashed = hashed.map_err(|source| ContextError::read(&whole, source))?;
-                let (mode, size, digest) = (*mode, *size, Digest::from_bytes(hashed.hash));
-                (EntryKind::File { mode, size, digest }, hashed.lasting)
+                let (mode, size, digest) = (*mode, *size, hashed.digest);
+                (EntryKind::File { mode, size, digest }, hashed.reusable)
             }
         };
         let path = path.to_owned();
         let entry = Entry { path, kind };
-        Ok(ReadEntry { entry, lasting })
+        Ok(ReadEntry { entry, reusable })
     }
 }

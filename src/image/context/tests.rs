@@ -264,7 +264,7 @@ mod cache {
     }
 
     fn poison(fixture: &Fixture) {
-        crate::remember::falsify(&stored(fixture));
+        crate::file_hashes::falsify(&stored(fixture));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::{ContextError, FileMode, SpecialFile};
+use crate::file_hashes::FileStamp;
 use crate::image::dockerignore::Ignore;
-use crate::remember::Look;
 
 /// What is in a context, by path, in the order of the bytes.
 pub(super) type Listing = BTreeMap<String, Found>;
@@ -15,8 +15,14 @@ pub(super) type Listing = BTreeMap<String, Found>;
 /// One thing in a context.
 pub(super) enum Found {
     Directory,
-    File { mode: FileMode, size: u64, look: Look },
-    Link { target: PathBuf },
+    File {
+        mode: FileMode,
+        size: u64,
+        stamp: FileStamp,
+    },
+    Link {
+        target: PathBuf,
+    },
 }
 
 /// Lists everything below `root` that stays in. Links are not followed, and sockets are left out, as Docker does. No
@@ -40,7 +46,7 @@ struct Walk<'a> {
     ignore: &'a Ignore,
     never_sent: &'a [&'a str],
     listing: Listing,
-    /// Directories to look into, relative to the root.
+    /// Directories to stamp into, relative to the root.
     open: Vec<PathBuf>,
 }
 
@@ -56,12 +62,12 @@ impl Walk<'_> {
         for entry in entries {
             let entry = entry.map_err(failed)?;
             let metadata = entry.metadata().map_err(failed)?;
-            self.look_at(directory.join(entry.file_name()), &metadata)?;
+            self.visit(directory.join(entry.file_name()), &metadata)?;
         }
         Ok(())
     }
 
-    fn look_at(&mut self, path: PathBuf, metadata: &Metadata) -> Result<(), ContextError> {
+    fn visit(&mut self, path: PathBuf, metadata: &Metadata) -> Result<(), ContextError> {
         let text = path.to_string_lossy();
         let is_own = self.never_sent.contains(&&*text) && !metadata.is_dir();
         let stays_out = is_own || self.ignore.leaves_out(&text);
@@ -111,7 +117,7 @@ fn file(metadata: &Metadata) -> Found {
             FileMode::Plain
         },
         size: metadata.len(),
-        look: Look::of(metadata),
+        stamp: FileStamp::new(metadata),
     }
 }
 

@@ -1,7 +1,7 @@
-//! What is remembered from one call to the next, so that nothing is read twice. All of it can be deleted.
+//! Cached hashes of files, so that an unchanged file is not read twice. The cache can be deleted.
 //!
-//! A file is known by its path, size, inode and the times of its last change. One that changed a moment ago is never
-//! remembered: it could change once more without any of these telling.
+//! A file is recognized by its path, size, inode and times. A file that changed a moment ago is never cached: it could
+//! change again without a difference in any of these.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata};
@@ -11,118 +11,110 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
-use crate::atomic_file::{FileAccess, write_atomically};
+use crate::atomic_file::write_cache;
+use crate::digest::Digest;
 
-/// How long ago the last change of a file must be. Some file systems keep times in steps of two seconds.
+/// How long ago the last change of a file must be. Some file systems store times in steps of two seconds.
 const SETTLED: SignedDuration = SignedDuration::from_secs(2);
-/// The beginning of a file of hashes; another one means another form.
+/// The beginning of a file of hashes. A new format gets a new header.
 const HEADER: &[u8] = b"ralph file hashes 2\n";
 /// How much of a file is in memory at a time.
 const BLOCK: usize = 256 * 1024;
 
-/// The SHA-256 of a file's content.
-pub(crate) type FileHash = [u8; 32];
+/// The stamps and hashes of files, by path.
+pub(crate) type HashTable = BTreeMap<Vec<u8>, (FileStamp, Digest)>;
 
-/// Hashes by path, and what the files looked like.
-pub(crate) type Hashes = BTreeMap<Vec<u8>, (Look, FileHash)>;
-
-/// What tells one state of a file from the next. Nobody can set the time of the last change of an inode.
+/// Identifies one state of a file. Programs cannot set the change time of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Look {
+pub(crate) struct FileStamp {
     size: u64,
     device: u64,
     inode: u64,
-    modified: Moment,
-    changed: Moment,
+    modified: FileTime,
+    changed: FileTime,
 }
 
 /// Seconds since 1970, and nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-struct Moment(i64, i64);
+struct FileTime(i64, i64);
 
-impl Look {
-    pub(crate) fn of(metadata: &Metadata) -> Self {
+impl FileStamp {
+    pub(crate) fn new(metadata: &Metadata) -> Self {
         Self {
             size: metadata.size(),
             device: metadata.dev(),
             inode: metadata.ino(),
-            modified: Moment(metadata.mtime(), metadata.mtime_nsec()),
-            changed: Moment(metadata.ctime(), metadata.ctime_nsec()),
+            modified: FileTime(metadata.mtime(), metadata.mtime_nsec()),
+            changed: FileTime(metadata.ctime(), metadata.ctime_nsec()),
         }
     }
 
-    /// Whether the last change is so long ago that a later one would show.
+    /// Whether the last change is so long ago that a later one would change the stamp.
     pub(crate) fn is_settled(&self, now: Timestamp) -> bool {
-        let Moment(seconds, rest) = self.modified.max(self.changed);
-        let settled = Moment(seconds.saturating_add(SETTLED.as_secs()), rest);
-        settled < Moment(now.as_second(), i64::from(now.subsec_nanosecond()))
+        let FileTime(seconds, rest) = self.modified.max(self.changed);
+        let settled = FileTime(seconds.saturating_add(SETTLED.as_secs()), rest);
+        settled < FileTime(now.as_second(), i64::from(now.subsec_nanosecond()))
     }
 }
 
-/// The hashes of some files, as an earlier call left them. Without its file, or with a damaged one, there are none.
+/// The hashes of files that an earlier call stored. Empty if the store is missing or damaged.
 #[derive(Debug)]
 pub(crate) struct FileHashes {
     store: PathBuf,
     now: Timestamp,
-    known: Hashes,
+    known: HashTable,
 }
 
-/// A file's hash, and what the file looked like if a later call may rely on it.
-pub(crate) struct Hashed {
-    pub(crate) hash: FileHash,
-    pub(crate) lasting: Option<Look>,
+/// A file's hash.
+pub(crate) struct HashedFile {
+    pub(crate) digest: Digest,
+    /// The file's stamp, if a later call may reuse the hash.
+    pub(crate) reusable: Option<FileStamp>,
 }
 
 impl FileHashes {
-    /// What [`FileHashes::replace`] left in the file `store`. `now` must not lie after the first question.
+    /// Reads what [`FileHashes::replace`] wrote to the file `store`. `now` must not be later than the first lookup.
     pub(crate) fn load(store: PathBuf, now: Timestamp) -> Self {
         let known = fs::read(&store).ok().and_then(|bytes| decode(&bytes));
         let known = known.unwrap_or_default();
         Self { store, now, known }
     }
 
-    /// The hash of a file that looked like this before.
-    pub(crate) fn find(&self, name: &[u8], look: &Look) -> Option<FileHash> {
-        let (known, hash) = self.known.get(name)?;
-        (known == look && look.is_settled(self.now)).then_some(*hash)
+    /// The cached hash of a file with this stamp.
+    pub(crate) fn find(&self, name: &[u8], stamp: &FileStamp) -> Option<Digest> {
+        let (known, digest) = self.known.get(name)?;
+        (known == stamp && stamp.is_settled(self.now)).then_some(*digest)
     }
 
-    /// The hash of the file at `path`, which is remembered under `name` and looked like this. Reads it when it must.
-    pub(crate) fn hash(&self, name: &[u8], path: &Path, look: &Look) -> io::Result<Hashed> {
-        if let Some(hash) = self.find(name, look) {
-            let lasting = Some(*look);
-            return Ok(Hashed { hash, lasting });
+    /// The hash of the file at `path`, which is cached under `name`. Reads the file if its hash is not cached.
+    pub(crate) fn hash(&self, name: &[u8], path: &Path, stamp: &FileStamp) -> io::Result<HashedFile> {
+        if let Some(digest) = self.find(name, stamp) {
+            let reusable = Some(*stamp);
+            return Ok(HashedFile { digest, reusable });
         }
         let mut file = File::open(path)?;
-        let hash = content_hash(&mut file, look.size)?;
-        let lasts = Look::of(&file.metadata()?) == *look && look.is_settled(self.now);
-        let lasting = lasts.then_some(*look);
-        Ok(Hashed { hash, lasting })
+        let digest = content_hash(&mut file, stamp.size)?;
+        let is_unchanged = FileStamp::new(&file.metadata()?) == *stamp;
+        let reusable = (is_unchanged && stamp.is_settled(self.now)).then_some(*stamp);
+        Ok(HashedFile { digest, reusable })
     }
 
-    /// Remembers these hashes, and forgets all others. Where that fails, the next time is slower.
-    pub(crate) fn replace(&self, hashes: &Hashes) {
+    /// Stores these hashes in place of all others. If that fails, the next call is slower.
+    pub(crate) fn replace(&self, hashes: &HashTable) {
         if *hashes != self.known {
-            save(&self.store, &encode(hashes));
+            write_cache(&self.store, &encode(hashes));
         }
     }
 }
 
-/// Writes a file of what is remembered, whole or not at all. Nothing depends on it, so that a failure is only noted.
-pub(crate) fn save(path: &Path, bytes: &[u8]) {
-    if let Err(error) = write_atomically(path, bytes, FileAccess::Private) {
-        tracing::warn!(path = %path.display(), %error, "cannot write a file of the cache");
-    }
-}
-
-fn content_hash(file: &mut File, expected: u64) -> io::Result<FileHash> {
+fn content_hash(file: &mut File, expected: u64) -> io::Result<Digest> {
     let mut hasher = Sha256::new();
     let mut block = vec![0; usize::try_from(expected).map_or(BLOCK, |size| size.clamp(512, BLOCK))];
     loop {
         match file.read(&mut block) {
-            Ok(0) => return Ok(hasher.finalize().into()),
+            Ok(0) => return Ok(Digest::from_hasher(hasher)),
             Ok(read) => hasher.update(&block[..read]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -131,17 +123,17 @@ fn content_hash(file: &mut File, expected: u64) -> io::Result<FileHash> {
 }
 
 /// The header, the hash of all that follows, and the records.
-fn encode(hashes: &Hashes) -> Vec<u8> {
+fn encode(hashes: &HashTable) -> Vec<u8> {
     let mut records = Vec::new();
-    for (name, (look, hash)) in hashes {
-        let Look {
+    for (name, (stamp, digest)) in hashes {
+        let FileStamp {
             size,
             device,
             inode,
             modified,
             changed,
-        } = look;
-        records.extend_from_slice(hash);
+        } = stamp;
+        records.extend_from_slice(digest.as_bytes());
         for number in [*size, *device, *inode, name.len() as u64] {
             records.extend_from_slice(&number.to_le_bytes());
         }
@@ -153,16 +145,16 @@ fn encode(hashes: &Hashes) -> Vec<u8> {
     [HEADER, &Sha256::digest(&records), &records].concat()
 }
 
-/// `None` for what was not written whole by this version.
-fn decode(bytes: &[u8]) -> Option<Hashes> {
+/// `None` if the bytes are damaged or of another version.
+fn decode(bytes: &[u8]) -> Option<HashTable> {
     let rest = bytes.strip_prefix(HEADER)?;
     let (hash, mut records) = rest.split_first_chunk::<32>()?;
-    if FileHash::from(Sha256::digest(records)) != *hash {
+    if Digest::sha256(records).as_bytes() != hash {
         return None;
     }
-    let mut hashes = Hashes::new();
+    let mut hashes = HashTable::new();
     while !records.is_empty() {
-        let hash = take::<32>(&mut records)?;
+        let digest = Digest::from_bytes(take::<32>(&mut records)?);
         let mut number = || take::<8>(&mut records);
         let [size, device, inode, length] =
             [number()?, number()?, number()?, number()?].map(u64::from_le_bytes);
@@ -170,14 +162,14 @@ fn decode(bytes: &[u8]) -> Option<Hashes> {
             [number()?, number()?, number()?, number()?].map(i64::from_le_bytes);
         let (name, rest) = records.split_at_checked(usize::try_from(length).ok()?)?;
         records = rest;
-        let look = Look {
+        let stamp = FileStamp {
             size,
             device,
             inode,
-            modified: Moment(modified, modified_rest),
-            changed: Moment(changed, changed_rest),
+            modified: FileTime(modified, modified_rest),
+            changed: FileTime(changed, changed_rest),
         };
-        hashes.insert(name.to_owned(), (look, hash));
+        hashes.insert(name.to_owned(), (stamp, digest));
     }
     Some(hashes)
 }
@@ -188,12 +180,16 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// Puts a false hash in the place of every remembered one, as only a memory that is believed would show.
+/// What [`falsify`] stores.
+#[cfg(test)]
+pub(crate) const FALSE: Digest = Digest::from_bytes([7; 32]);
+
+/// Replaces every stored hash by a false one, so that a test sees whether stored hashes are used.
 #[cfg(test)]
 pub(crate) fn falsify(store: &Path) {
     let hashes = FileHashes::load(store.to_owned(), Timestamp::now());
     let false_ones = hashes.known.iter();
-    let false_ones = false_ones.map(|(name, (look, _))| (name.clone(), (*look, [7; 32])));
+    let false_ones = false_ones.map(|(name, (stamp, _))| (name.clone(), (*stamp, FALSE)));
     hashes.replace(&false_ones.collect());
 }
 
@@ -205,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with one file, and where its hash is remembered.
+    /// A directory with one file and a store for its hash.
     struct World {
         dir: TempDir,
     }
@@ -226,18 +222,18 @@ mod tests {
         }
 
         /// Asks for the file's hash as if it were so many seconds later.
-        fn ask(&self, later: i64) -> FileHash {
+        fn ask(&self, later: i64) -> Digest {
             let now = Timestamp::now() + SignedDuration::from_secs(later);
             let hashes = FileHashes::load(self.store(), now);
-            let look = Look::of(&fs::symlink_metadata(self.file()).unwrap());
-            let Hashed { hash, lasting } = hashes.hash(b"file", &self.file(), &look).unwrap();
+            let stamp = FileStamp::new(&fs::symlink_metadata(self.file()).unwrap());
+            let HashedFile { digest, reusable } = hashes.hash(b"file", &self.file(), &stamp).unwrap();
             hashes.replace(
-                &lasting
-                    .map(|look| (b"file".to_vec(), (look, hash)))
+                &reusable
+                    .map(|stamp| (b"file".to_vec(), (stamp, digest)))
                     .into_iter()
                     .collect(),
             );
-            hash
+            digest
         }
 
         fn falsify(&self) {
@@ -245,20 +241,20 @@ mod tests {
         }
     }
 
-    fn sha256(text: &str) -> FileHash {
-        Sha256::digest(text).into()
+    fn sha256(text: &str) -> Digest {
+        Digest::sha256(text.as_bytes())
     }
 
     #[test]
-    fn a_file_that_looks_the_same_is_not_read_again() {
+    fn an_unchanged_file_is_not_read_again() {
         let world = World::new();
         assert_eq!(world.ask(5), sha256("one"));
         world.falsify();
-        assert_eq!(world.ask(5), [7; 32]);
+        assert_eq!(world.ask(5), FALSE);
     }
 
     #[test]
-    fn a_file_changed_within_the_last_second_is_never_remembered() {
+    fn a_file_that_just_changed_is_never_cached() {
         let world = World::new();
         assert_eq!(world.ask(0), sha256("one"));
         world.falsify();
@@ -266,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_does_not_count_for_a_clock_that_was_set_back() {
+    fn cached_hashes_are_ignored_if_the_clock_was_set_back() {
         let world = World::new();
         assert_eq!(world.ask(5), sha256("one"));
         world.falsify();
@@ -285,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_from_the_future_is_never_remembered() {
+    fn a_file_from_the_future_is_never_cached() {
         let world = World::new();
         let file = File::options().append(true).open(world.file()).unwrap();
         file.set_modified(SystemTime::now() + Duration::from_secs(3600))
@@ -296,23 +292,20 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_memory_is_no_memory() {
+    fn a_damaged_store_is_ignored() {
         let world = World::new();
         world.ask(5);
         let whole = fs::read(world.store()).unwrap();
-        let is_taken = |bytes: &[u8]| {
+        let is_used = |bytes: &[u8]| {
             fs::write(world.store(), bytes).unwrap();
             !FileHashes::load(world.store(), Timestamp::now()).known.is_empty()
         };
-        assert!(is_taken(&whole));
+        assert!(is_used(&whole));
         for cut in 0..whole.len() {
-            assert!(!is_taken(&whole[..cut]), "{cut} bytes were taken for whole");
+            assert!(!is_used(&whole[..cut]), "the first {cut} bytes were accepted");
             let mut changed = whole.clone();
             changed[cut] ^= 1;
-            assert!(
-                !is_taken(&changed),
-                "with another byte {cut} it was taken for whole"
-            );
+            assert!(!is_used(&changed), "a change of byte {cut} was accepted");
         }
         fs::write(world.store(), "something else").unwrap();
         assert_eq!(world.ask(5), sha256("one"));
