@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ralph::engine::{Digest, EngineImageReference};
 use ralph::exec::Discard;
-use ralph::image::load::{LayerCache, LayerOrder, Request, Sent, Source, load};
+use ralph::image::load::{LayerCache, LayerOrder, LoadRequest, LoadSource, SentLayers, load};
 use serde_json::json;
 use tar::{Builder, Header};
 
@@ -54,7 +54,7 @@ async fn reload_of(stage: &Stage, name: &'static str, layers: &[u64]) -> Fallibl
             least.push(load_with_docker(stage, &small).await?);
             next(&mut archive)?;
             let (sent, took) = load_with_us(stage, &archive).await?;
-            if !matches!(sent, Sent::Missing { layers: 1, .. }) {
+            if !matches!(sent, SentLayers::Missing { layers: 1, .. }) {
                 return Err(format!("more was sent than had changed: {sent:?}").into());
             }
             ours.push(took);
@@ -87,7 +87,7 @@ pub(crate) async fn first_load(stage: &Stage) -> Fallible<Vec<Figure>> {
                 continue;
             }
             let (sent, took) = load_with_us(stage, &archive).await?;
-            if !matches!(sent, Sent::Everything { .. }) {
+            if !matches!(sent, SentLayers::Everything { .. }) {
                 return Err(format!("the engine was not clean: {sent:?}").into());
             }
             ours.push(took);
@@ -105,13 +105,13 @@ pub(crate) async fn first_load(stage: &Stage) -> Fallible<Vec<Figure>> {
     }])
 }
 
-async fn load_with_us(stage: &Stage, archive: &Archive) -> Fallible<(Sent, Duration)> {
-    let request = Request {
-        source: Source::Archive(archive.path.clone()),
+async fn load_with_us(stage: &Stage, archive: &Archive) -> Fallible<(SentLayers, Duration)> {
+    let request = LoadRequest {
+        source: LoadSource::Archive(archive.path.clone()),
         order: LayerOrder::Fixed,
         labels: BTreeMap::new(),
         tag: EngineImageReference::parse(&tag("ours"))?,
-        cache: LayerCache::new(stage.path("cache"), ralph::clock::system()),
+        cache: LayerCache::new(stage.path("cache")),
     };
     let started = Instant::now();
     let loaded = load(&stage.engine, &request, &mut Discard).await?;

@@ -7,6 +7,7 @@ mod context;
 #[path = "../loop/figure.rs"]
 #[allow(dead_code, reason = "the loop needs more of it")]
 mod figure;
+mod flake;
 mod load;
 mod no_op;
 mod stage;
@@ -46,6 +47,9 @@ async fn measure(named: &[String]) -> Fallible<()> {
     }
     if wanted("reload") {
         report(load::reload(&stage).await?);
+    }
+    if wanted("flake-reload") {
+        report(flake::reload(&stage).await?);
     }
     if wanted("first-load") {
         report(load::first_load(&stage).await?);

@@ -3,7 +3,7 @@
 mod workshop;
 
 use super::error::ImageError;
-use super::load::Loaded;
+use super::load::LoadedImage;
 use super::plan::{Plan, PlannedBase, PlannedImage, Step, plan};
 use super::survey::{survey, survey_after_pull};
 use super::tools::Tools;
@@ -21,7 +21,7 @@ pub trait Observer: OutputSink + ProgressSink {
     fn goes_on(&mut self, step: &Step, error: &ImageError);
 
     /// An image that Nix built is in the engine.
-    fn loaded(&mut self, loaded: &Loaded);
+    fn loaded(&mut self, loaded: &LoadedImage);
 }
 
 impl Observer for Discard {
@@ -29,7 +29,7 @@ impl Observer for Discard {
 
     fn goes_on(&mut self, _step: &Step, _error: &ImageError) {}
 
-    fn loaded(&mut self, _loaded: &Loaded) {}
+    fn loaded(&mut self, _loaded: &LoadedImage) {}
 }
 
 /// An image that is there.

@@ -14,8 +14,6 @@ pub const PROJECT: &str = "ralph.image.project";
 pub const MODE: &str = "ralph.image.mode";
 /// What identifies the image that the base was built from. A Nix image has none.
 pub const BASE: &str = "ralph.image.base";
-/// The id of the image that this one is only a portion of.
-pub const PORTION_OF: &str = "ralph.image.portion-of";
 /// The version of ralph that made the image.
 pub const VERSION: &str = "ralph.version";
 

@@ -2,8 +2,12 @@
 
 use std::fs;
 
+use ralph::engine::EngineError;
+use ralph::image::load::LoadError;
+
 use super::own_engine::OwnEngine;
 use super::support::ralph::{Place, finish};
+use super::workshop::Workshop;
 use crate::need;
 
 const MIB: usize = 1024 * 1024;
@@ -29,4 +33,17 @@ fn a_full_disk_is_told_as_such_and_leaves_no_image() {
     );
     assert_eq!(ended.stdout, "");
     assert_eq!(engine.docker(&["images", "--all", "--quiet"]), before);
+}
+
+/// The disk holds the archive, and not what the engine needs to unpack it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_onto_a_full_disk_is_an_error_and_leaves_no_image() {
+    let engine = need!(OwnEngine::start("100m"));
+    let shop = need!(Workshop::open_at(&engine.host()).await);
+    let error = shop.load(&shop.image(&[20_000_000; 4]), "a").await.unwrap_err();
+    assert!(
+        matches!(error, LoadError::Engine(EngineError::DiskFull { .. })),
+        "{error:?}"
+    );
+    assert_eq!(engine.docker(&["images", "--all", "--quiet"]), "");
 }

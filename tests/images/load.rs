@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use ralph::engine::{EngineError, ProgressSink, TransferProgress};
 use ralph::exec::Discard;
-use ralph::image::load::{Delivery, LayerOrder, LeaveOut, LoadError, Sent, Source, arrange, deliver, load};
+use ralph::image::load::{
+    LayerOrder, LoadError, LoadSource, OmittableLayers, PreparedLoad, SentLayers, arrange, load,
+};
 use rstest::rstest;
 
 use super::support;
@@ -32,10 +34,10 @@ async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(
     let shop = need!(Workshop::open_with(which).await);
     let image = shop.image(&[100_000, 300_000]);
     let source = match kind {
-        Kind::Plain => Source::Archive(image.write(&shop.path("image"))),
-        Kind::Gzip => Source::Archive(image.write_gzip(&shop.path("image"))),
-        Kind::Script => Source::Script {
-            program: image.write_script(&shop.path("image")),
+        Kind::Plain => LoadSource::Archive(image.write(&shop.path("image"))),
+        Kind::Gzip => LoadSource::Archive(image.write_gzip(&shop.path("image"))),
+        Kind::Script => LoadSource::Program {
+            path: image.write_script(&shop.path("image")),
             host: support::engine::host(),
         },
     };
@@ -48,7 +50,7 @@ async fn a_loaded_image_runs_and_loading_it_again_sends_nothing(
     assert!(!progress.is_empty());
 
     let second = load(&shop.engine, &request, &mut Discard).await.unwrap();
-    assert_eq!((second.id, second.sent), (first.id, Sent::Nothing));
+    assert_eq!((second.id, second.sent), (first.id, SentLayers::Nothing));
     shop.close().await;
 }
 
@@ -71,7 +73,7 @@ async fn the_engine_tells_how_far_it_is_where_somebody_wants_to_know() {
     let shop = need!(Workshop::open_with(Which::Found).await);
     let request = |size: usize, tag: &str| {
         let archive = shop.image(&[size]).write(&shop.path(tag));
-        shop.request(Source::Archive(archive), tag)
+        shop.request(LoadSource::Archive(archive), tag)
     };
     let (mut all, mut brief) = (Vec::new(), Brief::default());
     load(&shop.engine, &request(700_000, "a"), &mut all)
@@ -96,9 +98,9 @@ async fn one_changed_small_layer_is_all_that_is_sent(
 
     let changed = shop.image(&[100_000, 5_000_000]).saying("good evening");
     let loaded = shop.load(&changed, "b").await.unwrap();
-    let expected = match shop.leave_out().await {
-        LeaveOut::Nothing => everything(&changed.layer_sizes()),
-        LeaveOut::Prefix | LeaveOut::Any => missing(&changed.layer_sizes()[3..]),
+    let expected = match shop.omittable().await {
+        OmittableLayers::Nothing => everything(&changed.layer_sizes()),
+        OmittableLayers::Prefix | OmittableLayers::Any => missing(&changed.layer_sizes()[3..]),
     };
     assert_eq!(loaded.sent, expected);
     assert_eq!(
@@ -124,10 +126,10 @@ async fn large_layers_go_below_small_ones_so_that_a_small_change_leaves_them_alo
     let changed = shop.image(&sizes).with_data(0, "another", 1_000);
     let loaded = shop.load(&changed, "b").await.unwrap();
     let sizes = changed.layer_sizes();
-    let expected = match shop.leave_out().await {
-        LeaveOut::Nothing => everything(&sizes),
-        LeaveOut::Prefix => missing(&[sizes[1], sizes[4]]),
-        LeaveOut::Any => missing(&[sizes[1]]),
+    let expected = match shop.omittable().await {
+        OmittableLayers::Nothing => everything(&sizes),
+        OmittableLayers::Prefix => missing(&[sizes[1], sizes[4]]),
+        OmittableLayers::Any => missing(&[sizes[1]]),
     };
     assert_eq!(loaded.sent, expected);
     shop.close().await;
@@ -137,7 +139,7 @@ async fn large_layers_go_below_small_ones_so_that_a_small_change_leaves_them_alo
 async fn an_image_whose_order_is_fixed_keeps_its_order_and_id() {
     let shop = need!(Workshop::open().await);
     let image = shop.image(&[1_000, 500_000]);
-    let mut request = shop.request(Source::Archive(image.write(&shop.path("image"))), "a");
+    let mut request = shop.request(LoadSource::Archive(image.write(&shop.path("image"))), "a");
     request.order = LayerOrder::Fixed;
     load(&shop.engine, &request, &mut Discard).await.unwrap();
     assert_eq!(shop.find("a").await.unwrap().diff_ids, image.diff_ids());
@@ -172,22 +174,21 @@ async fn an_engine_that_lost_a_layer_meanwhile_is_sent_everything(
 ) {
     let shop = need!(Workshop::open_with(which).await);
     let image = shop.image(sizes);
-    let source = Source::Archive(image.write(&shop.path("image")));
+    let source = LoadSource::Archive(image.write(&shop.path("image")));
     let request = shop.request(source.clone(), "a");
-    let catalogue = source.catalogue(&request.cache, &[]).unwrap();
+    let contents = source.read_contents(&request.cache, &[]).unwrap();
     // What the engine would have had a moment ago.
     let present = [image.diff_ids()[..2].to_vec()];
-    let leave_out = shop.leave_out().await;
-    let delivery = Delivery {
+    let omittable = shop.omittable().await;
+    let prepared = PreparedLoad {
         request: &request,
-        arrangement: arrange(&catalogue.layers, request.order, &present, leave_out),
-        catalogue,
+        arrangement: arrange(&contents.layers, request.order, &present, omittable),
+        contents,
     };
-    assert_eq!(delivery.arrangement.send.len(), sizes.len());
+    assert_eq!(prepared.arrangement.send.len(), sizes.len());
 
-    let loaded = deliver(&shop.engine, &delivery, &mut Discard).await.unwrap();
+    let loaded = prepared.send(&shop.engine, &mut Discard).await.unwrap();
     assert_eq!(loaded.sent, everything(&image.layer_sizes()));
-    assert_eq!(shop.portions(&image.diff_ids()).await, []);
     assert_eq!(shop.run("a"), format!("hello from {}", shop.name));
     shop.close().await;
 }
@@ -201,26 +202,26 @@ async fn a_load_that_is_killed_leaves_no_name_and_the_next_one_works(
     let image = shop.image(&[3_000_000, 3_000_000]);
     let program = image.write_script(&shop.path("image"));
     let host = support::engine::host();
-    let request = shop.request(Source::Script { program, host }, "a");
+    let request = shop.request(LoadSource::Program { path: program, host }, "a");
     let (source, cache) = (request.source.clone(), request.cache.clone());
     // As if the engine had everything: then nothing is kept, and the script is run again for what is sent.
     let present = [image.diff_ids()];
-    let catalogue = tokio::task::spawn_blocking(move || source.catalogue(&cache, &present))
+    let contents = tokio::task::spawn_blocking(move || source.read_contents(&cache, &present))
         .await
         .unwrap()
         .unwrap();
-    let leave_out = shop.leave_out().await;
+    let omittable = shop.omittable().await;
     fs::write(shop.path("stall"), "").unwrap();
 
     let (engine, stalled) = (shop.engine.clone(), shop.path("stalled"));
     let sent = request.clone();
     let killed = tokio::spawn(async move {
-        let delivery = Delivery {
-            arrangement: arrange(&catalogue.layers, sent.order, &[], leave_out),
+        let prepared = PreparedLoad {
+            arrangement: arrange(&contents.layers, sent.order, &[], omittable),
             request: &sent,
-            catalogue,
+            contents,
         };
-        deliver(&engine, &delivery, &mut Discard).await
+        prepared.send(&engine, &mut Discard).await
     });
     while !stalled.exists() {
         assert!(!killed.is_finished(), "{:?}", killed.await);
@@ -247,20 +248,17 @@ async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it(
     let before = shop.find("a").await;
 
     let image = shop.image(sizes);
-    let layers = image.diff_ids();
     let mut bytes = image.to_tar();
-    // In the last of the layers of data: of a large image, others are there by then.
     let near_the_end = bytes.len() - 500_000;
     bytes[near_the_end] ^= 1;
     fs::write(shop.path("damaged"), &bytes).unwrap();
-    let request = shop.request(Source::Archive(shop.path("damaged")), "a");
+    let request = shop.request(LoadSource::Archive(shop.path("damaged")), "a");
     let error = load(&shop.engine, &request, &mut Discard).await.unwrap_err();
     assert!(
         matches!(&error, LoadError::Engine(EngineError::Content { source, .. }) if source.to_string().contains("damaged")),
         "{error:?}"
     );
     assert_eq!((shop.find("a").await, shop.images().await.len()), (before, 1));
-    assert_eq!(shop.portions(&layers).await, []);
     shop.close().await;
 }
 
@@ -273,7 +271,7 @@ async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it(
 async fn what_is_no_image_is_an_error(#[case] spoil: fn(Vec<u8>) -> Vec<u8>, #[case] expected: &str) {
     let shop = need!(Workshop::open().await);
     fs::write(shop.path("image"), spoil(shop.image(&[100_000]).to_tar())).unwrap();
-    let request = shop.request(Source::Archive(shop.path("image")), "a");
+    let request = shop.request(LoadSource::Archive(shop.path("image")), "a");
     let error = load(&shop.engine, &request, &mut Discard).await.unwrap_err();
     assert!(error.to_string().contains(expected), "{error}");
     assert_eq!(shop.find("a").await, None);
@@ -286,7 +284,7 @@ async fn a_script_that_fails_says_why() {
     let program = shop.image(&[]).write_script(&shop.path("image"));
     fs::write(&program, "#!/bin/sh\necho no such store path >&2\nexit 3\n").unwrap();
     let host = support::engine::host();
-    let request = shop.request(Source::Script { program, host }, "a");
+    let request = shop.request(LoadSource::Program { path: program, host }, "a");
     let error = load(&shop.engine, &request, &mut Discard).await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(
@@ -296,15 +294,15 @@ async fn a_script_that_fails_says_why() {
     shop.close().await;
 }
 
-fn missing(sizes: &[u64]) -> Sent {
-    Sent::Missing {
+fn missing(sizes: &[u64]) -> SentLayers {
+    SentLayers::Missing {
         layers: sizes.len(),
         bytes: sizes.iter().sum(),
     }
 }
 
-pub fn everything(sizes: &[u64]) -> Sent {
-    Sent::Everything {
+pub fn everything(sizes: &[u64]) -> SentLayers {
+    SentLayers::Everything {
         bytes: sizes.iter().sum(),
     }
 }

@@ -21,7 +21,6 @@ mod engine;
 mod flake;
 mod load;
 mod own_engine;
-mod portions;
 mod project;
 mod prune;
 mod registry;

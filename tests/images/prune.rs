@@ -102,39 +102,3 @@ fn old_images_of_ours_go_and_no_others() {
         sorted(&["small:1", "mine:1", "derived:1", &used, &planned])
     );
 }
-
-#[test]
-fn what_a_killed_load_left_goes_unless_somebody_named_it() {
-    let yard = need!(Yard::open());
-    let archive = yard.engine.small_image();
-    let import = |name: &[&str]| {
-        let label = "LABEL ralph.image.portion-of=sha256:0";
-        let args = [&["import", "--change", label, archive.to_str().unwrap()], name].concat();
-        yard.engine.docker(&args).trim().to_owned()
-    };
-    let (left, named) = (import(&[]), import(&["mine:1"]));
-    let used = import(&[]);
-    yard.engine.docker(&["create", "--name", "user", &used, "true"]);
-    let planned = yard.build("a");
-    let ids = || yard.engine.docker(&["images", "--quiet", "--no-trunc"]);
-
-    let stays = format!("{used} of an unfinished load stays: a container needs it");
-    let shown = yard.image("prune", &["--dry-run"]);
-    shown.expect(0, &[&stays, "1 of 3 images would be removed"]);
-    assert!(shown.stdout.contains(&left), "{shown:?}");
-    assert!(ids().contains(&left));
-
-    let ended = yard.image("prune", &["--json"]);
-    let rows: Value = serde_json::from_str(&ended.stdout).unwrap();
-    let fate = |image: &str| {
-        let rows = rows.as_array().unwrap();
-        rows.iter().find(|row| row["image"] == image).unwrap()["fate"].clone()
-    };
-    assert_eq!(fate(&planned), "kept: planned");
-    assert_eq!(
-        (fate(&left), fate(&used)),
-        ("removed".into(), "kept: in use".into())
-    );
-    assert!(!ids().contains(&left), "{}", ids());
-    assert!(ids().contains(&named) && ids().contains(&used), "{}", ids());
-}

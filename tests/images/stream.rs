@@ -7,7 +7,7 @@ use std::process::Command;
 
 use ralph::engine::Digest;
 use ralph::exec::Discard;
-use ralph::image::load::{Sent, Source, load};
+use ralph::image::load::{LoadSource, SentLayers, load};
 use serde_json::json;
 
 use super::archive;
@@ -93,9 +93,11 @@ impl<'a> Store<'a> {
         self.dir.join("wrapper")
     }
 
-    async fn load(&self, tag: &str) -> Sent {
+    async fn load(&self, tag: &str) -> SentLayers {
         let (program, host) = (self.program(), support::engine::host());
-        let request = self.shop.request(Source::Script { program, host }, tag);
+        let request = self
+            .shop
+            .request(LoadSource::Program { path: program, host }, tag);
         load(&self.shop.engine, &request, &mut Discard)
             .await
             .unwrap()
@@ -135,7 +137,7 @@ async fn the_layers_are_those_the_program_makes_and_it_is_not_run_for_them() {
 
     let mut printed = store.printed();
     let bytes = printed.iter().map(|(_, size)| size).sum();
-    assert_eq!(sent, Sent::Everything { bytes });
+    assert_eq!(sent, SentLayers::Everything { bytes });
     let mut loaded = shop.find("a").await.unwrap().diff_ids;
     loaded.sort();
     printed.sort();
@@ -153,7 +155,7 @@ async fn of_a_changed_image_only_what_changed_is_read_and_sent() {
     // What is remembered is not read again: it would not be found.
     fs::remove_file(store.dir.join("data").join("long".repeat(30)).join("ü")).unwrap();
     let sent = store.load("b").await;
-    let Sent::Missing { layers: 2, bytes } = sent else {
+    let SentLayers::Missing { layers: 2, bytes } = sent else {
         panic!("{sent:?}");
     };
     assert!(bytes < 20_000, "{bytes}");

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use ralph::engine::{Digest, Engine, EngineError, EngineImage, EngineImageReference};
+use ralph::engine::{Engine, EngineError, EngineImage, EngineImageReference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
 use ralph::image::load::{
-    LayerCache, LayerOrder, LeaveOut, LoadError, Loaded, Request, Source, load, unfinished,
+    LayerCache, LayerOrder, LoadError, LoadRequest, LoadSource, LoadedImage, OmittableLayers, load,
 };
 
 use super::archive::TestImage;
@@ -53,8 +53,8 @@ impl Workshop {
     }
 
     /// What this engine lets us leave out of an image.
-    pub async fn leave_out(&self) -> LeaveOut {
-        LeaveOut::by(&self.engine.info().await.unwrap())
+    pub async fn omittable(&self) -> OmittableLayers {
+        OmittableLayers::for_engine(&self.engine.info().await.unwrap())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -76,8 +76,8 @@ impl Workshop {
         TestImage::new(&self.busybox, &self.name, sizes)
     }
 
-    pub fn request(&self, source: Source, tag: &str) -> Request {
-        Request {
+    pub fn request(&self, source: LoadSource, tag: &str) -> LoadRequest {
+        LoadRequest {
             source,
             order: LayerOrder::Free,
             labels: BTreeMap::from([(LABEL.to_owned(), self.name.clone())]),
@@ -87,12 +87,12 @@ impl Workshop {
     }
 
     pub fn cache(&self) -> LayerCache {
-        LayerCache::new(self.path("cache"), ralph::clock::system())
+        LayerCache::new(self.path("cache"))
     }
 
     /// Writes the image as a plain archive and loads it.
-    pub async fn load(&self, image: &TestImage, tag: &str) -> Result<Loaded, LoadError> {
-        let source = Source::Archive(image.write(&self.path(tag)));
+    pub async fn load(&self, image: &TestImage, tag: &str) -> Result<LoadedImage, LoadError> {
+        let source = LoadSource::Archive(image.write(&self.path(tag)));
         load(&self.engine, &self.request(source, tag), &mut Discard).await
     }
 
@@ -108,13 +108,6 @@ impl Workshop {
     /// The images of this test that the engine has.
     pub async fn images(&self) -> Vec<EngineImage> {
         self.engine.images(Some(&self.label())).await.unwrap()
-    }
-
-    /// The portions that the engine has of an image with these layers.
-    pub async fn portions(&self, layers: &[Digest]) -> Vec<EngineImage> {
-        let mut portions = unfinished(&self.engine).await.unwrap();
-        portions.retain(|portion| portion.diff_ids.iter().all(|layer| layers.contains(layer)));
-        portions
     }
 
     /// Leaves the engine as it was found. An image goes after those that stand on it, whatever the order in which the

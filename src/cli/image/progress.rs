@@ -6,7 +6,7 @@ use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::engine::{ProgressSink, TransferAmount, TransferProgress};
 use crate::exec::{OutputLine, OutputSink};
-use crate::image::load::{Loaded, Sent};
+use crate::image::load::{LoadedImage, SentLayers};
 use crate::image::{ImageError, Observer, Step};
 
 use super::super::error::chain;
@@ -30,12 +30,14 @@ fn went_on(error: &ImageError) -> String {
     format!("warning: {}; going on with what is there", chain(error))
 }
 
-fn sent(loaded: &Loaded) -> String {
+fn sent(loaded: &LoadedImage) -> String {
     let all = loaded.layers;
     match loaded.sent {
-        Sent::Nothing => "the engine had all of it".to_owned(),
-        Sent::Missing { layers, bytes } => format!("sent {layers} of {all} layers, {}", HumanBytes(bytes)),
-        Sent::Everything { bytes } => format!("sent all {all} layers, {}", HumanBytes(bytes)),
+        SentLayers::Nothing => "the engine had all of it".to_owned(),
+        SentLayers::Missing { layers, bytes } => {
+            format!("sent {layers} of {all} layers, {}", HumanBytes(bytes))
+        }
+        SentLayers::Everything { bytes } => format!("sent all {all} layers, {}", HumanBytes(bytes)),
     }
 }
 
@@ -65,7 +67,7 @@ impl Observer for Lines {
         self.ui.say(went_on(error));
     }
 
-    fn loaded(&mut self, loaded: &Loaded) {
+    fn loaded(&mut self, loaded: &LoadedImage) {
         self.ui.say(format_args!("  {}", sent(loaded)));
     }
 }
@@ -209,7 +211,7 @@ impl Observer for Bars {
         self.say(&went_on(error));
     }
 
-    fn loaded(&mut self, loaded: &Loaded) {
+    fn loaded(&mut self, loaded: &LoadedImage) {
         self.clear();
         self.say(&format!("  {}", sent(loaded)));
     }

@@ -3,8 +3,6 @@
 use indicatif::DecimalBytes;
 use serde::Serialize;
 
-use crate::engine::{Engine, EngineImage, ImageRemoval};
-use crate::image::load::unfinished;
 use crate::image::{Fate, KeptFor, PruneRules, Stocked, judge, parts, remove, stock, survey};
 
 use super::super::Context;
@@ -13,7 +11,7 @@ use super::scene::Scene;
 use super::wanted::Wanted;
 
 /// Remove old images of ralph's making. What this project needs, what a container needs, the newest of each name, and
-/// another project's newest of the last 30 days stay. What is left of loads that were killed goes too
+/// another project's newest of the last 30 days stay
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -58,65 +56,27 @@ pub(super) async fn prune(context: &Context, args: Args) -> Result<Exit, CliErro
             }
         }
     }
-    let portions = leftovers(&engine, args.dry_run).await?;
-    show(context, &args, &judged, &portions)?;
+    show(context, &args, &judged)?;
     Ok(Exit::Success)
 }
 
-/// What loads left behind that were killed, and what becomes of it.
-async fn leftovers(engine: &Engine, dry_run: bool) -> Result<Vec<(EngineImage, Fate)>, CliError> {
-    let in_use = engine.images_in_use().await?;
-    let mut portions = Vec::new();
-    for portion in unfinished(engine).await? {
-        let removal = if in_use.contains(&portion.id) {
-            ImageRemoval::InUse
-        } else if dry_run {
-            ImageRemoval::Removed
-        } else {
-            engine.remove_unused(&portion.id.to_string()).await?
-        };
-        let fate = match removal {
-            ImageRemoval::Removed => Fate::Removed,
-            ImageRemoval::InUse => Fate::Kept(KeptFor::InUse),
-        };
-        portions.push((portion, fate));
-    }
-    Ok(portions)
-}
-
-fn show(
-    context: &Context,
-    args: &Args,
-    judged: &[(&Stocked, Fate)],
-    portions: &[(EngineImage, Fate)],
-) -> Result<(), CliError> {
+fn show(context: &Context, args: &Args, judged: &[(&Stocked, Fate)]) -> Result<(), CliError> {
     if args.json {
         let rows = judged.iter().map(|(image, fate)| row(image, *fate));
-        let portions = portions
-            .iter()
-            .map(|(portion, fate)| row_of_portion(portion, *fate));
-        return context.ui.json(&rows.chain(portions).collect::<Vec<Row>>());
+        return context.ui.json(&rows.collect::<Vec<Row>>());
     }
-    let names = judged
-        .iter()
-        .map(|(image, fate)| (image.tag.to_string(), image.size, *fate));
-    let portions = portions.iter().map(|(portion, fate)| {
-        let name = format!("{} of an unfinished load", portion.id);
-        (name, portion.size, *fate)
-    });
-    let all: Vec<(String, u64, Fate)> = names.chain(portions).collect();
-    for (name, size, fate) in &all {
+    for (image, fate) in judged {
         match fate {
             Fate::Removed => context
                 .ui
-                .data(format_args!("{name} ({})", DecimalBytes(*size)))?,
+                .data(format_args!("{} ({})", image.tag, DecimalBytes(image.size)))?,
             Fate::Kept(KeptFor::InUse) => context
                 .ui
-                .say(format_args!("{name} stays: a container needs it.")),
+                .say(format_args!("{} stays: a container needs it.", image.tag)),
             Fate::Kept(KeptFor::Planned | KeptFor::Newest) => {}
         }
     }
-    let gone = all.iter().filter(|(_, _, fate)| *fate == Fate::Removed).count();
+    let gone = judged.iter().filter(|(_, fate)| *fate == Fate::Removed).count();
     let verb = if args.dry_run {
         "would be removed"
     } else {
@@ -124,7 +84,7 @@ fn show(
     };
     context
         .ui
-        .say(format_args!("{gone} of {} images {verb}.", all.len()));
+        .say(format_args!("{gone} of {} images {verb}.", judged.len()));
     Ok(())
 }
 
@@ -133,15 +93,6 @@ fn row(image: &Stocked, fate: Fate) -> Row<'_> {
         image: image.tag.to_string(),
         names: &image.names,
         size: image.size,
-        fate: word(fate),
-    }
-}
-
-fn row_of_portion(portion: &EngineImage, fate: Fate) -> Row<'_> {
-    Row {
-        image: portion.id.to_string(),
-        names: &[],
-        size: portion.size,
         fate: word(fate),
     }
 }

@@ -181,7 +181,7 @@ impl<'a> Workshop<'a> {
         observer: &mut dyn Observer,
     ) -> Result<(), ImageError> {
         let (source, order) = source_of(built, self.tools).map_err(ImageError::file(built))?;
-        let request = load::Request {
+        let request = load::LoadRequest {
             source,
             order,
             labels: labels_of(image),

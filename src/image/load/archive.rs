@@ -1,4 +1,4 @@
-//! Images in tar files, as `docker save` writes them.
+//! Images in tar archives, as `docker save` writes them.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
@@ -8,65 +8,60 @@ use std::sync::Arc;
 use flate2::read::MultiGzDecoder;
 use tar::Archive;
 
-use super::cache::LayerCache;
-use super::catalogue::{Catalogue, Encoding, Layer};
-use super::listing::{self, Bytes, Flawed, Members, normal};
-use super::remembered::Remembered;
-use super::source::EachLayer;
+use super::contents::{ImageContents, ImageLayer, LayerEncoding};
+use super::listing::{self, ArchiveError, ArchiveMembers, normalize};
+use super::source::LayerReader;
 use super::spool::Spool;
 
 /// How much is read at once.
 const CHUNK: usize = 256 * 1024;
 
-/// Reads what the image in this file consists of. In a plain file that costs only its headers; a packed one is read to
-/// its end, and what is needed of it goes to the spool.
-pub(super) fn catalogue(path: &Path, cache: &LayerCache, spool: Spool) -> Result<Catalogue, Flawed> {
+/// Reads an archive's config and layers. A plain tar costs only its headers. A compressed one is read to its end, and
+/// layers that may have to be sent go to the spool.
+pub(super) fn read_file(path: &Path, spool: Spool) -> Result<ImageContents, ArchiveError> {
     let file = Arc::new(File::open(path)?);
-    let remembered = Remembered::of(path, &file, cache)?;
-    if let Some(catalogue) = remembered.find() {
-        return Ok(catalogue);
-    }
-    let catalogue = match opened(&file)? {
-        Opened::Plain(reader) => {
+    match open(&file)? {
+        OpenArchive::Plain(reader) => {
             let mut archive = Archive::new(reader);
             let members = archive
                 .entries_with_seek()
-                .and_then(|all| Members::read(all, None))?;
-            listing::catalogue(&members, &Bytes::Archive(file.clone()))?
+                .and_then(|all| ArchiveMembers::read(all, None))?;
+            listing::contents(&members, Some(&file))
         }
-        Opened::Packed(stream) => catalogue_of_stream(stream, Some(spool))?,
-    };
-    remembered.keep(&catalogue);
-    Ok(catalogue)
+        OpenArchive::Gzip(stream) => read_stream(stream, Some(spool)),
+    }
 }
 
-/// Reads what the image consists of from a stream. The layers that go to the spool can be read from there.
-pub(super) fn catalogue_of_stream(stream: impl Read, mut spool: Option<Spool>) -> Result<Catalogue, Flawed> {
+/// Reads an image's config and layers from a tar stream. Layers in the spool can be read again from there.
+pub(super) fn read_stream(
+    stream: impl Read,
+    mut spool: Option<Spool>,
+) -> Result<ImageContents, ArchiveError> {
     let mut archive = Archive::new(stream);
     let members = archive
         .entries()
-        .and_then(|all| Members::read(all, spool.as_mut()))?;
-    let bytes = spool.map_or(Bytes::Stream, |spool| Bytes::Spool(spool.into_file()));
-    listing::catalogue(&members, &bytes)
+        .and_then(|all| ArchiveMembers::read(all, spool.as_mut()))?;
+    let file = spool.map(Spool::into_file);
+    listing::contents(&members, file.as_ref())
 }
 
-/// What a file holds, unpacked.
+/// The uncompressed content of an archive.
 pub(super) fn stream(path: &Path) -> io::Result<Box<dyn Read>> {
-    Ok(match opened(&File::open(path)?)? {
-        Opened::Plain(file) => Box::new(BufReader::with_capacity(CHUNK, file)),
-        Opened::Packed(stream) => stream,
+    Ok(match open(&File::open(path)?)? {
+        OpenArchive::Plain(file) => Box::new(BufReader::with_capacity(CHUNK, file)),
+        OpenArchive::Gzip(stream) => stream,
     })
 }
 
-/// Hands over the bytes of these layers as they come by. Each has a name in the stream.
+/// Passes the bytes of these layers to `each` in the order of the stream. Each layer comes with its member name.
 pub(super) fn read_members(
     stream: impl Read,
-    mut waiting: Vec<(&str, &Layer)>,
-    each: &mut EachLayer<'_>,
+    mut waiting: Vec<(&str, &ImageLayer)>,
+    each: &mut LayerReader<'_>,
 ) -> io::Result<()> {
     for entry in Archive::new(stream).entries()? {
         let mut entry = entry?;
-        let name = normal(&entry.path()?);
+        let name = normalize(&entry.path()?);
         let wanted = waiting.iter().position(|(wanted, _)| *wanted == name);
         if entry.header().entry_type().is_file()
             && let Some(wanted) = wanted
@@ -79,29 +74,26 @@ pub(super) fn read_members(
         None => Ok(()),
         Some((name, _)) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("`{name}` is gone from it"),
+            format!("its layer `{name}` has disappeared"),
         )),
     }
 }
 
-enum Opened {
+enum OpenArchive {
     Plain(File),
-    Packed(Box<dyn Read>),
+    Gzip(Box<dyn Read>),
 }
 
-fn opened(file: &File) -> io::Result<Opened> {
+fn open(file: &File) -> io::Result<OpenArchive> {
     let mut file = file.try_clone()?;
     let mut beginning = Vec::new();
     (&mut file).take(2).read_to_end(&mut beginning)?;
     file.rewind()?;
-    Ok(match Encoding::of(&beginning) {
-        Encoding::Plain => Opened::Plain(file),
-        Encoding::Gzip => {
-            let file = BufReader::with_capacity(CHUNK, file);
-            Opened::Packed(Box::new(BufReader::with_capacity(
-                CHUNK,
-                MultiGzDecoder::new(file),
-            )))
+    Ok(match LayerEncoding::detect(&beginning) {
+        LayerEncoding::Plain => OpenArchive::Plain(file),
+        LayerEncoding::Gzip => {
+            let decoder = MultiGzDecoder::new(BufReader::with_capacity(CHUNK, file));
+            OpenArchive::Gzip(Box::new(BufReader::with_capacity(CHUNK, decoder)))
         }
     })
 }

@@ -1,34 +1,35 @@
-//! Decides in which order an image's layers stand and which of them are sent.
+//! Decides in which order an image's layers are stacked and which of them are sent.
 
 use std::collections::BTreeSet;
 
-use super::catalogue::{Encoding, Layer};
-use crate::engine::{Digest, EngineInfo, EngineKind, ImageStore};
+use super::contents::{ImageLayer, LayerEncoding};
+use crate::digest::Digest;
+use crate::engine::{EngineInfo, EngineKind, ImageStore};
 
-/// Whether an image's layers may change places.
+/// Whether an image's layers may be reordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayerOrder {
-    /// They stay where they are: a later one may change what an earlier one brought.
+    /// No: a later layer may change files of an earlier one.
     Fixed,
-    /// All but the last may: no two of them hold the same file, as in images that Nix makes of store paths.
+    /// All but the last: no two of them contain the same file, as in images that Nix makes from store paths.
     Free,
 }
 
-/// What an engine lets us leave out of an image that it has parts of.
+/// Which layers may be omitted from an image that an engine has parts of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaveOut {
-    /// The layers an image of its begins with.
+pub enum OmittableLayers {
+    /// The lowest layers, if one of its images begins with the same ones.
     Prefix,
-    /// Any layer it has.
+    /// Any layer that it has.
     Any,
-    /// Nothing: it takes whole images only.
+    /// None: it accepts only complete images.
     Nothing,
 }
 
-impl LeaveOut {
-    /// What this engine allows.
+impl OmittableLayers {
+    /// What this engine supports.
     #[must_use]
-    pub fn by(engine: &EngineInfo) -> Self {
+    pub fn for_engine(engine: &EngineInfo) -> Self {
         match (engine.kind, engine.store) {
             (EngineKind::Podman, _) => Self::Nothing,
             (EngineKind::Docker, ImageStore::GraphDriver) => Self::Prefix,
@@ -37,19 +38,19 @@ impl LeaveOut {
     }
 }
 
-/// An order of layers, and which of them are sent. Numbers are positions in the catalogue.
+/// An order of layers, and which of them are sent. Layers are indexes into [`ImageContents`](super::ImageContents).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Arrangement {
+pub struct LayerArrangement {
     /// All layers, lowest first.
     pub order: Vec<usize>,
-    /// Those the engine lacks.
+    /// The layers that the engine lacks.
     pub send: Vec<usize>,
-    /// What the engine allowed to leave out.
-    pub leave_out: LeaveOut,
+    /// What the engine allows to omit.
+    pub omittable: OmittableLayers,
 }
 
-impl Arrangement {
-    /// The same order, with everything sent.
+impl LayerArrangement {
+    /// The same order with all layers sent.
     #[must_use]
     pub fn complete(&self) -> Self {
         Self {
@@ -58,48 +59,49 @@ impl Arrangement {
         }
     }
 
-    /// Whether everything is sent.
+    /// Whether all layers are sent.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.send.len() == self.order.len()
     }
 }
 
-/// Finds the order that saves most, given the layers of the images the engine has: first the longest row of layers that
-/// one of them begins with, then the largest, so that small changes leave them alone, and the last layer last.
+/// Finds the order that sends the fewest bytes. `present` are the layers of each image that the engine has. The image
+/// starts with the layers that it shares with one of them, then the largest, so that later changes of small layers do not
+/// affect them. The last layer stays last.
 #[must_use]
 pub fn arrange(
-    layers: &[Layer],
+    layers: &[ImageLayer],
     order: LayerOrder,
     present: &[Vec<Digest>],
-    leave_out: LeaveOut,
-) -> Arrangement {
-    let shared = present.iter().map(|image| shared_beginning(layers, order, image));
+    omittable: OmittableLayers,
+) -> LayerArrangement {
+    let shared = present.iter().map(|image| shared_layers(layers, order, image));
     let bytes = |shared: &Vec<usize>| shared.iter().map(|at| layers[*at].size).sum::<u64>();
     let shared = shared
         .max_by_key(|shared| (bytes(shared), shared.len()))
         .unwrap_or_default();
-    let order = completed(layers, order, &shared);
+    let order = complete_order(layers, order, &shared);
     let has: BTreeSet<&Digest> = present.iter().flatten().collect();
-    let is_sent = |position: usize, layer: &Layer| match leave_out {
-        LeaveOut::Nothing => true,
-        LeaveOut::Prefix => position >= shared.len(),
-        // A packed layer is known there by another digest than the one at hand, if at all.
-        LeaveOut::Any => layer.encoding != Encoding::Plain || !has.contains(&layer.diff_id),
+    let is_sent = |position: usize, layer: &ImageLayer| match omittable {
+        OmittableLayers::Nothing => true,
+        OmittableLayers::Prefix => position >= shared.len(),
+        // The engine knows a compressed layer by another digest, if at all.
+        OmittableLayers::Any => layer.encoding != LayerEncoding::Plain || !has.contains(&layer.diff_id),
     };
     let send = order
         .iter()
         .enumerate()
         .filter(|(position, at)| is_sent(*position, &layers[**at]));
-    Arrangement {
+    LayerArrangement {
         send: send.map(|(_, at)| *at).collect(),
         order,
-        leave_out,
+        omittable,
     }
 }
 
-/// The layers that `image` begins with and that this image can begin with too.
-fn shared_beginning(layers: &[Layer], order: LayerOrder, image: &[Digest]) -> Vec<usize> {
+/// The lowest layers of `image` that this image can begin with too.
+fn shared_layers(layers: &[ImageLayer], order: LayerOrder, image: &[Digest]) -> Vec<usize> {
     let mut taken = Vec::new();
     for diff_id in image {
         let last_is_next = taken.len() + 1 == layers.len();
@@ -107,7 +109,7 @@ fn shared_beginning(layers: &[Layer], order: LayerOrder, image: &[Digest]) -> Ve
             LayerOrder::Fixed => Some(taken.len()),
             LayerOrder::Free if last_is_next => Some(taken.len()),
             LayerOrder::Free => {
-                free(layers).find(|at| layers[*at].diff_id == *diff_id && !taken.contains(at))
+                movable(layers).find(|at| layers[*at].diff_id == *diff_id && !taken.contains(at))
             }
         };
         match next {
@@ -118,12 +120,12 @@ fn shared_beginning(layers: &[Layer], order: LayerOrder, image: &[Digest]) -> Ve
     taken
 }
 
-/// The order that begins with these layers.
-fn completed(layers: &[Layer], order: LayerOrder, beginning: &[usize]) -> Vec<usize> {
+/// The full order, beginning with these layers.
+fn complete_order(layers: &[ImageLayer], order: LayerOrder, beginning: &[usize]) -> Vec<usize> {
     match order {
         LayerOrder::Fixed => (0..layers.len()).collect(),
         LayerOrder::Free => {
-            let mut rest: Vec<usize> = free(layers).filter(|at| !beginning.contains(at)).collect();
+            let mut rest: Vec<usize> = movable(layers).filter(|at| !beginning.contains(at)).collect();
             rest.sort_by_key(|at| std::cmp::Reverse(layers[*at].size));
             let last = layers.len().checked_sub(1).filter(|at| !beginning.contains(at));
             beginning.iter().copied().chain(rest).chain(last).collect()
@@ -132,7 +134,7 @@ fn completed(layers: &[Layer], order: LayerOrder, beginning: &[usize]) -> Vec<us
 }
 
 /// All layers but the last.
-fn free(layers: &[Layer]) -> std::ops::Range<usize> {
+fn movable(layers: &[ImageLayer]) -> std::ops::Range<usize> {
     0..layers.len().saturating_sub(1)
 }
 
@@ -142,25 +144,22 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::image::load::catalogue::Place;
+    use crate::image::load::contents::LayerLocation;
 
     fn digest(name: char) -> Digest {
         Digest::sha256(name.to_string().as_bytes())
     }
 
     /// Layers named by letters, with their sizes: `a1 b22`.
-    fn layers(text: &str) -> Vec<Layer> {
+    fn layers(text: &str) -> Vec<ImageLayer> {
         let layer = |word: &str| {
             let name = word.chars().next().unwrap();
-            Layer {
+            ImageLayer {
                 diff_id: digest(name),
                 blob: digest(name),
                 size: word[1..].parse().unwrap(),
-                encoding: Encoding::Plain,
-                place: Place::Member {
-                    name: name.to_string(),
-                    spooled: None,
-                },
+                encoding: LayerEncoding::Plain,
+                location: LayerLocation::Member(name.to_string()),
             }
         };
         text.split(' ').map(layer).collect()
@@ -170,9 +169,9 @@ mod tests {
         rows.iter().map(|row| row.chars().map(digest).collect()).collect()
     }
 
-    fn names(layers: &[Layer], at: &[usize]) -> String {
-        let name = |at: &usize| match &layers[*at].place {
-            Place::Member { name, .. } => name.as_str(),
+    fn names(layers: &[ImageLayer], at: &[usize]) -> String {
+        let name = |at: &usize| match &layers[*at].location {
+            LayerLocation::Member(name) => name.as_str(),
             other => panic!("{other:?}"),
         };
         at.iter().map(name).collect()
@@ -194,7 +193,12 @@ mod tests {
         #[case] sent: &str,
     ) {
         let layers = layers("a10 b20 c40 z5");
-        let found = arrange(&layers, LayerOrder::Free, &images(present), LeaveOut::Prefix);
+        let found = arrange(
+            &layers,
+            LayerOrder::Free,
+            &images(present),
+            OmittableLayers::Prefix,
+        );
         assert_eq!(
             (
                 names(&layers, &found.order).as_str(),
@@ -205,18 +209,18 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_there(&[], LeaveOut::Prefix, "abcz")]
-    #[case::a_common_beginning(&["abx"], LeaveOut::Prefix, "cz")]
-    #[case::the_same_layers_elsewhere(&["xabcz"], LeaveOut::Prefix, "abcz")]
-    #[case::any_layer(&["xcb"], LeaveOut::Any, "az")]
-    #[case::whole_images_only(&["abcz"], LeaveOut::Nothing, "abcz")]
+    #[case::nothing_there(&[], OmittableLayers::Prefix, "abcz")]
+    #[case::a_common_beginning(&["abx"], OmittableLayers::Prefix, "cz")]
+    #[case::the_same_layers_elsewhere(&["xabcz"], OmittableLayers::Prefix, "abcz")]
+    #[case::any_layer(&["xcb"], OmittableLayers::Any, "az")]
+    #[case::whole_images_only(&["abcz"], OmittableLayers::Nothing, "abcz")]
     fn fixed_layers_stay_where_they_are(
         #[case] present: &[&str],
-        #[case] leave_out: LeaveOut,
+        #[case] omittable: OmittableLayers,
         #[case] sent: &str,
     ) {
         let layers = layers("a10 b20 c40 z5");
-        let found = arrange(&layers, LayerOrder::Fixed, &images(present), leave_out);
+        let found = arrange(&layers, LayerOrder::Fixed, &images(present), omittable);
         assert_eq!(names(&layers, &found.order), "abcz");
         assert_eq!(names(&layers, &found.send), sent);
     }
@@ -224,7 +228,12 @@ mod tests {
     #[test]
     fn a_layer_that_occurs_twice_keeps_both_places() {
         let layers = layers("a1 a1 b2 z1");
-        let found = arrange(&layers, LayerOrder::Free, &images(&["aab"]), LeaveOut::Prefix);
+        let found = arrange(
+            &layers,
+            LayerOrder::Free,
+            &images(&["aab"]),
+            OmittableLayers::Prefix,
+        );
         assert_eq!((found.order, found.send), (vec![0, 1, 2, 3], vec![3]));
     }
 
@@ -237,7 +246,7 @@ mod tests {
             let text: Vec<String> = ('a'..).zip(&sizes).map(|(name, size)| format!("{name}{size}")).collect();
             let layers = layers(&text.join(" "));
             let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
-            let found = arrange(&layers, LayerOrder::Free, &images(&rows), LeaveOut::Prefix);
+            let found = arrange(&layers, LayerOrder::Free, &images(&rows), OmittableLayers::Prefix);
 
             let mut sorted = found.order.clone();
             sorted.sort_unstable();

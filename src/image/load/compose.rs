@@ -1,22 +1,21 @@
-//! The documents of an image whose layers were put in order.
+//! The config, manifest and index of an image whose layers were arranged.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::catalogue::{Catalogue, Encoding, Layer};
-use crate::engine::Digest;
-use crate::image::labels;
+use super::contents::{ImageContents, ImageLayer, LayerEncoding};
+use crate::digest::Digest;
 
-/// An image as it will be: its documents, and its layers in their order.
-pub(super) struct Composed<'a> {
-    pub(super) config: Document,
-    pub(super) manifest: Document,
-    pub(super) layers: Vec<&'a Layer>,
+/// An image as it will be in the engine.
+pub(super) struct ComposedImage<'a> {
+    pub(super) config: ImageDocument,
+    pub(super) manifest: ImageDocument,
+    pub(super) layers: Vec<&'a ImageLayer>,
 }
 
-/// Bytes that are called by their digest.
-pub(super) struct Document {
+/// A JSON document that is addressed by its digest.
+pub(super) struct ImageDocument {
     pub(super) digest: Digest,
     pub(super) bytes: Vec<u8>,
 }
@@ -24,45 +23,26 @@ pub(super) struct Document {
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 
-impl<'a> Composed<'a> {
-    /// Puts the layers in this order and adds labels. What does not change stays as it is, byte for byte, so that the
-    /// image keeps its id.
+impl<'a> ComposedImage<'a> {
+    /// Stacks the layers in this order and adds labels. If neither changes anything, the config stays as it is, byte for
+    /// byte, and the image keeps its id.
     pub(super) fn new(
-        catalogue: &'a Catalogue,
+        contents: &'a ImageContents,
         order: &[usize],
         labels: &BTreeMap<String, String>,
     ) -> Result<Self, serde_json::Error> {
-        let layers: Vec<&Layer> = order.iter().map(|at| &catalogue.layers[*at]).collect();
-        let is_as_it_was = order.iter().copied().eq(0..order.len()) && labels.is_empty();
-        let config = if is_as_it_was {
-            Document::new(catalogue.config.clone())
+        let layers: Vec<&ImageLayer> = order.iter().map(|at| &contents.layers[*at]).collect();
+        let is_unchanged = order.iter().copied().eq(0..order.len()) && labels.is_empty();
+        let config = if is_unchanged {
+            ImageDocument::new(contents.config.clone())
         } else {
-            Document::of(&rewritten(&catalogue.config, order, &layers, labels)?)?
+            ImageDocument::from_json(&rewrite_config(&contents.config, order, &layers, labels)?)?
         };
-        Self::of(config, layers)
-    }
-
-    /// An image of some of the layers, which says of which image they are a portion and for the rest nothing.
-    pub(super) fn portion(
-        catalogue: &'a Catalogue,
-        order: &[usize],
-        whole: &Digest,
-    ) -> Result<Self, serde_json::Error> {
-        let layers: Vec<&Layer> = order.iter().map(|at| &catalogue.layers[*at]).collect();
-        let mut config: Map<String, Value> = serde_json::from_slice(&catalogue.config)?;
-        config.retain(|name, _| ["architecture", "os", "variant"].contains(&name.as_str()));
-        config.insert("rootfs".to_owned(), listed(&layers));
-        let labels = json!({"Labels": {labels::PORTION_OF: whole}});
-        config.insert("config".to_owned(), labels);
-        Self::of(Document::of(&config.into())?, layers)
-    }
-
-    fn of(config: Document, layers: Vec<&'a Layer>) -> Result<Self, serde_json::Error> {
-        let manifest = Document::of(&json!({
+        let manifest = ImageDocument::from_json(&json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
             "config": {"mediaType": CONFIG, "digest": config.digest, "size": config.bytes.len()},
-            "layers": layers.iter().map(|layer| described(layer)).collect::<Vec<_>>(),
+            "layers": layers.iter().map(|layer| descriptor(layer)).collect::<Vec<_>>(),
         }))?;
         Ok(Self {
             config,
@@ -71,7 +51,7 @@ impl<'a> Composed<'a> {
         })
     }
 
-    /// The index of the image, by which containerd finds it. Without a name: that comes last.
+    /// `index.json`, which containerd reads. It has no name, because the tag is set last.
     pub(super) fn index(&self) -> Value {
         let (digest, size) = (&self.manifest.digest, self.manifest.bytes.len());
         json!({
@@ -80,48 +60,48 @@ impl<'a> Composed<'a> {
         })
     }
 
-    /// The list of images, by which every other engine finds it.
-    pub(super) fn list(&self) -> Value {
+    /// `manifest.json`, which every other engine reads.
+    pub(super) fn image_list(&self) -> Value {
         let layers: Vec<String> = self.layers.iter().map(|layer| blob_path(&layer.blob)).collect();
         json!([{"Config": blob_path(&self.config.digest), "RepoTags": null, "Layers": layers}])
     }
 }
 
-impl Document {
+impl ImageDocument {
     fn new(bytes: Vec<u8>) -> Self {
         let digest = Digest::sha256(&bytes);
         Self { digest, bytes }
     }
 
-    fn of(value: &Value) -> Result<Self, serde_json::Error> {
+    fn from_json(value: &Value) -> Result<Self, serde_json::Error> {
         serde_json::to_vec(value).map(Self::new)
     }
 }
 
-/// Where in the tar file a blob is.
+/// The path of a blob in the archive.
 pub(super) fn blob_path(digest: &Digest) -> String {
     format!("blobs/sha256/{}", digest.hex())
 }
 
-fn described(layer: &Layer) -> Value {
+fn descriptor(layer: &ImageLayer) -> Value {
     let media_type = match layer.encoding {
-        Encoding::Plain => "application/vnd.oci.image.layer.v1.tar",
-        Encoding::Gzip => "application/vnd.oci.image.layer.v1.tar+gzip",
+        LayerEncoding::Plain => "application/vnd.oci.image.layer.v1.tar",
+        LayerEncoding::Gzip => "application/vnd.oci.image.layer.v1.tar+gzip",
     };
     json!({"mediaType": media_type, "digest": layer.blob, "size": layer.size})
 }
 
-fn rewritten(
+fn rewrite_config(
     config: &[u8],
     order: &[usize],
-    layers: &[&Layer],
+    layers: &[&ImageLayer],
     labels: &BTreeMap<String, String>,
 ) -> Result<Value, serde_json::Error> {
     let mut config: Map<String, Value> = serde_json::from_slice(config)?;
-    config.insert("rootfs".to_owned(), listed(layers));
+    config.insert("rootfs".to_owned(), rootfs(layers));
     if let Some(history) = config
         .remove("history")
-        .and_then(|history| reordered(history, order))
+        .and_then(|history| reorder_history(history, order))
     {
         config.insert("history".to_owned(), history);
     }
@@ -135,14 +115,14 @@ fn rewritten(
     Ok(config.into())
 }
 
-fn listed(layers: &[&Layer]) -> Value {
+fn rootfs(layers: &[&ImageLayer]) -> Value {
     let diff_ids: Vec<&Digest> = layers.iter().map(|layer| &layer.diff_id).collect();
     json!({"type": "layers", "diff_ids": diff_ids})
 }
 
-/// The history in the order of the layers. One with entries that made no layer stays only where no layer moved: there
-/// is no saying where they would belong.
-fn reordered(history: Value, order: &[usize]) -> Option<Value> {
+/// The history in the order of the layers. A history with entries that made no layer is dropped if layers moved, because
+/// those entries have no place then.
+fn reorder_history(history: Value, order: &[usize]) -> Option<Value> {
     if order.iter().copied().eq(0..order.len()) {
         return Some(history);
     }
@@ -162,41 +142,38 @@ fn object(value: Option<Value>) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::image::load::catalogue::Place;
+    use crate::image::load::contents::LayerLocation;
 
-    fn catalogue(config: &Value) -> Catalogue {
-        let layer = |name: &str| Layer {
+    fn contents(config: &Value) -> ImageContents {
+        let layer = |name: &str| ImageLayer {
             diff_id: Digest::sha256(name.as_bytes()),
             blob: Digest::sha256(name.as_bytes()),
             size: 1,
-            encoding: Encoding::Plain,
-            place: Place::Member {
-                name: name.to_owned(),
-                spooled: None,
-            },
+            encoding: LayerEncoding::Plain,
+            location: LayerLocation::Member(name.to_owned()),
         };
-        Catalogue {
+        ImageContents {
             config: serde_json::to_vec_pretty(config).unwrap(),
             layers: vec![layer("a"), layer("b")],
         }
     }
 
-    fn written(composed: &Composed<'_>) -> Value {
+    fn written(composed: &ComposedImage<'_>) -> Value {
         serde_json::from_slice(&composed.config.bytes).unwrap()
     }
 
     #[test]
-    fn an_image_that_does_not_change_keeps_its_id() {
-        let catalogue = catalogue(&json!({"rootfs": {}, "history": []}));
-        let composed = Composed::new(&catalogue, &[0, 1], &BTreeMap::new()).unwrap();
-        assert_eq!(composed.config.digest, Digest::sha256(&catalogue.config));
+    fn an_unchanged_image_keeps_its_id() {
+        let contents = contents(&json!({"rootfs": {}, "history": []}));
+        let composed = ComposedImage::new(&contents, &[0, 1], &BTreeMap::new()).unwrap();
+        assert_eq!(composed.config.digest, Digest::sha256(&contents.config));
     }
 
     #[test]
     fn history_and_layers_move_together() {
         let history = json!([{"comment": "a"}, {"comment": "b"}]);
-        let catalogue = catalogue(&json!({"os": "linux", "history": history}));
-        let composed = Composed::new(&catalogue, &[1, 0], &BTreeMap::new()).unwrap();
+        let contents = contents(&json!({"os": "linux", "history": history}));
+        let composed = ComposedImage::new(&contents, &[1, 0], &BTreeMap::new()).unwrap();
         let config = written(&composed);
         assert_eq!(config["history"], json!([{"comment": "b"}, {"comment": "a"}]));
         assert_eq!(
@@ -207,20 +184,20 @@ mod tests {
     }
 
     #[test]
-    fn a_history_that_cannot_be_followed_goes() {
-        let catalogue = catalogue(&json!({"history": [{}, {"empty_layer": true}, {}]}));
-        let moved = Composed::new(&catalogue, &[1, 0], &BTreeMap::new()).unwrap();
+    fn a_history_with_empty_layers_is_dropped_when_layers_move() {
+        let contents = contents(&json!({"history": [{}, {"empty_layer": true}, {}]}));
+        let moved = ComposedImage::new(&contents, &[1, 0], &BTreeMap::new()).unwrap();
         assert_eq!(written(&moved).get("history"), None);
         let labels = BTreeMap::from([("l".to_owned(), "1".to_owned())]);
-        let kept = Composed::new(&catalogue, &[0, 1], &labels).unwrap();
+        let kept = ComposedImage::new(&contents, &[0, 1], &labels).unwrap();
         assert_eq!(written(&kept)["history"].as_array().unwrap().len(), 3);
     }
 
     #[test]
     fn labels_are_added_to_those_it_has() {
-        let catalogue = catalogue(&json!({"config": {"Cmd": ["sh"], "Labels": {"a": "1", "b": "2"}}}));
+        let contents = contents(&json!({"config": {"Cmd": ["sh"], "Labels": {"a": "1", "b": "2"}}}));
         let labels = BTreeMap::from([("b".to_owned(), "3".to_owned())]);
-        let composed = Composed::new(&catalogue, &[0, 1], &labels).unwrap();
+        let composed = ComposedImage::new(&contents, &[0, 1], &labels).unwrap();
         let expected = json!({"Cmd": ["sh"], "Labels": {"a": "1", "b": "3"}});
         assert_eq!(written(&composed)["config"], expected);
     }

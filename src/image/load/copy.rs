@@ -1,11 +1,11 @@
-//! Copying much at once.
+//! Copies in large chunks.
 
 use std::io::{self, Read, Write};
 
-/// How much that is. With the few kilobytes of the standard library, the calls would cost more than the bytes.
+/// `io::copy` uses a few kilobytes, with which the system calls cost more than the bytes.
 const CHUNK: usize = 256 * 1024;
 
-/// Copies everything, and says how much it was.
+/// Copies to the end, and returns the number of bytes.
 pub(super) fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<u64> {
     let mut buffer = vec![0; CHUNK];
     let mut copied = 0;

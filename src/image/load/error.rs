@@ -1,11 +1,11 @@
-//! Why an image could not be loaded.
+//! Errors of image loads.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::source::Source;
+use super::source::LoadSource;
 use crate::engine::EngineError;
 
 /// Why an image could not be loaded.
@@ -15,43 +15,43 @@ pub enum LoadError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The image cannot be read.
-    #[error("the image in `{}` cannot be read", path.display())]
+    #[error("cannot read the image in `{}`", path.display())]
     Read {
-        /// Where it is.
+        /// The archive, or the program that prints it.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// It is no image, or one of a kind we do not know.
-    #[error("`{}` holds no image that can be loaded: {reason}", path.display())]
+    /// The content is not an image, or not in a known format.
+    #[error("`{}` is not a loadable image: {reason}", path.display())]
     NotAnImage {
-        /// Where it is.
+        /// The archive, or the program that prints it.
         path: PathBuf,
         /// What is wrong with it.
         reason: String,
     },
-    /// The engine took the image and cannot use it.
-    #[error("the engine took {tag} and cannot use it")]
+    /// The engine accepted the image and cannot use it.
+    #[error("the engine loaded {tag} but cannot use it")]
     Broken {
-        /// The name it should have got.
+        /// The tag that it should have got.
         tag: String,
         /// What is wrong with it.
         #[source]
-        flaw: Flaw,
+        problem: BrokenImage,
     },
 }
 
-/// What is wrong with an image that was sent.
+/// What is wrong with an image that an engine accepted.
 #[derive(Debug, Error)]
-pub enum Flaw {
-    /// It is not there.
-    #[error("the engine took it and does not have it")]
+pub enum BrokenImage {
+    /// The engine does not have it.
+    #[error("the engine does not list it")]
     Missing,
-    /// It is another than the one that was sent.
-    #[error("the engine has other layers than it was sent")]
+    /// It has other layers than those that were sent.
+    #[error("its layers are not those that were sent")]
     OtherLayers,
-    /// It cannot be started from.
-    #[error("the engine can make no container from it")]
+    /// No container can be created from it.
+    #[error("no container can be created from it")]
     NoContainer(#[source] EngineError),
 }
 
@@ -68,7 +68,7 @@ impl LoadError {
         }
     }
 
-    pub(super) fn read(source: &Source, error: io::Error) -> Self {
+    pub(super) fn read(source: &LoadSource, error: io::Error) -> Self {
         Self::Read {
             path: source.path().to_owned(),
             source: error,

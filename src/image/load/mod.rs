@@ -1,24 +1,22 @@
-//! Loads an image into an engine, and sends only what the engine lacks of it.
+//! Loads an image into an engine, and sends only the layers that the engine lacks.
 //!
-//! A [`Source`] is first read for its [`Catalogue`]: which layers there are, and how large. What is known of it from an
-//! earlier load is not read again ([`LayerCache`]). Then [`arrange`] decides, without looking at anything, in which order
-//! the layers stand and which are left out. [`deliver`] sends the others, proves the image whole, and names it last:
-//! whatever happens on the way, there is no broken image under the name.
+//! A [`LoadSource`] is first read for its [`ImageContents`]: which layers there are, and how large they are. [`arrange`]
+//! then decides, without any I/O, in which order the layers are stacked and which are sent. [`PreparedLoad::send`] sends
+//! them, verifies the image in the engine, and tags it last, so that a failed load never leaves a broken image under the
+//! tag.
 
 mod archive;
 mod arrange;
 mod cache;
-mod catalogue;
 mod compose;
+mod contents;
 mod copy;
-mod deliver;
 mod error;
-mod hybrid;
+mod format_probe;
 mod listing;
-mod portion;
-mod probe;
-mod remembered;
-mod script;
+mod partial_archive;
+mod program;
+mod send;
 mod source;
 mod spool;
 mod store_tar;
@@ -26,58 +24,50 @@ mod stream_conf;
 
 use std::collections::BTreeMap;
 
-pub use arrange::{Arrangement, LayerOrder, LeaveOut, arrange};
+pub use arrange::{LayerArrangement, LayerOrder, OmittableLayers, arrange};
 pub use cache::LayerCache;
-pub use catalogue::{Catalogue, Encoding, Layer};
-pub use deliver::{Delivery, Loaded, Sent, deliver};
-pub use error::{Flaw, LoadError};
-pub use portion::unfinished;
-pub use source::Source;
+pub use contents::{ImageContents, ImageLayer, LayerEncoding};
+pub use error::{BrokenImage, LoadError};
+pub use send::{LoadedImage, PreparedLoad, SentLayers};
+pub use source::LoadSource;
 
-use crate::engine::{Digest, Engine, EngineImage, EngineImageReference, ProgressSink};
+use crate::digest::Digest;
+use crate::engine::{Engine, EngineImageReference, ProgressSink};
 
-/// An image to be loaded.
+/// An image to load.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct LoadRequest {
     /// Where its layers come from.
-    pub source: Source,
-    /// Whether its layers may change places.
+    pub source: LoadSource,
+    /// Whether its layers may be reordered.
     pub order: LayerOrder,
-    /// Labels it gets, besides its own.
+    /// Labels to add to the image's own.
     pub labels: BTreeMap<String, String>,
-    /// What it is called in the end.
+    /// The tag it gets in the end.
     pub tag: EngineImageReference,
-    /// What is remembered of images that were read.
+    /// What earlier loads computed.
     pub cache: LayerCache,
 }
 
-/// Loads an image. When it fails, whatever had the name before still has it.
+/// Loads an image. If that fails, the tag stays with the image that had it.
 pub async fn load(
     engine: &Engine,
-    request: &Request,
+    request: &LoadRequest,
     progress: &mut dyn ProgressSink,
-) -> Result<Loaded, LoadError> {
+) -> Result<LoadedImage, LoadError> {
     let (info, images) = tokio::join!(engine.info(), engine.images(None));
-    let images = images?;
-    let present = layers_of(&images);
+    let present: Vec<Vec<Digest>> = images?.into_iter().map(|image| image.diff_ids).collect();
     let (source, cache) = (request.source.clone(), request.cache.clone());
-    let read = tokio::task::spawn_blocking(move || (source.catalogue(&cache, &present), present));
-    let (read, present) = read
+    let read = tokio::task::spawn_blocking(move || (source.read_contents(&cache, &present), present));
+    let (contents, present) = read
         .await
         .map_err(|error| LoadError::read(&request.source, error.into()))?;
-    let catalogue = read?;
-    let delivery = Delivery {
+    let contents = contents?;
+    let omittable = OmittableLayers::for_engine(&info?);
+    let prepared = PreparedLoad {
         request,
-        arrangement: arrange(&catalogue.layers, request.order, &present, LeaveOut::by(&info?)),
-        catalogue,
+        arrangement: arrange(&contents.layers, request.order, &present, omittable),
+        contents,
     };
-    let loaded = deliver(engine, &delivery, progress).await?;
-    let layers = delivery.arrangement.order.iter();
-    let layers = layers.map(|at| delivery.catalogue.layers[*at].diff_id.clone());
-    portion::remove_left(engine, &images, &loaded.id, &layers.collect::<Vec<_>>()).await;
-    Ok(loaded)
-}
-
-fn layers_of(images: &[EngineImage]) -> Vec<Vec<Digest>> {
-    images.iter().map(|image| image.diff_ids.clone()).collect()
+    prepared.send(engine, progress).await
 }

@@ -1,4 +1,4 @@
-//! What was read of a stream and may have to be sent, so that the stream is read only once.
+//! A temporary file for layers of a stream, so that the stream is read only once.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::cache::LayerCache;
 use super::copy::copy;
-use crate::engine::Digest;
+use crate::digest::Digest;
 
-/// A file that takes the layers an engine may lack.
+/// Keeps the layers that an engine may lack.
 pub(super) struct Spool {
     file: File,
     length: u64,
@@ -22,12 +22,12 @@ impl Spool {
         Ok(Self {
             file: cache.scratch_file()?,
             length: 0,
-            present: present.iter().flatten().cloned().collect(),
+            present: present.iter().flatten().copied().collect(),
         })
     }
 
-    /// Takes a member of the stream, and says where it went. One that is named after a layer the engine has stays out;
-    /// should it be needed all the same, the stream is read once more.
+    /// Copies a member of the stream, and returns its offset in the file. A member named after a layer that the engine
+    /// has is skipped; if it is needed after all, the stream is read again.
     pub(super) fn take(&mut self, name: &str, bytes: &mut dyn Read) -> io::Result<Option<u64>> {
         let is_present = |part: &str| Digest::parse(part).is_ok_and(|digest| self.present.contains(&digest));
         if name.split(['/', '.']).any(is_present) {

@@ -1,7 +1,7 @@
-//! Layers made of store paths, byte for byte as `streamLayeredImage` makes them with Python's `tarfile`.
+//! Layers of store paths, byte for byte as `streamLayeredImage` makes them with Python's `tarfile`.
 //!
-//! That is a tar of the pax kind: a path that is long or not ASCII stands in a header of its own before the usual one.
-//! [`super::probe`] shows that a given program makes the same.
+//! The format is pax: a path that is long or not ASCII gets a header of its own before the usual one.
+//! [`super::format_probe`] checks that a given program writes the same bytes.
 
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read};
@@ -9,23 +9,22 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::vec;
 
-/// What a tar is padded to.
 const BLOCK: u64 = 512;
 const RECORD: u64 = 20 * BLOCK;
-/// The largest numbers that fit the fields of a header; a larger one would need a header of its own.
+/// The largest numbers that fit into the fields of a header. Larger ones need a pax header, which is not supported.
 const LARGEST_SIZE: u64 = 0o77_777_777_777;
 const LARGEST_ID: u64 = 0o777_7777;
 
-/// The store paths of a layer, and all else that decides its bytes.
+/// The store paths of a layer, and everything else that its bytes depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct StoreLayer {
     pub(super) paths: Vec<PathBuf>,
-    pub(super) stamp: Stamp,
+    pub(super) metadata: EntryMetadata,
 }
 
-/// What every file in a layer is given.
+/// The owner and time that every file in a layer gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct EntryMetadata {
     /// Seconds since 1970.
     pub(super) mtime: u64,
     pub(super) uid: u64,
@@ -35,18 +34,18 @@ pub(super) struct Stamp {
 }
 
 impl StoreLayer {
-    /// The tar of the layer. Fails for what cannot be written the same way here, such as a file of 8 GiB.
+    /// Starts to read the layer's tar. Fails for what cannot be written the same way, such as a file of 8 GiB.
     pub(super) fn open(&self) -> io::Result<StoreTar> {
-        let Stamp { mtime, uid, gid, .. } = self.stamp;
+        let EntryMetadata { mtime, uid, gid, .. } = self.metadata;
         if mtime > LARGEST_SIZE || uid.max(gid) > LARGEST_ID {
-            return Err(unlike("its owner or its time"));
+            return Err(unsupported("its owner or its time"));
         }
-        let mut entries = vec![Entry::root("/nix/"), Entry::root("/nix/store/")];
+        let mut entries = vec![StoreEntry::root("/nix/"), StoreEntry::root("/nix/store/")];
         for path in &self.paths {
             add(path, &mut entries)?;
         }
-        let length = |entry: &Entry| {
-            let header = entry.header(&self.stamp).len() as u64;
+        let length = |entry: &StoreEntry| {
+            let header = entry.header(&self.metadata).len() as u64;
             header + entry.size().next_multiple_of(BLOCK)
         };
         let written: u64 = entries.iter().map(length).sum();
@@ -54,20 +53,20 @@ impl StoreLayer {
         Ok(StoreTar {
             size,
             entries: entries.into_iter(),
-            stamp: self.stamp.clone(),
+            metadata: self.metadata.clone(),
             current: Box::new(io::empty()),
             end: Some(size - written),
         })
     }
 }
 
-/// A tar that exists only while it is read.
+/// A tar that is generated while it is read.
 pub(super) struct StoreTar {
     size: u64,
-    entries: vec::IntoIter<Entry>,
-    stamp: Stamp,
+    entries: vec::IntoIter<StoreEntry>,
+    metadata: EntryMetadata,
     current: Box<dyn Read>,
-    /// How many zeros are left to be read after the last entry.
+    /// The number of zeros after the last entry; `None` once they were read.
     end: Option<u64>,
 }
 
@@ -76,17 +75,17 @@ impl StoreTar {
         self.size
     }
 
-    /// The next stretch of bytes.
-    fn next(&mut self) -> io::Result<Option<Box<dyn Read>>> {
+    /// The next part of the tar.
+    fn next_part(&mut self) -> io::Result<Option<Box<dyn Read>>> {
         let Some(entry) = self.entries.next() else {
             return Ok(self
                 .end
                 .take()
                 .map(|length| Box::new(zeros(length)) as Box<dyn Read>));
         };
-        let header = Cursor::new(entry.header(&self.stamp));
+        let header = Cursor::new(entry.header(&self.metadata));
         Ok(Some(match &entry.kind {
-            Kind::File { path, size } if *size > 0 => {
+            StoreEntryKind::File { path, size } if *size > 0 => {
                 let padding = zeros(size.next_multiple_of(BLOCK) - size);
                 Box::new(header.chain(File::open(path)?.take(*size)).chain(padding))
             }
@@ -102,7 +101,7 @@ impl Read for StoreTar {
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
-            match self.next()? {
+            match self.next_part()? {
                 Some(next) => self.current = next,
                 None => return Ok(0),
             }
@@ -110,28 +109,28 @@ impl Read for StoreTar {
     }
 }
 
-struct Entry {
-    /// With a slash before it, and after it if it is a directory.
+struct StoreEntry {
+    /// Begins with a slash; that of a directory also ends with one.
     name: String,
     mode: u32,
-    kind: Kind,
+    kind: StoreEntryKind,
 }
 
-enum Kind {
+enum StoreEntryKind {
     Directory,
     File { path: PathBuf, size: u64 },
     Link { target: String },
 }
 
-/// Adds a path and what is below it, in the order of the names' parts.
-fn add(path: &Path, entries: &mut Vec<Entry>) -> io::Result<()> {
-    let entry = Entry::read(path)?;
-    let is_directory = matches!(entry.kind, Kind::Directory);
+/// Adds a path and everything below it, sorted by path components.
+fn add(path: &Path, entries: &mut Vec<StoreEntry>) -> io::Result<()> {
+    let entry = StoreEntry::read(path)?;
+    let is_directory = matches!(entry.kind, StoreEntryKind::Directory);
     entries.push(entry);
     if is_directory {
         let found: io::Result<Vec<_>> = fs::read_dir(path)?.map(|found| Ok(found?.path())).collect();
         let mut found = found?;
-        // Python orders names by code point, which for UTF-8 is the order of the bytes; other names are refused.
+        // Python sorts names by code point, which is byte order for UTF-8. Other names are rejected.
         found.sort();
         for below in found {
             add(&below, entries)?;
@@ -140,12 +139,12 @@ fn add(path: &Path, entries: &mut Vec<Entry>) -> io::Result<()> {
     Ok(())
 }
 
-impl Entry {
+impl StoreEntry {
     fn root(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             mode: 0o755,
-            kind: Kind::Directory,
+            kind: StoreEntryKind::Directory,
         }
     }
 
@@ -154,15 +153,15 @@ impl Entry {
         let mut name = text(path)?;
         let kind = if metadata.is_dir() {
             name.push('/');
-            Kind::Directory
+            StoreEntryKind::Directory
         } else if metadata.is_symlink() {
             let target = text(&fs::read_link(path)?)?;
-            Kind::Link { target }
+            StoreEntryKind::Link { target }
         } else if metadata.is_file() && metadata.len() <= LARGEST_SIZE {
             let (path, size) = (path.to_owned(), metadata.len());
-            Kind::File { path, size }
+            StoreEntryKind::File { path, size }
         } else {
-            return Err(unlike(&format!("`{}`", path.display())));
+            return Err(unsupported(&format!("`{}`", path.display())));
         };
         let mode = metadata.permissions().mode() & 0o7777;
         Ok(Self { name, mode, kind })
@@ -170,23 +169,23 @@ impl Entry {
 
     fn size(&self) -> u64 {
         match self.kind {
-            Kind::File { size, .. } => size,
-            Kind::Directory | Kind::Link { .. } => 0,
+            StoreEntryKind::File { size, .. } => size,
+            StoreEntryKind::Directory | StoreEntryKind::Link { .. } => 0,
         }
     }
 
-    /// The blocks before its content.
-    fn header(&self, stamp: &Stamp) -> Vec<u8> {
+    /// The blocks before the content.
+    fn header(&self, metadata: &EntryMetadata) -> Vec<u8> {
         let (letter, link) = match &self.kind {
-            Kind::Directory => (b'5', ""),
-            Kind::File { .. } => (b'0', ""),
-            Kind::Link { target } => (b'2', target.as_str()),
+            StoreEntryKind::Directory => (b'5', ""),
+            StoreEntryKind::File { .. } => (b'0', ""),
+            StoreEntryKind::Link { target } => (b'2', target.as_str()),
         };
         let fields = [
             ("path", self.name.as_str(), 100),
             ("linkpath", link, 100),
-            ("uname", &stamp.user, 32),
-            ("gname", &stamp.group, 32),
+            ("uname", &metadata.user, 32),
+            ("gname", &metadata.group, 32),
         ];
         let records: String = fields
             .into_iter()
@@ -194,44 +193,44 @@ impl Entry {
             .map(|(keyword, value, _)| record(keyword, value))
             .collect();
         let mut bytes = extended(records);
-        let fields = Fields {
+        let fields = HeaderFields {
             name: &self.name,
             mode: self.mode,
             size: self.size(),
             letter,
             link,
         };
-        bytes.extend(fields.block(stamp));
+        bytes.extend(fields.block(metadata));
         bytes
     }
 }
 
-/// A header with these records, if there are any.
+/// The pax header with these records, if there are any.
 fn extended(records: String) -> Vec<u8> {
     if records.is_empty() {
         return Vec::new();
     }
-    let fields = Fields {
+    let fields = HeaderFields {
         name: "././@PaxHeader",
         mode: 0,
         size: records.len() as u64,
         letter: b'x',
         link: "",
     };
-    let nobody = Stamp {
+    let unowned = EntryMetadata {
         mtime: 0,
         uid: 0,
         gid: 0,
         user: String::new(),
         group: String::new(),
     };
-    let mut bytes = fields.block(&nobody);
+    let mut bytes = fields.block(&unowned);
     bytes.extend(records.into_bytes());
     bytes.resize(bytes.len().next_multiple_of(512), 0);
     bytes
 }
 
-/// `<length> <keyword>=<value>`, where the length counts its own digits.
+/// `<length> <keyword>=<value>`, where the length includes its own digits.
 fn record(keyword: &str, value: &str) -> String {
     let rest = keyword.len() + value.len() + 3;
     let mut length = rest;
@@ -241,8 +240,8 @@ fn record(keyword: &str, value: &str) -> String {
     format!("{length} {keyword}={value}\n")
 }
 
-/// What stands in one block of header, besides what is the same for all.
-struct Fields<'a> {
+/// The fields of a header block that differ between entries.
+struct HeaderFields<'a> {
     name: &'a str,
     mode: u32,
     size: u64,
@@ -250,22 +249,22 @@ struct Fields<'a> {
     link: &'a str,
 }
 
-impl Fields<'_> {
-    fn block(&self, stamp: &Stamp) -> Vec<u8> {
+impl HeaderFields<'_> {
+    fn block(&self, metadata: &EntryMetadata) -> Vec<u8> {
         let mut block = Vec::with_capacity(512);
         put_text(&mut block, self.name, 100);
         put_octal(&mut block, u64::from(self.mode), 8);
-        put_octal(&mut block, stamp.uid, 8);
-        put_octal(&mut block, stamp.gid, 8);
+        put_octal(&mut block, metadata.uid, 8);
+        put_octal(&mut block, metadata.gid, 8);
         put_octal(&mut block, self.size, 12);
-        put_octal(&mut block, stamp.mtime, 12);
+        put_octal(&mut block, metadata.mtime, 12);
         let checksum = block.len();
         block.extend(b"        ");
         block.push(self.letter);
         put_text(&mut block, self.link, 100);
         block.extend(b"ustar\x0000");
-        put_text(&mut block, &stamp.user, 32);
-        put_text(&mut block, &stamp.group, 32);
+        put_text(&mut block, &metadata.user, 32);
+        put_text(&mut block, &metadata.group, 32);
         block.resize(512, 0);
         let sum: u32 = block.iter().copied().map(u32::from).sum();
         block[checksum..checksum + 7].copy_from_slice(format!("{sum:06o}\0").as_bytes());
@@ -273,7 +272,7 @@ impl Fields<'_> {
     }
 }
 
-/// A text cut to its field, with a question mark for each character that is not ASCII.
+/// Text truncated to its field, with a question mark for each character that is not ASCII.
 fn put_text(block: &mut Vec<u8>, text: &str, width: usize) {
     let end = block.len() + width;
     let ascii = text
@@ -294,10 +293,10 @@ fn zeros(length: u64) -> impl Read {
 
 fn text(path: &Path) -> io::Result<String> {
     let text = path.to_str().map(ToOwned::to_owned);
-    text.ok_or_else(|| unlike(&format!("`{}`", path.display())))
+    text.ok_or_else(|| unsupported(&format!("`{}`", path.display())))
 }
 
-fn unlike(what: &str) -> io::Error {
-    let message = format!("{what} cannot be written here as it is written elsewhere");
+fn unsupported(what: &str) -> io::Error {
+    let message = format!("{what} is not supported in a layer");
     io::Error::new(io::ErrorKind::Unsupported, message)
 }

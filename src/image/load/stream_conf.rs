@@ -1,7 +1,7 @@
-//! The JSON that Nix's `streamLayeredImage` hands to its program: which store paths make up which layer.
+//! The JSON that Nix's `streamLayeredImage` passes to its program: which store paths make up which layer.
 //!
-//! With it, and once [`super::probe`] has shown that the program makes the same of it, its layers are made here: only
-//! those that must be sent, and without a second process.
+//! Once [`super::format_probe`] has shown that we make the same layers from it, we make only those that must be sent, and
+//! do not run the program. `image/flake-reload` in `docs/benchmarks.md` shows what that saves.
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,40 +11,39 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::cache::LayerCache;
-use super::catalogue::{Catalogue, Encoding, Layer, Place, Slice};
-use super::store_tar::{Stamp, StoreLayer};
-use crate::engine::Digest;
+use super::contents::{FileSlice, ImageContents, ImageLayer, LayerEncoding, LayerLocation};
+use super::copy::copy;
+use super::store_tar::{EntryMetadata, StoreLayer};
+use crate::digest::{Digest, HashingReader};
+use crate::file_hashes::FileStamp;
 use crate::image::parallel;
-use crate::remember::Look;
 
-/// No wrapper of a program is larger.
+/// How much of a wrapper is read.
 const LARGEST_WRAPPER: u64 = 64 * 1024;
-const BUFFER: usize = 256 * 1024;
 
-/// A program that makes an image, and what it makes it of.
-pub(super) struct Stream {
-    /// The program itself, without the wrapper that names its conf.
-    pub(super) program: PathBuf,
+/// A program that prints an image, and its input.
+pub(super) struct StreamProgram {
+    /// The program itself, not the wrapper that names its conf.
+    pub(super) path: PathBuf,
     pub(super) conf: StreamConf,
 }
 
-impl Stream {
-    /// What a program of `streamLayeredImage` makes its image of; `None` for any other program.
+impl StreamProgram {
+    /// Reads the wrapper that `streamLayeredImage` makes; `None` for any other program.
     pub(super) fn find(wrapper: &Path) -> Option<Self> {
         let mut text = String::new();
         let file = fs::File::open(wrapper).ok()?;
         file.take(LARGEST_WRAPPER).read_to_string(&mut text).ok()?;
-        let (program, conf) = text.lines().find_map(wrapped)?;
+        let (path, conf) = text.lines().find_map(parse_exec)?;
         let conf = serde_json::from_slice(&fs::read(conf).ok()?).ok()?;
-        Some(Self { program, conf })
+        Some(Self { path, conf })
     }
 }
 
-/// Reads the line of a wrapper that starts its program: `exec "PROGRAM"  CONF "$@"`.
-fn wrapped(line: &str) -> Option<(PathBuf, PathBuf)> {
+/// Parses the line of a wrapper that starts its program: `exec "PROGRAM"  CONF "$@"`.
+fn parse_exec(line: &str) -> Option<(PathBuf, PathBuf)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let ["exec", program, conf, r#""$@""#] = words.as_slice() else {
         return None;
@@ -60,7 +59,7 @@ pub(super) struct StreamConf {
     pub(super) customisation_layer: PathBuf,
     pub(super) store_dir: String,
     created: String,
-    /// The time of all files; older versions take `created`.
+    /// The time of all files. Older versions use `created`.
     #[serde(skip_serializing_if = "Option::is_none")]
     mtime: Option<String>,
     #[serde(default = "zero")]
@@ -74,7 +73,7 @@ pub(super) struct StreamConf {
     from_image: Option<PathBuf>,
     architecture: String,
     config: Value,
-    /// What the program reads and we do not.
+    /// Fields that only the program reads.
     #[serde(flatten)]
     rest: serde_json::Map<String, Value>,
 }
@@ -88,45 +87,49 @@ fn root() -> String {
 }
 
 impl StreamConf {
-    /// What every file of its layers is given. `None` where two runs of the program differ, or where it puts its layers
-    /// on those of another image.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    /// The owner and time of every file in the layers. `None` if two runs of the program differ, or if it stacks its
+    /// layers on another image.
+    pub(super) fn entry_metadata(&self) -> Option<EntryMetadata> {
         let seconds = |time: &str| time.parse::<Timestamp>().ok().map(Timestamp::as_second);
         seconds(&self.created)?;
         let number = |value: &Value| match value {
             Value::String(text) => text.parse().ok(),
             value => value.as_u64(),
         };
-        let stamp = Stamp {
+        let metadata = EntryMetadata {
             mtime: u64::try_from(seconds(self.mtime.as_ref().unwrap_or(&self.created))?).ok()?,
             uid: number(&self.uid)?,
             gid: number(&self.gid)?,
             user: self.uname.clone(),
             group: self.gname.clone(),
         };
-        self.from_image.is_none().then_some(stamp)
+        self.from_image.is_none().then_some(metadata)
     }
 
-    /// What the image consists of. Reads the layers that are not remembered, on all processors.
-    pub(super) fn catalogue(&self, stamp: &Stamp, cache: &LayerCache) -> io::Result<Catalogue> {
+    /// The image's config and layers. Hashes the layers that are not in the cache, on all processors.
+    pub(super) fn read_contents(
+        &self,
+        metadata: &EntryMetadata,
+        cache: &LayerCache,
+    ) -> io::Result<ImageContents> {
         let stored = self.store_layers.iter().map(|paths| StoreLayer {
             paths: paths.clone(),
-            stamp: stamp.clone(),
+            metadata: metadata.clone(),
         });
         let stored: Vec<StoreLayer> = stored.collect();
-        let found = parallel::map(&stored, |_| u64::from(u32::MAX), |layer| measured(layer, cache));
+        let found = parallel::map(&stored, |_| u64::from(u32::MAX), |layer| measure(layer, cache));
         let mut layers = Vec::new();
-        for (layer, facts) in stored.into_iter().zip(found) {
-            let LayerFacts { diff_id, size } = facts?;
-            layers.push(plain(diff_id, size, Place::Store(layer)));
+        for (layer, measured) in stored.into_iter().zip(found) {
+            let MeasuredLayer { diff_id, size } = measured?;
+            layers.push(plain(diff_id, size, LayerLocation::Store(layer)));
         }
         layers.push(customisation(&self.customisation_layer)?);
         let config = serde_json::to_vec(&self.image_config(&layers))?;
-        Ok(Catalogue { config, layers })
+        Ok(ImageContents { config, layers })
     }
 
     /// The config of an image of these layers.
-    fn image_config(&self, layers: &[Layer]) -> Value {
+    fn image_config(&self, layers: &[ImageLayer]) -> Value {
         let made_of = self.store_layers.iter().map(Vec::as_slice);
         let made_of = made_of.chain([std::slice::from_ref(&self.customisation_layer)]);
         let history = made_of.map(|paths| {
@@ -147,60 +150,60 @@ impl StreamConf {
     }
 }
 
-fn plain(diff_id: Digest, size: u64, place: Place) -> Layer {
-    Layer {
-        blob: diff_id.clone(),
+fn plain(diff_id: Digest, size: u64, location: LayerLocation) -> ImageLayer {
+    ImageLayer {
+        blob: diff_id,
         diff_id,
         size,
-        encoding: Encoding::Plain,
-        place,
+        encoding: LayerEncoding::Plain,
+        location,
     }
 }
 
-/// The last layer, which was made when the image was built, with its digest beside it.
-fn customisation(dir: &Path) -> io::Result<Layer> {
+/// The last layer, which Nix made when it built the image, with its digest beside it.
+fn customisation(dir: &Path) -> io::Result<ImageLayer> {
     let checksum = fs::read_to_string(dir.join("checksum"))?;
     let diff_id = Digest::parse(checksum.trim()).map_err(io::Error::other)?;
     let file = fs::File::open(dir.join("layer.tar"))?;
     let size = file.metadata()?.len();
-    Ok(plain(diff_id, size, Place::File(Slice::of(&Arc::new(file), 0))))
+    let slice = FileSlice {
+        file: Arc::new(file),
+        offset: 0,
+    };
+    Ok(plain(diff_id, size, LayerLocation::File(slice)))
 }
 
-/// What is remembered of a layer.
+/// A layer's entry in the cache.
 #[derive(Serialize, Deserialize)]
-struct LayerFacts {
+struct MeasuredLayer {
     diff_id: Digest,
     size: u64,
 }
 
-/// The digest of a layer and its size. A store path never changes, so that they are remembered under its name; should a
-/// path have been deleted and built again, with another result, that shows by its inode.
-fn measured(layer: &StoreLayer, cache: &LayerCache) -> io::Result<LayerFacts> {
+/// The digest and size of a layer. A store path never changes, so both are cached by name. The inode tells whether a path
+/// was deleted and built again with another result.
+fn measure(layer: &StoreLayer, cache: &LayerCache) -> io::Result<MeasuredLayer> {
     let key = key(layer)?;
-    if let Some(facts) = cache.find("layer", &key) {
-        return Ok(facts);
+    if let Some(measured) = cache.find("layer", &key) {
+        return Ok(measured);
     }
-    let mut tar = layer.open()?;
-    let (mut hasher, mut buffer) = (Sha256::new(), vec![0; BUFFER]);
-    loop {
-        match tar.read(&mut buffer)? {
-            0 => break,
-            read => hasher.update(&buffer[..read]),
-        }
-    }
-    let facts = LayerFacts {
-        diff_id: Digest::from_hasher(hasher),
-        size: tar.size(),
+    let tar = layer.open()?;
+    let size = tar.size();
+    let mut tar = HashingReader::new(tar);
+    copy(&mut tar, &mut io::sink())?;
+    let measured = MeasuredLayer {
+        diff_id: tar.finish()?,
+        size,
     };
-    cache.keep("layer", &key, &facts);
-    Ok(facts)
+    cache.keep("layer", &key, &measured);
+    Ok(measured)
 }
 
 fn key(layer: &StoreLayer) -> io::Result<Digest> {
-    let mut fields = vec![format!("{:?}", layer.stamp)];
+    let mut fields = vec![format!("{:?}", layer.metadata)];
     for path in &layer.paths {
         fields.push(path.to_string_lossy().into_owned());
-        fields.push(format!("{:?}", Look::of(&fs::symlink_metadata(path)?)));
+        fields.push(format!("{:?}", FileStamp::new(&fs::symlink_metadata(path)?)));
     }
     Ok(Digest::sha256_fields(fields))
 }

@@ -7,88 +7,80 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::archive::catalogue_of_stream;
+use super::archive::read_stream;
 use super::cache::LayerCache;
-use super::catalogue::Catalogue;
-use super::listing::Flawed;
-use super::probe::{Probe, Verdict};
+use super::contents::ImageContents;
+use super::format_probe::has_same_format;
+use super::listing::ArchiveError;
 use super::spool::Spool;
-use super::stream_conf::Stream;
-use crate::exec::{Command, Host, OutputLine, OutputSink, Stream as OutputStream};
+use super::stream_conf::StreamProgram;
+use crate::exec::{Command, Host, OutputLine, OutputSink, Stream};
 
-/// How many pieces of output wait at most.
+/// How many pieces of output are buffered.
 const PIECES: usize = 8;
 
-/// Finds out what a program's image consists of: from its conf if its layers can be made here, else by running it.
-pub(super) fn catalogue(
+/// Reads the config and layers of a program's image: from its conf if we can make the same layers, else by running it.
+pub(super) fn read(
     program: &Path,
     host: &Host,
     cache: &LayerCache,
     spool: Spool,
-) -> Result<Catalogue, Flawed> {
-    match made_here(program, host, cache) {
-        Ok(Some(catalogue)) => return Ok(catalogue),
+) -> Result<ImageContents, ArchiveError> {
+    match read_conf(program, host, cache) {
+        Ok(Some(contents)) => return Ok(contents),
         Ok(None) => {}
-        // Whatever is wrong, the program itself says it best.
-        Err(error) => tracing::info!(%error, "running the program for its layers"),
+        // The program reports the same problem in its own words.
+        Err(error) => tracing::info!(%error, "cannot make the layers, running the program"),
     }
-    catalogue_of_stream(stream(program, host), Some(spool))
+    read_stream(stream(program, host), Some(spool))
 }
 
-/// What the program prints.
-pub(super) fn stream(program: &Path, host: &Host) -> Output {
-    Output::of(Command::new(program.to_string_lossy()), host)
+/// The archive that the program prints.
+pub(super) fn stream(program: &Path, host: &Host) -> ProgramOutput {
+    ProgramOutput::start(Command::new(program.to_string_lossy()), host)
 }
 
-/// What the program's image consists of, if we can make its layers ourselves.
-fn made_here(program: &Path, host: &Host, cache: &LayerCache) -> io::Result<Option<Catalogue>> {
-    let Some(stream) = Stream::find(program) else {
+fn read_conf(program: &Path, host: &Host, cache: &LayerCache) -> io::Result<Option<ImageContents>> {
+    let Some(program) = StreamProgram::find(program) else {
         return Ok(None);
     };
-    let Some(stamp) = stream.conf.stamp() else {
-        return Ok(None);
-    };
-    let probe = Probe {
-        stream: &stream,
-        stamp: &stamp,
-        host,
-        cache,
-    };
-    match probe.verdict()? {
-        Verdict::Same => stream.conf.catalogue(&stamp, cache).map(Some),
-        Verdict::Other => Ok(None),
+    match program.conf.entry_metadata() {
+        Some(metadata) if has_same_format(&program, &metadata, host, cache)? => {
+            program.conf.read_contents(&metadata, cache).map(Some)
+        }
+        _ => Ok(None),
     }
 }
 
-/// What a program prints, while it runs on another thread. Dropping it ends the program.
-pub(super) struct Output {
+/// The standard output of a program that runs on another thread. Dropping it ends the program.
+pub(super) struct ProgramOutput {
     pieces: Receiver<io::Result<Vec<u8>>>,
     piece: io::Cursor<Vec<u8>>,
-    _wanted: oneshot::Sender<()>,
+    _cancel: oneshot::Sender<()>,
 }
 
-impl Output {
-    pub(super) fn of(command: Command, host: &Host) -> Self {
+impl ProgramOutput {
+    pub(super) fn start(command: Command, host: &Host) -> Self {
         let (sender, pieces) = sync_channel(PIECES);
-        let (wanted, mut unwanted) = oneshot::channel();
+        let (cancel, mut cancelled) = oneshot::channel();
         let (host, runtime) = (host.clone(), Handle::current());
         tokio::task::spawn_blocking(move || {
             runtime.block_on(async {
                 tokio::select! {
                     () = run(&host, &command, sender) => {}
-                    _ = &mut unwanted => {}
+                    _ = &mut cancelled => {}
                 }
             });
         });
         Self {
             pieces,
             piece: io::Cursor::default(),
-            _wanted: wanted,
+            _cancel: cancel,
         }
     }
 }
 
-impl Read for Output {
+impl Read for ProgramOutput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let read = self.piece.read(buffer)?;
@@ -103,10 +95,10 @@ impl Read for Output {
     }
 }
 
-/// Runs the program to its end; one that fails makes the stream fail, so that half an image is never taken for one.
+/// Runs the program to its end. If it fails, so does the stream: a truncated image is never taken for a complete one.
 async fn run(host: &Host, command: &Command, sender: SyncSender<io::Result<Vec<u8>>>) {
-    let mut pipe = Pipe(sender.clone());
-    let failure = match host.run(command, &mut pipe).await {
+    let mut stdout = StdoutSink(sender.clone());
+    let failure = match host.run(command, &mut stdout).await {
         Ok(exit) if exit.success() => return,
         Ok(exit) => io::Error::other(format!("{}\n{}", exit.status, exit.stderr.text())),
         Err(error) => error,
@@ -114,18 +106,18 @@ async fn run(host: &Host, command: &Command, sender: SyncSender<io::Result<Vec<u
     let _ = sender.send(Err(failure));
 }
 
-/// Passes standard output on as it is.
-struct Pipe(SyncSender<io::Result<Vec<u8>>>);
+/// Passes standard output on as bytes.
+struct StdoutSink(SyncSender<io::Result<Vec<u8>>>);
 
-impl OutputSink for Pipe {
+impl OutputSink for StdoutSink {
     fn line(&mut self, _line: OutputLine) {}
 
     fn wants_lines(&self) -> bool {
         false
     }
 
-    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
-        if stream == OutputStream::Stdout && !bytes.is_empty() {
+    fn bytes(&mut self, stream: Stream, bytes: &[u8]) {
+        if stream == Stream::Stdout && !bytes.is_empty() {
             let _ = self.0.send(Ok(bytes.to_vec()));
         }
     }
@@ -178,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_nobody_reads_is_ended() {
+    async fn a_program_is_ended_when_its_output_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let (program, host) = script(dir.path(), "echo $$ >\"$0.pid\"; exec yes");
         let reading = tokio::task::spawn_blocking(move || stream(&program, &host).read(&mut [0; 1]));

@@ -1,68 +1,55 @@
-//! The tar file that is sent, with the layers left out that the engine has.
+//! The archive that is sent, without the layers that the engine has.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
 use tar::{Builder, Header};
 
-use super::arrange::LeaveOut;
-use super::catalogue::Layer;
-use super::compose::{Composed, blob_path};
+use super::arrange::OmittableLayers;
+use super::compose::{ComposedImage, blob_path};
+use super::contents::ImageLayer;
 use super::copy::copy;
-use super::portion::Turn;
-use super::source::Source;
-use crate::engine::Digest;
+use super::source::LoadSource;
+use crate::digest::HashingReader;
 
-/// An image and what is sent of it.
-pub(super) struct Hybrid<'a> {
-    pub(super) image: Composed<'a>,
-    pub(super) send: Vec<&'a Layer>,
-    pub(super) source: &'a Source,
-    pub(super) leave_out: LeaveOut,
-    pub(super) check: Check,
+/// An image archive with some of its layers.
+pub(super) struct PartialArchive<'a> {
+    pub(super) image: ComposedImage<'a>,
+    pub(super) send: Vec<&'a ImageLayer>,
+    pub(super) source: &'a LoadSource,
+    pub(super) omittable: OmittableLayers,
+    /// Whether to compare each layer with its digest. Engines do that themselves.
+    pub(super) verify: bool,
 }
 
-/// Whether layers are checked on their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    /// Each must be what its name says.
-    Layers,
-    /// Whoever receives them finds that out: an engine hashes what it is sent anyway.
-    Nothing,
-}
-
-impl Hybrid<'_> {
-    /// Writes it when it is its turn. The list of images comes last: without it nothing can be loaded.
-    pub(super) fn write(&self, out: &mut dyn Write, turn: Turn) -> io::Result<()> {
-        let mut tar = Builder::new(out);
-        turn.take(|| {
-            self.write_content(&mut tar)?;
-            tar.get_mut().flush()
-        })?;
-        add_json(&mut tar, "manifest.json", &self.image.list())?;
-        tar.finish()
-    }
-
-    fn write_content(&self, tar: &mut Builder<&mut dyn Write>) -> io::Result<()> {
+impl PartialArchive<'_> {
+    /// Writes the archive. `manifest.json` comes last: without it an engine loads nothing.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
         let image = &self.image;
-        // Only containerd goes by the index; graph drivers and podman go by the list, and would read the rest in vain.
-        if self.leave_out == LeaveOut::Any {
-            add_json(tar, "oci-layout", &json!({"imageLayoutVersion": "1.0.0"}))?;
-            add_json(tar, "index.json", &image.index())?;
-            add(tar, &blob_path(&image.manifest.digest), &image.manifest.bytes)?;
+        let mut tar = Builder::new(out);
+        // Only containerd reads the index. Graph drivers and podman read `manifest.json`.
+        if self.omittable == OmittableLayers::Any {
+            add_json(&mut tar, "oci-layout", &json!({"imageLayoutVersion": "1.0.0"}))?;
+            add_json(&mut tar, "index.json", &image.index())?;
+            add(
+                &mut tar,
+                &blob_path(&image.manifest.digest),
+                &image.manifest.bytes,
+            )?;
         }
-        add(tar, &blob_path(&image.config.digest), &image.config.bytes)?;
-        let layers = once_each(&self.send);
+        add(&mut tar, &blob_path(&image.config.digest), &image.config.bytes)?;
+        let layers = without_duplicates(&self.send);
         self.source.read_layers(&layers, &mut |layer, bytes| {
-            add_layer(tar, layer, bytes, self.check)
-        })
+            add_layer(&mut tar, layer, bytes, self.verify)
+        })?;
+        add_json(&mut tar, "manifest.json", &image.image_list())?;
+        tar.finish()
     }
 }
 
 /// A layer that occurs twice is sent once.
-fn once_each<'a>(layers: &[&'a Layer]) -> Vec<&'a Layer> {
+fn without_duplicates<'a>(layers: &[&'a ImageLayer]) -> Vec<&'a ImageLayer> {
     let mut seen = BTreeSet::new();
     layers
         .iter()
@@ -79,12 +66,11 @@ fn add(tar: &mut Builder<&mut dyn Write>, name: &str, bytes: &[u8]) -> io::Resul
     tar.append_data(&mut header(bytes.len() as u64), name, bytes)
 }
 
-/// Copies a layer.
 fn add_layer(
     tar: &mut Builder<&mut dyn Write>,
-    layer: &Layer,
+    layer: &ImageLayer,
     bytes: &mut dyn Read,
-    check: Check,
+    verify: bool,
 ) -> io::Result<()> {
     let mut header = header(layer.size);
     header.set_path(blob_path(&layer.blob))?;
@@ -95,23 +81,19 @@ fn add_layer(
         let message = format!("the layer {} is damaged: {why}", layer.blob);
         io::Error::new(io::ErrorKind::InvalidData, message)
     };
-    let copied = match check {
-        Check::Nothing => copy(bytes, out)?,
-        Check::Layers => {
-            let mut hashed = Hashed {
-                out,
-                hasher: Sha256::new(),
-            };
-            let copied = copy(bytes, &mut hashed)?;
-            let found = Digest::from_hasher(hashed.hasher);
-            if found != layer.blob {
-                return Err(damaged(format!("its content is {found}")));
-            }
-            copied
+    let copied = if verify {
+        let mut hashing = HashingReader::new(bytes);
+        let copied = copy(&mut hashing, out)?;
+        let found = hashing.finish()?;
+        if found != layer.blob {
+            return Err(damaged(format!("the digest of its content is {found}")));
         }
+        copied
+    } else {
+        copy(bytes, out)?
     };
     if copied != layer.size {
-        return Err(damaged(format!("it has {copied} bytes, not {}", layer.size)));
+        return Err(damaged(format!("it has {copied} bytes, expected {}", layer.size)));
     }
     let padding = copied.next_multiple_of(512) - copied;
     copy(&mut io::repeat(0).take(padding), tar.get_mut()).map(drop)
@@ -125,23 +107,6 @@ fn header(size: u64) -> Header {
     header
 }
 
-struct Hashed<'a> {
-    out: &'a mut dyn Write,
-    hasher: Sha256,
-}
-
-impl Write for Hashed<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -151,13 +116,14 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::digest::Digest;
     use crate::image::load::cache::LayerCache;
-    use crate::image::load::catalogue::Catalogue;
+    use crate::image::load::contents::ImageContents;
 
     const LAYERS: [&[u8]; 3] = [b"the first layer", b"the second layer", b"the last layer"];
 
-    /// An archive with these three layers, each as it is named by `docker save`.
-    fn archive(dir: &Path) -> Source {
+    /// An archive with these three layers, with the names that `docker save` uses.
+    fn archive(dir: &Path) -> LoadSource {
         let names = LAYERS.map(|layer| format!("{}/layer.tar", Digest::sha256(layer).hex()));
         let config = json!({"rootfs": {"type": "layers", "diff_ids": LAYERS.map(Digest::sha256)}});
         let manifest = json!([{"Config": "config.json", "Layers": names}]);
@@ -170,31 +136,31 @@ mod tests {
         add_json(&mut tar, "config.json", &config).unwrap();
         add_json(&mut tar, "manifest.json", &manifest).unwrap();
         tar.finish().unwrap();
-        Source::Archive(path)
+        LoadSource::Archive(path)
     }
 
-    fn catalogue(source: &Source) -> Catalogue {
+    fn contents(source: &LoadSource) -> ImageContents {
         let dir = tempfile::tempdir().unwrap();
-        let cache = LayerCache::new(dir.path(), crate::clock::system());
-        source.catalogue(&cache, &[]).unwrap()
+        let cache = LayerCache::new(dir.path());
+        source.read_contents(&cache, &[]).unwrap()
     }
 
     fn written(
-        catalogue: &Catalogue,
-        source: &Source,
+        contents: &ImageContents,
+        source: &LoadSource,
         send: &[usize],
-        leave_out: LeaveOut,
+        omittable: OmittableLayers,
     ) -> Vec<(String, Vec<u8>)> {
-        let order: Vec<usize> = (0..catalogue.layers.len()).collect();
-        let hybrid = Hybrid {
-            image: Composed::new(catalogue, &order, &BTreeMap::new()).unwrap(),
-            send: send.iter().map(|at| &catalogue.layers[*at]).collect(),
+        let order: Vec<usize> = (0..contents.layers.len()).collect();
+        let partial = PartialArchive {
+            image: ComposedImage::new(contents, &order, &BTreeMap::new()).unwrap(),
+            send: send.iter().map(|at| &contents.layers[*at]).collect(),
             source,
-            leave_out,
-            check: Check::Layers,
+            omittable,
+            verify: true,
         };
         let mut bytes = Vec::new();
-        hybrid.write(&mut bytes, Turn::alone()).unwrap();
+        partial.write(&mut bytes).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let members = archive.entries().unwrap().map(|entry| {
             let mut entry = entry.unwrap();
@@ -209,10 +175,10 @@ mod tests {
     #[case::everything(&[0, 1, 2])]
     #[case::the_last(&[2])]
     #[case::nothing(&[])]
-    fn it_lists_all_layers_and_holds_those_that_are_sent(#[case] send: &[usize]) {
+    fn all_layers_are_listed_and_those_that_are_sent_are_included(#[case] send: &[usize]) {
         let dir = tempfile::tempdir().unwrap();
         let source = archive(dir.path());
-        let members = written(&catalogue(&source), &source, send, LeaveOut::Prefix);
+        let members = written(&contents(&source), &source, send, OmittableLayers::Prefix);
 
         let (last, list) = members.last().unwrap();
         assert_eq!(last, "manifest.json");
@@ -230,13 +196,13 @@ mod tests {
     }
 
     #[rstest]
-    #[case::containerd(LeaveOut::Any, true)]
-    #[case::graph_driver(LeaveOut::Prefix, false)]
-    #[case::podman(LeaveOut::Nothing, false)]
-    fn an_index_is_written_where_it_is_read(#[case] leave_out: LeaveOut, #[case] expected: bool) {
+    #[case::containerd(OmittableLayers::Any, true)]
+    #[case::graph_driver(OmittableLayers::Prefix, false)]
+    #[case::podman(OmittableLayers::Nothing, false)]
+    fn only_containerd_gets_an_index(#[case] omittable: OmittableLayers, #[case] expected: bool) {
         let dir = tempfile::tempdir().unwrap();
         let source = archive(dir.path());
-        let members = written(&catalogue(&source), &source, &[2], leave_out);
+        let members = written(&contents(&source), &source, &[2], omittable);
         let find = |wanted: &str| members.iter().find(|(name, _)| name == wanted);
         assert_eq!(
             (find("oci-layout").is_some(), find("index.json").is_some()),

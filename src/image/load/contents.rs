@@ -1,4 +1,4 @@
-//! What an image consists of.
+//! An image's config and layers.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,44 +8,44 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::store_tar::StoreLayer;
-use crate::engine::Digest;
+use crate::digest::Digest;
 
-/// An image's config and layers, without the layers' bytes.
+/// An image's config and the descriptions of its layers, without the layers' bytes.
 #[derive(Clone, Debug)]
-pub struct Catalogue {
-    /// The config, just as it was written.
+pub struct ImageContents {
+    /// The config, byte for byte.
     pub config: Vec<u8>,
     /// The layers, lowest first.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<ImageLayer>,
 }
 
 /// One layer.
 #[derive(Clone, Debug)]
-pub struct Layer {
+pub struct ImageLayer {
     /// The digest of its uncompressed tar, by which engines know it.
     pub diff_id: Digest,
     /// The digest of its bytes as they are sent.
     pub blob: Digest,
-    /// How many bytes those are.
+    /// The number of bytes that are sent.
     pub size: u64,
-    /// How they are packed.
-    pub encoding: Encoding,
-    /// Where its bytes are.
-    pub(super) place: Place,
+    /// Whether those bytes are compressed.
+    pub encoding: LayerEncoding,
+    /// Where to read them.
+    pub(super) location: LayerLocation,
 }
 
-/// How a layer's bytes are packed.
+/// How a layer's bytes are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encoding {
+pub enum LayerEncoding {
     /// A plain tar.
     Plain,
-    /// A tar packed with gzip.
+    /// A tar compressed with gzip.
     Gzip,
 }
 
-impl Encoding {
-    /// Tells it by a file's first bytes.
-    pub(super) fn of(beginning: &[u8]) -> Self {
+impl LayerEncoding {
+    /// Detects the encoding by a file's first bytes.
+    pub(super) fn detect(beginning: &[u8]) -> Self {
         if beginning.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
         } else {
@@ -54,39 +54,25 @@ impl Encoding {
     }
 }
 
-/// Where a layer's bytes are.
+/// Where a layer's bytes are read from.
 #[derive(Clone, Debug)]
-pub(super) enum Place {
-    /// In a file.
-    File(Slice),
-    /// In what its source streams, under this name; and on the spool, if it went there.
-    Member { name: String, spooled: Option<Slice> },
-    /// In the Nix store, file by file.
+pub(super) enum LayerLocation {
+    /// A part of a file.
+    File(FileSlice),
+    /// A member of the tar stream that the source produces. The stream is read again for it.
+    Member(String),
+    /// Files in the Nix store.
     Store(StoreLayer),
 }
 
-impl Place {
-    /// Whether it can be read alone, without reading all of its source.
-    pub(super) fn is_at_hand(&self) -> bool {
-        !matches!(self, Self::Member { spooled: None, .. })
-    }
-}
-
-/// The bytes of an open file, from one on.
+/// The bytes of an open file from an offset on.
 #[derive(Clone, Debug)]
-pub(super) struct Slice {
+pub(super) struct FileSlice {
     pub(super) file: Arc<File>,
     pub(super) offset: u64,
 }
 
-impl Slice {
-    pub(super) fn of(file: &Arc<File>, offset: u64) -> Self {
-        let file = file.clone();
-        Self { file, offset }
-    }
-}
-
-impl Read for Slice {
+impl Read for FileSlice {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buffer, self.offset)?;
         self.offset += read as u64;
@@ -94,10 +80,10 @@ impl Read for Slice {
     }
 }
 
-/// Reads the layers an image's config lists.
+/// Reads the layers that an image's config lists.
 pub(super) fn diff_ids(config: &[u8]) -> Result<Vec<Digest>, String> {
     let config: Map<String, Value> =
-        serde_json::from_slice(config).map_err(|error| format!("its config: {error}"))?;
+        serde_json::from_slice(config).map_err(|error| format!("its config is not valid: {error}"))?;
     let listed = config.get("rootfs").and_then(|rootfs| rootfs.get("diff_ids"));
     let listed = listed
         .and_then(Value::as_array)
