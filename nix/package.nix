@@ -21,10 +21,12 @@ in
         ../Cargo.lock
         ../build.rs
         ../src
+        ../tests/support
         (fileset.maybeMissing ../templates)
       ];
     };
     cargoLock.lockFile = ../Cargo.lock;
+    buildType = "dist";
 
     # The other suites need the whole repository: see tests/run.
     cargoTestFlags = ["--lib"];

@@ -40,6 +40,78 @@ fn every_crate_that_is_built_on_has_its_reason() {
     none("crates without a reason in ARCHITECTURE.md", unexplained);
 }
 
+#[test]
+fn the_table_of_suites_lists_each_of_them() {
+    let folder = |file: &File| {
+        let name = file.path.strip_prefix("tests/")?.strip_suffix("/main.rs")?;
+        (!name.contains('/')).then(|| name.to_owned())
+    };
+    let mut written: BTreeSet<String> = repository::files().iter().filter_map(folder).collect();
+    written.insert("unit".to_owned());
+    let listed = listed_suites(&repository::text("CONTRIBUTING.md"));
+    let differing = written.symmetric_difference(&listed).cloned();
+    none(
+        "suites that CONTRIBUTING.md does not list, or that it lists and are not there",
+        differing,
+    );
+}
+
+#[test]
+fn the_pages_on_how_to_add_something_name_files_that_exist() {
+    let pages: Vec<File> = repository::files()
+        .into_iter()
+        .filter(|file| file.path.starts_with("docs/how-to/add-"))
+        .collect();
+    let subjects = [
+        "provider",
+        "agent",
+        "policy-rule",
+        "forge",
+        "command",
+        "configuration-key",
+    ];
+    let page = |subject: &str| format!("docs/how-to/add-a-{subject}.md").replace("a-agent", "an-agent");
+    let missing = subjects
+        .into_iter()
+        .map(page)
+        .filter(|path| !pages.iter().any(|file| file.path == *path));
+    none("pages that are missing", missing);
+    none(
+        "files that are named and do not exist",
+        pages.iter().flat_map(missing_files),
+    );
+}
+
+/// The first cells of the table below `| suite | holds |`.
+fn listed_suites(document: &str) -> BTreeSet<String> {
+    let rows = document
+        .lines()
+        .skip_while(|line| !line.starts_with("| suite |"))
+        .skip(2);
+    rows.take_while(|line| line.starts_with('|'))
+        .filter_map(|line| line.split('`').nth(1))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The files of the list below `## Files` that do not exist. A name in angle brackets stands for the new file.
+fn missing_files(page: &File) -> Vec<String> {
+    let list = page.text.split("\n## Files\n").nth(1).unwrap_or_default();
+    let named: Vec<&str> = list
+        .lines()
+        .filter_map(|line| line.strip_prefix("- `")?.split('`').next())
+        .collect();
+    if named.is_empty() {
+        return vec![format!("{}: no list of files", page.path)];
+    }
+    let is_missing = |name: &&str| {
+        let existing = name.split('<').next().unwrap_or_default();
+        !repository::root().join(existing).exists()
+    };
+    let shown = |name| format!("{}: {name}", page.path);
+    named.into_iter().filter(is_missing).map(shown).collect()
+}
+
 /// The names below `[dependencies]` and `[dev-dependencies]`.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut listed = false;
@@ -86,7 +158,7 @@ fn links(text: &str) -> impl Iterator<Item = (usize, String)> {
 }
 
 mod tests {
-    use super::{broken_links, dependencies, links};
+    use super::{broken_links, dependencies, links, listed_suites, missing_files};
     use crate::repository::File;
 
     #[test]
@@ -101,6 +173,28 @@ mod tests {
     fn a_dependency_is_a_line_of_its_section() {
         let manifest = "[package]\nname = \"x\"\n[dependencies]\na = \"1\"\n\nb-c = { version = \"2\" }\n[lints]\nd = 1\n[dev-dependencies]\ne = \"3\"\n";
         assert_eq!(dependencies(manifest), ["a", "b-c", "e"]);
+    }
+
+    #[test]
+    fn a_suite_is_a_row_of_its_table() {
+        let text =
+            "| other |\n| `x` |\n\n| suite | holds |\n|---|---|\n| `a` | b `c` |\n| `d` | e |\n\n| `f` |";
+        assert_eq!(listed_suites(text).into_iter().collect::<Vec<_>>(), ["a", "d"]);
+    }
+
+    #[test]
+    fn a_page_names_files_that_exist_or_are_new() {
+        let page = |text: &str| File {
+            path: "docs/how-to/x.md".into(),
+            text: text.into(),
+        };
+        let list =
+            "# X\n\n## Files\n\n- `src/lib.rs`: a\n- `src/agent/<name>.rs`: new\n- `src/nowhere.rs`: b\n";
+        assert_eq!(missing_files(&page(list)), ["docs/how-to/x.md: src/nowhere.rs"]);
+        assert_eq!(
+            missing_files(&page("# X\n")),
+            ["docs/how-to/x.md: no list of files"]
+        );
     }
 
     #[test]

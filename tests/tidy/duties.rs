@@ -16,6 +16,27 @@ fn only_the_command_line_knows_the_process_it_runs_in() {
 }
 
 #[test]
+fn only_one_file_reads_the_wall_clock() {
+    let sources = repository::sources();
+    none(
+        "reads the wall clock; take a `Clock` instead",
+        sources.iter().flat_map(clocks),
+    );
+}
+
+#[test]
+fn unsafe_code_is_where_the_architecture_says() {
+    let document = repository::text("ARCHITECTURE.md");
+    let sources = repository::sources();
+    none(
+        "files with unsafe code that ARCHITECTURE.md does not name",
+        sources
+            .iter()
+            .filter_map(|file| undocumented_unsafe(file, &document)),
+    );
+}
+
+#[test]
 fn only_one_file_starts_processes() {
     let sources = repository::sources();
     none(
@@ -53,6 +74,26 @@ fn touches_the_process(path: &Path) -> bool {
         || (path.called_as_macro && prints.contains(&name))
 }
 
+/// `src/clock.rs` holds the one clock that reads the time; the guest is a program of its own.
+fn clocks(file: &File) -> Vec<String> {
+    if file.path == "src/clock.rs" || is_guest(file) {
+        return Vec::new();
+    }
+    let clocks = ["Timestamp", "SystemTime", "Zoned", "SystemClock"];
+    find(file, |path| {
+        clocks.iter().any(|clock| path.contains(&[clock, "now"])) || path.contains(&["clock", "system"])
+    })
+    .into_iter()
+    .filter(|_| file.path != "src/assembly/surroundings.rs")
+    .collect()
+}
+
+fn undocumented_unsafe(file: &File, document: &str) -> Option<String> {
+    let code = rust::without_comments_and_literals(rust::without_tests(&file.text));
+    let is_unsafe = rust::tokens(&code).iter().any(|token| token.text == "unsafe");
+    (is_unsafe && !document.contains(&format!("`{}`", file.path))).then(|| file.path.clone())
+}
+
 fn processes(file: &File) -> Vec<String> {
     if file.path == "src/exec/host.rs" || is_guest(file) {
         return Vec::new();
@@ -78,7 +119,7 @@ fn too_long(file: &File) -> Option<String> {
 }
 
 mod tests {
-    use super::{ambient, processes, too_long};
+    use super::{ambient, clocks, processes, too_long, undocumented_unsafe};
     use crate::repository::File;
 
     fn file(path: &str, text: &str) -> File {
@@ -120,6 +161,34 @@ mod tests {
         );
         assert_eq!(processes(&file("src/a.rs", "use crate::exec::Command;")), [""; 0]);
         assert_eq!(processes(&file("src/exec/host.rs", starts)), [""; 0]);
+    }
+
+    #[test]
+    fn a_clock_that_is_read_below_the_edge_is_found() {
+        let found = |path: &str, text: &str| clocks(&file(path, text)).len();
+        assert_eq!(found("src/a.rs", "let now = jiff::Timestamp::now();"), 1);
+        assert_eq!(found("src/a.rs", "use crate::clock;\nclock::system()"), 1);
+        assert_eq!(found("src/a.rs", "SystemTime::now()"), 1);
+        assert_eq!(
+            found(
+                "src/a.rs",
+                "Instant::now(); self.clock.now(); Timestamp::UNIX_EPOCH"
+            ),
+            0
+        );
+        assert_eq!(found("src/clock.rs", "Timestamp::now()"), 0);
+        assert_eq!(found("src/assembly/surroundings.rs", "clock::system()"), 0);
+    }
+
+    #[test]
+    fn unsafe_code_needs_its_line_in_the_architecture() {
+        let guest = file("src/guest/sys.rs", "unsafe { f() }");
+        assert_eq!(undocumented_unsafe(&guest, "in `src/guest/sys.rs`"), None);
+        assert!(undocumented_unsafe(&guest, "in `src/guest/main.rs`").is_some());
+        assert_eq!(
+            undocumented_unsafe(&file("src/a.rs", "// unsafe\n\"unsafe\""), ""),
+            None
+        );
     }
 
     #[test]

@@ -11,9 +11,11 @@
 mod arrows;
 mod documents;
 mod duties;
+mod names;
 mod repository;
 mod rust;
 mod text;
+mod words;
 
 /// Fails with all findings at once.
 fn none(what: &str, findings: impl IntoIterator<Item = String>) {

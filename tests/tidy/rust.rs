@@ -58,18 +58,18 @@ pub fn paths(source: &str) -> Vec<Path> {
 }
 
 #[derive(Clone, Copy)]
-struct Token<'a> {
-    line: usize,
-    text: &'a str,
+pub struct Token<'a> {
+    pub line: usize,
+    pub text: &'a str,
 }
 
 impl Token<'_> {
-    fn is_word(self) -> bool {
+    pub fn is_word(self) -> bool {
         self.text.starts_with(is_word_character)
     }
 }
 
-fn tokens(code: &str) -> Vec<Token<'_>> {
+pub fn tokens(code: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     for (index, text) in code.lines().enumerate() {
         let mut rest = text.trim_start();
@@ -148,7 +148,7 @@ fn import(tokens: &[Token<'_>], mut at: usize, prefix: &[String], found: &mut Ve
 }
 
 /// The same text with blanks where comments and the insides of literals were, line for line.
-fn without_comments_and_literals(source: &str) -> String {
+pub fn without_comments_and_literals(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     let mut rest = source.chars().peekable();
     let mut before = ' ';
