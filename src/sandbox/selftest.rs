@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Sandbox, SandboxError};
+use super::Sandbox;
 use crate::exec::{Command, Discard, Exit, Status};
+use crate::text::error_chain;
 
 /// Limit for each command of the self-test.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -69,18 +70,18 @@ impl Selftest<'_> {
             .files()
             .write(&path, bytes, 0o600)
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| error_chain(&error))?;
         let read = self
             .sandbox
             .files()
             .read(&path, 16)
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| error_chain(&error))?;
         self.sandbox
             .files()
             .remove(&path)
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| error_chain(&error))?;
         if read == bytes {
             Ok(())
         } else {
@@ -103,7 +104,7 @@ impl Selftest<'_> {
     async fn evidence(&self) -> Result<(), String> {
         let command = Command::shell("echo seen; exit 3").timeout(TIMEOUT);
         let exit = self.sandbox.exec_trusted(&command, &mut Discard).await;
-        let exit = exit.map_err(|error| chain(&error))?;
+        let exit = exit.map_err(|error| error_chain(&error))?;
         let holds = exit.status == Status::Code(3) && exit.stdout.text() == "seen\n";
         expect(holds, &exit)
     }
@@ -119,10 +120,10 @@ impl Selftest<'_> {
         self.sandbox
             .end_processes()
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| error_chain(&error))?;
         let read = async || {
             let read = self.sandbox.files().read(&file, MAX_BEATS).await;
-            read.map_err(|error| chain(&error))
+            read.map_err(|error| error_chain(&error))
         };
         let before = read().await?;
         tokio::time::sleep(Duration::from_millis(400)).await;
@@ -131,7 +132,7 @@ impl Selftest<'_> {
             .files()
             .remove(&file)
             .await
-            .map_err(|error| chain(&error))?;
+            .map_err(|error| error_chain(&error))?;
         if before == after {
             Ok(())
         } else {
@@ -147,7 +148,7 @@ impl Selftest<'_> {
         self.sandbox
             .exec(&command, &mut Discard)
             .await
-            .map_err(|error| chain(&error))
+            .map_err(|error| error_chain(&error))
     }
 }
 
@@ -157,15 +158,4 @@ fn expect(holds: bool, exit: &Exit) -> Result<(), String> {
     }
     let (stdout, stderr) = (exit.stdout.text(), exit.stderr.text());
     Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", exit.status))
-}
-
-/// An error with its causes.
-fn chain(error: &SandboxError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -1,54 +1,42 @@
-//! The success criteria of a task: checkboxes, what verifies them, and the milestones that group them.
+//! The success criteria of a task: checkboxes, the commands that verify them, and the milestones that group them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::TaskError;
-use super::markdown::{self, Line, ListItem};
+use super::markdown::{self, ListItem, MarkdownLine};
 use super::name::{CheckboxId, MilestoneId};
 
-/// One criterion of success: `- [ ] M1.1 The parser reads CRLF`.
+/// One success criterion: `- [ ] M1.1 The parser reads CRLF`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkbox {
-    /// Its id; `C1`, `C2`, ... in order for those that are written without one.
+    /// The id. Checkboxes without one get `C1`, `C2`, ... in order.
     pub id: CheckboxId,
-    /// What is to hold, without the id.
+    /// The text without the id.
     pub text: String,
-    /// The milestone it stands under.
+    /// The milestone that it belongs to.
     pub milestone: Option<MilestoneId>,
-    /// Whether it is ticked in the text that was read.
+    /// Whether it is ticked in the parsed text.
     pub checked: bool,
-    /// The shell lines that verify it; none when the task's `verify_commands` do.
+    /// The shell commands that verify it. Empty if the task's `verify_commands` do.
     pub verify: Vec<String>,
-    /// The line it stands on, from 1.
+    /// Its line, from 1.
     pub line: usize,
 }
 
-/// A group of checkboxes: those under `### Milestone M1 The parser`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Milestone {
-    /// Its id.
-    pub id: MilestoneId,
-    /// What it is called, without the id.
-    pub title: String,
-    /// The line it stands on, from 1.
-    pub line: usize,
-}
-
-/// What is found in the Markdown of a task file.
+/// The criteria in the Markdown of a task file.
 #[derive(Debug, Default)]
 pub(super) struct Criteria {
     /// The text of the first heading.
     pub(super) title: Option<String>,
-    pub(super) milestones: Vec<Milestone>,
     pub(super) checkboxes: Vec<Checkbox>,
-    /// Where the mark of each checkbox stands, in bytes of the whole text.
+    /// The position of each checkbox's mark, in bytes of the whole text.
     pub(super) marks: Vec<usize>,
     pub(super) errors: Vec<TaskError>,
 }
 
 impl Criteria {
-    /// Finds everything in these lines. Never fails: what is wrong is among the errors.
-    pub(super) fn find<'a>(lines: impl Iterator<Item = Line<'a>>) -> Self {
+    /// Finds the criteria in these lines. Never fails: mistakes are in `errors`.
+    pub(super) fn find<'a>(lines: impl Iterator<Item = MarkdownLine<'a>>) -> Self {
         let (lines, unclosed) = markdown::visible(lines);
         let mut scan = Scan {
             taken: ids_in(&lines),
@@ -58,16 +46,10 @@ impl Criteria {
             scan.read(line);
         }
         let mut found = scan.found;
-        let ids = found
-            .checkboxes
-            .iter()
-            .map(|found| (found.id.as_str(), found.line));
-        let duplicate_boxes = duplicates(ids);
-        let ids = found
-            .milestones
-            .iter()
-            .map(|found| (found.id.as_str(), found.line));
-        let duplicate_milestones = duplicates(ids);
+        let checkboxes = found.checkboxes.iter();
+        let duplicate_boxes = duplicates(checkboxes.map(|checkbox| (checkbox.id.as_str(), checkbox.line)));
+        let milestones = scan.milestones.iter();
+        let duplicate_milestones = duplicates(milestones.map(|(id, line)| (id.as_str(), *line)));
         found.errors.extend(unclosed);
         found.errors.extend(duplicate_boxes);
         found.errors.extend(duplicate_milestones);
@@ -75,27 +57,29 @@ impl Criteria {
     }
 }
 
-/// What is known while the lines go by.
+/// The state of a scan over the lines.
 #[derive(Default)]
 struct Scan {
     found: Criteria,
-    /// The ids people gave; a generated one must be none of them.
+    /// The ids in the text. A generated id must differ from all of them.
     taken: BTreeSet<CheckboxId>,
     generated: usize,
-    /// The milestone the lines are under, and the level of its heading.
+    /// The milestones with their lines.
+    milestones: Vec<(MilestoneId, usize)>,
+    /// The current milestone and the level of its heading.
     milestone: Option<(usize, MilestoneId)>,
-    /// The list items the next line may be nested in, outermost first.
+    /// The list items that the next line may be nested in, outermost first.
     open: Vec<OpenItem>,
 }
 
 struct OpenItem {
     indent: usize,
-    /// Which checkbox it is, if it is one.
+    /// The index of the checkbox, if it is one.
     checkbox: Option<usize>,
 }
 
 impl Scan {
-    fn read(&mut self, line: Line<'_>) {
+    fn read(&mut self, line: MarkdownLine<'_>) {
         if let Some((level, text)) = markdown::heading(line.text) {
             self.heading(level, text, line.number);
         } else if let Some(item) = markdown::list_item(line.text) {
@@ -108,13 +92,9 @@ impl Scan {
         if self.found.title.is_none() && !text.is_empty() {
             self.found.title = Some(text.to_owned());
         }
-        if let Some((id, title)) = milestone(text) {
+        if let Some(id) = milestone(text) {
             self.milestone = Some((level, id.clone()));
-            self.found.milestones.push(Milestone {
-                id,
-                title: title.to_owned(),
-                line,
-            });
+            self.milestones.push((id, line));
         } else if self
             .milestone
             .as_ref()
@@ -124,14 +104,14 @@ impl Scan {
         }
     }
 
-    fn item(&mut self, item: ListItem<'_>, line: Line<'_>) {
+    fn item(&mut self, item: ListItem<'_>, line: MarkdownLine<'_>) {
         while self.open.last().is_some_and(|open| open.indent >= item.indent) {
             self.open.pop();
         }
         let mut checkbox = None;
-        if let Some(written) = Written::read(item.content) {
+        if let Some(checkbox_line) = CheckboxLine::parse(item.content) {
             checkbox = Some(self.found.checkboxes.len());
-            self.checkbox(&written, line.number);
+            self.checkbox(checkbox_line, line.number);
             self.found.marks.push(line.start + item.start + MARK);
         } else if let Some(commands) = verify(item.content) {
             self.verify(commands, line.number);
@@ -142,13 +122,13 @@ impl Scan {
         });
     }
 
-    fn checkbox(&mut self, written: &Written<'_>, line: usize) {
-        let id = written.id.clone().unwrap_or_else(|| self.generate_id());
+    fn checkbox(&mut self, parsed: CheckboxLine<'_>, line: usize) {
+        let id = parsed.id.unwrap_or_else(|| self.generate_id());
         self.found.checkboxes.push(Checkbox {
             id,
-            text: written.text.to_owned(),
+            text: parsed.text.to_owned(),
             milestone: self.milestone.as_ref().map(|(_, id)| id.clone()),
-            checked: written.checked,
+            checked: parsed.checked,
             verify: Vec::new(),
             line,
         });
@@ -180,18 +160,18 @@ impl Scan {
     }
 }
 
-/// Where the mark stands in `[ ]`.
+/// The position of the mark in `[ ]`.
 const MARK: usize = 1;
 
-/// A checkbox as its line has it.
-struct Written<'a> {
+/// The parsed line of a checkbox.
+struct CheckboxLine<'a> {
     checked: bool,
     id: Option<CheckboxId>,
     text: &'a str,
 }
 
-impl<'a> Written<'a> {
-    fn read(content: &'a str) -> Option<Self> {
+impl<'a> CheckboxLine<'a> {
+    fn parse(content: &'a str) -> Option<Self> {
         let (mark, after) = content.split_at_checked("[ ]".len())?;
         let checked = match mark {
             "[ ]" => false,
@@ -207,12 +187,14 @@ impl<'a> Written<'a> {
     }
 }
 
-fn ids_in(lines: &[Line<'_>]) -> BTreeSet<CheckboxId> {
+fn ids_in(lines: &[MarkdownLine<'_>]) -> BTreeSet<CheckboxId> {
     let items = lines.iter().filter_map(|line| markdown::list_item(line.text));
-    items.filter_map(|item| Written::read(item.content)?.id).collect()
+    items
+        .filter_map(|item| CheckboxLine::parse(item.content)?.id)
+        .collect()
 }
 
-/// Parts the id from the text. People also write `**M1.1**` and `M1.1:`.
+/// Splits the id from the text. Also accepts `**M1.1**` and `M1.1:`.
 fn split_id(text: &str) -> (Option<CheckboxId>, &str) {
     let (word, rest) = text.split_once([' ', '\t']).unwrap_or((text, ""));
     match CheckboxId::parse(word.trim_matches(['*', '_', '`', ':'])) {
@@ -221,15 +203,13 @@ fn split_id(text: &str) -> (Option<CheckboxId>, &str) {
     }
 }
 
-/// Reads `Milestone M1 The parser`, also written `Milestone M1: The parser`.
-fn milestone(heading: &str) -> Option<(MilestoneId, &str)> {
-    let after = heading.strip_prefix("Milestone ")?.trim_start();
-    let (word, rest) = after.split_once([' ', '\t']).unwrap_or((after, ""));
-    let id = MilestoneId::parse(word.trim_end_matches(':')).ok()?;
-    Some((id, rest.trim_start_matches(['-', ':', ' ', '\t'])))
+/// The id in `Milestone M1 The parser` or `Milestone M1: The parser`.
+fn milestone(heading: &str) -> Option<MilestoneId> {
+    let word = heading.strip_prefix("Milestone ")?.split_whitespace().next()?;
+    MilestoneId::parse(word.trim_end_matches(':')).ok()
 }
 
-/// Reads ``verify: `cargo test` ``: each piece between backticks is a command.
+/// The commands of ``verify: `cargo test` ``: each code span is one.
 fn verify(content: &str) -> Option<Vec<String>> {
     let commands = content.strip_prefix("verify:")?;
     let spans = markdown::code_spans(commands).into_iter();
@@ -330,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_generated_id_is_the_next_that_nobody_uses() {
+    fn a_generated_id_is_the_next_unused_one() {
         assert_eq!(
             found_in("- [ ] a\n- [ ] C2 b\n- [ ] c\n- [ ] M1 d\n- [ ] e"),
             ["C1 a", "C2 b", "C3 c", "M1 d", "C4 e"]
@@ -345,12 +325,6 @@ mod tests {
             found_in(text),
             ["A1 a", "A2(M1) b", "A3(M1) c", "A4(M2) d", "A5 e"]
         );
-        let titles: Vec<_> = Criteria::find(markdown::lines(text))
-            .milestones
-            .into_iter()
-            .map(|found| found.title)
-            .collect();
-        assert_eq!(titles, ["Parser", ""]);
     }
 
     #[rstest]
@@ -359,33 +333,30 @@ mod tests {
     #[case::by_tab("- [ ] M1 a\n\t- verify: `b`", &["M1 a <- b"])]
     #[case::deeper("- [ ] M1 a\n  - how\n    - verify: `b`", &["M1 a <- b"])]
     #[case::of_the_inner("- [ ] M1 a\n  - [ ] M2 b\n    - verify: `c`\n  - verify: `d`", &["M1 a <- d", "M2 b <- c"])]
-    #[case::empty("- [ ] M1 a\n  - verify: ``", &["M1 a", "line 2: this `verify:` of M1 holds no command between backticks"])]
-    #[case::blank("- [ ] M1 a\n  - verify: ` `", &["M1 a", "line 2: this `verify:` of M1 holds no command between backticks"])]
-    #[case::bare("- [ ] M1 a\n  - verify: b", &["M1 a", "line 2: this `verify:` of M1 holds no command between backticks"])]
-    #[case::beside("- [ ] M1 a\n- verify: `b`", &["M1 a", "line 2: this `verify:` is under no checkbox"])]
-    #[case::after_a_heading("- [ ] M1 a\n# b\n  - verify: `b`", &["M1 a", "line 3: this `verify:` is under no checkbox"])]
+    #[case::empty("- [ ] M1 a\n  - verify: ``", &["M1 a", "line 2: this `verify:` of M1 contains no command in backticks"])]
+    #[case::blank("- [ ] M1 a\n  - verify: ` `", &["M1 a", "line 2: this `verify:` of M1 contains no command in backticks"])]
+    #[case::bare("- [ ] M1 a\n  - verify: b", &["M1 a", "line 2: this `verify:` of M1 contains no command in backticks"])]
+    #[case::beside("- [ ] M1 a\n- verify: `b`", &["M1 a", "line 2: this `verify:` belongs to no checkbox"])]
+    #[case::after_a_heading("- [ ] M1 a\n# b\n  - verify: `b`", &["M1 a", "line 3: this `verify:` belongs to no checkbox"])]
     fn a_verify_line_belongs_to_the_checkbox_it_is_under(#[case] text: &str, #[case] expected: &[&str]) {
         assert_eq!(found_in(text), expected);
     }
 
     #[rstest]
-    #[case::checkbox(
-        "- [ ] M1 a\n- [x] M1 b",
-        "line 2: the id `M1` is used again; it was used on line 1 already"
-    )]
+    #[case::checkbox("- [ ] M1 a\n- [x] M1 b", "line 2: duplicate id `M1` (first used on line 1)")]
     #[case::milestone(
         "# Milestone M1\n\n# Milestone M1",
-        "line 3: the id `M1` is used again; it was used on line 1 already"
+        "line 3: duplicate id `M1` (first used on line 1)"
     )]
     #[case::fence(
         "a\n```sh\n- [ ] M1 a",
-        "line 2: this code block is never closed, so no checkbox after it counts"
+        "line 2: this code block is never closed, so the checkboxes after it are ignored"
     )]
     #[case::comment(
         "a <!-- b\n- [ ] M1 a",
-        "line 1: this comment is never closed, so no checkbox after it counts"
+        "line 1: this comment is never closed, so the checkboxes after it are ignored"
     )]
-    fn a_mistake_is_told_with_its_line(#[case] text: &str, #[case] expected: &str) {
+    fn a_mistake_is_reported_with_its_line(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(found_in(text).last().map(String::as_str), Some(expected));
     }
 }

@@ -1,4 +1,4 @@
-//! A task file in its two parts.
+//! The two parts of a task file: frontmatter and Markdown.
 
 use std::collections::BTreeSet;
 
@@ -6,29 +6,29 @@ use super::checkbox::Criteria;
 use super::error::TaskError;
 use super::frontmatter::Frontmatter;
 use super::markdown;
-use super::yaml::{self, Entry, Value};
+use super::yaml::{self, YamlEntry, YamlValue};
 
 /// The Markdown of a task file, without its frontmatter.
 #[must_use]
 pub fn body(text: &str) -> &str {
-    &text[Parts::of(text).body_start..]
+    &text[TaskParts::split(text).body_start..]
 }
 
-/// Everything that can be read of a task file, and everything that is wrong with it.
-pub(super) struct Document {
-    /// The frontmatter, if it is usable.
+/// Everything that a task file contains, and every mistake in it.
+pub(super) struct TaskDocument {
+    /// The frontmatter, if it is valid.
     pub(super) frontmatter: Option<Frontmatter>,
-    /// The keys it sets to something, usable or not; `None` when they cannot be known.
+    /// The keys with a value, valid or not. `None` if the frontmatter cannot be read.
     pub(super) keys: Option<BTreeSet<String>>,
     pub(super) criteria: Criteria,
-    /// What is wrong, by line.
+    /// The mistakes, by line.
     pub(super) errors: Vec<TaskError>,
 }
 
-impl Document {
-    /// Reads a file. Never fails: what is wrong is among the errors.
-    pub(super) fn read(text: &str) -> Self {
-        let parts = Parts::of(text);
+impl TaskDocument {
+    /// Parses a file. Never fails: mistakes are in `errors`.
+    pub(super) fn parse(text: &str) -> Self {
+        let parts = TaskParts::split(text);
         let mut errors = Vec::new();
         let entries = match parts.head {
             Head::Absent => {
@@ -55,18 +55,18 @@ impl Document {
     }
 }
 
-/// Finds the criteria of a file whatever state its frontmatter is in.
+/// Finds the criteria of a file, even if its frontmatter is not valid.
 pub(super) fn criteria(text: &str) -> Criteria {
-    Parts::of(text).criteria(text)
+    TaskParts::split(text).criteria(text)
 }
 
-fn keys(entries: &[Entry]) -> BTreeSet<String> {
-    let is_set = |value: &Value| *value != Value::Null && *value != Value::Sequence(Vec::new());
+fn keys(entries: &[YamlEntry]) -> BTreeSet<String> {
+    let is_set = |value: &YamlValue| *value != YamlValue::Null && *value != YamlValue::Sequence(Vec::new());
     let set = entries.iter().filter(|entry| is_set(&entry.node.value));
     set.map(|entry| entry.key.clone()).collect()
 }
 
-struct Parts<'a> {
+struct TaskParts<'a> {
     head: Head<'a>,
     /// Where the Markdown begins, in bytes.
     body_start: usize,
@@ -75,12 +75,12 @@ struct Parts<'a> {
 enum Head<'a> {
     Absent,
     Unclosed,
-    /// The YAML, with the `---` it begins with, so that its line numbers are the file's.
+    /// The YAML with its opening `---`, so that line numbers are those of the file.
     Whole(&'a str),
 }
 
-impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Self {
+impl<'a> TaskParts<'a> {
+    fn split(text: &'a str) -> Self {
         let head_start = text.len() - text.trim_start_matches(BYTE_ORDER_MARK).len();
         let mut lines = markdown::lines(text);
         let opening = lines

@@ -1,49 +1,49 @@
-//! What can be wrong with a task file, and what to do about it.
+//! Mistakes in a task file, with hints.
 
 use thiserror::Error;
 
 use super::name::CheckboxId;
 
-/// What is wrong with a task file. Each says where ([`TaskError::line`]) and what to do ([`TaskError::hint`]).
+/// A mistake in a task file, with its line ([`TaskError::line`]) and a hint ([`TaskError::hint`]).
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TaskError {
     /// The file does not begin with frontmatter.
     #[error("the file does not begin with frontmatter")]
     NoFrontmatter,
-    /// The frontmatter has no end.
+    /// The closing `---` is missing.
     #[error("the frontmatter is never closed")]
     UnclosedFrontmatter,
-    /// The frontmatter is no YAML, or uses a part of YAML that task files do without.
-    #[error("the frontmatter cannot be read as YAML: {problem} (column {column})")]
+    /// The frontmatter is not valid YAML, or uses YAML that task files do not support.
+    #[error("the frontmatter is not valid YAML: {problem} (column {column})")]
     Yaml {
-        /// Where.
+        /// The line.
         line: usize,
-        /// Where in the line, from 1.
+        /// The column, from 1.
         column: usize,
-        /// What the YAML parser says.
+        /// The message of the YAML parser.
         problem: String,
     },
     /// A key that does not exist.
     #[error("unknown key `{key}`{}", did_you_mean(suggestion.as_deref()))]
     UnknownKey {
-        /// Where.
+        /// The line.
         line: usize,
         /// The key, with its section: `pr.drafts`.
         key: String,
-        /// The key that was probably meant.
+        /// The known key that is most similar.
         suggestion: Option<String>,
     },
-    /// A key that is there twice.
-    #[error("the key `{key}` is set again; it was set on line {first} already")]
+    /// A duplicate key.
+    #[error("duplicate key `{key}` (first set on line {first})")]
     DuplicateKey {
-        /// Where.
+        /// The line.
         line: usize,
         /// The key, with its section.
         key: String,
-        /// Where it was set first.
+        /// The line of its first use.
         first: usize,
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("`{key}` is missing")]
     MissingKey {
         /// The key.
@@ -52,60 +52,60 @@ pub enum TaskError {
     /// A value of the wrong type, or out of its range.
     #[error("`{key}` is {found}; expected {expected}")]
     BadValue {
-        /// Where.
+        /// The line.
         line: usize,
         /// The key, with its section.
         key: String,
-        /// What is there.
+        /// The actual value.
         found: String,
-        /// What should be.
+        /// A description of a valid value.
         expected: &'static str,
     },
     /// A template that cannot be rendered.
     #[error("`{key}` cannot be rendered: {problem}")]
     Template {
-        /// Where.
+        /// The line.
         line: usize,
         /// The key, with its section.
         key: String,
-        /// What the template engine says, with the line of the template.
+        /// The message of the template engine, with the line of the template.
         problem: String,
     },
-    /// A name that two checkboxes, or two milestones, have.
-    #[error("the id `{id}` is used again; it was used on line {first} already")]
+    /// Two checkboxes, or two milestones, have the same id.
+    #[error("duplicate id `{id}` (first used on line {first})")]
     DuplicateId {
-        /// Where.
+        /// The line.
         line: usize,
         /// The id.
         id: String,
-        /// Where it was used first.
+        /// The line of its first use.
         first: usize,
     },
     /// A `verify:` line without a command.
-    #[error("this `verify:` of {id} holds no command between backticks")]
+    #[error("this `verify:` of {id} contains no command in backticks")]
     EmptyVerify {
-        /// Where.
+        /// The line.
         line: usize,
         /// The checkbox.
         id: CheckboxId,
     },
-    /// A `verify:` line that is under no checkbox.
-    #[error("this `verify:` is under no checkbox")]
+    /// A `verify:` line that belongs to no checkbox.
+    #[error("this `verify:` belongs to no checkbox")]
     StrayVerify {
-        /// Where.
+        /// The line.
         line: usize,
     },
-    /// A code block or a comment without an end: what follows would silently not count.
-    #[error("this {} is never closed, so no checkbox after it counts", enclosure.noun())]
+    /// A code block or comment without an end, which would silently hide the checkboxes after it.
+    #[error("this {} is never closed, so the checkboxes after it are ignored", enclosure.noun())]
     Unclosed {
-        /// Where it begins.
+        /// The line where it begins.
         line: usize,
-        /// What it is.
+        /// Code block or comment.
         enclosure: Enclosure,
     },
 }
 
-/// What hides Markdown from being read as such.
+/// A construct that hides Markdown from the parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enclosure {
     /// A fenced code block.
@@ -124,7 +124,7 @@ impl Enclosure {
 }
 
 impl TaskError {
-    /// The line it is about, from 1.
+    /// The line of the mistake, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
         match self {
@@ -141,7 +141,7 @@ impl TaskError {
         }
     }
 
-    /// What the user can do about it.
+    /// How to fix it.
     #[must_use]
     pub fn hint(&self) -> String {
         match self {
@@ -149,13 +149,11 @@ impl TaskError {
                 "begin the file with a line `---`, the settings as YAML, and another line `---`".to_owned()
             }
             Self::UnclosedFrontmatter => "end the settings with a line `---`".to_owned(),
-            Self::Yaml { .. } => {
-                "mend the YAML; put text that holds `: `, `#` or quotes between quotes".to_owned()
-            }
+            Self::Yaml { .. } => "fix the YAML; put text with `: `, `#` or quotes in quotes".to_owned(),
             Self::UnknownKey {
-                suggestion: Some(meant),
+                suggestion: Some(known),
                 ..
-            } => format!("write `{meant}`, or remove the key"),
+            } => format!("write `{known}`, or remove the key"),
             Self::UnknownKey {
                 suggestion: None,
                 key,
@@ -165,26 +163,27 @@ impl TaskError {
             Self::MissingKey { key } => format!("add {}", example(key)),
             Self::BadValue { key, .. } => format!("write it like {}", example(key)),
             Self::Template { key, .. } => {
-                format!("use only the variables of a pull request, like {}", example(key))
+                format!("use only the documented variables, like {}", example(key))
             }
-            Self::DuplicateId { id, .. } => format!("give one of them another id than `{id}`"),
+            Self::DuplicateId { id, .. } => format!("change one of the two ids `{id}`"),
             Self::EmptyVerify { .. } => "write it like - verify: `cargo test`".to_owned(),
             Self::StrayVerify { .. } => {
-                "indent it under the checkbox it verifies, or begin it with another word".to_owned()
+                "indent it under the checkbox that it verifies, or start the line with another word"
+                    .to_owned()
             }
             Self::Unclosed {
                 enclosure: Enclosure::Code,
                 ..
-            } => "close it with a line of as many ` or ~ as it begins with".to_owned(),
+            } => "close it with as many ` or ~ as it begins with".to_owned(),
             Self::Unclosed {
                 enclosure: Enclosure::Comment,
                 ..
-            } => "close it with -->, or put <!-- between backticks if it is meant as text".to_owned(),
+            } => "close it with -->, or put <!-- in backticks if it is text".to_owned(),
         }
     }
 }
 
-/// How a key is written, for the hints.
+/// An example of a key, for hints.
 pub(super) fn example(key: &str) -> String {
     let value = match key {
         "task_id" => "fix-login",

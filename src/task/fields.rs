@@ -1,22 +1,26 @@
-//! Reads the keys of a mapping one by one and notes everything that is wrong with them.
+//! Reads the keys of a YAML mapping one by one and collects their mistakes.
 
 use super::error::TaskError;
 use super::pull_request;
-use super::yaml::{Entry, Node, Value};
+use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
-/// The keys of one mapping. Each key is asked for once; what is left at the end is unknown.
-pub(super) struct Fields<'a> {
-    /// The name of the section with its dot; empty at the top.
+/// The keys of one mapping. Each known key is read once; those left at the end are unknown.
+pub(super) struct FrontmatterFields<'a> {
+    /// The name of the section with a dot. Empty at the top level.
     section: &'static str,
-    entries: Vec<Entry>,
-    asked: Vec<&'static str>,
+    entries: Vec<YamlEntry>,
+    known: Vec<&'static str>,
     errors: &'a mut Vec<TaskError>,
 }
 
-impl<'a> Fields<'a> {
-    /// Begins to read; of a key that is there twice the first counts.
-    pub(super) fn new(section: &'static str, entries: Vec<Entry>, errors: &'a mut Vec<TaskError>) -> Self {
-        let mut once: Vec<Entry> = Vec::new();
+impl<'a> FrontmatterFields<'a> {
+    /// Starts reading. Of a duplicate key, the first value is used.
+    pub(super) fn new(
+        section: &'static str,
+        entries: Vec<YamlEntry>,
+        errors: &'a mut Vec<TaskError>,
+    ) -> Self {
+        let mut once: Vec<YamlEntry> = Vec::new();
         for entry in entries {
             match once.iter().find(|seen| seen.key == entry.key) {
                 None => once.push(entry),
@@ -30,18 +34,18 @@ impl<'a> Fields<'a> {
         Self {
             section,
             entries: once,
-            asked: Vec::new(),
+            known: Vec::new(),
             errors,
         }
     }
 
-    /// Some text that is not blank.
+    /// Non-blank text.
     pub(super) fn text(&mut self, key: &'static str) -> Option<String> {
         self.value(key, "text", |node| into_text(node).ok_or(()))
     }
 
-    /// Text in a shape of its own.
-    pub(super) fn shaped<T, E>(
+    /// Text in a format that `parse` checks.
+    pub(super) fn parsed<T, E>(
         &mut self,
         key: &'static str,
         expected: &'static str,
@@ -52,7 +56,7 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A number, or a truth value: anything that is written without quotes.
+    /// A number or boolean: an unquoted value.
     pub(super) fn plain<T, E>(
         &mut self,
         key: &'static str,
@@ -60,21 +64,21 @@ impl<'a> Fields<'a> {
         parse: impl FnOnce(&str) -> Result<T, E>,
     ) -> Option<T> {
         self.value(key, expected, |node| match node.value {
-            Value::Plain(text) => parse(&text).map_err(drop),
+            YamlValue::Plain(text) => parse(&text).map_err(drop),
             _ => Err(()),
         })
     }
 
-    /// A list of texts, none of them blank; empty when the key is not there.
+    /// A list of non-blank texts. Empty if the key is missing.
     pub(super) fn texts(&mut self, key: &'static str, expected: &'static str) -> Vec<String> {
         let list = self.value(key, expected, |node| match node.value {
-            Value::Sequence(items) => items.into_iter().map(|item| into_text(item).ok_or(())).collect(),
+            YamlValue::Sequence(items) => items.into_iter().map(|item| into_text(item).ok_or(())).collect(),
             _ => Err(()),
         });
         list.unwrap_or_default()
     }
 
-    /// The text of a template that can be rendered.
+    /// A template that can be rendered.
     pub(super) fn template(&mut self, key: &'static str) -> Option<String> {
         let line = self
             .entries
@@ -96,41 +100,41 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A mapping in the mapping, read by `read`.
+    /// A nested mapping.
     pub(super) fn section<T>(
         &mut self,
         key: &'static str,
         section: &'static str,
-        read: impl FnOnce(&mut Fields<'_>) -> T,
+        read: impl FnOnce(&mut FrontmatterFields<'_>) -> T,
     ) -> Option<T> {
         let entries = self.value(key, "a section of its own keys", |node| match node.value {
-            Value::Mapping(entries) => Ok(entries),
+            YamlValue::Mapping(entries) => Ok(entries),
             _ => Err(()),
         })?;
-        let mut fields = Fields::new(section, entries, self.errors);
+        let mut fields = FrontmatterFields::new(section, entries, self.errors);
         let value = read(&mut fields);
         fields.finish();
         Some(value)
     }
 
-    /// Notes that a key must be there.
+    /// Adds an error if the key is missing.
     pub(super) fn require(&mut self, key: &'static str) {
         if !self.has(key) {
             self.errors.push(TaskError::MissingKey { key });
         }
     }
 
-    /// Whether a key that was not asked for yet has a value.
+    /// Whether a key that was not read yet has a value.
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries
             .iter()
-            .any(|entry| entry.key == key && entry.node.value != Value::Null)
+            .any(|entry| entry.key == key && entry.node.value != YamlValue::Null)
     }
 
-    /// Notes every key that nobody asked for.
+    /// Adds an error for every unknown key.
     pub(super) fn finish(self) {
         for entry in self.entries {
-            let suggestion = closest(&entry.key, &self.asked).map(|key| format!("{}{key}", self.section));
+            let suggestion = closest(&entry.key, &self.known).map(|key| format!("{}{key}", self.section));
             let key = format!("{}{}", self.section, entry.key);
             self.errors.push(TaskError::UnknownKey {
                 line: entry.line,
@@ -140,17 +144,17 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Takes a key's value as what it should be, or notes that it is not. A value left out is no value.
+    /// Takes the value of a key, or adds an error if it is not valid. An empty value counts as missing.
     fn value<T>(
         &mut self,
         key: &'static str,
         expected: &'static str,
-        read: impl FnOnce(Node) -> Result<T, ()>,
+        read: impl FnOnce(YamlNode) -> Result<T, ()>,
     ) -> Option<T> {
-        self.asked.push(key);
+        self.known.push(key);
         let at = self.entries.iter().position(|entry| entry.key == key)?;
         let node = self.entries.remove(at).node;
-        if node.value == Value::Null {
+        if node.value == YamlValue::Null {
             return None;
         }
         let (line, found) = (node.line, describe(&node.value));
@@ -168,24 +172,24 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn into_text(node: Node) -> Option<String> {
+fn into_text(node: YamlNode) -> Option<String> {
     match node.value {
-        Value::Plain(text) | Value::Quoted(text) if !text.trim().is_empty() => Some(text),
+        YamlValue::Plain(text) | YamlValue::Quoted(text) if !text.trim().is_empty() => Some(text),
         _ => None,
     }
 }
 
-fn describe(value: &Value) -> String {
+fn describe(value: &YamlValue) -> String {
     match value {
-        Value::Null => "empty".to_owned(),
-        Value::Plain(text) => format!("`{text}`"),
-        Value::Quoted(text) => format!("the text {text:?}"),
-        Value::Sequence(_) => "a list".to_owned(),
-        Value::Mapping(_) => "a section".to_owned(),
+        YamlValue::Null => "empty".to_owned(),
+        YamlValue::Plain(text) => format!("`{text}`"),
+        YamlValue::Quoted(text) => format!("the text {text:?}"),
+        YamlValue::Sequence(_) => "a list".to_owned(),
+        YamlValue::Mapping(_) => "a section".to_owned(),
     }
 }
 
-/// The known key that a misspelt one is probably meant to be.
+/// The known key that is most similar to a misspelt one.
 fn closest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     const ALIKE: f64 = 0.8;
     known

@@ -1,56 +1,56 @@
-//! The settings at the head of a task file.
+//! The settings at the beginning of a task file.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
 use crate::usage::Usd;
 
 use super::error::TaskError;
-use super::fields::Fields;
+use super::fields::FrontmatterFields;
 use super::name::{BranchName, NameError, Slug, TaskId};
-use super::yaml::Entry;
+use super::yaml::YamlEntry;
 
-/// The settings of a task. What is `None` is left to the configuration.
+/// The settings of a task. For `None`, the configuration decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frontmatter {
-    /// The name of the task.
+    /// The id of the task.
     pub task_id: TaskId,
-    /// The repository to work on; the one around the task file when `None`.
+    /// The repository. `None` is the one that contains the task file.
     pub repo_url: Option<String>,
-    /// The branch to begin from.
+    /// The branch to start from.
     pub base_branch: Option<BranchName>,
-    /// What the branch of the run begins with.
+    /// The first part of the run's branch name.
     pub target_branch_prefix: Option<BranchName>,
-    /// What the branch of the run ends with.
+    /// The last part of the run's branch name.
     pub slug: Option<Slug>,
-    /// Which provider makes the sandbox.
+    /// The sandbox provider.
     pub sandbox_provider: Option<String>,
-    /// The image the sandbox starts from.
+    /// The image of the sandbox.
     pub sandbox_image: Option<String>,
-    /// How large the sandbox is.
+    /// The size of the sandbox.
     pub sandbox_resources: SandboxResources,
-    /// The model profile to begin with.
+    /// The first model profile.
     pub model_profile_default: Option<String>,
-    /// The model profile to fall back to.
+    /// The fallback model profile.
     pub model_profile_fallback: Option<String>,
-    /// After how many iterations the run ends.
+    /// Limit on iterations.
     pub max_iterations: Option<NonZeroU32>,
-    /// After how many minutes the run ends.
+    /// Limit on minutes.
     pub max_wall_time_minutes: Option<NonZeroU32>,
-    /// What the run may cost.
+    /// Limit on the cost.
     pub max_cost_usd_estimate: Option<Usd>,
-    /// How many tokens the run may use.
+    /// Limit on tokens.
     pub max_tokens_total: Option<NonZeroU64>,
-    /// After how many gutters in a row the run ends.
+    /// Limit on consecutive gutters.
     pub max_consecutive_gutter: Option<NonZeroU32>,
-    /// The shell line that must exit 0 before anything counts as done.
+    /// The shell command that must exit with 0 before the task is done.
     pub test_command: String,
-    /// The shell lines that verify a checkbox without a `verify:` of its own.
+    /// The shell commands that verify checkboxes without their own `verify:`.
     pub verify_commands: Vec<String>,
-    /// How the pull request looks.
+    /// Options of the pull request.
     pub pr: PullRequestOptions,
 }
 
-/// How large a sandbox is.
+/// The size of a sandbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SandboxResources {
     /// Processors.
@@ -61,61 +61,42 @@ pub struct SandboxResources {
     pub disk_gib: Option<NonZeroU32>,
 }
 
-/// How the pull request of a task looks.
+/// Options of the pull request of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PullRequestOptions {
     /// Whether it is opened as a draft.
     pub draft: bool,
     /// Its labels.
     pub labels: Vec<String>,
-    /// The template of its title; ralph's own when `None`.
+    /// The template of its title. `None` is the default template.
     pub title_template: Option<String>,
-    /// The template of its body; ralph's own when `None`.
+    /// The template of its body. `None` is the default template.
     pub body_template: Option<String>,
 }
 
 impl Frontmatter {
-    /// The settings as the configuration names them, for its task layer. Only what the task sets is there.
+    /// The settings that the task sets, by their configuration keys. These are the task layer of the configuration.
     #[must_use]
     pub fn overrides(&self) -> Vec<(&'static str, String)> {
+        fn text<T: ToString>(value: Option<T>) -> Option<String> {
+            value.map(|value| value.to_string())
+        }
+        let gib = |size: Option<NonZeroU32>| size.map(|gib| format!("{gib}g"));
         let resources = self.sandbox_resources;
+        let cost = self.max_cost_usd_estimate.map(Usd::dollars);
         let pairs = [
             ("sandbox.type", self.sandbox_provider.clone()),
             ("sandbox.image", self.sandbox_image.clone()),
-            (
-                "sandbox.resources.cpus",
-                resources.vcpu.map(|count| count.to_string()),
-            ),
-            (
-                "sandbox.resources.memory",
-                resources.memory_gib.map(|gib| format!("{gib}g")),
-            ),
-            (
-                "sandbox.resources.disk",
-                resources.disk_gib.map(|gib| format!("{gib}g")),
-            ),
+            ("sandbox.resources.cpus", text(resources.vcpu)),
+            ("sandbox.resources.memory", gib(resources.memory_gib)),
+            ("sandbox.resources.disk", gib(resources.disk_gib)),
             ("default_profile", self.model_profile_default.clone()),
             ("fallback_profile", self.model_profile_fallback.clone()),
-            (
-                "budget.max_iterations",
-                self.max_iterations.map(|count| count.to_string()),
-            ),
-            (
-                "budget.max_wall_time_minutes",
-                self.max_wall_time_minutes.map(|count| count.to_string()),
-            ),
-            (
-                "budget.max_cost_usd_estimate",
-                self.max_cost_usd_estimate.map(|cost| cost.dollars().to_string()),
-            ),
-            (
-                "budget.max_tokens_total",
-                self.max_tokens_total.map(|count| count.to_string()),
-            ),
-            (
-                "budget.max_consecutive_gutter",
-                self.max_consecutive_gutter.map(|count| count.to_string()),
-            ),
+            ("budget.max_iterations", text(self.max_iterations)),
+            ("budget.max_wall_time_minutes", text(self.max_wall_time_minutes)),
+            ("budget.max_cost_usd_estimate", text(cost)),
+            ("budget.max_tokens_total", text(self.max_tokens_total)),
+            ("budget.max_consecutive_gutter", text(self.max_consecutive_gutter)),
         ];
         pairs
             .into_iter()
@@ -123,9 +104,9 @@ impl Frontmatter {
             .collect()
     }
 
-    /// Reads all keys and notes everything that is wrong with them. `None` when a required one is not usable.
-    pub(super) fn read(entries: Vec<Entry>, errors: &mut Vec<TaskError>) -> Option<Self> {
-        let mut fields = Fields::new("", entries, errors);
+    /// Reads all keys and adds their mistakes to `errors`. `None` if a required key is missing or not valid.
+    pub(super) fn read(entries: Vec<YamlEntry>, errors: &mut Vec<TaskError>) -> Option<Self> {
+        let mut fields = FrontmatterFields::new("", entries, errors);
         fields.require("task_id");
         fields.require("test_command");
         let frontmatter = Self::read_keys(&mut fields);
@@ -133,14 +114,14 @@ impl Frontmatter {
         frontmatter
     }
 
-    fn read_keys(fields: &mut Fields<'_>) -> Option<Self> {
-        let task_id = fields.shaped("task_id", TaskId::EXPECTED, TaskId::parse);
+    fn read_keys(fields: &mut FrontmatterFields<'_>) -> Option<Self> {
+        let task_id = fields.parsed("task_id", TaskId::EXPECTED, TaskId::parse);
         let test_command = fields.text("test_command");
         Some(Self {
-            repo_url: fields.shaped("repo_url", "the address of a git repository", address),
-            base_branch: fields.shaped("base_branch", BranchName::EXPECTED, BranchName::parse),
-            target_branch_prefix: fields.shaped("target_branch_prefix", BranchName::EXPECTED, prefix),
-            slug: fields.shaped("slug", Slug::EXPECTED, Slug::parse),
+            repo_url: fields.parsed("repo_url", "the address of a git repository", address),
+            base_branch: fields.parsed("base_branch", BranchName::EXPECTED, BranchName::parse),
+            target_branch_prefix: fields.parsed("target_branch_prefix", BranchName::EXPECTED, prefix),
+            slug: fields.parsed("slug", Slug::EXPECTED, Slug::parse),
             sandbox_provider: fields.text("sandbox_provider"),
             sandbox_image: fields.text("sandbox_image"),
             sandbox_resources: fields
@@ -161,7 +142,7 @@ impl Frontmatter {
             pr: fields
                 .section("pr", "pr.", PullRequestOptions::read_keys)
                 .unwrap_or_default(),
-            // Last, so that a missing one does not keep the others from being read.
+            // Last, so that a missing key does not prevent the others from being read.
             task_id: task_id?,
             test_command: test_command?,
         })
@@ -169,7 +150,7 @@ impl Frontmatter {
 }
 
 impl SandboxResources {
-    fn read_keys(fields: &mut Fields<'_>) -> Self {
+    fn read_keys(fields: &mut FrontmatterFields<'_>) -> Self {
         Self {
             vcpu: fields.plain("vcpu", COUNT, str::parse),
             memory_gib: fields.plain("memory_gib", COUNT, str::parse),
@@ -179,7 +160,7 @@ impl SandboxResources {
 }
 
 impl PullRequestOptions {
-    fn read_keys(fields: &mut Fields<'_>) -> Self {
+    fn read_keys(fields: &mut FrontmatterFields<'_>) -> Self {
         Self {
             draft: fields
                 .plain("draft", "`true` or `false`", str::parse)
@@ -199,12 +180,12 @@ fn cost(text: &str) -> Result<Usd, ()> {
     if cost > Usd::ZERO { Ok(cost) } else { Err(()) }
 }
 
-/// `ralph/` is how people write a prefix; the slash is not part of it.
+/// A trailing slash, as in `ralph/`, is not part of the prefix.
 fn prefix(text: &str) -> Result<BranchName, NameError> {
     BranchName::parse(text.strip_suffix('/').unwrap_or(text))
 }
 
-/// git must not take the address for an option, nor for a helper program (`ext::sh -c ...`).
+/// Git must not interpret the address as an option or as a helper program (`ext::sh -c ...`).
 fn address(text: &str) -> Result<String, ()> {
     let harmless = !text.starts_with('-') && !text.contains("::") && !text.contains(char::is_control);
     if harmless { Ok(text.to_owned()) } else { Err(()) }

@@ -1,56 +1,43 @@
-//! Tells everything that is wrong with a task file, before a run spends anything on it.
+//! Reports every mistake in a task file before a run costs anything.
 
 use serde::Serialize;
 
-use super::document::Document;
+use super::document::TaskDocument;
 use super::error::{self, TaskError};
 use super::name::CheckboxId;
 
-/// How strict the linter is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LintRules {
-    /// The least number of checkboxes.
-    pub min_checkboxes: usize,
-}
-
-impl Default for LintRules {
-    fn default() -> Self {
-        Self { min_checkboxes: 2 }
-    }
-}
-
-/// One thing that keeps a task from being run.
+/// One mistake that prevents a task from being run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    /// Where, from 1; `None` when there is no file.
+pub struct LintFinding {
+    /// The line, from 1. `None` if there is no file.
     pub line: Option<usize>,
-    /// Which rule it breaks.
-    pub rule: Rule,
+    /// The rule that it breaks.
+    pub rule: LintRule,
     /// What is wrong.
     pub reason: String,
-    /// What to do about it.
+    /// How to fix it.
     pub fix: String,
 }
 
-/// What a task file must keep to.
+/// A rule for task files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Rule {
+pub enum LintRule {
     /// The file exists.
     FileExists,
     /// The frontmatter can be read.
     Frontmatter,
-    /// Every key is known and there once.
+    /// Every key is known and appears once.
     KnownKeys,
-    /// Every value is of its type and in its range.
+    /// Every value has the right type and range.
     Values,
-    /// The keys no run can do without are there.
+    /// The required keys are set.
     RequiredKeys,
-    /// What the run may spend is bounded.
+    /// The run has a cost or token limit.
     SpendLimit,
-    /// There are enough checkboxes to tell progress by.
+    /// There are enough checkboxes to show progress.
     EnoughCheckboxes,
-    /// Every id names one thing.
+    /// Every id is unique.
     UniqueIds,
     /// Every checkbox can be verified.
     Verification,
@@ -60,27 +47,27 @@ pub enum Rule {
     Templates,
 }
 
-/// Everything that is wrong with a task file, by line; `None` is a file that does not exist.
+/// Reports every mistake in a task file, by line. `None` means that the file does not exist.
 #[must_use]
-pub fn lint(text: Option<&str>, rules: &LintRules) -> Vec<Finding> {
+pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<LintFinding> {
     let Some(text) = text else {
-        return vec![Finding {
+        return vec![LintFinding {
             line: None,
-            rule: Rule::FileExists,
-            reason: "there is no task file".to_owned(),
-            fix: "write `ralph_task.md`, or let `ralph init` write an example".to_owned(),
+            rule: LintRule::FileExists,
+            reason: "the task file does not exist".to_owned(),
+            fix: "write `ralph_task.md`, or create an example with `ralph init`".to_owned(),
         }];
     };
-    let document = Document::read(text);
-    let mut findings: Vec<Finding> = document.errors.iter().map(Finding::from).collect();
+    let document = TaskDocument::parse(text);
+    let mut findings: Vec<LintFinding> = document.errors.iter().map(LintFinding::from).collect();
     findings.extend(missing_budgets(&document));
-    findings.extend(too_few_checkboxes(&document, *rules));
+    findings.extend(too_few_checkboxes(&document, min_checkboxes));
     findings.extend(unverified_checkboxes(&document));
     findings.sort_by_key(|finding| finding.line);
     findings
 }
 
-impl From<&TaskError> for Finding {
+impl From<&TaskError> for LintFinding {
     fn from(error: &TaskError) -> Self {
         Self {
             line: Some(error.line()),
@@ -91,35 +78,35 @@ impl From<&TaskError> for Finding {
     }
 }
 
-fn rule_broken_by(error: &TaskError) -> Rule {
+fn rule_broken_by(error: &TaskError) -> LintRule {
     match error {
         TaskError::NoFrontmatter | TaskError::UnclosedFrontmatter | TaskError::Yaml { .. } => {
-            Rule::Frontmatter
+            LintRule::Frontmatter
         }
-        TaskError::UnknownKey { .. } | TaskError::DuplicateKey { .. } => Rule::KnownKeys,
-        TaskError::MissingKey { .. } => Rule::RequiredKeys,
-        TaskError::BadValue { .. } => Rule::Values,
-        TaskError::DuplicateId { .. } => Rule::UniqueIds,
-        TaskError::EmptyVerify { .. } | TaskError::StrayVerify { .. } => Rule::Verification,
-        TaskError::Unclosed { .. } => Rule::Closed,
-        TaskError::Template { .. } => Rule::Templates,
+        TaskError::UnknownKey { .. } | TaskError::DuplicateKey { .. } => LintRule::KnownKeys,
+        TaskError::MissingKey { .. } => LintRule::RequiredKeys,
+        TaskError::BadValue { .. } => LintRule::Values,
+        TaskError::DuplicateId { .. } => LintRule::UniqueIds,
+        TaskError::EmptyVerify { .. } | TaskError::StrayVerify { .. } => LintRule::Verification,
+        TaskError::Unclosed { .. } => LintRule::Closed,
+        TaskError::Template { .. } => LintRule::Templates,
     }
 }
 
-/// The configuration has defaults for these, but a task that costs money says itself when it ends.
-fn missing_budgets(document: &Document) -> Vec<Finding> {
+/// The configuration has defaults for these, but a task that costs money has to set its own limits.
+fn missing_budgets(document: &TaskDocument) -> Vec<LintFinding> {
     let Some(keys) = &document.keys else {
         return Vec::new();
     };
-    let mut findings: Vec<Finding> = ["max_iterations", "max_wall_time_minutes"]
+    let mut findings: Vec<LintFinding> = ["max_iterations", "max_wall_time_minutes"]
         .into_iter()
         .filter(|key| !keys.contains(*key))
-        .map(|key| Finding::from(&TaskError::MissingKey { key }))
+        .map(|key| LintFinding::from(&TaskError::MissingKey { key }))
         .collect();
     if !keys.contains("max_cost_usd_estimate") && !keys.contains("max_tokens_total") {
-        findings.push(Finding {
+        findings.push(LintFinding {
             line: Some(1),
-            rule: Rule::SpendLimit,
+            rule: LintRule::SpendLimit,
             reason: "neither `max_cost_usd_estimate` nor `max_tokens_total` is set".to_owned(),
             fix: format!(
                 "add {} or {}",
@@ -131,22 +118,18 @@ fn missing_budgets(document: &Document) -> Vec<Finding> {
     findings
 }
 
-fn too_few_checkboxes(document: &Document, rules: LintRules) -> Option<Finding> {
+fn too_few_checkboxes(document: &TaskDocument, min_checkboxes: usize) -> Option<LintFinding> {
     let checkboxes = &document.criteria.checkboxes;
-    (checkboxes.len() < rules.min_checkboxes).then(|| Finding {
+    (checkboxes.len() < min_checkboxes).then(|| LintFinding {
         line: Some(checkboxes.last().map_or(1, |last| last.line)),
-        rule: Rule::EnoughCheckboxes,
-        reason: format!(
-            "{} of at least {} checkboxes",
-            checkboxes.len(),
-            rules.min_checkboxes
-        ),
-        fix: "add criteria of success like - [ ] M1.1 The login survives a restart".to_owned(),
+        rule: LintRule::EnoughCheckboxes,
+        reason: format!("{} of at least {min_checkboxes} checkboxes", checkboxes.len()),
+        fix: "add success criteria like - [ ] M1.1 The login survives a restart".to_owned(),
     })
 }
 
-/// Says nothing where a `verify:` or the global list is there but unusable: that is a finding already.
-fn unverified_checkboxes(document: &Document) -> Vec<Finding> {
+/// Skips checkboxes whose `verify:` is invalid, and all if `verify_commands` is: those are findings already.
+fn unverified_checkboxes(document: &TaskDocument) -> Vec<LintFinding> {
     if document
         .keys
         .as_ref()
@@ -154,7 +137,7 @@ fn unverified_checkboxes(document: &Document) -> Vec<Finding> {
     {
         return Vec::new();
     }
-    let has_unusable_verify = |of: &CheckboxId| {
+    let has_invalid_verify = |of: &CheckboxId| {
         let is_that = |error: &TaskError| matches!(error, TaskError::EmptyVerify { id, .. } if id == of);
         document.errors.iter().any(is_that)
     };
@@ -164,10 +147,10 @@ fn unverified_checkboxes(document: &Document) -> Vec<Finding> {
         .iter()
         .filter(|checkbox| checkbox.verify.is_empty());
     unverified
-        .filter(|checkbox| !has_unusable_verify(&checkbox.id))
-        .map(|checkbox| Finding {
+        .filter(|checkbox| !has_invalid_verify(&checkbox.id))
+        .map(|checkbox| LintFinding {
             line: Some(checkbox.line),
-            rule: Rule::Verification,
+            rule: LintRule::Verification,
             reason: format!("nothing verifies {}", checkbox.id),
             fix: format!(
                 "add - verify: `cargo test` under it, or {} to the frontmatter",
@@ -194,17 +177,17 @@ verify_commands: [make check]
 ";
     const BOXES: &str = "- [ ] M1.1 a\n- [ ] M1.2 b\n";
 
-    type Expected = (usize, Rule, &'static str);
+    type Expected = (usize, LintRule, &'static str);
 
     #[track_caller]
     fn check(text: &str, expected: &[Expected]) {
-        let findings = lint(Some(text), &LintRules::default());
+        let findings = lint(Some(text), 2);
         let found: Vec<_> = findings
             .iter()
             .map(|found| (found.line.unwrap(), found.rule, found.reason.as_str()))
             .collect();
         assert_eq!(found, expected);
-        let has_fix = |found: &Finding| !found.fix.is_empty() && !found.fix.contains("...");
+        let has_fix = |found: &LintFinding| !found.fix.is_empty() && !found.fix.contains("...");
         assert!(findings.iter().all(has_fix), "{findings:#?}");
     }
 
@@ -214,13 +197,13 @@ verify_commands: [make check]
     }
 
     #[rstest]
-    #[case("task_id: t\n", (1, Rule::RequiredKeys, "`task_id` is missing"))]
-    #[case("test_command: make test\n", (1, Rule::RequiredKeys, "`test_command` is missing"))]
-    #[case("max_iterations: 5\n", (1, Rule::RequiredKeys, "`max_iterations` is missing"))]
-    #[case("max_wall_time_minutes: 9\n", (1, Rule::RequiredKeys, "`max_wall_time_minutes` is missing"))]
+    #[case("task_id: t\n", (1, LintRule::RequiredKeys, "`task_id` is missing"))]
+    #[case("test_command: make test\n", (1, LintRule::RequiredKeys, "`test_command` is missing"))]
+    #[case("max_iterations: 5\n", (1, LintRule::RequiredKeys, "`max_iterations` is missing"))]
+    #[case("max_wall_time_minutes: 9\n", (1, LintRule::RequiredKeys, "`max_wall_time_minutes` is missing"))]
     #[case(
         "max_tokens_total: 1000\n",
-        (1, Rule::SpendLimit, "neither `max_cost_usd_estimate` nor `max_tokens_total` is set")
+        (1, LintRule::SpendLimit, "neither `max_cost_usd_estimate` nor `max_tokens_total` is set")
     )]
     fn a_setting_left_out_or_left_empty_is_missed(#[case] line: &str, #[case] expected: Expected) {
         check(&format!("{}{BOXES}", HEAD.replace(line, "")), &[expected]);
@@ -231,54 +214,54 @@ verify_commands: [make check]
     #[rstest]
     #[case::zero(
         ("max_iterations: 5", "max_iterations: 0"),
-        (4, Rule::Values, "`max_iterations` is `0`; expected a whole number above 0")
+        (4, LintRule::Values, "`max_iterations` is `0`; expected a whole number above 0")
     )]
     #[case::endless(
         ("max_wall_time_minutes: 9", "max_wall_time_minutes: .inf"),
-        (5, Rule::Values, "`max_wall_time_minutes` is `.inf`; expected a whole number above 0")
+        (5, LintRule::Values, "`max_wall_time_minutes` is `.inf`; expected a whole number above 0")
     )]
     #[case::negative(
         ("max_tokens_total: 1000", "max_tokens_total: -1"),
-        (6, Rule::Values, "`max_tokens_total` is `-1`; expected a whole number above 0")
+        (6, LintRule::Values, "`max_tokens_total` is `-1`; expected a whole number above 0")
     )]
     #[case::unsafe_name(
         ("task_id: t", "base_branch: a..b\ntask_id: t"),
-        (2, Rule::Values, "`base_branch` is `a..b`; expected a branch name that git accepts")
+        (2, LintRule::Values, "`base_branch` is `a..b`; expected a branch name that git accepts")
     )]
     #[case::no_list(
         ("[make check]", "make"),
-        (7, Rule::Values, "`verify_commands` is `make`; expected a list of shell commands, none of them blank")
+        (7, LintRule::Values, "`verify_commands` is `make`; expected a list of shell commands, none of them blank")
     )]
     #[case::misspelt(
         ("max_iterations: 5", "max_iterations: 5\nmax_iteration: 5"),
-        (5, Rule::KnownKeys, "unknown key `max_iteration`; did you mean `max_iterations`?")
+        (5, LintRule::KnownKeys, "unknown key `max_iteration`; did you mean `max_iterations`?")
     )]
     #[case::template(
         ("task_id: t", "task_id: t\npr: { title_template: \"{{ tittle }}\" }"),
-        (3, Rule::Templates, "`pr.title_template` cannot be rendered: undefined value (in pr.title_template:1)")
+        (3, LintRule::Templates, "`pr.title_template` cannot be rendered: undefined value (in pr.title_template:1)")
     )]
     #[case::unclosed(
         ("check]\n---\n", "check]\n"),
-        (1, Rule::Frontmatter, "the frontmatter is never closed")
+        (1, LintRule::Frontmatter, "the frontmatter is never closed")
     )]
     fn a_mistake_is_found_once(#[case] (from, to): (&str, &str), #[case] expected: Expected) {
         check(&format!("{}{BOXES}", HEAD.replace(from, to)), &[expected]);
     }
 
     #[rstest]
-    #[case::none("text", &[(1, Rule::EnoughCheckboxes, "0 of at least 2 checkboxes")])]
-    #[case::one("\n- [ ] M1 a", &[(10, Rule::EnoughCheckboxes, "1 of at least 2 checkboxes")])]
+    #[case::none("text", &[(1, LintRule::EnoughCheckboxes, "0 of at least 2 checkboxes")])]
+    #[case::one("\n- [ ] M1 a", &[(10, LintRule::EnoughCheckboxes, "1 of at least 2 checkboxes")])]
     #[case::same_id(
         "- [ ] M1 a\n- [ ] M1 b",
-        &[(10, Rule::UniqueIds, "the id `M1` is used again; it was used on line 9 already")]
+        &[(10, LintRule::UniqueIds, "duplicate id `M1` (first used on line 9)")]
     )]
     #[case::empty_verify(
         "- [ ] M1 a\n  - verify: ``\n- [ ] M2 b",
-        &[(10, Rule::Verification, "this `verify:` of M1 holds no command between backticks")]
+        &[(10, LintRule::Verification, "this `verify:` of M1 contains no command in backticks")]
     )]
     #[case::unclosed(
         "- [ ] M1 a\n- [ ] M2 b\n```",
-        &[(11, Rule::Closed, "this code block is never closed, so no checkbox after it counts")]
+        &[(11, LintRule::Closed, "this code block is never closed, so the checkboxes after it are ignored")]
     )]
     fn the_checkboxes_are_looked_at(#[case] body: &str, #[case] expected: &[Expected]) {
         check(&format!("{HEAD}{body}"), expected);
@@ -294,12 +277,12 @@ verify_commands: [make check]
                 "{head}- [ ] M1 a\n- [ ] M2 b\n  - verify: `ls`\n- [ ] M3 c\n- [ ] M4 d\n  - verify: ``"
             ),
             &[
-                (9, Rule::Verification, "nothing verifies M1"),
-                (12, Rule::Verification, "nothing verifies M3"),
+                (9, LintRule::Verification, "nothing verifies M1"),
+                (12, LintRule::Verification, "nothing verifies M3"),
                 (
                     14,
-                    Rule::Verification,
-                    "this `verify:` of M4 holds no command between backticks",
+                    LintRule::Verification,
+                    "this `verify:` of M4 contains no command in backticks",
                 ),
             ],
         );
@@ -310,32 +293,28 @@ verify_commands: [make check]
         check(
             "---\nbase_branch: a b\ncolour: red\nmax_iterations: x\n---\n- [ ] M1 a\n- [ ] M1 b\n",
             &[
-                (1, Rule::RequiredKeys, "`task_id` is missing"),
-                (1, Rule::RequiredKeys, "`test_command` is missing"),
-                (1, Rule::RequiredKeys, "`max_wall_time_minutes` is missing"),
+                (1, LintRule::RequiredKeys, "`task_id` is missing"),
+                (1, LintRule::RequiredKeys, "`test_command` is missing"),
+                (1, LintRule::RequiredKeys, "`max_wall_time_minutes` is missing"),
                 (
                     1,
-                    Rule::SpendLimit,
+                    LintRule::SpendLimit,
                     "neither `max_cost_usd_estimate` nor `max_tokens_total` is set",
                 ),
                 (
                     2,
-                    Rule::Values,
+                    LintRule::Values,
                     "`base_branch` is `a b`; expected a branch name that git accepts",
                 ),
-                (3, Rule::KnownKeys, "unknown key `colour`"),
+                (3, LintRule::KnownKeys, "unknown key `colour`"),
                 (
                     4,
-                    Rule::Values,
+                    LintRule::Values,
                     "`max_iterations` is `x`; expected a whole number above 0",
                 ),
-                (6, Rule::Verification, "nothing verifies M1"),
-                (
-                    7,
-                    Rule::UniqueIds,
-                    "the id `M1` is used again; it was used on line 6 already",
-                ),
-                (7, Rule::Verification, "nothing verifies M1"),
+                (6, LintRule::Verification, "nothing verifies M1"),
+                (7, LintRule::UniqueIds, "duplicate id `M1` (first used on line 6)"),
+                (7, LintRule::Verification, "nothing verifies M1"),
             ],
         );
     }
@@ -343,12 +322,12 @@ verify_commands: [make check]
     #[test]
     fn broken_frontmatter_does_not_hide_the_checkboxes() {
         let text = "---\ntask_id: [\ntest_command: x\n---\n- [ ] M1 a\n- [ ] M1 b\n  - verify: x\n";
-        let findings = lint(Some(text), &LintRules::default());
+        let findings = lint(Some(text), 2);
         let found: Vec<_> = findings.iter().map(|found| (found.line, found.rule)).collect();
         let expected = [
-            (3, Rule::Frontmatter),
-            (6, Rule::UniqueIds),
-            (7, Rule::Verification),
+            (3, LintRule::Frontmatter),
+            (6, LintRule::UniqueIds),
+            (7, LintRule::Verification),
         ];
         assert_eq!(
             found,
@@ -359,31 +338,35 @@ verify_commands: [make check]
 
     #[test]
     fn a_file_without_frontmatter_is_told_all_it_lacks() {
-        let findings = lint(Some(BOXES), &LintRules::default());
+        let findings = lint(Some(BOXES), 2);
         let rules: Vec<_> = findings.iter().map(|found| found.rule).collect();
-        assert_eq!(rules[..2], [Rule::Frontmatter, Rule::RequiredKeys]);
-        assert_eq!(rules[2..5], [Rule::RequiredKeys; 3]);
+        assert_eq!(rules[..2], [LintRule::Frontmatter, LintRule::RequiredKeys]);
+        assert_eq!(rules[2..5], [LintRule::RequiredKeys; 3]);
         assert_eq!(
             rules[5..],
-            [Rule::SpendLimit, Rule::Verification, Rule::Verification]
+            [
+                LintRule::SpendLimit,
+                LintRule::Verification,
+                LintRule::Verification
+            ]
         );
     }
 
     #[test]
     fn a_missing_file_is_the_only_finding() {
-        let findings = lint(None, &LintRules::default());
+        let findings = lint(None, 2);
         let found: Vec<_> = findings.iter().map(|found| (found.line, found.rule)).collect();
-        assert_eq!(found, [(None, Rule::FileExists)]);
+        assert_eq!(found, [(None, LintRule::FileExists)]);
     }
 
     #[test]
     fn the_least_number_of_checkboxes_can_be_chosen() {
         let text = format!("{HEAD}{BOXES}");
-        let rules_broken_at = |min_checkboxes| -> Vec<Rule> {
-            let findings = lint(Some(&text), &LintRules { min_checkboxes });
+        let rules_broken_at = |min_checkboxes| -> Vec<LintRule> {
+            let findings = lint(Some(&text), min_checkboxes);
             findings.iter().map(|found| found.rule).collect()
         };
         assert_eq!(rules_broken_at(2), []);
-        assert_eq!(rules_broken_at(3), [Rule::EnoughCheckboxes]);
+        assert_eq!(rules_broken_at(3), [LintRule::EnoughCheckboxes]);
     }
 }

@@ -1,33 +1,35 @@
-//! As much Markdown as a task file needs: lines outside code blocks and comments, headings, list items, code spans.
+//! The parts of Markdown that a task file uses: headings, list items and code spans outside of code blocks and comments.
 
 use std::ops::Range;
 
 use super::error::{Enclosure, TaskError};
 
-/// One line without its line break.
+/// One line of Markdown without its line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
-    /// Its number, from 1.
+pub(super) struct MarkdownLine<'a> {
+    /// The line number, from 1.
     pub(super) number: usize,
-    /// Where it begins, in bytes.
+    /// Its position in bytes.
     pub(super) start: usize,
     pub(super) text: &'a str,
 }
 
-/// The lines of a text with their numbers and positions, whatever their line breaks are.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+/// The lines of a text with their numbers and positions. Accepts LF and CRLF.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = MarkdownLine<'_>> {
     let mut start = 0;
     text.split_inclusive('\n').zip(1..).map(move |(whole, number)| {
         let text = whole.strip_suffix('\n').unwrap_or(whole);
         let text = text.strip_suffix('\r').unwrap_or(text);
-        let line = Line { number, start, text };
+        let line = MarkdownLine { number, start, text };
         start += whole.len();
         line
     })
 }
 
-/// Leaves out the lines that are code blocks or comments; says which of those has no end.
-pub(super) fn visible<'a>(lines: impl Iterator<Item = Line<'a>>) -> (Vec<Line<'a>>, Option<TaskError>) {
+/// Drops the lines in code blocks and comments. Returns an error for one without an end.
+pub(super) fn visible<'a>(
+    lines: impl Iterator<Item = MarkdownLine<'a>>,
+) -> (Vec<MarkdownLine<'a>>, Option<TaskError>) {
     let mut state = State::Text;
     let mut seen = Vec::new();
     for line in lines {
@@ -51,17 +53,17 @@ pub(super) fn visible<'a>(lines: impl Iterator<Item = Line<'a>>) -> (Vec<Line<'a
     (seen, unclosed)
 }
 
-/// An entry of a list, at any depth.
+/// A list item, at any depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListItem<'a> {
-    /// The column its bullet stands in; a tab leads to the next multiple of four.
+    /// The column of its bullet. A tab advances to the next multiple of four.
     pub(super) indent: usize,
-    /// Where its content begins, in bytes of the line.
+    /// The position of its content, in bytes of the line.
     pub(super) start: usize,
     pub(super) content: &'a str,
 }
 
-/// Reads a line that begins with `-`, `*`, `+`, `1.` or `1)`.
+/// Parses a line that begins with `-`, `*`, `+`, `1.` or `1)`.
 pub(super) fn list_item(line: &str) -> Option<ListItem<'_>> {
     let trimmed = line.trim_start_matches(BLANK);
     let after = match trimmed.strip_prefix(['-', '*', '+']) {
@@ -79,7 +81,7 @@ pub(super) fn list_item(line: &str) -> Option<ListItem<'_>> {
     })
 }
 
-/// Reads a heading: its level, from 1, and its text.
+/// Parses a heading: its level, from 1, and its text.
 pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
     let after = line.trim_start_matches('#');
     let level = line.len() - after.len();
@@ -96,16 +98,16 @@ pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
     })
 }
 
-/// A piece of a line between backticks.
+/// Text in backticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CodeSpan<'a> {
-    /// Where it stands, backticks included, in bytes of the line.
+    /// Its position including the backticks, in bytes of the line.
     pub(super) range: Range<usize>,
-    /// What is between the backticks, trimmed.
+    /// The text between the backticks, trimmed.
     pub(super) code: &'a str,
 }
 
-/// The code spans of a line. As many backticks close one as have opened it.
+/// The code spans of a line. A span ends with as many backticks as it began with.
 pub(super) fn code_spans(line: &str) -> Vec<CodeSpan<'_>> {
     let mut spans = Vec::new();
     let mut runs = backtick_runs(line);
@@ -143,7 +145,7 @@ fn backtick_runs(line: &str) -> impl Iterator<Item = Range<usize>> + Clone {
     })
 }
 
-/// What the end of a line is in.
+/// The parser state at the end of a line.
 #[derive(Clone, Copy)]
 enum State {
     Text,
@@ -152,7 +154,7 @@ enum State {
 }
 
 impl State {
-    fn after(self, line: Line<'_>) -> Self {
+    fn after(self, line: MarkdownLine<'_>) -> Self {
         match self {
             Self::Text => match Fence::opened_by(line.text) {
                 Some(fence) => Self::Code {
@@ -189,7 +191,7 @@ impl State {
 
 const COMMENT_START: &str = "<!--";
 const COMMENT_END: &str = "-->";
-/// `<!-->` is a whole comment: its dashes open and close it.
+/// `<!-->` is a complete comment: the same dashes open and close it.
 const OVERLAP: usize = "<!".len();
 
 /// The line that opens a code block.

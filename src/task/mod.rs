@@ -1,8 +1,8 @@
-//! What to do: `ralph_task.md`.
+//! The task file `ralph_task.md`.
 //!
-//! A task file is YAML frontmatter ([`Frontmatter`]) and Markdown with checkboxes, the criteria of success
-//! ([`Checkbox`]). [`Task::parse`] reads one; [`lint`] tells everything that is wrong with one; [`render_ticks`]
-//! writes what the runner verified back into its text.
+//! A task file is YAML frontmatter ([`Frontmatter`]) and Markdown with checkboxes, the success criteria ([`Checkbox`]).
+//! [`Task::parse`] reads one, [`lint`] reports every mistake in one, and [`render_ticks`] writes the verified ticks into
+//! its text.
 
 mod checkbox;
 mod document;
@@ -17,48 +17,45 @@ pub mod starter;
 mod ticks;
 mod yaml;
 
-pub use checkbox::{Checkbox, Milestone};
+pub use checkbox::Checkbox;
 pub use document::body;
 pub use error::{Enclosure, TaskError};
 pub use frontmatter::{Frontmatter, PullRequestOptions, SandboxResources};
-pub use lint::{Finding, LintRules, Rule, lint};
+pub use lint::{LintFinding, LintRule, lint};
 pub use name::{BranchName, CheckboxId, MilestoneId, NameError, Slug, TaskId};
 pub use pull_request::{
-    BODY_TEMPLATE, CheckboxFact, Evidence, Flag, PullRequestFacts, PullRequestText, TITLE_TEMPLATE,
-    TemplateError, render_pull_request,
+    CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestTemplateError, PullRequestText,
+    render_pull_request,
 };
-pub use ticks::{claimed_by_edit, render_ticks};
+pub use ticks::{render_ticks, ticked_ids};
 
-use document::Document;
+use document::TaskDocument;
 
-/// A task file that was read.
+/// A parsed task file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Its settings.
     pub frontmatter: Frontmatter,
-    /// Its criteria of success, in order.
+    /// Its success criteria, in order.
     pub checkboxes: Vec<Checkbox>,
-    /// The groups of criteria, in order.
-    pub milestones: Vec<Milestone>,
     heading: Option<String>,
 }
 
 impl Task {
-    /// Reads a task file. Of several things that are wrong the first is told; [`lint`] tells all.
+    /// Parses a task file. Returns the first mistake; [`lint`] reports all of them.
     pub fn parse(text: &str) -> Result<Self, TaskError> {
-        let document = Document::read(text);
+        let document = TaskDocument::parse(text);
         if let Some(error) = document.errors.into_iter().next() {
             return Err(error);
         }
         Ok(Self {
             frontmatter: document.frontmatter.ok_or(TaskError::NoFrontmatter)?,
             checkboxes: document.criteria.checkboxes,
-            milestones: document.criteria.milestones,
             heading: document.criteria.title,
         })
     }
 
-    /// What the task is called: its first heading, else its id.
+    /// The title: the first heading, or the id if there is none.
     #[must_use]
     pub fn title(&self) -> &str {
         self.heading
@@ -66,9 +63,9 @@ impl Task {
             .unwrap_or(self.frontmatter.task_id.as_str())
     }
 
-    /// The shell lines that verify a checkbox: its own, else the task's `verify_commands`.
+    /// The shell commands that verify a checkbox: its own, or the task's `verify_commands` if it has none.
     #[must_use]
-    pub fn verification_of<'a>(&'a self, checkbox: &'a Checkbox) -> &'a [String] {
+    pub fn verify_commands<'a>(&'a self, checkbox: &'a Checkbox) -> &'a [String] {
         if checkbox.verify.is_empty() {
             &self.frontmatter.verify_commands
         } else {
@@ -169,7 +166,7 @@ pr:
         let commands: Vec<_> = task
             .checkboxes
             .iter()
-            .map(|checkbox| task.verification_of(checkbox))
+            .map(|checkbox| task.verify_commands(checkbox))
             .collect();
         assert_eq!(commands, [["cargo test session"], ["cargo test"]]);
     }
@@ -182,7 +179,7 @@ pr:
     }
 
     #[test]
-    fn a_checkbox_in_the_frontmatter_is_none() {
+    fn the_frontmatter_has_no_checkboxes() {
         assert_eq!(Task::parse(WHOLE).unwrap().checkboxes.len(), 2);
     }
 
@@ -214,10 +211,7 @@ pr:
         "unknown key `pr.drafts`; did you mean `pr.draft`?"
     )]
     #[case::far_from_any("colour: red", "unknown key `colour`")]
-    #[case::twice(
-        "task_id: again",
-        "the key `task_id` is set again; it was set on line 2 already"
-    )]
+    #[case::twice("task_id: again", "duplicate key `task_id` (first set on line 2)")]
     #[case::word_for_number(
         "max_iterations: many",
         "`max_iterations` is `many`; expected a whole number above 0"
@@ -262,13 +256,13 @@ pr:
     )]
     #[case::alias(
         "slug: *a",
-        "the frontmatter cannot be read as YAML: while parsing node, found unknown anchor (column 7)"
+        "the frontmatter is not valid YAML: while parsing node, found unknown anchor (column 7)"
     )]
     #[case::tag(
         "slug: !x a",
-        "the frontmatter cannot be read as YAML: tags (`!name`) are not supported (column 10)"
+        "the frontmatter is not valid YAML: tags (`!name`) are not supported (column 10)"
     )]
-    fn a_mistake_in_the_frontmatter_is_told_with_its_line(#[case] line: &str, #[case] message: &str) {
+    fn a_mistake_in_the_frontmatter_is_reported_with_its_line(#[case] line: &str, #[case] message: &str) {
         let text = format!("---\ntask_id: t\ntest_command: t\n{line}\n---\n");
         let error = Task::parse(&text).unwrap_err();
         assert_eq!((error.line(), error.to_string().as_str()), (4, message));
@@ -297,7 +291,7 @@ pr:
         #[test]
         fn no_text_makes_the_parser_panic(text in task_text()) {
             let parsed = Task::parse(&text).is_ok();
-            let findings = lint(Some(&text), &LintRules { min_checkboxes: 0 });
+            let findings = lint(Some(&text), 0);
             prop_assert!(parsed || !findings.is_empty());
             prop_assert!(findings.iter().all(|finding| !finding.reason.is_empty() && !finding.fix.is_empty()));
         }

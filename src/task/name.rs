@@ -1,21 +1,21 @@
-//! Names in a task file. They end up in branches, claims and reports, so each is checked once, here.
+//! Names in a task file. They are checked once, here, because they become part of branch names and reports.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// A text that is not the name it should be.
+/// A text that is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{text}` is not {expected}")]
 pub struct NameError {
-    /// What was given.
+    /// The text.
     pub text: String,
-    /// What was expected.
+    /// A description of a valid name.
     pub expected: &'static str,
 }
 
-/// Makes a type that holds only text which its check accepts.
+/// Defines a type for text that passes a check.
 macro_rules! checked_text {
     ($(#[doc = $doc:literal])+ $name:ident: $check:ident, $expected:literal) => {
         $(#[doc = $doc])+
@@ -26,7 +26,7 @@ macro_rules! checked_text {
         impl $name {
             pub(super) const EXPECTED: &'static str = $expected;
 
-            /// Reads one.
+            /// Parses a name.
             pub fn parse(text: &str) -> Result<Self, NameError> {
                 if $check(text) {
                     Ok(Self(text.to_owned()))
@@ -35,7 +35,7 @@ macro_rules! checked_text {
                 }
             }
 
-            /// As text.
+            /// The name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -65,37 +65,37 @@ macro_rules! checked_text {
 }
 
 checked_text! {
-    /// The name of a task. Safe as one part of a branch name and as a file name.
+    /// The id of a task. Safe as a component of a branch name and as a file name.
     TaskId: is_branch_part,
     "1 to 64 letters, digits, `-`, `_` or single `.`, beginning and ending with a letter or digit"
 }
 
 checked_text! {
-    /// The last part of the branch a task is worked on.
+    /// The last component of a run's branch name.
     Slug: is_branch_part,
     "1 to 64 letters, digits, `-`, `_` or single `.`, beginning and ending with a letter or digit"
 }
 
 checked_text! {
-    /// A branch name, or the first parts of one, that git accepts and that cannot be taken for an option.
+    /// A branch name, or a prefix of one, that git accepts and does not interpret as an option.
     BranchName: is_branch,
     "a branch name that git accepts"
 }
 
 checked_text! {
-    /// The name of a checkbox, for example `M1.1`.
+    /// The id of a checkbox, for example `M1.1`.
     CheckboxId: is_label,
     "an id such as `M1.1`: a capital letter, letters and at least one digit, then numbers after dots"
 }
 
 checked_text! {
-    /// The name of a milestone, for example `M1`.
+    /// The id of a milestone, for example `M1`.
     MilestoneId: is_label,
     "an id such as `M1`: a capital letter, letters and at least one digit, then numbers after dots"
 }
 
 impl CheckboxId {
-    /// The id of the `number`th checkbox that was written without one.
+    /// The id of the `number`th checkbox without an id in the text.
     pub(super) fn generated(number: usize) -> Self {
         Self(format!("C{number}"))
     }
@@ -112,7 +112,7 @@ fn is_branch_part(text: &str) -> bool {
         && is_branch(text)
 }
 
-/// The rules of `git check-ref-format --branch`, and `.LOCK` counts as `.lock`, as it does on some file systems.
+/// The rules of `git check-ref-format --branch`. `.LOCK` counts as `.lock`, as on case-insensitive file systems.
 fn is_branch(text: &str) -> bool {
     let part_is_fine = |part: &str| {
         let locked = part
@@ -130,7 +130,7 @@ fn is_branch(text: &str) -> bool {
         && text.split('/').all(part_is_fine)
 }
 
-/// Without the digit every sentence that begins with a capital would begin with an id.
+/// The digit is required because otherwise every capitalised first word would be an id.
 fn is_label(text: &str) -> bool {
     let mut parts = text.split('.');
     let word = parts.next().unwrap_or_default();

@@ -1,21 +1,22 @@
-//! The title and the body of a pull request, rendered from the task's own templates or from ralph's.
+//! Renders the title and the body of a pull request from the task's templates or the default ones.
 
 use minijinja::{Environment, UndefinedBehavior};
 use serde::Serialize;
 use thiserror::Error;
 
 use super::frontmatter::PullRequestOptions;
+use crate::text::one_line;
 
-/// The template of the title when the task has none.
-pub const TITLE_TEMPLATE: &str = include_str!("../../templates/pr_title.j2");
+/// The default template of the title.
+const TITLE_TEMPLATE: &str = include_str!("../../templates/pr_title.j2");
 
-/// The template of the body when the task has none.
-pub const BODY_TEMPLATE: &str = include_str!("../../templates/pr_body.j2");
+/// The default template of the body.
+const BODY_TEMPLATE: &str = include_str!("../../templates/pr_body.j2");
 
-/// What a pull request tells. The fields are the variables of its templates.
+/// The content of a pull request. The fields are the variables of its templates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PullRequestFacts {
-    /// The name of the task.
+    /// The id of the task.
     pub task_id: String,
     /// The title of the task.
     pub title: String,
@@ -23,104 +24,102 @@ pub struct PullRequestFacts {
     pub run: String,
     /// The branch with the work.
     pub branch: String,
-    /// The branch it is meant for.
+    /// The branch that it is to be merged into.
     pub base: String,
-    /// The criteria of success.
+    /// The success criteria.
     pub checkboxes: Vec<CheckboxFact>,
-    /// What the runner itself ran, and how it ended.
-    pub evidence: Vec<Evidence>,
-    /// How many iterations it took.
+    /// The commands that the runner itself ran, and their results.
+    pub evidence: Vec<EvidenceFact>,
+    /// The number of iterations.
     pub iterations: u32,
-    /// How many tokens it took.
+    /// The number of tokens.
     pub tokens: u64,
-    /// What it cost, as text: `$0.4200`, or `unknown`.
+    /// The cost as text: `$0.4200` or `unknown`.
     pub cost: String,
-    /// Changes that a reviewer must look at.
-    pub flags: Vec<Flag>,
-    /// Settings for agents that the repository brought along.
+    /// Changes that a reviewer has to check.
+    pub flags: Vec<FlagFact>,
+    /// Agent settings in the repository.
     pub agent_settings: Vec<String>,
-    /// What the agent says it did.
+    /// The agent's summary.
     pub summary: String,
 }
 
-/// A criterion of success and whether it holds.
+/// A success criterion and whether it was verified.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckboxFact {
     /// Its id.
     pub id: String,
-    /// What is to hold.
+    /// The text of the criterion.
     pub text: String,
-    /// Whether the runner verified that it does.
+    /// Whether the runner verified it.
     pub checked: bool,
 }
 
 /// A command that the runner itself ran in a clean checkout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Evidence {
-    /// The shell line.
+pub struct EvidenceFact {
+    /// The shell command.
     pub command: String,
-    /// The code it left with, as a shell reports it.
+    /// The exit code, as a shell reports it.
     pub exit: i32,
-    /// How long it ran, in seconds.
+    /// The duration in seconds.
     pub duration_s: f64,
     /// The commit that was checked out.
     pub commit: String,
 }
 
-/// A changed file that a reviewer must look at.
+/// A changed file that a reviewer has to check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Flag {
+pub struct FlagFact {
     /// The file.
     pub path: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A pull request as it is read.
+/// The rendered text of a pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullRequestText {
-    /// One line.
+    /// The title: one line.
     pub title: String,
-    /// Markdown.
+    /// The body: Markdown.
     pub body: String,
 }
 
 /// A template that cannot be rendered.
 #[derive(Debug, Error)]
 #[error("cannot render the template `{template}`{}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
-pub struct TemplateError {
-    /// Which one: the key in the frontmatter, or ralph's own file.
+pub struct PullRequestTemplateError {
+    /// The key in the frontmatter, or the name of the default template.
     pub template: String,
     /// The line of the template.
     pub line: Option<usize>,
-    /// What is wrong there.
+    /// The error of the template engine.
     pub source: minijinja::Error,
 }
 
-/// Renders the title and the body from the task's templates, or from ralph's own.
+/// Renders the title and the body.
 pub fn render_pull_request(
     options: &PullRequestOptions,
     facts: &PullRequestFacts,
-) -> Result<PullRequestText, TemplateError> {
-    let (name, template) = match &options.title_template {
-        Some(template) => ("pr.title_template", template.as_str()),
-        None => ("pr_title.j2", TITLE_TEMPLATE),
+) -> Result<PullRequestText, PullRequestTemplateError> {
+    let title = match &options.title_template {
+        Some(template) => render("pr.title_template", template, facts)?,
+        None => render("pr_title.j2", TITLE_TEMPLATE, facts)?,
     };
-    let title = render(name, template, facts)?;
-    let (name, template) = match &options.body_template {
-        Some(template) => ("pr.body_template", template.as_str()),
-        None => ("pr_body.j2", BODY_TEMPLATE),
+    let body = match &options.body_template {
+        Some(template) => render("pr.body_template", template, facts)?,
+        None => render("pr_body.j2", BODY_TEMPLATE, facts)?,
     };
-    let body = render(name, template, facts)?;
     Ok(PullRequestText {
         title: one_line(&title),
         body,
     })
 }
 
-/// Renders a template with made-up facts, so that a mistake shows before a run has cost anything: once with
-/// every list filled and once with every list empty, for the two sides of an `if`.
-pub(super) fn check_template(name: &str, template: &str) -> Result<(), TemplateError> {
+/// Renders a template with example facts, so that a mistake is found before a run costs anything: once with every list
+/// filled and once with every list empty, for both branches of an `if`.
+pub(super) fn check_template(name: &str, template: &str) -> Result<(), PullRequestTemplateError> {
     render(name, template, &PullRequestFacts::example())?;
     render(name, template, &PullRequestFacts::default())?;
     Ok(())
@@ -134,13 +133,13 @@ impl PullRequestFacts {
                 text: String::new(),
                 checked: true,
             }],
-            evidence: vec![Evidence {
+            evidence: vec![EvidenceFact {
                 command: String::new(),
                 exit: 0,
                 duration_s: 0.0,
                 commit: String::new(),
             }],
-            flags: vec![Flag {
+            flags: vec![FlagFact {
                 path: String::new(),
                 reason: String::new(),
             }],
@@ -151,7 +150,7 @@ impl PullRequestFacts {
     }
 }
 
-fn render(name: &str, template: &str, facts: &PullRequestFacts) -> Result<String, TemplateError> {
+fn render(name: &str, template: &str, facts: &PullRequestFacts) -> Result<String, PullRequestTemplateError> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_trim_blocks(true);
@@ -159,18 +158,14 @@ fn render(name: &str, template: &str, facts: &PullRequestFacts) -> Result<String
     environment.add_filter("code", |text: String| code_span(&text));
     environment
         .render_named_str(name, template, facts)
-        .map_err(|source| TemplateError {
+        .map_err(|source| PullRequestTemplateError {
             template: name.to_owned(),
             line: source.line(),
             source,
         })
 }
 
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// Text as a Markdown code span, whatever backticks it holds.
+/// Formats text as a Markdown code span, even if it contains backticks.
 fn code_span(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest + 1);
@@ -202,7 +197,7 @@ mod tests {
                 checkbox("M1.1", "It <works> & stays", true),
                 checkbox("M1.2", "It says why", false),
             ],
-            evidence: vec![Evidence {
+            evidence: vec![EvidenceFact {
                 command: "test \"`id -u`\" = 0".to_owned(),
                 exit: 0,
                 duration_s: 1.26,
@@ -211,7 +206,7 @@ mod tests {
             iterations: 3,
             tokens: 4200,
             cost: "unknown".to_owned(),
-            flags: vec![Flag {
+            flags: vec![FlagFact {
                 path: ".gitignore".to_owned(),
                 reason: "a policy file".to_owned(),
             }],
@@ -228,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_templates_tell_everything() {
+    fn the_default_templates_show_everything() {
         let text = render_pull_request(&PullRequestOptions::default(), &facts()).unwrap();
         assert_eq!(text.title, "fix-login: Fix the login");
         insta::assert_snapshot!(text.body, @r#"
@@ -243,7 +238,7 @@ mod tests {
         - [x] M1.1 It <works> & stays
         - [ ] M1.2 It says why
 
-        ## Evidence
+        ## EvidenceFact
 
         ralph itself ran these in a clean checkout, after every process of the agent was gone:
 
@@ -285,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_variable_is_told_with_template_and_line() {
+    fn an_unknown_variable_is_reported_with_template_and_line() {
         let error = render_pull_request(&body_template("a\n{{ tokenz }}"), &facts()).unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -1,38 +1,38 @@
-//! The files that `ralph init` writes and that a run's state begins with.
+//! The files that `ralph init` writes, and the initial run files.
 
-/// `ralph_task.md`: an example that explains itself.
+/// `ralph_task.md`: an example with explanations.
 pub const TASK: &str = include_str!("../../templates/starter/ralph_task.md");
 
-/// `.ralph/guardrails.md`: the signs, to which entries are only ever added.
+/// `.ralph/guardrails.md`: the signs. Entries are only ever added.
 pub const GUARDRAILS: &str = include_str!("../../templates/starter/guardrails.md");
 
-/// `.ralph/progress.md`: what is done and what comes next.
+/// `.ralph/progress.md`: what is done and what is next.
 pub const PROGRESS: &str = include_str!("../../templates/starter/progress.md");
 
-/// `.ralph/notes.md`: what a person tells the agent.
+/// `.ralph/notes.md`: notes from a person to the agent.
 pub const NOTES: &str = include_str!("../../templates/starter/notes.md");
 
-/// `.ralph/diagnostics.md`: what the doctor found.
+/// `.ralph/diagnostics.md`: the doctor's diagnoses.
 pub const DIAGNOSTICS: &str = include_str!("../../templates/starter/diagnostics.md");
 
-/// `.ralph/errors.log`: empty, because every line of it is an entry.
+/// `.ralph/errors.log`: empty, because every line is an entry.
 pub const ERRORS_LOG: &str = include_str!("../../templates/starter/errors.log");
 
-/// `.ralph/activity.log`: empty, because every line of it is an entry.
+/// `.ralph/activity.log`: empty, because every line is an entry.
 pub const ACTIVITY_LOG: &str = include_str!("../../templates/starter/activity.log");
 
-/// `ralph.toml`: the settings people change first.
+/// `ralph.toml`: the settings that users change first.
 pub const CONFIG: &str = include_str!("../../templates/starter/ralph.toml");
 
 #[cfg(test)]
 mod tests {
-    use crate::task::{LintRules, Task, body, lint};
+    use crate::task::{Task, body, lint};
 
     use super::*;
 
     #[test]
     fn the_example_task_has_no_findings() {
-        assert_eq!(lint(Some(TASK), &LintRules::default()), []);
+        assert_eq!(lint(Some(TASK), 2), []);
         let task = Task::parse(TASK).unwrap();
         let ids: Vec<_> = task.checkboxes.iter().map(|found| found.id.as_str()).collect();
         assert_eq!(ids, ["M1.1", "M1.2"]);
@@ -47,7 +47,7 @@ mod tests {
                 .unwrap_or(line)
         });
         let text = format!("{}\n{}", head.collect::<Vec<_>>().join("\n"), body(TASK));
-        assert_eq!(lint(Some(&text), &LintRules::default()), [], "{text}");
+        assert_eq!(lint(Some(&text), 2), [], "{text}");
         let task = Task::parse(&text).unwrap().frontmatter;
         assert_eq!(task.overrides().len(), 12);
         assert!(task.pr.draft && task.pr.title_template.is_some() && !task.verify_commands.is_empty());

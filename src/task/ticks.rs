@@ -1,11 +1,11 @@
-//! Ticks in the text of a task file. The runner alone decides about them; everything else in the text is the user's.
+//! Ticks in the text of a task file. Only the runner decides about them.
 
 use std::collections::BTreeSet;
 
 use super::document;
 use super::name::CheckboxId;
 
-/// The text with exactly these boxes ticked and all others not. No other byte changes.
+/// Ticks exactly these checkboxes and unticks all others. No other byte changes.
 #[must_use]
 pub fn render_ticks(text: &str, ticked: &BTreeSet<CheckboxId>) -> String {
     let criteria = document::criteria(text);
@@ -23,10 +23,10 @@ pub fn render_ticks(text: &str, ticked: &BTreeSet<CheckboxId>) -> String {
     rendered
 }
 
-/// Which boxes are ticked in an agent's copy of the file: its claims, to be verified. Never fails, whatever the agent
-/// made of the file.
+/// The checkboxes that are ticked in an agent's copy of the file: what the agent reports as finished. Never fails, even
+/// if the agent has damaged the file.
 #[must_use]
-pub fn claimed_by_edit(text: &str) -> BTreeSet<CheckboxId> {
+pub fn ticked_ids(text: &str) -> BTreeSet<CheckboxId> {
     let checkboxes = document::criteria(text).checkboxes.into_iter();
     checkboxes
         .filter(|checkbox| checkbox.checked)
@@ -58,10 +58,10 @@ mod tests {
     }
 
     #[test]
-    fn a_mangled_file_still_tells_what_was_claimed() {
-        let mangled = "---\ntask_id: [\n- [x] M1.1 a\n- [ ] M1.2 b\n- [x] M1.3 c\n- [x] M1.3 c\n  - verify:\n```\n- [x] M1.4";
-        assert_eq!(claimed_by_edit(mangled), ids(&["M1.1", "M1.3"]));
-        assert_eq!(claimed_by_edit(""), ids(&[]));
+    fn the_ticks_of_a_damaged_file_are_found() {
+        let damaged = "---\ntask_id: [\n- [x] M1.1 a\n- [ ] M1.2 b\n- [x] M1.3 c\n- [x] M1.3 c\n  - verify:\n```\n- [x] M1.4";
+        assert_eq!(ticked_ids(damaged), ids(&["M1.1", "M1.3"]));
+        assert_eq!(ticked_ids(""), ids(&[]));
     }
 
     fn body() -> impl Strategy<Value = String> {
@@ -86,7 +86,7 @@ mod tests {
             let wanted: BTreeSet<_> = wanted.into_iter().map(CheckboxId::generated).collect();
             let rendered = render_ticks(&text, &wanted);
             let expected: BTreeSet<_> = wanted.intersection(&all).cloned().collect();
-            prop_assert_eq!(claimed_by_edit(&rendered), expected);
+            prop_assert_eq!(ticked_ids(&rendered), expected);
             prop_assert_eq!(render_ticks(&rendered, &wanted), rendered.clone());
             prop_assert_eq!(rendered.len(), text.len());
             prop_assert_eq!(rendered.matches("\r\n").count(), text.matches("\r\n").count());

@@ -1,41 +1,41 @@
-//! YAML as a tree in which every value knows its line.
+//! YAML as a tree in which every value has its line.
 //!
-//! `serde` stops at the first thing it does not like; a task file is to be told everything that is wrong with it at
-//! once, and text that looks like a number (a branch called `1.10`) is to stay text where text is expected.
+//! `serde` stops at the first error, but the linter reports all of them. And text that looks like a number (a branch
+//! called `1.10`) has to stay text.
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
 use super::error::TaskError;
 
-/// One value.
+/// One value with its line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Node {
+pub(super) struct YamlNode {
     pub(super) line: usize,
-    pub(super) value: Value,
+    pub(super) value: YamlValue,
 }
 
-/// What a value is.
+/// A YAML value.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum YamlValue {
     Null,
-    /// Not quoted: text, or a number, or a truth value, as the reader likes.
+    /// Unquoted: text, a number or a boolean; the reader decides.
     Plain(String),
-    /// Quoted, or a block: text.
+    /// Quoted or a block: text.
     Quoted(String),
-    Sequence(Vec<Node>),
-    Mapping(Vec<Entry>),
+    Sequence(Vec<YamlNode>),
+    Mapping(Vec<YamlEntry>),
 }
 
 /// One `key: value`.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct YamlEntry {
     pub(super) key: String,
     pub(super) line: usize,
-    pub(super) node: Node,
+    pub(super) node: YamlNode,
 }
 
-/// Reads a document that is one mapping; an empty one is an empty mapping.
-pub(super) fn parse_mapping(text: &str) -> Result<Vec<Entry>, TaskError> {
+/// Parses a document that is one mapping. An empty document is an empty mapping.
+pub(super) fn parse_mapping(text: &str) -> Result<Vec<YamlEntry>, TaskError> {
     let mut reader = Reader {
         parser: Parser::new_from_str(text),
     };
@@ -46,8 +46,8 @@ pub(super) fn parse_mapping(text: &str) -> Result<Vec<Entry>, TaskError> {
             (event, span) => {
                 let node = reader.node(event, span, 0)?;
                 return match node.value {
-                    Value::Mapping(entries) => Ok(entries),
-                    Value::Null => Ok(Vec::new()),
+                    YamlValue::Mapping(entries) => Ok(entries),
+                    YamlValue::Null => Ok(Vec::new()),
                     _ => Err(problem(span.start, "expected lines of the form `key: value`")),
                 };
             }
@@ -55,7 +55,7 @@ pub(super) fn parse_mapping(text: &str) -> Result<Vec<Entry>, TaskError> {
     }
 }
 
-/// Deeper than any key of a task file lies.
+/// Maximum nesting. The keys of a task file are less deep.
 const DEEPEST: usize = 8;
 
 struct Reader<'a> {
@@ -71,9 +71,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, TaskError> {
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<YamlNode, TaskError> {
         if depth > DEEPEST {
-            return Err(problem(span.start, "it is nested too deep"));
+            return Err(problem(span.start, "nested too deeply"));
         }
         let value = match event {
             Event::Scalar(_, _, _, Some(_))
@@ -81,21 +81,23 @@ impl<'a> Reader<'a> {
             | Event::MappingStart(_, Some(_)) => {
                 return Err(problem(span.start, "tags (`!name`) are not supported"));
             }
-            Event::Scalar(text, ScalarStyle::Plain, ..) if matches!(&*text, "" | "~" | "null") => Value::Null,
-            Event::Scalar(text, ScalarStyle::Plain, ..) => Value::Plain(text.into_owned()),
-            Event::Scalar(text, ..) => Value::Quoted(text.into_owned()),
-            Event::SequenceStart(..) => Value::Sequence(self.items(depth)?),
-            Event::MappingStart(..) => Value::Mapping(self.entries(depth)?),
+            Event::Scalar(text, ScalarStyle::Plain, ..) if matches!(&*text, "" | "~" | "null") => {
+                YamlValue::Null
+            }
+            Event::Scalar(text, ScalarStyle::Plain, ..) => YamlValue::Plain(text.into_owned()),
+            Event::Scalar(text, ..) => YamlValue::Quoted(text.into_owned()),
+            Event::SequenceStart(..) => YamlValue::Sequence(self.items(depth)?),
+            Event::MappingStart(..) => YamlValue::Mapping(self.entries(depth)?),
             Event::Alias(_) => return Err(problem(span.start, "aliases (`*name`) are not supported")),
             _ => return Err(problem(span.start, "expected a value")),
         };
-        Ok(Node {
+        Ok(YamlNode {
             line: span.start.line(),
             value,
         })
     }
 
-    fn items(&mut self, depth: usize) -> Result<Vec<Node>, TaskError> {
+    fn items(&mut self, depth: usize) -> Result<Vec<YamlNode>, TaskError> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -105,7 +107,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn entries(&mut self, depth: usize) -> Result<Vec<Entry>, TaskError> {
+    fn entries(&mut self, depth: usize) -> Result<Vec<YamlEntry>, TaskError> {
         let mut entries = Vec::new();
         loop {
             let (key, line) = match self.next()? {
@@ -115,7 +117,7 @@ impl<'a> Reader<'a> {
             };
             let (event, span) = self.next()?;
             let node = self.node(event, span, depth + 1)?;
-            entries.push(Entry { key, line, node });
+            entries.push(YamlEntry { key, line, node });
         }
     }
 }
