@@ -121,6 +121,7 @@ pub mod scm;
 pub mod secret;
 pub mod state;
 pub mod task;
+mod text;
 pub mod usage;
 
 pub use agent::{Agent, AgentSession};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ralph::exec::Command;
-use ralph::network::{Policy, Rule};
+use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::{Provider, SandboxSpec};
 
 use super::Fallible;
@@ -48,7 +48,7 @@ async fn take_turns(stage: &Stage) -> Fallible<Vec<Figure>> {
 
 /// Makes a sandbox as a process that has just started would, and runs `true` in it.
 async fn first_command(stage: &Stage) -> Fallible<Duration> {
-    let (provider, rule) = (stage.provider(), Rule::parse("allowed.example")?);
+    let (provider, rule) = (stage.provider(), PolicyRule::parse("allowed.example")?);
     let spec = SandboxSpec {
         network: Policy::allowlist([rule]),
         ..stage.spec()

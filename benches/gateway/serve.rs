@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ralph::gateway::audit::AuditLog;
 use ralph::gateway::{AddressGuard, Door, Gateway, Phantom, Resolver, Setup};
-use ralph::network::{HostName, Policy, Rule};
+use ralph::network::{HostName, Policy, PolicyRule};
 
 use super::Fallible;
 
@@ -36,7 +36,7 @@ pub(crate) async fn serve(count: usize, file: &Path) -> Fallible<()> {
 /// A gateway with all its doors, and the URL of its proxy.
 fn open(audit: &Path) -> Fallible<(Gateway, String)> {
     let phantom = Phantom::random()?;
-    let policy = Policy::allow_all().denying([Rule::parse("evil.example")?]);
+    let policy = Policy::allow_all().denying([PolicyRule::parse("evil.example")?]);
     let mut setup = Setup::new(policy, Arc::new(AuditLog::open(audit)?));
     setup.resolver = Arc::new(Loopback);
     setup.guard = AddressGuard::dangerously_opening(["127.0.0.0/8".parse()?]);

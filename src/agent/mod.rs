@@ -23,7 +23,7 @@ mod transcript;
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::exec::{Captured, Command, Exit};
+use crate::exec::{CapturedOutput, Command, Exit};
 use crate::model::{ModelMessage, ModelReply};
 use crate::usage::Usd;
 
@@ -69,7 +69,7 @@ pub trait AgentSession: Send {
 
     /// What the session used, according to what its commands printed to standard output so far. The runner asks however
     /// the session ended. `None` for a session that calls models only through [`AgentStep::Ask`].
-    fn reported_usage(&self, _printed: &Captured) -> Option<ReportedUsage> {
+    fn reported_usage(&self, _printed: &CapturedOutput) -> Option<ReportedUsage> {
         None
     }
 }

@@ -1,6 +1,6 @@
 //! One session of an agent program: its files, its command, its transcript.
 
-use crate::exec::{Captured, Exit, Status};
+use crate::exec::{CapturedOutput, Exit, ExitStatus};
 
 use super::transcript::KEPT_OUTPUT;
 use super::{AgentBrief, AgentOutcome, AgentSession, AgentStep, ProgramAgent, ReportedUsage, StepResult};
@@ -17,7 +17,7 @@ enum ProgramState {
     Fresh,
     WritingFiles,
     Running,
-    ReadingDetails { status: Status, printed: String },
+    ReadingDetails { status: ExitStatus, printed: String },
     Finished,
 }
 
@@ -38,7 +38,7 @@ impl ProgramSession {
 
     fn exited(&mut self, exit: &Exit) -> AgentStep {
         let printed = exit.stdout.text();
-        let failed = matches!(exit.status, Status::Code(code) if code != 0);
+        let failed = matches!(exit.status, ExitStatus::Code(code) if code != 0);
         let details = failed
             .then(|| self.agent.program.failure_details(&self.brief, &printed))
             .flatten();
@@ -54,7 +54,7 @@ impl ProgramSession {
         }
     }
 
-    fn finish(&self, status: Status, printed: &str) -> AgentStep {
+    fn finish(&self, status: ExitStatus, printed: &str) -> AgentStep {
         let program = &self.agent.program;
         program
             .parse_transcript(printed)
@@ -83,7 +83,7 @@ impl AgentSession for ProgramSession {
         }
     }
 
-    fn reported_usage(&self, printed: &Captured) -> Option<ReportedUsage> {
+    fn reported_usage(&self, printed: &CapturedOutput) -> Option<ReportedUsage> {
         Some(self.agent.program.parse_transcript(&printed.text()).usage)
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::exec::Status;
+use crate::exec::ExitStatus;
 use crate::usage::{Tokens, Usd};
 
 use super::actions::ReportedProgress;
@@ -65,24 +65,27 @@ pub enum TranscriptEnd {
 
 impl TranscriptSummary {
     /// The last step of a session. It succeeds only if both the exit code and the transcript say so.
-    pub(super) fn into_step(self, program: &str, status: Status) -> AgentStep {
+    pub(super) fn into_step(self, program: &str, status: ExitStatus) -> AgentStep {
         let conclusion = match (status, self.end) {
-            (Status::Code(0), TranscriptEnd::Finished) => AgentConclusion::Continue,
-            (Status::Code(0), TranscriptEnd::Missing) => {
+            (ExitStatus::Code(0), TranscriptEnd::Finished) => AgentConclusion::Continue,
+            (ExitStatus::Code(0), TranscriptEnd::Missing) => {
                 unusable(format!("{program} ended without a result"))
             }
-            (Status::Code(0), TranscriptEnd::ModelFailed(failure)) => unusable(failure.to_string()),
-            (Status::Code(_), TranscriptEnd::ModelFailed(failure)) => return AgentStep::Fail(failure),
-            (Status::Code(_), TranscriptEnd::OverBudget { reason }) => AgentConclusion::OverBudget { reason },
-            (Status::Code(_), TranscriptEnd::Failed { error }) => unusable(error),
-            (Status::Code(code), TranscriptEnd::Finished | TranscriptEnd::Missing) => {
+            (ExitStatus::Code(0), TranscriptEnd::ModelFailed(failure)) => unusable(failure.to_string()),
+            (ExitStatus::Code(_), TranscriptEnd::ModelFailed(failure)) => return AgentStep::Fail(failure),
+            (ExitStatus::Code(_), TranscriptEnd::OverBudget { reason }) => {
+                AgentConclusion::OverBudget { reason }
+            }
+            (ExitStatus::Code(_), TranscriptEnd::Failed { error }) => unusable(error),
+            (ExitStatus::Code(code), TranscriptEnd::Finished | TranscriptEnd::Missing) => {
                 unusable(format!("{program}: exit {code}"))
             }
-            (Status::Signal(_) | Status::TimedOut | Status::Idle | Status::OutOfMemory, _) => {
-                AgentConclusion::Rotate {
-                    reason: format!("{program}: {status}"),
-                }
-            }
+            (
+                ExitStatus::Signal(_) | ExitStatus::TimedOut | ExitStatus::Idle | ExitStatus::OutOfMemory,
+                _,
+            ) => AgentConclusion::Rotate {
+                reason: format!("{program}: {status}"),
+            },
         };
         AgentStep::Finish(AgentOutcome {
             summary: self.text.trim().chars().take(MAX_SUMMARY).collect(),
@@ -107,34 +110,38 @@ mod tests {
     }
 
     #[rstest]
-    #[case::finished(Status::Code(0), TranscriptEnd::Finished, "continue")]
-    #[case::nonzero_code_after_result(Status::Code(3), TranscriptEnd::Finished, "unusable: p: exit 3")]
+    #[case::finished(ExitStatus::Code(0), TranscriptEnd::Finished, "continue")]
+    #[case::nonzero_code_after_result(ExitStatus::Code(3), TranscriptEnd::Finished, "unusable: p: exit 3")]
     #[case::error_with_code_zero(
-        Status::Code(0),
+        ExitStatus::Code(0),
         TranscriptEnd::Failed { error: "no".into() },
         "unusable: no"
     )]
-    #[case::no_result(Status::Code(0), TranscriptEnd::Missing, "unusable: p ended without a result")]
-    #[case::nonzero_code_without_result(Status::Code(1), TranscriptEnd::Missing, "unusable: p: exit 1")]
-    #[case::over_budget(Status::Code(1), TranscriptEnd::OverBudget { reason: "spent".into() }, "over budget: spent")]
-    #[case::model_failed(Status::Code(1), TranscriptEnd::ModelFailed(failure()), "failed")]
+    #[case::no_result(
+        ExitStatus::Code(0),
+        TranscriptEnd::Missing,
+        "unusable: p ended without a result"
+    )]
+    #[case::nonzero_code_without_result(ExitStatus::Code(1), TranscriptEnd::Missing, "unusable: p: exit 1")]
+    #[case::over_budget(ExitStatus::Code(1), TranscriptEnd::OverBudget { reason: "spent".into() }, "over budget: spent")]
+    #[case::model_failed(ExitStatus::Code(1), TranscriptEnd::ModelFailed(failure()), "failed")]
     #[case::model_failed_before_success(
-        Status::Code(0),
+        ExitStatus::Code(0),
         TranscriptEnd::ModelFailed(failure()),
         "unusable: the model does not answer: x"
     )]
     #[case::killed(
-        Status::Idle,
+        ExitStatus::Idle,
         TranscriptEnd::Finished,
         "rotate: p: printed nothing for too long"
     )]
     #[case::timed_out(
-        Status::TimedOut,
+        ExitStatus::TimedOut,
         TranscriptEnd::ModelFailed(failure()),
         "rotate: p: timed out"
     )]
     fn exit_and_transcript_decide_together(
-        #[case] status: Status,
+        #[case] status: ExitStatus,
         #[case] end: TranscriptEnd,
         #[case] expected: &str,
     ) {
@@ -163,7 +170,7 @@ mod tests {
             end: TranscriptEnd::Finished,
             ..TranscriptSummary::default()
         };
-        let AgentStep::Finish(outcome) = summary.into_step("p", Status::Code(0)) else {
+        let AgentStep::Finish(outcome) = summary.into_step("p", ExitStatus::Code(0)) else {
             panic!("not finished");
         };
         assert_eq!(outcome.summary.chars().count(), MAX_SUMMARY);

@@ -5,15 +5,14 @@ use std::path::Path;
 
 use crate::config::Config;
 use crate::engine::ImageFiles;
-use crate::network::packages::Packages;
-use crate::network::{Clients, Directory, NoFiles, Preset, Tree};
+use crate::network::{ConfigDirectory, ConfigTree, PackageClient, PackageConfig, Preset};
 use crate::sandbox::connect::Ground;
 
 use super::{AssemblyContext, AssemblyError, image, provider};
 
 /// What the clients of one sandbox are told.
 pub(crate) struct Told {
-    project: Box<dyn Tree>,
+    project: Box<dyn ConfigTree>,
     image: ImageFiles,
     /// The variables of the image.
     env: BTreeMap<String, String>,
@@ -29,8 +28,8 @@ impl Told {
     ) -> Result<Self, AssemblyError> {
         let mut told = Self {
             project: match project {
-                Some(dir) => Box::new(Directory::at(dir)),
-                None => Box::new(NoFiles),
+                Some(dir) => Box::new(ConfigDirectory::new(dir)),
+                None => Box::new(BTreeMap::new()),
             },
             image: ImageFiles::new(),
             env: BTreeMap::new(),
@@ -42,8 +41,8 @@ impl Told {
     }
 
     /// They, for the presets of a policy.
-    pub(crate) fn clients(&self) -> Clients<'_> {
-        Clients {
+    pub(crate) fn clients(&self) -> PackageConfig<'_> {
+        PackageConfig {
             project: self.project.as_ref(),
             image: &self.image,
             env: &self.env,
@@ -78,7 +77,7 @@ pub(crate) fn asks_image(config: &Config) -> bool {
     presets(config).next().is_some()
 }
 
-fn presets(config: &Config) -> impl Iterator<Item = Packages> {
+fn presets(config: &Config) -> impl Iterator<Item = PackageClient> {
     let presets = config.settings.sandbox.network.presets.iter();
     presets.filter_map(|preset| match preset {
         Preset::Packages(packages) => Some(*packages),

@@ -42,10 +42,12 @@ pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
         let session = surroundings.var("DBUS_SESSION_BUS_ADDRESS");
         session.map(|_| Keychain::SecretService)
     };
-    Ok(match keychain.filter(|keychain| host.finds(keychain.program())) {
-        Some(keychain) => vault.with_keychain(keychain, host),
-        None => vault,
-    })
+    Ok(
+        match keychain.filter(|keychain| host.has_program(keychain.program())) {
+            Some(keychain) => vault.with_keychain(keychain, host),
+            None => vault,
+        },
+    )
 }
 
 /// The service of a credential: what is stored, or else what the environment holds. `base` stands in for the service.

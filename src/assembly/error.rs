@@ -1,5 +1,6 @@
 //! What can go wrong while a run is assembled or driven, with its kind and what to do next.
 
+use crate::text::error_chain;
 use std::error::Error;
 use std::fmt::Display;
 use std::path::Path;
@@ -59,7 +60,7 @@ impl AssemblyError {
 
     /// An error of another module, with its causes.
     pub(crate) fn from_error(kind: AssemblyErrorKind, error: &(dyn Error + 'static)) -> Self {
-        Self::new(kind, chain(error))
+        Self::new(kind, error_chain(error))
     }
 
     /// Sets what to do next.
@@ -85,21 +86,6 @@ impl AssemblyError {
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
-}
-
-/// An error and its causes. A cause whose text its parent already shows is left out.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        next = cause.source();
-        let cause = cause.to_string();
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    text
 }
 
 /// For `map_err`: an I/O error with what was tried on which path.

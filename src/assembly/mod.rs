@@ -21,8 +21,8 @@ mod surroundings;
 
 use std::sync::Arc;
 
+pub(crate) use error::io;
 pub use error::{AssemblyError, AssemblyErrorKind};
-pub(crate) use error::{chain, io};
 pub use reporter::{AssemblyReporter, SilentReporter};
 pub(crate) use settings::settings;
 pub use surroundings::Surroundings;

@@ -12,14 +12,14 @@ use crate::config::{AgentName, Config};
 use crate::credential::{CredentialKind, CredentialSource};
 use crate::event::PreflightResult;
 use crate::gateway::broker::{self, BrokerError, ModelUpstream, VerifyError};
-use crate::network::{Clients, HostName, Policy};
+use crate::network::{PackageConfig, HostName, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
 
 use super::AssemblyError;
 use super::agents::{agent_name, credential, keys, settings_of};
 use super::broker::{Brokered, Door, Service};
-use super::error::chain;
+use crate::text::error_chain;
 use super::{AssemblyContext, provider};
 
 /// How long a service may take to say whether it takes a credential.
@@ -35,7 +35,7 @@ pub(crate) async fn preconditions(
     let open = brokered.and_then(|brokered| Some((brokered.door(own)?, brokered.access(own)?)));
     let Some((door, access)) = open else {
         let credential = own_credential(context, config, own).await?;
-        let policy = config.network_policy(&Clients::NONE);
+        let policy = config.network_policy(&PackageConfig::EMPTY);
         // What is opened with a credential that the provider keeps is open to whoever uses it.
         let policy = match brokered {
             Some(brokered) => brokered.allow(policy)?,
@@ -279,7 +279,7 @@ impl Precondition for Credential {
                 detail: format!("{service} cannot be asked from this machine whether it takes it"),
             },
             (_, _) if out_of_reach => PreflightResult::NotReady {
-                why: format!("{service}: {}", chain(&error)),
+                why: format!("{service}: {}", error_chain(&error)),
                 next_step: "see that this machine reaches it, or correct its address; then `ralph resume`"
                     .to_owned(),
             },
@@ -288,7 +288,7 @@ impl Precondition for Credential {
                 next_step: self.remedy.clone(),
             },
             (_, _) => PreflightResult::NotReady {
-                why: chain(&error),
+                why: error_chain(&error),
                 next_step: self.remedy.clone(),
             },
         }
@@ -300,11 +300,11 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::network::Rule;
+    use crate::network::PolicyRule;
 
     #[rstest]
     #[case::nothing_is_open(Policy::deny(), Some("api.anthropic.com"))]
-    #[case::its_host_is(Policy::allowlist([Rule::parse("api.anthropic.com").unwrap()]), None)]
+    #[case::its_host_is(Policy::allowlist([PolicyRule::parse("api.anthropic.com").unwrap()]), None)]
     #[case::everything_is(Policy::allow_all(), None)]
     fn an_agent_is_kept_from_what_no_line_opens(#[case] policy: Policy, #[case] expected: Option<&str>) {
         assert_eq!(closed(AgentName::Claude, &policy), expected);

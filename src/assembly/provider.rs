@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::{AgentName, Config, Layer, OnUnenforceable, SandboxType};
-use crate::network::{Clients, Policy};
+use crate::network::{PackageConfig, Policy};
 use crate::sandbox::connect::{Choice, check_policy, connect};
 use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, Waiting};
 use crate::sandbox::docker::DockerOptions;
@@ -24,7 +24,7 @@ pub(crate) fn provider(
     config: &Config,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
     let provider = connected(context, config)?;
-    match check_policy(provider.as_ref(), &config.network_policy(&Clients::NONE)) {
+    match check_policy(provider.as_ref(), &config.network_policy(&PackageConfig::EMPTY)) {
         Err(error) if !may_go_on(config) => Err(unenforceable(error)),
         _ => Ok(provider),
     }

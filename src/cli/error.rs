@@ -19,7 +19,7 @@ use crate::scm::ScmError;
 use crate::state::StateError;
 use crate::task::TaskError;
 
-pub(super) use assembly::chain;
+use crate::text::error_chain;
 
 /// The exit codes, one meaning each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl CliError {
     pub(super) fn of(exit: Exit, error: &(dyn Error + 'static)) -> Self {
         Self {
             exit,
-            message: chain(error),
+            message: error_chain(error),
             hint: None,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::task::{Finding, LintRules};
+use crate::task::LintFinding;
 
 use super::Context;
 use super::error::{CliError, Exit};
@@ -22,10 +22,8 @@ pub(super) struct Args {
 pub(super) fn lint(context: &Context, args: &Args) -> Result<Exit, CliError> {
     let config = configuration(context, None, Vec::new())?;
     let path = context.surroundings().cwd.join(&args.task);
-    let rules = LintRules {
-        min_checkboxes: config.settings.task.min_checkboxes.get() as usize,
-    };
-    let findings = crate::task::lint(read(&path)?.as_deref(), &rules);
+    let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
+    let findings = crate::task::lint(read(&path)?.as_deref(), min_checkboxes);
     if args.json {
         context.ui.json(&findings)?;
     } else {
@@ -62,7 +60,7 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, CliError> {
 }
 
 /// A finding as a person reads it: place, reason, fix.
-pub(super) fn render(path: &Path, finding: &Finding) -> String {
+pub(super) fn render(path: &Path, finding: &LintFinding) -> String {
     let line = finding.line.map_or(String::new(), |line| format!(":{line}"));
     format!(
         "{}{line}: {}\n  fix: {}",

@@ -9,7 +9,9 @@ use crate::assembly::configuration::project_dir;
 use crate::assembly::{clients, image, spec};
 use crate::gateway::audit::{Asked, AuditLog, Outcome, Tally};
 use crate::id::RunId;
-use crate::network::{Denial, Host, HostNameError, Policy, Request, Seen, Verdict};
+use crate::network::{
+    Denial, HostNameError, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost,
+};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
@@ -46,7 +48,7 @@ enum What {
 struct CheckArgs {
     /// A host, at port 443 unless another one is given
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_target)]
-    target: (Host, u16),
+    target: (RequestHost, u16),
     /// The method of a request that can be seen, for lines that name methods
     #[arg(long, requires = "path")]
     method: Option<String>,
@@ -89,24 +91,24 @@ async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
     let policy = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
-    let seen = match args.method.zip(args.path) {
+    let content = match args.method.zip(args.path) {
         // Only there the gateway can see them.
-        Some((method, path)) if inspected || port != TLS_PORT => Seen::Http { method, path },
-        _ => Seen::Nothing,
+        Some((method, path)) if inspected || port != TLS_PORT => RequestContent::Http { method, path },
+        _ => RequestContent::Opaque,
     };
-    let request = Request { host, port, seen };
+    let request = PolicyRequest { host, port, content };
     let judged = policy.judge(&request);
     let (verdict, reason) = match &judged {
-        Verdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
-        Verdict::Denied(Denial::Unseen(line)) if inspected => (
+        PolicyVerdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
+        PolicyVerdict::Denied(Denial::NotInspected(line)) if inspected => (
             Outcome::Denied,
             format!("{line} decides by the request: ask with --method and --path"),
         ),
-        Verdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
+        PolicyVerdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
     };
     let line = match &judged {
-        Verdict::Allowed(line) => Some(line),
-        Verdict::Denied(denial) => denial.line(),
+        PolicyVerdict::Allowed(line) => Some(line),
+        PolicyVerdict::Denied(denial) => denial.line(),
     };
     let checked = Checked {
         host: request.host.to_string(),
@@ -214,12 +216,12 @@ fn as_toml(suggested: &Suggested) -> String {
     format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{allowed}]\n{besides}")
 }
 
-fn parse_target(text: &str) -> Result<(Host, u16), TargetError> {
+fn parse_target(text: &str) -> Result<(RequestHost, u16), TargetError> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| TargetError::Port)?),
         _ => (text, 443),
     };
-    let host = Host::parse(host).map_err(TargetError::Host)?;
+    let host = RequestHost::parse(host).map_err(TargetError::Host)?;
     Ok((host, port))
 }
 

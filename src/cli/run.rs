@@ -13,7 +13,7 @@ use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
 use crate::sandbox::SandboxSpec;
 use crate::scm::Repository;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
-use crate::task::{LintRules, Task};
+use crate::task::Task;
 
 use super::error::{CliError, Exit, io};
 use super::overrides::{configuration, configuration_quietly, flags};
@@ -256,11 +256,9 @@ fn tell_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
 fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(), CliError> {
     // The minimum of checkboxes is configuration that the task cannot change, so it is read without the task.
     let config = configuration_quietly(context, file.project.clone())?;
-    let rules = LintRules {
-        min_checkboxes: config.settings.task.min_checkboxes.get() as usize,
-    };
+    let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
     let text = file.path.exists().then_some(file.text.as_str());
-    let findings = crate::task::lint(text, &rules);
+    let findings = crate::task::lint(text, min_checkboxes);
     if findings.is_empty() {
         return Ok(());
     }

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use serde::Serialize;
 
 use crate::assembly::AssemblyReporter;
-use crate::exec::Stream;
+use crate::exec::OutputStream;
 use crate::image::Observer;
 
 use super::error::{CliError, Exit};
@@ -48,11 +48,11 @@ impl Ui {
     }
 
     /// Passes on what a command printed, where it printed it.
-    pub(super) fn bytes(self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn bytes(self, stream: OutputStream, bytes: &[u8]) {
         // A reader that went away is no reason to cut the command short.
         let _ = match stream {
-            Stream::Stdout => std::io::stdout().lock().write_all(bytes),
-            Stream::Stderr => std::io::stderr().lock().write_all(bytes),
+            OutputStream::Stdout => std::io::stdout().lock().write_all(bytes),
+            OutputStream::Stderr => std::io::stderr().lock().write_all(bytes),
         };
     }
 

@@ -4,20 +4,20 @@ use super::choice::NetworkPolicy;
 use super::key::KeyPath;
 use super::loaded::Config;
 use super::value::Value;
-use crate::network::{Clients, Mode, Policy, Rule};
+use crate::network::{PackageConfig, Policy, PolicyMode, PolicyRule};
 
 const SECTION: &str = "sandbox.network";
 
 impl Config {
     /// Which names the sandbox may reach. Presets of package clients are taken from `clients`.
     #[must_use]
-    pub fn network_policy(&self, clients: &Clients<'_>) -> Policy {
+    pub fn network_policy(&self, clients: &PackageConfig<'_>) -> Policy {
         let network = &self.settings.sandbox.network;
         let mode = match network.policy {
-            NetworkPolicy::Allowlist => Mode::Allowlist,
-            NetworkPolicy::Deny => Mode::Deny,
-            NetworkPolicy::AllowAll => Mode::AllowAll,
-            NetworkPolicy::Record => Mode::Record,
+            NetworkPolicy::Allowlist => PolicyMode::Allowlist,
+            NetworkPolicy::Deny => PolicyMode::Deny,
+            NetworkPolicy::AllowAll => PolicyMode::AllowAll,
+            NetworkPolicy::Record => PolicyMode::Record,
         };
         let chosen_at = self.origin(&format!("{SECTION}.policy"));
         Policy::new(mode)
@@ -28,13 +28,13 @@ impl Config {
             .inspecting(network.inspect.iter().cloned())
     }
 
-    fn placed(&self, key: &str, rules: &[Rule]) -> Vec<Rule> {
+    fn placed(&self, key: &str, rules: &[PolicyRule]) -> Vec<PolicyRule> {
         let with_places = rules.iter().zip(self.item_places(key));
         with_places.map(|(rule, place)| rule.clone().at(&place)).collect()
     }
 
     /// A preset whose lines cannot be read stands for none: half a policy is less, not more.
-    fn preset_rules(&self, clients: &Clients<'_>) -> Vec<Rule> {
+    fn preset_rules(&self, clients: &PackageConfig<'_>) -> Vec<PolicyRule> {
         let presets = self.settings.sandbox.network.presets.iter();
         presets
             .zip(self.item_places("presets"))

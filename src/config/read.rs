@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
 use super::quantity;
 use crate::id::RepositoryName;
 use crate::image::ImageReference;
-use crate::network::{AddressRange, HostPattern, Preset, Rule};
+use crate::network::{AddressRange, HostPattern, PolicyRule, Preset};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
@@ -203,8 +203,8 @@ pub(super) fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String
 }
 
 /// Lines of a network policy.
-pub(super) fn rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Rule>, D::Error> {
-    list(from, |PolicyRule(rule)| rule)
+pub(super) fn rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PolicyRule>, D::Error> {
+    list(from, |RuleText(rule)| rule)
 }
 
 /// Names for sets of hosts.
@@ -320,14 +320,14 @@ fn list<'de, D: Deserializer<'de>, W: Deserialize<'de>, T>(
     Ok(items.into_iter().map(unwrap).collect())
 }
 
-struct PolicyRule(Rule);
+struct RuleText(PolicyRule);
 
-impl<'de> Deserialize<'de> for PolicyRule {
+impl<'de> Deserialize<'de> for RuleText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_str(Parsed {
             expected: "the name of a host such as \"github.com\", \"*.github.com\" or \"db.example.org:5432\", \
                        without a scheme, perhaps with methods and a path as in \"GET docs.example.org/api/*\"",
-            parse: |text| Rule::parse(text).ok().map(Self),
+            parse: |text| PolicyRule::parse(text).ok().map(Self),
         })
     }
 }

@@ -17,7 +17,7 @@ use super::read;
 use crate::credential::AuthMethod;
 use crate::id::RepositoryName;
 use crate::image::ImageReference;
-use crate::network::{AddressRange, HostPattern, Preset, Rule};
+use crate::network::{AddressRange, HostPattern, PolicyRule, Preset};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
@@ -140,7 +140,7 @@ pub struct NetworkSettings {
     /// The lines an allowlist holds.
     #[serde(deserialize_with = "read::rules")]
     #[schemars(with = "Vec<String>")]
-    pub allowed: Vec<Rule>,
+    pub allowed: Vec<PolicyRule>,
     /// The sets of hosts an allowlist holds besides.
     #[serde(deserialize_with = "read::presets")]
     #[schemars(with = "Vec<String>")]
@@ -148,7 +148,7 @@ pub struct NetworkSettings {
     /// What is denied whatever else is said.
     #[serde(deserialize_with = "read::rules")]
     #[schemars(with = "Vec<String>")]
-    pub denied: Vec<Rule>,
+    pub denied: Vec<PolicyRule>,
     /// The hosts whose TLS is opened.
     #[serde(deserialize_with = "read::host_patterns")]
     #[schemars(with = "Vec<String>")]

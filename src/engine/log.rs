@@ -6,7 +6,7 @@ use std::io::{LineWriter, Write};
 use std::path::{Path, PathBuf};
 
 use super::EngineError;
-use crate::exec::{OutputLine, OutputSink, Stream};
+use crate::exec::{OutputLine, OutputSink, OutputStream};
 
 /// The number of lines in an error.
 const TAIL_LINES: usize = 25;
@@ -40,7 +40,7 @@ impl<'a> BuildLog<'a> {
         self.partial.push_str(text);
         while let Some(end) = self.partial.find('\n') {
             let line: String = self.partial.drain(..=end).collect();
-            self.write(Stream::Stdout, line.trim_end());
+            self.write(OutputStream::Stdout, line.trim_end());
         }
     }
 
@@ -48,7 +48,7 @@ impl<'a> BuildLog<'a> {
     pub(super) fn tail(&mut self) -> String {
         let rest = std::mem::take(&mut self.partial);
         if !rest.is_empty() {
-            self.write(Stream::Stdout, &rest);
+            self.write(OutputStream::Stdout, &rest);
         }
         self.tail.make_contiguous().join("\n")
     }
@@ -62,7 +62,7 @@ impl<'a> BuildLog<'a> {
         }
     }
 
-    fn write(&mut self, stream: Stream, line: &str) {
+    fn write(&mut self, stream: OutputStream, line: &str) {
         if let Err(error) = writeln!(self.file, "{line}") {
             tracing::warn!(path = %self.path.display(), %error, "cannot write a line of the build log");
         }

@@ -1,36 +1,36 @@
-//! A program, its arguments and its surroundings.
+//! A program with its arguments, environment and limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How much of each output stream is kept unless the caller asks for more.
+/// Default of [`Command::keep`], in bytes.
 const KEEP_DEFAULT: usize = 64 * 1024;
 
-/// What to run. Built by whoever knows the program; run by a sandbox or by [`super::host`].
+/// What to run. A sandbox or the [`Host`](super::Host) runs it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Command {
-    /// The program, looked up on the `PATH` of where it runs unless it holds a slash.
+    /// The program. Looked up on the `PATH` unless it contains a slash.
     pub program: String,
-    /// Its arguments. No secret belongs here: every user of the machine can read them.
+    /// Its arguments. Never put a secret here: every user of the host can read them.
     pub args: Vec<String>,
-    /// Variables added to the surroundings' own.
+    /// Environment variables, added to those of the sandbox or host.
     pub env: BTreeMap<String, String>,
-    /// The directory to start in; the sandbox's work directory when `None`.
+    /// The working directory. `None` means the sandbox's work directory.
     pub cwd: Option<PathBuf>,
-    /// What the program reads; nothing (an empty stream) when `None`.
+    /// Standard input. `None` is an empty stream.
     pub stdin: Option<Vec<u8>>,
-    /// After how long the whole process group is ended.
+    /// Wall-clock limit. When it is reached, the whole process group is ended.
     pub timeout: Option<Duration>,
-    /// After how long without any output the whole process group is ended.
+    /// Limit on the time without any output. When it is reached, the whole process group is ended.
     pub idle: Option<Duration>,
-    /// How many bytes of each output stream the [`super::Exit`] keeps.
+    /// How many bytes of each output stream the [`Exit`](super::Exit) keeps.
     pub keep: usize,
 }
 
 impl Command {
-    /// A command without arguments.
+    /// Creates a command without arguments.
     pub fn new(program: impl Into<String>) -> Self {
         Self {
             program: program.into(),
@@ -44,7 +44,7 @@ impl Command {
         }
     }
 
-    /// A line for `sh -c`, for the places where a *user* wrote a shell line (`test_command`, `verify:`).
+    /// Creates a command that runs `line` with `sh -c`. Only for shell lines that a user wrote (`test_command`, `verify:`).
     pub fn shell(line: impl Into<String>) -> Self {
         Self::new("sh").args(["-c".to_owned(), line.into()])
     }
@@ -63,49 +63,49 @@ impl Command {
         self
     }
 
-    /// Sets a variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// Sets variables.
+    /// Sets environment variables.
     #[must_use]
     pub fn envs(mut self, variables: &BTreeMap<String, String>) -> Self {
         self.env.extend(variables.clone());
         self
     }
 
-    /// Starts in this directory.
+    /// Sets the working directory.
     #[must_use]
     pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cwd = Some(dir.into());
         self
     }
 
-    /// Feeds these bytes to the program's standard input.
+    /// Sets the standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(bytes.into());
         self
     }
 
-    /// Ends the command after this long.
+    /// Sets the wall-clock limit.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Ends the command when it prints nothing for this long.
+    /// Sets the limit on the time without output.
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);
         self
     }
 
-    /// Keeps up to this many bytes of each output stream.
+    /// Sets how many bytes of each output stream are kept.
     #[must_use]
     pub fn keep(mut self, bytes: usize) -> Self {
         self.keep = bytes;
@@ -113,7 +113,7 @@ impl Command {
     }
 }
 
-/// The command line for people, quoted so that it can be pasted. Variables and input are left out.
+/// The command line, quoted so that it can be pasted into a shell. Variables and input are left out.
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", Quoted(&self.program))?;
@@ -121,7 +121,7 @@ impl fmt::Display for Command {
     }
 }
 
-/// Names of variables only: their values and the input may be confidential.
+/// Shows the names of variables only: their values and the input may be confidential.
 impl fmt::Debug for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Command")

@@ -1,34 +1,36 @@
-//! How a command ended and what is kept of its output.
+//! The result of a command: its exit status and its captured output.
 
 use std::borrow::Cow;
 use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process;
 use std::time::Duration;
 
 use crate::secret::Redactor;
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// It left with this code.
+pub enum ExitStatus {
+    /// It exited with this code.
     Code(i32),
-    /// A signal ended it.
+    /// This signal ended it.
     Signal(i32),
-    /// It ran longer than its timeout and was ended.
+    /// It reached its timeout and was ended.
     TimedOut,
-    /// It printed nothing for longer than it may and was ended.
+    /// It reached its limit on time without output and was ended.
     Idle,
-    /// It was killed because its sandbox used more memory than it has.
+    /// It was killed because its sandbox ran out of memory.
     OutOfMemory,
 }
 
-impl Status {
-    /// Whether it left with code 0.
+impl ExitStatus {
+    /// Whether the exit code is 0.
     #[must_use]
     pub fn success(self) -> bool {
         self == Self::Code(0)
     }
 
-    /// The code a shell would report: 128 + the signal; 124, as `timeout` has it, when it was ended for its time.
+    /// The code that a shell would report: 128 + the signal, or 124 (as `timeout` does) when a time limit was reached.
     #[must_use]
     pub fn shell_code(self) -> i32 {
         match self {
@@ -40,7 +42,16 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl From<process::ExitStatus> for ExitStatus {
+    fn from(status: process::ExitStatus) -> Self {
+        match status.code() {
+            Some(code) => Self::Code(code),
+            None => Self::Signal(status.signal().unwrap_or_default()),
+        }
+    }
+}
+
+impl fmt::Display for ExitStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exit {code}"),
@@ -52,49 +63,41 @@ impl fmt::Display for Status {
     }
 }
 
-/// What became of the output streams when the command itself was gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Streams {
-    /// Both reached their end.
-    Closed,
-    /// A child the command left behind still held one; it was waited for, then ended.
-    Held,
-}
-
 /// A command that has ended.
 #[derive(Clone, Debug)]
 pub struct Exit {
     /// How it ended.
-    pub status: Status,
-    /// How long it ran.
+    pub status: ExitStatus,
+    /// How long the command ran.
     pub duration: Duration,
-    /// What is kept of its standard output.
-    pub stdout: Captured,
-    /// What is kept of its standard error.
-    pub stderr: Captured,
-    /// Whether something it left behind held the streams.
-    pub streams: Streams,
+    /// Its standard output.
+    pub stdout: CapturedOutput,
+    /// Its standard error.
+    pub stderr: CapturedOutput,
+    /// Whether a child process still held an output stream after the command itself had ended. Such a child is ended
+    /// after a grace period.
+    pub streams_held: bool,
 }
 
 impl Exit {
-    /// Whether it left with code 0.
+    /// Whether the exit code is 0.
     #[must_use]
     pub fn success(&self) -> bool {
         self.status.success()
     }
 }
 
-/// The beginning and the end of an output stream, and how long it was. Bounded whatever the command prints.
+/// The beginning and the end of an output stream, bounded in size, and its total length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
+pub struct CapturedOutput {
     keep: usize,
     head: Vec<u8>,
     tail: Vec<u8>,
     total: u64,
 }
 
-impl Captured {
-    /// An empty capture that will keep about `keep` bytes: a quarter from the beginning, the rest from the end.
+impl CapturedOutput {
+    /// Creates an empty capture of about `keep` bytes: a quarter from the beginning, the rest from the end.
     #[must_use]
     pub fn with_limit(keep: usize) -> Self {
         Self {
@@ -105,7 +108,7 @@ impl Captured {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Appends the next bytes of the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let head_room = (self.keep / 4).saturating_sub(self.head.len());
@@ -119,31 +122,31 @@ impl Captured {
             to_tail
         };
         self.tail.extend_from_slice(to_tail);
-        // Trimmed at twice the limit, so that a byte is moved once on average.
+        // Trimmed only at twice the limit, so that on average each byte is moved once.
         if self.tail.len() > tail_limit * 2 {
             self.tail.drain(..self.tail.len() - tail_limit);
         }
     }
 
-    /// How many bytes the stream had in all.
+    /// The length of the whole stream in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// All of the stream, or `None` when some of it was not kept.
+    /// The whole stream, or `None` if some of it was dropped.
     #[must_use]
     pub fn complete(&self) -> Option<Vec<u8>> {
         (self.cut() == 0).then(|| [self.head.as_slice(), self.tail.as_slice()].concat())
     }
 
-    /// The kept text; where bytes were dropped a line says how many.
+    /// The captured text. A line in the middle says how many bytes were dropped.
     #[must_use]
     pub fn text(&self) -> String {
         self.redacted(&Redactor::default())
     }
 
-    /// The kept text without secrets, also where one stood across the place of dropped bytes.
+    /// The captured text without secrets, including a secret that dropped bytes cut in two.
     #[must_use]
     pub fn redacted(&self, redactor: &Redactor) -> String {
         match self.cut() {
@@ -170,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_short_stream_is_kept_whole() {
-        let mut captured = Captured::with_limit(100);
+        let mut captured = CapturedOutput::with_limit(100);
         captured.push(b"hello ");
         captured.push("w\u{f6}rld".as_bytes());
         assert_eq!(captured.text(), "hello w\u{f6}rld");
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_long_stream_keeps_both_ends_and_stays_small() {
-        let mut captured = Captured::with_limit(1000);
+        let mut captured = CapturedOutput::with_limit(1000);
         captured.push(b"first");
         for _ in 0..100_000 {
             captured.push(b"0123456789");

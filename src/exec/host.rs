@@ -1,11 +1,11 @@
-//! The one place that starts processes on the host, and ends them with everything they left behind.
+//! The only module that starts processes on the host. It also ends them, with everything they left behind.
 
 mod group;
-mod input;
 mod mark;
-mod open;
-mod pump;
+mod piped;
+mod pipes;
 mod running;
+mod stdin;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,72 +19,75 @@ use std::time::Duration;
 use tokio::process::ChildStdin;
 use tokio::time::Instant;
 
-pub use open::Printed;
-pub use running::Running;
+pub use piped::CommandStdout;
+pub use running::RunningCommand;
 
-use self::mark::Mark;
-use super::{Command, Exit, OutputSink, Status};
+use self::mark::ProcessMark;
+use super::{Command, Exit, ExitStatus, OutputSink};
 
-/// How long a command that has ended may be kept waiting by a child that holds its streams, unless said otherwise.
-const GRACE_DEFAULT: Duration = Duration::from_secs(2);
+/// Default of [`Host::with_grace`].
+const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 
-/// How often, and after what pause, a program file that is still open for writing is tried again.
+/// How often, and after what pause, to retry a program file that is still open for writing.
 const BUSY_RETRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Starts processes on the host. They see the variables given here, their command's own, and the mark by which they
-/// are found again (`RALPH_MARK`); nothing else.
+/// Starts processes on the host. Their environment is the variables given here, those of the command, and `RALPH_MARK`,
+/// by which [`Host::kill_all`] finds them; nothing else.
 #[derive(Clone)]
 pub struct Host {
     env: BTreeMap<String, String>,
     dir: Option<PathBuf>,
     grace: Duration,
-    mark: Mark,
+    mark: ProcessMark,
 }
 
 impl Host {
-    /// A host whose commands start from exactly these variables (`PATH` and `HOME`, as a rule).
+    /// Creates a host with exactly these environment variables, usually `PATH` and `HOME`.
     #[must_use]
     pub fn new(env: BTreeMap<String, String>) -> Self {
         Self {
             env,
             dir: None,
-            grace: GRACE_DEFAULT,
-            mark: Mark::random(),
+            grace: DEFAULT_GRACE,
+            mark: ProcessMark::random(),
         }
     }
 
-    /// Where commands without a `cwd` start; a relative `cwd` is relative to it. Without one, that is the directory
-    /// this process is in.
+    /// Sets the directory of commands without a `cwd`, and the base of a relative `cwd`. The default is the working
+    /// directory of this process.
     #[must_use]
     pub fn with_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());
         self
     }
 
-    /// How long a command that has ended may be kept waiting by a child that holds its streams.
+    /// Sets how long to wait for the streams of a command that has ended while a child process still holds them.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Gives its processes a name that outlives this value: [`Host::end_all`] of any host with the same name, in this
-    /// process or a later one, ends them.
+    /// Names the processes of this host. [`Host::kill_all`] of any host with the same name finds them, in this process or
+    /// a later one.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<OsString>) -> Self {
-        self.mark = Mark::named(name);
+        self.mark = ProcessMark::named(name);
         self
     }
 
-    /// Runs a command to its end, in a process group of its own. Dropping the future ends the command.
+    /// Runs a command in its own process group until it ends. Dropping the future ends the command.
     pub async fn run(&self, command: &Command, output: &mut dyn OutputSink) -> io::Result<Exit> {
         self.start(command)?.finish(output).await
     }
 
-    /// Runs a command that speaks to the user itself: its input and its output are the terminal of this process.
-    pub async fn run_on_terminal(&self, command: &Command) -> io::Result<Status> {
-        #[expect(clippy::disallowed_methods, reason = "this is the one module that may")]
+    /// Runs an interactive command: its input and output are those of this process.
+    pub async fn run_on_terminal(&self, command: &Command) -> io::Result<ExitStatus> {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the module that starts processes"
+        )]
         let mut process = tokio::process::Command::new(self.locate(command, None)?);
         process
             .args(&command.args)
@@ -92,36 +95,35 @@ impl Host {
             .envs(&self.env)
             .envs(&command.env)
             .kill_on_drop(true);
-        let ended = spawn(&mut process)?.wait().await?;
-        let signal = || std::os::unix::process::ExitStatusExt::signal(&ended).unwrap_or_default();
-        Ok(ended
-            .code()
-            .map_or_else(|| Status::Signal(signal()), Status::Code))
+        Ok(spawn(&mut process)?.wait().await?.into())
     }
 
-    /// Starts a command in a process group of its own. Dropping what it returns ends the command.
-    pub fn start<'a>(&self, command: &'a Command) -> io::Result<Running<'a>> {
+    /// Starts a command in its own process group. Dropping the result ends the command.
+    pub fn start<'a>(&self, command: &'a Command) -> io::Result<RunningCommand<'a>> {
         let (mut process, mark) = self.process(command)?;
-        process.stdin(input::of(command)).stderr(Stdio::piped());
-        // Before it is started: afterwards this thread may have to wait for its turn while the command runs.
+        process.stdin(stdin::stdin(command)).stderr(Stdio::piped());
+        // Before the start, because this thread may be descheduled after it while the command already runs.
         let started = Instant::now();
-        Running::new(spawn(&mut process)?, command, mark, (started, self.grace))
+        RunningCommand::new(spawn(&mut process)?, command, mark, started, self.grace)
     }
 
-    /// Starts a command to speak with: what it prints, and what it reads. Its errors go nowhere, and none of its limits
-    /// counts. Dropping the first of the two ends the command.
-    pub fn open(&self, command: &Command) -> io::Result<(Printed, ChildStdin)> {
+    /// Starts a command and returns its standard output and input. Its standard error is discarded and its limits are
+    /// ignored. Dropping the [`CommandStdout`] ends the command.
+    pub fn open_piped(&self, command: &Command) -> io::Result<(CommandStdout, ChildStdin)> {
         let (mut process, mark) = self.process(command)?;
         process.stdin(Stdio::piped()).stderr(Stdio::null());
-        open::streams(spawn(&mut process)?, mark)
+        piped::take_streams(spawn(&mut process)?, mark)
     }
 
-    /// The process of a command, yet to be started, and the mark that it carries.
-    fn process(&self, command: &Command) -> io::Result<(tokio::process::Command, Mark)> {
+    /// Prepares the process of a command, and the mark in its environment.
+    fn process(&self, command: &Command) -> io::Result<(tokio::process::Command, ProcessMark)> {
         let dir = self.dir_of(command)?;
-        let mark = self.mark.one_command();
+        let mark = self.mark.for_command();
         let (variable, value) = mark.variable();
-        #[expect(clippy::disallowed_methods, reason = "this is the one module that may")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this is the module that starts processes"
+        )]
         let mut process = tokio::process::Command::new(self.locate(command, dir.as_deref())?);
         process
             .arg0(&command.program)
@@ -139,31 +141,32 @@ impl Host {
         Ok((process, mark))
     }
 
-    /// Whether there is such a program on its `PATH`.
+    /// Whether the program is on the `PATH`.
     #[must_use]
-    pub fn finds(&self, program: &str) -> bool {
-        self.path_of(program).is_some()
+    pub fn has_program(&self, program: &str) -> bool {
+        self.find_program(program).is_some()
     }
 
-    /// The program of this name on its `PATH`.
+    /// Finds a program on the `PATH`.
     #[must_use]
-    pub fn path_of(&self, program: &str) -> Option<PathBuf> {
+    pub fn find_program(&self, program: &str) -> Option<PathBuf> {
         self.locate(&Command::new(program), None).ok()
     }
 
-    /// Ends everything that hosts of this name started, also what left its process group or was left behind by an
-    /// earlier ralph. What cleared its environment *and* lost its parent is out of reach.
-    pub async fn end_all(&self) -> io::Result<()> {
-        self.mark.end().await
+    /// Kills every process that a host of this name started, also those that left their process group and those of an
+    /// earlier ralph process. A process that cleared its environment *and* lost its parent is not found.
+    pub async fn kill_all(&self) -> io::Result<()> {
+        self.mark.kill_all().await
     }
 
-    /// Waits until everything that hosts of this name started has ended by itself, as what an earlier ralph began and
-    /// did not live to see the end of. The error is [`io::ErrorKind::TimedOut`] when that takes longer than `patience`.
-    pub async fn settled(&self, patience: Duration) -> io::Result<()> {
-        self.mark.gone(patience).await
+    /// Waits until every process that a host of this name started has ended, for example those of an earlier ralph
+    /// process that was killed. Returns [`io::ErrorKind::TimedOut`] after `timeout`.
+    pub async fn wait_for_all(&self, timeout: Duration) -> io::Result<()> {
+        self.mark.wait_for_all(timeout).await
     }
 
-    /// Where the command starts. Asked first, because a missing directory and a missing program look alike later.
+    /// The working directory. Checked first, because the operating system reports a missing directory and a missing
+    /// program alike.
     fn dir_of(&self, command: &Command) -> io::Result<Option<PathBuf>> {
         let dir = match (&self.dir, &command.cwd) {
             (Some(dir), Some(cwd)) => dir.join(cwd),
@@ -173,12 +176,12 @@ impl Host {
         if dir.is_dir() {
             Ok(Some(dir))
         } else {
-            Err(not_found(format!("there is no directory `{}`", dir.display())))
+            Err(not_found(format!("no directory `{}`", dir.display())))
         }
     }
 
-    /// Finds the program on the command's own `PATH`. Left to the standard library, that search would need a `fork`
-    /// of the whole process in place of the much cheaper `posix_spawn`.
+    /// Finds the program on the command's own `PATH`. If the standard library searched for it, it would `fork` the whole
+    /// process instead of using the much cheaper `posix_spawn`.
     fn locate(&self, command: &Command, dir: Option<&Path>) -> io::Result<PathBuf> {
         if command.program.contains('/') {
             return Ok(PathBuf::from(&command.program));
@@ -189,7 +192,7 @@ impl Host {
     }
 }
 
-/// Names of variables only: their values may be confidential.
+/// Shows the names of variables only: their values may be confidential.
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Host")
@@ -199,8 +202,8 @@ impl fmt::Debug for Host {
     }
 }
 
-/// Starts the process. A program file that was just written may be held open for a moment by a process that another
-/// thread is starting; then it is tried again.
+/// Starts the process. Retries while the program file is busy: a process that another thread is starting may hold a
+/// just-written file open for a moment.
 fn spawn(process: &mut tokio::process::Command) -> io::Result<tokio::process::Child> {
     for _ in 0..BUSY_RETRIES {
         match process.spawn() {
@@ -215,10 +218,13 @@ fn not_found(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, message)
 }
 
-/// Every process of this user, a line each: its id and its environment, mixed with its arguments.
+/// All processes of this user, one per line: the id, then arguments and environment mixed.
 #[cfg(not(target_os = "linux"))]
 fn process_table() -> io::Result<Vec<u8>> {
-    #[expect(clippy::disallowed_methods, reason = "this is the one module that may")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the module that starts processes"
+    )]
     let ps = std::process::Command::new("/bin/ps")
         .args(["-xwwE", "-o", "pid=,command="])
         .output()?;
@@ -230,7 +236,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
-    use super::super::{Discard, Status};
+    use super::super::{Discard, ExitStatus};
     use super::*;
 
     fn host() -> Host {
@@ -238,17 +244,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_that_is_spoken_with_ends_with_the_conversation() {
+    async fn a_piped_command_ends_when_its_stdout_is_dropped() {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
-        let command = Command::shell("read -r word; echo \"heard $word\"; sleep 30");
+        let command = Command::shell("read -r word; echo \"got $word\"; sleep 30");
         let host = host();
-        let (mut printed, mut input) = host.open(&command).unwrap();
-        input.write_all(b"this\n").await.unwrap();
-        let mut heard = [0; 11];
-        printed.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"heard this\n");
-        drop(printed);
-        host.settled(Duration::from_secs(60)).await.unwrap();
+        let (mut stdout, mut stdin) = host.open_piped(&command).unwrap();
+        stdin.write_all(b"this\n").await.unwrap();
+        let mut line = [0; 9];
+        stdout.read_exact(&mut line).await.unwrap();
+        assert_eq!(&line, b"got this\n");
+        drop(stdout);
+        host.wait_for_all(Duration::from_secs(60)).await.unwrap();
     }
 
     #[tokio::test]
@@ -287,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_host_ends_the_processes_of_its_name_and_no_others() {
+    async fn a_host_kills_the_processes_of_its_name_and_no_others() {
         let (mine, other) = (
             host().with_name("host-test-mine"),
             host().with_name("host-test-other"),
@@ -301,11 +307,11 @@ mod tests {
             other.run(&brief, &mut outputs.1),
             async {
                 tokio::time::sleep(Duration::from_millis(100)).await;
-                host().with_name("host-test-mine").end_all().await.unwrap();
+                host().with_name("host-test-mine").kill_all().await.unwrap();
             }
         );
-        assert_eq!(ended.unwrap().status, Status::Signal(9));
-        assert_eq!(finished.unwrap().status, Status::Code(0));
+        assert_eq!(ended.unwrap().status, ExitStatus::Signal(9));
+        assert_eq!(finished.unwrap().status, ExitStatus::Code(0));
         assert!(started.elapsed() < Duration::from_secs(10));
     }
 
@@ -315,11 +321,13 @@ mod tests {
         let sleep = Command::new("sleep").arg("3");
         let started = Instant::now();
         let running = host.start(&sleep).unwrap();
-        let impatient = host.settled(Duration::from_millis(50)).await.unwrap_err();
-        assert_eq!(impatient.kind(), io::ErrorKind::TimedOut);
+        let timed_out = host.wait_for_all(Duration::from_millis(50)).await.unwrap_err();
+        assert_eq!(timed_out.kind(), io::ErrorKind::TimedOut);
         let mut output = Discard;
-        let (settled, exit) =
-            tokio::join!(host.settled(Duration::from_secs(60)), running.finish(&mut output));
+        let (settled, exit) = tokio::join!(
+            host.wait_for_all(Duration::from_secs(60)),
+            running.finish(&mut output)
+        );
         settled.unwrap();
         assert!(exit.unwrap().success());
         assert!(started.elapsed() >= Duration::from_secs(3));
@@ -339,7 +347,7 @@ mod tests {
                 .unwrap();
             let command = Command::new(program.to_str().unwrap());
             let exit = runtime.block_on(host().run(&command, &mut Discard)).unwrap();
-            assert_eq!(exit.status, Status::Code(5));
+            assert_eq!(exit.status, ExitStatus::Code(5));
         };
         thread::scope(|scope| {
             for thread in 0..8 {

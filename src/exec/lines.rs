@@ -1,16 +1,16 @@
-//! Cuts bytes that arrive in chunks into lines.
+//! Splits bytes that arrive in chunks into lines.
 
-/// The longest line that arrives in one piece.
+/// The longest line that is emitted in one piece, in bytes.
 const LONGEST: usize = 64 * 1024;
 
-/// The line that has not ended yet. Never longer than [`LONGEST`] between two calls.
+/// Splits a stream into lines. Holds the incomplete last line, at most [`LONGEST`] bytes between two calls.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     partial: Vec<u8>,
 }
 
-impl Lines {
-    /// Takes the next bytes and emits the lines they end, and the pieces of one that is too long.
+impl LineSplitter {
+    /// Takes the next bytes and emits complete lines, and pieces of a line that is too long.
     pub(super) fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(String)) {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -28,7 +28,7 @@ impl Lines {
         self.partial.drain(..emitted);
     }
 
-    /// Emits the last line, when the stream did not end with a line break.
+    /// Emits the last line if the stream did not end with a line break.
     pub(super) fn finish(&mut self, mut emit: impl FnMut(String)) {
         if !self.partial.is_empty() {
             emit(lossy(&self.partial));
@@ -43,7 +43,7 @@ fn emit_line(line: &[u8], emit: &mut impl FnMut(String)) {
     emit(lossy(&line[emitted..]));
 }
 
-/// Emits full pieces as long as more than one is there; returns how many bytes those were.
+/// Emits pieces while more than one is left. Returns the number of bytes emitted.
 fn emit_pieces(bytes: &[u8], emit: &mut impl FnMut(String)) -> usize {
     let mut emitted = 0;
     while bytes.len() - emitted > LONGEST {
@@ -55,7 +55,7 @@ fn emit_pieces(bytes: &[u8], emit: &mut impl FnMut(String)) -> usize {
     emitted
 }
 
-/// Where to cut so that no character is: a character has at most three bytes that continue it.
+/// Where to cut without splitting a character, which has at most three continuation bytes.
 fn piece_end(bytes: &[u8]) -> usize {
     (LONGEST - 3..=LONGEST)
         .rev()
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn lines_of(chunks: &[&[u8]]) -> Vec<String> {
-        let (mut lines, mut out) = (Lines::default(), Vec::new());
+        let (mut lines, mut out) = (LineSplitter::default(), Vec::new());
         for chunk in chunks {
             lines.push(chunk, |line| out.push(line));
         }

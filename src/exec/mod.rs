@@ -1,47 +1,47 @@
-//! Commands as values, and what became of them.
+//! Commands as values, and how they end.
 //!
-//! A [`Command`] is a program and its arguments, never a shell line. Whoever runs one (the host, a sandbox)
-//! reports an [`Exit`] and, while it runs, each [`OutputLine`].
+//! A [`Command`] is a program and its arguments, never a shell line. The host or a sandbox runs it, reports each
+//! [`OutputLine`] while it runs, and returns an [`Exit`].
 
 mod command;
 mod exit;
-pub mod host;
+mod host;
 mod lines;
-mod recording;
+mod recorder;
 
 pub use command::Command;
-pub use exit::{Captured, Exit, Status, Streams};
-pub use host::Host;
-pub(crate) use recording::Recording;
+pub use exit::{CapturedOutput, Exit, ExitStatus};
+pub use host::{CommandStdout, Host, RunningCommand};
+pub(crate) use recorder::OutputRecorder;
 
-/// Which of the two output streams a line came from.
+/// One of the two output streams of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-/// One line a command printed, without its line break. A line over 64 KiB arrives in pieces.
+/// One line that a command printed, without its line break. A line over 64 KiB arrives in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputLine {
-    /// Where it was printed.
-    pub stream: Stream,
-    /// What was printed; bytes that are no UTF-8 are replaced.
+    /// The stream it was printed to.
+    pub stream: OutputStream,
+    /// The text. Invalid UTF-8 is replaced.
     pub text: String,
 }
 
-/// Receives a command's output while it runs. A slow sink slows the command down; nothing is buffered without bound.
+/// Receives a command's output while it runs. A slow sink slows the command down: nothing is buffered without bound.
 pub trait OutputSink: Send {
     /// Takes one line.
     fn line(&mut self, line: OutputLine);
 
-    /// Takes a piece of a stream just as it was printed, for those who want bytes and not lines.
-    fn bytes(&mut self, _stream: Stream, _bytes: &[u8]) {}
+    /// Takes a chunk of a stream exactly as it was printed. Does nothing unless a sink overrides it.
+    fn bytes(&mut self, _stream: OutputStream, _bytes: &[u8]) {}
 
-    /// Whether it looks at lines at all. Output nobody looks at is not cut into lines.
+    /// Whether the sink uses [`line`](Self::line). If not, the output is not split into lines.
     fn wants_lines(&self) -> bool {
         true
     }
@@ -53,7 +53,7 @@ impl OutputSink for Vec<OutputLine> {
     }
 }
 
-/// Takes every line and keeps none.
+/// A sink that ignores all output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Discard;
 

@@ -21,8 +21,8 @@ use super::phantom::Phantom;
 use super::resolve::Resolver;
 use super::seats::{Seat, Seats};
 use super::stream::{Buffered, ByteStream};
-use crate::network::probe::{Beacon, Place};
-use crate::network::{Denial, Host, HostName, Request, Seen, SyntheticAddresses, Verdict};
+use crate::network::probe::{Beacon, BeaconMatch};
+use crate::network::{Denial, RequestHost, HostName, PolicyRequest, RequestContent, SyntheticAddresses, PolicyVerdict};
 
 /// What all connections of one sandbox share.
 pub(super) struct Core {
@@ -56,7 +56,7 @@ pub(super) enum Passage {
 
 impl Core {
     /// Asks the policy about a request. What is denied is written down.
-    pub(super) fn admit(&self, protocol: Protocol, request: Request) -> Result<Permit, Denial> {
+    pub(super) fn admit(&self, protocol: Protocol, request: PolicyRequest) -> Result<Permit, Denial> {
         if let Some(denial) = self.tunnels_an_injected_host(&request) {
             self.notary.denied(Subject::request(protocol, &request), &denial);
             return Err(denial);
@@ -66,7 +66,7 @@ impl Core {
 
     /// Asks the policy about a TLS connection of which the name is known. What is denied is written down.
     pub(super) fn admit_tls(&self, name: &HostName, port: u16) -> Result<Passage, Denial> {
-        let request = Request::opaque(Host::Name(name.clone()), port);
+        let request = PolicyRequest::opaque(RequestHost::Name(name.clone()), port);
         if !self.inspects(&request.host, port) {
             return self
                 .admit(Protocol::Tls, request)
@@ -75,13 +75,13 @@ impl Core {
         }
         let verdict = self.policies.borrow().policy.judge(&request);
         let denial = match (verdict, &self.inspection) {
-            (Verdict::Allowed(_) | Verdict::Denied(Denial::Unseen(_)), Some(inspection)) => {
+            (PolicyVerdict::Allowed(_) | PolicyVerdict::Denied(Denial::NotInspected(_)), Some(inspection)) => {
                 return Ok(Passage::Inspected(inspection.clone()));
             }
-            (Verdict::Allowed(_), None) => {
-                Denial::Unclear("the host is to be inspected, and there is no inspection")
+            (PolicyVerdict::Allowed(_), None) => {
+                Denial::Invalid("the host is to be inspected, and there is no inspection")
             }
-            (Verdict::Denied(denial), _) => denial,
+            (PolicyVerdict::Denied(denial), _) => denial,
         };
         self.notary
             .denied(Subject::request(Protocol::Tls, &request), &denial);
@@ -89,15 +89,15 @@ impl Core {
     }
 
     /// Whether TLS to this host is opened.
-    pub(super) fn inspects(&self, host: &Host, port: u16) -> bool {
+    pub(super) fn inspects(&self, host: &RequestHost, port: u16) -> bool {
         let policy = &self.policies.borrow().policy;
         host.name().is_some_and(|name| policy.inspects(name, port))
     }
 
     /// What the policy says about a request, written down nowhere.
-    pub(super) fn judge(&self, request: &Request) -> Verdict {
+    pub(super) fn judge(&self, request: &PolicyRequest) -> PolicyVerdict {
         match self.tunnels_an_injected_host(request) {
-            Some(denial) => Verdict::Denied(denial),
+            Some(denial) => PolicyVerdict::Denied(denial),
             None => self.policies.borrow().policy.judge(request),
         }
     }
@@ -142,16 +142,16 @@ impl Core {
     pub(super) fn look_up(&self, name: &HostName) -> Lookup {
         // What is asked to try the sandbox out is nobody's business.
         match self.beacon.as_ref().map(|beacon| beacon.place_of(name)) {
-            None | Some(Place::Elsewhere) => {}
-            Some(Place::Itself) => return self.address_of(name),
-            Some(Place::Below) => return Lookup::Unknown,
+            None | Some(BeaconMatch::Other) => {}
+            Some(BeaconMatch::Exact) => return self.address_of(name),
+            Some(BeaconMatch::Below) => return Lookup::Unknown,
         }
         match self.policies.borrow().policy.judge_name(name) {
-            Verdict::Denied(denial) => {
+            PolicyVerdict::Denied(denial) => {
                 self.notary.denied(Subject::lookup(name), &denial);
                 Lookup::Unknown
             }
-            Verdict::Allowed(line) => {
+            PolicyVerdict::Allowed(line) => {
                 let mut names = self.lock_names();
                 if !names.knows(name) {
                     self.notary.looked_up(name, &line);
@@ -168,35 +168,35 @@ impl Core {
     }
 
     /// What the gateway says of itself, to whoever asks for it by its own name.
-    pub(super) fn beacon_at(&self, host: &Host) -> Option<&str> {
+    pub(super) fn beacon_at(&self, host: &RequestHost) -> Option<&str> {
         let beacon = self.beacon.as_ref()?;
-        (host.name()?.as_str() == beacon.name).then_some(beacon.says.as_str())
+        (host.name()?.as_str() == beacon.name).then_some(beacon.nonce.as_str())
     }
 
     /// Where a host is, as seen from the gateway's own name.
-    pub(super) fn place_of(&self, host: &Host) -> Place {
+    pub(super) fn place_of(&self, host: &RequestHost) -> BeaconMatch {
         match self.beacon.as_ref().zip(host.name()) {
             Some((beacon, name)) => beacon.place_of(name),
-            None => Place::Elsewhere,
+            None => BeaconMatch::Other,
         }
     }
 
     /// The host that a connection to this address is meant for.
-    pub(super) fn host_at(&self, address: IpAddr) -> Host {
+    pub(super) fn host_at(&self, address: IpAddr) -> RequestHost {
         let name = match address {
             IpAddr::V4(address) => self.lock_names().name_of(address).cloned(),
             IpAddr::V6(_) => None,
         };
-        name.map_or(Host::Address(address), Host::Name)
+        name.map_or(RequestHost::Address(address), RequestHost::Name)
     }
 
     fn lock_names(&self) -> MutexGuard<'_, SyntheticAddresses> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tunnels_an_injected_host(&self, request: &Request) -> Option<Denial> {
+    fn tunnels_an_injected_host(&self, request: &PolicyRequest) -> Option<Denial> {
         let (injection, name) = self.injection.as_ref().zip(request.host.name())?;
-        let tunnelled = request.seen == Seen::Nothing && injection.injects(name);
+        let tunnelled = request.seen == RequestContent::Opaque && injection.injects(name);
         tunnelled.then(|| Denial::Injected(name.clone()))
     }
 }

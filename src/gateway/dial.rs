@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::guard::AddressGuard;
 use super::permit::Permit;
 use super::resolve::Resolver;
-use crate::network::{Denial, Host};
+use crate::network::{Denial, RequestHost};
 
 /// Resolves the host of a permit and connects to it.
 pub(super) async fn dial(
@@ -71,8 +71,8 @@ async fn checked_addresses(
 ) -> Result<Vec<IpAddr>, DialError> {
     let host = &permit.request.host;
     let found = match host {
-        Host::Address(address) => vec![*address],
-        Host::Name(name) => resolver.resolve(name).await.map_err(|source| {
+        RequestHost::Address(address) => vec![*address],
+        RequestHost::Name(name) => resolver.resolve(name).await.map_err(|source| {
             let host = host.to_string();
             DialError::Unreachable { host, source }
         })?,

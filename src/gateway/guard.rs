@@ -23,8 +23,9 @@ impl AddressGuard {
     /// Why an address may not be connected to; `None` when it may.
     #[must_use]
     pub fn refusal(&self, address: IpAddr) -> Option<AddressClass> {
-        let class = AddressClass::of(address).or_else(|| is_own(address).then_some(AddressClass::Own))?;
-        let opened = class.can_be_opened() && self.opened.iter().any(|range| range.contains(address));
+        let class =
+            AddressClass::classify(address).or_else(|| is_own(address).then_some(AddressClass::Own))?;
+        let opened = class.can_be_allowed() && self.opened.iter().any(|range| range.contains(address));
         (!opened).then_some(class)
     }
 }

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::audit::{AuditSink, Needs, Outcome, Protocol, Record};
 use crate::clock::Clock;
-use crate::network::{Denial, HostName, Line, Policy, Request, Verdict};
+use crate::network::{Denial, HostName, Policy, PolicyLine, PolicyRequest, PolicyVerdict};
 
 /// A policy and its number. A later one has a higher number.
 pub(super) struct Generation {
@@ -29,7 +29,7 @@ impl Notary {
     }
 
     /// Writes down that a name was looked up for the first time.
-    pub(super) fn looked_up(&self, name: &HostName, line: &Line) {
+    pub(super) fn looked_up(&self, name: &HostName, line: &PolicyLine) {
         self.note(Subject::lookup(name), Decision::by(line), &Traffic::default());
     }
 
@@ -56,7 +56,7 @@ struct Decision {
 }
 
 impl Decision {
-    fn by(line: &Line) -> Self {
+    fn by(line: &PolicyLine) -> Self {
         Self {
             verdict: Outcome::Allowed,
             rule: line.to_string(),
@@ -82,7 +82,7 @@ pub(super) struct Subject {
 
 impl Subject {
     /// A request.
-    pub(super) fn request(protocol: Protocol, request: &Request) -> Self {
+    pub(super) fn request(protocol: Protocol, request: &PolicyRequest) -> Self {
         Self {
             protocol,
             host: Some(request.host.to_string()),
@@ -102,10 +102,10 @@ impl Subject {
 
 /// The right to pass. When it is dropped, what passed is written down.
 pub(super) struct Permit {
-    pub(super) request: Request,
+    pub(super) request: PolicyRequest,
     pub(super) traffic: Traffic,
     protocol: Protocol,
-    line: Arc<Line>,
+    line: Arc<PolicyLine>,
     refused: Mutex<Option<Denial>>,
     generation: u64,
     policies: watch::Receiver<Arc<Generation>>,
@@ -125,11 +125,11 @@ impl Permit {
         policies: &watch::Receiver<Arc<Generation>>,
         notary: &Notary,
         protocol: Protocol,
-        request: Request,
+        request: PolicyRequest,
     ) -> Result<Self, Denial> {
         let current = policies.borrow().clone();
         match current.policy.judge(&request) {
-            Verdict::Allowed(line) => Ok(Self {
+            PolicyVerdict::Allowed(line) => Ok(Self {
                 request,
                 traffic: Traffic::default(),
                 protocol,
@@ -139,7 +139,7 @@ impl Permit {
                 policies: policies.clone(),
                 notary: notary.clone(),
             }),
-            Verdict::Denied(denial) => {
+            PolicyVerdict::Denied(denial) => {
                 notary.denied(Subject::request(protocol, &request), &denial);
                 Err(denial)
             }
@@ -158,7 +158,7 @@ impl Permit {
         loop {
             let current = policies.borrow_and_update().clone();
             if current.number > self.generation
-                && let Verdict::Denied(denial) = current.policy.judge(&self.request)
+                && let PolicyVerdict::Denied(denial) = current.policy.judge(&self.request)
             {
                 self.refuse(denial);
                 return;

@@ -10,8 +10,8 @@ use super::http::{self, Answer, Ask, Scope, Served};
 use super::permit::Subject;
 use super::stream::Client;
 use super::{tcp, tls};
-use crate::network::probe::Place;
-use crate::network::{Denial, Host, Request, Verdict};
+use crate::network::probe::BeaconMatch;
+use crate::network::{Denial, PolicyRequest, PolicyVerdict, RequestHost};
 
 const HTTP_PORT: u16 = 80;
 const TLS_PORT: u16 = 443;
@@ -27,7 +27,7 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>) -> io::Result<
         let authorization = head.fields.one("proxy-authorization").ok().flatten();
         let phantom = session.core.phantom.as_ref().zip(authorization);
         if !phantom.is_some_and(|(phantom, header)| phantom.authorizes(header)) {
-            let denial = Denial::Unclear("not this run's phantom");
+            let denial = Denial::Invalid("not this run's phantom");
             session.core.notary.denied(subject(None, None), &denial);
             session
                 .client
@@ -64,29 +64,30 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>) -> io::Result<
 /// What is answered to whoever tries the gateway itself out, which is written down nowhere.
 fn of_itself(core: &Core, ask: &Ask) -> Option<Answer> {
     match core.place_of(&ask.host) {
-        Place::Itself => core.beacon_at(&ask.host).map(Answer::beacon),
-        Place::Below => match core.judge(&ask.request()) {
-            Verdict::Denied(denial) => Some(Answer::denied(&denial, Some(&ask.host))),
-            Verdict::Allowed(_) => None,
+        BeaconMatch::Exact => core.beacon_at(&ask.host).map(Answer::beacon),
+        BeaconMatch::Below => match core.judge(&ask.request()) {
+            PolicyVerdict::Denied(denial) => Some(Answer::denied(&denial, Some(&ask.host))),
+            PolicyVerdict::Allowed(_) => None,
         },
-        Place::Elsewhere => None,
+        BeaconMatch::Other => None,
     }
 }
 
 /// Opens a tunnel. What goes through it must be for the host that was asked for.
-async fn connect<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) -> io::Result<()> {
-    match session.core.judge(&Request::opaque(host.clone(), port)) {
-        Verdict::Allowed(_) => {}
+async fn connect<C: Client>(mut session: Session<'_, C>, host: RequestHost, port: u16) -> io::Result<()> {
+    match session.core.judge(&PolicyRequest::opaque(host.clone(), port)) {
+        PolicyVerdict::Allowed(_) => {}
         // In plain HTTP the methods and paths can be seen, and are judged there.
-        Verdict::Denied(Denial::Unseen(_)) if port != TLS_PORT => {}
+        PolicyVerdict::Denied(Denial::NotInspected(_)) if port != TLS_PORT => {}
         // So they can in TLS that is opened, and there a credential can be added.
-        Verdict::Denied(Denial::Unseen(_) | Denial::Injected(_)) if session.core.inspects(&host, port) => {}
-        Verdict::Denied(denial) => return refuse(session, Some((host, port)), &denial).await,
+        PolicyVerdict::Denied(Denial::NotInspected(_) | Denial::Injected(_))
+            if session.core.inspects(&host, port) => {}
+        PolicyVerdict::Denied(denial) => return refuse(session, Some((host, port)), &denial).await,
     }
     let established = b"HTTP/1.1 200 Connection established\r\n\r\n";
     session.client.stream.write_all(established).await?;
     match (host, port) {
-        (Host::Name(name), TLS_PORT) => {
+        (RequestHost::Name(name), TLS_PORT) => {
             let expected = Some(name);
             tls::serve(session, tls::Target { port, expected }).await
         }
@@ -97,7 +98,7 @@ async fn connect<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) 
 
 async fn refuse<C: Client>(
     session: Session<'_, C>,
-    target: Option<(Host, u16)>,
+    target: Option<(RequestHost, u16)>,
     denial: &Denial,
 ) -> io::Result<()> {
     let (host, port) = target.unzip();

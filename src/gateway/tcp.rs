@@ -13,17 +13,23 @@ use super::permit::Permit;
 use super::relay::{self, relay};
 use super::stream::{Buffered, Client};
 use super::tls;
-use crate::network::{Denial, Host, Request, Verdict};
+use crate::network::{Denial, PolicyRequest, PolicyVerdict, RequestHost};
 
 /// Serves one connection to a host and port.
 ///
 /// Where it turns out to be TLS or HTTP, it must be for that same host, as on the ports of the web.
-pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) -> io::Result<()> {
-    let request = Request::opaque(host.clone(), port);
+pub(super) async fn serve<C: Client>(
+    mut session: Session<'_, C>,
+    host: RequestHost,
+    port: u16,
+) -> io::Result<()> {
+    let request = PolicyRequest::opaque(host.clone(), port);
     let inspected = session.core.inspects(&host, port);
     match session.core.judge(&request) {
-        Verdict::Denied(Denial::Unseen(_)) => return serve_seen(session, host, port).await,
-        Verdict::Denied(Denial::Injected(_)) if inspected => return serve_seen(session, host, port).await,
+        PolicyVerdict::Denied(Denial::NotInspected(_)) => return serve_seen(session, host, port).await,
+        PolicyVerdict::Denied(Denial::Injected(_)) if inspected => {
+            return serve_seen(session, host, port).await;
+        }
         _ => {}
     }
     let Ok(permit) = session.core.admit(Protocol::Tcp, request) else {
@@ -59,7 +65,7 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, host: Host, po
 }
 
 /// Serves one connection of which each request has to be seen: in TLS that is opened, or without TLS.
-async fn serve_seen<C: Client>(mut session: Session<'_, C>, host: Host, port: u16) -> io::Result<()> {
+async fn serve_seen<C: Client>(mut session: Session<'_, C>, host: RequestHost, port: u16) -> io::Result<()> {
     match recognise_all(&mut session).await? {
         Speech::Tls => tls::serve(session, tls::Target::within(host, port)).await,
         Speech::Http | Speech::Other => http::serve(session, Scope::Tunnel(host, port)).await,
@@ -153,20 +159,27 @@ fn recognise(words: &[u8]) -> Option<Speech> {
 
 /// A hello must be for the host. One to a bare address is judged by the name that it says: what may not be reached by its
 /// name may not be reached by its address.
-async fn check_name<C: Client>(session: &mut Session<'_, C>, host: &Host, port: u16) -> Result<(), Denial> {
+async fn check_name<C: Client>(
+    session: &mut Session<'_, C>,
+    host: &RequestHost,
+    port: u16,
+) -> Result<(), Denial> {
     let hello = tls::read_hello(session).await;
     let meant = hello
-        .map_err(|error| Denial::Unclear(error.reason()))?
+        .map_err(|error| Denial::Invalid(error.reason()))?
         .server_name;
     match host {
-        Host::Name(expected) if meant == *expected => Ok(()),
-        Host::Name(expected) => Err(Denial::Mismatch {
-            said: expected.to_string(),
-            meant: meant.to_string(),
+        RequestHost::Name(expected) if meant == *expected => Ok(()),
+        RequestHost::Name(expected) => Err(Denial::Mismatch {
+            allowed: expected.to_string(),
+            actual: meant.to_string(),
         }),
-        Host::Address(_) => match session.core.judge(&Request::opaque(Host::Name(meant), port)) {
-            Verdict::Allowed(_) => Ok(()),
-            Verdict::Denied(denial) => Err(denial),
+        RequestHost::Address(_) => match session
+            .core
+            .judge(&PolicyRequest::opaque(RequestHost::Name(meant), port))
+        {
+            PolicyVerdict::Allowed(_) => Ok(()),
+            PolicyVerdict::Denied(denial) => Err(denial),
         },
     }
 }

@@ -66,7 +66,7 @@ impl ProjectFlake {
         if !project.join("flake.nix").is_file() {
             return Ok(Self::Absent);
         }
-        if !tools.host.finds("nix") {
+        if !tools.host.has_program("nix") {
             return Ok(Self::PassedOver(PassedOver::NoNix));
         }
         let reference = FlakeRef::Dir(project.to_owned());

@@ -1,4 +1,4 @@
-//! Addresses that no sandbox may reach, whatever name leads there.
+//! Addresses that no sandbox may reach, whatever name resolves to them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,40 +9,40 @@ use thiserror::Error;
 /// Why an address may not be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressClass {
-    /// This machine, from itself.
+    /// The host's own loopback.
     Loopback,
-    /// An address of this machine.
+    /// An address of the host.
     Own,
     /// A private network.
     Private,
-    /// The link alone.
+    /// Valid on one link only.
     LinkLocal,
-    /// A cloud's metadata service. No choice of the user's opens it.
+    /// A cloud's metadata service. No setting allows it.
     Metadata,
-    /// Shared by the customers of a provider (100.64.0.0/10).
+    /// Carrier-grade NAT (100.64.0.0/10).
     Shared,
-    /// A group of receivers.
+    /// A multicast group.
     Multicast,
-    /// An IPv4 address written as an IPv6 one.
+    /// An IPv4-mapped IPv6 address.
     Mapped,
     /// Not in use on the internet: unspecified, reserved, for documentation or measurements.
     Reserved,
 }
 
 impl AddressClass {
-    /// The class of an address that may not be reached; `None` for one of the open internet.
+    /// Classifies an address. Returns `None` for an address of the public internet.
     #[must_use]
-    pub fn of(address: IpAddr) -> Option<Self> {
+    pub fn classify(address: IpAddr) -> Option<Self> {
         match address {
             _ if METADATA.contains(&address) => Some(Self::Metadata),
-            IpAddr::V4(address) => of_v4(address),
-            IpAddr::V6(address) => of_v6(address),
+            IpAddr::V4(address) => classify_v4(address),
+            IpAddr::V6(address) => classify_v6(address),
         }
     }
 
-    /// Whether a user may open single addresses of this class by naming them.
+    /// Whether `dangerously_allow_addresses` can allow addresses of this class.
     #[must_use]
-    pub fn can_be_opened(self) -> bool {
+    pub fn can_be_allowed(self) -> bool {
         match self {
             Self::Metadata | Self::LinkLocal | Self::Multicast | Self::Mapped => false,
             Self::Loopback | Self::Own | Self::Private | Self::Shared | Self::Reserved => true,
@@ -54,19 +54,19 @@ impl fmt::Display for AddressClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Loopback => "a loopback address",
-            Self::Own => "an address of this machine",
+            Self::Own => "an address of the host",
             Self::Private => "an address of a private network",
             Self::LinkLocal => "a link-local address",
             Self::Metadata => "a metadata service",
             Self::Shared => "a shared address (100.64.0.0/10)",
             Self::Multicast => "a multicast address",
-            Self::Mapped => "an IPv4 address written as an IPv6 one",
+            Self::Mapped => "an IPv4-mapped IPv6 address",
             Self::Reserved => "an address that is not in use on the internet",
         })
     }
 }
 
-/// Metadata services of the large clouds, by the addresses that are not link-local anyway.
+/// The metadata services of the large clouds.
 const METADATA: [IpAddr; 5] = [
     IpAddr::V4(Ipv4Addr::new(169, 254, 169, 254)),
     IpAddr::V4(Ipv4Addr::new(169, 254, 170, 2)),
@@ -75,7 +75,7 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
 ];
 
-fn of_v4(address: Ipv4Addr) -> Option<AddressClass> {
+fn classify_v4(address: Ipv4Addr) -> Option<AddressClass> {
     let class = match address.octets() {
         [127, ..] => AddressClass::Loopback,
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => AddressClass::Private,
@@ -93,15 +93,15 @@ fn of_v4(address: Ipv4Addr) -> Option<AddressClass> {
     Some(class)
 }
 
-/// Only `2000::/3` is the internet; the ranges in it that carry an IPv4 address are judged by that, or refused.
-fn of_v6(address: Ipv6Addr) -> Option<AddressClass> {
+/// Only `2000::/3` is public. An address that embeds an IPv4 address is classified by that address, or refused.
+fn classify_v6(address: Ipv6Addr) -> Option<AddressClass> {
     let class = match address.segments() {
         [0, 0, 0, 0, 0, 0xffff, _, _] => AddressClass::Mapped,
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Loopback,
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] => return behind_nat64(address).and_then(AddressClass::of),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => return behind_nat64(address).and_then(AddressClass::classify),
         [0x2002, high, low, ..] => {
             let carried = IpAddr::V4(embedded(high, low));
-            return AddressClass::of(carried).or(Some(AddressClass::Reserved));
+            return AddressClass::classify(carried).or(Some(AddressClass::Reserved));
         }
         [0xfe80..=0xfebf, ..] => AddressClass::LinkLocal,
         [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => AddressClass::Private,
@@ -113,7 +113,7 @@ fn of_v6(address: Ipv6Addr) -> Option<AddressClass> {
     Some(class)
 }
 
-/// The IPv4 address that is reached by an IPv6 one through a translator (RFC 6052).
+/// The IPv4 address that a NAT64 address translates to (RFC 6052).
 pub(crate) fn behind_nat64(address: Ipv6Addr) -> Option<IpAddr> {
     match address.segments() {
         [0x64, 0xff9b, 0, 0, 0, 0, high, low] => Some(embedded(high, low).into()),
@@ -125,7 +125,7 @@ fn embedded(high: u16, low: u16) -> Ipv4Addr {
     Ipv4Addr::from_bits((u32::from(high) << 16) | u32::from(low))
 }
 
-/// Addresses that a user opened on purpose: `10.1.2.3` or `10.1.0.0/16`.
+/// A range of addresses: `10.1.2.3` or `10.1.0.0/16`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     first: IpAddr,
@@ -133,7 +133,8 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Reads an address or a range. One wider than a class A network is refused: that is a policy, not an exception.
+    /// Parses an address or a range. A range wider than /8 (/16 for IPv6) is refused: it would be a policy, not an
+    /// exception.
     pub fn parse(text: &str) -> Result<Self, AddressRangeError> {
         let error = || AddressRangeError(text.to_owned());
         let (address, prefix) = match text.split_once('/') {
@@ -153,7 +154,7 @@ impl AddressRange {
         }
     }
 
-    /// Whether the address lies in it.
+    /// Whether the range contains the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
@@ -170,7 +171,7 @@ impl AddressRange {
     }
 }
 
-/// The one address.
+/// A range of one address.
 impl From<IpAddr> for AddressRange {
     fn from(first: IpAddr) -> Self {
         let prefix = match first {
@@ -195,9 +196,9 @@ impl fmt::Display for AddressRange {
     }
 }
 
-/// A text that is no range of addresses.
+/// A text that is not a range of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no address or range such as `10.1.2.3` or `10.1.0.0/16` (at most a /8, or a /16 of IPv6)")]
+#[error("`{0}` is not an address or range such as `10.1.2.3` or `10.1.0.0/16` (at most /8, or /16 for IPv6)")]
 pub struct AddressRangeError(String);
 
 #[cfg(test)]
@@ -242,7 +243,7 @@ mod tests {
     #[case("2001:db8::1", AddressClass::Reserved)]
     #[case("4000::1", AddressClass::Reserved)]
     fn addresses_that_are_not_the_internet_have_a_class(#[case] text: &str, #[case] class: AddressClass) {
-        assert_eq!(AddressClass::of(text.parse().unwrap()), Some(class));
+        assert_eq!(AddressClass::classify(text.parse().unwrap()), Some(class));
     }
 
     #[rstest]
@@ -257,7 +258,7 @@ mod tests {
         )]
         text: &str,
     ) {
-        assert_eq!(AddressClass::of(text.parse().unwrap()), None);
+        assert_eq!(AddressClass::classify(text.parse().unwrap()), None);
     }
 
     #[rstest]
@@ -268,13 +269,13 @@ mod tests {
     #[case("fd12::/32", "fd12:0:1::", true)]
     #[case("fd12::/32", "10.1.2.3", false)]
     #[case("fd12::1", "fd12::2", false)]
-    fn a_range_holds_its_addresses(#[case] range: &str, #[case] address: &str, #[case] held: bool) {
+    fn a_range_contains_its_addresses(#[case] range: &str, #[case] address: &str, #[case] held: bool) {
         let range = AddressRange::parse(range).unwrap();
         assert_eq!(range.contains(address.parse().unwrap()), held);
     }
 
     #[rstest]
-    fn a_range_that_opens_everything_is_refused(
+    fn a_range_that_allows_everything_is_refused(
         #[values(
             "0.0.0.0/0",
             "::/0",

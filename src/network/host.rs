@@ -1,4 +1,4 @@
-//! Names of hosts, and what else can stand where one is expected.
+//! Host names, and hosts as a request names them.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,15 +7,15 @@ use std::str::FromStr;
 use serde::Serialize;
 use thiserror::Error;
 
-/// A DNS name: lower case, without the dot at its end, never an address in any way of writing one.
+/// A DNS name: lower case, without a trailing dot, and never an IP address in any notation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct HostName(String);
 
 impl HostName {
-    /// The longest a name can be, in bytes.
+    /// The maximum length of a name in bytes.
     pub const LONGEST: usize = 253;
 
-    /// Reads a name. Other alphabets must be given as punycode (`xn--...`), as they are on the wire.
+    /// Parses a name. International names must be in punycode (`xn--...`), as they are on the wire.
     pub fn parse(text: &str) -> Result<Self, HostNameError> {
         let name = text.strip_suffix('.').unwrap_or(text);
         let fits = name.len() <= Self::LONGEST && name.split('.').all(is_label);
@@ -26,13 +26,13 @@ impl HostName {
         }
     }
 
-    /// The name.
+    /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What stands before the first dot, and what after it; `None` when there is no dot.
+    /// The parts before and after the first dot. `None` if there is no dot.
     #[must_use]
     pub fn split_first_label(&self) -> Option<(&str, &str)> {
         self.0.split_once('.')
@@ -53,22 +53,22 @@ impl FromStr for HostName {
     }
 }
 
-/// A text that is no name of a host.
+/// A text that is not a host name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{}` is no name of a host", .0.escape_debug())]
+#[error("`{}` is not a host name", .0.escape_debug())]
 pub struct HostNameError(String);
 
-/// What a connection is meant for.
+/// The destination of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Host {
+pub enum RequestHost {
     /// A name.
     Name(HostName),
-    /// A bare address. Only a policy that allows everything lets one through.
+    /// An IP address. Only a policy that allows everything allows one.
     Address(IpAddr),
 }
 
-impl Host {
-    /// Reads what can stand in a URL: a name, an IPv4 address, or an IPv6 address in brackets.
+impl RequestHost {
+    /// Parses the host of a URL: a name, an IPv4 address, or an IPv6 address in brackets.
     pub fn parse(text: &str) -> Result<Self, HostNameError> {
         let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         let address = match bracketed {
@@ -81,7 +81,7 @@ impl Host {
         }
     }
 
-    /// The name, where it is one.
+    /// The name, if it is one.
     #[must_use]
     pub fn name(&self) -> Option<&HostName> {
         match self {
@@ -91,7 +91,7 @@ impl Host {
     }
 }
 
-impl fmt::Display for Host {
+impl fmt::Display for RequestHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Name(name) => name.fmt(f),
@@ -101,13 +101,13 @@ impl fmt::Display for Host {
     }
 }
 
-impl From<HostName> for Host {
+impl From<HostName> for RequestHost {
     fn from(name: HostName) -> Self {
         Self::Name(name)
     }
 }
 
-impl FromStr for Host {
+impl FromStr for RequestHost {
     type Err = HostNameError;
 
     fn from_str(text: &str) -> Result<Self, HostNameError> {
@@ -115,7 +115,7 @@ impl FromStr for Host {
     }
 }
 
-/// Underscores are no host names by the book, and in use.
+/// Underscores are not allowed in host names, but common.
 fn is_label(label: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     (1..=63).contains(&label.len())
@@ -124,8 +124,8 @@ fn is_label(label: &str) -> bool {
         && !label.ends_with('-')
 }
 
-/// Whether some resolver would take the text for an IPv4 address: `127.1`, `0x7f000001`, `2130706433`. This is the test
-/// that browsers use.
+/// Whether some resolver would parse the text as an IPv4 address: `127.1`, `0x7f000001`, `2130706433`. Browsers use the
+/// same test.
 fn ends_in_a_number(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name);
     let hexadecimal = last
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[rstest]
-    fn what_is_no_name_is_refused(
+    fn other_texts_are_refused(
         #[values(
             "",
             ".",
@@ -201,6 +201,6 @@ mod tests {
     #[case("10.0.0.1", "10.0.0.1")]
     #[case("[::1]", "[::1]")]
     fn a_host_is_written_as_it_was_read(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(Host::parse(text).unwrap().to_string(), expected);
+        assert_eq!(RequestHost::parse(text).unwrap().to_string(), expected);
     }
 }

@@ -1,22 +1,22 @@
-//! Which names a sandbox may reach, as plain values: what is allowed, what is not, and by which line.
+//! Which host names a sandbox may reach.
 //!
-//! A [`Policy`] is one value. The gateway asks it about every name, connection and request; each provider compiles it to
-//! what it can enforce. Nothing here opens a socket or reads the environment.
+//! The gateway asks a [`Policy`] about every name, connection and request. A provider compiles it to what it can enforce.
+//! Nothing here opens a socket or reads the environment.
 //!
 //! ```
-//! use ralph::network::{Policy, Request, Rule};
+//! use ralph::network::{Policy, PolicyRequest, PolicyRule};
 //!
-//! let policy = Policy::allowlist([Rule::parse("*.example.org")?, Rule::parse("db.example.org:5432")?]);
-//! assert!(policy.judge(&Request::opaque("www.example.org".parse()?, 443)).is_allowed());
-//! assert!(policy.judge(&Request::opaque("db.example.org".parse()?, 5432)).is_allowed());
-//! assert!(!policy.judge(&Request::opaque("example.org".parse()?, 443)).is_allowed());
+//! let policy = Policy::allowlist([PolicyRule::parse("*.example.org")?, PolicyRule::parse("db.example.org:5432")?]);
+//! assert!(policy.judge(&PolicyRequest::opaque("www.example.org".parse()?, 443)).is_allowed());
+//! assert!(policy.judge(&PolicyRequest::opaque("db.example.org".parse()?, 5432)).is_allowed());
+//! assert!(!policy.judge(&PolicyRequest::opaque("example.org".parse()?, 443)).is_allowed());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod address;
 pub mod firewall;
 mod host;
-pub mod packages;
+mod packages;
 mod pattern;
 mod policy;
 mod preset;
@@ -28,12 +28,12 @@ mod verdict;
 
 pub(crate) use address::behind_nat64;
 pub use address::{AddressClass, AddressRange, AddressRangeError};
-pub use host::{Host, HostName, HostNameError};
-pub use packages::{Clients, Directory, NoFiles, Tree};
-pub use pattern::{HostPattern, Names};
-pub use policy::{Mode, Policy};
+pub use host::{HostName, HostNameError, RequestHost};
+pub use packages::{ConfigDirectory, ConfigTree, PackageClient, PackageConfig};
+pub use pattern::{HostPattern, NamePattern};
+pub use policy::{Policy, PolicyMode};
 pub use preset::{Preset, UnknownPreset};
-pub use request::{Request, Seen};
-pub use rule::{PathPattern, Rule, RuleError};
+pub use request::{PolicyRequest, RequestContent};
+pub use rule::{PathPattern, PolicyRule, PolicyRuleError};
 pub use synthetic::SyntheticAddresses;
-pub use verdict::{Denial, Line, Verdict};
+pub use verdict::{Denial, PolicyLine, PolicyVerdict};

@@ -3,73 +3,73 @@
 use std::fmt;
 
 use super::host::HostName;
-use super::rule::RuleError;
+use super::rule::PolicyRuleError;
 
-/// The ports of an allowed name that comes without one.
+/// The ports of an allowed name without a port.
 pub(super) const WEB_PORTS: [u16; 2] = [80, 443];
 
-/// Which hosts a rule is about.
+/// The hosts that a rule covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPattern {
     /// The names.
-    pub names: Names,
-    /// The port, where one is given.
+    pub names: NamePattern,
+    /// The port, if the pattern names one.
     pub port: Option<u16>,
 }
 
-/// Which names a pattern is about.
+/// The names that a pattern covers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Names {
-    /// `host`: this one.
+pub enum NamePattern {
+    /// `host`: this name.
     Exactly(HostName),
-    /// `*.host`: one label more, as in certificates; not the root.
+    /// `*.host`: exactly one more label, as in certificates. Does not cover `host`.
     OneBelow(HostName),
-    /// `**.host`: any number of labels more; not the root.
+    /// `**.host`: one or more labels. Does not cover `host`.
     AnyBelow(HostName),
 }
 
 impl HostPattern {
-    /// Reads a pattern.
-    pub fn parse(text: &str) -> Result<Self, RuleError> {
+    /// Parses a pattern.
+    pub fn parse(text: &str) -> Result<Self, PolicyRuleError> {
         let (names, port) = match text.rsplit_once(':') {
             Some((names, port)) => (names, Some(parse_port(port)?)),
             None => (text, None),
         };
         Ok(Self {
-            names: Names::parse(names)?,
+            names: NamePattern::parse(names)?,
             port,
         })
     }
 
-    /// Whether the name is one of these.
+    /// Whether the pattern covers the name, on any port.
     #[must_use]
     pub fn covers(&self, name: &HostName) -> bool {
         match &self.names {
-            Names::Exactly(host) => name == host,
-            Names::OneBelow(root) => name
+            NamePattern::Exactly(host) => name == host,
+            NamePattern::OneBelow(root) => name
                 .split_first_label()
                 .is_some_and(|(_, rest)| rest == root.as_str()),
-            Names::AnyBelow(root) => name
+            NamePattern::AnyBelow(root) => name
                 .as_str()
                 .strip_suffix(root.as_str())
                 .is_some_and(|labels| labels.len() > 1 && labels.ends_with('.')),
         }
     }
 
-    /// Whether the name is one of these, and the port the one that is given, where one is.
+    /// Whether the pattern covers the name and, if it names a port, the port.
     #[must_use]
     pub fn covers_at(&self, name: &HostName, port: u16) -> bool {
         self.covers(name) && self.port.is_none_or(|own| own == port)
     }
 }
 
-impl Names {
-    fn parse(text: &str) -> Result<Self, RuleError> {
+impl NamePattern {
+    fn parse(text: &str) -> Result<Self, PolicyRuleError> {
         let root = |name: &str| {
-            let root = HostName::parse(name).map_err(RuleError::Host)?;
+            let root = HostName::parse(name).map_err(PolicyRuleError::Host)?;
             match root.split_first_label() {
                 Some(_) => Ok(root),
-                None => Err(RuleError::TooWide(text.to_owned())),
+                None => Err(PolicyRuleError::TooWide(text.to_owned())),
             }
         };
         if let Some(name) = text.strip_prefix("**.") {
@@ -77,9 +77,11 @@ impl Names {
         } else if let Some(name) = text.strip_prefix("*.") {
             root(name).map(Self::OneBelow)
         } else if text.bytes().all(|b| b == b'*') && !text.is_empty() {
-            Err(RuleError::TooWide(text.to_owned()))
+            Err(PolicyRuleError::TooWide(text.to_owned()))
         } else {
-            HostName::parse(text).map(Self::Exactly).map_err(RuleError::Host)
+            HostName::parse(text)
+                .map(Self::Exactly)
+                .map_err(PolicyRuleError::Host)
         }
     }
 }
@@ -87,18 +89,18 @@ impl Names {
 impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.names {
-            Names::Exactly(host) => host.fmt(f)?,
-            Names::OneBelow(root) => write!(f, "*.{root}")?,
-            Names::AnyBelow(root) => write!(f, "**.{root}")?,
+            NamePattern::Exactly(host) => host.fmt(f)?,
+            NamePattern::OneBelow(root) => write!(f, "*.{root}")?,
+            NamePattern::AnyBelow(root) => write!(f, "**.{root}")?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }
 }
 
-fn parse_port(text: &str) -> Result<u16, RuleError> {
+fn parse_port(text: &str) -> Result<u16, PolicyRuleError> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     let port = text.parse().ok().filter(|port| digits && *port != 0);
-    port.ok_or_else(|| RuleError::Port(text.to_owned()))
+    port.ok_or_else(|| PolicyRuleError::Port(text.to_owned()))
 }
 
 #[cfg(test)]
@@ -131,14 +133,14 @@ mod tests {
     #[case("**", "too wide")]
     #[case("*.com", "too wide")]
     #[case("**.com", "too wide")]
-    #[case("a.*.b.c", "name of a host")]
-    #[case("*a.b.c", "name of a host")]
+    #[case("a.*.b.c", "host name")]
+    #[case("*a.b.c", "host name")]
     #[case("a.b:0", "port")]
     #[case("a.b:65536", "port")]
     #[case("a.b:+80", "port")]
     #[case("a.b:", "port")]
-    #[case("", "name of a host")]
-    fn a_pattern_that_says_nothing_clear_is_refused(#[case] text: &str, #[case] expected: &str) {
+    #[case("", "host name")]
+    fn an_ambiguous_pattern_is_refused(#[case] text: &str, #[case] expected: &str) {
         let error = HostPattern::parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }

@@ -1,42 +1,42 @@
-//! Which names a sandbox may reach.
+//! The network policy of a sandbox.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::host::{Host, HostName};
+use super::host::{HostName, RequestHost};
 use super::pattern::{HostPattern, WEB_PORTS};
-use super::request::{Request, Seen};
-use super::rule::{Fit, Rule};
-use super::verdict::{Denial, Line, Verdict};
+use super::request::{PolicyRequest, RequestContent};
+use super::rule::{Fit, PolicyRule};
+use super::verdict::{Denial, PolicyLine, PolicyVerdict};
 
-/// The ports of SSH, mail, directories and rsync. All are below 1024, where nothing of a sandbox's own can listen.
+/// The ports of SSH, mail, LDAP and rsync. All are below 1024, where programs in a sandbox cannot listen.
 const USUAL_PORTS: [u16; 11] = [22, 25, 110, 143, 389, 465, 587, 636, 873, 993, 995];
 
-/// Which names a sandbox may reach. A policy of which nothing is said denies everything.
+/// Which names a sandbox may reach. The default policy denies everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    mode: Mode,
-    line: Arc<Line>,
-    allowed: Vec<Rule>,
-    denied: Vec<Rule>,
+    mode: PolicyMode,
+    line: Arc<PolicyLine>,
+    allowed: Vec<PolicyRule>,
+    denied: Vec<PolicyRule>,
     inspected: Vec<HostPattern>,
 }
 
-/// What happens to a name that no line denies.
+/// What a policy does with a name that no line denies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// It is denied.
+pub enum PolicyMode {
+    /// Deny it.
     #[default]
     Deny,
-    /// It is denied unless a line allows it.
+    /// Deny it unless a line allows it.
     Allowlist,
-    /// It is allowed.
+    /// Allow it.
     AllowAll,
-    /// It is allowed and written down, so that an allowlist can be made of what was used.
+    /// Allow it and log it, so that an allowlist can be created from the log.
     Record,
 }
 
-impl Mode {
+impl PolicyMode {
     /// The name used in `sandbox.network.policy`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -51,110 +51,110 @@ impl Mode {
 
 impl Default for Policy {
     fn default() -> Self {
-        Self::new(Mode::default())
+        Self::new(PolicyMode::default())
     }
 }
 
 impl Policy {
-    /// Nothing may be reached.
+    /// Creates a policy that denies everything.
     #[must_use]
     pub fn deny() -> Self {
-        Self::new(Mode::Deny)
+        Self::new(PolicyMode::Deny)
     }
 
-    /// What these lines allow may be reached.
+    /// Creates a policy that allows what these rules allow.
     #[must_use]
-    pub fn allowlist(allowed: impl IntoIterator<Item = Rule>) -> Self {
-        Self::new(Mode::Allowlist).allowing(allowed)
+    pub fn allowlist(allowed: impl IntoIterator<Item = PolicyRule>) -> Self {
+        Self::new(PolicyMode::Allowlist).allowing(allowed)
     }
 
-    /// Everything may be reached.
+    /// Creates a policy that allows everything.
     #[must_use]
     pub fn allow_all() -> Self {
-        Self::new(Mode::AllowAll)
+        Self::new(PolicyMode::AllowAll)
     }
 
-    /// Everything may be reached, and is written down.
+    /// Creates a policy that allows and logs everything.
     #[must_use]
     pub fn record() -> Self {
-        Self::new(Mode::Record)
+        Self::new(PolicyMode::Record)
     }
 
-    /// A policy without lines.
+    /// Creates a policy without rules.
     #[must_use]
-    pub fn new(mode: Mode) -> Self {
+    pub fn new(mode: PolicyMode) -> Self {
         Self {
             mode,
-            line: Arc::new(Line::new(&format!("policy = \"{}\"", mode.name()), "")),
+            line: Arc::new(PolicyLine::new(&format!("policy = \"{}\"", mode.name()), "")),
             allowed: Vec::new(),
             denied: Vec::new(),
             inspected: Vec::new(),
         }
     }
 
-    /// The policy, with where its mode was chosen, for example `ralph.toml:2:10`.
+    /// Sets the place where the mode is configured, for example `ralph.toml:2:10`.
     #[must_use]
     pub fn chosen_at(mut self, place: &str) -> Self {
-        self.line = Arc::new(Line::new(self.line.text(), place));
+        self.line = Arc::new(PolicyLine::new(self.line.text(), place));
         self
     }
 
-    /// The policy with more lines that allow. They count for an allowlist only.
+    /// Adds rules that allow. Only an allowlist uses them.
     #[must_use]
-    pub fn allowing(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn allowing(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.allowed.extend(rules);
         self
     }
 
-    /// The policy with more lines that deny. They count for every mode and win over those that allow.
+    /// Adds rules that deny. Every mode uses them, and they take precedence over rules that allow.
     #[must_use]
-    pub fn denying(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
+    pub fn denying(mut self, rules: impl IntoIterator<Item = PolicyRule>) -> Self {
         self.denied.extend(rules);
         self
     }
 
-    /// The policy with more hosts whose TLS is opened, so that lines with methods and paths hold in it too. They allow
-    /// nothing. Without a port a pattern means every port.
+    /// Adds hosts whose TLS is inspected, so that rules with methods and paths apply to it. This allows nothing by itself.
+    /// A pattern without a port covers every port.
     #[must_use]
     pub fn inspecting(mut self, hosts: impl IntoIterator<Item = HostPattern>) -> Self {
         self.inspected.extend(hosts);
         self
     }
 
-    /// Whether TLS to this host is opened.
+    /// Whether TLS to this host is inspected.
     #[must_use]
     pub fn inspects(&self, name: &HostName, port: u16) -> bool {
         self.inspected.iter().any(|hosts| hosts.covers_at(name, port))
     }
 
-    /// Whether TLS to any host is opened, so that whoever serves the policy needs an authority.
+    /// Whether TLS to any host is inspected, so that the gateway needs a certificate authority.
     #[must_use]
     pub fn inspects_any(&self) -> bool {
         !self.inspected.is_empty()
     }
 
-    /// What happens to a name that no line denies.
+    /// The mode.
     #[must_use]
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> PolicyMode {
         self.mode
     }
 
-    /// The lines that allow. They count for an allowlist only.
+    /// The rules that allow. Only an allowlist uses them.
     #[must_use]
-    pub fn allowed(&self) -> &[Rule] {
+    pub fn allowed(&self) -> &[PolicyRule] {
         &self.allowed
     }
 
-    /// The lines that deny, whatever the mode.
+    /// The rules that deny, in every mode.
     #[must_use]
-    pub fn denied(&self) -> &[Rule] {
+    pub fn denied(&self) -> &[PolicyRule] {
         &self.denied
     }
 
-    /// What it says, wherever its lines stand: the same for two policies that judge alike line by line.
+    /// The policy as text, without the places of its lines. Equal for two policies with the same mode and rules.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let line = |word: &'static str| move |rule: &Rule| format!("{word} {}", rule.line().text());
+        let line = |word: &'static str| move |rule: &PolicyRule| format!("{word} {}", rule.line().text());
         let mode = std::iter::once(self.mode.name().to_owned());
         let denied = self.denied.iter().map(line("deny"));
         let allowed = self.allowed.iter().map(line("allow"));
@@ -162,46 +162,46 @@ impl Policy {
         mode.chain(denied).chain(allowed).chain(inspected).collect()
     }
 
-    /// Whether the policy restricts anything, so that a provider without enforcement must say so.
+    /// Whether the policy restricts anything, so that a provider has to enforce it.
     #[must_use]
     pub fn restricts(&self) -> bool {
         match self.mode {
-            Mode::Deny | Mode::Allowlist => true,
-            // What is inspected must be for the host that it says.
-            Mode::AllowAll | Mode::Record => !self.denied.is_empty() || self.inspects_any(),
+            PolicyMode::Deny | PolicyMode::Allowlist => true,
+            // An inspected request must be for the host of its connection.
+            PolicyMode::AllowAll | PolicyMode::Record => !self.denied.is_empty() || self.inspects_any(),
         }
     }
 
-    /// The ports that something may be reached on, as far as they are known: those of the web and those of the lines,
-    /// and where every port is allowed the usual ones.
+    /// The ports that the gateway listens on: those of the web and of the rules, and a few common ones if every port is
+    /// allowed.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<u16> {
         let named = self.allowed.iter().filter_map(|rule| rule.pattern().port);
         let usual = match self.mode {
-            Mode::Deny | Mode::Allowlist => &[][..],
-            Mode::AllowAll | Mode::Record => &USUAL_PORTS,
+            PolicyMode::Deny | PolicyMode::Allowlist => &[][..],
+            PolicyMode::AllowAll | PolicyMode::Record => &USUAL_PORTS,
         };
         named.chain(WEB_PORTS).chain(usual.iter().copied()).collect()
     }
 
-    /// Says whether a request may pass.
+    /// Decides whether a request may pass.
     #[must_use]
-    pub fn judge(&self, request: &Request) -> Verdict {
+    pub fn judge(&self, request: &PolicyRequest) -> PolicyVerdict {
         match &request.host {
-            Host::Name(name) => self.judge_named(name, request.port, &request.seen),
-            Host::Address(_) => match self.mode {
-                Mode::AllowAll | Mode::Record => Verdict::Allowed(self.line.clone()),
-                Mode::Allowlist => Verdict::Denied(Denial::BareAddress),
-                Mode::Deny => Verdict::Denied(Denial::Mode(self.line.clone())),
+            RequestHost::Name(name) => self.judge_named(name, request.port, &request.content),
+            RequestHost::Address(_) => match self.mode {
+                PolicyMode::AllowAll | PolicyMode::Record => PolicyVerdict::Allowed(self.line.clone()),
+                PolicyMode::Allowlist => PolicyVerdict::Denied(Denial::BareAddress),
+                PolicyMode::Deny => PolicyVerdict::Denied(Denial::Mode(self.line.clone())),
             },
         }
     }
 
-    /// Says whether a name may be known at all: whether some request to it could pass.
+    /// Decides whether a name resolves: whether any request to it could pass.
     #[must_use]
-    pub fn judge_name(&self, name: &HostName) -> Verdict {
-        if let Some(rule) = self.denied.iter().find(|rule| rule.is_about_all_of(name)) {
-            return Verdict::Denied(Denial::Line(rule.line().clone()));
+    pub fn judge_name(&self, name: &HostName) -> PolicyVerdict {
+        if let Some(rule) = self.denied.iter().find(|rule| rule.denies_all_of(name)) {
+            return PolicyVerdict::Denied(Denial::Line(rule.line().clone()));
         }
         self.judge_mode(|| {
             let covering = self.allowed.iter().find(|rule| rule.pattern().covers(name));
@@ -209,33 +209,38 @@ impl Policy {
         })
     }
 
-    fn judge_named(&self, name: &HostName, port: u16, seen: &Seen) -> Verdict {
+    fn judge_named(&self, name: &HostName, port: u16, content: &RequestContent) -> PolicyVerdict {
         for rule in &self.denied {
-            match rule.denies(name, port, seen) {
+            match rule.denies(name, port, content) {
                 Fit::No => {}
-                Fit::Unseen => return Verdict::Denied(Denial::Unseen(rule.line().clone())),
-                Fit::Yes => return Verdict::Denied(Denial::Line(rule.line().clone())),
+                Fit::NotInspected => return PolicyVerdict::Denied(Denial::NotInspected(rule.line().clone())),
+                Fit::Yes => return PolicyVerdict::Denied(Denial::Line(rule.line().clone())),
             }
         }
-        self.judge_mode(|| self.allowing_line(name, port, seen))
+        self.judge_mode(|| self.allowing_line(name, port, content))
     }
 
-    fn judge_mode(&self, listed: impl FnOnce() -> Result<Arc<Line>, Denial>) -> Verdict {
+    fn judge_mode(&self, listed: impl FnOnce() -> Result<Arc<PolicyLine>, Denial>) -> PolicyVerdict {
         match self.mode {
-            Mode::Deny => Verdict::Denied(Denial::Mode(self.line.clone())),
-            Mode::AllowAll | Mode::Record => Verdict::Allowed(self.line.clone()),
-            Mode::Allowlist => listed().map_or_else(Verdict::Denied, Verdict::Allowed),
+            PolicyMode::Deny => PolicyVerdict::Denied(Denial::Mode(self.line.clone())),
+            PolicyMode::AllowAll | PolicyMode::Record => PolicyVerdict::Allowed(self.line.clone()),
+            PolicyMode::Allowlist => listed().map_or_else(PolicyVerdict::Denied, PolicyVerdict::Allowed),
         }
     }
 
-    fn allowing_line(&self, name: &HostName, port: u16, seen: &Seen) -> Result<Arc<Line>, Denial> {
+    fn allowing_line(
+        &self,
+        name: &HostName,
+        port: u16,
+        content: &RequestContent,
+    ) -> Result<Arc<PolicyLine>, Denial> {
         let mut denial = Denial::NotListed;
         for rule in &self.allowed {
-            match rule.allows(name, port, seen) {
+            match rule.allows(name, port, content) {
                 Fit::Yes => return Ok(rule.line().clone()),
-                Fit::Unseen => denial = Denial::Unseen(rule.line().clone()),
+                Fit::NotInspected => denial = Denial::NotInspected(rule.line().clone()),
                 Fit::No if rule.pattern().covers(name) => {
-                    match (near_miss(rule, name, port, seen), &denial) {
+                    match (near_miss(rule, name, port, content), &denial) {
                         (miss, Denial::NotListed) | (miss @ Denial::Request { .. }, Denial::Port { .. }) => {
                             denial = miss;
                         }
@@ -249,13 +254,13 @@ impl Policy {
     }
 }
 
-/// Why a line about the host does not let this through.
-fn near_miss(rule: &Rule, name: &HostName, port: u16, seen: &Seen) -> Denial {
+/// Why a rule for the host does not allow the request.
+fn near_miss(rule: &PolicyRule, name: &HostName, port: u16, content: &RequestContent) -> Denial {
     let line = rule.line().clone();
-    match rule.allows(name, port, &Seen::Nothing) {
+    match rule.allows(name, port, &RequestContent::Opaque) {
         Fit::No => Denial::Port { port, line },
-        Fit::Unseen | Fit::Yes => Denial::Request {
-            wanted: Rule::narrowest(name, port, seen),
+        Fit::NotInspected | Fit::Yes => Denial::Request {
+            wanted: PolicyRule::narrowest(name, port, content),
             line,
         },
     }
@@ -267,12 +272,12 @@ mod tests {
 
     use super::*;
 
-    fn rules(texts: &[&str]) -> Vec<Rule> {
+    fn rules(texts: &[&str]) -> Vec<PolicyRule> {
         texts
             .iter()
             .enumerate()
             .map(|(index, text)| {
-                Rule::parse(text)
+                PolicyRule::parse(text)
                     .unwrap()
                     .at(&format!("ralph.toml:{}", index + 1))
             })
@@ -282,12 +287,12 @@ mod tests {
     #[track_caller]
     fn check(policy: &Policy, target: &str, expected: &str) {
         let (host, port) = target.rsplit_once(':').unwrap();
-        let request = Request::opaque(host.parse().unwrap(), port.parse().unwrap());
-        let said = match policy.judge(&request) {
-            Verdict::Allowed(line) => format!("allowed by {line}"),
-            Verdict::Denied(denial) => denial.to_string(),
+        let request = PolicyRequest::opaque(host.parse().unwrap(), port.parse().unwrap());
+        let actual = match policy.judge(&request) {
+            PolicyVerdict::Allowed(line) => format!("allowed by {line}"),
+            PolicyVerdict::Denied(denial) => denial.to_string(),
         };
-        assert_eq!(said, expected, "{target}");
+        assert_eq!(actual, expected, "{target}");
     }
 
     #[rstest]
@@ -305,10 +310,10 @@ mod tests {
     )]
     #[case(
         "cdn.example:443",
-        "`GET cdn.example/a/*` (ralph.toml:3) needs to see the request, and this connection is not inspected"
+        "`GET cdn.example/a/*` (ralph.toml:3) matches on method or path, and this connection is not inspected"
     )]
-    #[case("93.184.216.34:443", "an address is not in the policy; only names are")]
-    #[case("[2606:2800:220:1::1]:443", "an address is not in the policy; only names are")]
+    #[case("93.184.216.34:443", "the policy allows host names, not IP addresses")]
+    #[case("[2606:2800:220:1::1]:443", "the policy allows host names, not IP addresses")]
     fn an_allowlist_names_the_line_that_decided(#[case] target: &str, #[case] expected: &str) {
         let policy = Policy::allowlist(rules(&["github.com", "db.example:5432", "GET cdn.example/a/*"]));
         check(&policy, target, expected);
@@ -320,7 +325,7 @@ mod tests {
     #[case("GET /b", 8443, "GET cdn.example:8443/b")]
     #[case("POST /a/../b", 443, "POST cdn.example")]
     #[case("post /a/b", 443, "cdn.example")]
-    fn a_request_to_a_host_that_is_listed_is_told_the_line_that_it_needs(
+    fn a_denied_request_to_a_listed_host_names_the_line_that_it_needs(
         #[case] asked: &str,
         #[case] port: u16,
         #[case] expected: &str,
@@ -331,17 +336,17 @@ mod tests {
             "GET cdn.example:8443/a/*",
         ];
         let (method, path) = asked.split_once(' ').unwrap();
-        let request = Request {
+        let request = PolicyRequest {
             host: "cdn.example".parse().unwrap(),
             port,
-            seen: Seen::http(method, path),
+            content: RequestContent::http(method, path),
         };
         let policy = Policy::allowlist(rules(&lines));
-        let Verdict::Denied(Denial::Request { wanted, .. }) = policy.judge(&request) else {
+        let PolicyVerdict::Denied(Denial::Request { wanted, .. }) = policy.judge(&request) else {
             panic!("{:?}", policy.judge(&request));
         };
         assert_eq!(wanted, expected);
-        let wider = policy.allowing([Rule::parse(&wanted).unwrap()]);
+        let wider = policy.allowing([PolicyRule::parse(&wanted).unwrap()]);
         assert!(wider.judge(&request).is_allowed());
     }
 
@@ -353,7 +358,7 @@ mod tests {
     #[case("half.example:443", "allowed by `policy = \"allow-all\"`")]
     #[case(
         "paths.example:443",
-        "`paths.example/secret/*` (ralph.toml:3) needs to see the request, and this connection is not inspected"
+        "`paths.example/secret/*` (ralph.toml:3) matches on method or path, and this connection is not inspected"
     )]
     fn a_denying_line_wins(#[case] target: &str, #[case] expected: &str) {
         let denied = rules(&["bad.example", "half.example:25", "paths.example/secret/*"]);
@@ -363,10 +368,10 @@ mod tests {
     #[rstest]
     #[case(Policy::default(), "denied by `policy = \"deny\"`")]
     #[case(Policy::deny().allowing(rules(&["a.example"])), "denied by `policy = \"deny\"`")]
-    #[case(Policy::new(Mode::Allowlist), "host not in policy")]
+    #[case(Policy::new(PolicyMode::Allowlist), "host not in policy")]
     #[case(Policy::allow_all().chosen_at("x:1"), "allowed by `policy = \"allow-all\"` (x:1)")]
     #[case(Policy::record(), "allowed by `policy = \"record\"`")]
-    fn a_policy_that_is_half_written_denies(#[case] policy: Policy, #[case] expected: &str) {
+    fn an_incomplete_policy_denies(#[case] policy: Policy, #[case] expected: &str) {
         check(&policy, "a.example:443", expected);
     }
 
@@ -377,7 +382,7 @@ mod tests {
     #[case("other.example", false)]
     #[case("bad.example", false)]
     #[case("half.example", true)]
-    fn a_name_is_known_when_some_request_could_pass(#[case] name: &str, #[case] known: bool) {
+    fn a_name_resolves_when_some_request_could_pass(#[case] name: &str, #[case] known: bool) {
         let allowed = [
             "github.com",
             "db.example:1",
@@ -395,7 +400,7 @@ mod tests {
     #[case("x.b.example:8443", true)]
     #[case("x.b.example:443", false)]
     #[case("other.example:443", false)]
-    fn what_is_inspected_is_what_the_patterns_cover(#[case] target: &str, #[case] inspected: bool) {
+    fn the_patterns_decide_what_is_inspected(#[case] target: &str, #[case] inspected: bool) {
         let hosts = ["a.example", "*.b.example:8443"].map(|text| HostPattern::parse(text).unwrap());
         let policy = Policy::deny().inspecting(hosts);
         let (name, port) = target.split_once(':').unwrap();

@@ -1,14 +1,14 @@
-//! Names for sets of hosts.
+//! Named sets of hosts.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::packages::{Clients, Packages};
-use super::rule::{Rule, RuleError};
+use super::packages::{PackageClient, PackageConfig};
+use super::rule::{PolicyRule, PolicyRuleError};
 
-/// The fixed lists. Each holds what its clients need to work, and nothing to be safe.
+/// The fixed lists: what the clients of each service need, and nothing more.
 const LISTS: [(Preset, &[&str]); 3] = [
     (
         Preset::Anthropic,
@@ -31,40 +31,40 @@ const LISTS: [(Preset, &[&str]); 3] = [
     ),
 ];
 
-/// A name for a set of hosts.
+/// A named set of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// The API of Anthropic, and where its clients report to.
+    /// The API of Anthropic, and the telemetry of its clients.
     Anthropic,
-    /// The API of OpenAI, and where its clients log in.
+    /// The API and the login of OpenAI.
     Openai,
     /// GitHub: git, API and downloads.
     Github,
-    /// Where a package client downloads from, by its own configuration.
-    Packages(Packages),
+    /// The hosts that a package client downloads from, by its own configuration.
+    Packages(PackageClient),
 }
 
 impl Preset {
     /// Every preset.
     pub fn all() -> impl Iterator<Item = Self> {
         let lists = LISTS.into_iter().map(|(preset, _)| preset);
-        lists.chain(Packages::ALL.into_iter().map(Self::Packages))
+        lists.chain(PackageClient::ALL.into_iter().map(Self::Packages))
     }
 
-    /// The lines it stands for. A package client is asked by the files in `clients`.
-    pub fn rules(self, clients: &Clients<'_>) -> Result<Vec<Rule>, RuleError> {
+    /// The rules of the preset. Those of a package client depend on its configuration.
+    pub fn rules(self, config: &PackageConfig<'_>) -> Result<Vec<PolicyRule>, PolicyRuleError> {
         let place = format!("preset `{self}`");
         match self {
             Self::Packages(packages) => packages
-                .hosts(clients)
+                .hosts(config)
                 .into_iter()
-                .map(|found| Ok(Rule::parse(&found.host)?.at(&format!("{}, {place}", found.source))))
+                .map(|found| Ok(PolicyRule::parse(&found.host)?.at(&format!("{}, {place}", found.source))))
                 .collect(),
             Self::Anthropic | Self::Openai | Self::Github => LISTS
                 .iter()
                 .filter(|(preset, _)| *preset == self)
                 .flat_map(|(_, hosts)| hosts.iter())
-                .map(|host| Ok(Rule::parse(host)?.at(&place)))
+                .map(|host| Ok(PolicyRule::parse(host)?.at(&place)))
                 .collect(),
         }
     }
@@ -91,9 +91,9 @@ impl FromStr for Preset {
     }
 }
 
-/// A name that is no preset's.
+/// A name that is not a preset.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no preset `{0}`")]
+#[error("unknown preset `{0}`")]
 pub struct UnknownPreset(String);
 
 #[cfg(test)]
@@ -101,18 +101,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_has_a_name_and_lines() {
+    fn every_preset_has_a_name_and_rules() {
         for preset in Preset::all() {
             assert_eq!(preset.to_string().parse(), Ok(preset));
-            assert!(!preset.rules(&Clients::NONE).unwrap().is_empty(), "{preset}");
+            assert!(
+                !preset.rules(&PackageConfig::EMPTY).unwrap().is_empty(),
+                "{preset}"
+            );
         }
         assert!("npm".parse::<Preset>().is_err());
     }
 
     #[test]
-    fn a_preset_says_where_its_lines_come_from() {
+    fn the_rules_of_a_preset_name_it_as_their_place() {
         let lines: Vec<String> = Preset::Anthropic
-            .rules(&Clients::NONE)
+            .rules(&PackageConfig::EMPTY)
             .unwrap()
             .iter()
             .map(|rule| rule.line().to_string())

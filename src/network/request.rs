@@ -1,33 +1,33 @@
-//! What a policy is asked about.
+//! The input of a policy decision.
 
-use super::host::Host;
+use super::host::RequestHost;
 
-/// Something that wants to leave a sandbox.
+/// A connection or HTTP request that wants to leave a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Where to.
-    pub host: Host,
-    /// To which port.
+pub struct PolicyRequest {
+    /// The destination.
+    pub host: RequestHost,
+    /// The destination port.
     pub port: u16,
-    /// What is known of the content.
-    pub seen: Seen,
+    /// What is known about the content.
+    pub content: RequestContent,
 }
 
-/// What is known of the content of a connection.
+/// What is known about the content of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// Nothing: it is encrypted, or no HTTP.
-    Nothing,
+pub enum RequestContent {
+    /// Nothing: it is encrypted, or not HTTP.
+    Opaque,
     /// One HTTP request.
     Http {
-        /// Its method, as it was sent.
+        /// The method, as sent.
         method: String,
-        /// Its path and query, as they were sent.
+        /// The path and query, as sent.
         path: String,
     },
 }
 
-impl Seen {
+impl RequestContent {
     /// One HTTP request.
     #[must_use]
     pub fn http(method: &str, path: &str) -> Self {
@@ -38,14 +38,14 @@ impl Seen {
     }
 }
 
-impl Request {
-    /// A connection whose content cannot be seen.
+impl PolicyRequest {
+    /// A connection whose content is not known.
     #[must_use]
-    pub fn opaque(host: Host, port: u16) -> Self {
+    pub fn opaque(host: RequestHost, port: u16) -> Self {
         Self {
             host,
             port,
-            seen: Seen::Nothing,
+            content: RequestContent::Opaque,
         }
     }
 }

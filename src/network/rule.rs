@@ -1,4 +1,4 @@
-//! One line of a policy: `[METHODS ]HOST[:PORT][/PATH]`.
+//! One rule of a policy: `[METHODS ]HOST[:PORT][/PATH]`.
 
 use std::sync::Arc;
 
@@ -6,42 +6,42 @@ use thiserror::Error;
 
 use super::host::{HostName, HostNameError};
 use super::pattern::{HostPattern, WEB_PORTS};
-use super::request::Seen;
-use super::verdict::Line;
+use super::request::RequestContent;
+use super::verdict::PolicyLine;
 
-/// The longest line that is made of a request.
+/// The longest rule that [`PolicyRule::narrowest`] suggests, in bytes.
 const LONGEST: usize = 256;
 
-/// One line of a policy, and where it stands.
+/// One rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct PolicyRule {
     pattern: HostPattern,
     /// Empty for every method.
     methods: Vec<String>,
     path: Option<PathPattern>,
-    line: Arc<Line>,
+    line: Arc<PolicyLine>,
 }
 
-/// How far a rule applies to something.
+/// Whether a rule applies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It does not.
+    /// It does not apply.
     No,
-    /// It is about this host, and methods or paths that nobody can see here.
-    Unseen,
-    /// It does.
+    /// It applies to this host by method or path, which are not visible.
+    NotInspected,
+    /// It applies.
     Yes,
 }
 
-impl Rule {
-    /// Reads a line such as `github.com`, `*.example.org:8443` or `GET,HEAD docs.example.org/api/*`.
-    pub fn parse(text: &str) -> Result<Self, RuleError> {
+impl PolicyRule {
+    /// Parses a rule such as `github.com`, `*.example.org:8443` or `GET,HEAD docs.example.org/api/*`.
+    pub fn parse(text: &str) -> Result<Self, PolicyRuleError> {
         let (methods, rest) = match text.split_once(' ') {
             Some((methods, rest)) => (parse_methods(methods)?, rest.trim_start()),
             None => (Vec::new(), text),
         };
         if rest.contains("://") {
-            return Err(RuleError::Scheme(text.to_owned()));
+            return Err(PolicyRuleError::Scheme(text.to_owned()));
         }
         let (host, path) = match rest.find('/') {
             Some(at) => (&rest[..at], Some(PathPattern::parse(&rest[at..])?)),
@@ -51,26 +51,26 @@ impl Rule {
             pattern: HostPattern::parse(host)?,
             methods,
             path,
-            line: Arc::new(Line::new(text, "")),
+            line: Arc::new(PolicyLine::new(text, "")),
         })
     }
 
-    /// The narrowest line that would let something through, as far as that can be said in one of sensible length.
-    pub(super) fn narrowest(name: &HostName, port: u16, seen: &Seen) -> String {
+    /// The narrowest rule of at most [`LONGEST`] bytes that would allow the request.
+    pub(super) fn narrowest(name: &HostName, port: u16, content: &RequestContent) -> String {
         let host = if WEB_PORTS.contains(&port) {
             name.to_string()
         } else {
             format!("{name}:{port}")
         };
-        let Seen::Http { method, path } = seen else {
+        let RequestContent::Http { method, path } = content else {
             return host;
         };
         let lets_through = |line: &String| {
             let rule = Self::parse(line);
-            // A quote would end the line where it is written down.
+            // A quote would end the string in the configuration file.
             line.len() <= LONGEST
                 && !line.contains('"')
-                && rule.is_ok_and(|rule| rule.allows(name, port, seen) == Fit::Yes)
+                && rule.is_ok_and(|rule| rule.allows(name, port, content) == Fit::Yes)
         };
         let lines = [
             format!("{method} {host}{}", without_query(path)),
@@ -79,33 +79,33 @@ impl Rule {
         lines.into_iter().find(lets_through).unwrap_or(host)
     }
 
-    /// The rule, with where it stands, for example `ralph.toml:3:12`.
+    /// Sets the place of the rule, for example `ralph.toml:3:12`.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
-        self.line = Arc::new(Line::new(self.line.text(), place));
+        self.line = Arc::new(PolicyLine::new(self.line.text(), place));
         self
     }
 
-    /// What the rule says and where.
+    /// The text and the place of the rule.
     #[must_use]
-    pub fn line(&self) -> &Arc<Line> {
+    pub fn line(&self) -> &Arc<PolicyLine> {
         &self.line
     }
 
-    /// Which hosts it is about.
+    /// The hosts that it covers.
     #[must_use]
     pub fn pattern(&self) -> &HostPattern {
         &self.pattern
     }
 
-    /// Whether it is about all requests to its hosts, and not only about some methods or paths.
+    /// Whether it covers all requests to its hosts, not only some methods or paths.
     #[must_use]
-    pub fn is_about_hosts_alone(&self) -> bool {
+    pub fn is_host_only(&self) -> bool {
         self.methods.is_empty() && self.path.is_none()
     }
 
-    /// Whether as an allowing rule it lets this through. Without a port it means the ports of the web.
-    pub(super) fn allows(&self, name: &HostName, port: u16, seen: &Seen) -> Fit {
+    /// Whether it allows the request. Without a port, it allows the web ports only.
+    pub(super) fn allows(&self, name: &HostName, port: u16, content: &RequestContent) -> Fit {
         let ports = self
             .pattern
             .port
@@ -114,31 +114,33 @@ impl Rule {
         if !self.pattern.covers(name) || !ports.contains(&port) {
             return Fit::No;
         }
-        self.fit(seen, str::eq, PathPattern::surely_covers)
+        self.fit(content, str::eq, PathPattern::surely_covers)
     }
 
-    /// Whether as a denying rule it stops this. Without a port it means every port.
-    pub(super) fn denies(&self, name: &HostName, port: u16, seen: &Seen) -> Fit {
+    /// Whether it denies the request. Without a port, it denies every port.
+    pub(super) fn denies(&self, name: &HostName, port: u16, content: &RequestContent) -> Fit {
         if !self.pattern.covers_at(name, port) {
             return Fit::No;
         }
-        // Some servers take a method in any case.
-        self.fit(seen, str::eq_ignore_ascii_case, PathPattern::perhaps_covers)
+        // Some servers ignore the case of a method.
+        self.fit(content, str::eq_ignore_ascii_case, PathPattern::perhaps_covers)
     }
 
-    /// Whether it is about every port, method and path of the name.
-    pub(super) fn is_about_all_of(&self, name: &HostName) -> bool {
-        self.pattern.covers(name)
-            && self.pattern.port.is_none()
-            && self.methods.is_empty()
-            && self.path.is_none()
+    /// Whether it covers every port, method and path of the name.
+    pub(super) fn denies_all_of(&self, name: &HostName) -> bool {
+        self.pattern.covers(name) && self.pattern.port.is_none() && self.is_host_only()
     }
 
-    fn fit(&self, seen: &Seen, is: fn(&str, &str) -> bool, covers: fn(&PathPattern, &str) -> bool) -> Fit {
-        match seen {
-            _ if self.methods.is_empty() && self.path.is_none() => Fit::Yes,
-            Seen::Nothing => Fit::Unseen,
-            Seen::Http { method, path } => {
+    fn fit(
+        &self,
+        content: &RequestContent,
+        is: fn(&str, &str) -> bool,
+        covers: fn(&PathPattern, &str) -> bool,
+    ) -> Fit {
+        match content {
+            _ if self.is_host_only() => Fit::Yes,
+            RequestContent::Opaque => Fit::NotInspected,
+            RequestContent::Http { method, path } => {
                 let method = self.methods.is_empty() || self.methods.iter().any(|own| is(own, method));
                 let path = self.path.as_ref().is_none_or(|pattern| covers(pattern, path));
                 if method && path { Fit::Yes } else { Fit::No }
@@ -147,18 +149,18 @@ impl Rule {
     }
 }
 
-/// Which paths a rule is about: `/exactly/this`, or `/all/below/*`. The query does not count.
+/// The paths that a rule covers: `/exactly/this` or `/all/below/*`. The query is ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathPattern(String);
 
 impl PathPattern {
-    fn parse(text: &str) -> Result<Self, RuleError> {
+    fn parse(text: &str) -> Result<Self, PolicyRuleError> {
         let stars = text.matches('*').count();
         let star_at_the_end = stars == 0 || (stars == 1 && text.ends_with("/*"));
         if star_at_the_end && is_plain(text) && !text.contains(['?', '#', ' ']) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(RuleError::Path(text.to_owned()))
+            Err(PolicyRuleError::Path(text.to_owned()))
         }
     }
 
@@ -169,13 +171,13 @@ impl PathPattern {
         }
     }
 
-    /// A path that a server may read in two ways is covered by nothing.
+    /// For rules that allow: an ambiguous path is never covered.
     fn surely_covers(&self, target: &str) -> bool {
         let path = without_query(target);
         is_plain(path) && self.covers(path)
     }
 
-    /// A path that a server may read in two ways may be this one.
+    /// For rules that deny: an ambiguous path is always covered.
     fn perhaps_covers(&self, target: &str) -> bool {
         let path = without_query(target);
         !is_plain(path) || self.covers(path)
@@ -186,8 +188,7 @@ fn without_query(target: &str) -> &str {
     target.split(['?', '#']).next().unwrap_or(target)
 }
 
-/// Whether every server takes the path to mean the same: no `..`, no doubled or encoded slashes, nothing escaped that
-/// need not be.
+/// Whether all servers interpret the path alike: no `..`, no doubled or encoded slashes, no needless escapes.
 fn is_plain(path: &str) -> bool {
     let ambiguous = ["//", "\\", ";"];
     let dots = |segment: &str| segment == "." || segment == "..";
@@ -198,7 +199,7 @@ fn is_plain(path: &str) -> bool {
         && escapes.all(is_plain_escape)
 }
 
-/// Whether what follows a `%` can only be meant as that byte, and is no part of the path's own grammar.
+/// Whether the escape after a `%` is valid, needed, and not part of the path syntax.
 fn is_plain_escape(after: &str) -> bool {
     let digits = after
         .get(..2)
@@ -207,36 +208,36 @@ fn is_plain_escape(after: &str) -> bool {
     byte.is_some_and(|byte| !byte.is_ascii_alphanumeric() && !b"-._~/\\;%\0".contains(&byte))
 }
 
-fn parse_methods(text: &str) -> Result<Vec<String>, RuleError> {
+fn parse_methods(text: &str) -> Result<Vec<String>, PolicyRuleError> {
     let is_method = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_uppercase());
     let words: Vec<String> = text.split(',').map(str::to_owned).collect();
     if words.iter().all(|word| is_method(word)) {
         Ok(words)
     } else {
-        Err(RuleError::Method(text.to_owned()))
+        Err(PolicyRuleError::Method(text.to_owned()))
     }
 }
 
-/// What is wrong with a line of a policy.
+/// Why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum RuleError {
-    /// The host is none.
+pub enum PolicyRuleError {
+    /// The host is not valid.
     #[error(transparent)]
     Host(HostNameError),
-    /// The port is none.
-    #[error("`{0}` is no port: a number from 1 to 65535")]
+    /// The port is not valid.
+    #[error("`{0}` is not a port: expected a number from 1 to 65535")]
     Port(String),
-    /// It would cover names of everybody.
+    /// The wildcard would cover a whole top-level domain.
     #[error("`{0}` is too wide: a wildcard needs at least two labels after it")]
     TooWide(String),
-    /// It holds a scheme.
-    #[error("`{0}` has a scheme; a rule is a host, with a port and a path where needed")]
+    /// It contains a scheme.
+    #[error("`{0}` has a scheme: expected a host with an optional port and path")]
     Scheme(String),
-    /// A method is none.
-    #[error("`{0}` is no list of methods such as `GET,HEAD`")]
+    /// A method is not valid.
+    #[error("`{0}` is not a list of methods such as `GET,HEAD`")]
     Method(String),
-    /// The path is none that every server reads alike.
-    #[error("`{0}` is no path such as `/exactly/this` or `/all/below/*`")]
+    /// The path is not valid, or servers may interpret it differently.
+    #[error("`{0}` is not a path such as `/exactly/this` or `/all/below/*`")]
     Path(String),
 }
 
@@ -247,12 +248,17 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(fit: impl Fn(&Rule, &HostName, &Seen) -> Fit, rule: &str, request: &str, expected: Fit) {
+    fn check(
+        fit: impl Fn(&PolicyRule, &HostName, &RequestContent) -> Fit,
+        rule: &str,
+        request: &str,
+        expected: Fit,
+    ) {
         let (method, path) = request.split_once(' ').unwrap();
-        let rule = Rule::parse(rule).unwrap();
-        let seen = Seen::http(method, path);
+        let rule = PolicyRule::parse(rule).unwrap();
+        let content = RequestContent::http(method, path);
         let name = HostName::parse("a.example").unwrap();
-        assert_eq!(fit(&rule, &name, &seen), expected, "{rule:?} {request}");
+        assert_eq!(fit(&rule, &name, &content), expected, "{rule:?} {request}");
     }
 
     #[rstest]
@@ -276,7 +282,7 @@ mod tests {
     #[case::star("a.example/x/*", "OPTIONS *", Fit::No)]
     fn an_allowing_rule_needs_method_and_path(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
         check(
-            |rule, name, seen| rule.allows(name, 443, seen),
+            |rule, name, content| rule.allows(name, 443, content),
             rule,
             request,
             fit,
@@ -290,9 +296,9 @@ mod tests {
     #[case::encoded_letter("a.example/x/*", "GET /%78/z", Fit::Yes)]
     #[case::method_of_another_case("POST a.example", "post /x", Fit::Yes)]
     #[case::other_method("POST a.example", "GET /x", Fit::No)]
-    fn a_denying_rule_stops_what_may_be_meant(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
+    fn a_denying_rule_covers_ambiguous_paths(#[case] rule: &str, #[case] request: &str, #[case] fit: Fit) {
         check(
-            |rule, name, seen| rule.denies(name, 8080, seen),
+            |rule, name, content| rule.denies(name, 8080, content),
             rule,
             request,
             fit,
@@ -307,10 +313,10 @@ mod tests {
     #[case("a.example/x*", "path")]
     #[case("a.example/../x", "path")]
     #[case("a.example/x?y", "path")]
-    #[case("user@a.example", "name of a host")]
-    #[case("127.0.0.1:80", "name of a host")]
-    fn a_rule_that_cannot_hold_is_refused(#[case] text: &str, #[case] expected: &str) {
-        let error = Rule::parse(text).unwrap_err().to_string();
+    #[case("user@a.example", "host name")]
+    #[case("127.0.0.1:80", "host name")]
+    fn an_invalid_rule_is_refused(#[case] text: &str, #[case] expected: &str) {
+        let error = PolicyRule::parse(text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

@@ -1,11 +1,11 @@
-//! One made-up address per name, so that a connection's destination says which name was meant.
+//! One synthetic address per name, so that the destination of a connection identifies the name.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
 
 use super::host::HostName;
 
-/// The addresses given out, and the names they stand for. An address is never given to a second name.
+/// The synthetic addresses of one sandbox. An address is never used for a second name.
 #[derive(Debug, Default)]
 pub struct SyntheticAddresses {
     by_name: HashMap<HostName, Ipv4Addr>,
@@ -13,13 +13,13 @@ pub struct SyntheticAddresses {
 }
 
 impl SyntheticAddresses {
-    /// The most names one sandbox can have looked up, so that it cannot fill the host's memory with them.
+    /// The maximum number of names, so that a sandbox cannot fill the host's memory.
     pub const MOST: usize = 16_384;
 
-    /// 198.18.0.0/15 is set aside for measurements within one network: no host of the internet is there.
+    /// 198.18.0.0/15 is reserved for benchmarks: no public host has such an address.
     const FIRST: u32 = Ipv4Addr::new(198, 18, 0, 1).to_bits();
 
-    /// The address that stands for the name; `None` when there are none left.
+    /// The address of the name, assigned on first use. `None` if all are used.
     pub fn address_of(&mut self, name: &HostName) -> Option<Ipv4Addr> {
         if let Some(address) = self.by_name.get(name) {
             return Some(*address);
@@ -34,13 +34,13 @@ impl SyntheticAddresses {
         Some(address)
     }
 
-    /// Whether the name has an address already.
+    /// Whether the name already has an address.
     #[must_use]
-    pub fn knows(&self, name: &HostName) -> bool {
+    pub fn contains(&self, name: &HostName) -> bool {
         self.by_name.contains_key(name)
     }
 
-    /// The name an address stands for.
+    /// The name of an address.
     #[must_use]
     pub fn name_of(&self, address: Ipv4Addr) -> Option<&HostName> {
         let index = address.to_bits().checked_sub(Self::FIRST)?;
@@ -68,12 +68,15 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many_and_none_is_of_the_internet() {
+    fn the_number_of_addresses_is_limited_and_none_is_public() {
         let mut addresses = SyntheticAddresses::default();
         for index in 0..SyntheticAddresses::MOST {
             let name = HostName::parse(&format!("n{index}.example")).unwrap();
             let address = addresses.address_of(&name).unwrap();
-            assert_eq!(AddressClass::of(address.into()), Some(AddressClass::Reserved));
+            assert_eq!(
+                AddressClass::classify(address.into()),
+                Some(AddressClass::Reserved)
+            );
         }
         assert_eq!(addresses.address_of(&HostName::parse("one.more").unwrap()), None);
     }

@@ -1,4 +1,4 @@
-//! What a policy says, and by which line.
+//! The decision of a policy, and the line it comes from.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,16 +9,16 @@ use thiserror::Error;
 use super::address::AddressClass;
 use super::host::HostName;
 
-/// A line of a policy: what it says, and where it stands.
+/// A line of a policy and the place where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct PolicyLine {
     text: String,
-    /// Empty where nobody said.
+    /// Empty if the line was created by code.
     place: String,
 }
 
-impl Line {
-    /// A line with its place, for example `ralph.toml:3:12`; without one when `place` is empty.
+impl PolicyLine {
+    /// Creates a line with its place, for example `ralph.toml:3:12`, or an empty one.
     #[must_use]
     pub fn new(text: &str, place: &str) -> Self {
         Self {
@@ -27,124 +27,121 @@ impl Line {
         }
     }
 
-    /// What it says.
+    /// The text of the line.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where it stands; `None` when it was made by a program.
+    /// Where the line is written. `None` if it was created by code.
     #[must_use]
     pub fn place(&self) -> Option<&str> {
         (!self.place.is_empty()).then_some(self.place.as_str())
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for PolicyLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`", self.text)?;
         self.place().map_or(Ok(()), |place| write!(f, " ({place})"))
     }
 }
 
-/// What a policy says.
+/// The decision of a policy about one request or name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It may pass, by this line.
-    Allowed(Arc<Line>),
-    /// It may not.
+pub enum PolicyVerdict {
+    /// Allowed by this line.
+    Allowed(Arc<PolicyLine>),
+    /// Denied.
     Denied(Denial),
 }
 
-impl Verdict {
-    /// Whether it may pass.
+impl PolicyVerdict {
+    /// Whether the request may pass.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
-        match self {
-            Self::Allowed(_) => true,
-            Self::Denied(_) => false,
-        }
+        matches!(self, Self::Allowed(_))
     }
 }
 
-impl Denial {
-    /// The line that it comes from, where it comes from one.
-    #[must_use]
-    pub fn line(&self) -> Option<&Arc<Line>> {
-        match self {
-            Self::Line(line)
-            | Self::Mode(line)
-            | Self::Port { line, .. }
-            | Self::Request { line, .. }
-            | Self::Unseen(line) => Some(line),
-            Self::NotListed
-            | Self::BareAddress
-            | Self::Address { .. }
-            | Self::Mismatch { .. }
-            | Self::Injected(_)
-            | Self::Unclear(_) => None,
-        }
-    }
-}
-
-/// Why something may not pass.
+/// Why a request is denied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Denial {
     /// A line denies it.
     #[error("denied by {0}")]
-    Line(Arc<Line>),
+    Line(Arc<PolicyLine>),
     /// The policy denies everything.
     #[error("denied by {0}")]
-    Mode(Arc<Line>),
-    /// No line allows it.
+    Mode(Arc<PolicyLine>),
+    /// No line allows the host.
     #[error("host not in policy")]
     NotListed,
     /// The host is allowed on other ports only.
     #[error("port {port} not in policy; {line} does not cover it")]
     Port {
-        /// The port.
+        /// The port of the request.
         port: u16,
         /// A line that allows the host.
-        line: Arc<Line>,
+        line: Arc<PolicyLine>,
     },
     /// The host is allowed for other methods or paths only.
     #[error("method or path not in policy; {line} does not cover it")]
     Request {
-        /// The narrowest line that would let it through.
+        /// The narrowest line that would allow the request.
         wanted: String,
         /// A line that allows the host.
-        line: Arc<Line>,
+        line: Arc<PolicyLine>,
     },
-    /// A line decides by method or path, which cannot be seen here.
-    #[error("{0} needs to see the request, and this connection is not inspected")]
-    Unseen(Arc<Line>),
-    /// A bare address, where names are expected.
-    #[error("an address is not in the policy; only names are")]
+    /// A line decides by method or path, which are not visible here.
+    #[error("{0} matches on method or path, and this connection is not inspected")]
+    NotInspected(Arc<PolicyLine>),
+    /// The destination is an IP address.
+    #[error("the policy allows host names, not IP addresses")]
     BareAddress,
-    /// The name leads to an address that no sandbox may reach.
-    #[error("{name} is at {address}: {class}")]
+    /// The name resolves to an address that no sandbox may reach.
+    #[error("{name} resolves to {address}: {class}")]
     Address {
         /// The name, or the address itself.
         name: String,
         /// The address.
         address: IpAddr,
-        /// What is wrong with it.
+        /// The reason that it may not be reached.
         class: AddressClass,
     },
-    /// Two places that must name the same host do not.
-    #[error("{said} was asked for and {meant} is meant")]
+    /// Two parts of one request name different hosts.
+    #[error("host mismatch: the connection was allowed for {allowed}, the request names {actual}")]
     Mismatch {
-        /// The name that was judged.
-        said: String,
-        /// The other one.
-        meant: String,
+        /// The host that the policy allowed.
+        allowed: String,
+        /// The host that the request names.
+        actual: String,
     },
-    /// The gateway adds this host's credential, so nothing else may speak to it.
+    /// The gateway adds a credential for this host, so its requests must not be tunnelled.
     #[error(
-        "the credential of {0} is added by the gateway: its requests go over plain HTTP, never through a tunnel"
+        "the gateway adds the credential of {0}; send its requests over plain HTTP, not through a tunnel"
     )]
     Injected(HostName),
-    /// It cannot be told what is meant: broken, ambiguous, hidden or unauthenticated.
+    /// The request is malformed, ambiguous, hidden or unauthenticated.
     #[error("{0}")]
-    Unclear(&'static str),
+    Invalid(&'static str),
+}
+
+impl Denial {
+    /// The line that the denial comes from, if any.
+    #[must_use]
+    pub fn line(&self) -> Option<&Arc<PolicyLine>> {
+        match self {
+            Self::Line(line)
+            | Self::Mode(line)
+            | Self::Port { line, .. }
+            | Self::Request { line, .. }
+            | Self::NotInspected(line) => Some(line),
+            Self::NotListed
+            | Self::BareAddress
+            | Self::Address { .. }
+            | Self::Mismatch { .. }
+            | Self::Injected(_)
+            | Self::Invalid(_) => None,
+        }
+    }
 }

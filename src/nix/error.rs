@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::output::FlakeOutput;
 use super::system::NixSystem;
-use crate::exec::{Captured, Status};
+use crate::exec::{CapturedOutput, ExitStatus};
 
 /// How many lines at the end of a log an error shows.
 const TAIL_LINES: usize = 30;
@@ -44,7 +44,7 @@ pub enum NixError {
         /// The repository.
         root: PathBuf,
         /// How git ended.
-        status: Status,
+        status: ExitStatus,
         /// The end of its stderr.
         stderr: String,
     },
@@ -62,7 +62,7 @@ pub enum NixError {
         /// The flake.
         flake: String,
         /// How nix ended.
-        status: Status,
+        status: ExitStatus,
         /// The end of its log.
         log_tail: String,
     },
@@ -74,7 +74,7 @@ pub enum NixError {
         /// The package.
         output: FlakeOutput,
         /// How nix ended.
-        status: Status,
+        status: ExitStatus,
         /// The end of its log.
         log_tail: String,
     },
@@ -152,7 +152,7 @@ impl NixError {
 }
 
 /// The last lines of a log.
-pub(super) fn tail(log: &Captured) -> String {
+pub(super) fn tail(log: &CapturedOutput) -> String {
     let text = log.text();
     let lines: Vec<&str> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn the_tail_of_a_log_is_its_last_lines() {
-        let mut log = Captured::with_limit(1 << 20);
+        let mut log = CapturedOutput::with_limit(1 << 20);
         for line in 0..1000 {
             log.push(format!("line {line}\n").as_bytes());
         }

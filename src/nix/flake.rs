@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::error::{NixError, tail};
 use super::flake_ref::{FlakeRef, LocalFlake};
 use super::output::FlakeOutput;
-use crate::exec::{Command, Discard, Exit, Host, OutputLine, OutputSink, Stream};
+use crate::exec::{Command, Discard, Exit, Host, OutputLine, OutputSink, OutputStream};
 
 /// The options of every call. An outdated lock file is an error and is not updated: the build must depend on the tracked
 /// files alone.
@@ -248,7 +248,7 @@ struct BuildLog<'a>(&'a mut dyn OutputSink);
 
 impl OutputSink for BuildLog<'_> {
     fn line(&mut self, line: OutputLine) {
-        if line.stream == Stream::Stderr {
+        if line.stream == OutputStream::Stderr {
             self.0.line(line);
         }
     }

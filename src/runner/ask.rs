@@ -1,5 +1,6 @@
 //! Paid calls: reserved before they are made, settled when they came back, waited for when the model asks for it.
 
+use crate::text::error_chain;
 use std::time::Duration;
 
 use crate::agent::{Agent, ModelFailure};
@@ -10,7 +11,6 @@ use crate::usage::{Tokens, Usd};
 
 use super::budget::{Ledger, since_rest};
 use super::error::Halt;
-use super::perform::chain;
 use super::run::Run;
 
 /// The longest single wait when the model does not say until when.
@@ -51,7 +51,7 @@ impl Run<'_> {
                     else {
                         return Err(given_up(error));
                     };
-                    self.wait(wait, chain(&error)).await?;
+                    self.wait(wait, error_chain(&error)).await?;
                     backoff = (backoff * 2).min(LONGEST_WAIT);
                 }
             }
@@ -254,6 +254,6 @@ fn waiting_time(error: &ModelError, backoff: Duration) -> Option<Duration> {
 fn given_up(error: ModelError) -> Halt {
     match error {
         error @ ModelError::ScriptExhausted { .. } => Halt::from(error),
-        error => Halt::paused(format!("{} ({})", chain(&error), error.hint())),
+        error => Halt::paused(format!("{} ({})", error_chain(&error), error.hint())),
     }
 }

@@ -7,7 +7,7 @@ use crate::model::ModelError;
 use crate::sandbox::SandboxError;
 use crate::scm::{ForgeError, ScmError};
 use crate::state::{RunOutcomeKind, StateError};
-use crate::task::{TaskError, TemplateError};
+use crate::task::{TaskError, PullRequestTemplateError};
 
 use super::budget::BudgetExceeded;
 use super::notebook::NotebookError;
@@ -34,7 +34,7 @@ pub enum RunError {
     Task(#[from] TaskError),
     /// The pull request's template.
     #[error(transparent)]
-    Template(#[from] TemplateError),
+    Template(#[from] PullRequestTemplateError),
     /// The prompt.
     #[error(transparent)]
     Prompt(#[from] PromptError),
@@ -126,7 +126,7 @@ breaks!(
     ScmError,
     ForgeError,
     TaskError,
-    TemplateError,
+    PullRequestTemplateError,
     PromptError,
     ModelError,
     MeterError,

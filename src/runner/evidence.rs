@@ -103,7 +103,7 @@ impl Run<'_> {
             to_check
         };
         let mut commands: Vec<String> = Vec::new();
-        for command in boxes.iter().flat_map(|one| self.task.verification_of(one)) {
+        for command in boxes.iter().flat_map(|one| self.task.verify_commands(one)) {
             if !commands.contains(command) {
                 commands.push(command.clone());
             }
@@ -114,7 +114,7 @@ impl Run<'_> {
         }
         let evidence = self.gather(commit, &commands).await?;
         for one in &boxes {
-            let verification = self.task.verification_of(one);
+            let verification = self.task.verify_commands(one);
             // A box that nothing verifies is never ticked, whoever made the task.
             let holds =
                 !verification.is_empty() && verification.iter().all(|command| evidence.holds(command));

@@ -1,5 +1,6 @@
 //! One iteration: prompt, work, collection, evidence, verdict, record.
 
+use crate::text::error_chain;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Instant;
@@ -10,14 +11,13 @@ use crate::model::Profile;
 use crate::sandbox::SandboxErrorKind;
 use crate::scm::{self, Diff, Head, Refusal, ScmError, Snapshot};
 use crate::state::JournalEntry;
-use crate::task::{CheckboxId, claimed_by_edit};
+use crate::task::{CheckboxId, ticked_ids};
 use crate::usage::Tokens;
 
 use super::error::Halt;
 use super::evidence::{Verified, boxes_named};
 use super::gutter;
 use super::logbook::Finished;
-use super::perform::chain;
 use super::prompt::{self, PromptState};
 use super::run::Run;
 use super::verdict::unjudged;
@@ -184,7 +184,7 @@ impl Run<'_> {
                     "{refusal} ({files}); nothing of it was taken over"
                 )));
             }
-            Err(Halt::Broken(super::RunError::Scm(error))) if of_the_clone(&error) => chain(&error),
+            Err(Halt::Broken(super::RunError::Scm(error))) if of_the_clone(&error) => error_chain(&error),
             Err(halt) => return Err(halt),
         };
         self.reporter
@@ -284,7 +284,7 @@ impl Run<'_> {
         }
         let file = self.clone_dir().join("ralph_task.md");
         if let Ok(bytes) = self.sandbox.files().read(&file, TASK_LIMIT).await {
-            boxes.extend(claimed_by_edit(&String::from_utf8_lossy(&bytes)));
+            boxes.extend(ticked_ids(&String::from_utf8_lossy(&bytes)));
         }
         if matches!(work.outcome.conclusion, AgentConclusion::StopSuccess { .. }) {
             boxes.extend(self.task.checkboxes.iter().map(|one| one.id.clone()));

@@ -14,7 +14,7 @@ use super::error::Halt;
 use super::evidence::Verified;
 use super::iteration::Collected;
 use super::run::{Run, SEEN_FILE, Seen, to_json};
-use super::text::one_line;
+use crate::text::one_line;
 use super::work::Work;
 
 /// An iteration that is over but not recorded yet.

@@ -368,7 +368,7 @@ fn started(preflight: &Preflight<'_>, task: &Task) -> EventKind {
 async fn settle(parts: &RunParts, dir: &RunDir, lock: &RunLock) -> Result<(), RunError> {
     // First of all: what a person asks from here on is asked of this owner.
     dir.inbox().forget_orders()?;
-    let settled = parts.host.settled(LONGEST_SETTLING).await;
+    let settled = parts.host.wait_for_all(LONGEST_SETTLING).await;
     settled.map_err(|error| StateError::Owned {
         run: dir.facts().id.clone(),
         owner: format!("what an earlier ralph started: {error}"),

@@ -1,5 +1,6 @@
 //! Performing the actions of an answer, in order, in the clone. The first that fails ends the list.
 
+use crate::text::error_chain;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -124,7 +125,7 @@ impl Bench<'_> {
             Ok(exit) => exit,
             Err(error) => match error.kind() {
                 SandboxErrorKind::NotStarted | SandboxErrorKind::File => {
-                    return Ok(wrong(line, chain(&error)));
+                    return Ok(wrong(line, error_chain(&error)));
                 }
                 _ => return Err(error),
             },
@@ -199,7 +200,7 @@ impl Bench<'_> {
         match self.clone.commit(message, &paths).await {
             Ok(Some(commit)) => Ok(Went::Well(json!({"commit": commit}))),
             Ok(None) => Ok(wrong("commit", "there is nothing to commit".to_owned())),
-            Err(error) => Ok(wrong("commit", chain(&error))),
+            Err(error) => Ok(wrong("commit", error_chain(&error))),
         }
     }
 
@@ -240,7 +241,7 @@ fn refused(what: &str, error: SandboxError) -> Result<Went, SandboxError> {
         | SandboxErrorKind::File
         | SandboxErrorKind::TooLong
         | SandboxErrorKind::Host
-        | SandboxErrorKind::Unsupported => Ok(wrong(what, chain(&error))),
+        | SandboxErrorKind::Unsupported => Ok(wrong(what, error_chain(&error))),
         SandboxErrorKind::Lost
         | SandboxErrorKind::Unreachable
         | SandboxErrorKind::Unavailable
@@ -261,12 +262,6 @@ pub(super) fn output_of(exit: &Exit, redactor: &Redactor) -> String {
         whole if whole.len() == text.len() => whole.to_owned(),
         kept => format!("[... {} bytes cut ...]\n{kept}", text.len() - kept.len()),
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 fn first_line(text: &str) -> String {

@@ -2,6 +2,7 @@
 //!
 //! Whatever does not hang on something else is looked at, so that a person can mend all of it in one go.
 
+use crate::text::error_chain;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,15 +13,15 @@ use thiserror::Error;
 use crate::agent::Agent;
 use crate::event::{EventKind, PreflightResult};
 use crate::exec::{Command, Discard};
-use crate::network::Mode;
+use crate::network::PolicyMode;
 use crate::sandbox::{NetworkEnforcement, Sandbox, SandboxSpec};
 use crate::state::RunDir;
 
-use super::perform::{chain, output_of};
+use super::perform::output_of;
 use super::report::Reporter;
 use super::sandboxes::sandbox_for;
-use super::text::one_line;
 use super::{RunError, RunParts, RunSettings};
+use crate::text::one_line;
 
 /// How long a sandbox may take for something that takes no time.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -70,7 +71,7 @@ impl Preflight<'_> {
         let sandbox = match sandbox_for(self.parts, self.spec).await {
             Ok(sandbox) => sandbox,
             Err(error) => {
-                self.tell(&Check::Answer.to_string(), lacking(chain(&error), TRY_IT));
+                self.tell(&Check::Answer.to_string(), lacking(error_chain(&error), TRY_IT));
                 return Err(error);
             }
         };
@@ -78,7 +79,7 @@ impl Preflight<'_> {
             // What a person mends may be what it was made from.
             if let Err(error) = sandbox.close().await {
                 self.reporter
-                    .warn(format!("the sandbox was not removed: {}", chain(&error)));
+                    .warn(format!("the sandbox was not removed: {}", error_chain(&error)));
             }
             return Err(error);
         }
@@ -186,14 +187,14 @@ impl Inside<'_> {
         if let Err(error) = self.sandbox.verify().await {
             let hint = error.hint();
             return lacking(
-                chain(&error),
+                error_chain(&error),
                 hint.unwrap_or("`ralph selftest --escapes` tells what holds and what does not"),
             );
         }
         let provider = &self.preflight.parts.provider;
         let mode = self.preflight.spec.network.mode();
         ready(match (mode, provider.capabilities().network) {
-            (Mode::AllowAll, _) => format!("`{}` restricts nothing", mode.name()),
+            (PolicyMode::AllowAll, _) => format!("`{}` restricts nothing", mode.name()),
             (_, NetworkEnforcement::Nothing) => format!("`{}` does not enforce it", provider.name()),
             (_, _) => format!("`{}` holds", mode.name()),
         })
@@ -246,7 +247,7 @@ impl Inside<'_> {
     /// What a command prints, in one line; or why it failed.
     async fn ask(&self, command: &Command) -> Result<String, String> {
         let exit = self.sandbox.exec(command, &mut Discard).await;
-        let exit = exit.map_err(|error| chain(&error))?;
+        let exit = exit.map_err(|error| error_chain(&error))?;
         let said = one_line(&output_of(&exit, &self.preflight.parts.redactor));
         if exit.success() {
             Ok(said)

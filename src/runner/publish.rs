@@ -3,7 +3,7 @@
 use crate::event::EventKind;
 use crate::scm::{PullRequest, Readiness};
 use crate::state::{IterationRecord, JournalEntry};
-use crate::task::{CheckboxFact, Evidence, Flag, PullRequestFacts, PullRequestText, render_pull_request};
+use crate::task::{CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestText, render_pull_request};
 
 use super::error::Halt;
 use super::run::Run;
@@ -92,7 +92,7 @@ impl Run<'_> {
             evidence: record
                 .evidence
                 .iter()
-                .map(|check| Evidence {
+                .map(|check| EvidenceFact {
                     command: check.command.clone(),
                     exit: check.code,
                     duration_s: check.seconds,
@@ -104,7 +104,7 @@ impl Run<'_> {
             cost,
             flags: flags
                 .into_iter()
-                .map(|flag| Flag {
+                .map(|flag| FlagFact {
                     path: flag.path.to_string(),
                     reason: flag.to_string(),
                 })

@@ -1,5 +1,6 @@
 //! Events on their way out: stamped, and without secrets.
 
+use crate::text::error_chain;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -11,7 +12,6 @@ use crate::exec::{OutputLine, OutputSink};
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 
-use super::perform::chain;
 use super::{RunError, RunParts};
 
 /// How many lines of one command's output become events.
@@ -68,7 +68,7 @@ impl Reporter {
     pub(super) fn broken(&self, error: RunError) -> RunError {
         self.emit(EventKind::RunEnded {
             outcome: RunEnd::Broken,
-            reason: chain(&error),
+            reason: error_chain(&error),
         });
         error
     }

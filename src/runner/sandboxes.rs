@@ -1,5 +1,6 @@
 //! The sandbox of a run: had, lost and made anew, put to rest.
 
+use crate::text::error_chain;
 use std::time::{Duration, Instant};
 
 use crate::sandbox::{Reuse, Sandbox, SandboxErrorKind, SandboxSpec};
@@ -7,7 +8,6 @@ use crate::scm::ScmError;
 use crate::state::RunOutcomeKind;
 
 use super::error::Halt;
-use super::perform::chain;
 use super::run::Run;
 use super::{RunError, RunParts, watch};
 
@@ -24,10 +24,10 @@ impl Run<'_> {
         match sandbox_error_kind(&error) {
             Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable) if losses <= MOST_LOSSES => {
                 self.reporter
-                    .warn(format!("{}; making a new one from the checkpoint", chain(&error)));
+                    .warn(format!("{}; making a new one from the checkpoint", error_chain(&error)));
                 self.renew_in_time().await
             }
-            Some(kind) if needs_a_person(kind) => Err(Halt::paused(chain(&error))),
+            Some(kind) if needs_a_person(kind) => Err(Halt::paused(error_chain(&error))),
             _ => Err(Halt::Broken(error)),
         }
     }
@@ -62,7 +62,7 @@ impl Run<'_> {
         };
         if let Err(error) = resting {
             self.reporter
-                .warn(format!("the sandbox was not put to rest: {}", chain(&error)));
+                .warn(format!("the sandbox was not put to rest: {}", error_chain(&error)));
         }
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Run<'_> {
                     // A container that is being removed is there, and cannot be started.
                     Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable)
                         if Instant::now() < give_up => {}
-                    Some(kind) if needs_a_person(kind) => return Err(Halt::paused(chain(&error))),
+                    Some(kind) if needs_a_person(kind) => return Err(Halt::paused(error_chain(&error))),
                     _ => return Err(Halt::Broken(error)),
                 },
                 other => return other,

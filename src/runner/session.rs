@@ -4,7 +4,7 @@ use crate::agent::actions::ReportedProgress;
 use crate::agent::{
     AgentBrief, AgentConclusion, AgentFile, AgentOutcome, AgentSession, AgentStep, ModelFailure, StepResult,
 };
-use crate::exec::{Captured, Command, Exit, OutputLine, OutputSink, Stream};
+use crate::exec::{CapturedOutput, Command, Exit, OutputLine, OutputSink, OutputStream};
 use crate::model::{CallPurpose, Profile};
 
 use super::ask::Call;
@@ -29,7 +29,7 @@ pub(super) struct AgentAttempt {
     /// Its actions and what failed.
     pub(super) performed: Performed,
     /// What its commands printed.
-    pub(super) printed: Captured,
+    pub(super) printed: CapturedOutput,
     /// The call that stands for it in the journal until what it used is settled.
     pub(super) account: Option<u64>,
     /// What counts its calls, where they go through the broker.
@@ -50,7 +50,7 @@ impl AgentAttempt {
             session,
             response: String::new(),
             performed: Performed::default(),
-            printed: Captured::with_limit(PRINTED),
+            printed: CapturedOutput::with_limit(PRINTED),
             account: None,
             metering: None,
             at_home: false,
@@ -211,7 +211,7 @@ impl Run<'_> {
 /// Shows what a command prints, and keeps it where it outlives a command that is not waited for.
 struct Kept<'a> {
     lines: LineReporter<'a>,
-    printed: &'a mut Captured,
+    printed: &'a mut CapturedOutput,
 }
 
 impl OutputSink for Kept<'_> {
@@ -219,8 +219,8 @@ impl OutputSink for Kept<'_> {
         self.lines.line(line);
     }
 
-    fn bytes(&mut self, stream: Stream, bytes: &[u8]) {
-        if stream == Stream::Stdout {
+    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if stream == OutputStream::Stdout {
             self.printed.push(bytes);
         }
     }

@@ -18,11 +18,6 @@ pub(super) fn end(text: &str, limit: usize) -> &str {
     &text[start..]
 }
 
-/// The text in one line, with single spaces.
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 /// A Markdown list.
 pub(super) fn list(items: &[String]) -> String {
     let lines: Vec<String> = items.iter().map(|item| format!("- {}\n", item.trim())).collect();

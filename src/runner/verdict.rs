@@ -7,6 +7,7 @@ use crate::event::EventKind;
 use crate::scm::Diff;
 use crate::state::{FileState, IterationRecord, IterationVerdict, LoopScore, Rung};
 use crate::task::CheckboxId;
+use crate::text::one_line;
 use crate::usage::{Tokens, Usd};
 
 use super::doctor::Consulted;
@@ -16,7 +17,6 @@ use super::gutter;
 use super::iteration::Collected;
 use super::ladder::{Next, Standing};
 use super::run::Run;
-use super::text::one_line;
 use super::work::Work;
 
 impl Run<'_> {

@@ -8,7 +8,7 @@ use super::docker_sandbox::{self, DockerSandboxOptions};
 use super::local::{LocalOptions, LocalProvider};
 use super::tart::{self, TartOptions};
 use super::{NetworkEnforcement, Provider, SandboxError};
-use crate::network::{Mode, Policy};
+use crate::network::{Policy, PolicyMode};
 
 /// Which provider to use, with what it needs to know.
 #[derive(Clone, Debug)]
@@ -78,9 +78,9 @@ pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), Sand
             Some(reason) => return Err(unenforceable(provider, reason)),
             None => return Ok(()),
         },
-        (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, Mode::Deny) => return Ok(()),
-        (_, Mode::AllowAll) if !policy.restricts() => return Ok(()),
-        (_, Mode::Record) => "it does not see which names are used, so there is nothing to record",
+        (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, PolicyMode::Deny) => return Ok(()),
+        (_, PolicyMode::AllowAll) if !policy.restricts() => return Ok(()),
+        (_, PolicyMode::Record) => "it does not see which names are used, so there is nothing to record",
         (NetworkEnforcement::Nothing, _) => "its commands reach whatever this machine reaches",
         (NetworkEnforcement::AllOrNothing, _) => {
             "it can open the network or close it, and tells no names apart"
@@ -104,7 +104,7 @@ mod tests {
     use super::super::machine::MachineOptions;
     use super::*;
     use crate::exec::Host;
-    use crate::network::{HostPattern, Rule};
+    use crate::network::{HostPattern, PolicyRule};
 
     fn local() -> Choice {
         Choice::Local(LocalOptions {
@@ -121,10 +121,10 @@ mod tests {
 
     #[rstest]
     #[case::nothing_asked(Policy::allow_all(), true)]
-    #[case::names_asked(Policy::allowlist([Rule::parse("github.com").unwrap()]), false)]
+    #[case::names_asked(Policy::allowlist([PolicyRule::parse("github.com").unwrap()]), false)]
     #[case::an_empty_list(Policy::allowlist([]), false)]
     #[case::all_denied(Policy::deny(), false)]
-    #[case::one_denied(Policy::allow_all().denying([Rule::parse("github.com").unwrap()]), false)]
+    #[case::one_denied(Policy::allow_all().denying([PolicyRule::parse("github.com").unwrap()]), false)]
     #[case::all_recorded(Policy::record(), false)]
     fn local_refuses_every_policy_that_restricts(#[case] policy: Policy, #[case] taken: bool) {
         let provider = connect(&local()).unwrap();
@@ -150,7 +150,7 @@ mod tests {
             boot_patience: TartOptions::BOOT_PATIENCE,
         });
         let provider = connect(&mac).unwrap();
-        let names = Policy::allowlist([Rule::parse("github.com").unwrap()]);
+        let names = Policy::allowlist([PolicyRule::parse("github.com").unwrap()]);
         assert!(check_policy(provider.as_ref(), &names).is_ok());
         let opened = names.inspecting([HostPattern::parse("github.com").unwrap()]);
         let refused = check_policy(provider.as_ref(), &opened).unwrap_err();

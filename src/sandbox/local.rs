@@ -17,7 +17,7 @@ use super::{
     Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError, SandboxFiles,
     SandboxSpec,
 };
-use crate::exec::host::Running;
+use crate::exec::RunningCommand;
 use crate::exec::{Command, Exit, Host, OutputSink};
 
 const NAME: &str = "local";
@@ -139,7 +139,7 @@ struct LocalSandbox {
 }
 
 impl LocalSandbox {
-    fn start_command<'a>(&self, command: &'a Command) -> Result<Running<'a>, SandboxError> {
+    fn start_command<'a>(&self, command: &'a Command) -> Result<RunningCommand<'a>, SandboxError> {
         let state = self.state.read().unwrap_or_else(PoisonError::into_inner);
         match *state {
             State::Running => {}
@@ -197,7 +197,10 @@ impl Sandbox for LocalSandbox {
     }
 
     async fn end_processes(&self) -> Result<(), SandboxError> {
-        self.host.end_all().await.map_err(|source| self.processes(source))
+        self.host
+            .kill_all()
+            .await
+            .map_err(|source| self.processes(source))
     }
 
     async fn start(&self) -> Result<(), SandboxError> {

@@ -1,6 +1,6 @@
 //! A policy as names and ports: what can be told to somebody who looks at no request.
 
-use crate::network::{HostPattern, Mode, Names, Policy, Rule};
+use crate::network::{HostPattern, NamePattern, Policy, PolicyMode, PolicyRule};
 
 /// What may be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,13 +23,13 @@ impl<'a> Reach<'a> {
         }
         let but = hosts_of(policy.denied());
         match policy.mode() {
-            Mode::Deny => Ok(Self::Nothing),
-            Mode::AllowAll => Ok(Self::Everything { but: but? }),
-            Mode::Record => {
+            PolicyMode::Deny => Ok(Self::Nothing),
+            PolicyMode::AllowAll => Ok(Self::Everything { but: but? }),
+            PolicyMode::Record => {
                 Err("it does not tell which names are used, so there is nothing to record".to_owned())
             }
-            Mode::Allowlist if policy.allowed().is_empty() => Ok(Self::Nothing),
-            Mode::Allowlist => Ok(Self::Only {
+            PolicyMode::Allowlist if policy.allowed().is_empty() => Ok(Self::Nothing),
+            PolicyMode::Allowlist => Ok(Self::Only {
                 hosts: hosts_of(policy.allowed())?,
                 but: but?,
             }),
@@ -39,28 +39,28 @@ impl<'a> Reach<'a> {
 
 /// Why a policy is not for somebody who opens no TLS; `None` when it is.
 pub(super) fn opens_no_tls(policy: &Policy) -> Option<String> {
-    (policy.mode() != Mode::Deny && policy.inspects_any())
+    (policy.mode() != PolicyMode::Deny && policy.inspects_any())
         .then(|| "it opens no TLS, and sandbox.network.inspect asks for that".to_owned())
 }
 
 /// The names of a pattern for somebody whose `*.` goes any number of labels deep.
 pub(super) fn wildcard(pattern: &HostPattern) -> Result<String, String> {
     match &pattern.names {
-        Names::Exactly(host) => Ok(host.as_str().to_owned()),
-        Names::AnyBelow(root) => Ok(format!("*.{}", root.as_str())),
-        Names::OneBelow(root) => Err(format!(
+        NamePattern::Exactly(host) => Ok(host.as_str().to_owned()),
+        NamePattern::AnyBelow(root) => Ok(format!("*.{}", root.as_str())),
+        NamePattern::OneBelow(root) => Err(format!(
             "it cannot tell one label from several: write `**.{root}` where every name below may be reached"
         )),
     }
 }
 
-fn hosts_of(rules: &[Rule]) -> Result<Vec<&HostPattern>, String> {
-    match rules.iter().find(|rule| !rule.is_about_hosts_alone()) {
+fn hosts_of(rules: &[PolicyRule]) -> Result<Vec<&HostPattern>, String> {
+    match rules.iter().find(|rule| !rule.is_host_only()) {
         Some(rule) => Err(format!(
             "it looks at names alone, and `{}` is about methods or paths",
             rule.line().text()
         )),
-        None => Ok(rules.iter().map(Rule::pattern).collect()),
+        None => Ok(rules.iter().map(PolicyRule::pattern).collect()),
     }
 }
 
@@ -70,8 +70,11 @@ mod tests {
 
     use super::*;
 
-    fn rules(lines: &[&str]) -> Vec<Rule> {
-        lines.iter().map(|line| Rule::parse(line).unwrap()).collect()
+    fn rules(lines: &[&str]) -> Vec<PolicyRule> {
+        lines
+            .iter()
+            .map(|line| PolicyRule::parse(line).unwrap())
+            .collect()
     }
 
     #[rstest]

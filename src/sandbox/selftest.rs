@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Sandbox;
-use crate::exec::{Command, Discard, Exit, Status};
+use crate::exec::{Command, Discard, Exit, ExitStatus};
 use crate::text::error_chain;
 
 /// Limit for each command of the self-test.
@@ -55,7 +55,7 @@ impl Selftest<'_> {
 
     async fn status(&self) -> Result<(), String> {
         let exit = self.exec(Command::shell("exit 7")).await?;
-        expect(exit.status == Status::Code(7), &exit)
+        expect(exit.status == ExitStatus::Code(7), &exit)
     }
 
     async fn variables_and_input(&self) -> Result<(), String> {
@@ -93,7 +93,7 @@ impl Selftest<'_> {
         let exit = self
             .exec(Command::shell("sleep 50").timeout(Duration::from_millis(500)))
             .await?;
-        expect(exit.status == Status::TimedOut, &exit)
+        expect(exit.status == ExitStatus::TimedOut, &exit)
     }
 
     async fn git(&self) -> Result<(), String> {
@@ -105,7 +105,7 @@ impl Selftest<'_> {
         let command = Command::shell("echo seen; exit 3").timeout(TIMEOUT);
         let exit = self.sandbox.exec_trusted(&command, &mut Discard).await;
         let exit = exit.map_err(|error| error_chain(&error))?;
-        let holds = exit.status == Status::Code(3) && exit.stdout.text() == "seen\n";
+        let holds = exit.status == ExitStatus::Code(3) && exit.stdout.text() == "seen\n";
         expect(holds, &exit)
     }
 

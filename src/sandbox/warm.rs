@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::session::{Session, SessionError};
-use crate::exec::{Captured, Command, Exit, Status, Streams};
+use crate::exec::{CapturedOutput, Command, Exit, ExitStatus};
 
 /// The signal that ends what nothing else does.
 const SIGKILL: i32 = 9;
@@ -99,15 +99,15 @@ impl<O: Opener> Warm<O> {
     pub(super) async fn survive(&self, command: &Command, lost: &SessionError) -> Exit {
         self.take().await;
         let notice = format!("the session with the sandbox was lost and is opened again: {lost}");
-        let mut stderr = Captured::with_limit(command.keep);
+        let mut stderr = CapturedOutput::with_limit(command.keep);
         stderr.push(notice.as_bytes());
         self.tell(notice);
         Exit {
-            status: Status::Signal(SIGKILL),
+            status: ExitStatus::Signal(SIGKILL),
             duration: Duration::ZERO,
-            stdout: Captured::with_limit(command.keep),
+            stdout: CapturedOutput::with_limit(command.keep),
             stderr,
-            streams: Streams::Held,
+            streams_held: true,
         }
     }
 

@@ -7,7 +7,7 @@ use super::entry::EntryChange;
 use super::error::ScmError;
 use super::git::{failure, unexpected};
 use super::path::RepoPath;
-use crate::exec::{Captured, Command, Discard};
+use crate::exec::{CapturedOutput, Command, Discard};
 use crate::id::ObjectId;
 
 /// How much of a patch is kept: a quarter from its beginning, the rest from its end.
@@ -130,7 +130,7 @@ impl PrivateClone<'_> {
         Ok(Diff { patch, ..list })
     }
 
-    async fn bounded(&self, command: Command) -> Result<Captured, ScmError> {
+    async fn bounded(&self, command: Command) -> Result<CapturedOutput, ScmError> {
         let command = command.keep(PATCH_BYTES);
         let exit = self.sandbox().exec(&command, &mut Discard).await?;
         if exit.success() {

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::bundle::BundleError;
 use super::path::{NameProblem, RepoPath};
-use crate::exec::Status;
+use crate::exec::ExitStatus;
 use crate::id::ObjectId;
 use crate::sandbox::SandboxError;
 
@@ -28,7 +28,7 @@ pub enum ScmError {
         /// Where it ran.
         dir: PathBuf,
         /// How it ended.
-        status: Status,
+        status: ExitStatus,
         /// What it said.
         stderr: String,
     },

@@ -12,7 +12,7 @@ use super::history::{Commit, new_commits};
 use super::objects::{self, tree_names};
 use super::path::{RepoPath, collision, name_problem};
 use super::repository::Repository;
-use crate::exec::Status;
+use crate::exec::ExitStatus;
 use crate::id::ObjectId;
 
 /// A bare repository in a temporary directory, on top of the user's objects.
@@ -101,7 +101,7 @@ impl Quarantine {
         let args = ["merge-base", "--is-ancestor", base.as_str(), tip.as_str()];
         let command = self.git.command().args(args);
         let exit = self.git.exit(&command).await?;
-        if exit.status == Status::Code(1) {
+        if exit.status == ExitStatus::Code(1) {
             let (base, tip) = (base.clone(), tip.clone());
             return Err(Refusal::Rewritten { base, tip }.into());
         }

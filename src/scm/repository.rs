@@ -168,7 +168,7 @@ impl Repository {
             .command()
             .args(["symbolic-ref", "--quiet", "--short", "HEAD"]);
         let exit = self.git.exit(&command).await?;
-        if exit.status == crate::exec::Status::Code(1) {
+        if exit.status == crate::exec::ExitStatus::Code(1) {
             return Ok(None);
         }
         let printed = output(&command, &exit)?;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ralph::credential::CredentialKind;
 use ralph::gateway::audit::Record;
 use ralph::gateway::{Door, Gateway, Setup};
-use ralph::network::{Policy, Rule};
+use ralph::network::{Policy, PolicyRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::model_service::{Answer, ModelService, USED};
@@ -22,7 +22,7 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
                 world
                     .handle
                     .hosts()
-                    .map(|host| Rule::parse(host.as_str()).unwrap()),
+                    .map(|host| PolicyRule::parse(host.as_str()).unwrap()),
             ),
             Arc::new(Mutex::new(Vec::<Record>::new())),
         )

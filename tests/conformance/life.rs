@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ralph::exec::{Command, Discard, Status};
+use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::sandbox::{SandboxError, clone_dir};
 
 use crate::bench::Bench;
@@ -35,7 +35,7 @@ async fn ending_processes_ends_what_runs(bench: &Bench) {
         bench.wait_for("beat").await;
         bench.sandbox.end_processes().await.unwrap();
     });
-    assert_eq!(exit.unwrap().status, Status::Signal(9));
+    assert_eq!(exit.unwrap().status, ExitStatus::Signal(9));
     assert!(!bench.lives("beat").await);
 }
 

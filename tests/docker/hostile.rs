@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ralph::exec::{Command, Discard, Status};
+use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::sandbox::SandboxErrorKind;
 use rstest::rstest;
 
@@ -40,7 +40,7 @@ async fn twice_the_memory_is_refused_and_named() {
     let sandbox = room.create().await;
     let hog = "head -c 600m /dev/zero | tail -c 512m > /dev/null";
     let exit = shell(sandbox.as_ref(), hog).await;
-    assert_eq!(exit.status, Status::OutOfMemory);
+    assert_eq!(exit.status, ExitStatus::OutOfMemory);
     assert_eq!(exit.status.to_string(), "killed: the sandbox is out of memory");
     assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
     sandbox.close().await.unwrap();
@@ -71,7 +71,7 @@ async fn an_endless_printer_is_ended_in_time_and_fills_no_memory() {
     let started = Instant::now();
     let command = Command::new("yes").timeout(Duration::from_secs(1)).keep(1 << 16);
     let exit = sandbox.exec(&command, &mut Discard).await.unwrap();
-    assert_eq!(exit.status, Status::TimedOut);
+    assert_eq!(exit.status, ExitStatus::TimedOut);
     assert!(started.elapsed() < Duration::from_secs(20));
     assert!(exit.stdout.text().len() < 1 << 18);
     sandbox.close().await.unwrap();

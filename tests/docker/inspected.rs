@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ralph::exec::{Command, Discard};
 use ralph::gateway::Roots;
 use ralph::gateway::audit::Tally;
-use ralph::network::{HostPattern, Policy, Rule};
+use ralph::network::{HostPattern, Policy, PolicyRule};
 use ralph::sandbox::{Provider, Sandbox};
 use rstest::rstest;
 
@@ -38,7 +38,7 @@ impl Inspected {
             unreachable!()
         };
         let (acceptor, own) = certified(&["inspected.test", "plain.test"]);
-        let rules = ["GET inspected.test/open/*", "plain.test"].map(|line| Rule::parse(line).unwrap());
+        let rules = ["GET inspected.test/open/*", "plain.test"].map(|line| PolicyRule::parse(line).unwrap());
         sealed.room.spec.network =
             Policy::allowlist(rules).inspecting([HostPattern::parse("inspected.test").unwrap()]);
         sealed.room.spec.egress.resolver = Arc::new(AllAt(address));
@@ -87,7 +87,7 @@ async fn a_program_without_options_trusts_an_inspected_name_and_evidence_does_to
 )]
 #[case::another_host(
     "--header 'Host: plain.test' https://inspected.test/open/x",
-    "inspected.test:443 was asked for and plain.test:443 is meant",
+    "host mismatch: the connection was allowed for inspected.test:443, the request names plain.test:443",
     "blocked inspected.test 1x: no line allows that; network.jsonl says what was wrong"
 )]
 #[tokio::test]

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Json, Response};
 use ralph::id::RunId;
-use ralph::network::{Policy, Rule};
+use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::docker::{DockerProvider, SealError};
 use ralph::sandbox::{Provider, SandboxError, SandboxSpec};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use crate::support::engine;
 #[tokio::test]
 async fn docker_desktop_is_refused_before_anything_is_made() {
     let desktop = Desktop::start();
-    let policy = Policy::allowlist([Rule::parse("allowed.test").unwrap()]);
+    let policy = Policy::allowlist([PolicyRule::parse("allowed.test").unwrap()]);
     let refused = desktop.create(policy).await;
     let source = refused.cause::<SealError>().expect("it is not sealed");
     assert!(matches!(source, SealError::Desktop), "{source:?}");

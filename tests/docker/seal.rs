@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ralph::gateway::audit::{Outcome, Record};
-use ralph::network::probe::{Beacon, Canary, ProbeFailure, Seen, checks};
-use ralph::network::{Policy, Rule};
+use ralph::network::probe::{Beacon, Canary, ProbeFailure, ProbeResult, checks};
+use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{Provider, SandboxSpec};
 use rstest::rstest;
@@ -36,7 +36,7 @@ async fn an_allowed_name_works_on_the_ports_of_the_web_and_no_other_rides_along(
         need!(tls.map_err(|error| format!("port 443: {error}"))),
         Some(acceptor()),
     );
-    sealed.room.spec.network = Policy::allowlist([Rule::parse("allowed.test").unwrap()]);
+    sealed.room.spec.network = Policy::allowlist([PolicyRule::parse("allowed.test").unwrap()]);
     sealed.room.spec.egress.resolver = Arc::new(AllAt(address));
     let sandbox = sealed.room.create().await;
     let curl = "curl --silent --show-error --insecure --max-time 10";
@@ -275,7 +275,7 @@ fn listeners_here() -> usize {
 
 #[rstest]
 #[case::everything_is_written_down(Policy::record())]
-#[case::something_is_denied(Policy::allow_all().denying([Rule::parse("denied.test").unwrap()]))]
+#[case::something_is_denied(Policy::allow_all().denying([PolicyRule::parse("denied.test").unwrap()]))]
 #[tokio::test]
 async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] policy: Policy) {
     let sealed = need!(Sealed::new().await);
@@ -320,7 +320,7 @@ async fn what_is_seen_from_an_open_sandbox_fails_the_checks() {
     let failures: Vec<Option<ProbeFailure>> = [&checks[0], canary]
         .into_iter()
         .zip(printed.lines())
-        .map(|(check, line)| check.failure(&Seen::parse(line)))
+        .map(|(check, line)| check.failure(&ProbeResult::parse(line)))
         .collect();
     assert!(failures.iter().all(Option::is_some), "{failures:?} {printed}");
     heard.accept().await.unwrap();

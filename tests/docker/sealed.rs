@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use ralph::gateway::audit::Record;
 use ralph::gateway::{AddressGuard, Resolver};
 use ralph::network::firewall::SEALED;
-use ralph::network::{HostName, Policy, Rule};
+use ralph::network::{HostName, Policy, PolicyRule};
 use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{Egress, Provider, Sandbox, SandboxError};
 use rustls::ServerConfig;
@@ -35,7 +35,7 @@ impl Sealed {
         let stand_in = StandIn::start().await;
         let audit = Arc::new(Mutex::new(Vec::new()));
         let rule = format!("allowed.test:{}", stand_in.port);
-        room.spec.network = Policy::allowlist([Rule::parse(&rule).unwrap()]);
+        room.spec.network = Policy::allowlist([PolicyRule::parse(&rule).unwrap()]);
         room.spec.egress = Egress {
             resolver: Arc::new(AllAt(Ipv4Addr::LOCALHOST)),
             guard: AddressGuard::dangerously_opening(["127.0.0.0/8".parse().unwrap()]),

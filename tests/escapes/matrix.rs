@@ -1,7 +1,7 @@
 //! `ralph selftest --escapes`.
 
 use async_trait::async_trait;
-use ralph::network::Rule;
+use ralph::network::PolicyRule;
 use ralph::sandbox::escapes::{AttackVerdict, escapes};
 use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxSpec};
 use serde_json::Value;
@@ -86,7 +86,7 @@ impl Provider for Careless {
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let more = Rule::parse("**.escapes.ralph.invalid").unwrap();
+        let more = PolicyRule::parse("**.escapes.ralph.invalid").unwrap();
         let spec = SandboxSpec {
             network: spec.network.clone().allowing([more]),
             ..spec.clone()

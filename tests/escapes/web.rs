@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ralph::network::{Policy, Rule};
+use ralph::network::{Policy, PolicyRule};
 use rstest::rstest;
 
 use crate::need;
@@ -58,7 +58,7 @@ async fn an_allowed_name_works_with_and_without_proxy_variables(#[case] scheme: 
 #[tokio::test]
 async fn five_common_domains_work_together_and_a_sixth_does_not() {
     let mut world = need!(World::new().await);
-    world.room.spec.network = Policy::allowlist(COMMON.map(|name| Rule::parse(name).unwrap()));
+    world.room.spec.network = Policy::allowlist(COMMON.map(|name| PolicyRule::parse(name).unwrap()));
     let sandbox = world.create().await;
     for scheme in ["http", "https"] {
         let names = COMMON.join(" ");

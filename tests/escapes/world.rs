@@ -17,7 +17,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use ralph::gateway::{AddressGuard, Phantom};
-use ralph::network::{Policy, Rule};
+use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::{Egress, ReadOnlyMount, Sandbox};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
@@ -88,7 +88,7 @@ impl World {
         serve(bind(address, 80).await?, None, site.clone());
         serve(bind(address, 443).await?, Some(acceptor), site);
         let phantom = Phantom::random().unwrap();
-        room.spec.network = Policy::allowlist([Rule::parse(ALLOWED).unwrap()]);
+        room.spec.network = Policy::allowlist([PolicyRule::parse(ALLOWED).unwrap()]);
         room.spec.egress = Egress {
             resolver: Arc::new(AllAt(address)),
             guard: AddressGuard::dangerously_opening(["127.0.0.0/8".parse().unwrap()]),

@@ -136,7 +136,7 @@ async fn another_host_cannot_be_named_inside() {
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
     assert_eq!(server.connections(), 0);
     let rule = format!(
-        "a.example:{0} was asked for and b.example:{0} is meant",
+        "host mismatch: the connection was allowed for a.example:{0}, the request names b.example:{0}",
         server.port
     );
     inspected.world.check_denied(Some("a.example"), &rule).await;

@@ -88,7 +88,7 @@ async fn check(address: IpAddr) {
     let refusing = world(AddressGuard::default());
     let mut client = refusing.enter(Door::Http { port }).await;
     let answer = String::from_utf8(say(&mut client, &request).await).unwrap();
-    assert!(answer.contains("an address of this machine"), "{answer}");
+    assert!(answer.contains("an address of the host"), "{answer}");
     assert!(seen.lock().unwrap().is_empty());
     // It is there, and only the guard keeps it away.
     let opening = world(AddressGuard::dangerously_opening([address

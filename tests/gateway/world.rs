@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ralph::gateway::audit::{Outcome, Record};
 use ralph::gateway::{AddressGuard, Door, Gateway, Limits, Phantom, Resolver, Setup};
-use ralph::network::{HostName, Policy, Rule};
+use ralph::network::{HostName, Policy, PolicyRule};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -51,7 +51,7 @@ pub struct World {
 
 /// The lines of an allowlist.
 pub fn allowlist(lines: &[&str]) -> Policy {
-    Policy::allowlist(lines.iter().map(|line| Rule::parse(line).unwrap()))
+    Policy::allowlist(lines.iter().map(|line| PolicyRule::parse(line).unwrap()))
 }
 
 impl World {

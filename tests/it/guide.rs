@@ -4,14 +4,14 @@ use std::path::Path;
 
 use ralph::config::{Inputs, load};
 use ralph::model::Script;
-use ralph::task::{LintRules, lint};
+use ralph::task::lint;
 use rstest::rstest;
 
 #[test]
 fn the_example_task_has_no_findings() {
     let shown = blocks("docs/guide/task-file.md", "markdown");
     assert_eq!(shown.len(), 1);
-    assert_eq!(lint(Some(&shown[0]), &LintRules::default()), []);
+    assert_eq!(lint(Some(&shown[0]), 2), []);
 }
 
 #[test]

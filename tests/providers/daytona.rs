@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ralph::exec::{Command, Discard, Status};
-use ralph::network::{HostName, Policy, Rule};
+use ralph::exec::{Command, Discard, ExitStatus};
+use ralph::network::{HostName, Policy, PolicyRule};
 use ralph::sandbox::connect::{Choice, check_policy, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
 use ralph::sandbox::{Provider, Removable, Sandbox, SandboxSpec};
@@ -107,7 +107,7 @@ async fn evidence_survives_a_log_that_breaks_off() {
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     scene.daytona.fail("logs", [Fault::BreaksOff, Fault::BreaksOff]);
     let exit = witness(sandbox.as_ref(), "seq 1 2000; echo wrong >&2; exit 3").await;
-    assert_eq!(exit.status, Status::Code(3));
+    assert_eq!(exit.status, ExitStatus::Code(3));
     let lines: Vec<String> = (1..=2000).map(|number| number.to_string()).collect();
     let expected = lines.join("\n") + "\n";
     assert_eq!(
@@ -128,7 +128,7 @@ async fn evidence_sees_what_it_is_given_and_ends_in_time() {
     assert_eq!(exit.stdout.text(), expected);
     let endless = Command::shell("sleep 100").timeout(Duration::from_millis(500));
     let exit = sandbox.exec_trusted(&endless, &mut Discard).await.unwrap();
-    assert_eq!(exit.status, Status::TimedOut);
+    assert_eq!(exit.status, ExitStatus::TimedOut);
     let left = witness(sandbox.as_ref(), "pgrep -c sleep; true").await;
     assert_eq!(left.stdout.text().trim(), "0");
     sandbox.close().await.unwrap();
@@ -185,7 +185,7 @@ async fn an_organisation_that_may_not_choose_is_told_what_to_do() {
 #[tokio::test]
 async fn a_policy_is_enforced_as_far_as_the_list_goes(#[case] names: usize, #[case] enforced: bool) {
     let scene = need!(scene().await);
-    let rules = (0..names).map(|number| Rule::parse(&format!("host{number}.example.org")).unwrap());
+    let rules = (0..names).map(|number| PolicyRule::parse(&format!("host{number}.example.org")).unwrap());
     let policy = Policy::allowlist(rules);
     let checked = check_policy(scene.provider.as_ref(), &policy);
     assert_eq!(checked.is_ok(), enforced, "{checked:?}");
@@ -350,7 +350,7 @@ async fn a_sandbox_that_was_stopped_for_being_idle_goes_on_with_its_files() {
             .await
             .unwrap()
             .status,
-        Status::Code(0)
+        ExitStatus::Code(0)
     );
     again.close().await.unwrap();
 }

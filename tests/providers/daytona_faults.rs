@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ralph::exec::{Command, Discard, Status};
+use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::HostName;
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
@@ -173,7 +173,7 @@ async fn a_stream_that_breaks_off_costs_one_command_and_no_file() {
         }
         scene.daytona.break_terminals();
     });
-    assert_eq!(exit.unwrap().status, Status::Signal(9));
+    assert_eq!(exit.unwrap().status, ExitStatus::Signal(9));
     let notices = sandbox.notices();
     assert!(
         notices.iter().any(|notice| notice.contains("opened again")),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ralph::network::{Policy, Rule};
+use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::{Provider, Removable, SandboxErrorKind, SandboxSpec};
@@ -58,7 +58,7 @@ async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &
     let rules = |lines: &[&str]| {
         lines
             .iter()
-            .map(|line| Rule::parse(line).unwrap())
+            .map(|line| PolicyRule::parse(line).unwrap())
             .collect::<Vec<_>>()
     };
     let policy =
@@ -73,7 +73,7 @@ async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &
 }
 
 #[rstest]
-#[case::a_path(Policy::allowlist([Rule::parse("docs.example.org/api/*").unwrap()]), "methods or paths")]
+#[case::a_path(Policy::allowlist([PolicyRule::parse("docs.example.org/api/*").unwrap()]), "methods or paths")]
 #[case::a_record(Policy::record(), "nothing to record")]
 #[tokio::test]
 async fn no_machine_is_made_for_a_policy_that_cannot_be_enforced(

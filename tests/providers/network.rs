@@ -64,7 +64,7 @@ async fn a_mac_reaches_allowed_names_by_the_gateway_and_nothing_else() {
     );
     sandbox.close().await.unwrap();
 
-    let rule = ralph::network::Rule::parse(&format!("allowed.test:{inside}")).unwrap();
+    let rule = ralph::network::PolicyRule::parse(&format!("allowed.test:{inside}")).unwrap();
     ground.spec.network = Policy::allowlist([rule]);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
     let allowed = format!("{CURL} http://allowed.test:{inside}/");
@@ -194,7 +194,7 @@ async fn a_machine_of_dockers_reaches_the_gateways_port_and_no_other(
     let (mut ground, _) = need!(Ground::allowing(program, &[]).await);
     let here = Ipv4Addr::LOCALHOST.into();
     let (gateway, beside) = (greeter(here).await, greeter(here).await);
-    let rule = ralph::network::Rule::parse(&format!("localhost:{gateway}")).unwrap();
+    let rule = ralph::network::PolicyRule::parse(&format!("localhost:{gateway}")).unwrap();
     ground.spec.network = Policy::allowlist([rule]);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
     let ask = |host: &str| format!("{CURL} http://{host}/");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ralph::network::{HostName, Policy, Rule};
+use ralph::network::{HostName, Policy, PolicyRule};
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
 use ralph::sandbox::{Removable, SandboxSpec};
@@ -36,7 +36,7 @@ async fn what_no_contract_asks_of_daytona_is_as_its_documents_say() {
     }))
     .unwrap();
     let spec = SandboxSpec {
-        network: Policy::allowlist([Rule::parse("github.com").unwrap()]),
+        network: Policy::allowlist([PolicyRule::parse("github.com").unwrap()]),
         env: BTreeMap::from([("GIVEN".to_owned(), "too".to_owned())]),
         ..spec(&image)
     };

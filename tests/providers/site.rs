@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use ralph::gateway::audit::Record;
 use ralph::gateway::{AddressGuard, Resolver};
 use ralph::id::RunId;
-use ralph::network::{HostName, Policy, Rule};
+use ralph::network::{HostName, Policy, PolicyRule};
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::tart::TartOptions;
@@ -78,7 +78,7 @@ impl Ground {
     pub async fn allowing(program: Program, lines: &[&str]) -> Result<(Self, Ipv4Addr), String> {
         let mut ground = Self::new(program).await?;
         let gateway = ground.site.connect()?;
-        ground.spec.network = Policy::allowlist(lines.iter().map(|line| Rule::parse(line).unwrap()));
+        ground.spec.network = Policy::allowlist(lines.iter().map(|line| PolicyRule::parse(line).unwrap()));
         Ok((ground, gateway))
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ralph::exec::{Command, Discard, Status};
+use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::Policy;
 use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::tart::TartOptions;
@@ -234,7 +234,7 @@ async fn evidence_comes_by_a_call_of_the_program_and_nothing_is_in_its_arguments
     let command = Command::shell("printf '%s %s ' \"$PWD\" \"$GIVEN\"; cat; exit 9").cwd("work");
     let command = command.env("GIVEN", "it's\ntwo").stdin(*b"input");
     let exit = sandbox.exec_trusted(&command, &mut Discard).await.unwrap();
-    assert_eq!(exit.status, Status::Code(9));
+    assert_eq!(exit.status, ExitStatus::Code(9));
     let expected = format!("{}/work it's\ntwo input", sandbox.root().display());
     assert_eq!(exit.stdout.text(), expected);
     assert!(!scene.site.kept("calls").contains("two"));

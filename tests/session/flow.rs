@@ -4,7 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use ralph::exec::{Command, Discard, OutputLine, OutputSink, Status, Stream, Streams};
+use ralph::exec::{Command, Discard, ExitStatus, OutputLine, OutputSink, OutputStream};
 
 use crate::room::{Room, in_time};
 
@@ -54,7 +54,7 @@ impl OutputSink for Reluctant {
         false
     }
 
-    fn bytes(&mut self, _stream: Stream, bytes: &[u8]) {
+    fn bytes(&mut self, _stream: OutputStream, bytes: &[u8]) {
         // Once the other end is dropped nothing is waited for any more. Other tasks must not wait with this one.
         let _ = tokio::task::block_in_place(|| self.allowed.recv());
         self.bytes += bytes.len();
@@ -85,7 +85,7 @@ async fn a_slow_listener_slows_its_own_command_down_and_no_other() {
     );
     drop(allow);
     let (exit, taken) = in_time(slow).await.unwrap();
-    assert_eq!((exit.status, exit.streams), (Status::Code(0), Streams::Closed));
+    assert_eq!((exit.status, exit.streams_held), (ExitStatus::Code(0), false));
     assert_eq!((exit.stdout.total(), taken), (50_000_000, 50_000_000));
     assert!(room.memory_of_the_guest() < LITTLE_MEMORY);
 }
@@ -105,7 +105,7 @@ async fn two_hundred_commands_at_once_do_not_cross() {
         async move { (number, own, room.exec(command).await) }
     });
     for (number, own, exit) in join_all(commands).await {
-        assert_eq!(exit.status, Status::Code((number % 256).cast_signed()));
+        assert_eq!(exit.status, ExitStatus::Code((number % 256).cast_signed()));
         let stdout = exit.stdout.complete().unwrap();
         let (flood, rest) = stdout.split_at(2_000_000);
         assert!(flood.iter().all(|byte| *byte == b'x'), "{number}");
@@ -130,7 +130,7 @@ async fn late_output_is_never_heard_in_another_command() {
             );
         }
     });
-    assert_eq!((noise.status, noise.streams), (Status::Code(0), Streams::Held));
+    assert_eq!((noise.status, noise.streams_held), (ExitStatus::Code(0), true));
     assert!(noise.stdout.text().lines().all(|line| line == "late"));
 }
 
@@ -138,7 +138,7 @@ async fn late_output_is_never_heard_in_another_command() {
 async fn a_command_that_closed_its_streams_is_waited_for() {
     let room = crate::need!(Room::open().await);
     let exit = room.shell("exec <&- >&- 2>&-; sleep 0.4; exit 7").await;
-    assert_eq!((exit.status, exit.streams), (Status::Code(7), Streams::Closed));
+    assert_eq!((exit.status, exit.streams_held), (ExitStatus::Code(7), false));
     assert!(exit.duration >= Duration::from_millis(400));
 }
 

@@ -214,12 +214,12 @@ impl fmt::Display for AgentAction {
             | Self::Rotate { reason: text }
             | Self::Pause { reason: text }
             | Self::StopSuccess { reason: text }
-            | Self::StopFailure { reason: text } => write!(f, "{name}: {}", one_line(text)),
+            | Self::StopFailure { reason: text } => write!(f, "{name}: {}", short_first_line(text)),
             Self::Run {
                 command,
                 cwd: Some(cwd),
                 ..
-            } => write!(f, "{name} in {cwd}: {}", one_line(command)),
+            } => write!(f, "{name} in {cwd}: {}", short_first_line(command)),
             Self::Patch { path, patch } => {
                 write!(f, "{name}: {path} ({})", counted(patch.hunk_count(), "hunk"))
             }
@@ -241,7 +241,7 @@ fn counted(count: usize, unit: &str) -> String {
 }
 
 /// The first line that is not blank, shortened.
-fn one_line(text: &str) -> String {
+fn short_first_line(text: &str) -> String {
     const SHOWN: usize = 100;
     let first = text
         .lines()

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use super::*;
 use crate::agent::{Agent, AgentConclusion, AgentSession, AgentStep, ProgramAgent, StepResult};
-use crate::exec::{Captured, Command, Exit, Status, Streams};
+use crate::exec::{CapturedOutput, Command, Exit, ExitStatus};
 
-fn exited(status: Status, printed: &str) -> StepResult {
+fn exited(status: ExitStatus, printed: &str) -> StepResult {
     let capture = |text: &str| {
-        let mut captured = Captured::with_limit(1 << 20);
+        let mut captured = CapturedOutput::with_limit(1 << 20);
         captured.push(text.as_bytes());
         captured
     };
@@ -17,7 +17,7 @@ fn exited(status: Status, printed: &str) -> StepResult {
         duration: Duration::ZERO,
         stdout: capture(printed),
         stderr: capture(""),
-        streams: Streams::Closed,
+        streams_held: false,
     })
 }
 
@@ -53,7 +53,7 @@ fn files_are_written_before_the_command_runs() {
     let mut session = running();
     let whole = format!("{STARTED}\n{}", r#"{"type":"turn.completed","usage":{}}"#);
     assert_eq!(
-        conclusion(session.next(exited(Status::Code(0), &whole))),
+        conclusion(session.next(exited(ExitStatus::Code(0), &whole))),
         AgentConclusion::Continue
     );
 }
@@ -67,12 +67,12 @@ fn a_program_without_files_is_started_at_once() {
 #[test]
 fn codex_failures_are_read_from_its_session_file() {
     let mut session = running();
-    let details = session.next(exited(Status::Code(1), &format!("{STARTED}\n{FAILED}")));
+    let details = session.next(exited(ExitStatus::Code(1), &format!("{STARTED}\n{FAILED}")));
     assert_eq!(
         command(details).to_string(),
         "find /box/agent/sessions -type f -name '*01a1-b2.jsonl' -exec tail -n 20 '{}' ';'"
     );
-    let failed = session.next(exited(Status::Code(0), EXPLAINED));
+    let failed = session.next(exited(ExitStatus::Code(0), EXPLAINED));
     assert!(matches!(failed, AgentStep::Fail(_)), "{failed:?}");
 }
 
@@ -80,13 +80,13 @@ fn codex_failures_are_read_from_its_session_file() {
 fn a_malformed_thread_id_is_ignored() {
     let mut session = running();
     let hostile = STARTED.replace("01a1-b2", "x -delete");
-    let step = session.next(exited(Status::Code(1), &format!("{hostile}\n{FAILED}")));
+    let step = session.next(exited(ExitStatus::Code(1), &format!("{hostile}\n{FAILED}")));
     assert!(matches!(conclusion(step), AgentConclusion::Unusable { .. }));
 }
 
 #[test]
 fn a_killed_session_rotates() {
-    let step = running().next(exited(Status::Idle, STARTED));
+    let step = running().next(exited(ExitStatus::Idle, STARTED));
     assert!(matches!(conclusion(step), AgentConclusion::Rotate { .. }));
 }
 
@@ -98,7 +98,7 @@ fn an_unexpected_result_ends_the_session() {
 
 #[test]
 fn usage_is_read_from_partial_output() {
-    let mut printed = Captured::with_limit(1 << 20);
+    let mut printed = CapturedOutput::with_limit(1 << 20);
     printed.push(br#"{"type":"turn.completed","usage":{"input_tokens":5,"output_tokens":1}}"#);
     let usage = running().reported_usage(&printed).unwrap();
     assert_eq!(usage.tokens.unwrap().total(), 6);

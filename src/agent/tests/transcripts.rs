@@ -5,7 +5,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::agent::{AgentProgram, ModelFailure, ReportedUsage, TranscriptEnd, TranscriptSummary};
-use crate::exec::Captured;
+use crate::exec::CapturedOutput;
 use crate::usage::Tokens;
 
 macro_rules! recorded {
@@ -138,7 +138,7 @@ fn a_shortened_transcript_is_enough() {
         (Box::new(codex()), recorded!("codex-ok")),
     ] {
         let (first, rest) = recording.split_once('\n').unwrap();
-        let mut kept = Captured::with_limit(1 << 20);
+        let mut kept = CapturedOutput::with_limit(1 << 20);
         kept.push(format!("{first}\n").as_bytes());
         (0..50).for_each(|_| kept.push(noise.as_bytes()));
         kept.push(rest.as_bytes());

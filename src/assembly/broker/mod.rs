@@ -19,7 +19,7 @@ use crate::gateway::broker::{
     self, Broker, BrokerHandle, GitHubSetup, GitHubUpstream, ModelUpstream, UpstreamError,
 };
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
-use crate::network::{Clients, HostName, Mode, Policy, Rule};
+use crate::network::{PackageConfig, HostName, PolicyMode, Policy, PolicyRule};
 use crate::runner::{AgentMetering, MeterNotices};
 use crate::sandbox::Egress;
 use crate::sandbox::daytona::DaytonaSecret;
@@ -64,7 +64,7 @@ enum Lead {
 impl Services {
     /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
     pub(crate) async fn of(context: &AssemblyContext, config: &Config) -> Result<Self, AssemblyError> {
-        let way = way(config.provider(), &config.network_policy(&Clients::NONE));
+        let way = way(config.provider(), &config.network_policy(&PackageConfig::EMPTY));
         let mut found = Self {
             way: way.unwrap_or(Way::Broker(Lead::Loopback(Inside::Here))),
             list: Vec::new(),
@@ -241,20 +241,20 @@ impl Brokered {
     /// The same policy with the services allowed: by plain HTTP where the broker serves them, else as they are. Where
     /// nothing is allowed, nothing else is.
     pub(crate) fn allow(&self, policy: Policy) -> Result<Policy, AssemblyError> {
-        let rule = |line: &String| Rule::parse(line).map(|rule| rule.at("added with a credential"));
-        let rules: Result<Vec<Rule>, _> = self.allowed.iter().map(rule).collect();
+        let rule = |line: &String| PolicyRule::parse(line).map(|rule| rule.at("added with a credential"));
+        let rules: Result<Vec<PolicyRule>, _> = self.allowed.iter().map(rule).collect();
         let rules = rules.map_err(|error| AssemblyError::usage(error.to_string()))?;
         Ok(match policy.mode() {
             _ if rules.is_empty() => policy,
-            Mode::Deny => Policy::allowlist(rules),
-            Mode::Allowlist | Mode::AllowAll | Mode::Record => policy.allowing(rules),
+            PolicyMode::Deny => Policy::allowlist(rules),
+            PolicyMode::Allowlist | PolicyMode::AllowAll | PolicyMode::Record => policy.allowing(rules),
         })
     }
 }
 
 /// How credentials are used that stay here; `None` where they are given away.
 fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
-    let restricts = policy.mode() != Mode::AllowAll || policy.restricts();
+    let restricts = policy.mode() != PolicyMode::AllowAll || policy.restricts();
     match provider {
         SandboxType::Local => Some(Way::Broker(Lead::Loopback(Inside::Here))),
         SandboxType::Docker => {

@@ -1,5 +1,6 @@
 //! `ralph gateway check`
 
+use crate::text::error_chain;
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
@@ -8,7 +9,7 @@ use crate::gateway::broker;
 use crate::gateway::meter::MeterNotice;
 
 use super::super::Context;
-use super::super::error::{CliError, Exit, chain};
+use super::super::error::{CliError, Exit};
 use super::{Loopback, Metered, Served};
 
 #[derive(Debug, clap::Args)]
@@ -87,7 +88,7 @@ impl Check {
                     .map_or(String::new(), |said| format!(": {said}"));
                 Some(format!("HTTP {}{said}", status.as_u16()))
             }
-            Err(error) => Some(chain(&error.without_url())),
+            Err(error) => Some(error_chain(&error.without_url())),
         };
         Self { name, failed }
     }

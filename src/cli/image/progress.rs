@@ -8,8 +8,8 @@ use crate::engine::{ProgressSink, TransferAmount, TransferProgress};
 use crate::exec::{OutputLine, OutputSink};
 use crate::image::load::{LoadedImage, SentLayers};
 use crate::image::{ImageError, Observer, Step};
+use crate::text::error_chain;
 
-use super::super::error::chain;
 use super::super::ui::Ui;
 
 /// Shows what happens on stderr.
@@ -27,7 +27,7 @@ pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn Observer> {
 }
 
 fn went_on(error: &ImageError) -> String {
-    format!("warning: {}; going on with what is there", chain(error))
+    format!("warning: {}; going on with what is there", error_chain(error))
 }
 
 fn sent(loaded: &LoadedImage) -> String {

@@ -1,6 +1,6 @@
 //! `ralph sandbox exec`
 
-use crate::exec::{Command, OutputLine, OutputSink, Stream};
+use crate::exec::{Command, OutputLine, OutputSink, OutputStream};
 
 use super::super::Context;
 use super::super::error::{CliError, Exit};
@@ -46,7 +46,7 @@ struct Through(Ui);
 impl OutputSink for Through {
     fn line(&mut self, _line: OutputLine) {}
 
-    fn bytes(&mut self, stream: Stream, bytes: &[u8]) {
+    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.0.bytes(stream, bytes);
     }
 

@@ -1,5 +1,6 @@
 //! A sandbox as a run would get it, tried out with its agent, and removed whatever came of it.
 
+use crate::text::error_chain;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use crate::secret::Redactor;
 
 use super::super::Context;
-use super::super::error::{CliError, Exit, chain};
+use super::super::error::{CliError, Exit};
 use super::super::image::RebuildFlag;
 use super::{Form, sandbox_spec};
 
@@ -118,7 +119,7 @@ impl<'a> Trial<'a> {
             return;
         };
         let policy = sandbox.verify().await;
-        self.tell("network policy", policy.map_err(|error| chain(&error)));
+        self.tell("network policy", policy.map_err(|error| error_chain(&error)));
         for SelftestCheck { name, seen } in selftest(sandbox.as_ref()).await {
             self.tell(name, seen.map_or(Ok(()), Err));
         }
@@ -209,7 +210,7 @@ impl<'a> Trial<'a> {
                 Some(sandbox)
             }
             Err(error) => {
-                self.tell("create sandbox", Err(chain(&error)));
+                self.tell("create sandbox", Err(error_chain(&error)));
                 None
             }
         }
@@ -225,7 +226,7 @@ impl<'a> Trial<'a> {
             return Ok(());
         };
         let exit = sandbox.exec(&probe.timeout(LONGEST), &mut Discard).await;
-        let exit = exit.map_err(|error| chain(&error))?;
+        let exit = exit.map_err(|error| error_chain(&error))?;
         if exit.success() {
             return Ok(());
         }
@@ -248,11 +249,15 @@ impl<'a> Trial<'a> {
             AgentName::Actions => format!("{PROMPT}\n\n{}", agent.answer_format()),
             AgentName::Claude | AgentName::Codex | AgentName::Cursor | AgentName::Custom => PROMPT.to_owned(),
         };
-        round.hold(&prompt).await.map(drop).map_err(|error| chain(&error))
+        round
+            .hold(&prompt)
+            .await
+            .map(drop)
+            .map_err(|error| error_chain(&error))
     }
 
     async fn removed(&mut self) -> Result<(), String> {
-        let told = |error: SandboxError| chain(&error);
+        let told = |error: SandboxError| error_chain(&error);
         match self.sandbox.take() {
             Some(sandbox) => sandbox.close().await.map_err(told)?,
             // One may be there whose making was interrupted.

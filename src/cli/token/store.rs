@@ -102,7 +102,10 @@ pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
 /// The credential as it is handed over: never as an argument, which every user of the machine could read.
 async fn read(context: &Context, kind: CredentialKind) -> Result<Zeroizing<String>, CliError> {
     let by_hand = std::io::stdin().is_terminal();
-    if by_hand && kind == CredentialKind::AnthropicOAuth && context.surroundings().host().finds("claude") {
+    if by_hand
+        && kind == CredentialKind::AnthropicOAuth
+        && context.surroundings().host().has_program("claude")
+    {
         return set_up(context)
             .await
             .map(|token| Zeroizing::new(token.expose().to_owned()));

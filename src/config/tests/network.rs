@@ -3,7 +3,7 @@
 use rstest::rstest;
 
 use super::*;
-use crate::network::{Clients, Directory, Request, Verdict};
+use crate::network::{ConfigDirectory, PackageConfig, PolicyRequest, PolicyVerdict};
 
 const TOML: &str = "\
 [sandbox.network]
@@ -28,13 +28,16 @@ fn a_verdict_names_file_and_line(#[case] target: &str, #[case] expected: &str) {
         (".npmrc", "registry=https://npm.corp.example/"),
     ];
     let project = Project::new(&files);
-    let tree = Directory::at(project.dir.path());
-    let policy = project.load().network_policy(&Clients::of_project(&tree));
+    let tree = ConfigDirectory::new(project.dir.path());
+    let policy = project.load().network_policy(&PackageConfig {
+        project: &tree,
+        ..PackageConfig::EMPTY
+    });
     let (host, port) = target.split_once(':').unwrap();
-    let request = Request::opaque(host.parse().unwrap(), port.parse().unwrap());
+    let request = PolicyRequest::opaque(host.parse().unwrap(), port.parse().unwrap());
     let said = match policy.judge(&request) {
-        Verdict::Allowed(line) => line.to_string(),
-        Verdict::Denied(denial) => denial.to_string(),
+        PolicyVerdict::Allowed(line) => line.to_string(),
+        PolicyVerdict::Denied(denial) => denial.to_string(),
     };
     let dir = format!("{}/", project.dir.path().display());
     assert_eq!(said.replace(&dir, ""), expected);
@@ -45,7 +48,7 @@ fn hosts_to_inspect_are_part_of_the_policy() {
     let toml = "[sandbox.network]\ninspect = ['a.example', '*.b.example:8443']";
     let policy = Project::new(&[("ralph.toml", toml)])
         .load()
-        .network_policy(&Clients::NONE);
+        .network_policy(&PackageConfig::EMPTY);
     assert!(policy.inspects(&"a.example".parse().unwrap(), 443));
     assert!(policy.inspects(&"x.b.example".parse().unwrap(), 8443));
     assert!(!policy.inspects(&"x.b.example".parse().unwrap(), 443));
@@ -56,6 +59,6 @@ fn a_policy_without_lines_denies() {
     let toml = "[sandbox.network]\npolicy = 'allowlist'\nallowed = []";
     let policy = Project::new(&[("ralph.toml", toml)])
         .load()
-        .network_policy(&Clients::NONE);
+        .network_policy(&PackageConfig::EMPTY);
     assert!(!policy.judge_name(&"github.com".parse().unwrap()).is_allowed());
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use crate::credential::{CredentialError, CredentialKind};
-use crate::exec::{Command, Discard, Exit, Host, Status};
+use crate::exec::{Command, Discard, Exit, ExitStatus, Host};
 
 /// The service name of all entries.
 const SERVICE: &str = "ralph";
@@ -41,7 +41,7 @@ impl Keychain {
         };
         let exit = self.run(host, command).await?;
         match exit.status {
-            Status::Code(0) => Ok(Some(exit.stdout.text().trim().to_owned())),
+            ExitStatus::Code(0) => Ok(Some(exit.stdout.text().trim().to_owned())),
             _ if self.is_not_found(&exit) => Ok(None),
             _ => Err(self.failure(&exit)),
         }
@@ -67,7 +67,7 @@ impl Keychain {
         };
         let exit = self.run(host, command).await?;
         match exit.status {
-            Status::Code(0) => Ok(()),
+            ExitStatus::Code(0) => Ok(()),
             _ => Err(self.failure(&exit)),
         }
     }
@@ -79,7 +79,7 @@ impl Keychain {
         };
         let exit = self.run(host, self.entry_command(verb, kind)).await?;
         match exit.status {
-            Status::Code(0) => Ok(()),
+            ExitStatus::Code(0) => Ok(()),
             _ if self.is_not_found(&exit) => Ok(()),
             _ => Err(self.failure(&exit)),
         }
@@ -102,9 +102,9 @@ impl Keychain {
     /// Without an entry `security` exits with 44, and `secret-tool` with 1 and no output.
     fn is_not_found(self, exit: &Exit) -> bool {
         match self {
-            Self::MacOs => exit.status == Status::Code(44),
+            Self::MacOs => exit.status == ExitStatus::Code(44),
             Self::SecretService => {
-                exit.status == Status::Code(1) && exit.stderr.total() == 0 && exit.stdout.total() == 0
+                exit.status == ExitStatus::Code(1) && exit.stderr.total() == 0 && exit.stdout.total() == 0
             }
         }
     }

@@ -4,59 +4,63 @@ use std::io;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::Child;
 
-use super::mark::Mark;
+use super::mark::ProcessMark;
 
-/// How long dropping a group may wait for its processes to go.
-const DROP_PATIENCE: Duration = Duration::from_millis(100);
+/// How long dropping a group may wait for its processes to end.
+const DROP_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Everything one command started. Dropped before it is [released](Group::release), it kills all of it.
+/// Everything that one command started. Kills all of it when dropped, unless [released](ProcessGroup::release).
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     leader: Pid,
-    mark: Mark,
+    mark: ProcessMark,
     released: bool,
 }
 
-impl Group {
-    pub(super) fn new(leader: Pid, mark: Mark) -> Self {
-        Self {
+impl ProcessGroup {
+    /// The group that `child` leads.
+    pub(super) fn new(child: &Child, mark: ProcessMark) -> io::Result<Self> {
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let leader = id.and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self {
             leader,
             mark,
             released: false,
-        }
+        })
     }
 
-    /// Asks the group to end.
-    pub(super) fn ask_to_end(&self) {
+    /// Sends SIGTERM to the group.
+    pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Kills the group and what left it.
+    /// Kills the group and every process that left it.
     pub(super) async fn kill(&mut self) -> io::Result<()> {
         self.signal(Signal::KILL);
-        let ended = self.mark.end().await;
+        let killed = self.mark.kill_all().await;
         self.released = true;
-        ended
+        killed
     }
 
-    /// Lets go: the command has ended by itself, and what it left running in the background may go on.
+    /// Leaves background processes running: the command itself has ended normally.
     pub(super) fn release(&mut self) {
         self.released = true;
     }
 
     fn signal(&self, signal: Signal) {
-        // It fails when the group has gone by itself.
+        // Fails if the group has already ended.
         let _ = kill_process_group(self.leader, signal);
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.released {
             self.signal(Signal::KILL);
-            // Nobody is left to tell.
-            let _ = self.mark.end_blocking(DROP_PATIENCE);
+            // A destructor cannot report an error.
+            let _ = self.mark.kill_all_blocking(DROP_TIMEOUT);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Marks: how processes are found again after they left the process group they were started in.
+//! Finds processes that left the process group they were started in, by a mark in their environment.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -8,24 +8,24 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The variable that carries the mark.
+/// The environment variable that holds the mark.
 const VARIABLE: &str = "RALPH_MARK";
 
-/// How long processes may take to go once they were killed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long killed processes may take to end.
+const KILL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to leave killed processes before looking again.
+/// The pause between two scans of the process table.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A value in the environment of processes. The mark of one command begins with the mark of the host that started it,
-/// so that either can be looked for.
+/// The value of `RALPH_MARK` in the environment of processes. The mark of a command begins with the mark of the
+/// [`Host`](super::Host) that started it, so a scan can look for either.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark(OsString);
+pub(super) struct ProcessMark(OsString);
 
-impl Mark {
-    /// The mark of a host that nobody will look for by name.
+impl ProcessMark {
+    /// The mark of a host without a name.
     pub(super) fn random() -> Self {
-        Self::named(unique())
+        Self::named(random_suffix())
     }
 
     /// The mark of all hosts of this name.
@@ -35,70 +35,70 @@ impl Mark {
         Self(value)
     }
 
-    /// A new mark below this one, for one command.
-    pub(super) fn one_command(&self) -> Self {
+    /// A new mark for one command of this host.
+    pub(super) fn for_command(&self) -> Self {
         let mut value = self.0.clone();
-        value.push(unique());
+        value.push(random_suffix());
         Self(value)
     }
 
-    /// The variable to start a process with.
+    /// The environment variable to start a process with.
     pub(super) fn variable(&self) -> (&'static str, &OsStr) {
         (VARIABLE, &self.0)
     }
 
-    /// Kills everything that carries the mark, until nothing does.
-    pub(super) async fn end(&self) -> io::Result<()> {
+    /// Kills all processes with the mark, until none is left.
+    pub(super) async fn kill_all(&self) -> io::Result<()> {
         let mark = self.clone();
-        tokio::task::spawn_blocking(move || mark.end_blocking(PATIENCE))
+        tokio::task::spawn_blocking(move || mark.kill_all_blocking(KILL_TIMEOUT))
             .await
             .map_err(io::Error::other)?
     }
 
-    /// Waits until nothing carries the mark any more.
-    pub(super) async fn gone(&self, patience: Duration) -> io::Result<()> {
+    /// Waits until no process has the mark.
+    pub(super) async fn wait_for_all(&self, timeout: Duration) -> io::Result<()> {
         let mark = self.clone();
-        let wait = move || mark.pass_until_gone(patience, |_| {});
+        let wait = move || mark.scan_until_none(timeout, |_| {});
         tokio::task::spawn_blocking(wait)
             .await
             .map_err(io::Error::other)?
     }
 
-    /// As [`Mark::end`], for where nothing can be awaited. A pass over the process table takes a few milliseconds.
-    pub(super) fn end_blocking(&self, patience: Duration) -> io::Result<()> {
-        self.pass_until_gone(patience, |pid| {
-            // One that has gone by itself, or may not be killed, is seen by the next pass.
+    /// Like [`ProcessMark::kill_all`], for destructors. A scan of the process table takes a few milliseconds.
+    pub(super) fn kill_all_blocking(&self, timeout: Duration) -> io::Result<()> {
+        self.scan_until_none(timeout, |pid| {
+            // If this fails, the next scan finds the process again, unless it has ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         })
     }
 
-    /// Looks for processes with the mark until there are none, and does something to each on every pass.
-    fn pass_until_gone(&self, patience: Duration, each: impl Fn(Pid)) -> io::Result<()> {
-        let give_up = Instant::now() + patience;
+    /// Scans for processes with the mark until there are none, and calls `each` for every process of every scan.
+    fn scan_until_none(&self, timeout: Duration, each: impl Fn(Pid)) -> io::Result<()> {
+        let deadline = Instant::now() + timeout;
         loop {
             let found = self.processes()?;
             if found.is_empty() {
                 return Ok(());
             }
             let (count, first) = (found.len(), found[0]);
-            let is_over = Instant::now() >= give_up;
+            let timed_out = Instant::now() >= deadline;
             found.into_iter().for_each(&each);
-            if is_over {
-                let message = format!("{count} processes do not end (one is {first})");
+            if timed_out {
+                let message = format!("{count} processes are still running (one is {first})");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             thread::sleep(PAUSE);
         }
     }
 
-    /// The processes that carry the mark and everything they started, whatever its environment.
+    /// The processes with the mark, and their descendants whatever their environment.
     fn processes(&self) -> io::Result<Vec<Pid>> {
         let needle = [VARIABLE.as_bytes(), b"=", self.0.as_bytes()].concat();
         table::processes_with(&needle)
     }
 }
 
-fn unique() -> String {
+fn random_suffix() -> String {
     format!("{:016x}", fastrand::u64(..))
 }
 
@@ -114,7 +114,11 @@ mod table {
         let all: Vec<i32> = fs::read_dir("/proc")?
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
             .collect();
-        let marked: HashSet<i32> = all.iter().copied().filter(|pid| carries(*pid, needle)).collect();
+        let marked: HashSet<i32> = all
+            .iter()
+            .copied()
+            .filter(|pid| has_entry(*pid, needle))
+            .collect();
         if marked.is_empty() {
             return Ok(Vec::new());
         }
@@ -131,8 +135,8 @@ mod table {
             .collect())
     }
 
-    /// What cannot be read is gone, or another user's.
-    fn carries(pid: i32, needle: &[u8]) -> bool {
+    /// A process whose environment cannot be read has ended, or belongs to another user.
+    fn has_entry(pid: i32, needle: &[u8]) -> bool {
         fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
             environ
                 .split(|byte| *byte == 0)
@@ -140,7 +144,7 @@ mod table {
         })
     }
 
-    /// The second field after the name, which is in parentheses and may hold anything.
+    /// The parent: the second field after the name, which is in parentheses and may contain anything.
     fn parent(pid: i32) -> Option<i32> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (_, fields) = stat.rsplit_once(')')?;
@@ -154,7 +158,7 @@ mod table {
 
     use rustix::process::Pid;
 
-    /// Processes whose line in the process table holds `needle`.
+    /// Processes whose line in the process table contains `needle`.
     pub(super) fn processes_with(needle: &[u8]) -> io::Result<Vec<Pid>> {
         let table = super::super::process_table()?;
         Ok(table

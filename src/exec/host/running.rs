@@ -1,148 +1,141 @@
 //! One command while it runs.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
+use std::process;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use rustix::process::Pid;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::{Command, Exit, OutputSink, Status, Streams};
-use super::group::Group;
-use super::mark::Mark;
-use super::pump::{Input, Outputs};
+use super::super::{Command, Exit, ExitStatus, OutputSink};
+use super::group::ProcessGroup;
+use super::mark::ProcessMark;
+use super::pipes::{InputPipe, OutputPipes};
 
-/// How long a command that was asked to end may take.
+/// How long a command may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(1);
 
 /// How long to wait for the streams of a command whose processes were all killed.
 const KILL_GRACE: Duration = Duration::from_secs(1);
 
-/// How many pieces of output are taken after time is up.
-const LAST_LOOKS: usize = 64;
+/// How many chunks of output are still read after a limit was reached.
+const LAST_CHUNKS: usize = 64;
 
 /// A command that was started. Dropping it ends the command and everything it started.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct RunningCommand<'a> {
     command: &'a Command,
     grace: Duration,
     started: Instant,
-    exited: Option<(Instant, ExitStatus)>,
-    // Before the child, which reaps the leader when it is dropped: until then the number of the group is taken.
-    group: Group,
+    exited: Option<(Instant, process::ExitStatus)>,
+    // Declared before the child, because dropping the child reaps the leader and frees the id of the group.
+    group: ProcessGroup,
     child: Child,
-    input: Input<'a>,
-    outputs: Outputs,
+    input: InputPipe<'a>,
+    outputs: OutputPipes,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningCommand<'a> {
     pub(super) fn new(
         mut child: Child,
         command: &'a Command,
-        mark: Mark,
-        (started, grace): (Instant, Duration),
+        mark: ProcessMark,
+        started: Instant,
+        grace: Duration,
     ) -> io::Result<Self> {
-        let id = child.id().and_then(|id| i32::try_from(id).ok());
-        let leader = id.and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self {
             command,
             grace,
             started,
             exited: None,
-            group: Group::new(leader, mark),
-            input: Input::of(&mut child, command.stdin.as_deref().unwrap_or_default()),
-            outputs: Outputs::of(&mut child, command.keep),
+            group: ProcessGroup::new(&child, mark)?,
+            input: InputPipe::new(&mut child, command.stdin.as_deref().unwrap_or_default()),
+            outputs: OutputPipes::new(&mut child, command.keep),
             child,
         })
     }
 
-    /// Waits for its end, or brings it about; each line of output goes to `output` as it comes.
+    /// Waits until the command ends, or ends it when it reaches a limit. Passes each line to `output` as it arrives.
     pub async fn finish(mut self, output: &mut dyn OutputSink) -> io::Result<Exit> {
+        let timeout = self.command.timeout;
         let limits = Limits {
-            deadline: self
-                .command
-                .timeout
-                .and_then(|timeout| self.started.checked_add(timeout)),
+            deadline: timeout.and_then(|timeout| self.started.checked_add(timeout)),
             idle: self.command.idle,
             grace: Some(self.grace),
         };
-        let ending = self.drive(&limits, output).await?;
-        match ending {
-            Ending::Finished(_) => self.group.release(),
-            Ending::Held(_) | Ending::TimedOut | Ending::Idle => self.end(output).await?,
+        let reason = self.drive(&limits, output).await?;
+        match reason {
+            StopReason::Finished(_) => self.group.release(),
+            StopReason::StreamsHeld(_) | StopReason::TimedOut | StopReason::Idle => self.end(output).await?,
         }
-        let unheard = if self.outputs.is_open() {
-            Streams::Held
-        } else {
-            Streams::Closed
-        };
+        let still_open = self.outputs.is_open();
         self.outputs.close(output);
-        let (status, streams) = match ending {
-            Ending::Finished(status) => (status_of(status), Streams::Closed),
-            Ending::Held(status) => (status_of(status), Streams::Held),
-            Ending::TimedOut => (Status::TimedOut, unheard),
-            Ending::Idle => (Status::Idle, unheard),
+        let (status, streams_held) = match reason {
+            StopReason::Finished(status) => (status.into(), false),
+            StopReason::StreamsHeld(status) => (status.into(), true),
+            StopReason::TimedOut => (ExitStatus::TimedOut, still_open),
+            StopReason::Idle => (ExitStatus::Idle, still_open),
         };
         Ok(Exit {
             status,
             duration: self.started.elapsed(),
             stdout: self.outputs.stdout.into_captured(),
             stderr: self.outputs.stderr.into_captured(),
-            streams,
+            streams_held,
         })
     }
 
-    /// Asks the group to end, then kills it and what left it.
+    /// Terminates the group, then kills it and every process that left it.
     async fn end(&mut self, output: &mut dyn OutputSink) -> io::Result<()> {
-        self.group.ask_to_end();
+        self.group.terminate();
         self.drive(&Limits::only(TERM_GRACE), output).await?;
         self.group.kill().await?;
         self.drive(&Limits::only(KILL_GRACE), output).await?;
         Ok(())
     }
 
-    /// Feeds input and takes output until the command has ended or a limit is reached.
-    async fn drive(&mut self, limits: &Limits, output: &mut dyn OutputSink) -> io::Result<Ending> {
-        let mut heard = Instant::now();
+    /// Writes input and reads output until the command has ended or a limit is reached.
+    async fn drive(&mut self, limits: &Limits, output: &mut dyn OutputSink) -> io::Result<StopReason> {
+        let mut last_output = Instant::now();
         loop {
             if let Some((_, status)) = self.exited
                 && !self.outputs.is_open()
             {
-                return Ok(Ending::Finished(status));
+                return Ok(StopReason::Finished(status));
             }
-            let alarm = limits.next_alarm(heard, self.exited);
+            let next_limit = limits.next(last_output, self.exited);
             tokio::select! {
                 status = self.child.wait(), if self.exited.is_none() => {
                     self.exited = Some((Instant::now(), status?));
                 }
                 step = self.outputs.step(output), if self.outputs.is_open() => {
                     step?;
-                    heard = Instant::now();
+                    last_output = Instant::now();
                 }
                 () = self.input.step(), if self.input.is_open() => {}
-                ending = ring(alarm) => {
-                    let looked = self.look_once_more(output)?;
-                    match (self.exited, ending, looked) {
-                        (Some((_, status)), ..) if !self.outputs.is_open() => {
-                            return Ok(Ending::Finished(status));
+                reason = reached(next_limit) => {
+                    let before = self.exited.is_some();
+                    let read = self.poll_once_more(output)?;
+                    match (self.exited, reason) {
+                        (Some((_, status)), _) if !self.outputs.is_open() => {
+                            return Ok(StopReason::Finished(status));
                         }
-                        (.., Looked::Exited) => {}
-                        (_, Ending::Idle, Looked::Heard) => heard = Instant::now(),
-                        _ => return Ok(ending),
+                        (Some(_), _) if !before => {}
+                        (_, StopReason::Idle) if read => last_output = Instant::now(),
+                        _ => return Ok(reason),
                     }
                 }
             }
         }
     }
 
-    /// Takes what has come by now: on a busy machine it may have come in time, and this thread too late.
-    fn look_once_more(&mut self, output: &mut dyn OutputSink) -> io::Result<Looked> {
-        let mut looked = Looked::Nothing;
-        // As much as may end both streams; one that never stops is not waited for.
-        for _ in 0..LAST_LOOKS {
+    /// Reads output and an exit status that arrived in time but were not seen yet, because the host is busy. Returns
+    /// whether there was output.
+    fn poll_once_more(&mut self, output: &mut dyn OutputSink) -> io::Result<bool> {
+        let mut read = false;
+        // Bounded, because a command may never stop printing.
+        for _ in 0..LAST_CHUNKS {
             if !self.outputs.is_open() {
                 break;
             }
@@ -150,89 +143,67 @@ impl<'a> Running<'a> {
                 Some(step) => step?,
                 None => break,
             }
-            looked = Looked::Heard;
+            read = true;
         }
-        if self.exited.is_none()
-            && let Some(status) = self.child.try_wait()?
-        {
-            self.exited = Some((Instant::now(), status));
-            looked = Looked::Exited;
+        if self.exited.is_none() {
+            self.exited = self.child.try_wait()?.map(|status| (Instant::now(), status));
         }
-        Ok(looked)
+        Ok(read)
     }
 }
 
-/// What had come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Looked {
-    Exited,
-    Heard,
-    Nothing,
-}
-
-/// Why a command is no longer waited for.
+/// Why [`RunningCommand::drive`] stopped.
 #[derive(Clone, Copy, Debug)]
-enum Ending {
-    /// It has ended and so have its streams.
-    Finished(ExitStatus),
-    /// It has ended, but something holds its streams.
-    Held(ExitStatus),
+enum StopReason {
+    /// The command and its streams have ended.
+    Finished(process::ExitStatus),
+    /// The command has ended, but another process holds its streams.
+    StreamsHeld(process::ExitStatus),
     TimedOut,
     Idle,
 }
 
-/// How long a command is waited for.
+/// How long a command may run.
 #[derive(Debug)]
 struct Limits {
     deadline: Option<Instant>,
     idle: Option<Duration>,
+    /// How long the streams may stay open after the command has ended.
     grace: Option<Duration>,
 }
 
 impl Limits {
-    fn only(wait: Duration) -> Self {
+    fn only(timeout: Duration) -> Self {
         Self {
-            deadline: Some(Instant::now() + wait),
+            deadline: Some(Instant::now() + timeout),
             idle: None,
             grace: None,
         }
     }
 
-    /// The limit that will be reached first. A command that has ended by itself has only its streams left to wait for.
-    fn next_alarm(&self, heard: Instant, exited: Option<(Instant, ExitStatus)>) -> Option<Alarm> {
-        let alarm = |at: Option<Instant>, ending| at.map(|at| Alarm { at, ending });
+    /// The limit that is reached first, and when. After the command has ended, only its grace period counts.
+    fn next(
+        &self,
+        last_output: Instant,
+        exited: Option<(Instant, process::ExitStatus)>,
+    ) -> Option<(Instant, StopReason)> {
         if let (Some((at, status)), Some(grace)) = (exited, self.grace) {
-            return alarm(at.checked_add(grace), Ending::Held(status));
+            return Some((at.checked_add(grace)?, StopReason::StreamsHeld(status)));
         }
-        let deadline = alarm(self.deadline, Ending::TimedOut);
-        let idle = alarm(self.idle.and_then(|idle| heard.checked_add(idle)), Ending::Idle);
-        [deadline, idle]
-            .into_iter()
-            .flatten()
-            .min_by_key(|alarm| alarm.at)
+        let deadline = self.deadline.map(|at| (at, StopReason::TimedOut));
+        let idle = self.idle.and_then(|idle| last_output.checked_add(idle));
+        let idle = idle.map(|at| (at, StopReason::Idle));
+        deadline.into_iter().chain(idle).min_by_key(|(at, _)| *at)
     }
 }
 
-/// When to stop waiting, and why.
-#[derive(Clone, Copy, Debug)]
-struct Alarm {
-    at: Instant,
-    ending: Ending,
-}
-
-async fn ring(alarm: Option<Alarm>) -> Ending {
-    match alarm {
-        Some(alarm) => {
-            sleep_until(alarm.at).await;
-            alarm.ending
+/// Waits for a limit; forever if there is none.
+async fn reached(limit: Option<(Instant, StopReason)>) -> StopReason {
+    match limit {
+        Some((at, reason)) => {
+            sleep_until(at).await;
+            reason
         }
         None => std::future::pending().await,
-    }
-}
-
-fn status_of(status: ExitStatus) -> Status {
-    match status.code() {
-        Some(code) => Status::Code(code),
-        None => Status::Signal(status.signal().unwrap_or_default()),
     }
 }

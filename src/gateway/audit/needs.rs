@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::network::{Denial, Line, Rule};
+use crate::network::{Denial, PolicyLine, PolicyRule};
 
 /// What something needs in order to pass, where that is not a line with its host and port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,19 +32,19 @@ impl Needs {
             Denial::Request { wanted, .. } => Some(Self::Line(wanted.clone())),
             Denial::Mode(_) => Some(Self::Allowlist),
             Denial::Line(line) => Some(Self::Without(line.to_string())),
-            Denial::Unseen(_) => Some(Self::Inspection),
-            Denial::Address { address, class, .. } if class.can_be_opened() => Some(Self::Address(*address)),
+            Denial::NotInspected(_) => Some(Self::Inspection),
+            Denial::Address { address, class, .. } if class.can_be_allowed() => Some(Self::Address(*address)),
             Denial::Address { .. }
             | Denial::BareAddress
             | Denial::Mismatch { .. }
             | Denial::Injected(_)
-            | Denial::Unclear(_) => Some(Self::Never),
+            | Denial::Invalid(_) => Some(Self::Never),
         }
     }
 
     /// What was allowed by a line needed.
-    pub(in crate::gateway) fn of_allowed(line: &Line) -> Option<Self> {
-        let rule = Rule::parse(line.text()).ok()?;
-        (!rule.is_about_hosts_alone()).then(|| Self::Line(line.text().to_owned()))
+    pub(in crate::gateway) fn of_allowed(line: &PolicyLine) -> Option<Self> {
+        let rule = PolicyRule::parse(line.text()).ok()?;
+        (!rule.is_host_only()).then(|| Self::Line(line.text().to_owned()))
     }
 }

@@ -1,6 +1,6 @@
 //! What the gateway says itself.
 
-use crate::network::{Denial, Host};
+use crate::network::{Denial, RequestHost};
 
 /// An answer of the gateway's own, after which the connection ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +12,10 @@ pub(in crate::gateway) struct Answer {
 
 impl Answer {
     /// 403, or 400 when it was not clear what is wanted; with the reason where tools show it.
-    pub(in crate::gateway) fn denied(denial: &Denial, host: Option<&Host>) -> Self {
+    pub(in crate::gateway) fn denied(denial: &Denial, host: Option<&RequestHost>) -> Self {
         let reason = denial.to_string();
         let status = match denial {
-            Denial::Unclear(_) => "400 Bad Request",
+            Denial::Invalid(_) => "400 Bad Request",
             _ => "403 Forbidden",
         };
         let advice = match (denial, host) {
@@ -25,7 +25,7 @@ impl Answer {
             (Denial::Request { wanted, .. }, _) => {
                 format!("to allow it, add \"{wanted}\" to sandbox.network.allowed\n")
             }
-            (Denial::Unseen(_), Some(host)) => {
+            (Denial::NotInspected(_), Some(host)) => {
                 format!("to let it be seen, add \"{host}\" to sandbox.network.inspect\n")
             }
             _ => String::new(),

@@ -6,7 +6,7 @@ use super::Scope;
 use super::body::Body;
 use super::head::{HeadError, RequestHead, Version};
 use crate::gateway::inspect::Inspection;
-use crate::network::{Denial, Host, HostName, Request, Seen};
+use crate::network::{Denial, HostName, PolicyRequest, RequestContent, RequestHost};
 
 /// The ports of HTTP, plain and within TLS.
 const HTTP_PORT: u16 = 80;
@@ -29,7 +29,7 @@ const NEVER_DROPPED: [&str; 3] = ["host", "content-length", "transfer-encoding"]
 /// One request, and where it goes.
 #[derive(Debug)]
 pub(in crate::gateway) struct Ask {
-    pub(in crate::gateway) host: Host,
+    pub(in crate::gateway) host: RequestHost,
     port: u16,
     path: String,
     head: RequestHead,
@@ -65,7 +65,7 @@ impl Ask {
             Scope::Port(_) => (said.0.clone(), Onward::Plain),
             Scope::Tunnel(host, _) => (host.clone(), Onward::Plain),
             Scope::Inspected(inspection, name, _) => (
-                Host::Name(name.clone()),
+                RequestHost::Name(name.clone()),
                 Onward::Encrypted(inspection.clone(), name.clone()),
             ),
         };
@@ -112,16 +112,16 @@ impl Ask {
     }
 
     /// What the policy is asked.
-    pub(in crate::gateway) fn request(&self) -> Request {
-        Request {
+    pub(in crate::gateway) fn request(&self) -> PolicyRequest {
+        PolicyRequest {
             host: self.host.clone(),
             port: self.port,
-            seen: Seen::http(&self.head.method, &self.path),
+            content: RequestContent::http(&self.head.method, &self.path),
         }
     }
 
     /// Whether it goes to this host and port.
-    pub(super) fn goes_to(&self, host: &Host, port: u16) -> bool {
+    pub(super) fn goes_to(&self, host: &RequestHost, port: u16) -> bool {
         self.host == *host && self.port == port
     }
 
@@ -193,7 +193,7 @@ impl Ask {
     }
 }
 
-type Authority = (Host, u16);
+type Authority = (RequestHost, u16);
 
 /// The target of a request, where it is a whole address of plain HTTP: its authority and its path.
 fn absolute(head: &RequestHead) -> Result<Option<(Authority, String)>, HeadError> {
@@ -228,7 +228,7 @@ pub(super) fn parse_authority(text: &str, default_port: u16) -> Result<Authority
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    let host = Host::parse(host).map_err(|_| HeadError::Host)?;
+    let host = RequestHost::parse(host).map_err(|_| HeadError::Host)?;
     let port = match port {
         None => default_port,
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
@@ -248,8 +248,8 @@ fn must_be_equal(said: &Authority, meant: &Authority) -> Result<(), Denial> {
         return Ok(());
     }
     Err(Denial::Mismatch {
-        said: format!("{}:{}", said.0, said.1),
-        meant: format!("{}:{}", meant.0, meant.1),
+        allowed: format!("{}:{}", said.0, said.1),
+        actual: format!("{}:{}", meant.0, meant.1),
     })
 }
 
@@ -282,7 +282,7 @@ mod tests {
     #[case::own_port("GET / HTTP/1.1\r\nHost: a.example:80\r\n", "GET a.example:80 /")]
     #[case::other_port(
         "GET / HTTP/1.1\r\nHost: a.example:81\r\n",
-        "a.example:80 was asked for and a.example:81 is meant"
+        "host mismatch: the connection was allowed for a.example:80, the request names a.example:81"
     )]
     #[case::absolute(
         "GET http://a.example/b HTTP/1.1\r\nHost: a.example\r\n",
@@ -290,7 +290,7 @@ mod tests {
     )]
     #[case::two_hosts(
         "GET http://b.example/ HTTP/1.1\r\nHost: a.example\r\n",
-        "b.example:80 was asked for and a.example:80 is meant"
+        "host mismatch: the connection was allowed for b.example:80, the request names a.example:80"
     )]
     #[case::no_host("GET / HTTP/1.1\r\n", UNCLEAR_HOST)]
     #[case::host_twice("GET / HTTP/1.1\r\nHost: a.example\r\nHost: a.example\r\n", UNCLEAR_HOST)]
@@ -314,8 +314,14 @@ mod tests {
     #[rstest]
     #[case::same("a.example", "GET a.example:8080 /")]
     #[case::same_port("a.example:8080", "GET a.example:8080 /")]
-    #[case::other("b.example", "a.example:8080 was asked for and b.example:8080 is meant")]
-    #[case::other_port("a.example:80", "a.example:8080 was asked for and a.example:80 is meant")]
+    #[case::other(
+        "b.example",
+        "host mismatch: the connection was allowed for a.example:8080, the request names b.example:8080"
+    )]
+    #[case::other_port(
+        "a.example:80",
+        "host mismatch: the connection was allowed for a.example:8080, the request names a.example:80"
+    )]
     fn a_request_in_a_tunnel_goes_where_the_tunnel_goes(#[case] host: &str, #[case] expected: &str) {
         let scope = Scope::Tunnel("a.example".parse().unwrap(), 8080);
         let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n");
@@ -334,7 +340,7 @@ mod tests {
     #[case::origin("GET /b HTTP/1.1\r\nHost: a.example\r\n", UNCLEAR_HOST)]
     #[case::two_hosts(
         "GET http://a.example/ HTTP/1.1\r\nHost: b.example\r\n",
-        "a.example:80 was asked for and b.example:80 is meant"
+        "host mismatch: the connection was allowed for a.example:80, the request names b.example:80"
     )]
     #[case::user(
         "GET http://a.example@b.example/ HTTP/1.1\r\nHost: a.example\r\n",

@@ -18,7 +18,7 @@ use crate::gateway::permit::Permit;
 use crate::gateway::relay::{count, relay};
 use crate::gateway::seats::Seat;
 use crate::gateway::stream::{Buffered, ByteStream, Client};
-use crate::network::Host;
+use crate::network::RequestHost;
 
 /// The longest head of a response.
 const LONGEST_HEAD: usize = 256 * 1024;
@@ -35,7 +35,7 @@ const NOT_PASSED_BACK: [&str; 5] = [
 
 /// A connection to where requests are passed on to.
 pub(in crate::gateway) struct Upstream {
-    host: Host,
+    host: RequestHost,
     port: u16,
     stream: Buffered<Box<dyn ByteStream>>,
 }

@@ -16,7 +16,7 @@ use super::core::Session;
 use super::inspect::Inspection;
 use super::permit::Subject;
 use super::stream::Client;
-use crate::network::{Denial, Host, HostName};
+use crate::network::{Denial, HostName, RequestHost};
 use exchange::{Ended, Upstream, exchange};
 use head::{HeadError, RequestHead, end_of_head};
 
@@ -28,7 +28,7 @@ pub(super) enum Scope {
     /// To whatever host they name, at this port.
     Port(u16),
     /// To this host and port, which were asked for before.
-    Tunnel(Host, u16),
+    Tunnel(RequestHost, u16),
     /// To this host and port, within TLS that was opened.
     Inspected(Arc<Inspection>, HostName, u16),
 }
@@ -126,7 +126,7 @@ pub(super) async fn read_head<C: Client>(
 }
 
 /// The host and port that a CONNECT asks for. Where it says them twice, it must be alike.
-pub(super) fn parse_connect(head: &RequestHead) -> Result<(Host, u16), HeadError> {
+pub(super) fn parse_connect(head: &RequestHead) -> Result<(RequestHost, u16), HeadError> {
     let (_, port) = head.target.rsplit_once(':').ok_or(HeadError::Host)?;
     let port: u16 = port.parse().map_err(|_| HeadError::Host)?;
     let target = ask::parse_authority(&head.target, port)?;
@@ -144,7 +144,7 @@ pub(super) fn parse_connect(head: &RequestHead) -> Result<(Host, u16), HeadError
 
 impl From<HeadError> for Denial {
     fn from(error: HeadError) -> Self {
-        Self::Unclear(error.reason())
+        Self::Invalid(error.reason())
     }
 }
 

@@ -116,7 +116,7 @@ pub(super) async fn serve<C: Client>(
             host: Some(name.to_string()),
             port: Some(port),
         };
-        core.notary.denied(subject, &Denial::Unclear(NO_HANDSHAKE));
+        core.notary.denied(subject, &Denial::Invalid(NO_HANDSHAKE));
         return Ok(());
     };
     let client = Buffered::new(client);

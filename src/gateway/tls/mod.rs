@@ -13,7 +13,7 @@ use super::inspect;
 use super::permit::Subject;
 use super::relay::relay;
 use super::stream::{Buffered, Client};
-use crate::network::{Denial, Host, HostName};
+use crate::network::{Denial, HostName, RequestHost};
 
 pub(super) use hello::{ClientHello, HelloError};
 use hello::{HelloReader, Parsed};
@@ -72,10 +72,10 @@ pub(super) struct Target {
 
 impl Target {
     /// One that must be for a host, where that has a name.
-    pub(super) fn within(host: Host, port: u16) -> Self {
+    pub(super) fn within(host: RequestHost, port: u16) -> Self {
         let expected = match host {
-            Host::Name(name) => Some(name),
-            Host::Address(_) => None,
+            RequestHost::Name(name) => Some(name),
+            RequestHost::Address(_) => None,
         };
         Self { port, expected }
     }
@@ -110,7 +110,7 @@ async fn read_name<C: Client>(session: &mut Session<'_, C>, target: &Target) -> 
     let expected = target.expected.as_ref();
     let hello = read_hello(session).await.map_err(|error| Refusal {
         host: expected.map(ToString::to_string),
-        denial: Denial::Unclear(error.reason()),
+        denial: Denial::Invalid(error.reason()),
         alert: error.alert(),
     })?;
     let name = hello.server_name;
@@ -119,8 +119,8 @@ async fn read_name<C: Client>(session: &mut Session<'_, C>, target: &Target) -> 
         Some(expected) => Err(Refusal {
             host: Some(name.to_string()),
             denial: Denial::Mismatch {
-                said: expected.to_string(),
-                meant: name.to_string(),
+                allowed: expected.to_string(),
+                actual: name.to_string(),
             },
             alert: UNRECOGNIZED_NAME,
         }),

@@ -14,7 +14,7 @@ use super::format_probe::has_same_format;
 use super::listing::ArchiveError;
 use super::spool::Spool;
 use super::stream_conf::StreamProgram;
-use crate::exec::{Command, Host, OutputLine, OutputSink, Stream};
+use crate::exec::{Command, Host, OutputLine, OutputSink, OutputStream};
 
 /// How many pieces of output are buffered.
 const PIECES: usize = 8;
@@ -116,8 +116,8 @@ impl OutputSink for StdoutSink {
         false
     }
 
-    fn bytes(&mut self, stream: Stream, bytes: &[u8]) {
-        if stream == Stream::Stdout && !bytes.is_empty() {
+    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if stream == OutputStream::Stdout && !bytes.is_empty() {
             let _ = self.0.send(Ok(bytes.to_vec()));
         }
     }

@@ -11,6 +11,7 @@ use super::sse::EventParser;
 use super::wire::{ChatChunk, ChatRequest, ErrorBody};
 use super::{OpenAiCompatible, retry_after};
 use crate::model::{AttemptError, ModelError, ModelReply, ModelRequest, OnText};
+use crate::text::one_line;
 use crate::usage::Usd;
 
 /// A request with its client.
@@ -207,8 +208,7 @@ impl ChatCall<'_> {
     /// An endpoint's message on one line, shortened, without the key, which some endpoints repeat.
     fn quote(self, words: &str) -> String {
         let words = self.client.redactor.redact(words);
-        let line: Vec<&str> = words.split_whitespace().collect();
-        line.join(" ")
+        one_line(&words)
             .chars()
             .filter(|c| !c.is_control())
             .take(MAX_MESSAGE)

@@ -1,19 +1,21 @@
-//! apt's sources, in both formats.
+//! The sources of apt, in both formats.
 
-use super::{ClientFile, Clients, Found, InImage, or_default};
+use super::{ConfigFile, Description, PackageConfig, PackageHost, merge};
 
-/// apt itself has none; these are Debian's.
+/// apt itself has no default; these are Debian's.
 const DEFAULT: [&str; 2] = ["deb.debian.org", "security.debian.org"];
 const FILE: &str = "etc/apt/sources.list";
 const DIRECTORY: &str = "etc/apt/sources.list.d";
-pub(super) const IN_IMAGE: InImage = InImage {
+pub(super) const CLIENT: Description = Description {
+    name: "apt",
+    hosts,
     paths: &[FILE, DIRECTORY],
     variables: &[],
 };
 
 /// Every source of the image.
-pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
-    let in_directory: Vec<String> = clients
+fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
+    let in_directory: Vec<String> = config
         .image
         .names(DIRECTORY)
         .into_iter()
@@ -27,20 +29,20 @@ pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
     one_line.extend(of_kind(".list"));
 
     let mut hosts = Vec::new();
-    for file in clients.files(&[], &one_line) {
+    for file in config.files(&[], &one_line) {
         hosts.extend(
             file.lines()
                 .filter_map(|(line, place)| one_line_source(line, place)),
         );
     }
-    for file in clients.files(&[], &of_kind(".sources")) {
+    for file in config.files(&[], &of_kind(".sources")) {
         hosts.extend(deb822_sources(&file));
     }
-    or_default(hosts, Vec::new(), &DEFAULT)
+    merge(hosts, Vec::new(), &DEFAULT)
 }
 
 /// `deb [options] URI suite components`
-fn one_line_source(line: &str, place: String) -> Option<Found> {
+fn one_line_source(line: &str, place: String) -> Option<PackageHost> {
     let rest = line
         .strip_prefix("deb-src")
         .or_else(|| line.strip_prefix("deb"))?;
@@ -49,11 +51,11 @@ fn one_line_source(line: &str, place: String) -> Option<Found> {
         Some(options) => options.split_once(']')?.1,
         None => rest,
     };
-    Found::from_url(rest.split_whitespace().next()?, place)
+    PackageHost::from_url(rest.split_whitespace().next()?, place)
 }
 
-/// Stanzas of `Key: value`, whose values may go on over indented lines.
-fn deb822_sources(file: &ClientFile) -> Vec<Found> {
+/// Stanzas of `Key: value` lines. A value may continue on indented lines.
+fn deb822_sources(file: &ConfigFile) -> Vec<PackageHost> {
     let mut hosts = Vec::new();
     let mut stanza = Vec::new();
     let mut enabled = true;
@@ -78,14 +80,14 @@ fn deb822_sources(file: &ClientFile) -> Vec<Found> {
         if in_uris {
             let place = format!("{}:{}", file.shown, index + 1);
             let urls = value.split_whitespace();
-            stanza.extend(urls.filter_map(|url| Found::from_url(url, place.clone())));
+            stanza.extend(urls.filter_map(|url| PackageHost::from_url(url, place.clone())));
         }
     }
     hosts.append(&mut keep(&mut stanza, enabled));
     hosts
 }
 
-fn keep(stanza: &mut Vec<Found>, enabled: bool) -> Vec<Found> {
+fn keep(stanza: &mut Vec<PackageHost>, enabled: bool) -> Vec<PackageHost> {
     let hosts = std::mem::take(stanza);
     if enabled { hosts } else { Vec::new() }
 }

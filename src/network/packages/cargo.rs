@@ -2,12 +2,14 @@
 
 use toml::{Table, Value};
 
-use super::{ClientFile, Clients, Found, InImage, or_default};
+use super::{ConfigFile, Description, PackageConfig, PackageHost, merge};
 
-/// The sparse index, where crates are, and the API that redirects there.
+/// The sparse index, the host of the crates, and the API that redirects to it.
 const DEFAULT: [&str; 3] = ["index.crates.io", "static.crates.io", "crates.io"];
-const IN_PROJECT: [&str; 2] = [".cargo/config.toml", ".cargo/config"];
-pub(super) const IN_IMAGE: InImage = InImage {
+const PROJECT_PATHS: [&str; 2] = [".cargo/config.toml", ".cargo/config"];
+pub(super) const CLIENT: Description = Description {
+    name: "cargo",
+    hosts,
     paths: &[
         "usr/local/cargo/config.toml",
         "root/.cargo/config.toml",
@@ -18,10 +20,10 @@ pub(super) const IN_IMAGE: InImage = InImage {
 };
 
 /// A source that replaces crates.io replaces the default; other registries add to it.
-pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
+fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
     let mut replacing = Vec::new();
     let mut adding = Vec::new();
-    for file in clients.files(&IN_PROJECT, &IN_IMAGE.paths(clients.env)) {
+    for file in config.files(&PROJECT_PATHS, &CLIENT.image_paths(config.env)) {
         let Ok(config) = file.text.parse::<Table>() else {
             continue;
         };
@@ -30,17 +32,17 @@ pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
         let indexes = registries.into_iter().flat_map(Table::values);
         adding.extend(indexes.filter_map(|registry| found(&file, registry.get("index")?.as_str()?)));
     }
-    for (name, _) in clients.env.iter().filter(|(name, _)| is_index(name)) {
-        adding.extend(clients.variable(name, &[]));
+    for (name, _) in config.env.iter().filter(|(name, _)| is_index(name)) {
+        adding.extend(config.variable(name, &[]));
     }
-    or_default(replacing, adding, &DEFAULT)
+    merge(replacing, adding, &DEFAULT)
 }
 
-/// Where crates.io is replaced with, followed from source to source.
+/// The registry that replaces crates.io, through any number of `replace-with`.
 fn replacement(config: &Table) -> Option<&str> {
     let sources = config.get("source")?.as_table()?;
     let mut name = "crates-io";
-    // No chain is longer than there are sources; one that is goes in a circle.
+    // A chain longer than the number of sources is a cycle.
     for _ in 0..=sources.len() {
         let source = sources.get(name)?.as_table()?;
         match source.get("replace-with").and_then(Value::as_str) {
@@ -55,7 +57,7 @@ fn is_index(variable: &str) -> bool {
     variable.starts_with("CARGO_REGISTRIES_") && variable.ends_with("_INDEX")
 }
 
-fn found(file: &ClientFile, url: &str) -> Option<Found> {
+fn found(file: &ConfigFile, url: &str) -> Option<PackageHost> {
     let line = file.text.lines().position(|line| line.contains(url))? + 1;
-    Found::from_url(url, format!("{}:{line}", file.shown))
+    PackageHost::from_url(url, format!("{}:{line}", file.shown))
 }

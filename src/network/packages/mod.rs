@@ -1,7 +1,7 @@
-//! Where package clients download from, by their own configuration in the project and in the image.
+//! Which hosts package clients download from, by their own configuration in the project and in the image.
 //!
-//! So a company's mirror works as soon as the client knows it, and no registry is hard-coded beside each client's own
-//! default.
+//! A company's mirror works as soon as the client is configured to use it. Only the default registry of each client is
+//! hard-coded.
 
 mod apt;
 mod cargo;
@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 
 /// A package client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Packages {
-    /// npm, and whatever else reads `.npmrc`.
+pub enum PackageClient {
+    /// npm, and other programs that read `.npmrc`.
     Npm,
-    /// pip, and whatever else reads `pip.conf`.
+    /// pip, and other programs that read `pip.conf`.
     Pypi,
     /// cargo.
     Cargo,
@@ -31,108 +31,96 @@ pub enum Packages {
     Go,
 }
 
-impl Packages {
+impl PackageClient {
     /// Every client.
     pub const ALL: [Self; 6] = [Self::Npm, Self::Pypi, Self::Cargo, Self::Apt, Self::Nix, Self::Go];
 
-    /// The hosts it downloads from: those it is told, else those it has by default.
+    /// The hosts that it downloads from: those of its configuration, or its defaults.
     #[must_use]
-    pub fn hosts(self, clients: &Clients<'_>) -> Vec<Found> {
-        match self {
-            Self::Npm => npm::hosts(clients),
-            Self::Pypi => pypi::hosts(clients),
-            Self::Cargo => cargo::hosts(clients),
-            Self::Apt => apt::hosts(clients),
-            Self::Nix => nix::hosts(clients),
-            Self::Go => go::hosts(clients),
-        }
+    pub fn hosts(self, config: &PackageConfig<'_>) -> Vec<PackageHost> {
+        (self.description().hosts)(config)
     }
-}
 
-impl Packages {
-    /// The files of an image that it is told by, and the directories of such files, in an image with these variables.
+    /// The paths of its configuration files, and directories of such files, in an image with these variables.
     #[must_use]
     pub fn image_paths(self, env: &BTreeMap<String, String>) -> Vec<String> {
+        self.description().image_paths(env)
+    }
+
+    fn description(self) -> &'static Description {
         match self {
-            Self::Npm => npm::IN_IMAGE.paths(env),
-            Self::Pypi => pypi::IN_IMAGE.paths(env),
-            Self::Cargo => cargo::IN_IMAGE.paths(env),
-            Self::Apt => apt::IN_IMAGE.paths(env),
-            Self::Nix => nix::IN_IMAGE.paths(env),
-            Self::Go => go::IN_IMAGE.paths(env),
+            Self::Npm => &npm::CLIENT,
+            Self::Pypi => &pypi::CLIENT,
+            Self::Cargo => &cargo::CLIENT,
+            Self::Apt => &apt::CLIENT,
+            Self::Nix => &nix::CLIENT,
+            Self::Go => &go::CLIENT,
         }
     }
 }
 
-impl fmt::Display for Packages {
+impl fmt::Display for PackageClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Npm => "npm",
-            Self::Pypi => "pypi",
-            Self::Cargo => "cargo",
-            Self::Apt => "apt",
-            Self::Nix => "nix",
-            Self::Go => "go",
-        })
+        f.write_str(self.description().name)
     }
 }
 
-/// What the clients of a sandbox will read.
+/// What differs from client to client.
+struct Description {
+    name: &'static str,
+    /// Reads its configuration.
+    hosts: fn(&PackageConfig<'_>) -> Vec<PackageHost>,
+    /// Its configuration files in an image, without a leading slash.
+    paths: &'static [&'static str],
+    /// Variables that name a directory or a file, and the path to append.
+    variables: &'static [(&'static str, &'static str)],
+}
+
+impl Description {
+    fn image_paths(&self, env: &BTreeMap<String, String>) -> Vec<String> {
+        let named = self.variables.iter().filter_map(|(name, rest)| {
+            let path = format!("{}{rest}", env.get(*name)?);
+            Some(path.strip_prefix('/')?.to_owned())
+        });
+        let own = self.paths.iter().map(|path| (*path).to_owned());
+        let mut paths: Vec<String> = named.chain(own).collect();
+        let mut seen = BTreeSet::new();
+        paths.retain(|path| seen.insert(path.clone()));
+        paths
+    }
+}
+
+/// The configuration that the package clients in a sandbox read.
 #[derive(Clone, Copy)]
-pub struct Clients<'a> {
+pub struct PackageConfig<'a> {
     /// The project's directory.
-    pub project: &'a dyn Tree,
+    pub project: &'a dyn ConfigTree,
     /// The root of the image.
-    pub image: &'a dyn Tree,
+    pub image: &'a dyn ConfigTree,
     /// The variables of the image.
     pub env: &'a BTreeMap<String, String>,
 }
 
-impl Clients<'static> {
-    /// Clients that are told nothing, so that each has its default.
-    pub const NONE: Self = Self {
-        project: &NoFiles,
-        image: &NoFiles,
+impl PackageConfig<'static> {
+    /// No configuration: each client uses its defaults.
+    pub const EMPTY: Self = Self {
+        project: &BTreeMap::<String, String>::new(),
+        image: &BTreeMap::<String, String>::new(),
         env: &BTreeMap::new(),
     };
 }
 
-impl<'a> Clients<'a> {
-    /// Clients that are told what stands in the project alone.
-    #[must_use]
-    pub fn of_project(project: &'a dyn Tree) -> Self {
-        Self {
-            project,
-            ..Clients::NONE
-        }
-    }
-}
-
-/// A tree of files that configuration is read from. Paths are relative, with `/` between their parts.
-pub trait Tree {
-    /// The text of a file; `None` when it is not there, too long or no text.
+/// A tree of configuration files. Paths are relative, with `/` as separator.
+pub trait ConfigTree {
+    /// The text of a file. `None` if it does not exist, is too long or is not text.
     fn read(&self, path: &str) -> Option<String>;
 
-    /// The names in a directory, in order; none when it is not there.
+    /// The sorted names in a directory. Empty if it does not exist.
     fn names(&self, dir: &str) -> Vec<String>;
 }
 
-/// A tree without files.
-#[derive(Clone, Copy, Debug)]
-pub struct NoFiles;
-
-impl Tree for NoFiles {
-    fn read(&self, _: &str) -> Option<String> {
-        None
-    }
-
-    fn names(&self, _: &str) -> Vec<String> {
-        Vec::new()
-    }
-}
-
 /// Files by their paths.
-impl Tree for BTreeMap<String, String> {
+impl ConfigTree for BTreeMap<String, String> {
     fn read(&self, path: &str) -> Option<String> {
         self.get(path).cloned()
     }
@@ -143,21 +131,21 @@ impl Tree for BTreeMap<String, String> {
     }
 }
 
-/// A directory of the host.
+/// A directory of the host. Symbolic links in it are not followed, so that a project cannot make ralph read other files.
 #[derive(Clone, Debug)]
-pub struct Directory(PathBuf);
+pub struct ConfigDirectory(PathBuf);
 
-impl Directory {
-    /// This directory.
-    pub fn at(path: impl Into<PathBuf>) -> Self {
+impl ConfigDirectory {
+    /// Reads from this directory.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// The longest configuration file that is read.
+    /// The longest configuration file that is read, in bytes.
     const LONGEST: u64 = 1024 * 1024;
 
-    /// A path in it that is no link, so that a project cannot have other files of the host read.
-    fn inner(&self, path: &str) -> Option<PathBuf> {
+    /// The path of an entry, unless a symbolic link is on the way.
+    fn resolve(&self, path: &str) -> Option<PathBuf> {
         let mut inner = self.0.clone();
         for part in Path::new(path) {
             inner.push(part);
@@ -169,9 +157,9 @@ impl Directory {
     }
 }
 
-impl Tree for Directory {
+impl ConfigTree for ConfigDirectory {
     fn read(&self, path: &str) -> Option<String> {
-        let path = self.inner(path)?;
+        let path = self.resolve(path)?;
         let facts = path.metadata().ok()?;
         if !facts.is_file() || facts.len() > Self::LONGEST {
             return None;
@@ -180,7 +168,7 @@ impl Tree for Directory {
     }
 
     fn names(&self, dir: &str) -> Vec<String> {
-        let Some(Ok(entries)) = self.inner(dir).map(std::fs::read_dir) else {
+        let Some(Ok(entries)) = self.resolve(dir).map(std::fs::read_dir) else {
             return Vec::new();
         };
         let mut names: Vec<String> = entries
@@ -191,17 +179,17 @@ impl Tree for Directory {
     }
 }
 
-/// A host, and what says so.
+/// A host that a package client downloads from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// The host as a rule: `host` or `host:port`.
+pub struct PackageHost {
+    /// The host as a policy rule: `host` or `host:port`.
     pub host: String,
-    /// The file and line, the variable, or the default that names it.
+    /// What names it: a file and line, a variable, or `by default`.
     pub source: String,
 }
 
-impl Found {
-    /// A default of a client.
+impl PackageHost {
+    /// A default host of a client.
     fn by_default(host: &str) -> Self {
         Self {
             host: host.to_owned(),
@@ -209,7 +197,7 @@ impl Found {
         }
     }
 
-    /// The host of an address; `None` when it has none. Names and passwords in it are not kept.
+    /// The host of a URL, without user name and password. `None` if it cannot be part of a policy.
     fn from_url(url: &str, source: String) -> Option<Self> {
         let plain = ["sparse+", "registry+", "git+", "mirror+"];
         let url = plain
@@ -225,45 +213,23 @@ impl Found {
             ("git", None) => format!("{host}:9418"),
             _ => return None,
         };
-        // What is no name, such as an address, cannot be a line of a policy.
-        crate::network::Rule::parse(&host).ok()?;
+        // Fails for an IP address.
+        crate::network::PolicyRule::parse(&host).ok()?;
         Some(Self { host, source })
     }
 }
 
-/// Where a client is told something in an image.
-struct InImage {
-    /// Below the root, without a slash before them.
-    paths: &'static [&'static str],
-    /// Variables that name a directory or a file, with what stands behind that.
-    variables: &'static [(&'static str, &'static str)],
-}
-
-impl InImage {
-    fn paths(&self, env: &BTreeMap<String, String>) -> Vec<String> {
-        let named = self.variables.iter().filter_map(|(name, rest)| {
-            let path = format!("{}{rest}", env.get(*name)?);
-            Some(path.strip_prefix('/')?.to_owned())
-        });
-        let own = self.paths.iter().map(|path| (*path).to_owned());
-        let mut paths: Vec<String> = named.chain(own).collect();
-        let mut seen = BTreeSet::new();
-        paths.retain(|path| seen.insert(path.clone()));
-        paths
-    }
-}
-
-/// A file of a client, with the name a person knows it by.
-struct ClientFile {
+/// A configuration file of a client, with its path for messages.
+struct ConfigFile {
     shown: String,
     text: String,
 }
 
-impl Clients<'_> {
-    /// Those of the files that are there: first of the project, then of the image.
-    fn files(&self, in_project: &[&str], in_image: &[String]) -> Vec<ClientFile> {
-        let read = |tree: &dyn Tree, prefix: &str, path: &str| {
-            tree.read(path).map(|text| ClientFile {
+impl PackageConfig<'_> {
+    /// The files that exist: first those of the project, then those of the image.
+    fn files(&self, in_project: &[&str], in_image: &[String]) -> Vec<ConfigFile> {
+        let read = |tree: &dyn ConfigTree, prefix: &str, path: &str| {
+            tree.read(path).map(|text| ConfigFile {
                 shown: format!("{prefix}{path}"),
                 text,
             })
@@ -275,18 +241,18 @@ impl Clients<'_> {
         project.chain(image).collect()
     }
 
-    /// The hosts of addresses in a variable, separated as `is_separator` says.
-    fn variable(&self, name: &str, separators: &[char]) -> Vec<Found> {
+    /// The hosts of the URLs in a variable.
+    fn variable(&self, name: &str, separators: &[char]) -> Vec<PackageHost> {
         let value = self.env.get(name).map_or("", String::as_str);
         value
             .split(separators)
-            .filter_map(|url| Found::from_url(url.trim(), format!("image:{name}")))
+            .filter_map(|url| PackageHost::from_url(url.trim(), format!("image:{name}")))
             .collect()
     }
 }
 
-impl ClientFile {
-    /// Its lines that are no comments, with where they stand.
+impl ConfigFile {
+    /// The lines that are not comments, each with its place.
     fn lines(&self) -> impl Iterator<Item = (&str, String)> {
         self.text
             .lines()
@@ -295,7 +261,7 @@ impl ClientFile {
             .filter(|(line, _)| !line.is_empty() && !line.starts_with(['#', ';']))
     }
 
-    /// Its lines `key = value`, with where they stand.
+    /// The `key = value` lines, each with its place.
     fn settings(&self) -> impl Iterator<Item = (&str, &str, String)> {
         self.lines().filter_map(|(line, place)| {
             let (key, value) = line.split_once('=')?;
@@ -304,10 +270,13 @@ impl ClientFile {
     }
 }
 
-/// What was found; the defaults when nothing replaces them.
-fn or_default(replacing: Vec<Found>, adding: Vec<Found>, defaults: &[&str]) -> Vec<Found> {
+/// The hosts in `replacing`, or the defaults if there are none, and those in `adding`; each once.
+fn merge(replacing: Vec<PackageHost>, adding: Vec<PackageHost>, defaults: &[&str]) -> Vec<PackageHost> {
     let mut hosts = if replacing.is_empty() {
-        defaults.iter().map(|host| Found::by_default(host)).collect()
+        defaults
+            .iter()
+            .map(|host| PackageHost::by_default(host))
+            .collect()
     } else {
         replacing
     };

@@ -1,9 +1,11 @@
 //! `nix.conf`: binary caches.
 
-use super::{Clients, Found, InImage, or_default};
+use super::{Description, PackageConfig, PackageHost, merge};
 
 const DEFAULT: [&str; 1] = ["cache.nixos.org"];
-pub(super) const IN_IMAGE: InImage = InImage {
+pub(super) const CLIENT: Description = Description {
+    name: "nix",
+    hosts,
     paths: &[
         "etc/nix/nix.conf",
         "root/.config/nix/nix.conf",
@@ -13,10 +15,10 @@ pub(super) const IN_IMAGE: InImage = InImage {
 };
 
 /// `substituters` replaces the default; `extra-substituters` and `trusted-substituters` add to it.
-pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
+fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
     let mut replacing = Vec::new();
     let mut adding = Vec::new();
-    for file in clients.files(&["nix.conf"], &IN_IMAGE.paths(clients.env)) {
+    for file in config.files(&["nix.conf"], &CLIENT.image_paths(config.env)) {
         for (key, value, place) in file.settings() {
             let into = match key {
                 "substituters" => &mut replacing,
@@ -24,8 +26,8 @@ pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
                 _ => continue,
             };
             let urls = value.split_whitespace();
-            into.extend(urls.filter_map(|url| Found::from_url(url, place.clone())));
+            into.extend(urls.filter_map(|url| PackageHost::from_url(url, place.clone())));
         }
     }
-    or_default(replacing, adding, &DEFAULT)
+    merge(replacing, adding, &DEFAULT)
 }

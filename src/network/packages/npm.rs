@@ -1,9 +1,11 @@
-//! `.npmrc`, and the variables that stand for its keys.
+//! `.npmrc`, and the corresponding variables.
 
-use super::{Clients, Found, InImage, or_default};
+use super::{Description, PackageConfig, PackageHost, merge};
 
 const DEFAULT: [&str; 1] = ["registry.npmjs.org"];
-pub(super) const IN_IMAGE: InImage = InImage {
+pub(super) const CLIENT: Description = Description {
+    name: "npm",
+    hosts,
     paths: &[
         "root/.npmrc",
         "home/agent/.npmrc",
@@ -20,20 +22,20 @@ pub(super) const IN_IMAGE: InImage = InImage {
 };
 
 /// `registry` replaces the default; `@scope:registry` adds to it.
-pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
+fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
     let mut replacing = Vec::new();
     let mut adding = Vec::new();
-    for file in clients.files(&[".npmrc"], &IN_IMAGE.paths(clients.env)) {
+    for file in config.files(&[".npmrc"], &CLIENT.image_paths(config.env)) {
         for (key, value, place) in file.settings() {
             if key == "registry" {
-                replacing.extend(Found::from_url(value, place));
+                replacing.extend(PackageHost::from_url(value, place));
             } else if key.starts_with('@') && key.ends_with(":registry") {
-                adding.extend(Found::from_url(value, place));
+                adding.extend(PackageHost::from_url(value, place));
             }
         }
     }
     for name in ["npm_config_registry", "NPM_CONFIG_REGISTRY"] {
-        replacing.extend(clients.variable(name, &[]));
+        replacing.extend(config.variable(name, &[]));
     }
-    or_default(replacing, adding, &DEFAULT)
+    merge(replacing, adding, &DEFAULT)
 }

@@ -1,10 +1,12 @@
-//! `pip.conf`, options in `requirements.txt`, and the variables that stand for them.
+//! `pip.conf`, options in `requirements.txt`, and the corresponding variables.
 
-use super::{Clients, Found, InImage, or_default};
+use super::{Description, PackageConfig, PackageHost, merge};
 
-/// The index, and where its files are.
+/// The index, and the host of its files.
 const DEFAULT: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
-pub(super) const IN_IMAGE: InImage = InImage {
+pub(super) const CLIENT: Description = Description {
+    name: "pypi",
+    hosts,
     paths: &[
         "etc/pip.conf",
         "etc/xdg/pip/pip.conf",
@@ -16,50 +18,37 @@ pub(super) const IN_IMAGE: InImage = InImage {
 };
 
 /// `index-url` replaces the default; `extra-index-url` and `find-links` add to it.
-pub(super) fn hosts(clients: &Clients<'_>) -> Vec<Found> {
+fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
     let mut replacing = Vec::new();
     let mut adding = Vec::new();
-    for file in clients.files(&["pip.conf", "requirements.txt"], &IN_IMAGE.paths(clients.env)) {
-        let mut list = None;
+    for file in config.files(&["pip.conf", "requirements.txt"], &CLIENT.image_paths(config.env)) {
+        let mut list = String::new();
         for (line, place) in file.lines() {
             let (key, value) = split(line);
-            // A list goes on over lines that hold no key of their own.
-            list = if key.is_empty() { list } else { Kind::of(key) };
-            let into = match list {
-                Some(Kind::Replaces) => &mut replacing,
-                Some(Kind::Adds) => &mut adding,
-                None => continue,
+            // A list continues over lines without a key.
+            if !key.is_empty() {
+                list = key.trim_start_matches('-').replace('_', "-");
+            }
+            let into = match list.as_str() {
+                "index-url" | "i" => &mut replacing,
+                "extra-index-url" | "find-links" | "f" => &mut adding,
+                _ => continue,
             };
             let urls = value.split_whitespace();
-            into.extend(urls.filter_map(|url| Found::from_url(url, place.clone())));
+            into.extend(urls.filter_map(|url| PackageHost::from_url(url, place.clone())));
         }
     }
     for name in ["PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"] {
-        replacing.extend(clients.variable(name, &[]));
+        replacing.extend(config.variable(name, &[]));
     }
     for name in ["PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_EXTRA_INDEX_URL"] {
-        adding.extend(clients.variable(name, &[' ']));
+        adding.extend(config.variable(name, &[' ']));
     }
-    or_default(replacing, adding, &DEFAULT)
+    merge(replacing, adding, &DEFAULT)
 }
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Replaces,
-    Adds,
-}
-
-impl Kind {
-    fn of(key: &str) -> Option<Self> {
-        match key.trim_start_matches('-').replace('_', "-").as_str() {
-            "index-url" | "i" => Some(Self::Replaces),
-            "extra-index-url" | "find-links" | "f" => Some(Self::Adds),
-            _ => None,
-        }
-    }
-}
-
-/// `key = value` of a `pip.conf`, `--key value` or `--key=value` of requirements; no key when it is a value alone.
+/// Splits `key = value` of `pip.conf`, and `--key value` or `--key=value` of requirements. The key is empty if the line
+/// is a value only.
 fn split(line: &str) -> (&str, &str) {
     if line.contains("://") && !line.starts_with('-') && !line.contains('=') {
         return ("", line);

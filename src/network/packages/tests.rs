@@ -5,19 +5,19 @@ use super::*;
 /// The hosts of a client, each with its source, where `files` beginning with `/` are those of the image and those with
 /// `$` are variables.
 #[track_caller]
-fn check(client: Packages, files: &[(&'static str, &'static str)], expected: &[&str]) {
+fn check(client: PackageClient, files: &[(&'static str, &'static str)], expected: &[&str]) {
     let of = |keep: fn(&str) -> Option<&str>| -> BTreeMap<String, String> {
         let own = files.iter();
         own.filter_map(|(path, text)| Some((keep(path)?.to_owned(), (*text).to_owned())))
             .collect()
     };
-    let clients = Clients {
+    let config = PackageConfig {
         project: &of(|path| (!path.starts_with(['/', '$'])).then_some(path)),
         image: &of(|path| path.strip_prefix('/')),
         env: &of(|path| path.strip_prefix('$')),
     };
     let found: Vec<String> = client
-        .hosts(&clients)
+        .hosts(&config)
         .into_iter()
         .map(|found| format!("{} ({})", found.host, found.source))
         .collect();
@@ -25,20 +25,20 @@ fn check(client: Packages, files: &[(&'static str, &'static str)], expected: &[&
 }
 
 #[rstest]
-#[case(Packages::Npm, &["registry.npmjs.org (by default)"])]
-#[case(Packages::Pypi, &["pypi.org (by default)", "files.pythonhosted.org (by default)"])]
-#[case(Packages::Cargo, &["index.crates.io (by default)", "static.crates.io (by default)", "crates.io (by default)"])]
-#[case(Packages::Apt, &["deb.debian.org (by default)", "security.debian.org (by default)"])]
-#[case(Packages::Nix, &["cache.nixos.org (by default)"])]
-#[case(Packages::Go, &["proxy.golang.org (by default)", "sum.golang.org (by default)"])]
-fn a_client_that_is_told_nothing_has_its_default(#[case] client: Packages, #[case] expected: &[&str]) {
+#[case(PackageClient::Npm, &["registry.npmjs.org (by default)"])]
+#[case(PackageClient::Pypi, &["pypi.org (by default)", "files.pythonhosted.org (by default)"])]
+#[case(PackageClient::Cargo, &["index.crates.io (by default)", "static.crates.io (by default)", "crates.io (by default)"])]
+#[case(PackageClient::Apt, &["deb.debian.org (by default)", "security.debian.org (by default)"])]
+#[case(PackageClient::Nix, &["cache.nixos.org (by default)"])]
+#[case(PackageClient::Go, &["proxy.golang.org (by default)", "sum.golang.org (by default)"])]
+fn a_client_that_is_told_nothing_has_its_default(#[case] client: PackageClient, #[case] expected: &[&str]) {
     check(client, &[], expected);
 }
 
 #[test]
 fn npm_reads_its_registry_and_those_of_scopes() {
     check(
-        Packages::Npm,
+        PackageClient::Npm,
         &[
             (
                 ".npmrc",
@@ -57,7 +57,7 @@ fn npm_reads_its_registry_and_those_of_scopes() {
 #[test]
 fn pip_reads_its_index_and_the_extra_ones() {
     check(
-        Packages::Pypi,
+        PackageClient::Pypi,
         &[
             (
                 "requirements.txt",
@@ -82,7 +82,7 @@ fn pip_reads_its_index_and_the_extra_ones() {
 #[test]
 fn cargo_follows_a_replaced_source_and_adds_registries() {
     check(
-        Packages::Cargo,
+        PackageClient::Cargo,
         &[(
             ".cargo/config.toml",
             "[source.crates-io]\nreplace-with = 'a'\n[source.a]\nreplace-with = 'b'\n[source.b]\nregistry = 'sparse+https://crates.corp.example/index/'\n[registries.own]\nindex = 'https://own.example/git/index'\n",
@@ -97,7 +97,7 @@ fn cargo_follows_a_replaced_source_and_adds_registries() {
 #[test]
 fn cargo_is_not_led_in_circles() {
     check(
-        Packages::Cargo,
+        PackageClient::Cargo,
         &[(
             ".cargo/config.toml",
             "[source.crates-io]\nreplace-with = 'a'\n[source.a]\nreplace-with = 'crates-io'\n",
@@ -113,7 +113,7 @@ fn cargo_is_not_led_in_circles() {
 #[test]
 fn apt_reads_both_formats() {
     check(
-        Packages::Apt,
+        PackageClient::Apt,
         &[
             (
                 "/etc/apt/sources.list",
@@ -142,7 +142,7 @@ fn apt_reads_both_formats() {
 #[test]
 fn nix_reads_its_substituters() {
     check(
-        Packages::Nix,
+        PackageClient::Nix,
         &[(
             "/etc/nix/nix.conf",
             "substituters = https://cache.corp.example https://b.example?priority=1\nextra-substituters = https://c.example\n",
@@ -160,37 +160,37 @@ fn nix_reads_its_substituters() {
 #[case::file(&[("/root/.config/go/env", "GOPROXY=https://f.example\nGOSUMDB=off\n")], &["f.example (image:/root/.config/go/env:1)"])]
 #[case::checksums(&[("$GOSUMDB", "sum.corp.example+1a2b")], &["proxy.golang.org (by default)", "sum.corp.example (image:GOSUMDB)"])]
 fn go_reads_its_variables(#[case] files: &[(&'static str, &'static str)], #[case] expected: &[&str]) {
-    check(Packages::Go, files, expected);
+    check(PackageClient::Go, files, expected);
 }
 
 #[rstest]
 #[case::npm(
-    Packages::Npm,
+    PackageClient::Npm,
     "NPM_CONFIG_GLOBALCONFIG=/opt/rc",
     "opt/rc",
     "registry=https://a.example"
 )]
 #[case::pip(
-    Packages::Pypi,
+    PackageClient::Pypi,
     "PIP_CONFIG_FILE=/opt/pip.conf",
     "opt/pip.conf",
     "index-url = https://a.example"
 )]
 #[case::cargo(
-    Packages::Cargo,
+    PackageClient::Cargo,
     "CARGO_HOME=/opt/cargo",
     "opt/cargo/config.toml",
     "source.crates-io.registry = 'https://a.example'"
 )]
 #[case::nix(
-    Packages::Nix,
+    PackageClient::Nix,
     "NIX_CONF_DIR=/opt/nix",
     "opt/nix/nix.conf",
     "substituters = https://a.example"
 )]
-#[case::go(Packages::Go, "GOENV=/opt/env", "opt/env", "GOPROXY=https://a.example")]
+#[case::go(PackageClient::Go, "GOENV=/opt/env", "opt/env", "GOPROXY=https://a.example")]
 fn a_variable_of_the_image_says_where_its_configuration_is(
-    #[case] client: Packages,
+    #[case] client: PackageClient,
     #[case] variable: &str,
     #[case] path: &str,
     #[case] text: &str,
@@ -199,12 +199,12 @@ fn a_variable_of_the_image_says_where_its_configuration_is(
     let map = |name: &str, value: &str| BTreeMap::from([(name.to_owned(), value.to_owned())]);
     let env = map(variable, value);
     assert!(client.image_paths(&env).contains(&path.to_owned()));
-    let clients = Clients {
+    let config = PackageConfig {
         image: &map(path, text),
         env: &env,
-        ..Clients::NONE
+        ..PackageConfig::EMPTY
     };
-    let found = client.hosts(&clients);
+    let found = client.hosts(&config);
     let said = format!("{} ({})", found[0].host, found[0].source);
     assert_eq!(said, format!("a.example (image:/{path}:1)"));
 }
@@ -212,7 +212,7 @@ fn a_variable_of_the_image_says_where_its_configuration_is(
 #[test]
 fn what_is_no_name_is_passed_over() {
     check(
-        Packages::Npm,
+        PackageClient::Npm,
         &[(
             ".npmrc",
             "registry=http://10.0.0.1:4873\n@a:registry=file:///x\n@b:registry=not a url",
@@ -229,7 +229,7 @@ fn a_directory_is_not_left_through_a_link() {
     std::fs::create_dir(&project).unwrap();
     std::os::unix::fs::symlink("../secret", project.join(".npmrc")).unwrap();
     std::os::unix::fs::symlink("..", project.join("up")).unwrap();
-    let tree = Directory::at(&project);
+    let tree = ConfigDirectory::new(&project);
     assert_eq!(tree.read(".npmrc"), None);
     assert_eq!(tree.read("up/secret"), None);
     assert_eq!(tree.names("up"), [""; 0]);

@@ -1,44 +1,43 @@
-//! A probe, what must be seen of it, and whether it was.
+//! A probe and the result it must have.
 
-use super::seen::{Seen, is_refusal};
-use super::trial::Probe;
+use super::wire::{Probe, ProbeResult, is_refusal};
 
-/// A probe and what must be seen of it.
+/// A probe and the result it must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
-    /// What it shows.
+pub struct ProbeCheck {
+    /// What the check shows, as a sentence.
     pub name: &'static str,
-    /// What is tried.
+    /// What to try.
     pub probe: Probe,
-    /// What must be seen.
-    pub expected: Expected,
+    /// The result that it must have.
+    pub expected: ProbeExpectation,
 }
 
-/// What must be seen.
+/// The result that a probe must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
-    /// That nothing is there, at once.
+pub enum ProbeExpectation {
+    /// Refused or unreachable, at once.
     Nothing,
-    /// That there is no such name.
+    /// The name does not exist.
     NoSuchName,
-    /// That nobody but the gateway was asked: its own name has an address, or nobody is there at once.
+    /// Only the gateway's DNS answered: its own name has an address. Or refused or unreachable, at once.
     GatewayAlone,
-    /// That the gateway denies it.
+    /// The gateway denies it.
     Denied,
-    /// What the sandbox's own gateway says of itself.
+    /// The gateway's beacon, with this nonce.
     Beacon(String),
-    /// That the gateway refuses what was said, in words of HTTP or TLS, or by ending the connection.
+    /// The gateway refuses it with an HTTP status, a TLS alert, or by closing the connection.
     Refusal,
-    /// That the gateway's DNS knows no such name, or nobody is there at once.
+    /// The gateway's DNS answers that the name does not exist. Or refused or unreachable, at once.
     Unknown,
-    /// That the sandbox itself is there, or nobody, at once; an address that nobody else has.
+    /// The sandbox itself answers, or nothing does. For addresses that no other host has.
     Own,
-    /// That it cannot be done.
+    /// The operation fails.
     Impossible,
 }
 
-impl Check {
-    pub(super) fn new(name: &'static str, probe: Probe, expected: Expected) -> Self {
+impl ProbeCheck {
+    pub(super) fn new(name: &'static str, probe: Probe, expected: ProbeExpectation) -> Self {
         Self {
             name,
             probe,
@@ -46,76 +45,89 @@ impl Check {
         }
     }
 
-    /// What is wrong, when it is not what must be seen.
+    /// Compares a result with the expectation. Returns `None` if it holds.
     #[must_use]
-    pub fn failure(&self, seen: &Seen) -> Option<ProbeFailure> {
-        let holds = match (&self.expected, seen) {
-            (Expected::Nothing | Expected::Unknown, Seen::Refused | Seen::Unreachable)
-            | (Expected::NoSuchName, Seen::NoSuchName)
-            | (Expected::Refusal, Seen::Refused)
-            | (Expected::Impossible, Seen::Forbidden | Seen::Absent)
-            | (
-                Expected::Own,
-                Seen::Answered | Seen::Refused | Seen::Unreachable | Seen::Forbidden | Seen::Absent,
+    pub fn failure(&self, result: &ProbeResult) -> Option<ProbeFailure> {
+        let holds = match (&self.expected, result) {
+            (
+                ProbeExpectation::Nothing | ProbeExpectation::Unknown,
+                ProbeResult::Refused | ProbeResult::Unreachable,
             )
-            | (Expected::GatewayAlone, Seen::At(_) | Seen::Refused | Seen::Unreachable)
-            | (Expected::Denied, Seen::Refused | Seen::Unreachable | Seen::Http { status: 403, .. }) => true,
-            (Expected::Refusal, Seen::Heard(bytes)) => is_refusal(bytes),
-            (Expected::Unknown, Seen::Heard(bytes)) => self.probe.is_told_of_no_such_name(bytes),
-            (Expected::Beacon(says), Seen::Http { status: 200, text }) => says == text,
+            | (ProbeExpectation::NoSuchName, ProbeResult::NoSuchName)
+            | (ProbeExpectation::Refusal, ProbeResult::Refused)
+            | (ProbeExpectation::Impossible, ProbeResult::Forbidden | ProbeResult::Absent)
+            | (
+                ProbeExpectation::Own,
+                ProbeResult::Answered
+                | ProbeResult::Refused
+                | ProbeResult::Unreachable
+                | ProbeResult::Forbidden
+                | ProbeResult::Absent,
+            )
+            | (
+                ProbeExpectation::GatewayAlone,
+                ProbeResult::Address(_) | ProbeResult::Refused | ProbeResult::Unreachable,
+            )
+            | (
+                ProbeExpectation::Denied,
+                ProbeResult::Refused | ProbeResult::Unreachable | ProbeResult::Http { status: 403, .. },
+            ) => true,
+            (ProbeExpectation::Refusal, ProbeResult::Received(bytes)) => is_refusal(bytes),
+            (ProbeExpectation::Unknown, ProbeResult::Received(bytes)) => self.probe.is_nxdomain(bytes),
+            (ProbeExpectation::Beacon(nonce), ProbeResult::Http { status: 200, text }) => nonce == text,
             _ => false,
         };
         (!holds).then(|| ProbeFailure {
             check: self.name,
-            tried: self.probe.to_string(),
-            seen: seen.to_string(),
+            probe: self.probe.to_string(),
+            result: result.to_string(),
         })
     }
 }
 
-/// A probe that saw what must not be.
+/// A probe whose result is not the expected one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not shown: {check} (tried: {tried}; seen: {seen})")]
+#[error("network check failed: {check} (probe: {probe}; result: {result})")]
 pub struct ProbeFailure {
-    /// What it should have shown.
+    /// What the check should have shown.
     pub check: &'static str,
     /// What was tried.
-    pub tried: String,
-    /// What was seen.
-    pub seen: String,
+    pub probe: String,
+    /// What happened.
+    pub result: String,
 }
 
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
 
-    use super::super::Carrier;
+    use super::super::Transport;
     use super::*;
 
     #[rstest]
-    #[case::a_status_that_refuses("HTTP/1.1 403 Forbidden\r\n", Expected::Refusal, true)]
-    #[case::a_status_that_does_not("HTTP/1.1 200 OK\r\n", Expected::Refusal, false)]
-    #[case::an_alert("\u{15}\u{3}\u{3}", Expected::Refusal, true)]
-    #[case::a_hello("\u{16}\u{3}\u{3}", Expected::Refusal, false)]
-    #[case::an_end("", Expected::Refusal, true)]
-    #[case::no_such_name("re\u{1}\u{3}", Expected::Unknown, true)]
-    #[case::a_name("re\u{1}\u{0}", Expected::Unknown, false)]
-    fn an_answer_is_told_from_a_refusal(
+    #[case::a_status_that_refuses("HTTP/1.1 403 Forbidden\r\n", ProbeExpectation::Refusal, true)]
+    #[case::a_status_that_does_not("HTTP/1.1 200 OK\r\n", ProbeExpectation::Refusal, false)]
+    #[case::an_alert("\u{15}\u{3}\u{3}", ProbeExpectation::Refusal, true)]
+    #[case::a_hello("\u{16}\u{3}\u{3}", ProbeExpectation::Refusal, false)]
+    #[case::an_end("", ProbeExpectation::Refusal, true)]
+    #[case::no_such_name("re\u{1}\u{3}", ProbeExpectation::Unknown, true)]
+    #[case::a_name("re\u{1}\u{0}", ProbeExpectation::Unknown, false)]
+    fn a_refusal_differs_from_other_answers(
         #[case] answer: &str,
-        #[case] expected: Expected,
+        #[case] expected: ProbeExpectation,
         #[case] holds: bool,
     ) {
-        let probe = Probe::Say {
-            over: Carrier::Udp,
+        let probe = Probe::Exchange {
+            transport: Transport::Udp,
             to: "192.0.2.1:53".parse().unwrap(),
             bytes: vec![0, 255],
         };
         assert_eq!(probe.to_string(), "say udp 192.0.2.1:53 00ff");
         let hex: Vec<String> = answer.bytes().map(|byte| format!("{byte:02x}")).collect();
-        let check = Check::new("it is refused", probe, expected);
+        let check = ProbeCheck::new("it is refused", probe, expected);
         assert_eq!(
             check
-                .failure(&Seen::parse(&format!("received {}", hex.concat())))
+                .failure(&ProbeResult::parse(&format!("received {}", hex.concat())))
                 .is_none(),
             holds
         );
@@ -124,14 +136,14 @@ mod tests {
     #[rstest]
     #[case::by_itself("answered", true)]
     #[case::not_at_all("forbidden", true)]
-    #[case::by_nobody_in_time("silent", false)]
-    fn an_echo_request_to_nobody_is_answered_by_the_sandbox_or_not_made(
+    #[case::not_in_time("silent", false)]
+    fn an_echo_request_to_an_unused_address_is_answered_by_the_sandbox_or_not_sent(
         #[case] line: &str,
         #[case] holds: bool,
     ) {
         let probe = Probe::Echo("192.0.2.1".parse().unwrap());
         assert_eq!(probe.to_string(), "echo 192.0.2.1");
-        let check = Check::new("it stays inside", probe, Expected::Own);
-        assert_eq!(check.failure(&Seen::parse(line)).is_none(), holds);
+        let check = ProbeCheck::new("it stays inside", probe, ProbeExpectation::Own);
+        assert_eq!(check.failure(&ProbeResult::parse(line)).is_none(), holds);
     }
 }

@@ -1,85 +1,83 @@
-//! What is tried from inside a sandbox before anything of the agent's runs in it, and what must be seen.
+//! Checks that run inside a sandbox before the agent does, to show that its network is sealed.
 //!
-//! Silence alone proves nothing: whoever carries these out first shows that each canary can be heard from outside, and
-//! the beacon shows that the sandbox's network leads to its own gateway.
+//! A missing answer alone proves nothing. So each canary must be reachable from outside first, and the beacon shows that
+//! the sandbox's network leads to its own gateway.
 
 mod check;
-mod seen;
-mod trial;
+mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-pub use self::check::{Check, Expected, ProbeFailure};
-pub use self::seen::Seen;
-pub use self::trial::{Carrier, ForbiddenAction, Probe};
+pub use self::check::{ProbeCheck, ProbeExpectation, ProbeFailure};
+pub use self::wire::{ForbiddenAction, Probe, ProbeResult, Transport};
 use super::host::HostName;
-use super::policy::{Mode, Policy};
+use super::policy::{Policy, PolicyMode};
 
-/// Where machines of a cloud ask for their credentials.
+/// The metadata service of a cloud, where its VMs get credentials.
 const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
-/// Addresses that are set aside for examples: nobody is there.
-const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const ELSEWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-/// A port that nobody listens at, for protocols that are none of the web.
+/// Addresses that are reserved for documentation: no host has them.
+const UNUSED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const UNUSED_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
+/// A port without a listener, for protocols other than HTTP.
 const ODD_PORT: u16 = 9;
 const HTTP: u16 = 80;
 const HTTPS: u16 = 443;
 const DNS: u16 = 53;
 
-/// The gateway's own name and what it says there; see [`Expected::Beacon`].
+/// The gateway's own name and what it answers there; see [`ProbeExpectation::Beacon`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beacon {
-    /// A name that nobody else can have.
+    /// A name that no other host can have.
     pub name: String,
-    /// Different for every gateway.
-    pub says: String,
+    /// The answer: random, different for every gateway.
+    pub nonce: String,
 }
 
 impl Beacon {
-    /// One whose words nobody can know beforehand.
+    /// Creates a beacon with a random nonce.
     #[must_use]
     pub fn random() -> Self {
         Self {
             name: "gateway.ralph.invalid".to_owned(),
-            says: format!("{:016x}", fastrand::u64(..)),
+            nonce: format!("{:016x}", fastrand::u64(..)),
         }
     }
 
-    /// Where a name is, as seen from the gateway's own.
+    /// Compares a name with the beacon's.
     #[must_use]
-    pub fn place_of(&self, name: &HostName) -> Place {
+    pub fn compare(&self, name: &HostName) -> BeaconMatch {
         match name.as_str().strip_suffix(&self.name) {
-            Some("") => Place::Itself,
-            Some(labels) if labels.ends_with('.') => Place::Below,
-            Some(_) | None => Place::Elsewhere,
+            Some("") => BeaconMatch::Exact,
+            Some(labels) if labels.ends_with('.') => BeaconMatch::Below,
+            Some(_) | None => BeaconMatch::Other,
         }
     }
 }
 
-/// Where a name is, as seen from the gateway's own.
+/// How a name relates to the beacon's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// It is that name.
-    Itself,
-    /// Below it: a name that is asked for only to see that it is not there.
+pub enum BeaconMatch {
+    /// It is the beacon's name.
+    Exact,
+    /// It is below the beacon's name. Checks look up such names to show that they do not exist.
     Below,
-    /// It has nothing to do with it.
-    Elsewhere,
+    /// It is another name.
+    Other,
 }
 
-/// A listener on the host that must not hear anything.
+/// A listener on the host that a sandbox must not reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Canary {
-    /// Of TCP connections.
+    /// A TCP listener.
     Tcp(SocketAddr),
-    /// Of datagrams.
+    /// A UDP listener.
     Udp(SocketAddr),
-    /// Of datagrams to the port of DNS, at this address.
+    /// A UDP listener on the DNS port of this address.
     Dns(IpAddr),
 }
 
 impl Canary {
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         match *self {
@@ -88,7 +86,7 @@ impl Canary {
         }
     }
 
-    /// How a program that takes addresses of the web speaks to it: of datagrams it knows one kind.
+    /// A URL with which `curl` reaches it. TFTP is the one UDP protocol that `curl` has.
     #[must_use]
     pub fn url(&self) -> String {
         match self {
@@ -98,90 +96,90 @@ impl Canary {
     }
 }
 
-/// All checks of a sandbox with this policy.
+/// All checks for a sandbox with this policy.
 #[must_use]
-pub fn checks(policy: &Policy, beacon: &Beacon, canaries: &[Canary]) -> Vec<Check> {
+pub fn checks(policy: &Policy, beacon: &Beacon, canaries: &[Canary]) -> Vec<ProbeCheck> {
     let unknown_names = match policy.mode() {
-        Mode::Deny | Mode::Allowlist => of_unknown_names(beacon).to_vec(),
-        Mode::AllowAll | Mode::Record => Vec::new(),
+        PolicyMode::Deny | PolicyMode::Allowlist => denied_name_checks(beacon).to_vec(),
+        PolicyMode::AllowAll | PolicyMode::Record => Vec::new(),
     };
-    let canaries = canaries.iter().map(|canary| of_canary(*canary, beacon));
-    let mut checks = of_every_sandbox(beacon).to_vec();
+    let canaries = canaries.iter().map(|canary| canary_check(*canary, beacon));
+    let mut checks = common_checks(beacon).to_vec();
     checks.extend(unknown_names);
     checks.extend(canaries);
     checks
 }
 
-fn of_every_sandbox(beacon: &Beacon) -> [Check; 5] {
+fn common_checks(beacon: &Beacon) -> [ProbeCheck; 5] {
     [
-        Check::new(
+        ProbeCheck::new(
             "the sandbox's network leads to its own gateway",
             Probe::get(&beacon.name, None),
-            Expected::Beacon(beacon.says.clone()),
+            ProbeExpectation::Beacon(beacon.nonce.clone()),
         ),
-        Check::new(
+        ProbeCheck::new(
             "a plain address is not reached",
-            Probe::Connect((ELSEWHERE, ODD_PORT).into()),
-            Expected::Nothing,
+            Probe::Connect((UNUSED, ODD_PORT).into()),
+            ProbeExpectation::Nothing,
         ),
-        Check::new(
+        ProbeCheck::new(
             "IPv6 is closed",
-            Probe::Connect((ELSEWHERE_V6, HTTPS).into()),
-            Expected::Nothing,
+            Probe::Connect((UNUSED_V6, HTTPS).into()),
+            ProbeExpectation::Nothing,
         ),
-        Check::new(
+        ProbeCheck::new(
             "QUIC is closed",
-            Probe::Send((ELSEWHERE, HTTPS).into()),
-            Expected::Nothing,
+            Probe::Send((UNUSED, HTTPS).into()),
+            ProbeExpectation::Nothing,
         ),
-        Check::new(
+        ProbeCheck::new(
             "the metadata service's address leads to the gateway",
             Probe::get(&beacon.name, Some((METADATA, HTTP).into())),
-            Expected::Beacon(beacon.says.clone()),
+            ProbeExpectation::Beacon(beacon.nonce.clone()),
         ),
     ]
 }
 
-/// Of a name that nobody can have, and no policy can list.
-fn of_unknown_names(beacon: &Beacon) -> [Check; 2] {
+/// These use a name that no policy can list.
+fn denied_name_checks(beacon: &Beacon) -> [ProbeCheck; 2] {
     let lookup = |server| Probe::Lookup {
-        name: format!("{}.{}", beacon.says, beacon.name),
+        name: format!("{}.{}", beacon.nonce, beacon.name),
         server,
     };
     [
-        Check::new(
+        ProbeCheck::new(
             "a denied name does not resolve",
             lookup(None),
-            Expected::NoSuchName,
+            ProbeExpectation::NoSuchName,
         ),
-        Check::new(
+        ProbeCheck::new(
             "a denied name does not resolve elsewhere",
-            lookup(Some(ELSEWHERE.into())),
-            Expected::NoSuchName,
+            lookup(Some(UNUSED.into())),
+            ProbeExpectation::NoSuchName,
         ),
     ]
 }
 
-fn of_canary(canary: Canary, beacon: &Beacon) -> Check {
+fn canary_check(canary: Canary, beacon: &Beacon) -> ProbeCheck {
     match canary {
-        Canary::Tcp(address) => Check::new(
-            "this machine's TCP ports are not reached",
+        Canary::Tcp(address) => ProbeCheck::new(
+            "the host's TCP ports are not reached",
             Probe::Connect(address),
-            Expected::Nothing,
+            ProbeExpectation::Nothing,
         ),
-        Canary::Udp(address) => Check::new(
-            "this machine's UDP ports are not reached",
+        Canary::Udp(address) => ProbeCheck::new(
+            "the host's UDP ports are not reached",
             Probe::Send(address),
-            Expected::Nothing,
+            ProbeExpectation::Nothing,
         ),
-        Canary::Dns(address) => Check::new(
-            "this machine's DNS is not reached",
+        Canary::Dns(address) => ProbeCheck::new(
+            "the host's DNS is not reached",
             // The gateway's own name, which only the gateway knows.
             Probe::Lookup {
                 name: beacon.name.clone(),
                 server: Some(address),
             },
-            Expected::GatewayAlone,
+            ProbeExpectation::GatewayAlone,
         ),
     }
 }
@@ -195,7 +193,7 @@ mod tests {
     fn beacon() -> Beacon {
         Beacon {
             name: "beacon.invalid".to_owned(),
-            says: "n0nce".to_owned(),
+            nonce: "n0nce".to_owned(),
         }
     }
 
@@ -207,7 +205,7 @@ mod tests {
             Probe::Lookup { name, .. } if *name == beacon().name => "at 198.18.0.1",
             Probe::Lookup { .. } => "no-such-name",
             Probe::Get { .. } => "http 200 n0nce",
-            Probe::Say { .. } | Probe::Echo(_) | Probe::Attempt(_) => {
+            Probe::Exchange { .. } | Probe::Echo(_) | Probe::Attempt(_) => {
                 unreachable!("{probe:?} is for attacks")
             }
         }
@@ -224,7 +222,7 @@ mod tests {
         assert_eq!(checks.len(), 10);
         for check in checks {
             assert_eq!(
-                check.failure(&Seen::parse(sealed(&check.probe))),
+                check.failure(&ProbeResult::parse(sealed(&check.probe))),
                 None,
                 "{check:?}"
             );
@@ -232,23 +230,23 @@ mod tests {
     }
 
     #[rstest]
-    #[case::silence("silent", "nothing in time")]
+    #[case::silence("silent", "no answer in time")]
     #[case::an_answer("answered", "an answer")]
     #[case::another_gateway("http 200 other", "HTTP 200 \"other\"")]
     #[case::an_address("at 192.0.2.7", "the address 192.0.2.7")]
     #[case::the_metadata("http 200 credentials", "HTTP 200 \"credentials\"")]
     #[case::a_broken_probe("failed permission denied", "failed permission denied")]
-    fn anything_else_fails_every_check_and_is_told(#[case] line: &str, #[case] told: &str) {
+    fn any_other_result_fails_every_check(#[case] line: &str, #[case] result: &str) {
         let canary = Canary::Udp("10.0.0.1:1235".parse().unwrap());
         for check in checks(&Policy::deny(), &beacon(), &[canary]) {
-            let failure = check.failure(&Seen::parse(line)).unwrap();
-            assert_eq!(failure.seen, told);
+            let failure = check.failure(&ProbeResult::parse(line)).unwrap();
+            assert_eq!(failure.result, result);
             assert!(failure.to_string().contains(check.name), "{failure}");
         }
     }
 
     #[test]
-    fn where_every_name_is_allowed_none_must_be_unknown() {
+    fn a_policy_that_allows_every_name_has_no_denied_name_checks() {
         let lookups = |policy| {
             let checks = checks(&policy, &beacon(), &[]);
             checks

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::DaytonaError;
 use super::files::RemoteFiles;
 use super::toolbox::Toolbox;
-use crate::exec::{Command, Exit, OutputSink, Recording, Status, Stream, Streams};
+use crate::exec::{Command, Exit, ExitStatus, OutputRecorder, OutputSink, OutputStream};
 use crate::sandbox::limits::{Ending, Limits};
 use crate::sandbox::script;
 
@@ -58,8 +58,8 @@ impl Plain {
             .await?;
         let status = match ending {
             Ending::Finished => self.settled(&session.id, &id).await?,
-            Ending::TimedOut => Status::TimedOut,
-            Ending::Idle => Status::Idle,
+            Ending::TimedOut => ExitStatus::TimedOut,
+            Ending::Idle => ExitStatus::Idle,
         };
         session.end().await?;
         Ok(log.into_exit(status, started, output))
@@ -111,11 +111,11 @@ impl Plain {
         Ok(Ending::Finished)
     }
 
-    async fn settled(&self, session: &str, command: &str) -> Result<Status, DaytonaError> {
+    async fn settled(&self, session: &str, command: &str) -> Result<ExitStatus, DaytonaError> {
         let give_up = Instant::now() + SETTLING;
         loop {
             match self.toolbox.exit_code(session, command).await? {
-                Some(code) => return Ok(Status::Code(code)),
+                Some(code) => return Ok(ExitStatus::Code(code)),
                 None if Instant::now() < give_up => sleep(PAUSE).await,
                 None => {
                     return Err(DaytonaError::Answer {
@@ -171,10 +171,10 @@ impl Drop for Guard {
 /// A log, cut into the two streams it is made of.
 #[derive(Debug)]
 struct Log {
-    stdout: Recording,
-    stderr: Recording,
+    stdout: OutputRecorder,
+    stderr: OutputRecorder,
     /// The stream of the line that is being taken.
-    line: Option<Stream>,
+    line: Option<OutputStream>,
     /// The beginning of a line whose stream is not known yet.
     mark: Vec<u8>,
     /// How many bytes were taken in all, and how many of those come again.
@@ -185,8 +185,8 @@ struct Log {
 impl Log {
     fn new(keep: usize) -> Self {
         Self {
-            stdout: Recording::new(Stream::Stdout, keep),
-            stderr: Recording::new(Stream::Stderr, keep),
+            stdout: OutputRecorder::new(OutputStream::Stdout, keep),
+            stderr: OutputRecorder::new(OutputStream::Stderr, keep),
             line: None,
             mark: Vec::new(),
             taken: 0,
@@ -226,9 +226,9 @@ impl Log {
         let mark = self.mark.as_slice();
         if mark == OF_STDOUT || mark == OF_STDERR {
             self.line = Some(if mark == OF_STDOUT {
-                Stream::Stdout
+                OutputStream::Stdout
             } else {
-                Stream::Stderr
+                OutputStream::Stderr
             });
             self.mark.clear();
         } else if !OF_STDOUT.starts_with(mark) && !OF_STDERR.starts_with(mark) {
@@ -236,20 +236,20 @@ impl Log {
             self.line = bytes
                 .last()
                 .filter(|last| **last != b'\n')
-                .map(|_| Stream::Stdout);
+                .map(|_| OutputStream::Stdout);
             self.stdout.push(&bytes, output);
         }
         rest
     }
 
-    fn recording(&mut self, stream: Stream) -> &mut Recording {
+    fn recording(&mut self, stream: OutputStream) -> &mut OutputRecorder {
         match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         }
     }
 
-    fn into_exit(mut self, status: Status, started: Instant, output: &mut dyn OutputSink) -> Exit {
+    fn into_exit(mut self, status: ExitStatus, started: Instant, output: &mut dyn OutputSink) -> Exit {
         self.stdout.finish(output);
         self.stderr.finish(output);
         Exit {
@@ -257,7 +257,7 @@ impl Log {
             duration: started.elapsed(),
             stdout: self.stdout.into_captured(),
             stderr: self.stderr.into_captured(),
-            streams: Streams::Closed,
+            streams_held: false,
         }
     }
 }
@@ -274,7 +274,7 @@ mod tests {
         for bytes in log.chunks(piece) {
             taken.push(bytes, &mut Discard);
         }
-        let exit = taken.into_exit(Status::Code(0), Instant::now(), &mut Discard);
+        let exit = taken.into_exit(ExitStatus::Code(0), Instant::now(), &mut Discard);
         (exit.stdout.text(), exit.stderr.text())
     }
 
@@ -296,7 +296,7 @@ mod tests {
             log.push(&whole[..broken], &mut Discard);
             log.begin_again();
             log.push(whole, &mut Discard);
-            let exit = log.into_exit(Status::Code(0), Instant::now(), &mut Discard);
+            let exit = log.into_exit(ExitStatus::Code(0), Instant::now(), &mut Discard);
             assert_eq!(exit.stdout.text(), "one\ntwo\n", "after {broken} bytes");
         }
     }

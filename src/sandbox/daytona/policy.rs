@@ -47,10 +47,10 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::network::Rule;
+    use crate::network::PolicyRule;
 
     fn allowing(lines: &[&str]) -> Policy {
-        Policy::allowlist(lines.iter().map(|line| Rule::parse(line).unwrap()))
+        Policy::allowlist(lines.iter().map(|line| PolicyRule::parse(line).unwrap()))
     }
 
     #[rstest]
@@ -64,7 +64,7 @@ mod tests {
     #[rstest]
     #[case::a_port(allowing(&["github.com:22"]), "port 22")]
     #[case::too_many(allowing(&["a.org", "b.org", "c.org", "d.org", "e.org", "f.org", "g.org", "h.org", "i.org", "j.org", "k.org"]), "holds 10 names, and the policy has 11")]
-    #[case::denied(Policy::allow_all().denying([Rule::parse("a.org").unwrap()]), "denied")]
+    #[case::denied(Policy::allow_all().denying([PolicyRule::parse("a.org").unwrap()]), "denied")]
     fn what_daytona_cannot_enforce_is_refused(#[case] policy: Policy, #[case] reason: &str) {
         let refused = compile(&policy).unwrap_err();
         assert!(refused.contains(reason), "{refused}");

@@ -23,7 +23,7 @@ use super::user::Agent;
 use super::{DockerOptions, NAME, engine_failed, failed, on_host, proxy};
 use crate::engine::{Container, Digest, Engine, EngineEndpoint, EngineError};
 use crate::gateway::Phantom;
-use crate::network::Mode;
+use crate::network::PolicyMode;
 
 /// As many open files as are ever needed.
 const MOST_FILES: u64 = 65_536;
@@ -162,7 +162,7 @@ impl Ground {
         match (&self.guest, self.is_docker_desktop, spec.network.mode()) {
             (Guest::Here(_), false, _) => Ok(Closing::Sealed(plan)),
             // Without any network there is nothing to hold.
-            (Guest::Missing(_), _, Mode::Deny) | (_, true, Mode::Deny) => Ok(Closing::Shut),
+            (Guest::Missing(_), _, PolicyMode::Deny) | (_, true, PolicyMode::Deny) => Ok(Closing::Shut),
             (Guest::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
             (_, true, _) => Err(SealError::Desktop),
         }

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use super::super::limits::{Ending, Limits};
 use super::proxy;
 use crate::engine::{ContainerExec, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
-use crate::exec::{Command, Exit, OutputSink, Recording, Status, Stream, Streams};
+use crate::exec::{Command, Exit, ExitStatus, OutputRecorder, OutputSink, OutputStream};
 use crate::gateway::Phantom;
 
 /// How long a command that was asked to end may take, and how long what was killed.
@@ -81,8 +81,8 @@ impl Plain {
         let ending = running.drive(&Limits::of(command, started), output).await?;
         let status = match ending {
             Ending::Finished => self.settled(&mut running).await?,
-            Ending::TimedOut => Status::TimedOut,
-            Ending::Idle => Status::Idle,
+            Ending::TimedOut => ExitStatus::TimedOut,
+            Ending::Idle => ExitStatus::Idle,
         };
         if ending != Ending::Finished {
             guard.end(&mut running, output).await?;
@@ -113,9 +113,9 @@ impl Plain {
         ended(&mut exec).await
     }
 
-    async fn settled(&self, running: &mut Running<'_>) -> Result<Status, PlainError> {
+    async fn settled(&self, running: &mut Running<'_>) -> Result<ExitStatus, PlainError> {
         match ended(&mut running.exec).await? {
-            ExecState::Exited(code) => Ok(Status::Code(code)),
+            ExecState::Exited(code) => Ok(ExitStatus::Code(code)),
             ExecState::Running | ExecState::NotStarted => {
                 let said = String::from_utf8_lossy(&running.said);
                 Err(PlainError::Start(io::Error::new(
@@ -175,11 +175,11 @@ struct Running<'a> {
     exec: ContainerExec,
     input: Option<Pin<Box<dyn AsyncWrite + Send>>>,
     rest: &'a [u8],
-    stdout: Recording,
-    stderr: Recording,
+    stdout: OutputRecorder,
+    stderr: OutputRecorder,
     /// What the engine, and not the command, said.
     said: Vec<u8>,
-    streams: Streams,
+    streams_held: bool,
 }
 
 impl<'a> Running<'a> {
@@ -188,10 +188,10 @@ impl<'a> Running<'a> {
             input: exec.stdin.take(),
             exec,
             rest: command.stdin.as_deref().unwrap_or_default(),
-            stdout: Recording::new(Stream::Stdout, command.keep),
-            stderr: Recording::new(Stream::Stderr, command.keep),
+            stdout: OutputRecorder::new(OutputStream::Stdout, command.keep),
+            stderr: OutputRecorder::new(OutputStream::Stderr, command.keep),
             said: Vec::new(),
-            streams: Streams::Held,
+            streams_held: true,
         }
     }
 
@@ -199,7 +199,7 @@ impl<'a> Running<'a> {
     async fn drive(&mut self, limits: &Limits, output: &mut dyn OutputSink) -> Result<Ending, EngineError> {
         let mut heard = Instant::now();
         loop {
-            if self.streams == Streams::Closed {
+            if !self.streams_held {
                 return Ok(Ending::Finished);
             }
             tokio::select! {
@@ -209,7 +209,7 @@ impl<'a> Running<'a> {
                         Some(ExecOutput::Stdout(bytes)) => self.stdout.push(&bytes, output),
                         Some(ExecOutput::Stderr(bytes)) => self.stderr.push(&bytes, output),
                         Some(ExecOutput::Engine(bytes)) => self.said.extend_from_slice(&bytes),
-                        None => self.streams = Streams::Closed,
+                        None => self.streams_held = false,
                     }
                 }
                 () = feed(&mut self.input, &mut self.rest), if self.input.is_some() => {}
@@ -218,7 +218,7 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn exit(mut self, status: Status, started: Instant, output: &mut dyn OutputSink) -> Exit {
+    fn exit(mut self, status: ExitStatus, started: Instant, output: &mut dyn OutputSink) -> Exit {
         self.stdout.finish(output);
         self.stderr.finish(output);
         Exit {
@@ -226,7 +226,7 @@ impl<'a> Running<'a> {
             duration: started.elapsed(),
             stdout: self.stdout.into_captured(),
             stderr: self.stderr.into_captured(),
-            streams: self.streams,
+            streams_held: self.streams_held,
         }
     }
 }

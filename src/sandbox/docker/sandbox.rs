@@ -23,7 +23,7 @@ use super::plain::{Plain, PlainError};
 use super::seal::Seal;
 use super::{failed, on_host};
 use crate::engine::{ContainerState, Engine, EngineError, ExecState};
-use crate::exec::{Command, Exit, OutputSink, Status};
+use crate::exec::{Command, Exit, ExitStatus, OutputSink};
 
 /// Kills every process of the agent's at once: all that this one may kill, which is all but the first. The kernel
 /// does it in one go, so that nothing can be started meanwhile.
@@ -166,7 +166,10 @@ impl DockerSandbox {
 
     /// Names the cause where a command was killed for the sandbox's use of memory: the engine knows.
     async fn with_cause(&self, exit: Exit, started: Timestamp) -> Exit {
-        let killed = matches!(exit.status, Status::Signal(SIGKILL) | Status::Code(KILLED));
+        let killed = matches!(
+            exit.status,
+            ExitStatus::Signal(SIGKILL) | ExitStatus::Code(KILLED)
+        );
         if exit.success() {
             return exit;
         }
@@ -177,7 +180,7 @@ impl DockerSandbox {
             match self.engine().ran_out_of_memory(self.container(), started).await {
                 Ok(true) if killed => {
                     return Exit {
-                        status: Status::OutOfMemory,
+                        status: ExitStatus::OutOfMemory,
                         ..exit
                     };
                 }

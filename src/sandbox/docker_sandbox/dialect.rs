@@ -25,7 +25,7 @@ pub(super) enum Dialect {
 impl Dialect {
     /// The one that is used here.
     pub(super) fn here(host: &Host) -> Self {
-        if host.finds("sbx") {
+        if host.has_program("sbx") {
             Self::Sbx
         } else {
             Self::Plugin

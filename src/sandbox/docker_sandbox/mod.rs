@@ -125,7 +125,7 @@ impl Driver for DockerSandboxes {
 
     async fn check(&self) -> Result<(), SandboxError> {
         let dialect = self.dialect();
-        if !self.host.finds(dialect.name()) {
+        if !self.host.has_program(dialect.name()) {
             return Err(unavailable(
                 "neither `sbx` nor `docker` is installed: `brew install docker/tap/sbx`, or winget and apt as Docker's documentation has it",
             ));

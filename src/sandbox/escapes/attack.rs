@@ -7,12 +7,14 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::setup::{AttackSetup, name};
 use super::{AttackClass, AttackResult, AttackVerdict, payload};
-use crate::network::probe::{Canary, Carrier, Check, Expected, ForbiddenAction, Probe, Seen};
+use crate::network::probe::{
+    Canary, ForbiddenAction, Probe, ProbeCheck, ProbeExpectation, ProbeResult, Transport,
+};
 
 /// One attack: a probe, and what it must observe.
 pub(super) struct Attack {
     pub(super) class: AttackClass,
-    pub(super) check: Check,
+    pub(super) check: ProbeCheck,
 }
 
 /// A property that sealed sandboxes do not have, and why.
@@ -71,10 +73,10 @@ pub(super) fn attacks(setup: &AttackSetup) -> Vec<Attack> {
 }
 
 impl Attack {
-    fn new(class: AttackClass, name: &'static str, probe: Probe, expected: Expected) -> Self {
+    fn new(class: AttackClass, name: &'static str, probe: Probe, expected: ProbeExpectation) -> Self {
         Self {
             class,
-            check: Check {
+            check: ProbeCheck {
                 name,
                 probe,
                 expected,
@@ -83,7 +85,7 @@ impl Attack {
     }
 
     /// The result, from what the attacker observed and what reached the host.
-    pub(super) fn judge(&self, seen: &Seen, hits: &[String]) -> AttackResult {
+    pub(super) fn judge(&self, seen: &ProbeResult, hits: &[String]) -> AttackResult {
         let (verdict, reason) = match self.check.failure(seen) {
             _ if !hits.is_empty() => (AttackVerdict::Open, hits.join(", ")),
             Some(failure) => (AttackVerdict::Open, failure.to_string()),
@@ -100,16 +102,16 @@ impl Attack {
 }
 
 fn send_tcp(to: impl Into<SocketAddr>, bytes: impl Into<Vec<u8>>) -> Probe {
-    Probe::Say {
-        over: Carrier::Tcp,
+    Probe::Exchange {
+        transport: Transport::Tcp,
         to: to.into(),
         bytes: bytes.into(),
     }
 }
 
 fn query(server: IpAddr, name: &str, record_type: u16) -> Probe {
-    Probe::Say {
-        over: Carrier::Udp,
+    Probe::Exchange {
+        transport: Transport::Udp,
         to: (server, DNS).into(),
         bytes: payload::dns_query(name, record_type),
     }
@@ -131,24 +133,24 @@ fn names() -> Vec<Attack> {
         attack(
             "a denied name does not resolve",
             lookup(denied.clone()),
-            Expected::NoSuchName,
+            ProbeExpectation::NoSuchName,
         ),
         attack(
             "a denied name is not reached over HTTP",
             get(denied, Some((UNUSED_IP, HTTP).into())),
-            Expected::Denied,
+            ProbeExpectation::Denied,
         ),
         attack(
             "a denied name is not reached over TLS",
             send_tcp((UNUSED_IP, HTTPS), hello),
-            Expected::Refusal,
+            ProbeExpectation::Refusal,
         ),
     ]
 }
 
 /// A canary, at its address in all notations.
 fn addresses(canary: &Canary) -> Vec<Attack> {
-    let attack = |name, probe| Attack::new(AttackClass::Addresses, name, probe, Expected::Nothing);
+    let attack = |name, probe| Attack::new(AttackClass::Addresses, name, probe, ProbeExpectation::Nothing);
     let as_v6 = |address: SocketAddr, wrap: fn(Ipv4Addr) -> Ipv6Addr| match address.ip() {
         IpAddr::V4(v4) => Some(Probe::Connect((wrap(v4), address.port()).into())),
         IpAddr::V6(_) => None,
@@ -172,7 +174,7 @@ fn addresses(canary: &Canary) -> Vec<Attack> {
             AttackClass::Dns,
             "a DNS server on the host is unreachable",
             query(address, &name("denied"), A),
-            Expected::Unknown,
+            ProbeExpectation::Unknown,
         )],
     }
 }
@@ -181,7 +183,7 @@ fn proxy(setup: &AttackSetup) -> Vec<Attack> {
     let attack = |name, target: &str, host: &str, credential: &str| {
         let request = format!("{target} HTTP/1.1\r\nhost: {host}\r\n{credential}\r\n");
         let probe = send_tcp(PROXY, request);
-        Attack::new(AttackClass::Proxy, name, probe, Expected::Refusal)
+        Attack::new(AttackClass::Proxy, name, probe, ProbeExpectation::Refusal)
     };
     let credential = |phantom: &str| {
         let pair = BASE64_STANDARD.encode(format!("ralph:{phantom}"));
@@ -235,7 +237,7 @@ fn proxy(setup: &AttackSetup) -> Vec<Attack> {
 fn dns() -> Vec<Attack> {
     const DNS_OVER_TLS: u16 = 853;
     let attack = |name, probe, expected| Attack::new(AttackClass::Dns, name, probe, expected);
-    let unknown = |name, probe| attack(name, probe, Expected::Unknown);
+    let unknown = |name, probe| attack(name, probe, ProbeExpectation::Unknown);
     let denied = name("denied");
     let exfiltrated = format!("c2VjcmV0.{denied}");
     let over_tcp = payload::dns_query_over_tcp(&denied, A);
@@ -265,12 +267,12 @@ fn dns() -> Vec<Attack> {
         attack(
             "DNS over HTTPS to a denied name is refused",
             send_tcp((UNUSED_IP, HTTPS), over_https),
-            Expected::Refusal,
+            ProbeExpectation::Refusal,
         ),
         attack(
             "DNS over TLS is blocked",
             Probe::Connect((UNUSED_IP, DNS_OVER_TLS).into()),
-            Expected::Nothing,
+            ProbeExpectation::Nothing,
         ),
     ]
 }
@@ -278,8 +280,8 @@ fn dns() -> Vec<Attack> {
 fn protocols() -> Vec<Attack> {
     const SSH: u16 = 22;
     let attack = |name, probe, expected| Attack::new(AttackClass::Protocols, name, probe, expected);
-    let blocked = |name, probe| attack(name, probe, Expected::Nothing);
-    let impossible = |name, action| attack(name, Probe::Attempt(action), Expected::Impossible);
+    let blocked = |name, probe| attack(name, probe, ProbeExpectation::Nothing);
+    let impossible = |name, action| attack(name, Probe::Attempt(action), ProbeExpectation::Impossible);
     vec![
         blocked("QUIC is blocked", Probe::Send((UNUSED_IP, HTTPS).into())),
         blocked(
@@ -290,7 +292,7 @@ fn protocols() -> Vec<Attack> {
         attack(
             "an ICMP echo request stays in the sandbox",
             Probe::Echo(UNUSED),
-            Expected::Own,
+            ProbeExpectation::Own,
         ),
         impossible("raw IP sockets cannot be opened", ForbiddenAction::RawSocket),
         impossible("packet sockets cannot be opened", ForbiddenAction::PacketSocket),
@@ -305,7 +307,7 @@ fn places() -> Vec<Attack> {
     let denied = |name, address: [u8; 4]| {
         let address = Ipv4Addr::from(address);
         let probe = get(address.to_string(), Some((address, HTTP).into()));
-        Attack::new(AttackClass::Places, name, probe, Expected::Denied)
+        Attack::new(AttackClass::Places, name, probe, ProbeExpectation::Denied)
     };
     vec![
         denied("the cloud metadata service is denied", [169, 254, 169, 254]),
@@ -318,13 +320,20 @@ fn places() -> Vec<Attack> {
             AttackClass::Places,
             "no container engine listens on the bridge",
             Probe::Connect((Ipv4Addr::new(172, 17, 0, 1), ENGINE).into()),
-            Expected::Nothing,
+            ProbeExpectation::Nothing,
         ),
     ]
 }
 
 fn rebinding(setup: &AttackSetup) -> Vec<Attack> {
-    let attack = |name, host| Attack::new(AttackClass::Rebinding, name, get(host, None), Expected::Denied);
+    let attack = |name, host| {
+        Attack::new(
+            AttackClass::Rebinding,
+            name,
+            get(host, None),
+            ProbeExpectation::Denied,
+        )
+    };
     let own = setup
         .rebound_host()
         .map(|host| attack("an allowed name does not reach the host", host));
@@ -345,7 +354,7 @@ fn rebinding(setup: &AttackSetup) -> Vec<Attack> {
 fn disagreement() -> Vec<Attack> {
     let attack = |name, port: u16, bytes: Vec<u8>| {
         let probe = send_tcp((UNUSED_IP, port), bytes);
-        Attack::new(AttackClass::Disagreement, name, probe, Expected::Refusal)
+        Attack::new(AttackClass::Disagreement, name, probe, ProbeExpectation::Refusal)
     };
     let http = |name, text: String| attack(name, HTTP, text.into_bytes());
     let (allowed, denied) = (name("allowed"), name("denied"));
@@ -396,7 +405,7 @@ fn matching() -> Vec<Attack> {
             AttackClass::Matching,
             attack_name,
             lookup(host),
-            Expected::NoSuchName,
+            ProbeExpectation::NoSuchName,
         )
     };
     let allowed = name("allowed");
@@ -414,7 +423,7 @@ fn privileges(setup: &AttackSetup) -> Vec<Attack> {
     use ForbiddenAction::{Find, LeaveNetwork, LeaveUser, Mount, OpenFirewall, Overwrite};
     let attack = |name, action| {
         let probe = Probe::Attempt(action);
-        Attack::new(AttackClass::Privileges, name, probe, Expected::Impossible)
+        Attack::new(AttackClass::Privileges, name, probe, ProbeExpectation::Impossible)
     };
     let find = |path: &str| Find(path.to_owned());
     let through_init = format!("/proc/1/root{}", setup.marker());
@@ -457,7 +466,7 @@ mod tests {
             AttackClass::Privileges,
             "nothing can be mounted",
             Probe::Attempt(ForbiddenAction::Mount("/tmp")),
-            Expected::Impossible,
+            ProbeExpectation::Impossible,
         )
     }
 
@@ -473,7 +482,7 @@ mod tests {
         #[case] reason: &str,
     ) {
         let hits: Vec<String> = hits.iter().map(ToString::to_string).collect();
-        let result = mount().judge(&Seen::parse(line), &hits);
+        let result = mount().judge(&ProbeResult::parse(line), &hits);
         assert_eq!(result.verdict, verdict);
         assert!(result.reason.contains(reason), "{result:?}");
     }

@@ -25,7 +25,7 @@ use super::connect::check_policy;
 use super::{Isolation, Provider, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec};
 use crate::exec::{Command, Discard};
 use crate::guest;
-use crate::network::probe::{Probe, Seen};
+use crate::network::probe::{Probe, ProbeResult};
 
 /// Limit for one attack. Each probe has its own, shorter timeout.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -246,13 +246,13 @@ impl<'a> Attacker<'a> {
         }
     }
 
-    async fn run(&self, probe: &Probe) -> Result<Seen, EscapeError> {
+    async fn run(&self, probe: &Probe) -> Result<ProbeResult, EscapeError> {
         let command = Command::new(&self.program).args(["probe".to_owned(), probe.to_string()]);
         let exit = self.sandbox.exec(&command.timeout(TIMEOUT), &mut Discard).await?;
         let printed = exit.stdout.text();
         Ok(match printed.lines().next() {
-            Some(line) if exit.success() => Seen::parse(line),
-            _ => Seen::Other(format!("{} {}", exit.status, exit.stderr.text().trim())),
+            Some(line) if exit.success() => ProbeResult::parse(line),
+            _ => ProbeResult::Other(format!("{} {}", exit.status, exit.stderr.text().trim())),
         })
     }
 }

@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use super::super::Egress;
 use super::super::canary::{Canaries, CanaryError};
 use crate::gateway::{AddressGuard, Phantom, Resolver};
-use crate::network::probe::{Canary, Probe, Seen};
-use crate::network::{AddressRange, HostName, Policy, Rule};
+use crate::network::probe::{Canary, Probe, ProbeResult};
+use crate::network::{AddressRange, HostName, Policy, PolicyRule};
 
 /// `invalid` is a reserved top-level domain: these names cannot exist.
 const SUFFIX: &str = "escapes.ralph.invalid";
@@ -62,7 +62,7 @@ impl AttackSetup {
 
     /// The policy of the attacked sandbox.
     pub(super) fn policy(&self) -> io::Result<Policy> {
-        let wildcard = Rule::parse(&format!("*.{}", name("wild"))).map_err(io::Error::other)?;
+        let wildcard = PolicyRule::parse(&format!("*.{}", name("wild"))).map_err(io::Error::other)?;
         Ok(self.policy_without_wildcard()?.allowing([wildcard]))
     }
 
@@ -75,7 +75,7 @@ impl AttackSetup {
             name("private"),
         ];
         rules.extend(self.rebound_host());
-        let rules: Result<Vec<Rule>, _> = rules.iter().map(|line| Rule::parse(line)).collect();
+        let rules: Result<Vec<PolicyRule>, _> = rules.iter().map(|line| PolicyRule::parse(line)).collect();
         Ok(Policy::allowlist(rules.map_err(io::Error::other)?))
     }
 
@@ -109,8 +109,8 @@ impl AttackSetup {
     }
 
     /// Whether this is the server's response.
-    pub(super) fn is_response(&self, seen: &Seen) -> bool {
-        matches!(seen, Seen::Http { status: 200, text } if *text == self.server.body)
+    pub(super) fn is_response(&self, seen: &ProbeResult) -> bool {
+        matches!(seen, ProbeResult::Http { status: 200, text } if *text == self.server.body)
     }
 
     /// Whether the server had a request since the last call.

@@ -135,8 +135,8 @@ impl Check {
         }
         Err(SealError::Probe(ProbeFailure {
             check: self.name,
-            tried: format!("curl -sf {}", self.arguments),
-            seen: format!("curl ended with {code} {said}").trim_end().to_owned(),
+            probe: format!("curl -sf {}", self.arguments),
+            result: format!("curl ended with {code} {said}").trim_end().to_owned(),
         }))
     }
 }
@@ -146,7 +146,7 @@ fn of_gateway(outlet: &Outlet) -> Vec<Check> {
     let leads = Check {
         name: "the machine's network leads to its own gateway",
         arguments: format!("http://{}/", beacon.name),
-        expected: Expected::Words(beacon.says.clone()),
+        expected: Expected::Words(beacon.nonce.clone()),
     };
     let denied = outlet.denies_unknown_names().then(|| denied(beacon));
     std::iter::once(leads).chain(denied).collect()
@@ -158,7 +158,7 @@ fn denied(beacon: &Beacon) -> Check {
         name: "a denied name is refused",
         arguments: format!(
             "-o /dev/null -w '%{{http_code}}' http://{}.{}/",
-            beacon.says, beacon.name
+            beacon.nonce, beacon.name
         ),
         expected: Expected::Refusal,
     }

@@ -35,7 +35,7 @@ impl Opener for ByProgram {
             .exec
             .clone()
             .args([self.guest.to_string_lossy(), "session".into()]);
-        let (from_guest, to_guest) = match self.host.open(&command) {
+        let (from_guest, to_guest) = match self.host.open_piped(&command) {
             Ok(streams) => streams,
             Err(error) => return Ok(Err(error.into())),
         };

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use super::super::docker::{SealError, proxy_variables};
 use super::super::{Egress, SandboxSpec};
 use crate::gateway::{Door, Gateway, Phantom};
-use crate::network::Mode;
+use crate::network::PolicyMode;
 use crate::network::probe::Beacon;
 
 /// A gateway that works for as long as this is kept.
@@ -16,7 +16,7 @@ pub(in crate::sandbox) struct Outlet {
     address: SocketAddr,
     beacon: Beacon,
     phantom: Phantom,
-    mode: Mode,
+    mode: PolicyMode,
 }
 
 impl Outlet {
@@ -59,8 +59,8 @@ impl Outlet {
     /// Whether a name that nobody listed is refused.
     pub(super) fn denies_unknown_names(&self) -> bool {
         match self.mode {
-            Mode::Deny | Mode::Allowlist => true,
-            Mode::AllowAll | Mode::Record => false,
+            PolicyMode::Deny | PolicyMode::Allowlist => true,
+            PolicyMode::AllowAll | PolicyMode::Record => false,
         }
     }
 

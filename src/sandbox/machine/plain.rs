@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::super::END;
 use super::super::script;
-use crate::exec::{Command, Discard, Exit, Host, OutputSink, Status};
+use crate::exec::{Command, Discard, Exit, ExitStatus, Host, OutputSink};
 
 /// Takes the directory and the variables, then becomes the command.
 const ENTER: &str = "IFS= read -r line && eval \"$line\" && exec \"$@\"";
@@ -33,10 +33,10 @@ impl Plain {
     pub(super) async fn run(&self, command: &Command, output: &mut dyn OutputSink) -> io::Result<Exit> {
         let exit = self.host.run(&self.wrapped(command), output).await?;
         match exit.status {
-            Status::TimedOut | Status::Idle => {
+            ExitStatus::TimedOut | ExitStatus::Idle => {
                 self.end_all().await?;
             }
-            Status::Code(_) | Status::Signal(_) | Status::OutOfMemory => {}
+            ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::OutOfMemory => {}
         }
         Ok(exit)
     }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::exchange::{Exchange, Heard};
 use super::{SessionError, Surroundings};
-use crate::exec::{self, Command, Exit, OutputSink, Recording, Stream, Streams};
+use crate::exec::{self, Command, Exit, OutputRecorder, OutputSink, OutputStream};
 use crate::guest::message::{
     CHUNK, Channel, CommandLimits, CommandStatus, StartCommand, StartStage, ToGuest, WINDOW,
 };
@@ -233,8 +233,8 @@ impl<'a> Feed<'a> {
 /// What a command has printed.
 #[derive(Debug)]
 struct Printed {
-    stdout: Recording,
-    stderr: Recording,
+    stdout: OutputRecorder,
+    stderr: OutputRecorder,
     stdout_taken: usize,
     stderr_taken: usize,
 }
@@ -242,8 +242,8 @@ struct Printed {
 impl Printed {
     fn new(keep: usize) -> Self {
         Self {
-            stdout: Recording::new(Stream::Stdout, keep),
-            stderr: Recording::new(Stream::Stderr, keep),
+            stdout: OutputRecorder::new(OutputStream::Stdout, keep),
+            stderr: OutputRecorder::new(OutputStream::Stderr, keep),
             stdout_taken: 0,
             stderr_taken: 0,
         }
@@ -269,19 +269,15 @@ impl Printed {
     fn into_exit(self, status: CommandStatus, streams_held: bool, duration: Duration) -> Exit {
         Exit {
             status: match status {
-                CommandStatus::Code(code) => exec::Status::Code(code),
-                CommandStatus::Signal(signal) => exec::Status::Signal(signal),
-                CommandStatus::TimedOut => exec::Status::TimedOut,
-                CommandStatus::Idle => exec::Status::Idle,
+                CommandStatus::Code(code) => exec::ExitStatus::Code(code),
+                CommandStatus::Signal(signal) => exec::ExitStatus::Signal(signal),
+                CommandStatus::TimedOut => exec::ExitStatus::TimedOut,
+                CommandStatus::Idle => exec::ExitStatus::Idle,
             },
             duration,
             stdout: self.stdout.into_captured(),
             stderr: self.stderr.into_captured(),
-            streams: if streams_held {
-                Streams::Held
-            } else {
-                Streams::Closed
-            },
+            streams_held,
         }
     }
 }

@@ -113,7 +113,7 @@ impl Tart {
     }
 
     pub(super) fn is_here(&self) -> bool {
-        self.host.finds("tart")
+        self.host.has_program("tart")
     }
 
     /// Runs a command that must succeed.

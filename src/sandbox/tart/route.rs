@@ -45,7 +45,7 @@ impl Routes {
         let (_, told) = tool::try_run(&tart.host, inside).await?;
         let found = match gateway(&told.stdout.text()) {
             Some(address) => Some(address),
-            None if tart.host.finds("ipconfig") => {
+            None if tart.host.has_program("ipconfig") => {
                 let (_, told) = tool::try_run(&tart.host, here).await?;
                 address(&told.stdout.text())
             }

@@ -9,7 +9,7 @@ use super::super::machine::Driver;
 use super::super::machine::tool;
 use super::Macs;
 use crate::exec::{Command, Host};
-use crate::network::{Mode, Policy};
+use crate::network::{Policy, PolicyMode};
 
 /// The bit that makes a program run as its owner.
 const SET_USER: u32 = 0o4000;
@@ -28,9 +28,9 @@ pub(super) enum Closing {
 impl Closing {
     pub(super) fn of(policy: &Policy) -> Self {
         match policy.mode() {
-            Mode::Deny => Self::Shut,
-            Mode::AllowAll if !policy.restricts() => Self::Open,
-            Mode::AllowAll | Mode::Allowlist | Mode::Record => Self::Gateway,
+            PolicyMode::Deny => Self::Shut,
+            PolicyMode::AllowAll if !policy.restricts() => Self::Open,
+            PolicyMode::AllowAll | PolicyMode::Allowlist | PolicyMode::Record => Self::Gateway,
         }
     }
 }
@@ -60,7 +60,7 @@ impl Reach {
 
 /// Whether Softnet can be used without asking anybody.
 pub(super) async fn check(host: &Host) -> Result<(), SandboxError> {
-    let Some(program) = host.path_of("softnet") else {
+    let Some(program) = host.find_program("softnet") else {
         return Err(refused(
             "softnet is not installed: `brew install cirruslabs/cli/softnet`",
         ));
@@ -90,10 +90,10 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::network::Rule;
+    use crate::network::PolicyRule;
 
-    fn rule() -> [Rule; 1] {
-        [Rule::parse("github.com").unwrap()]
+    fn rule() -> [PolicyRule; 1] {
+        [PolicyRule::parse("github.com").unwrap()]
     }
 
     #[rstest]

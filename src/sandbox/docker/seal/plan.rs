@@ -10,7 +10,7 @@ use super::link::MOST_FILES;
 use crate::gateway::{Door, Gateway};
 use crate::guest::holder_protocol::{HolderRequest, Transport};
 use crate::network::firewall::SEALED;
-use crate::network::{Mode, Policy};
+use crate::network::{Policy, PolicyMode};
 
 const DNS: u16 = 53;
 
@@ -32,8 +32,8 @@ impl SealPlan {
     /// The plan for a policy; `None` where it allows everything, so that there is nothing to seal.
     pub fn of(policy: &Policy) -> Result<Option<Self>, SealError> {
         let restricts = match policy.mode() {
-            Mode::AllowAll => policy.restricts(),
-            Mode::Deny | Mode::Allowlist | Mode::Record => true,
+            PolicyMode::AllowAll => policy.restricts(),
+            PolicyMode::Deny | PolicyMode::Allowlist | PolicyMode::Record => true,
         };
         let openings = openings(policy);
         match openings.len() {
@@ -134,10 +134,10 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::network::{HostPattern, Rule};
+    use crate::network::{HostPattern, PolicyRule};
 
-    fn rules<const N: usize>(lines: [&str; N]) -> [Rule; N] {
-        lines.map(|line| Rule::parse(line).unwrap())
+    fn rules<const N: usize>(lines: [&str; N]) -> [PolicyRule; N] {
+        lines.map(|line| PolicyRule::parse(line).unwrap())
     }
 
     #[rstest]
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_policy_of_too_many_ports_is_refused() {
-        let rules = (1..400).map(|port| Rule::parse(&format!("a.example:{port}")).unwrap());
+        let rules = (1..400).map(|port| PolicyRule::parse(&format!("a.example:{port}")).unwrap());
         let refused = SealPlan::of(&Policy::allowlist(rules));
         assert!(matches!(refused, Err(SealError::TooManyPorts(_))), "{refused:?}");
     }

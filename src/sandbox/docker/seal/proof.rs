@@ -9,7 +9,7 @@ use super::SealError;
 
 use crate::exec::{Command, Discard};
 use crate::network::Policy;
-use crate::network::probe::{Beacon, Seen, checks};
+use crate::network::probe::{Beacon, ProbeResult, checks};
 
 /// How long all probes together may take; each has its own, shorter time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub(super) async fn carry_out(session: &Session, policy: &Policy, beacon: &Beaco
     let tried = session.exec(&command.timeout(PATIENCE), &mut Discard).await;
     let exit = tried.map_err(|error| SealError::Untried(error.to_string()))?;
     let printed = exit.stdout.text();
-    let seen: Vec<Seen> = printed.lines().map(Seen::parse).collect();
+    let seen: Vec<ProbeResult> = printed.lines().map(ProbeResult::parse).collect();
     if !exit.success() || seen.len() != checks.len() {
         let reason = format!("the guest: {}, {}", exit.status, exit.stderr.text().trim());
         return Err(SealError::Untried(reason));

@@ -1,36 +1,36 @@
-//! Moves bytes between a command and us.
+//! Moves bytes between this process and a command.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 
-use super::super::{Captured, OutputSink, Recording, Stream};
+use super::super::{CapturedOutput, OutputRecorder, OutputSink, OutputStream};
 
-/// How much is read at once: what a pipe holds.
+/// How much is read at once: the capacity of a pipe.
 const CHUNK: usize = 64 * 1024;
 
 /// The output streams of a command.
 #[derive(Debug)]
-pub(super) struct Outputs {
-    pub(super) stdout: Tap<ChildStdout>,
-    pub(super) stderr: Tap<ChildStderr>,
+pub(super) struct OutputPipes {
+    pub(super) stdout: OutputPipe<ChildStdout>,
+    pub(super) stderr: OutputPipe<ChildStderr>,
 }
 
-impl Outputs {
-    pub(super) fn of(child: &mut Child, keep: usize) -> Self {
+impl OutputPipes {
+    pub(super) fn new(child: &mut Child, keep: usize) -> Self {
         Self {
-            stdout: Tap::new(Stream::Stdout, child.stdout.take(), keep),
-            stderr: Tap::new(Stream::Stderr, child.stderr.take(), keep),
+            stdout: OutputPipe::new(OutputStream::Stdout, child.stdout.take(), keep),
+            stderr: OutputPipe::new(OutputStream::Stderr, child.stderr.take(), keep),
         }
     }
 
-    /// Whether something may still come.
+    /// Whether more output may come.
     pub(super) fn is_open(&self) -> bool {
         self.stdout.is_open() || self.stderr.is_open()
     }
 
-    /// Takes one chunk of either stream, or notes that one has ended. Loses nothing when dropped half-way.
+    /// Reads one chunk of either stream, or notes that one has ended. Cancel-safe.
     pub(super) async fn step(&mut self, output: &mut dyn OutputSink) -> io::Result<()> {
         let (stdout, stderr) = (&mut self.stdout, &mut self.stderr);
         tokio::select! {
@@ -41,7 +41,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Stops listening. A line that has not ended is passed on as it is.
+    /// Closes both streams. Passes on an incomplete last line.
     pub(super) fn close(&mut self, output: &mut dyn OutputSink) {
         self.stdout.pass_on(0, output);
         self.stderr.pass_on(0, output);
@@ -50,23 +50,23 @@ impl Outputs {
 
 /// One output stream.
 #[derive(Debug)]
-pub(super) struct Tap<R> {
+pub(super) struct OutputPipe<R> {
     pipe: Option<R>,
     chunk: Vec<u8>,
-    recording: Recording,
+    recorder: OutputRecorder,
 }
 
-impl<R: AsyncRead + Unpin> Tap<R> {
-    fn new(stream: Stream, pipe: Option<R>, keep: usize) -> Self {
+impl<R: AsyncRead + Unpin> OutputPipe<R> {
+    fn new(stream: OutputStream, pipe: Option<R>, keep: usize) -> Self {
         Self {
             pipe,
             chunk: Vec::with_capacity(CHUNK),
-            recording: Recording::new(stream, keep),
+            recorder: OutputRecorder::new(stream, keep),
         }
     }
 
-    pub(super) fn into_captured(self) -> Captured {
-        self.recording.into_captured()
+    pub(super) fn into_captured(self) -> CapturedOutput {
+        self.recorder.into_captured()
     }
 
     fn is_open(&self) -> bool {
@@ -83,35 +83,35 @@ impl<R: AsyncRead + Unpin> Tap<R> {
     fn pass_on(&mut self, read: usize, output: &mut dyn OutputSink) {
         if read == 0 {
             self.pipe = None;
-            self.recording.finish(output);
+            self.recorder.finish(output);
         } else {
-            self.recording.push(&self.chunk, output);
+            self.recorder.push(&self.chunk, output);
         }
         self.chunk.clear();
     }
 }
 
-/// What a command reads.
+/// The standard input of a command.
 #[derive(Debug)]
-pub(super) struct Input<'a> {
+pub(super) struct InputPipe<'a> {
     pipe: Option<ChildStdin>,
     rest: &'a [u8],
 }
 
-impl<'a> Input<'a> {
-    pub(super) fn of(child: &mut Child, bytes: &'a [u8]) -> Self {
+impl<'a> InputPipe<'a> {
+    pub(super) fn new(child: &mut Child, bytes: &'a [u8]) -> Self {
         Self {
             pipe: child.stdin.take(),
             rest: bytes,
         }
     }
 
-    /// Whether there is something left to give.
+    /// Whether there is input left to write.
     pub(super) fn is_open(&self) -> bool {
         self.pipe.is_some()
     }
 
-    /// Gives as much as the command takes; closes the stream after the last byte, or when the command closed it.
+    /// Writes as much as the command accepts. Closes the stream after the last byte, or if the command closed it.
     pub(super) async fn step(&mut self) {
         let Some(pipe) = &mut self.pipe else { return };
         match pipe.write(self.rest).await {

@@ -1,0 +1,252 @@
+//! Probes as the guest receives them, and their results as the guest reports them.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The DNS response code of a name that does not exist.
+const NXDOMAIN: u8 = 3;
+
+/// Something that the guest tries from inside a sandbox. Its `Display` is the line that the guest reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// Open a TCP connection.
+    Connect(SocketAddr),
+    /// Send a datagram.
+    Send(SocketAddr),
+    /// Resolve a name.
+    Lookup {
+        /// The name.
+        name: String,
+        /// The DNS server. `None` is the one that every program uses.
+        server: Option<IpAddr>,
+    },
+    /// Send a plain HTTP request.
+    Get {
+        /// The host that the request names.
+        host: String,
+        /// The address to connect to. `None` is the address of the host.
+        at: Option<SocketAddr>,
+    },
+    /// Send bytes and report the answer.
+    Exchange {
+        /// The transport.
+        transport: Transport,
+        /// The destination.
+        to: SocketAddr,
+        /// What to send.
+        bytes: Vec<u8>,
+    },
+    /// Send an ICMP echo request.
+    Echo(Ipv4Addr),
+    /// Try an action that needs a privilege.
+    Attempt(ForbiddenAction),
+}
+
+/// The transport of [`Probe::Exchange`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A TCP connection.
+    Tcp,
+    /// A UDP datagram.
+    Udp,
+}
+
+/// An action that no program in a sandbox may be able to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ForbiddenAction {
+    /// Change the firewall to accept every packet.
+    OpenFirewall,
+    /// Mount a file system at this path.
+    Mount(&'static str),
+    /// Create a network namespace.
+    LeaveNetwork,
+    /// Become root in a new user namespace.
+    LeaveUser,
+    /// Open a raw IP socket.
+    RawSocket,
+    /// Open a packet socket.
+    PacketSocket,
+    /// Open an SCTP socket.
+    SctpSocket,
+    /// Find an interface other than loopback.
+    OtherInterface,
+    /// Find a file that does not belong to the sandbox.
+    Find(String),
+    /// Write to a file that configures the kernel.
+    Overwrite(&'static str),
+}
+
+impl Probe {
+    /// Whether the answer to this DNS query is `NXDOMAIN`. Over TCP, a length precedes the message.
+    pub(super) fn is_nxdomain(&self, answer: &[u8]) -> bool {
+        let flags = match self {
+            Self::Exchange {
+                transport: Transport::Tcp,
+                ..
+            } => answer.get(5),
+            _ => answer.get(3),
+        };
+        flags.is_some_and(|flags| flags & 0xf == NXDOMAIN)
+    }
+
+    pub(super) fn get(host: &str, at: Option<SocketAddr>) -> Self {
+        Self::Get {
+            host: host.to_owned(),
+            at,
+        }
+    }
+}
+
+impl fmt::Display for Probe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(address) => write!(f, "connect {address}"),
+            Self::Send(address) => write!(f, "send {address}"),
+            Self::Lookup { name, server: None } => write!(f, "lookup {name}"),
+            Self::Lookup {
+                name,
+                server: Some(server),
+            } => write!(f, "lookup {name} {server}"),
+            Self::Get { host, at: None } => write!(f, "get {host}"),
+            Self::Get { host, at: Some(at) } => write!(f, "get {host} {at}"),
+            Self::Exchange { transport, to, bytes } => {
+                let transport = match transport {
+                    Transport::Tcp => "tcp",
+                    Transport::Udp => "udp",
+                };
+                write!(f, "say {transport} {to} ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Self::Echo(address) => write!(f, "echo {address}"),
+            Self::Attempt(action) => write!(f, "attempt {action}"),
+        }
+    }
+}
+
+impl fmt::Display for ForbiddenAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenFirewall => f.write_str("open-firewall"),
+            Self::Mount(target) => write!(f, "mount {target}"),
+            Self::LeaveNetwork => f.write_str("leave-network"),
+            Self::LeaveUser => f.write_str("leave-user"),
+            Self::RawSocket => f.write_str("raw-socket"),
+            Self::PacketSocket => f.write_str("packet-socket"),
+            Self::SctpSocket => f.write_str("sctp-socket"),
+            Self::OtherInterface => f.write_str("other-interface"),
+            Self::Find(path) => write!(f, "find {path}"),
+            Self::Overwrite(path) => write!(f, "overwrite {path}"),
+        }
+    }
+}
+
+/// The result of a probe, as the guest reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProbeResult {
+    /// The connection was refused at once.
+    Refused,
+    /// There was no route, at once.
+    Unreachable,
+    /// No answer arrived in time.
+    Silent,
+    /// An answer arrived.
+    Answered,
+    /// The name does not exist.
+    NoSuchName,
+    /// The name has this address.
+    Address(String),
+    /// An HTTP response arrived.
+    Http {
+        /// The status code.
+        status: u16,
+        /// The body.
+        text: String,
+    },
+    /// These bytes arrived. Empty if the connection was closed.
+    Received(Vec<u8>),
+    /// The system does not permit it.
+    Forbidden,
+    /// The thing does not exist.
+    Absent,
+    /// It succeeded.
+    Done,
+    /// Anything else, usually an error message.
+    Other(String),
+}
+
+impl ProbeResult {
+    /// Parses a line from the guest.
+    #[must_use]
+    pub fn parse(line: &str) -> Self {
+        Self::parse_known(line).unwrap_or_else(|| Self::Other(line.to_owned()))
+    }
+
+    fn parse_known(line: &str) -> Option<Self> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Some(match (word, rest) {
+            ("at", address) if !address.is_empty() => Self::Address(address.to_owned()),
+            ("received", hex) => Self::Received(from_hex(hex)?),
+            ("http", rest) => {
+                let (status, text) = rest.split_once(' ').unwrap_or((rest, ""));
+                Self::Http {
+                    status: status.parse().ok()?,
+                    text: text.to_owned(),
+                }
+            }
+            ("refused", "") => Self::Refused,
+            ("unreachable", "") => Self::Unreachable,
+            ("silent", "") => Self::Silent,
+            ("answered", "") => Self::Answered,
+            ("no-such-name", "") => Self::NoSuchName,
+            ("forbidden", "") => Self::Forbidden,
+            ("absent", "") => Self::Absent,
+            ("done", "") => Self::Done,
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for ProbeResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("refused"),
+            Self::Unreachable => f.write_str("unreachable"),
+            Self::Silent => f.write_str("no answer in time"),
+            Self::Answered => f.write_str("an answer"),
+            Self::NoSuchName => f.write_str("no such name"),
+            Self::Address(address) => write!(f, "the address {address}"),
+            Self::Http { status, text } => write!(f, "HTTP {status} {text:?}"),
+            Self::Received(bytes) => f.write_str(&describe(bytes)),
+            Self::Forbidden => f.write_str("not permitted"),
+            Self::Absent => f.write_str("does not exist"),
+            Self::Done => f.write_str("succeeded"),
+            Self::Other(text) => f.write_str(text),
+        }
+    }
+}
+
+/// Whether these bytes are how the gateway refuses: a closed connection, a TLS alert, or an HTTP status.
+pub(super) fn is_refusal(bytes: &[u8]) -> bool {
+    const ALERT: u8 = 21;
+    let statuses: [&[u8]; 4] = [b"400 ", b"403 ", b"407 ", b"421 "];
+    match bytes.strip_prefix(b"HTTP/1.1 ") {
+        Some(rest) => statuses.iter().any(|status| rest.starts_with(status)),
+        None => bytes.first().is_none_or(|first| *first == ALERT),
+    }
+}
+
+fn from_hex(hex: &str) -> Option<Vec<u8>> {
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    hex.as_bytes().chunks(2).map(pair).collect()
+}
+
+/// The first line of an answer, or a summary if it is not text.
+fn describe(bytes: &[u8]) -> String {
+    let line = bytes.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    match std::str::from_utf8(line) {
+        Ok("") => "the end of the connection".to_owned(),
+        Ok(text) if !text.contains(char::is_control) => text.to_owned(),
+        _ if is_refusal(bytes) => "a TLS alert".to_owned(),
+        _ => format!("an answer of {} bytes", bytes.len()),
+    }
+}
