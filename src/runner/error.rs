@@ -7,7 +7,7 @@ use crate::model::ModelError;
 use crate::sandbox::SandboxError;
 use crate::scm::{ForgeError, ScmError};
 use crate::state::{RunOutcomeKind, StateError};
-use crate::task::{TaskError, PullRequestTemplateError};
+use crate::task::{PullRequestTemplateError, TaskError};
 
 use super::budget::BudgetExceeded;
 use super::notebook::NotebookError;

@@ -14,8 +14,8 @@ use super::error::Halt;
 use super::evidence::Verified;
 use super::iteration::Collected;
 use super::run::{Run, SEEN_FILE, Seen, to_json};
-use crate::text::one_line;
 use super::work::Work;
+use crate::text::one_line;
 
 /// An iteration that is over but not recorded yet.
 pub(super) struct Finished {

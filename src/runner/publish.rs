@@ -3,7 +3,9 @@
 use crate::event::EventKind;
 use crate::scm::{PullRequest, Readiness};
 use crate::state::{IterationRecord, JournalEntry};
-use crate::task::{CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestText, render_pull_request};
+use crate::task::{
+    CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestText, render_pull_request,
+};
 
 use super::error::Halt;
 use super::run::Run;
