@@ -12,15 +12,15 @@ use crate::config::{AgentName, Config};
 use crate::credential::{CredentialKind, CredentialSource};
 use crate::event::PreflightResult;
 use crate::gateway::broker::{self, BrokerError, ModelUpstream, VerifyError};
-use crate::network::{PackageConfig, HostName, Policy};
+use crate::network::{HostName, PackageConfig, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
 
 use super::AssemblyError;
 use super::agents::{agent_name, credential, keys, settings_of};
 use super::broker::{Brokered, Door, Service};
-use crate::text::error_chain;
 use super::{AssemblyContext, provider};
+use crate::text::error_chain;
 
 /// How long a service may take to say whether it takes a credential.
 const PATIENCE: Duration = Duration::from_secs(20);

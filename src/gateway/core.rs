@@ -22,7 +22,9 @@ use super::resolve::Resolver;
 use super::seats::{Seat, Seats};
 use super::stream::{Buffered, ByteStream};
 use crate::network::probe::{Beacon, BeaconMatch};
-use crate::network::{Denial, RequestHost, HostName, PolicyRequest, RequestContent, SyntheticAddresses, PolicyVerdict};
+use crate::network::{
+    Denial, HostName, PolicyRequest, PolicyVerdict, RequestContent, RequestHost, SyntheticAddresses,
+};
 
 /// What all connections of one sandbox share.
 pub(super) struct Core {
@@ -75,7 +77,10 @@ impl Core {
         }
         let verdict = self.policies.borrow().policy.judge(&request);
         let denial = match (verdict, &self.inspection) {
-            (PolicyVerdict::Allowed(_) | PolicyVerdict::Denied(Denial::NotInspected(_)), Some(inspection)) => {
+            (
+                PolicyVerdict::Allowed(_) | PolicyVerdict::Denied(Denial::NotInspected(_)),
+                Some(inspection),
+            ) => {
                 return Ok(Passage::Inspected(inspection.clone()));
             }
             (PolicyVerdict::Allowed(_), None) => {

@@ -23,8 +23,10 @@ impl Run<'_> {
     pub(super) async fn mend(&mut self, error: RunError, losses: u32) -> Result<(), Halt> {
         match sandbox_error_kind(&error) {
             Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable) if losses <= MOST_LOSSES => {
-                self.reporter
-                    .warn(format!("{}; making a new one from the checkpoint", error_chain(&error)));
+                self.reporter.warn(format!(
+                    "{}; making a new one from the checkpoint",
+                    error_chain(&error)
+                ));
                 self.renew_in_time().await
             }
             Some(kind) if needs_a_person(kind) => Err(Halt::paused(error_chain(&error))),
@@ -61,8 +63,10 @@ impl Run<'_> {
             (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Never) => self.sandbox.close().await,
         };
         if let Err(error) = resting {
-            self.reporter
-                .warn(format!("the sandbox was not put to rest: {}", error_chain(&error)));
+            self.reporter.warn(format!(
+                "the sandbox was not put to rest: {}",
+                error_chain(&error)
+            ));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use ralph::exec::{Command, Discard, OutputLine, ExitStatus, OutputStream};
+use ralph::exec::{Command, Discard, ExitStatus, OutputLine, OutputStream};
 use ralph::sandbox::SandboxErrorKind;
 
 use crate::bench::Bench;

@@ -19,7 +19,7 @@ use crate::gateway::broker::{
     self, Broker, BrokerHandle, GitHubSetup, GitHubUpstream, ModelUpstream, UpstreamError,
 };
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
-use crate::network::{PackageConfig, HostName, PolicyMode, Policy, PolicyRule};
+use crate::network::{HostName, PackageConfig, Policy, PolicyMode, PolicyRule};
 use crate::runner::{AgentMetering, MeterNotices};
 use crate::sandbox::Egress;
 use crate::sandbox::daytona::DaytonaSecret;
