@@ -146,7 +146,7 @@ impl Core {
     /// What the sandbox is told of a name.
     pub(super) fn look_up(&self, name: &HostName) -> Lookup {
         // What is asked to try the sandbox out is nobody's business.
-        match self.beacon.as_ref().map(|beacon| beacon.place_of(name)) {
+        match self.beacon.as_ref().map(|beacon| beacon.compare(name)) {
             None | Some(BeaconMatch::Other) => {}
             Some(BeaconMatch::Exact) => return self.address_of(name),
             Some(BeaconMatch::Below) => return Lookup::Unknown,
@@ -158,7 +158,7 @@ impl Core {
             }
             PolicyVerdict::Allowed(line) => {
                 let mut names = self.lock_names();
-                if !names.knows(name) {
+                if !names.contains(name) {
                     self.notary.looked_up(name, &line);
                 }
                 names.address_of(name).map_or(Lookup::Unavailable, Lookup::At)
@@ -181,7 +181,7 @@ impl Core {
     /// Where a host is, as seen from the gateway's own name.
     pub(super) fn place_of(&self, host: &RequestHost) -> BeaconMatch {
         match self.beacon.as_ref().zip(host.name()) {
-            Some((beacon, name)) => beacon.place_of(name),
+            Some((beacon, name)) => beacon.compare(name),
             None => BeaconMatch::Other,
         }
     }
@@ -201,7 +201,7 @@ impl Core {
 
     fn tunnels_an_injected_host(&self, request: &PolicyRequest) -> Option<Denial> {
         let (injection, name) = self.injection.as_ref().zip(request.host.name())?;
-        let tunnelled = request.seen == RequestContent::Opaque && injection.injects(name);
+        let tunnelled = request.content == RequestContent::Opaque && injection.injects(name);
         tunnelled.then(|| Denial::Injected(name.clone()))
     }
 }
