@@ -62,7 +62,7 @@ impl Digest {
 
     /// Wraps the bytes of a digest.
     #[must_use]
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 

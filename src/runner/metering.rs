@@ -221,7 +221,7 @@ mod tests {
 
     fn trouble() -> Refused {
         Refused::InTrouble(ModelFailure::Unauthorized {
-            said: "no".to_owned(),
+            message: "no".to_owned(),
         })
     }
 

@@ -110,7 +110,7 @@ fn containers(shop: &Workshop, image: &Digest) -> usize {
 async fn what_is_not_there_is_not_found() {
     let shop = need!(Workshop::open().await);
     let nothing = Digest::sha256(b"nothing");
-    assert_eq!(shop.engine.image(nothing.as_str()).await.unwrap(), None);
+    assert_eq!(shop.engine.image(&nothing.to_string()).await.unwrap(), None);
     let error = shop.engine.tag(&nothing, &shop.tag("a")).await.unwrap_err();
     assert!(matches!(error, EngineError::NotFound { .. }), "{error:?}");
     let error = shop.engine.try_image(&nothing).await.unwrap_err();

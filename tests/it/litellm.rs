@@ -148,8 +148,8 @@ fn provider(request: &Recorded) -> Answer {
 /// The model client against the proxy.
 trait ProxyClient {
     fn model(&self, key: Option<&str>) -> OpenAiCompatible;
-    async fn ask(&self, text: &str) -> Result<Reply, ModelError>;
-    async fn ask_model(&self, name: &str, text: &str) -> Result<Reply, ModelError>;
+    async fn ask(&self, text: &str) -> Result<ModelReply, ModelError>;
+    async fn ask_model(&self, name: &str, text: &str) -> Result<ModelReply, ModelError>;
 }
 
 impl ProxyClient for Proxy {
