@@ -1,21 +1,20 @@
-//! An agent of one's own, without a model: it runs a program in the sandbox, commits what that changed and claims that
-//! the task is done. The runner checks the claim as it checks everybody's.
+//! An agent of your own, without a model: it runs a program in the sandbox, commits the changes and reports the task as
+//! finished. The runner verifies the report like that of every agent.
 //!
 //! ```text
 //! cargo run --example custom_agent
 //! ```
 //!
-//! An agent starts nothing. Its session is a state machine: it says what is to be done next and is told what came of
-//! it. That makes it easy to test: feed it answers.
+//! An agent starts nothing itself. Its session is a state machine: it returns the next step and gets its result. That
+//! makes it easy to test.
 #![expect(clippy::print_stdout, reason = "a program talks to its user")]
 
 mod support;
 
 use std::error::Error;
-use std::sync::Arc;
 
 use ralph::agent::actions::{AgentAction, ReportedProgress};
-use ralph::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentStep, Agents, StepResult};
+use ralph::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentStep, StepResult};
 use ralph::exec::Command;
 use ralph::{Agent, AgentSession};
 
@@ -26,12 +25,12 @@ impl Agent for SpellChecker {
         "spell-checker"
     }
 
-    /// Nobody has to be told how to answer.
+    /// There is no model that needs a format for its answers.
     fn answer_format(&self) -> String {
         String::new()
     }
 
-    /// Nothing of an earlier iteration is known to a session but what its brief says.
+    /// A session knows nothing of earlier iterations but what its brief contains.
     fn session(&self, _brief: &AgentBrief) -> Box<dyn AgentSession> {
         Box::new(SpellCheck)
     }
@@ -71,9 +70,8 @@ fn finish(conclusion: AgentConclusion) -> AgentStep {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut bench = support::Bench::new().await?;
-    bench.parts.agents = Agents::new(Arc::new(SpellChecker));
-    let outcome = bench.drive().await?;
+    let example = support::Example::new().await?;
+    let outcome = example.builder().agent(SpellChecker).build().await?.run().await?;
 
     println!("{:?} after {} iteration", outcome.kind, outcome.iterations);
     println!("{}", outcome.reason);

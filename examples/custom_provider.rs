@@ -1,20 +1,22 @@
-//! A provider of one's own: it wraps another one and writes down every command that runs in its sandboxes.
+//! A provider of your own: it wraps another one and records every command that runs in its sandboxes.
 //!
 //! ```text
 //! cargo run --example custom_provider
 //! ```
 //!
-//! A provider for a new kind of machine answers the same calls with its own means; this one passes them on to `local`.
+//! A provider for a new kind of sandbox implements the same calls; this one passes them on to `local`.
 #![expect(clippy::print_stdout, reason = "a program talks to its user")]
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use ralph::exec::{Command, Exit, OutputSink};
+use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::sandbox::{Capabilities, SandboxError, SandboxFiles};
 use ralph::{Provider, Sandbox, SandboxSpec};
 
@@ -27,11 +29,11 @@ struct Recorded<T> {
 }
 
 #[async_trait]
-impl Provider for Recorded<Arc<dyn Provider>> {
+impl Provider for Recorded<LocalProvider> {
     fn name(&self) -> &'static str {
         "recorded"
     }
-    /// Whoever wraps a sandbox promises no more than it does.
+    /// A wrapper must not promise more than the sandbox that it wraps.
     fn capabilities(&self) -> Capabilities {
         self.inner.capabilities()
     }
@@ -82,12 +84,19 @@ impl Sandbox for Recorded<Box<dyn Sandbox>> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut bench = support::Bench::new().await?;
-    let (inner, log) = (bench.parts.provider.clone(), Log::default());
-    let commands = log.clone();
-    bench.parts.provider = Arc::new(Recorded { inner, log });
-    let outcome = bench.drive().await?;
-    let commands = commands.lock().unwrap_or_else(PoisonError::into_inner);
+    let example = support::Example::new().await?;
+    let inner = LocalProvider::new(LocalOptions {
+        base: example.surroundings.runs()?.dir().to_owned(),
+        path: example.surroundings.var("PATH").unwrap_or_default().to_owned(),
+        passthrough: BTreeMap::new(),
+    });
+    let log = Log::default();
+    let provider = Recorded {
+        inner,
+        log: log.clone(),
+    };
+    let outcome = example.builder().sandbox(provider).build().await?.run().await?;
+    let commands = log.lock().unwrap_or_else(PoisonError::into_inner);
     commands.iter().for_each(|line| println!("{line}"));
     println!(
         "{:?} after {} commands in the sandbox",

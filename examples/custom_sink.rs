@@ -1,11 +1,11 @@
-//! An event sink of one's own: it shows progress in one line per iteration and adds up what happened.
+//! An event sink of your own: it prints one line per iteration and adds up numbers.
 //!
 //! ```text
 //! cargo run --example custom_sink
 //! ```
 //!
-//! A run reports everything as events; terminal, log and `ralph run --json` are sinks like this one. Secrets are taken
-//! out before a sink sees an event.
+//! A run reports everything as events. The terminal, the log and `ralph run --json` are sinks like this one. Secrets are
+//! removed before a sink gets an event.
 #![expect(clippy::print_stdout, reason = "a program talks to its user")]
 
 mod support;
@@ -13,7 +13,6 @@ mod support;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ralph::event::{Fanout, NullSink};
 use ralph::{Event, EventKind, EventSink};
 
 /// What a dashboard would show.
@@ -51,11 +50,10 @@ impl EventSink for Metrics {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut bench = support::Bench::new().await?;
+    let example = support::Example::new().await?;
     let metrics = Arc::new(Metrics::default());
-    // A fanout passes each event to several sinks.
-    bench.parts.sink = Arc::new(Fanout(vec![metrics.clone(), Arc::new(NullSink)]));
-    let outcome = bench.drive().await?;
+    let ralph = example.builder().sink(metrics.clone()).build().await?;
+    let outcome = ralph.run().await?;
 
     let numbers = *metrics.0.lock().unwrap_or_else(PoisonError::into_inner);
     println!(

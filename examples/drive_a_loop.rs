@@ -1,11 +1,11 @@
-//! Drives a whole loop from Rust: a task goes in, a pull request comes out.
+//! Drives a whole loop from Rust: from a task to a pull request.
 //!
 //! ```text
 //! cargo run --example drive_a_loop
 //! ```
 //!
 //! The model is scripted, so it needs no account: its first fix is wrong, the evidence says so, its second is right.
-//! Everything else is real. `support/mod.rs` shows how the parts are put together.
+//! Everything else is real.
 #![expect(clippy::print_stdout, reason = "a program talks to its user")]
 
 mod support;
@@ -16,8 +16,9 @@ use ralph::state::RunOutcomeKind;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let bench = support::Bench::new().await?;
-    let outcome = bench.drive().await?;
+    let example = support::Example::new().await?;
+    let run = example.builder().build().await?.start().await?;
+    let outcome = run.drive().await?;
 
     println!("{:?}: {}", outcome.kind, outcome.reason);
     println!(
@@ -26,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         outcome.tokens.total(),
         outcome.branch
     );
-    for line in bench.run.journal()? {
+    for line in run.dir().journal()? {
         if let ralph::state::JournalEntry::Recorded(record) = line.entry {
             println!(
                 "iteration {}: {} [ticked: {}]",
@@ -39,6 +40,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if outcome.kind != RunOutcomeKind::Done {
         return Err(outcome.reason.into());
     }
-    println!("\n{}", std::fs::read_to_string(bench.run.pull_request_file())?);
+    println!("\n{}", std::fs::read_to_string(run.dir().pull_request_file())?);
     Ok(())
 }

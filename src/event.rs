@@ -208,6 +208,12 @@ pub trait EventSink: Send + Sync {
     fn emit(&self, event: &Event);
 }
 
+impl<S: EventSink + ?Sized> EventSink for Arc<S> {
+    fn emit(&self, event: &Event) {
+        self.as_ref().emit(event);
+    }
+}
+
 impl EventSink for Mutex<Vec<Event>> {
     fn emit(&self, event: &Event) {
         self.lock()

@@ -1,134 +1,117 @@
-//! Runs coding agents unattended, in a loop, inside a sandbox, and hands back a pull request.
-//!
-//! # The story
-//!
-//! A **task** is a file, `ralph_task.md`: a few settings, some prose, and checkboxes with the shell lines that verify
-//! them ([`task`]). [`create`] makes a **run** of it: a directory on the host ([`state`]), a branch name and the commit
-//! to start from. [`drive`] works on that run until it is done, failed, paused or stopped, and goes on with one that
-//! was interrupted.
-//!
-//! A run is a row of **iterations**. Each begins with a fresh context: a prompt made from files and git, nothing else.
-//! The agent works in a private clone inside a **sandbox**. When it is through, its processes are ended, its commits
-//! come back as a bundle and are checked ([`scm`]), and the runner gathers **evidence**: in a clean checkout of the
-//! last commit it runs the task's own commands. What the agent claims decides what is checked, never what is true. When
-//! every checkbox is verified and the tests pass, a [`Forge`] opens the **pull request**.
-//!
-//! After each iteration everything is in one commit under `refs/ralph/<run>/state` in the user's repository. That, and
-//! a journal on the host, is all that a resume needs.
-//!
-//! # The seams
-//!
-//! - [`Provider`] makes sandboxes, [`Sandbox`] is one that lives. [`sandbox::local`] is the one of this version; it
-//!   isolates nothing but a directory.
-//! - [`Agent`] opens a [`AgentSession`] for each iteration: a state machine without any I/O. It is asked what to do next
-//!   ([`agent::AgentStep`]: ask the model, run a command, perform actions, finish) and given the result.
-//!   [`agent::actions`] is the built-in one: a plain model that answers JSON actions. [`agent::ProgramAgent`] is one that
-//!   is a program: [`agent::Claude`], [`agent::Codex`], or a [`agent::AgentProgram`] of one's own.
-//! - [`Model`] answers. [`model::OpenAiCompatible`] calls LiteLLM or anything that speaks the same language,
-//!   [`model::ScriptedModel`] answers from a file.
-//! - [`EventSink`] receives everything a run reports, as [`Event`]s. The library prints nothing.
-//! - [`Forge`] opens the pull request. [`scm::LocalForge`] is a branch and a file in the user's own hands.
-//!
-//! Nothing below `cli` reads the environment, the home folder or the clock by itself: they are passed in, as [`RunParts`].
+//! Runs coding agents unattended, in a loop, inside a sandbox, and opens a pull request with the result.
 //!
 //! # A whole run
 //!
+//! A repository and a task are enough. [`Ralph::builder`] has the defaults of the command line: it reads the configuration
+//! files of the repository and of the user, and the environment of the process.
+//!
 //! ```no_run
-//! use std::collections::BTreeMap;
-//! use std::sync::Arc;
+//! use ralph::{Claude, Docker, Ralph};
 //!
-//! use ralph::agent::Agents;
-//! use ralph::agent::actions::ActionsAgent;
-//! use ralph::event::NullSink;
-//! use ralph::exec::Host;
-//! use ralph::model::{CallTimeouts, ModelEndpoint, OpenAiCompatible, Profile};
-//! use ralph::sandbox::connect::{Choice, connect};
-//! use ralph::sandbox::local::LocalOptions;
-//! use ralph::scm::LocalForge;
-//! use ralph::secret::{Redactor, Secret};
-//! use ralph::state::RunOwner;
-//! use ralph::{NewRun, RunParts, Repository, Runs, SandboxSpec, RunSettings};
-//!
-//! # async fn run(task: String, key: String) -> Result<(), Box<dyn std::error::Error>> {
-//! let path = "/usr/bin:/bin";
-//! let host = Host::new(BTreeMap::from([("PATH".to_owned(), path.to_owned())]));
-//! let repo = Repository::open(host.clone(), "path/to/your/repository".as_ref()).await?;
-//! let runs = Runs::under("path/to/the/runs");
-//! let key = Secret::new(key);
-//! let redactor = Redactor::new([key.clone()]);
-//!
-//! let new = NewRun { created: jiff::Timestamp::now(), task, branch_prefix: "ralph".to_owned(), project: None, overrides: Vec::new(), script: None };
-//! let run = ralph::create(&runs, &repo, &redactor, new).await?;
-//!
-//! let local = LocalOptions {
-//!     base: runs.dir().to_owned(),
-//!     path: path.to_owned(),
-//!     passthrough: BTreeMap::new(),
-//! };
-//! let endpoint = ModelEndpoint::parse("http://127.0.0.1:4000")?;
-//! let parts = RunParts {
-//!     provider: connect(&Choice::Local(local))?,
-//!     agents: Agents::new(Arc::new(ActionsAgent)),
-//!     model: Arc::new(OpenAiCompatible::new(endpoint, Some(key), CallTimeouts::default())?),
-//!     forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
-//!     sink: Arc::new(NullSink),
-//!     clock: ralph::clock::system(),
-//!     host,
-//!     redactor,
-//!     owner: RunOwner::this_process("the name of this machine"),
-//!     metering: None,
-//!     preconditions: Vec::new(),
-//! };
-//! let settings = RunSettings::new(Profile::new("default", "zai/glm-4.7"));
-//! let spec = SandboxSpec::unrestricted(run.facts().id.clone());
-//! let outcome = ralph::drive(&parts, &settings, &spec, &run).await?;
-//! assert!(outcome.pull_request.is_some(), "{}", outcome.reason);
+//! # async fn example() -> Result<(), ralph::AssemblyError> {
+//! let outcome = Ralph::builder()
+//!     .repository(".")
+//!     .task_file("ralph_task.md")
+//!     .sandbox(Docker::new().allow(["crates.io"]))
+//!     .agent(Claude::new())
+//!     .build()
+//!     .await?
+//!     .run()
+//!     .await?;
+//! println!("{:?}: {}", outcome.kind, outcome.reason);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! `examples/` holds four whole programs that run as they are: a loop driven by the library, and a provider, an agent
-//! and an event sink of one's own. `docs/guide/sdk.md` walks through them.
+//! `build` refuses everything that can be refused before a run exists; `run` creates the run and works on it. The library
+//! prints nothing: events go to an [`EventSink`], warnings to an [`AssemblyReporter`]. Environment, directories and clock
+//! are [`Surroundings`], which can be replaced.
+//!
+//! # How a run works
+//!
+//! A **task** is a file, `ralph_task.md`: some settings, some prose, and checkboxes with the commands that verify them
+//! ([`task`]). A **run** works on one task: it has a directory on the host ([`RunDir`]), a private clone, a branch and a
+//! sandbox.
+//!
+//! A run consists of **iterations**. Each starts with a fresh context: a prompt made from files and git, nothing else. At
+//! the end of an iteration the agent's processes are ended, and its commits leave the sandbox as a bundle and are checked
+//! ([`scm`]). Then the runner collects **evidence**: it runs the task's own commands in a clean checkout of the last
+//! commit. The agent reports checkboxes as finished; only evidence ticks them. When every checkbox is verified and the
+//! tests pass, a [`Forge`] opens the **pull request**.
+//!
+//! After each iteration the whole state is one commit under `refs/ralph/<run>/state` in the user's repository. That commit
+//! and a journal on the host are all that a resume needs.
+//!
+//! # What can be replaced
+//!
+//! - [`Provider`] creates sandboxes, [`Sandbox`] is one of them ([`sandbox`]). There are `docker`, `docker-sandbox`,
+//!   `tart`, `daytona`, and `local`, which isolates nothing.
+//! - [`Agent`] opens an [`AgentSession`] for each iteration ([`agent`]). A session is a state machine without I/O: it
+//!   returns the next step and gets its result. [`agent::actions`] is built in; `claude`, `codex` and others are programs.
+//! - [`Model`] answers the built-in agent ([`model`]): an OpenAI-compatible endpoint, or a script.
+//! - [`EventSink`] receives everything that a run reports ([`event`]).
+//! - [`Forge`] opens the pull request ([`scm`]).
+//!
+//! `examples/` holds whole programs, and `docs/guide/sdk.md` walks through them.
 //!
 //! # Features
 //!
-//! `cli` (on by default) adds the command line and the configuration files: `cli` and `config`. Without it the crate is
-//! the loop alone.
+//! `cli` (on by default) adds the command line. Everything else works without it.
 
 pub mod agent;
 pub mod assembly;
 mod atomic_file;
 #[cfg(feature = "cli")]
+#[doc(hidden)]
 pub mod cli;
+#[doc(hidden)]
 pub mod clock;
 pub mod config;
+#[doc(hidden)]
 pub mod credential;
+#[doc(hidden)]
 pub mod digest;
+#[doc(hidden)]
 pub mod engine;
 pub mod event;
 pub mod exec;
 mod file_hashes;
+#[doc(hidden)]
 pub mod gateway;
+#[doc(hidden)]
 pub mod guest;
+#[doc(hidden)]
 pub mod id;
 pub mod image;
 pub mod model;
 pub mod network;
+#[doc(hidden)]
 pub mod nix;
+#[doc(hidden)]
 pub mod runner;
 pub mod sandbox;
 pub mod scm;
+#[doc(hidden)]
 pub mod secret;
+#[doc(hidden)]
 pub mod state;
 pub mod task;
 mod text;
+#[doc(hidden)]
 pub mod usage;
 
-pub use agent::{Agent, AgentSession};
+pub use agent::{Agent, AgentSession, Claude, Codex};
+pub use assembly::{
+    ActiveRun, AgentChoice, AssemblyError, AssemblyErrorKind, AssemblyReporter, Docker, Local, Ralph,
+    RalphBuilder, SandboxChoice, Surroundings,
+};
+pub use clock::Clock;
+pub use config::Config;
 pub use event::{Event, EventKind, EventSink};
 pub use id::RunId;
 pub use model::{Model, Profile};
 pub use runner::{NewRun, RunOutcome, RunParts, RunSettings, create, drive};
 pub use sandbox::{Provider, Sandbox, SandboxSpec};
 pub use scm::{Forge, Repository};
-pub use state::{RunDir, Runs};
+pub use secret::{Redactor, Secret};
+pub use state::{RunDir, RunOutcomeKind, Runs};

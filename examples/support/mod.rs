@@ -1,5 +1,5 @@
-//! What the examples share: a small repository with a mistake in it, a task that says so, and the parts of a run on
-//! this machine. Everything is in a temporary directory and goes with it.
+//! What the examples share: a small repository with a mistake in it, a task that asks to correct it, and a scripted model.
+//! Everything is in a temporary directory.
 #![allow(
     unreachable_pub,
     reason = "each example is a crate of its own and includes this file"
@@ -8,19 +8,9 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
-use std::sync::Arc;
 
-use ralph::agent::Agents;
-use ralph::agent::actions::ActionsAgent;
-use ralph::event::NullSink;
 use ralph::exec::{Command, Discard, Host};
-use ralph::model::{Script, ScriptedModel};
-use ralph::sandbox::connect::{Choice, connect};
-use ralph::sandbox::local::LocalOptions;
-use ralph::scm::LocalForge;
-use ralph::secret::Redactor;
-use ralph::state::RunOwner;
-use ralph::{NewRun, Profile, Repository, RunDir, RunOutcome, RunParts, RunSettings, Runs, SandboxSpec};
+use ralph::{Local, Ralph, RalphBuilder, Surroundings};
 use tempfile::TempDir;
 
 const TASK: &str = "\
@@ -60,72 +50,47 @@ iterations:
           - {type: stop_success, reason: Both checkboxes hold.}
 "#;
 
-/// A run that can begin, and the parts to begin it with: the `local` provider and forge, the `actions` agent, the
-/// scripted model, and a sink that shows nothing. An example replaces the part it is about.
-pub struct Bench {
-    /// The run.
-    pub run: RunDir,
-    /// Its parts.
-    pub parts: RunParts,
+/// A repository, and surroundings in which nothing of the user's own settings applies.
+pub struct Example {
+    /// The surroundings of the run.
+    pub surroundings: Surroundings,
     _dir: TempDir,
 }
 
-impl Bench {
-    /// Makes the repository and a run of the task in it.
+impl Example {
+    /// Creates the repository with the task.
     pub async fn new() -> Result<Self, Box<dyn Error>> {
         let dir = tempfile::tempdir()?;
-        let path = path_variable();
-        let host = Host::new(BTreeMap::from([("PATH".to_owned(), path.clone())]));
+        let path = Surroundings::from_process()?
+            .var("PATH")
+            .unwrap_or_default()
+            .to_owned();
+        let env = BTreeMap::from([("PATH".to_owned(), path)]);
         let project = dir.path().join("project");
-        make_repository(&host, &project).await?;
-
-        let repo = Repository::open(host.clone(), &project).await?;
-        let runs = Runs::under(dir.path().join("runs"));
-        let new = NewRun {
-            created: jiff::Timestamp::now(),
-            task: TASK.to_owned(),
-            branch_prefix: "ralph".to_owned(),
-            project: None,
-            overrides: Vec::new(),
-            script: None,
-        };
-        let run = ralph::create(&runs, &repo, &Redactor::default(), new).await?;
-        let local = LocalOptions {
-            base: runs.dir().to_owned(),
-            path,
-            passthrough: BTreeMap::new(),
-        };
-        let parts = RunParts {
-            provider: connect(&Choice::Local(local))?,
-            agents: Agents::new(Arc::new(ActionsAgent)),
-            model: Arc::new(ScriptedModel::new(Script::parse(SCRIPT)?)),
-            forge: Arc::new(LocalForge::new(repo, run.pull_request_file())),
-            sink: Arc::new(NullSink),
-            clock: ralph::clock::system(),
-            host,
-            redactor: Redactor::default(),
-            owner: RunOwner::this_process("localhost"),
-            metering: None,
-            preconditions: Vec::new(),
-        };
+        let surroundings = Surroundings::new(env, &project)
+            .with_var("RALPH_HOME", dir.path().join("ralph").display().to_string());
+        make_repository(&surroundings.host(), &project).await?;
         Ok(Self {
-            run,
-            parts,
+            surroundings,
             _dir: dir,
         })
     }
 
-    /// Works on the run until it ends.
-    pub async fn drive(&self) -> Result<RunOutcome, Box<dyn Error>> {
-        let settings = RunSettings::new(Profile::new("scripted", "scripted"));
-        let spec = SandboxSpec::unrestricted(self.run.facts().id.clone());
-        Ok(ralph::drive(&self.parts, &settings, &spec, &self.run).await?)
+    /// Builds a run with the `local` provider, the `actions` agent and the scripted model. An example replaces the part
+    /// that it is about.
+    pub fn builder(&self) -> RalphBuilder {
+        Ralph::builder()
+            .surroundings(self.surroundings.clone())
+            .sandbox(Local)
+            .agent("actions")
+            .script(SCRIPT)
     }
 }
 
 async fn make_repository(host: &Host, dir: &Path) -> Result<(), Box<dyn Error>> {
     std::fs::create_dir(dir)?;
     std::fs::write(dir.join("greeting.txt"), "Hello, wrld\n")?;
+    std::fs::write(dir.join("ralph_task.md"), TASK)?;
     let identity = ["-c", "user.name=you", "-c", "user.email=you@localhost"];
     let init = Command::new("git").args(["init", "--quiet", "--initial-branch=main"]);
     let add = Command::new("git").args(["add", "greeting.txt"]);
@@ -139,10 +104,4 @@ async fn make_repository(host: &Host, dir: &Path) -> Result<(), Box<dyn Error>> 
         }
     }
     Ok(())
-}
-
-/// The library reads no environment: a program passes in what it needs.
-#[expect(clippy::disallowed_methods, reason = "a program may read its environment")]
-fn path_variable() -> String {
-    std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned())
 }

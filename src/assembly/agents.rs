@@ -7,18 +7,23 @@ use crate::agent::{
     Agent, AgentCredential, Agents, Claude, Codex, CredentialKind, Cursor, Custom, KeyVariable, ModelAccess,
     ProgramAgent,
 };
-use crate::config::{AgentName, Config, ModelSettings, SandboxType};
+use crate::config::{AgentName, Config, ModelSettings};
+use crate::sandbox::Isolation;
 
-use super::AssemblyError;
+use super::{AssemblyContext, AssemblyError, provider};
 
 /// The agents: one for the run, and others for profiles that name another or reach another model.
 /// `brokered` tells of those whose credentials stay here.
 pub(crate) fn agents<'a>(
+    context: &AssemblyContext,
     config: &Config,
     brokered: impl Fn(&str) -> Option<&'a ModelAccess>,
 ) -> Result<Agents, AssemblyError> {
+    if let Some(agent) = &context.agent {
+        return Ok(Agents::new(agent.clone()));
+    }
     let own = &config.settings.default_profile;
-    let made = |profile: &str| agent(config, profile, brokered(profile));
+    let made = |profile: &str| agent(context, config, profile, brokered(profile));
     let mut agents = Agents::new(made(own)?);
     for profile in config.profiles.keys().filter(|profile| *profile != own) {
         agents = agents.with(profile, made(profile)?);
@@ -27,11 +32,15 @@ pub(crate) fn agents<'a>(
 }
 
 /// Refuses agents that cannot be had; `brokered` tells whose credentials stay here.
-pub(crate) fn check(config: &Config, brokered: impl Fn(&str) -> bool) -> Result<(), AssemblyError> {
+pub(crate) fn check(
+    context: &AssemblyContext,
+    config: &Config,
+    brokered: impl Fn(&str) -> bool,
+) -> Result<(), AssemblyError> {
     let given = config.profiles.keys().filter(|profile| !brokered(profile));
     given
         .into_iter()
-        .try_for_each(|profile| agent(config, profile, None).map(drop))
+        .try_for_each(|profile| agent(context, config, profile, None).map(drop))
 }
 
 /// Whether going on with this profile changes anything for the agent.
@@ -77,20 +86,27 @@ pub(crate) fn check_cost_is_bounded(
     )))
 }
 
-/// What a person should know of where the credential goes of an agent that is given it.
-pub(crate) fn notice(config: &Config) -> Option<String> {
+/// Whether the agent of the default profile is a program, which spends money by itself.
+pub(crate) fn is_program(context: &AssemblyContext, config: &Config) -> bool {
+    context.agent.is_none() && agent_name(config, &config.settings.default_profile) != AgentName::Actions
+}
+
+/// Warns that the agent gets its credential itself.
+pub(crate) fn exposed_credential_notice(context: &AssemblyContext, config: &Config) -> Option<String> {
+    if !is_program(context, config) {
+        return None;
+    }
     let own = &config.settings.default_profile;
     let name = agent_name(config, own);
     let (variable, _) = credential(config, own, keys(name))?;
-    (name != AgentName::Actions).then(|| {
-        format!(
-            "`{variable}` itself is given to the agent `{}`: whatever runs in the sandbox can read it",
-            name.name()
-        )
-    })
+    Some(format!(
+        "the agent `{}` gets `{variable}` itself: every program in the sandbox can read it",
+        name.name()
+    ))
 }
 
 fn agent(
+    context: &AssemblyContext,
     config: &Config,
     profile: &str,
     brokered: Option<&ModelAccess>,
@@ -102,7 +118,7 @@ fn agent(
     let effort = config.settings.agent.effort.clone();
     let access = || match brokered {
         Some(brokered) => Ok(brokered.clone()),
-        None => access(config, profile, name),
+        None => access(context, config, profile, name),
     };
     Ok(match name {
         AgentName::Actions => Arc::new(ActionsAgent),
@@ -128,9 +144,15 @@ fn custom(config: &Config, profile: &str) -> Result<Custom, AssemblyError> {
 }
 
 /// How the agent reaches its model: with the credential itself, since nothing here holds it back.
-fn access(config: &Config, profile: &str, name: AgentName) -> Result<ModelAccess, AssemblyError> {
+fn access(
+    context: &AssemblyContext,
+    config: &Config,
+    profile: &str,
+    name: AgentName,
+) -> Result<ModelAccess, AssemblyError> {
+    let isolation = provider::connected(context, config)?.capabilities().isolation;
     let may_be_given =
-        config.provider() == SandboxType::Local || config.settings.agent.dangerously_pass_credential;
+        isolation == Isolation::DirectoryOnly || config.settings.agent.dangerously_pass_credential;
     let found = credential(config, profile, keys(name));
     if found.is_some() && !may_be_given {
         return Err(AssemblyError::usage(format!(

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{self, Config, FilePlace, Inputs, Override, Place};
+use crate::config::{self, Config, ConfigInputs, ConfigOverride, FilePosition, SettingPlace};
 use crate::state::RunDir;
 use crate::task::Task;
 
@@ -15,13 +15,30 @@ pub(crate) struct TaskFile {
     pub(crate) project: PathBuf,
 }
 
+impl TaskFile {
+    /// The task of a run that exists, as it was when the run was created.
+    pub(crate) fn of_run(context: &AssemblyContext, dir: &RunDir) -> Self {
+        Self {
+            path: dir.task_file(),
+            text: dir.facts().task.clone(),
+            project: project_of(context, dir),
+        }
+    }
+}
+
 /// What a caller gives besides the files.
 #[derive(Clone, Default)]
 pub(crate) struct GivenSettings {
     /// A file to read in place of `ralph.toml`.
     pub(crate) config_file: Option<PathBuf>,
     /// Single values, which win over every file.
-    pub(crate) overrides: Vec<Override>,
+    pub(crate) overrides: Vec<ConfigOverride>,
+}
+
+impl GivenSettings {
+    pub(super) fn is_empty(&self) -> bool {
+        self.config_file.is_none() && self.overrides.is_empty()
+    }
 }
 
 /// Reads the configuration and reports its warnings.
@@ -41,13 +58,16 @@ fn inputs(
     context: &AssemblyContext,
     task: Option<&TaskFile>,
     given: &GivenSettings,
-) -> Result<Inputs, AssemblyError> {
+) -> Result<ConfigInputs, AssemblyError> {
     let surroundings = &context.surroundings;
-    Ok(Inputs {
-        env: surroundings.env.clone(),
+    Ok(ConfigInputs {
+        env: surroundings.env().clone(),
         user_file: surroundings.user_config(),
-        project_dir: task.map_or_else(|| project_dir(&surroundings.cwd), |task| task.project.clone()),
-        config_file: given.config_file.as_ref().map(|file| surroundings.cwd.join(file)),
+        project_dir: task.map_or_else(|| project_dir(surroundings.dir()), |task| task.project.clone()),
+        config_file: given
+            .config_file
+            .as_ref()
+            .map(|file| surroundings.dir().join(file)),
         task: task.map(task_overrides).transpose()?.unwrap_or_default(),
         flags: given.overrides.clone(),
     })
@@ -59,7 +79,7 @@ pub(crate) fn load_quietly(
     project: PathBuf,
     given: &GivenSettings,
 ) -> Result<Config, AssemblyError> {
-    let inputs = Inputs {
+    let inputs = ConfigInputs {
         project_dir: project,
         ..inputs(context, None, given)?
     };
@@ -69,7 +89,7 @@ pub(crate) fn load_quietly(
 /// The directory whose configuration a run was started with; the current project where that does not exist here.
 pub(crate) fn project_of(context: &AssemblyContext, run: &RunDir) -> PathBuf {
     let known = run.facts().project.clone().filter(|dir| dir.is_dir());
-    known.unwrap_or_else(|| project_dir(&context.surroundings.cwd))
+    known.unwrap_or_else(|| project_dir(context.surroundings.dir()))
 }
 
 /// The directory that holds the project's configuration: the nearest one upwards with a `ralph.toml` or a `.git`.
@@ -78,16 +98,16 @@ pub(crate) fn project_dir(cwd: &Path) -> PathBuf {
     cwd.ancestors().find(marked).unwrap_or(cwd).to_owned()
 }
 
-fn task_overrides(file: &TaskFile) -> Result<Vec<Override>, AssemblyError> {
+fn task_overrides(file: &TaskFile) -> Result<Vec<ConfigOverride>, AssemblyError> {
     let task = Task::parse(&file.text)?;
-    let place = Place::File(FilePlace {
+    let place = SettingPlace::File(FilePosition {
         path: file.path.clone(),
         line: 1,
         column: 1,
     });
     let pairs = task.frontmatter.overrides().into_iter();
     Ok(pairs
-        .map(|(key, value)| Override {
+        .map(|(key, value)| ConfigOverride {
             key: key.to_owned(),
             value,
             place: place.clone(),

@@ -1,6 +1,5 @@
 //! Which credential an agent uses, and where it comes from.
 
-use crate::clock;
 use crate::config::{AgentName, Config};
 use crate::credential::{AuthMethod, CredentialKind, CredentialSource, Keychain, Login, TokenServer, Vault};
 use crate::gateway::broker::{self, ModelUpstream, UpstreamError};
@@ -34,7 +33,7 @@ pub(crate) fn kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
 pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
     let surroundings = &context.surroundings;
     let vault = Vault::in_files(surroundings.data_dir()?.join("credentials"));
-    let host = surroundings.session_host();
+    let host = surroundings.desktop_host();
     let keychain = if cfg!(target_os = "macos") {
         Some(Keychain::MacOs)
     } else {
@@ -60,7 +59,7 @@ pub(crate) async fn upstream(
     let vault = vault(context)?;
     let stored = vault.load(kind).await?;
     let login = || {
-        let login = Login::new(kind, vault, token_server(base)?, clock::system());
+        let login = Login::new(kind, vault, token_server(base)?, context.surroundings.clock());
         Ok::<_, AssemblyError>(CredentialSource::Stored(login))
     };
     let source = match (stored, from_environment(config, kind)) {

@@ -1,6 +1,5 @@
 //! What can go wrong while a run is assembled or driven, with its kind and what to do next.
 
-use crate::text::error_chain;
 use std::error::Error;
 use std::fmt::Display;
 use std::path::Path;
@@ -17,7 +16,8 @@ use crate::runner::RunError;
 use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::ScmError;
 use crate::state::StateError;
-use crate::task::TaskError;
+use crate::task::{LintFinding, TaskError};
+use crate::text::error_chain;
 
 /// What kind of error it is: who can mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,29 @@ impl AssemblyError {
         Self::new(kind, error_chain(error))
     }
 
+    /// A task file with this many findings of the linter.
+    pub(crate) fn invalid_task(path: &Path, findings: usize) -> Self {
+        let count = match findings {
+            1 => "one finding".to_owned(),
+            many => format!("{many} findings"),
+        };
+        Self::usage(format!("`{}` has {count}", path.display()))
+            .with_hint("`ralph init` writes a valid task to start from")
+    }
+
+    /// Adds lines with details to the message.
+    #[must_use]
+    pub(crate) fn with_details(mut self, details: impl IntoIterator<Item = String>) -> Self {
+        for line in details
+            .into_iter()
+            .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+        {
+            self.message.push_str("\n  ");
+            self.message.push_str(&line);
+        }
+        self
+    }
+
     /// Sets what to do next.
     #[must_use]
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
@@ -88,6 +111,17 @@ impl AssemblyError {
     }
 }
 
+/// A finding of the linter for a person: place, reason and fix.
+pub(crate) fn describe_finding(path: &Path, finding: &LintFinding) -> String {
+    let line = finding.line.map_or(String::new(), |line| format!(":{line}"));
+    format!(
+        "{}{line}: {}\n  fix: {}",
+        path.display(),
+        finding.reason,
+        finding.fix
+    )
+}
+
 /// For `map_err`: an I/O error with what was tried on which path.
 pub(crate) fn io(operation: &str, path: &Path) -> impl FnOnce(std::io::Error) -> AssemblyError {
     let message = format!("cannot {operation} `{}`", path.display());
@@ -96,10 +130,26 @@ pub(crate) fn io(operation: &str, path: &Path) -> impl FnOnce(std::io::Error) ->
 
 use AssemblyErrorKind::{Runtime, Usage};
 
-impl From<ConfigError> for AssemblyError {
-    fn from(error: ConfigError) -> Self {
-        Self::from_error(Usage, &error).with_hint_of(error.hint())
-    }
+/// Errors that always have the same kind, and those of them that have a hint.
+macro_rules! from_errors {
+    ($($error:ty => $kind:expr $(, $hint:ident)?;)*) => {
+        $(impl From<$error> for AssemblyError {
+            fn from(error: $error) -> Self {
+                Self::from_error($kind, &error)$(.with_hint_of(error.$hint()))?
+            }
+        })*
+    };
+}
+
+from_errors! {
+    AuditError => Runtime;
+    BrokerError => Runtime;
+    ConfigError => Usage, hint;
+    CredentialError => Runtime, hint;
+    LoginError => Runtime, hint;
+    MeterError => Runtime;
+    ScriptError => Usage;
+    UpstreamError => Usage;
 }
 
 impl From<TaskError> for AssemblyError {
@@ -108,19 +158,21 @@ impl From<TaskError> for AssemblyError {
     }
 }
 
-impl From<ScriptError> for AssemblyError {
-    fn from(error: ScriptError) -> Self {
-        Self::from_error(Usage, &error)
-    }
-}
-
 impl From<StateError> for AssemblyError {
     fn from(error: StateError) -> Self {
-        let kind = match &error {
-            StateError::NoSuchRun { .. } => Usage,
-            _ => Runtime,
+        let (kind, hint) = match &error {
+            StateError::NoSuchRun { .. } => (Usage, Some("`ralph status` lists the runs")),
+            StateError::Owned { .. } => (
+                Runtime,
+                Some("`ralph stop RUN` ends it, `ralph logs -f RUN` shows it"),
+            ),
+            StateError::Corrupt { .. } => (
+                Runtime,
+                Some("the run's state ref in the repository still holds its last checkpoint"),
+            ),
+            StateError::Io { .. } => (Runtime, None),
         };
-        Self::from_error(kind, &error)
+        Self::from_error(kind, &error).with_hint_of(hint)
     }
 }
 
@@ -164,42 +216,6 @@ impl From<EngineError> for AssemblyError {
     }
 }
 
-impl From<CredentialError> for AssemblyError {
-    fn from(error: CredentialError) -> Self {
-        Self::from_error(Runtime, &error).with_hint_of(error.hint())
-    }
-}
-
-impl From<LoginError> for AssemblyError {
-    fn from(error: LoginError) -> Self {
-        Self::from_error(Runtime, &error).with_hint_of(error.hint())
-    }
-}
-
-impl From<BrokerError> for AssemblyError {
-    fn from(error: BrokerError) -> Self {
-        Self::from_error(Runtime, &error)
-    }
-}
-
-impl From<UpstreamError> for AssemblyError {
-    fn from(error: UpstreamError) -> Self {
-        Self::from_error(Usage, &error)
-    }
-}
-
-impl From<MeterError> for AssemblyError {
-    fn from(error: MeterError) -> Self {
-        Self::from_error(Runtime, &error)
-    }
-}
-
-impl From<AuditError> for AssemblyError {
-    fn from(error: AuditError) -> Self {
-        Self::from_error(Runtime, &error)
-    }
-}
-
 impl From<RunError> for AssemblyError {
     fn from(error: RunError) -> Self {
         match error {
@@ -207,6 +223,8 @@ impl From<RunError> for AssemblyError {
             RunError::Sandbox(error) => error.into(),
             RunError::Scm(error) => error.into(),
             RunError::Task(error) => error.into(),
+            error @ RunError::StateRefGone { .. } => Self::from_error(Runtime, &error)
+                .with_hint("fetch it from where it was pushed to, or `ralph run` the task again"),
             RunError::NotReady(ref lacks) => {
                 let steps: Vec<&str> = lacks.iter().map(|lack| lack.next_step.as_str()).collect();
                 Self::from_error(Runtime, &error).with_hint(steps.join("; "))

@@ -22,8 +22,8 @@ pub(crate) struct Prepared {
 const BUILD: &str = "build image";
 const BUILD_PROJECT: &str = "build project image";
 
-/// What the building of a project's image is called as long as nothing is known but where it is.
-pub(crate) fn name_of_build(project: &Path) -> &'static str {
+/// The name of the build step that a failed build of a project's image belongs to.
+pub(crate) fn build_step_name(project: &Path) -> &'static str {
     if main_worktree(project).join(".agent-loop").is_dir() {
         BUILD_PROJECT
     } else {
@@ -48,7 +48,7 @@ pub(crate) async fn prepare(
             built: Vec::new(),
         })
     };
-    match (provider::choice(context, config)?.ground(), named) {
+    match (provider::image_source(context, config)?, named) {
         (Ground::Nothing, _) => return as_named(None),
         (Ground::NamedImage, named) => return as_named(named),
         (Ground::EngineImage, Some(named)) => return as_named(Some(named)),
@@ -76,7 +76,7 @@ pub(crate) async fn at_hand(
     config: &Config,
     project: &Path,
 ) -> Result<Option<String>, AssemblyError> {
-    if provider::choice(context, config)?.ground() != Ground::EngineImage {
+    if provider::image_source(context, config)? != Ground::EngineImage {
         return Ok(None);
     }
     let tools = tools(context)?;
@@ -147,7 +147,7 @@ pub(crate) fn tools(context: &AssemblyContext) -> Result<Tools, AssemblyError> {
     Ok(Tools {
         host: context.surroundings.builder_host(),
         cache: context.surroundings.cache_dir()?.join("images"),
-        clock: crate::clock::system(),
+        clock: context.surroundings.clock(),
     })
 }
 

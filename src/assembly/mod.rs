@@ -6,14 +6,17 @@
 
 pub(crate) mod agents;
 pub(crate) mod broker;
-pub(crate) mod clients;
+mod builder;
+mod choice;
 pub(crate) mod configuration;
 pub(crate) mod credentials;
+pub(crate) mod equipment;
 mod error;
 pub(crate) mod image;
-pub(crate) mod parts;
-pub(crate) mod preflight;
+pub(crate) mod package_clients;
+mod preflight;
 pub(crate) mod provider;
+mod ralph;
 mod reporter;
 mod settings;
 pub(crate) mod spec;
@@ -21,10 +24,18 @@ mod surroundings;
 
 use std::sync::Arc;
 
-pub(crate) use error::io;
+use crate::agent::Agent;
+use crate::config::Config;
+use crate::sandbox::Provider;
+
+pub use builder::RalphBuilder;
+pub(crate) use builder::read_task_text;
+pub use choice::{AgentChoice, Docker, Local, SandboxChoice};
 pub use error::{AssemblyError, AssemblyErrorKind};
+pub(crate) use error::{describe_finding, io};
+pub use ralph::{ActiveRun, Ralph};
 pub use reporter::{AssemblyReporter, SilentReporter};
-pub(crate) use settings::settings;
+use settings::settings;
 pub use surroundings::Surroundings;
 
 /// What every step of the assembly works with.
@@ -34,4 +45,28 @@ pub(crate) struct AssemblyContext {
     pub(crate) surroundings: Surroundings,
     /// Receives warnings and progress.
     pub(crate) reporter: Arc<dyn AssemblyReporter>,
+    /// Replaces the configured provider.
+    pub(crate) provider: Option<Arc<dyn Provider>>,
+    /// Replaces the configured agents.
+    pub(crate) agent: Option<Arc<dyn Agent>>,
+}
+
+impl AssemblyContext {
+    /// A context in which everything is configured.
+    pub(crate) fn new(surroundings: Surroundings, reporter: Arc<dyn AssemblyReporter>) -> Self {
+        Self {
+            surroundings,
+            reporter,
+            provider: None,
+            agent: None,
+        }
+    }
+
+    /// The name of the run's agent.
+    fn agent_name(&self, config: &Config) -> String {
+        match &self.agent {
+            Some(agent) => agent.name().to_owned(),
+            None => config.settings.agent.name.name().to_owned(),
+        }
+    }
 }

@@ -15,12 +15,12 @@ use crate::gateway::broker::{self, BrokerError, ModelUpstream, VerifyError};
 use crate::network::{HostName, PackageConfig, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
+use crate::text::error_chain;
 
 use super::AssemblyError;
 use super::agents::{agent_name, credential, keys, settings_of};
-use super::broker::{Brokered, Door, Service};
+use super::broker::{BrokerEndpoint, Brokered, Service};
 use super::{AssemblyContext, provider};
-use crate::text::error_chain;
 
 /// How long a service may take to say whether it takes a credential.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,8 +31,11 @@ pub(crate) async fn preconditions(
     config: &Config,
     brokered: Option<&Brokered>,
 ) -> Result<Vec<Arc<dyn Precondition>>, AssemblyError> {
+    if context.agent.is_some() {
+        return Ok(Vec::new());
+    }
     let own = &config.settings.default_profile;
-    let open = brokered.and_then(|brokered| Some((brokered.door(own)?, brokered.access(own)?)));
+    let open = brokered.and_then(|brokered| Some((brokered.endpoint(own)?, brokered.access(own)?)));
     let Some((door, access)) = open else {
         let credential = own_credential(context, config, own).await?;
         let policy = config.network_policy(&PackageConfig::EMPTY);
@@ -179,7 +182,7 @@ impl Precondition for Known {
 }
 
 /// Whether the gateway serves the calls of an agent.
-struct Health(Door);
+struct Health(BrokerEndpoint);
 
 #[async_trait]
 impl Precondition for Health {
@@ -210,7 +213,7 @@ struct Credential {
 /// Who is asked about a credential, and from where.
 enum Asked {
     /// The service behind the gateway, which asks it for every call.
-    Through(Door),
+    Through(BrokerEndpoint),
     /// The service that this machine itself asks for every call.
     FromHere(ModelUpstream),
     /// The service that a sandbox asks by itself; this machine need not reach it.

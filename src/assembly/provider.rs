@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::config::{AgentName, Config, Layer, OnUnenforceable, SandboxType};
+use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
 use crate::network::{PackageConfig, Policy};
-use crate::sandbox::connect::{Choice, check_policy, connect};
+use crate::sandbox::connect::{Choice, Ground, check_policy, connect};
 use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, Waiting};
 use crate::sandbox::docker::DockerOptions;
 use crate::sandbox::docker_sandbox::DockerSandboxOptions;
@@ -16,68 +16,71 @@ use crate::sandbox::{Provider, SandboxError};
 use super::broker::Brokered;
 use super::configuration::project_dir;
 use super::error::io;
-use super::{AssemblyContext, AssemblyError, agents};
+use super::{AssemblyContext, AssemblyError, Surroundings};
 
-/// The provider, once it is sure that it can enforce what is asked of it.
+/// The provider, checked to enforce the configured policy.
 pub(crate) fn provider(
     context: &AssemblyContext,
     config: &Config,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
     let provider = connected(context, config)?;
     match check_policy(provider.as_ref(), &config.network_policy(&PackageConfig::EMPTY)) {
-        Err(error) if !may_go_on(config) => Err(unenforceable(error)),
+        Err(error) if !may_ignore_policy(config) => Err(unenforceable(error)),
         _ => Ok(provider),
     }
 }
 
-/// The provider, whatever it can enforce.
+/// The provider, whether it enforces the policy or not.
 pub(crate) fn connected(
     context: &AssemblyContext,
     config: &Config,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
-    Ok(connect(&choice(context, config)?)?)
+    connected_with(context, config, None)
 }
 
-/// The same, with the credentials that it keeps.
+/// The provider with the credentials that it stores.
 pub(crate) fn connected_with(
     context: &AssemblyContext,
     config: &Config,
     brokered: Option<&Brokered>,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
-    let choice = match (choice(context, config)?, brokered) {
-        (Choice::Daytona(options), Some(brokered)) => Choice::Daytona(DaytonaOptions {
-            secrets: brokered.handed_over.clone(),
-            ..options
-        }),
-        (other, _) => other,
-    };
+    if let Some(provider) = &context.provider {
+        return Ok(provider.clone());
+    }
+    let mut choice = choice(context, config)?;
+    if let (Choice::Daytona(options), Some(brokered)) = (&mut choice, brokered) {
+        options.secrets.clone_from(&brokered.handed_over);
+    }
     Ok(connect(&choice)?)
 }
 
-/// Which provider is meant.
-pub(crate) fn choice(context: &AssemblyContext, config: &Config) -> Result<Choice, AssemblyError> {
+/// What sandboxes of the provider start from. A provider of your own gets the configured image name as it is.
+pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> Result<Ground, AssemblyError> {
+    match context.provider {
+        Some(_) => Ok(Ground::NamedImage),
+        None => Ok(choice(context, config)?.ground()),
+    }
+}
+
+fn choice(context: &AssemblyContext, config: &Config) -> Result<Choice, AssemblyError> {
+    let surroundings = &context.surroundings;
     Ok(match config.provider() {
         SandboxType::Local => Choice::Local(LocalOptions {
-            base: context.surroundings.runs()?.dir().to_owned(),
-            path: context
-                .surroundings
-                .var("PATH")
-                .unwrap_or("/usr/bin:/bin")
-                .to_owned(),
+            base: surroundings.runs()?.dir().to_owned(),
+            path: surroundings.var("PATH").unwrap_or("/usr/bin:/bin").to_owned(),
             passthrough: config.passthrough(),
         }),
-        SandboxType::Docker => Choice::Docker(docker(context)?),
+        SandboxType::Docker => Choice::Docker(docker(surroundings)?),
         SandboxType::DockerSandbox => Choice::DockerSandbox(DockerSandboxOptions {
-            machines: machines(context, "docker-sandboxes")?,
+            machines: vm_options(surroundings, "docker-sandboxes")?,
         }),
-        SandboxType::Tart => Choice::Tart(tart(context, config)?),
+        SandboxType::Tart => Choice::Tart(tart(surroundings, config)?),
         SandboxType::Daytona => Choice::Daytona(daytona(context, config)?),
     })
 }
 
-/// What the `docker` provider needs to know.
-pub(crate) fn docker(context: &AssemblyContext) -> Result<DockerOptions, AssemblyError> {
-    let surroundings = &context.surroundings;
+/// The options of the `docker` provider.
+pub(crate) fn docker(surroundings: &Surroundings) -> Result<DockerOptions, AssemblyError> {
     Ok(DockerOptions {
         base: surroundings.data_dir()?.join("sandboxes"),
         surroundings: surroundings.engine(),
@@ -88,32 +91,29 @@ pub(crate) fn docker(context: &AssemblyContext) -> Result<DockerOptions, Assembl
     })
 }
 
-/// Where machines that a program makes are kept.
-fn machines(context: &AssemblyContext, dir: &str) -> Result<MachineOptions, AssemblyError> {
-    let surroundings = &context.surroundings;
+/// The options that the providers of VMs share.
+fn vm_options(surroundings: &Surroundings, dir: &str) -> Result<MachineOptions, AssemblyError> {
     Ok(MachineOptions {
         base: surroundings.data_dir()?.join(dir),
         guest_dir: surroundings.data_dir()?.join("guest"),
-        host: surroundings.machine_host(),
+        host: surroundings.vm_host(),
         machine: surroundings.owner().host,
     })
 }
 
-/// What the `tart` provider needs to know.
-fn tart(context: &AssemblyContext, config: &Config) -> Result<TartOptions, AssemblyError> {
-    let script = project_dir(&context.surroundings.cwd).join(".agent-loop/dependencies.sh");
+fn tart(surroundings: &Surroundings, config: &Config) -> Result<TartOptions, AssemblyError> {
+    let script = project_dir(surroundings.dir()).join(".agent-loop/dependencies.sh");
     let dependencies = match std::fs::read_to_string(&script) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         read => read.map_err(io("read", &script))?,
     };
     Ok(TartOptions {
-        machines: machines(context, "tart")?,
+        machines: vm_options(surroundings, "tart")?,
         dependencies,
         boot_patience: config.settings.timers.boot,
     })
 }
 
-/// What the `daytona` provider needs to know.
 fn daytona(context: &AssemblyContext, config: &Config) -> Result<DaytonaOptions, AssemblyError> {
     let (surroundings, settings) = (&context.surroundings, &config.settings.sandbox.daytona);
     let url = surroundings
@@ -122,10 +122,10 @@ fn daytona(context: &AssemblyContext, config: &Config) -> Result<DaytonaOptions,
     let dockerfile = settings.dockerfile.as_ref().map(|name| {
         if config.settings.sandbox.image.is_some() {
             return Err(AssemblyError::usage(
-                "`sandbox.image` and `sandbox.daytona.dockerfile` both say what a sandbox starts from",
+                "`sandbox.image` and `sandbox.daytona.dockerfile` are both set; a sandbox starts from one of them",
             ));
         }
-        let path = project_dir(&surroundings.cwd).join(name);
+        let path = project_dir(surroundings.dir()).join(name);
         std::fs::read_to_string(&path).map_err(io("read", &path))
     });
     let reporter = context.reporter.clone();
@@ -146,43 +146,75 @@ fn daytona(context: &AssemblyContext, config: &Config) -> Result<DaytonaOptions,
     })
 }
 
-/// Tells what the provider does not hold.
-pub(crate) fn report_limits(context: &AssemblyContext, config: &Config, provider: &dyn Provider) {
-    let capabilities = provider.capabilities();
-    let spends = agents::agent_name(config, &config.settings.default_profile) != AgentName::Actions;
-    let spending = capabilities.spending_notice().filter(|_| spends);
-    for notice in capabilities.notice().into_iter().chain(spending) {
-        context.reporter.warn(&notice);
-    }
-}
-
-/// What a sandbox may reach, as far as the provider holds it: all of it, or, where a person chose to go on without, nothing.
+/// The policy, or, where the configuration permits it, no policy in place of one that the provider cannot enforce.
 pub(crate) fn enforceable(
     context: &AssemblyContext,
     config: &Config,
-    (provider, policy): (&dyn Provider, Policy),
+    provider: &dyn Provider,
+    policy: Policy,
 ) -> Result<Policy, AssemblyError> {
     match check_policy(provider, &policy) {
         Ok(()) => Ok(policy),
-        Err(error) if may_go_on(config) => {
+        Err(error) if may_ignore_policy(config) => {
             context
                 .reporter
-                .warn(&format!("{error}: the network policy does not hold"));
+                .warn(&format!("{error}: the network policy is not enforced"));
             Ok(Policy::allow_all())
         }
         Err(error) => Err(unenforceable(error)),
     }
 }
 
-/// A policy nobody asked for may give way to a provider somebody chose; one that was asked for may not.
-fn may_go_on(config: &Config) -> bool {
-    let asked_for = config
+/// The default policy may give way to the chosen provider. A configured one may not, unless `on_unenforceable` says so.
+fn may_ignore_policy(config: &Config) -> bool {
+    let configured = config
         .origin("sandbox.network.policy")
-        .is_some_and(|origin| origin.layer != Layer::Default);
-    config.settings.sandbox.network.on_unenforceable == OnUnenforceable::Warn || !asked_for
+        .is_some_and(|origin| origin.layer != ConfigLayer::Default);
+    config.settings.sandbox.network.on_unenforceable == OnUnenforceable::Warn || !configured
 }
 
 fn unenforceable(error: SandboxError) -> AssemblyError {
-    AssemblyError::from(error)
-        .with_hint("choose another provider, or set sandbox.network.policy = \"allow-all\" or on_unenforceable = \"warn\"")
+    AssemblyError::from(error).with_hint(
+        "choose another provider, or set sandbox.network.policy = \"allow-all\" or on_unenforceable = \"warn\"",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rstest::rstest;
+
+    use super::*;
+    use crate::assembly::SilentReporter;
+    use crate::config::{self, ConfigInputs, ConfigOverride, SettingPlace};
+    use crate::sandbox::CredentialRoute;
+
+    #[rstest]
+    #[case::local("local", CredentialRoute::Loopback, CredentialRoute::Loopback)]
+    #[case::docker("docker", CredentialRoute::Gateway, CredentialRoute::None)]
+    #[case::tart("tart", CredentialRoute::Gateway, CredentialRoute::None)]
+    #[case::docker_sandbox("docker-sandbox", CredentialRoute::ProxiedLoopback, CredentialRoute::None)]
+    #[case::daytona("daytona", CredentialRoute::Provider, CredentialRoute::Provider)]
+    fn every_provider_has_a_credential_route_under_a_policy_that_restricts(
+        #[case] name: &str,
+        #[case] restricted: CredentialRoute,
+        #[case] open: CredentialRoute,
+    ) {
+        let given = |key: &str, value: &str| ConfigOverride {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            place: SettingPlace::Flag(key.to_owned()),
+        };
+        let config = config::load(&ConfigInputs {
+            flags: vec![given("sandbox.type", name), given("sandbox.image", "an-image")],
+            ..ConfigInputs::default()
+        });
+        let env = BTreeMap::from([("RALPH_HOME".to_owned(), "/nowhere".to_owned())]);
+        let context = AssemblyContext::new(Surroundings::new(env, "/nowhere"), Arc::new(SilentReporter));
+        let provider = connected(&context, &config.unwrap()).unwrap();
+        let route = provider.capabilities().credentials;
+        assert_eq!(route.under(&Policy::deny()), restricted);
+        assert_eq!(route.under(&Policy::allow_all()), open);
+    }
 }

@@ -31,8 +31,8 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         doctor: DoctorRules {
             every_iterations: from.doctor.every_iterations.map(Into::into),
             apply: match from.doctor.apply {
-                config::DoctorApply::Auto => DoctorApply::Auto,
-                config::DoctorApply::Wait => DoctorApply::Wait,
+                config::DoctorApplySetting::Auto => DoctorApply::Auto,
+                config::DoctorApplySetting::Wait => DoctorApply::Wait,
             },
         },
         profiles: Profiles {

@@ -1,101 +1,86 @@
-//! From the configuration to what the sandbox of a run is made from.
+//! From the configuration to the specification of a sandbox.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use crate::config::Config;
-use crate::gateway::audit::AuditLog;
 use crate::gateway::{AddressGuard, Phantom};
+use crate::id::RunId;
 use crate::network::Policy;
-use crate::sandbox::{Egress, Provider, ProxyVariables, Purpose, Reuse, SandboxSpec};
+use crate::sandbox::{Egress, ProxyVariables, Purpose, Reuse, SandboxSpec};
 use crate::state::RunDir;
 use crate::task::Task;
 
-use super::AssemblyContext;
-use super::AssemblyError;
-use super::broker::Brokered;
-use super::clients::Told;
-use super::provider::enforceable;
+use super::package_clients::PackageClientFiles;
+use super::{AssemblyContext, AssemblyError};
 
-/// Which names may be reached, with what the files of the project and of the image tell package clients.
+/// What a sandbox is for.
+pub(crate) struct SandboxUse {
+    pub(crate) run: RunId,
+    pub(crate) branch: String,
+    /// Names the task, different from those of other repositories.
+    pub(crate) task: String,
+    /// The directory whose files say which package registries are used.
+    pub(crate) project: Option<PathBuf>,
+    pub(crate) image: Option<String>,
+    pub(crate) reuse: Reuse,
+}
+
+impl SandboxUse {
+    /// The use of a sandbox by a run.
+    pub(crate) fn for_run(dir: &RunDir, config: &Config, image: Option<String>) -> Self {
+        let facts = dir.facts();
+        let task = Task::parse(&facts.task).map(|task| task.frontmatter.task_id.to_string());
+        Self {
+            run: facts.id.clone(),
+            branch: facts.branch.clone(),
+            task: format!("{}#{}", facts.repository.display(), task.unwrap_or_default()),
+            project: facts.project.clone(),
+            image,
+            reuse: if config.settings.sandbox.reuse_container {
+                Reuse::Allowed
+            } else {
+                Reuse::Never
+            },
+        }
+    }
+}
+
+/// The sandbox that the configuration asks for. Its broker is not connected yet, and its connections are not recorded.
+pub(crate) async fn sandbox_spec(
+    context: &AssemblyContext,
+    config: &Config,
+    used: SandboxUse,
+) -> Result<SandboxSpec, AssemblyError> {
+    let project = used.project.as_deref();
+    Ok(SandboxSpec {
+        purpose: Purpose {
+            agent: context.agent_name(config),
+            branch: used.branch,
+            task: used.task,
+        },
+        mounts: config.mounts(),
+        resources: config.resources(),
+        network: network_policy(context, config, project, used.image.as_deref()).await?,
+        image: used.image,
+        egress: egress(config)?,
+        completion_grace: config.settings.timers.completion_grace,
+        reuse: used.reuse,
+        ..SandboxSpec::unrestricted(used.run)
+    })
+}
+
+/// The network policy, with the registries that the files of the project and of the image name.
 pub(crate) async fn network_policy(
     context: &AssemblyContext,
     config: &Config,
     project: Option<&Path>,
     image: Option<&str>,
 ) -> Result<Policy, AssemblyError> {
-    let told = Told::read(context, config, project, image).await?;
-    Ok(config.network_policy(&told.clients()))
+    let files = PackageClientFiles::read(context, config, project, image).await?;
+    Ok(config.network_policy(&files.clients()))
 }
 
-/// The same with what the broker serves within reach.
-pub(crate) fn with_broker(
-    spec: SandboxSpec,
-    brokered: Option<&Brokered>,
-) -> Result<SandboxSpec, AssemblyError> {
-    Ok(match brokered {
-        Some(brokered) => SandboxSpec {
-            network: brokered.allow(spec.network)?,
-            egress: brokered.join(spec.egress),
-            ..spec
-        },
-        None => spec,
-    })
-}
-
-/// What the sandbox of a run is made from.
-pub(crate) struct Making<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) run: &'a RunDir,
-    /// What [`super::image::for_sandbox`] gave.
-    pub(crate) image: Option<String>,
-    /// Who makes it.
-    pub(crate) provider: &'a dyn Provider,
-    pub(crate) brokered: Option<&'a Brokered>,
-}
-
-impl Making<'_> {
-    pub(crate) async fn spec(self, context: &AssemblyContext) -> Result<SandboxSpec, AssemblyError> {
-        let (config, provider, brokered) = (self.config, self.provider, self.brokered);
-        let spec = with_broker(self.plain(context).await?, brokered)?;
-        Ok(SandboxSpec {
-            network: enforceable(context, config, (provider, spec.network))?,
-            ..spec
-        })
-    }
-
-    async fn plain(self, context: &AssemblyContext) -> Result<SandboxSpec, AssemblyError> {
-        let (config, run) = (self.config, self.run);
-        let project = run.facts().project.as_deref();
-        Ok(SandboxSpec {
-            run: run.facts().id.clone(),
-            purpose: Purpose {
-                agent: config.settings.agent.name.name().to_owned(),
-                branch: run.facts().branch.clone(),
-                task: task_key(run),
-            },
-            mounts: config.mounts(),
-            resources: config.resources(),
-            network: network_policy(context, config, project, self.image.as_deref()).await?,
-            image: self.image,
-            egress: Egress {
-                audit: Arc::new(AuditLog::open(&run.network_file())?),
-                ..egress(config)?
-            },
-            env: BTreeMap::new(),
-            completion_grace: config.settings.timers.completion_grace,
-            reuse: if config.settings.sandbox.reuse_container {
-                Reuse::Allowed
-            } else {
-                Reuse::Never
-            },
-        })
-    }
-}
-
-/// What the gateway of a sandbox works with. Nothing is written down yet.
-pub(crate) fn egress(config: &Config) -> Result<Egress, AssemblyError> {
+fn egress(config: &Config) -> Result<Egress, AssemblyError> {
     let network = &config.settings.sandbox.network;
     let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
     Ok(Egress {
@@ -108,11 +93,4 @@ pub(crate) fn egress(config: &Config) -> Result<Egress, AssemblyError> {
         },
         ..Egress::default()
     })
-}
-
-/// The task of a run, told apart from those of other repositories.
-fn task_key(run: &RunDir) -> String {
-    let facts = run.facts();
-    let id = Task::parse(&facts.task).map(|task| task.frontmatter.task_id.to_string());
-    format!("{}#{}", facts.repository.display(), id.unwrap_or_default())
 }

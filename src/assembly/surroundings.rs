@@ -1,20 +1,24 @@
-//! The process's surroundings, read once and passed on. Nothing else in the crate reads the environment.
+//! What the process runs in: environment, directories, host name and clock. Nothing else in the library reads them.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use jiff::Timestamp;
+
+use crate::clock::{Clock, SystemClock};
 use crate::engine;
 use crate::exec::Host;
 use crate::state::{RunOwner, Runs};
 
 use super::AssemblyError;
 
-/// Variables that programs on the host need and that hold nothing confidential.
-const FOR_THE_HOST: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
+/// Variables that every program on the host gets. None of them holds a secret.
+const HOST_VARIABLES: [&str; 4] = ["PATH", "HOME", "TMPDIR", "LANG"];
 
-/// What builders of images need besides, as far as they are single variables: where certificates, proxies and keys are.
-const FOR_BUILDERS: [&str; 14] = [
+/// What programs that build images get besides: certificates, proxies and the SSH agent.
+const BUILDER_VARIABLES: [&str; 14] = [
     "USER",
     "LOGNAME",
     "LC_ALL",
@@ -31,8 +35,11 @@ const FOR_BUILDERS: [&str; 14] = [
     "no_proxy",
 ];
 
-/// What programs that make machines need besides: where their engine and their machines are.
-const FOR_MACHINES: [&str; 6] = [
+/// Prefixes of further variables for builders: those of Nix, and the user's directories.
+const BUILDER_PREFIXES: [&str; 2] = ["NIX_", "XDG_"];
+
+/// What programs that create VMs get besides: where their engine and their VMs are.
+const VM_VARIABLES: [&str; 6] = [
     "DOCKER_HOST",
     "DOCKER_CONTEXT",
     "DOCKER_CONFIG",
@@ -41,8 +48,8 @@ const FOR_MACHINES: [&str; 6] = [
     "TART_HOME",
 ];
 
-/// What programs need besides that speak to the user, or to the keychain of the user's session.
-const FOR_THE_SESSION: [&str; 6] = [
+/// What programs get besides that talk to the user or to the keychain of the desktop session.
+const DESKTOP_VARIABLES: [&str; 6] = [
     "TERM",
     "BROWSER",
     "DBUS_SESSION_BUS_ADDRESS",
@@ -51,22 +58,30 @@ const FOR_THE_SESSION: [&str; 6] = [
     "WAYLAND_DISPLAY",
 ];
 
-/// And as far as they come in families: Nix's own, and where a user's files are.
-const FAMILIES_FOR_BUILDERS: [&str; 2] = ["NIX_", "XDG_"];
-
-/// What the process was started in.
-#[derive(Clone, Debug)]
+/// The environment of a process, its directory, its host and its clock.
+///
+/// ```
+/// use ralph::Surroundings;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let surroundings = Surroundings::from_process()?
+///     .with_var("RALPH_HOME", "/var/lib/ralph")
+///     .with_dir("/srv/checkout");
+/// assert_eq!(surroundings.data_dir()?, std::path::Path::new("/var/lib/ralph"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
 pub struct Surroundings {
-    /// Its environment.
-    pub(crate) env: BTreeMap<String, String>,
-    /// Its directory.
-    pub(crate) cwd: PathBuf,
-    /// Whether a person is at the terminal.
-    pub(crate) attended: bool,
+    env: BTreeMap<String, String>,
+    dir: PathBuf,
+    host_name: String,
+    attended: bool,
+    clock: Arc<dyn Clock>,
 }
 
 impl Surroundings {
-    /// Reads them. Variables that are no UTF-8 are passed over: none of ours can be.
+    /// Reads the surroundings of this process. Variables that are not UTF-8 are skipped.
     #[expect(
         clippy::disallowed_methods,
         reason = "the one place that reads the environment"
@@ -75,85 +90,153 @@ impl Surroundings {
         let env = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .collect();
-        let cwd = std::env::current_dir().map_err(|error| {
-            AssemblyError::runtime(format!("the current directory cannot be read: {error}"))
-        })?;
+        let dir = std::env::current_dir()
+            .map_err(|error| AssemblyError::runtime(format!("cannot read the current directory: {error}")))?;
         Ok(Self {
-            env,
-            cwd,
             attended: std::io::stdin().is_terminal(),
+            ..Self::new(env, dir)
         })
+    }
+
+    /// Surroundings with this environment and this current directory, the system's clock and no person at the terminal.
+    #[must_use]
+    pub fn new(env: BTreeMap<String, String>, dir: impl Into<PathBuf>) -> Self {
+        let host_name = std::fs::read_to_string("/proc/sys/kernel/hostname")
+            .ok()
+            .or_else(|| env.get("HOSTNAME").cloned())
+            .map_or_else(|| "localhost".to_owned(), |name| name.trim().to_owned());
+        Self {
+            env,
+            dir: dir.into(),
+            host_name,
+            attended: false,
+            clock: Arc::new(SystemClock),
+        }
+    }
+
+    /// Sets a variable of the environment.
+    #[must_use]
+    pub fn with_var(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Removes variables of the environment.
+    #[must_use]
+    pub(crate) fn without_vars(mut self, removed: impl Fn(&str) -> bool) -> Self {
+        self.env.retain(|name, _| !removed(name));
+        self
+    }
+
+    /// Sets the current directory.
+    #[must_use]
+    pub fn with_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = dir.into();
+        self
+    }
+
+    /// Sets the clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The environment.
+    #[must_use]
+    pub fn env(&self) -> &BTreeMap<String, String> {
+        &self.env
     }
 
     /// A variable that is set and not empty.
     #[must_use]
-    pub(crate) fn var(&self, name: &str) -> Option<&str> {
+    pub fn var(&self, name: &str) -> Option<&str> {
         self.env
             .get(name)
             .map(String::as_str)
             .filter(|value| !value.is_empty())
     }
 
-    /// Where ralph keeps its data: `RALPH_HOME`, else the XDG data directory.
-    pub(crate) fn data_dir(&self) -> Result<PathBuf, AssemblyError> {
-        if let Some(dir) = self.var("RALPH_HOME") {
-            return Ok(self.cwd.join(dir));
-        }
-        self.xdg("XDG_DATA_HOME", ".local/share")
-            .map(|base| base.join("ralph"))
+    /// The current directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 
-    /// Where ralph keeps what it can make again.
-    pub(crate) fn cache_dir(&self) -> Result<PathBuf, AssemblyError> {
-        if self.var("RALPH_HOME").is_some() {
-            return self.data_dir().map(|dir| dir.join("cache"));
+    /// Whether a person is at the terminal.
+    #[must_use]
+    pub fn is_attended(&self) -> bool {
+        self.attended
+    }
+
+    /// The clock.
+    #[must_use]
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
+    /// The current time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Where ralph keeps its data: `RALPH_HOME`, else the XDG data directory.
+    pub fn data_dir(&self) -> Result<PathBuf, AssemblyError> {
+        match self.var("RALPH_HOME") {
+            Some(dir) => Ok(self.dir.join(dir)),
+            None => Ok(self.xdg("XDG_DATA_HOME", ".local/share")?.join("ralph")),
         }
-        self.xdg("XDG_CACHE_HOME", ".cache")
-            .map(|base| base.join("ralph"))
+    }
+
+    /// Where ralph keeps what it can create again.
+    pub fn cache_dir(&self) -> Result<PathBuf, AssemblyError> {
+        match self.var("RALPH_HOME") {
+            Some(_) => Ok(self.data_dir()?.join("cache")),
+            None => Ok(self.xdg("XDG_CACHE_HOME", ".cache")?.join("ralph")),
+        }
     }
 
     /// The user's own configuration file.
     pub(crate) fn user_config(&self) -> Option<PathBuf> {
-        self.xdg("XDG_CONFIG_HOME", ".config")
-            .ok()
-            .map(|base| base.join("ralph/config.toml"))
+        let base = self.xdg("XDG_CONFIG_HOME", ".config").ok()?;
+        Some(base.join("ralph/config.toml"))
     }
 
     /// All runs of this user.
-    pub(crate) fn runs(&self) -> Result<Runs, AssemblyError> {
+    pub fn runs(&self) -> Result<Runs, AssemblyError> {
         Ok(Runs::under(self.data_dir()?.join("runs")))
     }
 
-    /// Starts processes on the host with nothing confidential in their environment.
+    /// Starts programs on the host without any secret in their environment.
     #[must_use]
-    pub(crate) fn host(&self) -> Host {
-        self.host_with(|name| FOR_THE_HOST.contains(&name))
+    pub fn host(&self) -> Host {
+        self.host_with(|_| false)
     }
 
-    /// Starts what builds images: `nix`, `git` and `docker buildx`.
+    /// Starts programs that build images: `nix`, `git` and `docker buildx`.
     #[must_use]
     pub(crate) fn builder_host(&self) -> Host {
-        let in_family = |name: &str| {
-            FAMILIES_FOR_BUILDERS
-                .iter()
-                .any(|family| name.starts_with(family))
-        };
-        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_BUILDERS.contains(&name) || in_family(name))
+        self.host_with(|name| {
+            BUILDER_VARIABLES.contains(&name)
+                || BUILDER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        })
     }
 
-    /// Starts what makes machines: `tart`, `sbx` and `docker`.
+    /// Starts programs that create VMs: `tart`, `sbx` and `docker`.
     #[must_use]
-    pub(crate) fn machine_host(&self) -> Host {
-        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_MACHINES.contains(&name))
+    pub(crate) fn vm_host(&self) -> Host {
+        self.host_with(|name| VM_VARIABLES.contains(&name))
     }
 
-    /// Starts what belongs to the user's session: the program of a keychain, and what speaks to the user itself.
+    /// Starts programs of the user's desktop session: a keychain, or one that talks to the user itself.
     #[must_use]
-    pub(crate) fn session_host(&self) -> Host {
-        self.host_with(|name| FOR_THE_HOST.contains(&name) || FOR_THE_SESSION.contains(&name))
+    pub(crate) fn desktop_host(&self) -> Host {
+        self.host_with(|name| DESKTOP_VARIABLES.contains(&name))
     }
 
-    fn host_with(&self, keep: impl Fn(&str) -> bool) -> Host {
+    fn host_with(&self, also: impl Fn(&str) -> bool) -> Host {
+        let keep = |name: &str| HOST_VARIABLES.contains(&name) || also(name);
         let kept = self
             .env
             .iter()
@@ -173,14 +256,7 @@ impl Surroundings {
     /// This process as the owner of a run.
     #[must_use]
     pub(crate) fn owner(&self) -> RunOwner {
-        let host = std::fs::read_to_string("/proc/sys/kernel/hostname")
-            .ok()
-            .or_else(|| self.var("HOSTNAME").map(ToOwned::to_owned))
-            .unwrap_or_else(|| "localhost".to_owned());
-        RunOwner {
-            host: host.trim().to_owned(),
-            pid: std::process::id(),
-        }
+        RunOwner::this_process(self.host_name.clone())
     }
 
     fn xdg(&self, variable: &str, below_home: &str) -> Result<PathBuf, AssemblyError> {
@@ -189,7 +265,7 @@ impl Surroundings {
         }
         let home = self.var("HOME").ok_or_else(|| {
             AssemblyError::usage("neither RALPH_HOME nor HOME is set")
-                .with_hint("set RALPH_HOME to a directory of yours")
+                .with_hint("set RALPH_HOME to a directory for ralph's data")
         })?;
         Ok(PathBuf::from(home).join(below_home))
     }

@@ -2,21 +2,23 @@
 
 use clap::Subcommand;
 
-use crate::config::{schema, show};
+use crate::config::schema;
+use crate::config::show::ConfigRow;
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 use super::overrides::configuration;
+use super::ui::align_columns;
 
 /// Show the configuration, or the schema of its file
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ConfigArgs {
     #[command(subcommand)]
-    what: What,
+    command: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum ConfigCommand {
     /// Print each value, the layer it came from and where
     Show {
         /// Print JSON
@@ -27,17 +29,20 @@ enum What {
     Schema,
 }
 
-pub(super) fn config(context: &Context, args: &Args) -> Result<Exit, CliError> {
-    match args.what {
-        What::Show { json } => {
-            let rows = configuration(context, None, Vec::new())?.rows();
+pub(super) fn config(context: &Context, args: &ConfigArgs) -> Result<CliExit, CliError> {
+    match args.command {
+        ConfigCommand::Show { json } => {
+            let rows = configuration(context, Vec::new())?.rows();
             if json {
                 context.ui.json(&rows)?;
             } else {
-                context.ui.data(show::as_text(&rows).trim_end())?;
+                let cells: Vec<_> = rows.iter().map(ConfigRow::cells).collect();
+                align_columns(&cells)
+                    .iter()
+                    .try_for_each(|line| context.ui.data(line))?;
             }
         }
-        What::Schema => context.ui.json(&schema())?,
+        ConfigCommand::Schema => context.ui.json(&schema())?,
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

@@ -1,15 +1,14 @@
-//! `ralph pause`, `rotate`, `stop`, `note`: requests to a run, left in its directory.
+//! `ralph pause`, `rotate`, `stop` and `note`: interventions, left in the run's directory.
 
 use crate::assembly::configuration::project_of;
-use crate::clock::{Clock, SystemClock};
 use crate::id::RunId;
 use crate::secret::Redactor;
 use crate::state::{Intervention, RunDir};
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 use super::overrides;
-use super::select::{Which, select};
+use super::select::{RunFilter, select_run};
 
 /// Pause a run after its current iteration
 #[derive(Debug, clap::Args)]
@@ -18,14 +17,14 @@ pub(super) struct PauseArgs {
     run: Option<RunId>,
 }
 
-/// End a run's current iteration and begin a fresh one
+/// End the current iteration of a run and start the next one
 #[derive(Debug, clap::Args)]
 pub(super) struct RotateArgs {
     /// The run; the only live one by default
     run: Option<RunId>,
 }
 
-/// Stop a run now; `ralph resume` goes on from its last iteration
+/// Stop a run now; `ralph resume` continues from its last iteration
 #[derive(Debug, clap::Args)]
 pub(super) struct StopArgs {
     /// The run; the only live one by default
@@ -42,24 +41,24 @@ pub(super) struct NoteArgs {
     text: String,
 }
 
-pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<Exit, CliError> {
-    ask(context, args.run.as_ref(), Which::Live, &Intervention::Pause)
+pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<CliExit, CliError> {
+    ask(context, args.run.as_ref(), RunFilter::Live, &Intervention::Pause)
 }
 
-pub(super) fn rotate(context: &Context, args: &RotateArgs) -> Result<Exit, CliError> {
-    ask(context, args.run.as_ref(), Which::Live, &Intervention::Rotate)
+pub(super) fn rotate(context: &Context, args: &RotateArgs) -> Result<CliExit, CliError> {
+    ask(context, args.run.as_ref(), RunFilter::Live, &Intervention::Rotate)
 }
 
-pub(super) fn stop(context: &Context, args: &StopArgs) -> Result<Exit, CliError> {
-    ask(context, args.run.as_ref(), Which::Live, &Intervention::Stop)
+pub(super) fn stop(context: &Context, args: &StopArgs) -> Result<CliExit, CliError> {
+    ask(context, args.run.as_ref(), RunFilter::Live, &Intervention::Stop)
 }
 
-pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError> {
+pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<CliExit, CliError> {
     let text = args.text.trim();
     if text.is_empty() {
         return Err(CliError::usage("the note is empty"));
     }
-    let run = select(&context.surroundings().runs()?, args.run.as_ref(), Which::Any)?;
+    let run = select_run(context, args.run.as_ref(), RunFilter::Any)?;
     let project = project_of(&context.assembly, &run);
     let secrets = overrides::configuration_quietly(context, project)?.secrets();
     let text = Redactor::new(secrets).redact(text);
@@ -69,15 +68,15 @@ pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<Exit, CliError>
 fn ask(
     context: &Context,
     run: Option<&RunId>,
-    which: Which,
+    filter: RunFilter,
     request: &Intervention,
-) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings().runs()?, run, which)?;
+) -> Result<CliExit, CliError> {
+    let run = select_run(context, run, filter)?;
     leave(context, &run, request)
 }
 
-fn leave(context: &Context, run: &RunDir, request: &Intervention) -> Result<Exit, CliError> {
-    run.inbox().leave(request, SystemClock.now())?;
+fn leave(context: &Context, run: &RunDir, request: &Intervention) -> Result<CliExit, CliError> {
+    run.inbox().leave(request, context.surroundings().now())?;
     let what = match request {
         Intervention::Stop => "Asked it to stop",
         Intervention::Pause => "Asked it to pause after this iteration",
@@ -86,5 +85,5 @@ fn leave(context: &Context, run: &RunDir, request: &Intervention) -> Result<Exit
         Intervention::Doctor => "Asked for a diagnosis",
     };
     context.ui.say(format_args!("{what}: run {}.", run.facts().id));
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

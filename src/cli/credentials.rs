@@ -1,4 +1,4 @@
-//! Options that name a credential, and where it is stored in words.
+//! The options that name a credential.
 
 use crate::assembly::credentials::kind;
 use crate::config::Config;
@@ -10,7 +10,7 @@ use super::overrides::{configuration, flags};
 
 /// Options that name a credential.
 #[derive(Clone, Debug, clap::Args)]
-pub(super) struct Which {
+pub(super) struct CredentialArgs {
     /// The agent whose credential it is: claude, codex, cursor, actions or custom
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
@@ -19,22 +19,22 @@ pub(super) struct Which {
     auth: Option<AuthMethod>,
 }
 
-impl Which {
-    /// The configuration, and the credential that is meant under it.
+impl CredentialArgs {
+    /// The configuration, and the credential that the options name in it.
     pub(super) fn kind(self, context: &Context) -> Result<(Config, CredentialKind), CliError> {
         let given = flags([
             ("--agent", "agent.name", self.agent),
             ("--auth", "agent.auth", self.auth.map(|auth| auth.to_string())),
         ]);
-        let config = configuration(context, None, given)?;
+        let config = configuration(context, given)?;
         let kind = kind(&config)?;
         Ok((config, kind))
     }
 }
 
-/// A place, for people.
-pub(super) fn describe(place: CredentialLocation) -> &'static str {
-    match place {
+/// Where a credential is stored, in words.
+pub(super) fn describe_location(location: CredentialLocation) -> &'static str {
+    match location {
         CredentialLocation::Keychain(Keychain::MacOs) => "the keychain",
         CredentialLocation::Keychain(Keychain::SecretService) => "the Secret Service",
         CredentialLocation::File => "a file that only you can read",

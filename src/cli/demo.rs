@@ -2,28 +2,29 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::assembly::Ralph;
 use crate::exec::{Command, Discard};
-use crate::state::write_atomically;
+use crate::state::{RunDir, write_atomically};
 
-use super::error::{CliError, Exit, io};
-use super::image::RebuildFlag;
-use super::run::{self, Shown};
-use super::{Context, Global};
+use super::Context;
+use super::error::{CliError, CliExit, io};
+use super::run::{EventOutputArgs, drive};
+use super::terminal::EventFormat;
 
-/// Show the whole job on a small repository, with a scripted model: no account, no credential
+/// Show a whole run on a small repository with a scripted model; needs no account
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct DemoArgs {
     /// The provider; `local` needs nothing but git
     #[arg(long = "type", value_name = "PROVIDER", default_value = "local")]
     provider: String,
-    /// The image, for a provider that has images
+    /// The image, for a provider that uses images
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// Keep everything in this directory, which must not exist yet or be empty
+    /// Keep everything in this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
     #[command(flatten)]
-    shown: Shown,
+    output: EventOutputArgs,
 }
 
 const FILES: [(&str, &str); 4] = [
@@ -37,12 +38,11 @@ const FILES: [(&str, &str); 4] = [
 ];
 const SCRIPT: &str = include_str!("../../templates/demo/script.yaml");
 
-pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let place = Place::make(context, args.keep.as_deref())?;
-    let project = place.path().join("project");
-    lay_out(context, &project).await?;
-    let script = place.path().join("script.yaml");
-    write_atomically(&script, SCRIPT.as_bytes())?;
+pub(super) async fn demo(context: &Context, args: DemoArgs) -> Result<CliExit, CliError> {
+    let dir = DemoDir::create(context, args.keep.as_deref())?;
+    let project = dir.path().join("project");
+    create_project(context, &project).await?;
+    write_atomically(&dir.path().join("script.yaml"), SCRIPT.as_bytes())?;
 
     context
         .ui
@@ -51,65 +51,55 @@ pub(super) async fn demo(context: &Context, args: Args) -> Result<Exit, CliError
         "clone, the commands, the commits, the evidence and the pull request (sandbox `{}`).\n",
         args.provider
     ));
-    let mut surroundings = context.surroundings().clone();
-    surroundings.cwd.clone_from(&project);
-    // The same for everybody: no setting of the user's reaches the demo.
-    surroundings.env.retain(|name, _| !name.starts_with("RALPH_"));
-    for (name, dir) in [("RALPH_HOME", "ralph"), ("XDG_CONFIG_HOME", "no-config")] {
-        let path = place.path().join(dir).display().to_string();
-        surroundings.env.insert(name.to_owned(), path);
+    // No setting of the user applies to the demo.
+    let below = |name: &str| dir.path().join(name).display().to_string();
+    let surroundings = context
+        .surroundings()
+        .clone()
+        .without_vars(|name| name.starts_with("RALPH_"))
+        .with_var("RALPH_HOME", below("ralph"))
+        .with_var("XDG_CONFIG_HOME", below("no-config"))
+        .with_dir(&project);
+    let format = EventFormat::from(args.output);
+    // The demo needs no network, so it gets none where the provider can enforce that.
+    let network = if args.provider == "docker" {
+        "deny"
+    } else {
+        "allow-all"
+    };
+    let mut builder = Ralph::builder()
+        .surroundings(surroundings)
+        .reporter(context.ui)
+        .sink(format.sink(context.ui))
+        .script(SCRIPT)
+        .set("agent.name", "actions")
+        .set("forge.type", "local")
+        .set("sandbox.type", &args.provider)
+        .set("sandbox.network.policy", network);
+    if let Some(image) = &args.image {
+        builder = builder.set("sandbox.image", image);
     }
-    let global = Global {
-        config: None,
-        set: settings(&args),
-    };
-    let inside = Context::new(context.ui, surroundings, global);
-    let arguments = run::Args {
-        task: PathBuf::from("ralph_task.md"),
-        provider: None,
-        agent: None,
-        profile: None,
-        max_iterations: None,
-        script: Some(script),
-        image: RebuildFlag::default(),
-        shown: args.shown,
-    };
-    let exit = run::run(&inside, arguments).await?;
-    tell(context, &inside, &place, &project).await?;
+    let run = builder.build().await?.start().await?;
+    let exit = drive(context, &run, format).await?;
+    show_result(context, run.dir(), &dir, &project).await?;
     Ok(exit)
 }
 
-/// What is set for the demo alone. It needs no network, so it gets none where that can be enforced.
-fn settings(args: &Args) -> Vec<String> {
-    let network = match args.provider.as_str() {
-        "docker" => "deny",
-        _ => "allow-all",
-    };
-    let mut set = vec![
-        "agent.name=actions".to_owned(),
-        "forge.type=local".to_owned(),
-        format!("sandbox.type={}", args.provider),
-        format!("sandbox.network.policy={network}"),
-    ];
-    set.extend(args.image.iter().map(|image| format!("sandbox.image={image}")));
-    set
-}
-
-/// Where a demo happens.
-enum Place {
+/// The directory of a demo.
+enum DemoDir {
     Kept(PathBuf),
     Temporary(tempfile::TempDir),
 }
 
-impl Place {
-    fn make(context: &Context, keep: Option<&Path>) -> Result<Self, CliError> {
+impl DemoDir {
+    fn create(context: &Context, keep: Option<&Path>) -> Result<Self, CliError> {
         let Some(dir) = keep else {
             let temp = tempfile::Builder::new().prefix("ralph-demo-").tempdir();
             return temp
                 .map(Self::Temporary)
                 .map_err(io("create", Path::new("a temporary directory")));
         };
-        let dir = context.surroundings().cwd.join(dir);
+        let dir = context.surroundings().dir().join(dir);
         let taken = std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
         if taken {
             return Err(
@@ -128,7 +118,7 @@ impl Place {
     }
 }
 
-async fn lay_out(context: &Context, project: &Path) -> Result<(), CliError> {
+async fn create_project(context: &Context, project: &Path) -> Result<(), CliError> {
     for (name, text) in FILES {
         write_atomically(&project.join(name), text.as_bytes())?;
     }
@@ -157,11 +147,8 @@ async fn git(context: &Context, dir: &Path, args: &[&str]) -> Result<String, Cli
     Ok(exit.stdout.text())
 }
 
-/// What came out, and where it is.
-async fn tell(context: &Context, inside: &Context, place: &Place, project: &Path) -> Result<(), CliError> {
-    let Some(run) = inside.surroundings().runs()?.list()?.pop() else {
-        return Ok(());
-    };
+/// Shows the result of the run and where its files are.
+async fn show_result(context: &Context, run: &RunDir, dir: &DemoDir, project: &Path) -> Result<(), CliError> {
     let branch = &run.facts().branch;
     let log = git(
         context,
@@ -170,23 +157,24 @@ async fn tell(context: &Context, inside: &Context, place: &Place, project: &Path
     )
     .await;
     if let Ok(log) = log {
+        context.ui.say(format_args!(
+            "\nThe commits of the pull request:\n{}",
+            log.trim_end()
+        ));
+    }
+    if let (DemoDir::Temporary(_), Ok(text)) = (dir, std::fs::read_to_string(run.pull_request_file())) {
         context
             .ui
-            .say(format_args!("\nWhat the pull request holds:\n{}", log.trim_end()));
+            .say(format_args!("\nIts description:\n{}", text.trim_end()));
     }
-    if let (Place::Temporary(_), Ok(text)) = (place, std::fs::read_to_string(run.pull_request_file())) {
-        context
-            .ui
-            .say(format_args!("\nWhat it says:\n{}", text.trim_end()));
-    }
-    match place {
-        Place::Kept(dir) => context.ui.say(format_args!(
+    match dir {
+        DemoDir::Kept(dir) => context.ui.say(format_args!(
             "\nEverything is in {}:\n  project/            the repository, with the branch {branch}\n  ralph/runs/{}/  the run: journal, prompts, answers, evidence, pull-request.md\n  script.yaml         what the scripted model answered",
             dir.display(),
             run.facts().id
         )),
-        Place::Temporary(dir) => context.ui.say(format_args!(
-            "\nAll of it was in {} and is removed now; `ralph demo --keep DIR` keeps it.",
+        DemoDir::Temporary(dir) => context.ui.say(format_args!(
+            "\nEverything was in {}, which is removed now; `ralph demo --keep DIR` keeps it.",
             dir.path().display()
         )),
     }

@@ -4,12 +4,12 @@ use crate::id::RunId;
 use crate::scm::{Checkpoints, DiffKind, Repository};
 
 use super::Context;
-use super::error::{CliError, Exit};
-use super::select::{Which, select};
+use super::error::{CliError, CliExit};
+use super::select::{RunFilter, select_run};
 
 /// Show what a run has changed so far, uncommitted work included
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct DiffArgs {
     /// The run; the newest one by default
     run: Option<RunId>,
     /// Only the names of files and how much changed in each
@@ -17,13 +17,13 @@ pub(super) struct Args {
     stat: bool,
 }
 
-pub(super) async fn diff(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings().runs()?, args.run.as_ref(), Which::Any)?;
+pub(super) async fn diff(context: &Context, args: DiffArgs) -> Result<CliExit, CliError> {
+    let run = select_run(context, args.run.as_ref(), RunFilter::Any)?;
     let repo = Repository::open(context.surroundings().host(), &run.facts().repository).await?;
     let checkpoints = Checkpoints::new(repo.clone(), run.facts().id.clone());
     let Some(checkpoint) = checkpoints.load().await? else {
         context.ui.say("Nothing yet.");
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     };
     let kind = if args.stat {
         DiffKind::Stat
@@ -37,5 +37,5 @@ pub(super) async fn diff(context: &Context, args: Args) -> Result<Exit, CliError
         "" => context.ui.say("Nothing yet."),
         text => context.ui.data(text)?,
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

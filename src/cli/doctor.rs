@@ -4,41 +4,32 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::assembly;
-use crate::assembly::configuration::project_of;
-use crate::assembly::image::prepare;
-use crate::assembly::parts::{self, Assembled};
-use crate::assembly::spec::Making;
-use crate::clock::{Clock, SystemClock};
 use crate::exec::{Command, Discard};
 use crate::id::{RunId, RunIdError};
-use crate::image::Rebuild;
-use crate::runner;
 use crate::state::Intervention;
 
 use super::Context;
-use super::error::{CliError, Exit};
-use super::resume::configuration;
-use super::terminal::Show;
+use super::error::{CliError, CliExit};
+use super::terminal::EventFormat;
 
-/// Diagnose a stuck run, or (`ralph doctor env`) say what is installed and what that enables
+/// Diagnose a stuck run, or (`ralph doctor env`) show what is installed and what that enables
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct DoctorArgs {
     /// A run, or `env`
     #[arg(value_name = "RUN|env")]
-    subject: Subject,
+    subject: DoctorSubject,
     /// Print JSON (with `env`)
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Subject {
+enum DoctorSubject {
     Environment,
     Run(RunId),
 }
 
-impl FromStr for Subject {
+impl FromStr for DoctorSubject {
     type Err = RunIdError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -50,46 +41,40 @@ impl FromStr for Subject {
     }
 }
 
-pub(super) async fn doctor(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> Result<CliExit, CliError> {
     match args.subject {
-        Subject::Environment => environment(context, args.json).await,
-        Subject::Run(id) => diagnose(context, &id).await,
+        DoctorSubject::Environment => environment(context, args.json).await,
+        DoctorSubject::Run(id) => diagnose(context, &id).await,
     }
 }
 
-/// A live run is asked to consult its doctor; one that rests is diagnosed here.
-async fn diagnose(context: &Context, id: &RunId) -> Result<Exit, CliError> {
+/// Asks a live run to consult its doctor, and diagnoses any other run here.
+async fn diagnose(context: &Context, id: &RunId) -> Result<CliExit, CliError> {
     let dir = context.surroundings().runs()?.open(id)?;
     if dir.holder()?.is_some() {
-        dir.inbox().leave(&Intervention::Doctor, SystemClock.now())?;
+        dir.inbox()
+            .leave(&Intervention::Doctor, context.surroundings().now())?;
         context.ui.say(format_args!(
-            "Run {id} is live: it asks its doctor after this iteration."
+            "Run {id} is live: it consults its doctor after this iteration."
         ));
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
-    let config = configuration(context, &dir)?;
-    let assembled = parts::parts(&context.assembly, &config, &dir, Show::Lines.sink(context.ui)).await?;
-    let project = project_of(&context.assembly, &dir);
-    let image = prepare(&context.assembly, &config, &project, Rebuild::WhenNeeded)
+    let run = context
+        .builder(Vec::new())?
+        .resume(id.clone())
+        .sink(EventFormat::Text.sink(context.ui))
+        .build()
         .await?
-        .image;
-    let Assembled { parts, brokered } = &assembled;
-    let making = Making {
-        config: &config,
-        run: &dir,
-        image,
-        provider: parts.provider.as_ref(),
-        brokered: brokered.as_ref(),
-    };
-    let spec = making.spec(&context.assembly).await?;
-    let diagnosis = runner::diagnose(parts, &assembly::settings(&config)?, &spec, &dir).await?;
+        .start()
+        .await?;
+    let diagnosis = run.diagnose().await?;
     context.ui.data(diagnosis.trim())?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-/// One program and what it is good for.
+/// A program and what it enables.
 #[derive(Debug, Serialize)]
-struct Tool {
+struct InstalledTool {
     program: &'static str,
     version: Option<String>,
     enables: &'static str,
@@ -107,10 +92,10 @@ const TOOLS: [(&str, &str); 9] = [
     ("litellm", "models through a LiteLLM proxy of your own"),
 ];
 
-async fn environment(context: &Context, json: bool) -> Result<Exit, CliError> {
+async fn environment(context: &Context, json: bool) -> Result<CliExit, CliError> {
     let mut tools = Vec::new();
     for (program, enables) in TOOLS {
-        tools.push(Tool {
+        tools.push(InstalledTool {
             program,
             version: version(context, program).await,
             enables,
@@ -131,7 +116,7 @@ async fn environment(context: &Context, json: bool) -> Result<Exit, CliError> {
         .iter()
         .any(|tool| tool.program == "git" && tool.version.is_some());
     if git {
-        Ok(Exit::Success)
+        Ok(CliExit::Success)
     } else {
         Err(CliError::runtime("git is not installed").hint("install git 2.39 or newer"))
     }

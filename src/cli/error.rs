@@ -1,4 +1,4 @@
-//! Errors as a person sees them: what, why, what next, and the exit code.
+//! Errors of commands, with a hint and an exit code.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -21,25 +21,25 @@ use crate::task::TaskError;
 
 use crate::text::error_chain;
 
-/// The exit codes, one meaning each.
+/// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Exit {
-    /// It worked.
+pub(super) enum CliExit {
+    /// The command succeeded.
     Success = 0,
-    /// It did not work.
+    /// The command failed.
     Failure = 1,
-    /// It was asked wrongly: usage, configuration or task.
+    /// The arguments, the configuration or the task are wrong.
     Usage = 2,
-    /// It waits for a person.
+    /// The run waits for a person.
     Paused = 3,
 }
 
-/// An error ready to be shown.
+/// An error of a command.
 #[derive(Debug)]
 pub(super) struct CliError {
     /// The exit code it leads to.
-    pub(super) exit: Exit,
+    pub(super) exit: CliExit,
     /// What happened and why.
     pub(super) message: String,
     /// What to do next.
@@ -47,32 +47,33 @@ pub(super) struct CliError {
 }
 
 impl CliError {
-    /// A mistake of the caller's.
+    /// A mistake in the arguments, the configuration or the task.
     pub(super) fn usage(message: impl Into<String>) -> Self {
         Self {
-            exit: Exit::Usage,
+            exit: CliExit::Usage,
             message: message.into(),
             hint: None,
         }
     }
 
-    /// Something that did not work.
+    /// A failure.
     pub(super) fn runtime(message: impl Into<String>) -> Self {
         Self {
-            exit: Exit::Failure,
+            exit: CliExit::Failure,
             message: message.into(),
             hint: None,
         }
     }
 
-    /// Adds the next step.
+    /// Sets what to do next.
     #[must_use]
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    pub(super) fn of(exit: Exit, error: &(dyn Error + 'static)) -> Self {
+    /// An error of the library, with its causes.
+    pub(super) fn from_error(exit: CliExit, error: &(dyn Error + 'static)) -> Self {
         Self {
             exit,
             message: error_chain(error),
@@ -90,9 +91,9 @@ impl From<AssemblyError> for CliError {
     fn from(error: AssemblyError) -> Self {
         Self {
             exit: match error.kind() {
-                AssemblyErrorKind::Usage => Exit::Usage,
-                AssemblyErrorKind::Runtime => Exit::Failure,
-                AssemblyErrorKind::Paused => Exit::Paused,
+                AssemblyErrorKind::Usage => CliExit::Usage,
+                AssemblyErrorKind::Runtime => CliExit::Failure,
+                AssemblyErrorKind::Paused => CliExit::Paused,
             },
             message: error.to_string(),
             hint: error.hint().map(ToOwned::to_owned),
@@ -100,8 +101,8 @@ impl From<AssemblyError> for CliError {
     }
 }
 
-/// Errors that a command shows as the library does.
-macro_rules! shown_as_by_the_library {
+/// Errors with the kind and hint that the library gives them.
+macro_rules! from_library_errors {
     ($($error:ty),*) => {
         $(impl From<$error> for CliError {
             fn from(error: $error) -> Self {
@@ -111,7 +112,7 @@ macro_rules! shown_as_by_the_library {
     };
 }
 
-shown_as_by_the_library!(
+from_library_errors!(
     AuditError,
     BrokerError,
     ConfigError,
@@ -122,39 +123,16 @@ shown_as_by_the_library!(
     MeterError,
     SandboxError,
     ScmError,
+    RunError,
     ScriptError,
+    StateError,
     TaskError,
     UpstreamError
 );
 
 impl From<RunIdError> for CliError {
     fn from(error: RunIdError) -> Self {
-        Self::of(Exit::Usage, &error)
-    }
-}
-
-impl From<StateError> for CliError {
-    fn from(error: StateError) -> Self {
-        let hint = match &error {
-            StateError::NoSuchRun { .. } => Some("`ralph status` lists the runs"),
-            StateError::Owned { .. } => Some("`ralph stop RUN` ends it, `ralph logs -f RUN` shows it"),
-            StateError::Corrupt { .. } => {
-                Some("the run's state ref in the repository still holds its last checkpoint")
-            }
-            StateError::Io { .. } => None,
-        };
-        Self::from(AssemblyError::from(error)).maybe_hint(hint)
-    }
-}
-
-impl From<RunError> for CliError {
-    fn from(error: RunError) -> Self {
-        match error {
-            RunError::State(error) => error.into(),
-            error @ RunError::StateRefGone { .. } => Self::of(Exit::Failure, &error)
-                .hint("fetch it from where it was pushed to, or `ralph run` the task again"),
-            error => AssemblyError::from(error).into(),
-        }
+        Self::from_error(CliExit::Usage, &error)
     }
 }
 
@@ -162,4 +140,10 @@ impl From<RunError> for CliError {
 pub(super) fn io(operation: &str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> CliError {
     let failed = assembly::io(operation, path);
     move |error| failed(error).into()
+}
+
+/// A directory that is removed when it is dropped.
+pub(super) fn temp_dir() -> Result<tempfile::TempDir, CliError> {
+    tempfile::tempdir()
+        .map_err(|error| CliError::runtime(format!("cannot create a temporary directory: {error}")))
 }

@@ -6,32 +6,31 @@ use crate::state::write_atomically;
 use crate::task::starter;
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 
 /// Write a starter `ralph_task.md` and `ralph.toml`
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    /// Where to; the current directory by default
+pub(super) struct InitArgs {
+    /// The directory to write to; the current one by default
     dir: Option<PathBuf>,
-    /// Replace files that are there already
+    /// Overwrite files that exist
     #[arg(long)]
     force: bool,
 }
 
-pub(super) fn init(context: &Context, args: &Args) -> Result<Exit, CliError> {
+pub(super) fn init(context: &Context, args: &InitArgs) -> Result<CliExit, CliError> {
+    let current = context.surroundings().dir();
     let dir = args
         .dir
         .as_ref()
-        .map_or(context.surroundings().cwd.clone(), |dir| {
-            context.surroundings().cwd.join(dir)
-        });
+        .map_or(current.to_owned(), |dir| current.join(dir));
     let files = [("ralph_task.md", starter::TASK), ("ralph.toml", starter::CONFIG)];
     if !args.force
         && let Some((name, _)) = files.iter().find(|(name, _)| dir.join(name).exists())
     {
         return Err(
-            CliError::usage(format!("`{}` is there already", dir.join(name).display()))
-                .hint("`--force` replaces it"),
+            CliError::usage(format!("`{}` already exists", dir.join(name).display()))
+                .hint("`--force` overwrites it"),
         );
     }
     for (name, text) in files {
@@ -39,5 +38,5 @@ pub(super) fn init(context: &Context, args: &Args) -> Result<Exit, CliError> {
         context.ui.data(dir.join(name).display())?;
     }
     context.ui.say("Edit ralph_task.md, then: ralph lint, ralph run");
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

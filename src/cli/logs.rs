@@ -6,31 +6,30 @@ use std::time::Duration;
 
 use crate::event::Event;
 use crate::id::RunId;
-use crate::state::RunDir;
 
 use super::Context;
-use super::error::{CliError, Exit, io};
-use super::select::{Which, select};
-use super::terminal::line;
+use super::error::{CliError, CliExit, io};
+use super::select::{RunFilter, is_live, select_run};
+use super::terminal::event_line;
 
-/// How often a followed log is looked at.
-const EVERY: Duration = Duration::from_millis(200);
+/// How often a followed log is read.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Show what happened in a run
+/// Print the events of a run
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct LogsArgs {
     /// The run; the newest one by default
     run: Option<RunId>,
-    /// Go on showing until the run ends
+    /// Keep printing until the run ends
     #[arg(short, long)]
     follow: bool,
-    /// Print the events as JSON, one object a line
+    /// Print the events as JSON, one object per line
     #[arg(long)]
     json: bool,
 }
 
-pub(super) fn logs(context: &Context, args: &Args) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings().runs()?, args.run.as_ref(), Which::Any)?;
+pub(super) fn logs(context: &Context, args: &LogsArgs) -> Result<CliExit, CliError> {
+    let run = select_run(context, args.run.as_ref(), RunFilter::Any)?;
     let path = run.events_file();
     let file = match File::open(&path) {
         Ok(file) => file,
@@ -53,24 +52,20 @@ pub(super) fn logs(context: &Context, args: &Args) -> Result<Exit, CliError> {
             }
         }
         if !live {
-            return Ok(Exit::Success);
+            return Ok(CliExit::Success);
         }
-        std::thread::sleep(EVERY);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
-fn is_live(run: &RunDir) -> bool {
-    run.holder().is_ok_and(|holder| holder.is_some())
-}
-
-fn show(context: &Context, args: &Args, text: &str) -> Result<(), CliError> {
+fn show(context: &Context, args: &LogsArgs, text: &str) -> Result<(), CliError> {
     match serde_json::from_str::<Event>(text) {
         Ok(event) if !args.json => context.ui.data(format_args!(
             "{} {}",
             event.at.strftime("%H:%M:%S"),
-            line(&event, false)
+            event_line(&event, false)
         )),
-        // An event of another version is still shown, as it is.
+        // An event of another version of ralph is printed as it is.
         _ => context.ui.data(text),
     }
 }

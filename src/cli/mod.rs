@@ -34,9 +34,11 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::assembly::{AssemblyContext, Surroundings};
+use crate::assembly::configuration::GivenSettings;
+use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, Surroundings};
+use crate::config::ConfigOverride;
 
-use error::{CliError, Exit};
+use error::{CliError, CliExit};
 use ui::Ui;
 
 pub use reference::cli_reference;
@@ -44,68 +46,81 @@ pub use reference::cli_reference;
 /// Runs coding agents unattended, in a loop, inside a sandbox, and hands back a pull request
 #[derive(Debug, Parser)]
 #[command(name = "ralph", version, disable_help_subcommand = true, max_term_width = 100)]
-struct Args {
+struct CliArgs {
     #[command(flatten)]
-    global: Global,
+    global: GlobalArgs,
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
-/// Options of every command.
+/// Options that every command has.
 #[derive(Clone, Debug, clap::Args)]
-struct Global {
-    /// Read this configuration file in place of `ralph.toml`
+struct GlobalArgs {
+    /// Read this configuration file instead of `ralph.toml`
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Set one configuration key, as in `--set budget.max_iterations=5`; may be given again
+    /// Set one configuration key, as in `--set budget.max_iterations=5`; repeatable
     #[arg(long, global = true, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Init(init::Args),
-    Lint(lint::Args),
-    Run(run::Args),
-    Resume(resume::Args),
-    Status(status::Args),
+enum CliCommand {
+    Init(init::InitArgs),
+    Lint(lint::LintArgs),
+    Run(run::RunArgs),
+    Resume(resume::ResumeArgs),
+    Status(status::StatusArgs),
     Pause(control::PauseArgs),
     Rotate(control::RotateArgs),
     Stop(control::StopArgs),
     Note(control::NoteArgs),
-    Logs(logs::Args),
-    Diff(diff::Args),
-    Doctor(doctor::Args),
-    Demo(demo::Args),
+    Logs(logs::LogsArgs),
+    Diff(diff::DiffArgs),
+    Doctor(doctor::DoctorArgs),
+    Demo(demo::DemoArgs),
     Image(image::Args),
-    Selftest(selftest::Args),
-    Sandbox(sandbox::Args),
-    PruneSandboxes(sandbox::PruneArgs),
-    Network(network::Args),
-    Gateway(gateway::Args),
-    Token(token::Args),
-    StoreToken(token::StoreArgs),
-    CheckToken(token::CheckArgs),
-    GetToken(token::GetArgs),
-    Config(config::Args),
+    Selftest(selftest::SelftestArgs),
+    Sandbox(sandbox::SandboxArgs),
+    PruneSandboxes(sandbox::PruneSandboxesArgs),
+    Network(network::NetworkArgs),
+    Gateway(gateway::GatewayArgs),
+    Token(token::TokenArgs),
+    StoreToken(token::StoreTokenArgs),
+    CheckToken(token::CheckTokenArgs),
+    GetToken(token::GetTokenArgs),
+    Config(config::ConfigArgs),
     Completions(reference::CompletionsArgs),
     Man(reference::ManArgs),
 }
 
-/// What every command is given.
+/// What every command works with.
 struct Context {
     ui: Ui,
     assembly: AssemblyContext,
-    global: Global,
+    global: GlobalArgs,
 }
 
 impl Context {
-    fn new(ui: Ui, surroundings: Surroundings, global: Global) -> Self {
-        let assembly = AssemblyContext {
-            surroundings,
-            reporter: Arc::new(ui),
-        };
+    fn new(ui: Ui, surroundings: Surroundings, global: GlobalArgs) -> Self {
+        let assembly = AssemblyContext::new(surroundings, Arc::new(ui));
         Self { ui, assembly, global }
+    }
+
+    /// A builder with the surroundings and the settings of this process. `flags` are those of the command.
+    fn builder(&self, flags: Vec<ConfigOverride>) -> Result<RalphBuilder, CliError> {
+        let GivenSettings {
+            config_file,
+            overrides,
+        } = self.global.given(flags)?;
+        let builder = Ralph::builder()
+            .surroundings(self.surroundings().clone())
+            .reporter(self.ui)
+            .overrides(overrides);
+        Ok(match config_file {
+            Some(path) => builder.config_file(path),
+            None => builder,
+        })
     }
 
     fn surroundings(&self) -> &Surroundings {
@@ -119,15 +134,15 @@ pub fn main() -> ExitCode {
     main_with(std::env::args_os())
 }
 
-/// The same with these arguments, the first of which is the name of the program: for one that is ralph and more, such as one
-/// that listens to its `tracing` events.
+/// Like [`main`] with these arguments, the first of which is the name of the program. For programs that add to ralph, for
+/// example a subscriber of its `tracing` events.
 #[must_use]
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     ExitCode::from(dispatch(arguments) as u8)
 }
 
-fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> Exit {
-    let args = match Args::try_parse_from(arguments) {
+fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
+    let args = match CliArgs::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
@@ -143,66 +158,66 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-fn execute(context: &Context, command: Command) -> Result<Exit, CliError> {
+fn execute(context: &Context, command: CliCommand) -> Result<CliExit, CliError> {
     match command {
-        Command::Init(args) => init::init(context, &args),
-        Command::Lint(args) => lint::lint(context, &args),
-        Command::Run(args) => block_on(run::run(context, args)),
-        Command::Resume(args) => block_on(resume::resume(context, args)),
-        Command::Status(args) => status::status(context, &args),
-        Command::Pause(args) => control::pause(context, &args),
-        Command::Rotate(args) => control::rotate(context, &args),
-        Command::Stop(args) => control::stop(context, &args),
-        Command::Note(args) => control::note(context, &args),
-        Command::Logs(args) => logs::logs(context, &args),
-        Command::Diff(args) => block_on(diff::diff(context, args)),
-        Command::Doctor(args) => block_on(doctor::doctor(context, args)),
-        Command::Demo(args) => block_on(demo::demo(context, args)),
-        Command::Image(args) => block_on(image::image(context, args)),
-        Command::Selftest(args) => block_on(selftest::try_out(context, args)),
-        Command::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
-        Command::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
-        Command::Network(args) => block_on(network::network(context, args)),
-        Command::Gateway(args) => block_on(gateway::gateway(context, args)),
-        Command::Token(args) => block_on(token::token(context, args)),
-        Command::StoreToken(args) => block_on(token::store(context, args)),
-        Command::CheckToken(args) => block_on(token::check(context, args)),
-        Command::GetToken(args) => block_on(token::get(context, args)),
-        Command::Config(args) => config::config(context, &args),
-        Command::Completions(args) => reference::completions(context, &args),
-        Command::Man(args) => reference::man(context, &args),
+        CliCommand::Init(args) => init::init(context, &args),
+        CliCommand::Lint(args) => lint::lint_task(context, &args),
+        CliCommand::Run(args) => block_on(run::run(context, args)),
+        CliCommand::Resume(args) => block_on(resume::resume(context, args)),
+        CliCommand::Status(args) => status::status(context, &args),
+        CliCommand::Pause(args) => control::pause(context, &args),
+        CliCommand::Rotate(args) => control::rotate(context, &args),
+        CliCommand::Stop(args) => control::stop(context, &args),
+        CliCommand::Note(args) => control::note(context, &args),
+        CliCommand::Logs(args) => logs::logs(context, &args),
+        CliCommand::Diff(args) => block_on(diff::diff(context, args)),
+        CliCommand::Doctor(args) => block_on(doctor::doctor(context, args)),
+        CliCommand::Demo(args) => block_on(demo::demo(context, args)),
+        CliCommand::Image(args) => block_on(image::image(context, args)),
+        CliCommand::Selftest(args) => block_on(selftest::selftest(context, args)),
+        CliCommand::Sandbox(args) => block_on(sandbox::sandbox(context, args)),
+        CliCommand::PruneSandboxes(args) => block_on(sandbox::prune(context, args)),
+        CliCommand::Network(args) => block_on(network::network(context, args)),
+        CliCommand::Gateway(args) => block_on(gateway::gateway(context, args)),
+        CliCommand::Token(args) => block_on(token::token(context, args)),
+        CliCommand::StoreToken(args) => block_on(token::store(context, args)),
+        CliCommand::CheckToken(args) => block_on(token::check(context, args)),
+        CliCommand::GetToken(args) => block_on(token::get(context, args)),
+        CliCommand::Config(args) => config::config(context, &args),
+        CliCommand::Completions(args) => reference::completions(context, &args),
+        CliCommand::Man(args) => reference::man(context, &args),
     }
 }
 
-fn block_on<F: Future<Output = Result<Exit, CliError>>>(future: F) -> Result<Exit, CliError> {
+fn block_on<F: Future<Output = Result<CliExit, CliError>>>(future: F) -> Result<CliExit, CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
-        .map_err(|error| CliError::runtime(format!("the async runtime cannot start: {error}")))?;
+        .map_err(|error| CliError::runtime(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(future)
 }
 
-/// Help and version go to stdout and are no error; anything else is told as ralph tells errors.
-fn usage(error: &clap::Error) -> Exit {
+/// Prints help and version to stdout, and usage errors like other errors.
+fn usage(error: &clap::Error) -> CliExit {
     let ui = Ui::new(true);
     let text = error.render().to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         ui.say(text.trim_end());
-        return Exit::Usage;
+        return CliExit::Usage;
     }
     if !error.use_stderr() {
         let _ = ui.data(text.trim_end());
-        return Exit::Success;
+        return CliExit::Success;
     }
     ui.say(format_args!(
         "ralph: {}",
         text.trim_start_matches("error: ").trim_end()
     ));
-    Exit::Usage
+    CliExit::Usage
 }
 
 /// The command tree, for completions, the manual page and the reference.
 fn command() -> clap::Command {
-    Args::command()
+    CliArgs::command()
 }

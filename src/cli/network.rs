@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::assembly::configuration::project_dir;
-use crate::assembly::{clients, image, spec};
+use crate::assembly::{image, package_clients, spec};
 use crate::gateway::audit::{Asked, AuditLog, Outcome, Tally};
 use crate::id::RunId;
 use crate::network::{
@@ -16,22 +16,22 @@ use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 use super::overrides::configuration;
-use super::select::{Which, select};
+use super::select::{RunFilter, select_run};
 
-/// Ask what a sandbox may reach, and what it wanted to
+/// Show what a sandbox may reach, and what it tried to reach
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct NetworkArgs {
     #[command(subcommand)]
-    what: What,
+    command: NetworkCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Say whether a host may be reached, and by which line; exits with 1 when it may not
-    Check(CheckArgs),
-    /// Print how a sandbox's network would be sealed: routes, firewall rules and listeners
+enum NetworkCommand {
+    /// Show whether a host name may be reached and which rule decides; exits with 1 when it may not
+    Check(CheckNetworkArgs),
+    /// Print how the network of a sandbox would be sealed: routes, firewall rules and listeners
     Rules,
     /// Print the allowlist that a run would have needed
     Suggest {
@@ -45,14 +45,14 @@ enum What {
 }
 
 #[derive(Debug, clap::Args)]
-struct CheckArgs {
-    /// A host, at port 443 unless another one is given
+struct CheckNetworkArgs {
+    /// A host name or address; port 443 by default
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_target)]
     target: (RequestHost, u16),
-    /// The method of a request that can be seen, for lines that name methods
+    /// The method of a request, for rules that name methods
     #[arg(long, requires = "path")]
     method: Option<String>,
-    /// The path of a request that can be seen, for lines that name paths
+    /// The path of a request, for rules that name paths
     #[arg(long, requires = "method")]
     path: Option<String>,
     /// Print JSON
@@ -60,39 +60,39 @@ struct CheckArgs {
     json: bool,
 }
 
-pub(super) async fn network(context: &Context, args: Args) -> Result<Exit, CliError> {
-    match args.what {
-        What::Check(args) => check(context, args).await,
-        What::Rules => rules(context).await,
-        What::Suggest { from, json } => suggest(context, from.as_ref(), json),
+pub(super) async fn network(context: &Context, args: NetworkArgs) -> Result<CliExit, CliError> {
+    match args.command {
+        NetworkCommand::Check(args) => check(context, args).await,
+        NetworkCommand::Rules => rules(context).await,
+        NetworkCommand::Suggest { from, json } => suggest(context, from.as_ref(), json),
     }
 }
 
-/// Where HTTP is within TLS.
+/// The port of HTTPS.
 const TLS_PORT: u16 = 443;
 
-/// What `check` prints.
+/// The output of `check --json`.
 #[derive(Serialize)]
-struct Checked {
+struct NetworkCheck {
     host: String,
     port: u16,
     verdict: Outcome,
-    /// Whether its TLS is opened.
+    /// Whether the gateway decrypts its TLS.
     inspected: bool,
-    /// The line that allows it, or why it is denied.
+    /// The rule that allows it, or why it is denied.
     reason: String,
-    /// What that line says; none where no line decides.
+    /// The text of the deciding rule, if one decides.
     line: Option<String>,
-    /// Where it stands: a file, and before it the preset and the client's own file that it comes from.
+    /// Where the rule comes from: a preset and a file of the client, if any, then a file.
     place: Option<String>,
 }
 
-async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
+async fn check(context: &Context, args: CheckNetworkArgs) -> Result<CliExit, CliError> {
     let policy = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
     let content = match args.method.zip(args.path) {
-        // Only there the gateway can see them.
+        // The gateway sees methods and paths only in plain HTTP and in inspected TLS.
         Some((method, path)) if inspected || port != TLS_PORT => RequestContent::Http { method, path },
         _ => RequestContent::Opaque,
     };
@@ -102,7 +102,7 @@ async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
         PolicyVerdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
         PolicyVerdict::Denied(Denial::NotInspected(line)) if inspected => (
             Outcome::Denied,
-            format!("{line} decides by the request: ask with --method and --path"),
+            format!("{line} depends on the request: add --method and --path"),
         ),
         PolicyVerdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
     };
@@ -110,7 +110,7 @@ async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
         PolicyVerdict::Allowed(line) => Some(line),
         PolicyVerdict::Denied(denial) => denial.line(),
     };
-    let checked = Checked {
+    let checked = NetworkCheck {
         host: request.host.to_string(),
         port,
         verdict,
@@ -122,44 +122,44 @@ async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
     if args.json {
         context.ui.json(&checked)?;
     } else {
-        let Checked { host, reason, .. } = &checked;
+        let NetworkCheck { host, reason, .. } = &checked;
         let opened = if inspected { " (inspected)" } else { "" };
         context
             .ui
             .data(format_args!("{verdict}: {host}:{port}{opened}: {reason}"))?;
     }
     Ok(match verdict {
-        Outcome::Allowed => Exit::Success,
-        Outcome::Denied => Exit::Failure,
+        Outcome::Allowed => CliExit::Success,
+        Outcome::Denied => CliExit::Failure,
     })
 }
 
-async fn rules(context: &Context) -> Result<Exit, CliError> {
+async fn rules(context: &Context) -> Result<CliExit, CliError> {
     let policy = policy(context).await?;
     let plan = SealPlan::of(&policy).map_err(SandboxError::from)?;
     match plan {
         Some(plan) => context.ui.data(plan.to_string().trim_end())?,
         None => context
             .ui
-            .say("Nothing is sealed: the policy allows everything and denies nothing."),
+            .say("Nothing is sealed: the policy allows every connection."),
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-/// The policy of a run that would begin here and now, as far as that is known without building its image.
+/// The policy of a run that would start in this directory, as far as it is known without building the image.
 async fn policy(context: &Context) -> Result<Policy, CliError> {
-    let config = configuration(context, None, Vec::new())?;
-    let project = project_dir(&context.surroundings().cwd);
-    let image = if clients::asks_image(&config) {
+    let config = configuration(context, Vec::new())?;
+    let project = project_dir(context.surroundings().dir());
+    let image = if package_clients::depends_on_image(&config) {
         let found = image::at_hand(&context.assembly, &config, &project).await;
         let missing = match &found {
             Ok(Some(_)) => None,
-            Ok(None) => Some("it is not there yet".to_owned()),
+            Ok(None) => Some("it is not built yet".to_owned()),
             Err(error) => Some(error.to_string()),
         };
         if let Some(reason) = missing {
             context.ui.say(format_args!(
-                "The configuration of package clients in the image is not known: {reason}."
+                "The package registries configured in the image are unknown: {reason}."
             ));
         }
         found.ok().flatten()
@@ -169,38 +169,38 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
     Ok(spec::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await?)
 }
 
-/// What `suggest` prints as JSON.
+/// The output of `suggest --json`.
 #[derive(Serialize)]
-struct Suggested {
+struct SuggestedAllowlist {
     reached: Vec<Asked>,
     blocked: Vec<Asked>,
 }
 
-fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<Exit, CliError> {
-    let run = select(&context.surroundings().runs()?, run, Which::Any)?;
+fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<CliExit, CliError> {
+    let run = select_run(context, run, RunFilter::Any)?;
     let records = AuditLog::read(&run.network_file())?;
     if records.is_empty() {
         let id = &run.facts().id;
         return Err(
-            CliError::runtime(format!("nothing is written down of what run `{id}` reached"))
-                .hint("only sandboxes behind the gateway are watched; `local` is not"),
+            CliError::runtime(format!("no connections of run `{id}` are recorded"))
+                .hint("only sandboxes behind the gateway are recorded, not those of `local`"),
         );
     }
     let tally: Tally = records.iter().collect();
-    let suggested = Suggested {
+    let suggested = SuggestedAllowlist {
         reached: tally.reached().collect(),
         blocked: tally.blocked().collect(),
     };
     if json {
         context.ui.json(&suggested)?;
     } else {
-        context.ui.data(as_toml(&suggested).trim_end())?;
+        context.ui.data(to_toml(&suggested).trim_end())?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-/// An allowlist of what was reached. What was blocked is left for a person to decide.
-fn as_toml(suggested: &Suggested) -> String {
+/// An allowlist of what was reached. What was blocked is added as comments.
+fn to_toml(suggested: &SuggestedAllowlist) -> String {
     let mut known = BTreeSet::new();
     let (mut allowed, mut besides) = (Vec::new(), Vec::new());
     for asked in suggested.reached.iter().chain(&suggested.blocked) {
@@ -216,19 +216,21 @@ fn as_toml(suggested: &Suggested) -> String {
     format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{allowed}]\n{besides}")
 }
 
-fn parse_target(text: &str) -> Result<(RequestHost, u16), TargetError> {
+fn parse_target(text: &str) -> Result<(RequestHost, u16), NetworkTargetError> {
     let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.contains(']') => (host, port.parse().map_err(|_| TargetError::Port)?),
+        Some((host, port)) if !port.contains(']') => {
+            (host, port.parse().map_err(|_| NetworkTargetError::Port)?)
+        }
         _ => (text, 443),
     };
-    let host = RequestHost::parse(host).map_err(TargetError::Host)?;
+    let host = RequestHost::parse(host).map_err(NetworkTargetError::Host)?;
     Ok((host, port))
 }
 
 #[derive(Debug, thiserror::Error)]
-enum TargetError {
+enum NetworkTargetError {
     #[error(transparent)]
     Host(HostNameError),
-    #[error("the port is a number from 1 to 65535")]
+    #[error("the port must be a number from 1 to 65535")]
     Port,
 }

@@ -1,51 +1,47 @@
-//! Settings given on the command line, and the configuration with them.
+//! Settings from the command line, and the configuration that includes them.
 
 use std::path::PathBuf;
 
-use crate::assembly::configuration::{self, GivenSettings, TaskFile};
-use crate::config::{Config, Override, Place};
+use crate::assembly::configuration::{self, GivenSettings};
+use crate::config::{Config, ConfigOverride, SettingPlace};
 
 use super::error::CliError;
-use super::{Context, Global};
+use super::{Context, GlobalArgs};
 
-/// The flags that were given, as overrides: flag, configuration key and value.
-pub(super) fn flags<const N: usize>(flags: [(&str, &str, Option<String>); N]) -> Vec<Override> {
+/// The flags that were given, each as flag, configuration key and value.
+pub(super) fn flags<const N: usize>(flags: [(&str, &str, Option<String>); N]) -> Vec<ConfigOverride> {
     let given = flags
         .into_iter()
         .filter_map(|(flag, key, value)| Some(flag_override(flag.to_owned(), key, value?)));
     given.collect()
 }
 
-fn flag_override(flag: String, key: &str, value: String) -> Override {
-    Override {
+fn flag_override(flag: String, key: &str, value: String) -> ConfigOverride {
+    ConfigOverride {
         key: key.to_owned(),
         value,
-        place: Place::Flag(flag),
+        place: SettingPlace::Flag(flag),
     }
 }
 
-/// Reads the configuration and shows its warnings. `flags` are the command's own; `--set` adds to them.
-pub(super) fn configuration(
-    context: &Context,
-    task: Option<&TaskFile>,
-    flags: Vec<Override>,
-) -> Result<Config, CliError> {
+/// Reads the configuration of the current directory and shows its warnings.
+pub(super) fn configuration(context: &Context, flags: Vec<ConfigOverride>) -> Result<Config, CliError> {
     let given = context.global.given(flags)?;
-    Ok(configuration::load(&context.assembly, task, &given)?)
+    Ok(configuration::load(&context.assembly, None, &given)?)
 }
 
-/// The configuration without a task and without its warnings, for a look at one setting.
+/// Reads the configuration of a project without showing its warnings, to look up one setting.
 pub(super) fn configuration_quietly(context: &Context, project: PathBuf) -> Result<Config, CliError> {
     let given = context.global.given(Vec::new())?;
     Ok(configuration::load_quietly(&context.assembly, project, &given)?)
 }
 
-impl Global {
-    /// The flags of a command with what `--config` and `--set` give.
-    pub(super) fn given(&self, flags: Vec<Override>) -> Result<GivenSettings, CliError> {
-        let split = |text: &String| {
+impl GlobalArgs {
+    /// The flags of a command, followed by what `--config` and `--set` give.
+    pub(super) fn given(&self, flags: Vec<ConfigOverride>) -> Result<GivenSettings, CliError> {
+        let set = self.set.iter().map(|text| {
             let (key, value) = text.split_once('=').ok_or_else(|| {
-                CliError::usage(format!("`--set {text}` is no KEY=VALUE"))
+                CliError::usage(format!("`--set {text}` is not KEY=VALUE"))
                     .hint("for example `--set budget.max_iterations=5`; `ralph config show` lists the keys")
             })?;
             let key = key.trim();
@@ -54,8 +50,7 @@ impl Global {
                 key,
                 value.trim().to_owned(),
             ))
-        };
-        let set = self.set.iter().map(split);
+        });
         Ok(GivenSettings {
             config_file: self.config.clone(),
             overrides: flags

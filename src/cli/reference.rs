@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use clap::builder::StyledStr;
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 use super::{Context, command};
 
 /// Print a completion script for a shell
@@ -18,20 +18,20 @@ pub(super) struct CompletionsArgs {
 #[derive(Debug, clap::Args)]
 pub(super) struct ManArgs {}
 
-pub(super) fn completions(context: &Context, args: &CompletionsArgs) -> Result<Exit, CliError> {
+pub(super) fn completions(context: &Context, args: &CompletionsArgs) -> Result<CliExit, CliError> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "ralph", &mut script);
     context.ui.data(String::from_utf8_lossy(&script).trim_end())?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-pub(super) fn man(context: &Context, _args: &ManArgs) -> Result<Exit, CliError> {
+pub(super) fn man(context: &Context, _args: &ManArgs) -> Result<CliExit, CliError> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command())
         .render(&mut page)
-        .map_err(|error| CliError::runtime(format!("the manual page cannot be made: {error}")))?;
+        .map_err(|error| CliError::runtime(format!("cannot render the manual page: {error}")))?;
     context.ui.data(String::from_utf8_lossy(&page).trim_end())?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// The reference page of the command line, as `docs/reference/cli.md` holds it.

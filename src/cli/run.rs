@@ -1,29 +1,22 @@
 //! `ralph run`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::assembly::configuration::{TaskFile, project_dir};
-use crate::assembly::parts::{self, Assembled};
-use crate::assembly::spec::Making;
-use crate::assembly::{self, image::prepare};
-use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, Override};
+use crate::assembly::ActiveRun;
+use crate::config::ConfigOverride;
 use crate::gateway::audit::{Asked, AuditLog, Tally};
-use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
-use crate::sandbox::SandboxSpec;
-use crate::scm::Repository;
+use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
-use crate::task::Task;
 
-use super::error::{CliError, Exit, io};
-use super::overrides::{configuration, configuration_quietly, flags};
+use super::error::{CliError, CliExit, io};
+use super::overrides::flags;
 use super::signals::Signals;
-use super::terminal::Show;
-use super::{Context, image, lint};
+use super::terminal::EventFormat;
+use super::{Context, image};
 
 /// Work on a task until it is done, failed, paused or stopped
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RunArgs {
     /// The task file
     #[arg(default_value = "ralph_task.md")]
     pub(super) task: PathBuf,
@@ -33,44 +26,44 @@ pub(super) struct Args {
     /// The agent: claude, codex, cursor, actions or custom
     #[arg(long, value_name = "NAME")]
     pub(super) agent: Option<String>,
-    /// The model profile to begin with
+    /// The model profile to start with
     #[arg(long, value_name = "NAME")]
     pub(super) profile: Option<String>,
-    /// The most iterations
+    /// The maximum number of iterations
     #[arg(long, value_name = "N")]
     pub(super) max_iterations: Option<u32>,
-    /// Answer from this script in place of a model (for trying things out)
+    /// Answer from this script in place of a model, to try things out
     #[arg(long, value_name = "FILE")]
     pub(super) script: Option<PathBuf>,
     #[command(flatten)]
     pub(super) image: image::RebuildFlag,
     #[command(flatten)]
-    pub(super) shown: Shown,
+    pub(super) output: EventOutputArgs,
 }
 
-/// How much is shown.
+/// How events are printed.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
-pub(super) struct Shown {
-    /// Print events as JSON on stdout, one object a line
+pub(super) struct EventOutputArgs {
+    /// Print events as JSON on stdout, one object per line
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
     /// Show the output of commands too
     #[arg(short, long, conflicts_with = "json")]
-    pub(super) verbose: bool,
+    verbose: bool,
 }
 
-impl From<Shown> for Show {
-    fn from(shown: Shown) -> Self {
-        match shown {
-            Shown { json: true, .. } => Self::Json,
-            Shown { verbose: true, .. } => Self::Everything,
-            Shown { .. } => Self::Lines,
+impl From<EventOutputArgs> for EventFormat {
+    fn from(args: EventOutputArgs) -> Self {
+        match args {
+            EventOutputArgs { json: true, .. } => Self::Json,
+            EventOutputArgs { verbose: true, .. } => Self::Verbose,
+            EventOutputArgs { .. } => Self::Text,
         }
     }
 }
 
-impl Args {
-    fn given(&self) -> Vec<Override> {
+impl RunArgs {
+    fn overrides(&self) -> Vec<ConfigOverride> {
         flags([
             ("--type", "sandbox.type", self.provider.clone()),
             ("--agent", "agent.name", self.agent.clone()),
@@ -84,89 +77,41 @@ impl Args {
     }
 }
 
-pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let path = context.surroundings().cwd.join(&args.task);
-    let file = TaskFile {
-        text: lint::read(&path)?.unwrap_or_default(),
-        project: project_dir(path.parent().unwrap_or(&context.surroundings().cwd)),
-        path,
-    };
-    lint_or_refuse(context, &args, &file)?;
-    let given = args.given();
-    let config = configuration(context, Some(&file), given.clone())?;
-    let script = args
-        .script
-        .as_ref()
-        .map(|script| read_script(&context.surroundings().cwd.join(script)))
-        .transpose()?;
-    let repo = repository(context, &file).await?;
-    let overrides = context.global.given(given)?.overrides;
-    let project = file.project.clone();
-    let new = NewRun {
-        created: SystemClock.now(),
-        project: Some(file.project),
-        task: file.text,
-        branch_prefix: config.settings.git.branch_prefix.clone(),
-        overrides: overrides
-            .into_iter()
-            .map(|given| (given.key, given.value))
-            .collect(),
-        script,
-    };
-    // Everything that can be refused is refused before the run exists.
-    parts::check(&context.assembly, &config, new.script.as_deref()).await?;
-    let image = prepare(&context.assembly, &config, &project, args.image.into())
-        .await?
-        .image;
-    let redactor = crate::secret::Redactor::new(config.secrets());
-    let dir = runner::create(&context.surroundings().runs()?, &repo, &redactor, new).await?;
-    let start = Start {
-        config: &config,
-        image,
-        show: args.shown.into(),
-    };
-    drive(context, &dir, start).await
+pub(super) async fn run(context: &Context, args: RunArgs) -> Result<CliExit, CliError> {
+    let format = EventFormat::from(args.output);
+    let mut builder = context
+        .builder(args.overrides())?
+        .task_file(&args.task)
+        .rebuild(args.image.into())
+        .sink(format.sink(context.ui));
+    if let Some(script) = &args.script {
+        let path = context.surroundings().dir().join(script);
+        let text = std::fs::read_to_string(&path).map_err(io("read", &path));
+        builder = builder.script(text.map_err(|error| CliError {
+            exit: CliExit::Usage,
+            ..error
+        })?);
+    }
+    drive(context, &builder.build().await?.start().await?, format).await
 }
 
-/// What a run is taken up with.
-pub(super) struct Start<'a> {
-    pub(super) config: &'a Config,
-    /// What its sandbox starts from.
-    pub(super) image: Option<String>,
-    pub(super) show: Show,
-}
-
-/// Works on a run, with Ctrl-C wired to a clean stop, and tells how it ended.
-pub(super) async fn drive(context: &Context, dir: &RunDir, start: Start<'_>) -> Result<Exit, CliError> {
-    let Start { config, image, show } = start;
-    let assembled = parts::parts(&context.assembly, config, dir, show.sink(context.ui)).await?;
-    let Assembled { parts, brokered } = &assembled;
-    let settings = RunSettings {
-        agent_env: brokered
-            .as_ref()
-            .map(|brokered| brokered.agent_env.clone())
-            .unwrap_or_default(),
-        ..assembly::settings(config)?
-    };
-    let making = Making {
-        config,
-        run: dir,
-        image,
-        provider: parts.provider.as_ref(),
-        brokered: brokered.as_ref(),
-    };
-    let spec = making.spec(&context.assembly).await?;
+/// Works on a run. Ctrl-C stops it after a clean-up; at the end a summary is shown.
+pub(super) async fn drive(
+    context: &Context,
+    run: &ActiveRun,
+    format: EventFormat,
+) -> Result<CliExit, CliError> {
     let outcome = tokio::select! {
-        outcome = runner::drive(parts, &settings, &spec, dir) => outcome?,
-        error = interrupted(context, dir) => {
-            end_sandbox(parts, &spec).await?;
+        outcome = run.drive() => outcome?,
+        error = interrupted(context, run.dir()) => {
+            run.stop_sandbox().await?;
             return Err(error);
         }
     };
-    conclude(context, dir, &outcome, show)
+    summarize(context, run.dir(), &outcome, format)
 }
 
-/// The first Ctrl-C (or SIGTERM) asks the run to stop; the second gives up on asking.
+/// The first Ctrl-C (or SIGTERM) asks the run to stop; the second one ends it at once.
 async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     let id = &dir.facts().id;
     let mut signals = match Signals::watch() {
@@ -175,29 +120,28 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
     };
     signals.next().await;
     context.ui.say(format_args!(
-        "Stopping. `ralph resume {id}` goes on; Ctrl-C again ends at once."
+        "Stopping. `ralph resume {id}` continues it; press Ctrl-C again to end at once."
     ));
-    if let Err(error) = dir.inbox().leave(&Intervention::Stop, SystemClock.now()) {
+    if let Err(error) = dir
+        .inbox()
+        .leave(&Intervention::Stop, context.surroundings().now())
+    {
         return error.into();
     }
     signals.next().await;
     CliError {
-        exit: Exit::Paused,
+        exit: CliExit::Paused,
         message: "ended at once".to_owned(),
-        hint: None,
+        hint: Some(format!("`ralph resume {id}` continues from the last iteration")),
     }
-    .hint(format!("`ralph resume {id}` goes on from the last iteration"))
 }
 
-/// Ends what the agent left running in the background; its commands ended with the loop.
-async fn end_sandbox(parts: &RunParts, spec: &SandboxSpec) -> Result<(), CliError> {
-    if let Some(sandbox) = parts.provider.reopen(spec).await? {
-        sandbox.stop().await?;
-    }
-    Ok(())
-}
-
-fn conclude(context: &Context, dir: &RunDir, outcome: &RunOutcome, show: Show) -> Result<Exit, CliError> {
+fn summarize(
+    context: &Context,
+    dir: &RunDir,
+    outcome: &RunOutcome,
+    format: EventFormat,
+) -> Result<CliExit, CliError> {
     let cost = if outcome.unpriced_calls > 0 {
         "unknown".to_owned()
     } else {
@@ -214,77 +158,41 @@ fn conclude(context: &Context, dir: &RunDir, outcome: &RunOutcome, show: Show) -
     if let Some(compute) = &outcome.compute {
         context.ui.say(format_args!("sandbox    {compute}"));
     }
-    tell_blocked(context, dir)?;
-    if let (Some(location), false) = (&outcome.pull_request, show == Show::Json) {
+    show_blocked(context, dir)?;
+    if let (Some(location), false) = (&outcome.pull_request, format == EventFormat::Json) {
         context.ui.data(location)?;
     }
     match outcome.kind {
-        RunOutcomeKind::Done => Ok(Exit::Success),
+        RunOutcomeKind::Done => Ok(CliExit::Success),
         RunOutcomeKind::Failed => {
             context.ui.say(format_args!(
-                "hint: `ralph diff {0}` shows the work; `ralph resume {0}` goes on with a larger budget",
+                "hint: `ralph diff {0}` shows the work; `ralph resume {0}` continues with a larger budget",
                 outcome.run
             ));
-            Ok(Exit::Failure)
+            Ok(CliExit::Failure)
         }
         RunOutcomeKind::Paused | RunOutcomeKind::Stopped => {
             context
                 .ui
-                .say(format_args!("hint: `ralph resume {}` goes on", outcome.run));
-            Ok(Exit::Paused)
+                .say(format_args!("hint: `ralph resume {}` continues it", outcome.run));
+            Ok(CliExit::Paused)
         }
     }
 }
 
-/// What the sandbox asked for and did not get, most frequent first.
-fn tell_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
-    const MOST: usize = 10;
+/// The connections that the policy blocked, most frequent first.
+fn show_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
+    const SHOWN: usize = 10;
     let tally: Tally = AuditLog::read(&dir.network_file())?.iter().collect();
     let blocked: Vec<Asked> = tally.blocked().collect();
-    for asked in blocked.iter().take(MOST) {
+    for asked in blocked.iter().take(SHOWN) {
         context.ui.say(asked);
     }
-    if blocked.len() > MOST {
-        let (more, run) = (blocked.len() - MOST, &dir.facts().id);
+    if blocked.len() > SHOWN {
+        let (more, run) = (blocked.len() - SHOWN, &dir.facts().id);
         context.ui.say(format_args!(
             "and {more} more: `ralph network suggest --from {run}` lists them"
         ));
     }
     Ok(())
-}
-
-fn lint_or_refuse(context: &Context, args: &Args, file: &TaskFile) -> Result<(), CliError> {
-    // The minimum of checkboxes is configuration that the task cannot change, so it is read without the task.
-    let config = configuration_quietly(context, file.project.clone())?;
-    let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
-    let text = file.path.exists().then_some(file.text.as_str());
-    let findings = crate::task::lint(text, min_checkboxes);
-    if findings.is_empty() {
-        return Ok(());
-    }
-    for finding in &findings {
-        context.ui.say(lint::render(&args.task, finding));
-    }
-    Err(lint::refusal(&args.task, findings.len()))
-}
-
-fn read_script(path: &Path) -> Result<String, CliError> {
-    std::fs::read_to_string(path)
-        .map_err(io("read", path))
-        .map_err(|error| CliError {
-            exit: Exit::Usage,
-            ..error
-        })
-}
-
-/// The repository of a task: the one it names, else the one around the task file.
-async fn repository(context: &Context, file: &TaskFile) -> Result<Repository, CliError> {
-    let task = Task::parse(&file.text)?;
-    let host = context.surroundings().host();
-    match &task.frontmatter.repo_url {
-        Some(url) => {
-            Ok(Repository::mirror(host, url, &context.surroundings().cache_dir()?.join("mirrors")).await?)
-        }
-        None => Ok(Repository::open(host, file.path.parent().unwrap_or(Path::new("."))).await?),
-    }
 }

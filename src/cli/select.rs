@@ -1,47 +1,59 @@
-//! Which run a command means.
+//! Finds the run that a command is about.
 
 use crate::id::RunId;
-use crate::state::{RunDir, Runs};
+use crate::state::RunDir;
 
+use super::Context;
 use super::error::CliError;
 
 /// Which runs a command can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
-    /// Those that are being worked on.
+pub(super) enum RunFilter {
+    /// Those that a process is working on.
     Live,
     /// All of them.
     Any,
 }
 
-/// The run that was named, else the only one (of the live ones) or the newest one (of all).
-pub(super) fn select(runs: &Runs, named: Option<&RunId>, which: Which) -> Result<RunDir, CliError> {
+/// The named run, else the only live one or, of all runs, the newest one.
+pub(super) fn select_run(
+    context: &Context,
+    named: Option<&RunId>,
+    filter: RunFilter,
+) -> Result<RunDir, CliError> {
+    let runs = context.surroundings().runs()?;
     if let Some(id) = named {
         let run = runs.open(id)?;
-        if which == Which::Live && run.holder()?.is_none() {
-            return Err(CliError::usage(format!("run `{id}` is not being worked on"))
-                .hint(format!("`ralph resume {id}` takes it up again")));
+        if filter == RunFilter::Live && !is_live(&run) {
+            return Err(CliError::usage(format!("run `{id}` is not live"))
+                .hint(format!("`ralph resume {id}` continues it")));
         }
         return Ok(run);
     }
     let mut candidates = runs.list()?;
-    if which == Which::Live {
-        candidates.retain(|run| run.holder().is_ok_and(|holder| holder.is_some()));
+    if filter == RunFilter::Live {
+        candidates.retain(is_live);
     }
-    let newest = candidates.pop();
-    match (which, newest, candidates.as_slice()) {
-        (Which::Live, Some(newest), [_, ..]) => {
-            let mut ids: Vec<&str> = candidates.iter().map(|run| run.facts().id.as_str()).collect();
-            ids.push(newest.facts().id.as_str());
+    match (filter, candidates.pop(), candidates.as_slice()) {
+        (RunFilter::Live, Some(newest), [_, ..]) => {
+            candidates.push(newest);
+            let ids: Vec<&str> = candidates.iter().map(|run| run.facts().id.as_str()).collect();
             Err(
-                CliError::usage(format!("several runs are being worked on: {}", ids.join(", ")))
-                    .hint("name the one you mean"),
+                CliError::usage(format!("several runs are live: {}", ids.join(", ")))
+                    .hint("name one of them"),
             )
         }
         (_, Some(newest), _) => Ok(newest),
-        (Which::Live, None, _) => {
-            Err(CliError::usage("no run is being worked on").hint("`ralph status` lists the runs"))
+        (RunFilter::Live, None, _) => {
+            Err(CliError::usage("no run is live").hint("`ralph status` lists the runs"))
         }
-        (Which::Any, None, _) => Err(CliError::usage("there are no runs yet").hint("`ralph run` starts one")),
+        (RunFilter::Any, None, _) => {
+            Err(CliError::usage("there are no runs yet").hint("`ralph run` starts one"))
+        }
     }
+}
+
+/// Whether a process is working on a run.
+pub(super) fn is_live(run: &RunDir) -> bool {
+    run.holder().is_ok_and(|holder| holder.is_some())
 }

@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::error::CliError;
 
-/// Watched from one moment on, so that none is missed between the first and the second.
+/// Both signals, watched from creation on, so that no second one is missed.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -14,7 +14,7 @@ pub(super) struct Signals {
 
 impl Signals {
     pub(super) fn watch() -> Result<Self, CliError> {
-        let watched = |error: io::Error| CliError::runtime(format!("signals cannot be watched: {error}"));
+        let watched = |error: io::Error| CliError::runtime(format!("cannot watch signals: {error}"));
         Ok(Self {
             interrupt: signal(SignalKind::interrupt()).map_err(watched)?,
             terminate: signal(SignalKind::terminate()).map_err(watched)?,

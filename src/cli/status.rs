@@ -2,18 +2,18 @@
 
 use serde::Serialize;
 
-use crate::clock::{Clock, SystemClock};
 use crate::id::RunId;
 use crate::runner::Ledger;
 use crate::state::{IterationRecord, JournalEntry, JournalLine, RunDir, RunOutcomeKind};
 use crate::task::Task;
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
+use super::ui::align_columns;
 
-/// Show the runs and where they stand
+/// List the runs and their states
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct StatusArgs {
     /// Only this run, with its checkboxes
     run: Option<RunId>,
     /// Print JSON
@@ -21,9 +21,9 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// A run as `--json` shows it. Its own type: the stored shape may change, this one does not.
+/// A run in the output of `--json`. Independent of the stored format, which may change.
 #[derive(Debug, Serialize)]
-struct Row {
+struct RunStatus {
     run: String,
     state: String,
     reason: Option<String>,
@@ -32,7 +32,7 @@ struct Row {
     repository: String,
     branch: String,
     iterations: u32,
-    checkboxes: Vec<Box_>,
+    checkboxes: Vec<CheckboxStatus>,
     loop_score: Option<f64>,
     tokens: u64,
     cost_usd: f64,
@@ -43,19 +43,22 @@ struct Row {
 }
 
 #[derive(Debug, Serialize)]
-struct Box_ {
+struct CheckboxStatus {
     id: String,
     text: String,
     ticked: bool,
 }
 
-pub(super) fn status(context: &Context, args: &Args) -> Result<Exit, CliError> {
+pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<CliExit, CliError> {
     let runs = context.surroundings().runs()?;
     let listed = match &args.run {
         Some(id) => vec![runs.open(id)?],
         None => runs.list()?,
     };
-    let rows = listed.iter().map(row).collect::<Result<Vec<_>, _>>()?;
+    let rows = listed
+        .iter()
+        .map(|run| status_of(context, run))
+        .collect::<Result<Vec<_>, _>>()?;
     if args.json {
         context.ui.json(&rows)?;
     } else if rows.is_empty() {
@@ -72,14 +75,17 @@ pub(super) fn status(context: &Context, args: &Args) -> Result<Exit, CliError> {
                 .try_for_each(|line| context.ui.data(line))?;
         }
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-fn row(run: &RunDir) -> Result<Row, CliError> {
+fn status_of(context: &Context, run: &RunDir) -> Result<RunStatus, CliError> {
     let facts = run.facts();
     let lines = run.journal()?;
     let holder = run.holder()?;
-    let ledger = Ledger::from_journal(&lines, lines.last().map_or(SystemClock.now(), |line| line.at));
+    let ledger = Ledger::from_journal(
+        &lines,
+        lines.last().map_or(context.surroundings().now(), |line| line.at),
+    );
     let last = lines.iter().rev().find_map(|line| match &line.entry {
         JournalEntry::Recorded(record) => Some(record.as_ref()),
         _ => None,
@@ -91,7 +97,7 @@ fn row(run: &RunDir) -> Result<Row, CliError> {
         (None, None) => ("interrupted".to_owned(), None),
     };
     let pull_request = run.pull_request_file();
-    Ok(Row {
+    Ok(RunStatus {
         run: facts.id.to_string(),
         state,
         reason,
@@ -100,7 +106,7 @@ fn row(run: &RunDir) -> Result<Row, CliError> {
         repository: facts.repository.display().to_string(),
         branch: facts.branch.clone(),
         iterations: ledger.iterations,
-        checkboxes: boxes(&facts.task, last),
+        checkboxes: checkboxes(&facts.task, last),
         loop_score: last.map(|record| record.score.total),
         tokens: ledger.tokens.total(),
         cost_usd: ledger.cost.dollars(),
@@ -118,12 +124,12 @@ fn ended(line: &JournalLine) -> Option<(RunOutcomeKind, &str)> {
     }
 }
 
-fn boxes(task: &str, last: Option<&IterationRecord>) -> Vec<Box_> {
+fn checkboxes(task: &str, last: Option<&IterationRecord>) -> Vec<CheckboxStatus> {
     let ticked = |id: &str| last.is_some_and(|record| record.ticked.iter().any(|one| one == id));
     let checkboxes = Task::parse(task).map(|task| task.checkboxes).unwrap_or_default();
     let show = |one: crate::task::Checkbox| {
         let id = one.id.to_string();
-        Box_ {
+        CheckboxStatus {
             ticked: ticked(&id),
             text: one.text,
             id,
@@ -132,7 +138,7 @@ fn boxes(task: &str, last: Option<&IterationRecord>) -> Vec<Box_> {
     checkboxes.into_iter().map(show).collect()
 }
 
-fn table(rows: &[Row]) -> Vec<String> {
+fn table(rows: &[RunStatus]) -> Vec<String> {
     let mut cells = vec![["RUN", "STATE", "ITERATIONS", "BOXES", "COST", "TASK"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let ticked = row.checkboxes.iter().filter(|one| one.ticked).count();
@@ -150,26 +156,10 @@ fn table(rows: &[Row]) -> Vec<String> {
             row.task.clone(),
         ]
     }));
-    let width = |column: usize| {
-        cells
-            .iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..6).map(width).collect();
-    let render = |row: &[String; 6]| {
-        let padded: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, width)| format!("{cell:<width$}"))
-            .collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    cells.iter().map(render).collect()
+    align_columns(&cells)
 }
 
-fn details(row: &Row) -> Vec<String> {
+fn details(row: &RunStatus) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!("branch       {}", row.branch),

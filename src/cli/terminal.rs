@@ -1,6 +1,4 @@
-//! Events as lines: for a person, and as JSON.
-
-use std::sync::Arc;
+//! Prints the events of a run, as text or as JSON.
 
 use crate::event::{Event, EventKind, EventSink, PreflightResult, RunEnd};
 
@@ -8,60 +6,47 @@ use super::ui::Ui;
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Show {
-    /// Lines for a person.
-    Lines,
-    /// Lines for a person, with the output of commands.
-    Everything,
-    /// JSON on stdout.
+pub(super) enum EventFormat {
+    /// Lines of text on stderr.
+    Text,
+    /// Lines of text, with the output of commands.
+    Verbose,
+    /// JSON on stdout, one object per line.
     Json,
 }
 
-impl Show {
-    /// What shows events so.
-    pub(super) fn sink(self, ui: Ui) -> Arc<dyn EventSink> {
-        match self {
-            Self::Json => Arc::new(JsonLines(ui)),
-            Self::Lines | Self::Everything => Arc::new(Terminal {
-                ui,
-                verbose: self == Self::Everything,
-            }),
-        }
+impl EventFormat {
+    /// Prints events in this format.
+    pub(super) fn sink(self, ui: Ui) -> EventPrinter {
+        EventPrinter { ui, format: self }
     }
 }
 
-/// Shows events to a person, one line each.
+/// Prints events.
 #[derive(Debug)]
-struct Terminal {
+pub(super) struct EventPrinter {
     ui: Ui,
-    /// Whether the output of commands is shown too.
-    verbose: bool,
+    format: EventFormat,
 }
 
-impl EventSink for Terminal {
+impl EventSink for EventPrinter {
     fn emit(&self, event: &Event) {
-        if matches!(event.kind, EventKind::Output { .. }) && !self.verbose {
-            return;
-        }
-        self.ui.say(line(event, self.ui.colour));
-    }
-}
-
-/// Prints events as JSON, one object a line, for programs.
-#[derive(Clone, Copy, Debug)]
-struct JsonLines(Ui);
-
-impl EventSink for JsonLines {
-    fn emit(&self, event: &Event) {
-        if let Ok(text) = serde_json::to_string(event) {
-            let _ = self.0.data(text);
+        let is_output = matches!(event.kind, EventKind::Output { .. });
+        match self.format {
+            EventFormat::Text if is_output => {}
+            EventFormat::Text | EventFormat::Verbose => self.ui.say(event_line(event, self.ui.colour)),
+            EventFormat::Json => {
+                if let Ok(text) = serde_json::to_string(event) {
+                    let _ = self.ui.data(text);
+                }
+            }
         }
     }
 }
 
-/// One event as a line for a person.
+/// An event as a line of text.
 #[must_use]
-pub(super) fn line(event: &Event, colour: bool) -> String {
+pub(super) fn event_line(event: &Event, colour: bool) -> String {
     let paint = |code: &str, text: String| {
         if colour {
             format!("\x1b[{code}m{text}\x1b[0m")

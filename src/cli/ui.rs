@@ -1,4 +1,4 @@
-//! The two streams: stdout is for data, stderr is for people.
+//! Output: stdout is for data, stderr is for messages.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -9,22 +9,19 @@ use crate::assembly::AssemblyReporter;
 use crate::exec::OutputStream;
 use crate::image::Observer;
 
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 use super::image::observer;
 
-/// Writes to the person at the terminal and to the program behind the pipe.
+/// Writes to stdout and stderr.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ui {
     /// Whether colours may be used on stderr.
     pub(super) colour: bool,
 }
 
-#[expect(
-    clippy::unused_self,
-    reason = "whoever writes has been given the right to: it holds a Ui"
-)]
+#[expect(clippy::unused_self, reason = "only code that was given a Ui may print")]
 impl Ui {
-    /// Colours only on a terminal, and never against `NO_COLOR`.
+    /// Colours are used on a terminal, unless `no_color` is set.
     #[must_use]
     pub(super) fn new(no_color: bool) -> Self {
         Self {
@@ -32,12 +29,12 @@ impl Ui {
         }
     }
 
-    /// Tells a person something. A closed stderr is no reason to stop.
+    /// Writes a message to stderr. A closed stderr is ignored.
     pub(super) fn say(self, text: impl Display) {
         let _ = writeln!(std::io::stderr().lock(), "{text}");
     }
 
-    /// Writes data. A reader that went away ends the output quietly.
+    /// Writes data to stdout. A closed pipe is ignored.
     pub(super) fn data(self, text: impl Display) -> Result<(), CliError> {
         match writeln!(std::io::stdout().lock(), "{text}") {
             Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
@@ -47,9 +44,9 @@ impl Ui {
         }
     }
 
-    /// Passes on what a command printed, where it printed it.
+    /// Writes the output of a command to the same stream.
     pub(super) fn bytes(self, stream: OutputStream, bytes: &[u8]) {
-        // A reader that went away is no reason to cut the command short.
+        // A closed pipe must not end the command.
         let _ = match stream {
             OutputStream::Stdout => std::io::stdout().lock().write_all(bytes),
             OutputStream::Stderr => std::io::stderr().lock().write_all(bytes),
@@ -64,7 +61,7 @@ impl Ui {
     }
 
     /// Shows an error and its hint.
-    pub(super) fn error(self, error: &CliError) -> Exit {
+    pub(super) fn error(self, error: &CliError) -> CliExit {
         let bold = |text: &str| {
             if self.colour {
                 format!("\x1b[1;31m{text}\x1b[0m")
@@ -92,4 +89,18 @@ impl AssemblyReporter for Ui {
     fn image_observer(&self) -> Box<dyn Observer> {
         observer(*self)
     }
+}
+
+/// Rows as lines with aligned columns.
+pub(super) fn align_columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
+    let line = |row: &[String; N]| {
+        let cells = row
+            .iter()
+            .zip(widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
 }

@@ -1,19 +1,19 @@
-//! `.agent-loop/config.json`: `{type, base_image, cpu, memory_gb, allowed_hosts}`, all optional. What it says
-//! becomes settings of the project layer.
+//! `.agent-loop/config.json`: `{type, base_image, cpu, memory_gb, allowed_hosts}`, all optional. They become settings of
+//! the project layer.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::document::Document;
-use super::error::{Finding, Problem};
+use super::document::ConfigDocument;
+use super::error::{ConfigFinding, ConfigProblem};
 use super::key::KeyPath;
 use super::known::closest;
-use super::layer::Origin;
-use super::value::{Entry, Setting, Value};
+use super::layer::SettingOrigin;
+use super::value::{ConfigValue, Setting, SettingEntry};
 
-/// Its keys, and the settings they stand for.
+/// Its keys, and the settings that they set.
 const KEYS: [(&str, &str); 5] = [
     ("type", "sandbox.type"),
     ("base_image", "sandbox.image"),
@@ -25,24 +25,24 @@ const KEYS: [(&str, &str); 5] = [
 const MEMORY: &str = "sandbox.resources.memory";
 
 /// Reads the file.
-pub(super) fn read(document: Document<'_>) -> (Vec<Entry>, Vec<Finding>) {
+pub(super) fn read(document: ConfigDocument<'_>) -> (Vec<SettingEntry>, Vec<ConfigFinding>) {
     let object: Object<'_> = match serde_json::from_str(document.text) {
         Ok(object) => object,
         Err(error) => return (Vec::new(), vec![not_an_object(document, &error)]),
     };
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries: Vec<SettingEntry> = Vec::new();
     let mut findings = Vec::new();
     for (name, raw) in object.0 {
         let origin = document.origin(offset_in(document.text, raw.get()));
         match entry(document, &name, raw, &origin) {
             Ok(entry) if entries.iter().any(|earlier| earlier.key == entry.key) => {
-                findings.push(Finding::syntax(
+                findings.push(ConfigFinding::syntax(
                     origin.place,
-                    format!("the key `{name}` stands here twice"),
+                    format!("duplicate key `{name}`"),
                 ));
             }
             Ok(entry) => entries.push(entry),
-            Err(problem) => findings.push(Finding {
+            Err(problem) => findings.push(ConfigFinding {
                 place: origin.place,
                 problem,
             }),
@@ -51,29 +51,34 @@ pub(super) fn read(document: Document<'_>) -> (Vec<Entry>, Vec<Finding>) {
     (entries, findings)
 }
 
-fn not_an_object(document: Document<'_>, error: &serde_json::Error) -> Finding {
-    // serde_json repeats the position in its text.
+fn not_an_object(document: ConfigDocument<'_>, error: &serde_json::Error) -> ConfigFinding {
+    // The message of serde_json ends with the position.
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
-    Finding::syntax(
+    ConfigFinding::syntax(
         document.origin_of_line(error.line(), error.column()).place,
         message,
     )
 }
 
-fn entry(document: Document<'_>, name: &str, raw: &RawValue, origin: &Origin) -> Result<Entry, Problem> {
+fn entry(
+    document: ConfigDocument<'_>,
+    name: &str,
+    raw: &RawValue,
+    origin: &SettingOrigin,
+) -> Result<SettingEntry, ConfigProblem> {
     let Some((_, key)) = KEYS.iter().find(|(known, _)| *known == name) else {
-        return Err(Problem::UnknownKey {
+        return Err(ConfigProblem::UnknownKey {
             key: KeyPath::top(name),
             suggestion: closest(name, KEYS.map(|(known, _)| known.to_owned())),
         });
     };
     let value = value(document, raw);
     let value = match (*key, value) {
-        (MEMORY, Value::Integer(gigabytes)) => Value::Text(format!("{gigabytes}g")),
-        (MEMORY, Value::Float(gigabytes)) => Value::Text(format!("{gigabytes}g")),
+        (MEMORY, ConfigValue::Integer(gigabytes)) => ConfigValue::Text(format!("{gigabytes}g")),
+        (MEMORY, ConfigValue::Float(gigabytes)) => ConfigValue::Text(format!("{gigabytes}g")),
         (MEMORY, other) => {
-            return Err(Problem::Unfit {
+            return Err(ConfigProblem::InvalidValue {
                 key: KeyPath::top(name),
                 found: other.describe(),
                 expected: "a number of gigabytes".to_owned(),
@@ -81,7 +86,7 @@ fn entry(document: Document<'_>, name: &str, raw: &RawValue, origin: &Origin) ->
         }
         (_, value) => value,
     };
-    Ok(Entry {
+    Ok(SettingEntry {
         key: KeyPath::parse(key),
         setting: Setting {
             value,
@@ -90,7 +95,7 @@ fn entry(document: Document<'_>, name: &str, raw: &RawValue, origin: &Origin) ->
     })
 }
 
-fn value(document: Document<'_>, raw: &RawValue) -> Value {
+fn value(document: ConfigDocument<'_>, raw: &RawValue) -> ConfigValue {
     match raw.get().bytes().next() {
         Some(b'[') => {
             let items: Vec<&RawValue> = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -98,40 +103,40 @@ fn value(document: Document<'_>, raw: &RawValue) -> Value {
                 value: scalar(item),
                 origin: document.origin(offset_in(document.text, item.get())),
             };
-            Value::List(items.iter().map(setting).collect())
+            ConfigValue::List(items.iter().map(setting).collect())
         }
         _ => scalar(raw),
     }
 }
 
-fn scalar(raw: &RawValue) -> Value {
+fn scalar(raw: &RawValue) -> ConfigValue {
     match serde_json::from_str(raw.get()) {
-        Ok(serde_json::Value::Bool(value)) => Value::Bool(value),
-        Ok(serde_json::Value::String(text)) => Value::Text(text),
+        Ok(serde_json::Value::Bool(value)) => ConfigValue::Bool(value),
+        Ok(serde_json::Value::String(text)) => ConfigValue::Text(text),
         Ok(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
-            (Some(whole), _) => Value::Integer(whole),
-            (None, Some(number)) => Value::Float(number),
-            (None, None) => Value::Foreign("a number beyond 64 bits"),
+            (Some(whole), _) => ConfigValue::Integer(whole),
+            (None, Some(number)) => ConfigValue::Float(number),
+            (None, None) => ConfigValue::Foreign("a number beyond 64 bits"),
         },
-        Ok(serde_json::Value::Null) => Value::Foreign("null"),
-        Ok(serde_json::Value::Array(_)) => Value::Foreign("a list"),
-        Ok(serde_json::Value::Object(_)) => Value::Foreign("an object"),
-        Err(_) => Value::Foreign("a value that cannot be read"),
+        Ok(serde_json::Value::Null) => ConfigValue::Foreign("null"),
+        Ok(serde_json::Value::Array(_)) => ConfigValue::Foreign("a list"),
+        Ok(serde_json::Value::Object(_)) => ConfigValue::Foreign("an object"),
+        Err(_) => ConfigValue::Foreign("a value that cannot be read"),
     }
 }
 
-/// How far into `text` a part of it begins.
+/// The byte offset of `part` in `text`.
 fn offset_in(text: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize)
 }
 
-/// The members as they are written, repeated ones too.
+/// The members of an object in order, duplicates included.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Members;
-        impl<'de> Visitor<'de> for Members {
+        struct MemberAccess;
+        impl<'de> Visitor<'de> for MemberAccess {
             type Value = Object<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,6 +151,6 @@ impl<'de> Deserialize<'de> for Object<'de> {
                 Ok(Object(members))
             }
         }
-        from.deserialize_map(Members)
+        from.deserialize_map(MemberAccess)
     }
 }

@@ -1,21 +1,21 @@
-//! The settings that are a choice among names.
+//! Settings whose value is one of a few names.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which provider makes the sandbox.
+/// The provider of the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxType {
     /// A container.
     Docker,
-    /// Docker's own sandbox product.
+    /// A sandbox of Docker Sandboxes.
     DockerSandbox,
-    /// A virtual machine on a Mac.
+    /// A virtual machine on macOS.
     Tart,
     /// A sandbox at Daytona.
     Daytona,
-    /// A directory on this machine; isolates nothing else.
+    /// A directory of the host. Isolates nothing else.
     Local,
 }
 
@@ -33,7 +33,7 @@ impl SandboxType {
     }
 }
 
-/// Which names a sandbox may reach.
+/// Which host names a sandbox may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkPolicy {
@@ -43,7 +43,7 @@ pub enum NetworkPolicy {
     Deny,
     /// All.
     AllowAll,
-    /// All, and each name is written down so that an allowlist can be made from them.
+    /// All. Each one is recorded, to create an allowlist from.
     Record,
 }
 
@@ -53,11 +53,11 @@ pub enum NetworkPolicy {
 pub enum OnUnenforceable {
     /// Refuse to run.
     Error,
-    /// Run, and say so.
+    /// Run with a warning.
     Warn,
 }
 
-/// What edits the code.
+/// The agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AgentName {
@@ -97,13 +97,13 @@ pub enum ForgeType {
     Github,
 }
 
-/// One step of what is done about an agent that goes in circles.
+/// One step of the ladder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LadderRung {
     /// Start a fresh iteration.
     Rotate,
-    /// Go on with the fallback profile.
+    /// Switch to the fallback profile.
     Fallback,
     /// Ask the doctor.
     Doctor,
@@ -111,11 +111,11 @@ pub enum LadderRung {
     Person,
 }
 
-/// What happens to a diagnosis.
+/// Whether a diagnosis is applied automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum DoctorApply {
-    /// It is applied at once.
+pub enum DoctorApplySetting {
+    /// It is applied immediately.
     Auto,
     /// A person applies it.
     Wait,

@@ -1,4 +1,4 @@
-//! Gives written values their types: a serde deserializer over keys and values that remembers which key failed.
+//! A serde deserializer over keys and values that remembers which key failed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,31 +8,31 @@ use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
 use super::key::KeyPath;
-use super::settings::Settings;
-use super::value::{Setting, Value};
+use super::settings::ConfigSettings;
+use super::value::{ConfigValue, Setting};
 
-/// The typed settings, or the first value that does not fit.
-pub(super) fn typed(entries: &BTreeMap<KeyPath, Setting>) -> Result<Settings, Refusal> {
+/// The typed settings, or the first invalid value.
+pub(super) fn typed(entries: &BTreeMap<KeyPath, Setting>) -> Result<ConfigSettings, TypeMismatch> {
     let mut root = Branch::new();
     for (key, setting) in entries {
         insert(&mut root, key.segments(), setting);
     }
-    Settings::deserialize(Tree::Branch(root))
+    ConfigSettings::deserialize(Tree::Branch(root))
 }
 
-/// A value that does not fit.
+/// An invalid value.
 #[derive(Debug)]
-pub(super) struct Refusal {
-    /// What should have been there.
+pub(super) struct TypeMismatch {
+    /// What is allowed.
     pub(super) expected: String,
-    /// What was, where a single value is at fault.
+    /// The value, unless a key is missing.
     pub(super) found: Option<Box<Setting>>,
     /// The segments of the key, innermost first.
     path: Vec<String>,
 }
 
-impl Refusal {
-    /// The key at fault.
+impl TypeMismatch {
+    /// The key.
     pub(super) fn key(&self) -> KeyPath {
         KeyPath::from_segments(self.path.iter().rev().cloned())
     }
@@ -56,25 +56,25 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for TypeMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "`{}`: expected {}", self.key(), self.expected)
     }
 }
 
-impl std::error::Error for Refusal {}
+impl std::error::Error for TypeMismatch {}
 
-impl de::Error for Refusal {
+impl de::Error for TypeMismatch {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::new(message.to_string())
     }
 
     fn invalid_type(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(in_words(expected.to_string()))
+        Self::new(in_file_words(expected.to_string()))
     }
 
     fn invalid_value(_: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
-        Self::new(in_words(expected.to_string()))
+        Self::new(in_file_words(expected.to_string()))
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
@@ -87,8 +87,8 @@ impl de::Error for Refusal {
     }
 }
 
-/// serde's own words are those of a programmer.
-fn in_words(expected: String) -> String {
+/// Replaces serde's words by those of the file formats.
+fn in_file_words(expected: String) -> String {
     match expected.as_str() {
         "a sequence" => "a list".to_owned(),
         "a string" => "a text".to_owned(),
@@ -119,34 +119,34 @@ fn insert<'a>(branch: &mut Branch<'a>, path: &'a [String], setting: &'a Setting)
 }
 
 impl<'de> Deserializer<'de> for Tree<'de> {
-    type Error = Refusal;
+    type Error = TypeMismatch;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeMismatch> {
         let setting = match self {
-            Self::Branch(branch) => return visitor.visit_map(Members::new(branch)),
+            Self::Branch(branch) => return visitor.visit_map(MemberAccess::new(branch)),
             Self::Leaf(setting) => setting,
         };
         let read = match &setting.value {
-            Value::Bool(value) => visitor.visit_bool(*value),
-            Value::Integer(value) => visitor.visit_i64(*value),
-            Value::Float(value) => visitor.visit_f64(*value),
-            Value::Text(text) => visitor.visit_borrowed_str(text),
-            Value::List(items) => {
+            ConfigValue::Bool(value) => visitor.visit_bool(*value),
+            ConfigValue::Integer(value) => visitor.visit_i64(*value),
+            ConfigValue::Float(value) => visitor.visit_f64(*value),
+            ConfigValue::Text(text) => visitor.visit_borrowed_str(text),
+            ConfigValue::List(items) => {
                 visitor.visit_seq(de::value::SeqDeserializer::new(items.iter().map(Tree::Leaf)))
             }
-            // One that is an item of a list; all others are branches.
-            Value::Table(members) => {
+            // A table in a list. All other tables are branches.
+            ConfigValue::Table(members) => {
                 let inner = members
                     .iter()
                     .map(|one| (one.key.as_str(), Tree::Leaf(&one.setting)));
-                visitor.visit_map(Members::new(inner.collect()))
+                visitor.visit_map(MemberAccess::new(inner.collect()))
             }
-            Value::Foreign(_) => Err(de::Error::invalid_type(de::Unexpected::Map, &visitor)),
+            ConfigValue::Foreign(_) => Err(de::Error::invalid_type(de::Unexpected::Map, &visitor)),
         };
         read.map_err(|refusal| refusal.at(setting))
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Refusal> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, TypeMismatch> {
         visitor.visit_some(self)
     }
 
@@ -155,15 +155,15 @@ impl<'de> Deserializer<'de> for Tree<'de> {
         _: &'static str,
         names: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Refusal> {
+    ) -> Result<V::Value, TypeMismatch> {
         match self {
             Self::Leaf(setting) => match &setting.value {
-                Value::Text(text) => {
-                    visitor.visit_enum(IntoDeserializer::<Refusal>::into_deserializer(text.as_str()))
+                ConfigValue::Text(text) => {
+                    visitor.visit_enum(IntoDeserializer::<TypeMismatch>::into_deserializer(text.as_str()))
                 }
                 _ => Err(de::Error::unknown_variant("", names)),
             }
-            .map_err(|refusal: Refusal| refusal.at(setting)),
+            .map_err(|refusal: TypeMismatch| refusal.at(setting)),
             Self::Branch(_) => Err(de::Error::unknown_variant("", names)),
         }
     }
@@ -174,7 +174,7 @@ impl<'de> Deserializer<'de> for Tree<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Refusal> for Tree<'de> {
+impl<'de> IntoDeserializer<'de, TypeMismatch> for Tree<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -182,12 +182,12 @@ impl<'de> IntoDeserializer<'de, Refusal> for Tree<'de> {
     }
 }
 
-struct Members<'a> {
+struct MemberAccess<'a> {
     rest: std::collections::btree_map::IntoIter<&'a str, Tree<'a>>,
     next: Option<(&'a str, Tree<'a>)>,
 }
 
-impl<'a> Members<'a> {
+impl<'a> MemberAccess<'a> {
     fn new(branch: Branch<'a>) -> Self {
         Self {
             rest: branch.into_iter(),
@@ -196,10 +196,10 @@ impl<'a> Members<'a> {
     }
 }
 
-impl<'de> de::MapAccess<'de> for Members<'de> {
-    type Error = Refusal;
+impl<'de> de::MapAccess<'de> for MemberAccess<'de> {
+    type Error = TypeMismatch;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Refusal> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, TypeMismatch> {
         self.next = self.rest.next();
         match &self.next {
             Some((key, _)) => seed.deserialize(StrDeserializer::new(key)).map(Some),
@@ -207,7 +207,7 @@ impl<'de> de::MapAccess<'de> for Members<'de> {
         }
     }
 
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Refusal> {
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, TypeMismatch> {
         match self.next.take() {
             Some((key, tree)) => seed.deserialize(tree).map_err(|refusal| refusal.under(key)),
             None => Err(de::Error::custom("a value")),

@@ -1,27 +1,27 @@
-//! A file being read: its text, and how to say where in it something stands.
+//! A configuration file: its text, and positions in it.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::error::{ConfigError, Finding};
-use super::layer::{FilePlace, Layer, Origin, Place};
+use super::error::{ConfigError, ConfigFinding};
+use super::layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};
 
-/// No configuration file is longer; reading a device or a log by mistake ends here.
-const LONGEST: u64 = 1 << 20;
+/// The maximum size of a configuration file, so that a device or a log is not read by mistake.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// A file's text and what it belongs to.
+/// The text of a file and its layer.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Document<'a> {
-    pub(super) layer: Layer,
-    /// The file; `None` for what is built in.
+pub(super) struct ConfigDocument<'a> {
+    pub(super) layer: ConfigLayer,
+    /// The file; `None` for the built-in defaults.
     pub(super) path: Option<&'a Path>,
     pub(super) text: &'a str,
 }
 
-impl<'a> Document<'a> {
+impl<'a> ConfigDocument<'a> {
     /// A file that was read.
-    pub(super) fn of_file(layer: Layer, path: &'a Path, text: &'a str) -> Self {
+    pub(super) fn from_file(layer: ConfigLayer, path: &'a Path, text: &'a str) -> Self {
         Self {
             layer,
             path: Some(path),
@@ -29,24 +29,26 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Where a byte of the text stands.
-    pub(super) fn origin(&self, offset: usize) -> Origin {
-        self.origin_at(|path| FilePlace::at_offset(path, self.text, offset))
+    /// The origin of a byte offset.
+    pub(super) fn origin(&self, offset: usize) -> SettingOrigin {
+        self.origin_at(|path| FilePosition::at_offset(path, self.text, offset))
     }
 
-    /// Where a line and column stand, both from 1.
-    pub(super) fn origin_of_line(&self, line: usize, column: usize) -> Origin {
-        self.origin_at(|path| FilePlace {
+    /// The origin of a line and column, both from 1.
+    pub(super) fn origin_of_line(&self, line: usize, column: usize) -> SettingOrigin {
+        self.origin_at(|path| FilePosition {
             path: path.to_owned(),
             line: line.max(1),
             column: column.max(1),
         })
     }
 
-    fn origin_at(&self, place: impl FnOnce(&Path) -> FilePlace) -> Origin {
-        Origin {
+    fn origin_at(&self, place: impl FnOnce(&Path) -> FilePosition) -> SettingOrigin {
+        SettingOrigin {
             layer: self.layer,
-            place: self.path.map_or(Place::BuiltIn, |path| Place::File(place(path))),
+            place: self
+                .path
+                .map_or(SettingPlace::BuiltIn, |path| SettingPlace::File(place(path))),
         }
     }
 }
@@ -59,7 +61,7 @@ pub(super) fn read_optional(path: &Path) -> Result<Option<String>, ConfigError> 
     }
 }
 
-/// The text of a file that must be there.
+/// The text of a file that must exist.
 pub(super) fn read_required(path: &Path) -> Result<String, ConfigError> {
     let bytes = read_bytes(path).map_err(|source| ConfigError::Read {
         path: path.to_owned(),
@@ -69,8 +71,8 @@ pub(super) fn read_required(path: &Path) -> Result<String, ConfigError> {
         let valid = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes());
         ConfigError::Invalid {
-            findings: vec![Finding::syntax(
-                Place::File(FilePlace::at_offset(path, &text, valid)),
+            findings: vec![ConfigFinding::syntax(
+                SettingPlace::File(FilePosition::at_offset(path, &text, valid)),
                 "the file is not UTF-8 text",
             )],
         }
@@ -79,14 +81,16 @@ pub(super) fn read_required(path: &Path) -> Result<String, ConfigError> {
 
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LONGEST {
-        return Err(io::Error::other(format!("it is longer than {LONGEST} bytes")));
+    File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other(format!(
+            "the file is larger than {MAX_BYTES} bytes"
+        )));
     }
     Ok(bytes)
 }
 
-/// `config/models.yaml` is absent, too, where `config` is a file.
+/// `config/models.yaml` is also missing where `config` is a file.
 fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),

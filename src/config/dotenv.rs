@@ -1,9 +1,9 @@
-//! `.env`: `NAME=value` lines, comments, quotes and `export `. Nothing is expanded. A message never shows a value.
+//! Parses `.env`: `NAME=value` lines, comments, quotes and `export `. Nothing is expanded, and no message contains a value.
 
 use std::path::Path;
 
-use super::error::Finding;
-use super::layer::{FilePlace, Place};
+use super::error::ConfigFinding;
+use super::layer::{FilePosition, SettingPlace};
 use super::read::is_variable_name;
 
 /// One variable that `.env` sets.
@@ -11,16 +11,16 @@ use super::read::is_variable_name;
 pub(super) struct Assignment {
     pub(super) name: String,
     pub(super) value: String,
-    pub(super) place: FilePlace,
+    pub(super) place: FilePosition,
 }
 
 /// Reads every line; mistakes are reported and skipped.
-pub(super) fn read(path: &Path, text: &str) -> (Vec<Assignment>, Vec<Finding>) {
+pub(super) fn read(path: &Path, text: &str) -> (Vec<Assignment>, Vec<ConfigFinding>) {
     let mut assignments: Vec<Assignment> = Vec::new();
     let mut findings = Vec::new();
     let mut rest = text.trim_start_matches('\u{feff}');
     while !rest.is_empty() {
-        let place = FilePlace::at_offset(path, text, text.len() - rest.len());
+        let place = FilePosition::at_offset(path, text, text.len() - rest.len());
         let (parsed, after) = statement(rest);
         rest = after;
         let problem = match parsed {
@@ -30,17 +30,17 @@ pub(super) fn read(path: &Path, text: &str) -> (Vec<Assignment>, Vec<Finding>) {
                 assignments.push(Assignment { name, value, place });
                 continue;
             }
-            Ok(Some((name, _))) => format!("`{name}` is set a second time"),
+            Ok(Some((name, _))) => format!("duplicate variable `{name}`"),
             Err(message) => message.to_owned(),
         };
-        findings.push(Finding::syntax(Place::File(place), problem));
+        findings.push(ConfigFinding::syntax(SettingPlace::File(place), problem));
     }
     (assignments, findings)
 }
 
 type Statement<'a> = Result<Option<(&'a str, String)>, &'static str>;
 
-/// Parses one statement, which a quoted value may stretch over lines, and returns what follows it.
+/// Parses one statement and returns the text after it. A quoted value may span lines.
 fn statement(text: &str) -> (Statement<'_>, &str) {
     let (line, after_line) = text.split_once('\n').unwrap_or((text, ""));
     let trimmed = line.trim();
@@ -81,7 +81,7 @@ fn unquoted(value: &str) -> String {
     value[..end.unwrap_or(value.len())].trim().to_owned()
 }
 
-/// A value after its opening quote, and what follows its line. In double quotes `\n`, `\"` and their like are read.
+/// A value after its opening quote, and the text after its line. Escapes such as `\n` and `\"` apply in double quotes.
 fn quoted(text: &str, quote: char) -> (Result<String, &'static str>, &str) {
     let mut value = String::new();
     let mut chars = text.char_indices();
@@ -164,7 +164,7 @@ mod tests {
         "A='b' SECRETVALUE",
         ".env:1:1: expected nothing but a comment after the closing quote"
     )]
-    #[case::twice("A=b\nA=SECRETVALUE", ".env:2:1: `A` is set a second time")]
+    #[case::twice("A=b\nA=SECRETVALUE", ".env:2:1: duplicate variable `A`")]
     fn a_mistake_is_reported_with_its_line_and_without_its_value(#[case] text: &str, #[case] message: &str) {
         let (_, findings) = read(Path::new(".env"), text);
         let text: Vec<String> = findings.iter().map(ToString::to_string).collect();

@@ -1,4 +1,4 @@
-//! Every environment variable that ralph knows, in one table. The reference page and `.env.example` are made from it.
+//! The table of all environment variables. The reference page and `.env.example` are generated from it.
 
 /// One variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,34 +8,31 @@ pub struct EnvVar {
     /// What it is for, in one sentence.
     pub doc: &'static str,
     /// How it is used.
-    pub role: Role,
+    pub role: EnvVarRole,
 }
 
 /// How a variable is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum EnvVarRole {
     /// A credential: never shown, never passed to a sandbox.
     Secret,
-    /// Belongs to a credential but is not confidential.
+    /// Belongs to a credential but is not secret.
     Identifier,
     /// Sets this key of the configuration.
     Key(&'static str),
-    /// The program itself looks at it, before there is a configuration.
+    /// Read before the configuration is loaded.
     Program,
-    /// Only the build of ralph looks at it.
+    /// Read when ralph is built.
     Build,
-    /// Only ralph's own tests look at it.
+    /// Read by ralph's own tests only.
     Tests,
 }
 
 impl EnvVar {
-    /// Whether the value must not be seen.
+    /// Whether the value must not be shown.
     #[must_use]
     pub fn is_secret(&self) -> bool {
-        match self.role {
-            Role::Secret => true,
-            Role::Identifier | Role::Key(_) | Role::Program | Role::Build | Role::Tests => false,
-        }
+        self.role == EnvVarRole::Secret
     }
 
     /// The variable of this name.
@@ -45,176 +42,50 @@ impl EnvVar {
     }
 }
 
-/// Every variable with a name of its own. Besides these, `RALPH_<SECTION>__<KEY>` sets any key.
-pub const ENV_VARS: &[EnvVar] = &[
-    EnvVar {
-        name: "LITELLM_API_KEY",
-        doc: "Key of the model endpoint, unless `model_endpoint.api_key_env` names another variable.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "ZAI_API_KEY",
-        doc: "Key of Z.ai, the provider of the default profile.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "OPENAI_API_KEY",
-        doc: "Key of OpenAI.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "ANTHROPIC_API_KEY",
-        doc: "Key of Anthropic.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "ANTHROPIC_AUTH_TOKEN",
-        doc: "Token that a gateway of your own takes from `claude` in place of a key.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "CLAUDE_CODE_OAUTH_TOKEN",
-        doc: "Login of Claude, as `claude setup-token` makes one; what `ralph token store` keeps comes first.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "CURSOR_API_KEY",
-        doc: "Key of Cursor, for the agent `cursor`.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "GITHUB_PAT",
-        doc: "Personal access token for GitHub, for the repository that `sandbox.github` names.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "GITHUB_APP_ID",
-        doc: "Id of the GitHub App to act as, instead of a personal access token.",
-        role: Role::Identifier,
-    },
-    EnvVar {
-        name: "GITHUB_APP_INSTALLATION_ID",
-        doc: "Id of the installation of that GitHub App.",
-        role: Role::Identifier,
-    },
-    EnvVar {
-        name: "GITHUB_APP_PRIVATE_KEY_PEM",
-        doc: "Private key of that GitHub App, in PEM form; in double quotes it may stretch over lines.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "DAYTONA_API_KEY",
-        doc: "Key of Daytona, for the `daytona` provider.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "DAYTONA_API_URL",
-        doc: "Where Daytona answers, where that is not its own cloud.",
-        role: Role::Program,
-    },
-    EnvVar {
-        name: "DAYTONA_TARGET",
-        doc: "The region that sandboxes at Daytona are made in.",
-        role: Role::Program,
-    },
-    EnvVar {
-        name: "RALPH_DB_URL",
-        doc: "Address of the database that indexes runs, with its password.",
-        role: Role::Secret,
-    },
-    EnvVar {
-        name: "RALPH_DEFAULT_PROVIDER",
-        doc: "The provider of sandboxes.",
-        role: Role::Key("sandbox.type"),
-    },
-    EnvVar {
-        name: "RALPH_DEFAULT_MODEL_PROFILE",
-        doc: "The model profile a run begins with.",
-        role: Role::Key("default_profile"),
-    },
-    EnvVar {
-        name: "RALPH_FALLBACK_MODEL_PROFILE",
-        doc: "The model profile the ladder switches to.",
-        role: Role::Key("fallback_profile"),
-    },
-    EnvVar {
-        name: "RALPH_HOME",
-        doc: "Where ralph keeps its data.",
-        role: Role::Program,
-    },
-    EnvVar {
-        name: "RALPH_MARK",
-        doc: "Set by ralph for everything it starts, to find it again; a ralph started by a ralph passes it over.",
-        role: Role::Program,
-    },
-    EnvVar {
-        name: "NO_COLOR",
-        doc: "Turns colours off when it is set to anything.",
-        role: Role::Program,
-    },
-    EnvVar {
-        name: "RALPH_GUEST",
-        doc: "The program that runs commands in sandboxes, where ralph cannot build it itself; read when ralph is built.",
-        role: Role::Build,
-    },
-    EnvVar {
-        name: "RALPH_TEST_LITELLM",
-        doc: "Where the tests find the LiteLLM proxy; `tests/run` sets it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_AGENTS",
-        doc: "The folder in which the tests find the real agent programs; `tests/run` sets it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_PRISM",
-        doc: "Where the tests find Prism, which holds traffic against an OpenAPI document; `tests/run` sets it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_DAYTONA_SDK",
-        doc: "The Python in which the tests find Daytona's SDK; `tests/run` sets it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_PODMAN",
-        doc: "Where podman answers that the tests load images into; `tests/run` sets it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_CONTAINERD",
-        doc: "Where an engine answers that keeps its images in containerd; `tests/run` sets it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_BUILDX",
-        doc: "The buildx that the tests build with on that engine; `tests/run` sets it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_SKIPS",
-        doc: "File to which tests add what they skipped.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_TEST_REQUIRE_ALL",
-        doc: "Turns a skipped test into a failure.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_CRASH_SEED",
-        doc: "Seed of the moments at which the crash tests kill a run; random without it.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_CRASH_KILLS",
-        doc: "How often the crash tests kill a run, all in all.",
-        role: Role::Tests,
-    },
-    EnvVar {
-        name: "RALPH_UPDATE_REFERENCE",
-        doc: "Set to 1, lets the tests rewrite the generated reference.",
-        role: Role::Tests,
-    },
-];
+macro_rules! env_vars {
+    ($($role:ident $(($key:literal))? $name:ident: $doc:literal;)*) => {
+        /// Every variable with a name of its own. Besides these, `RALPH_<SECTION>__<KEY>` sets any key.
+        pub const ENV_VARS: &[EnvVar] = &[$(EnvVar {
+            name: stringify!($name),
+            doc: $doc,
+            role: EnvVarRole::$role $(($key))?,
+        }),*];
+    };
+}
+
+env_vars! {
+    Secret LITELLM_API_KEY: "Key of the model endpoint, unless `model_endpoint.api_key_env` names another variable.";
+    Secret ZAI_API_KEY: "Key of Z.ai, the provider of the default profile.";
+    Secret OPENAI_API_KEY: "Key of OpenAI.";
+    Secret ANTHROPIC_API_KEY: "Key of Anthropic.";
+    Secret ANTHROPIC_AUTH_TOKEN: "Token that your own gateway accepts from `claude` instead of a key.";
+    Secret CLAUDE_CODE_OAUTH_TOKEN: "Login of Claude, as `claude setup-token` prints it; one stored by `ralph token store` wins.";
+    Secret CURSOR_API_KEY: "Key of Cursor, for the agent `cursor`.";
+    Secret GITHUB_PAT: "Personal access token for GitHub, for the repository that `sandbox.github` names.";
+    Identifier GITHUB_APP_ID: "Id of the GitHub App to act as, instead of a personal access token.";
+    Identifier GITHUB_APP_INSTALLATION_ID: "Id of the installation of that GitHub App.";
+    Secret GITHUB_APP_PRIVATE_KEY_PEM: "Private key of that GitHub App, in PEM format; in double quotes it may span lines.";
+    Secret DAYTONA_API_KEY: "Key of Daytona, for the `daytona` provider.";
+    Program DAYTONA_API_URL: "Address of Daytona's API, if not its own cloud.";
+    Program DAYTONA_TARGET: "The region of sandboxes at Daytona.";
+    Secret RALPH_DB_URL: "Address of the database that indexes runs, with its password.";
+    Key("sandbox.type") RALPH_DEFAULT_PROVIDER: "The provider of sandboxes.";
+    Key("default_profile") RALPH_DEFAULT_MODEL_PROFILE: "The model profile that a run starts with.";
+    Key("fallback_profile") RALPH_FALLBACK_MODEL_PROFILE: "The model profile that the ladder switches to.";
+    Program RALPH_HOME: "The directory of ralph's data.";
+    Program RALPH_MARK: "Set by ralph for every process that it starts, to find them again; a nested ralph ignores it.";
+    Program NO_COLOR: "Turns colours off when set to anything.";
+    Build RALPH_GUEST: "A prebuilt guest program, for builds of ralph that cannot build it; read at build time.";
+    Tests RALPH_TEST_LITELLM: "Path of the LiteLLM proxy for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_AGENTS: "Directory of the real agent programs for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_PRISM: "Path of Prism, which checks traffic against an OpenAPI document, for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_DAYTONA_SDK: "Python with Daytona's SDK for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_PODMAN: "Address of a podman that the tests load images into; set by `tests/run`.";
+    Tests RALPH_TEST_CONTAINERD: "Address of an engine that stores its images in containerd, for the tests; set by `tests/run`.";
+    Tests RALPH_TEST_BUILDX: "The buildx for that engine; set by `tests/run`.";
+    Tests RALPH_TEST_SKIPS: "File to which tests add what they skip.";
+    Tests RALPH_TEST_REQUIRE_ALL: "Turns a skipped test into a failure.";
+    Tests RALPH_CRASH_SEED: "Seed for the moments at which the crash tests kill a run; random by default.";
+    Tests RALPH_CRASH_KILLS: "How often the crash tests kill a run in total.";
+    Tests RALPH_UPDATE_REFERENCE: "Set to 1 to let the tests rewrite the generated reference.";
+}

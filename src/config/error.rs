@@ -1,4 +1,4 @@
-//! What is wrong with a configuration. Always the user's to mend, so the program exits with 2.
+//! Mistakes in a configuration.
 
 use std::fmt;
 use std::io;
@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::key::KeyPath;
-use super::layer::Place;
+use super::layer::SettingPlace;
 
 /// Why a configuration was refused.
 #[derive(Debug, Error)]
 pub enum ConfigError {
-    /// A file cannot be read; one that a flag names must exist.
+    /// A file cannot be read.
     #[error("cannot read the configuration file `{}`", path.display())]
     Read {
         /// The file.
@@ -24,7 +24,7 @@ pub enum ConfigError {
     #[error("{}", lines(findings))]
     Invalid {
         /// One entry per mistake, in the order of the layers. Never empty.
-        findings: Vec<Finding>,
+        findings: Vec<ConfigFinding>,
     },
 }
 
@@ -34,7 +34,7 @@ impl ConfigError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Read { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Some("check the path given to `--config`")
+                Some("check the path of the configuration file")
             }
             Self::Read { .. } => None,
             Self::Invalid { .. } => Some("`ralph config schema` describes every key"),
@@ -42,38 +42,38 @@ impl ConfigError {
     }
 }
 
-/// One mistake and where it stands.
+/// One mistake and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct ConfigFinding {
     /// Where.
-    pub place: Place,
-    /// What is wrong there.
-    pub problem: Problem,
+    pub place: SettingPlace,
+    /// What is wrong.
+    pub problem: ConfigProblem,
 }
 
-impl Finding {
-    /// That a text is not in the format of its file.
-    pub(super) fn syntax(place: Place, message: impl Into<String>) -> Self {
+impl ConfigFinding {
+    /// A file that cannot be parsed.
+    pub(super) fn syntax(place: SettingPlace, message: impl Into<String>) -> Self {
         Self {
             place,
-            problem: Problem::Syntax(message.into()),
+            problem: ConfigProblem::Syntax(message.into()),
         }
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for ConfigFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.place, self.problem)
     }
 }
 
-/// What is wrong with one thing in a configuration.
+/// What is wrong with one part of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Problem {
-    /// The text is not in the format of its file.
+pub enum ConfigProblem {
+    /// The file cannot be parsed.
     #[error("{0}")]
     Syntax(String),
-    /// No such key.
+    /// There is no such key.
     #[error("unknown key `{key}`{}", did_you_mean(suggestion.as_deref()))]
     UnknownKey {
         /// The key.
@@ -81,7 +81,7 @@ pub enum Problem {
         /// The key that was probably meant.
         suggestion: Option<String>,
     },
-    /// No such `RALPH_` variable.
+    /// There is no such `RALPH_` variable.
     #[error("unknown variable{}", did_you_mean(suggestion.as_deref()))]
     UnknownVariable {
         /// The variable that was probably meant.
@@ -89,20 +89,20 @@ pub enum Problem {
     },
     /// The value is of the wrong type or out of range.
     #[error("`{key}`: found {found}, expected {expected}")]
-    Unfit {
+    InvalidValue {
         /// The key.
         key: KeyPath,
-        /// What stands there.
+        /// The value.
         found: String,
-        /// What should.
+        /// What is allowed.
         expected: String,
     },
-    /// A value that contradicts another one.
+    /// The value contradicts another one.
     #[error("`{key}`: {reason}")]
     Contradiction {
         /// The key.
         key: KeyPath,
-        /// What it contradicts, and the way out.
+        /// The contradiction and how to resolve it.
         reason: String,
     },
 }
@@ -111,7 +111,7 @@ fn did_you_mean(suggestion: Option<&str>) -> String {
     suggestion.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }
 
-fn lines(findings: &[Finding]) -> String {
+fn lines(findings: &[ConfigFinding]) -> String {
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     lines.join("\n")
 }

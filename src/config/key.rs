@@ -7,7 +7,7 @@ use std::fmt;
 pub struct KeyPath(Vec<String>);
 
 impl KeyPath {
-    /// Reads a dotted key; a segment with dots in it stands in double quotes: `models."gpt-4.1".tags`.
+    /// Parses a dotted key. A segment that contains dots is in double quotes: `models."gpt-4.1".tags`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut segments = Vec::new();
@@ -40,12 +40,12 @@ impl KeyPath {
         &self.0
     }
 
-    /// Whether it belongs to a model profile, whose name the user chooses.
+    /// Whether it belongs to a model profile.
     pub(super) fn is_profile(&self) -> bool {
         matches!(self.0.as_slice(), [first, _, ..] if first == "models")
     }
 
-    /// Whether this is `prefix` or lies inside it.
+    /// Whether this is `prefix` or below it.
     pub(super) fn starts_with(&self, prefix: &Self) -> bool {
         self.0.starts_with(&prefix.0)
     }

@@ -1,28 +1,28 @@
-//! Which keys there are, taken from the types in `settings`, and which one was probably meant.
+//! The keys that exist, from the types in `settings`, and suggestions for unknown ones.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
-use super::error::{Finding, Problem};
+use super::error::{ConfigFinding, ConfigProblem};
 use super::key::KeyPath;
-use super::layer::Origin;
-use super::value::{Entry, Member, Setting, Value};
+use super::layer::SettingOrigin;
+use super::value::{ConfigValue, Setting, SettingEntry, TableMember};
 
-/// What may stand under a key.
+/// The content of a key.
 #[derive(Clone, Debug)]
-pub(super) enum Known {
+pub(super) enum KnownKeys {
     /// A value.
-    Value(Kind),
+    Value(ValueKind),
     /// A table with these keys.
-    Section(BTreeMap<String, Known>),
-    /// A table whose keys the user chooses, each with the same content.
-    Named(Box<Known>),
+    Section(BTreeMap<String, KnownKeys>),
+    /// A table with arbitrary keys that all have the same content.
+    Named(Box<KnownKeys>),
 }
 
-/// How a value given as plain text is to be taken.
+/// How a value that is plain text is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ValueKind {
     Bool,
     Whole,
     Number,
@@ -30,11 +30,11 @@ pub(super) enum Kind {
     List,
 }
 
-/// What stands for a name that the user chooses.
+/// The placeholder of a name that the user chooses.
 pub(super) const ANY_NAME: &str = "NAME";
 
-impl Known {
-    /// Reads the keys from a JSON schema without references.
+impl KnownKeys {
+    /// The keys of a JSON schema without references.
     pub(super) fn from_schema(schema: &Json) -> Self {
         if let Some(properties) = schema["properties"].as_object() {
             let inner = properties.iter();
@@ -46,7 +46,7 @@ impl Known {
         } else if schema["additionalProperties"].is_object() {
             Self::Named(Box::new(Self::from_schema(&schema["additionalProperties"])))
         } else {
-            Self::Value(Kind::from_schema(&schema["type"]))
+            Self::Value(ValueKind::from_schema(&schema["type"]))
         }
     }
 
@@ -70,7 +70,7 @@ impl Known {
         }
     }
 
-    /// What stands under a name here.
+    /// The content of a name.
     pub(super) fn child(&self, name: &str) -> Option<&Self> {
         match self {
             Self::Value(_) => None,
@@ -79,8 +79,8 @@ impl Known {
         }
     }
 
-    /// How the value of a key is written, when there is such a key.
-    pub(super) fn kind(&self, key: &KeyPath) -> Option<Kind> {
+    /// How the value of a key is parsed, if the key exists.
+    pub(super) fn kind(&self, key: &KeyPath) -> Option<ValueKind> {
         let found = key
             .segments()
             .iter()
@@ -91,9 +91,9 @@ impl Known {
         }
     }
 
-    /// That there is no such key, and which one was probably meant: a neighbour, one of the same name elsewhere,
-    /// or one that is written alike.
-    pub(super) fn unknown(&self, key: KeyPath) -> Problem {
+    /// The problem of an unknown key, with a suggestion: a similar key in the same section, the same name elsewhere, or a
+    /// similar path.
+    pub(super) fn unknown(&self, key: KeyPath) -> ConfigProblem {
         let suggestion = self
             .neighbour(&key)
             .or_else(|| {
@@ -102,7 +102,7 @@ impl Known {
                 namesakes.next().map(|known| known.to_string())
             })
             .or_else(|| closest(&key.to_string(), self.keys().iter().map(ToString::to_string)));
-        Problem::UnknownKey { key, suggestion }
+        ConfigProblem::UnknownKey { key, suggestion }
     }
 
     fn neighbour(&self, key: &KeyPath) -> Option<String> {
@@ -117,7 +117,7 @@ impl Known {
     }
 }
 
-impl Kind {
+impl ValueKind {
     fn from_schema(kind: &Json) -> Self {
         let names = kind.as_array().map_or(std::slice::from_ref(kind), Vec::as_slice);
         let is = |name: &str| names.iter().any(|kind| kind == name);
@@ -134,21 +134,20 @@ impl Kind {
         }
     }
 
-    /// The value that a plain text stands for. One that does not read as this kind stays a text, and is refused
-    /// with what was expected when it gets its type.
-    pub(super) fn of_text(self, text: &str, origin: &Origin) -> Value {
-        let as_text = || Value::Text(text.to_owned());
+    /// Parses plain text. Text that is not of this kind stays text, and is refused when it gets its type.
+    pub(super) fn parse(self, text: &str, origin: &SettingOrigin) -> ConfigValue {
+        let as_text = || ConfigValue::Text(text.to_owned());
         match self {
-            Self::Bool => text.parse().map_or_else(|_| as_text(), Value::Bool),
-            Self::Whole => text.parse().map_or_else(|_| as_text(), Value::Integer),
-            Self::Number => text.parse().map_or_else(|_| as_text(), Value::Float),
+            Self::Bool => text.parse().map_or_else(|_| as_text(), ConfigValue::Bool),
+            Self::Whole => text.parse().map_or_else(|_| as_text(), ConfigValue::Integer),
+            Self::Number => text.parse().map_or_else(|_| as_text(), ConfigValue::Float),
             Self::Text => as_text(),
-            Self::List => Value::List(
+            Self::List => ConfigValue::List(
                 text.split(',')
                     .map(str::trim)
                     .filter(|item| !item.is_empty())
                     .map(|item| Setting {
-                        value: Value::Text(item.to_owned()),
+                        value: ConfigValue::Text(item.to_owned()),
                         origin: origin.clone(),
                     })
                     .collect(),
@@ -157,8 +156,11 @@ impl Kind {
     }
 }
 
-/// Flattens a file's tables into entries. What is no key is reported once, at its outermost name.
-pub(super) fn flatten(root: &Known, members: Vec<Member>) -> (Vec<Entry>, Vec<Finding>) {
+/// Flattens the tables of a file into entries. An unknown table is reported once.
+pub(super) fn flatten(
+    root: &KnownKeys,
+    members: Vec<TableMember>,
+) -> (Vec<SettingEntry>, Vec<ConfigFinding>) {
     let mut flattener = Flattener {
         root,
         entries: Vec::new(),
@@ -169,28 +171,28 @@ pub(super) fn flatten(root: &Known, members: Vec<Member>) -> (Vec<Entry>, Vec<Fi
 }
 
 struct Flattener<'a> {
-    root: &'a Known,
-    entries: Vec<Entry>,
-    findings: Vec<Finding>,
+    root: &'a KnownKeys,
+    entries: Vec<SettingEntry>,
+    findings: Vec<ConfigFinding>,
 }
 
 impl Flattener<'_> {
-    fn walk(&mut self, known: &Known, path: &[String], members: Vec<Member>) {
+    fn walk(&mut self, known: &KnownKeys, path: &[String], members: Vec<TableMember>) {
         for member in members {
             let below = [path, std::slice::from_ref(&member.key)].concat();
             let key = KeyPath::from_segments(&below);
             let place = member.setting.origin.place.clone();
             match (known.child(&member.key), member.setting) {
-                (None, _) => self.findings.push(Finding {
+                (None, _) => self.findings.push(ConfigFinding {
                     place: member.key_origin.place,
                     problem: self.root.unknown(key),
                 }),
-                (Some(Known::Value(_)), setting) => self.entries.push(Entry { key, setting }),
+                (Some(KnownKeys::Value(_)), setting) => self.entries.push(SettingEntry { key, setting }),
                 (Some(section), setting) => match setting.value {
-                    Value::Table(inner) => self.walk(section, &below, inner),
-                    other => self.findings.push(Finding {
+                    ConfigValue::Table(inner) => self.walk(section, &below, inner),
+                    other => self.findings.push(ConfigFinding {
                         place,
-                        problem: Problem::Unfit {
+                        problem: ConfigProblem::InvalidValue {
                             key,
                             found: other.describe(),
                             expected: "a table".to_owned(),
@@ -202,16 +204,16 @@ impl Flattener<'_> {
     }
 }
 
-/// The candidate that a mistyped name probably means.
+/// The candidate most similar to a mistyped name.
 pub(super) fn closest(name: &str, candidates: impl IntoIterator<Item = String>) -> Option<String> {
     candidates
         .into_iter()
         .filter(|candidate| candidate != name)
         .map(|candidate| (strsim::jaro_winkler(name, &candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= LIKE_ENOUGH)
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
 
-/// High enough that a suggestion is never a riddle, low enough for `memory` to find `memory_gb`.
-const LIKE_ENOUGH: f64 = 0.85;
+/// Low enough for `memory` to find `memory_gb`.
+const MIN_SIMILARITY: f64 = 0.85;

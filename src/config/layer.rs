@@ -1,14 +1,14 @@
-//! Where a value came from: the layer that decides who wins, and the place a person can look at.
+//! Where a value came from: its layer, which decides precedence, and its position.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// The layers, lowest first: a value of a later one wins.
+/// The layers, lowest precedence first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Layer {
+pub enum ConfigLayer {
     /// `templates/default.toml`, built into the program.
     Default,
     /// The user's own file.
@@ -23,7 +23,7 @@ pub enum Layer {
     Flag,
 }
 
-impl fmt::Display for Layer {
+impl fmt::Display for ConfigLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Default => "default",
@@ -36,34 +36,34 @@ impl fmt::Display for Layer {
     }
 }
 
-/// Which layer set a value, and where exactly.
+/// The layer that set a value, and the position.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct SettingOrigin {
     /// The layer.
-    pub layer: Layer,
-    /// The place within it.
-    pub place: Place,
+    pub layer: ConfigLayer,
+    /// The position in the layer.
+    pub place: SettingPlace,
 }
 
-/// Where a value stands.
+/// Where a value is set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SettingPlace {
     /// In the program itself.
     BuiltIn,
     /// In a file.
-    File(FilePlace),
+    File(FilePosition),
     /// In an environment variable.
     Variable {
         /// Its name.
         name: String,
-        /// Where in `.env` it was set; `None` when the process's own environment has it.
-        file: Option<FilePlace>,
+        /// The position in `.env`; `None` for the environment of the process.
+        file: Option<FilePosition>,
     },
     /// In a flag of the command line, for example `--type`.
     Flag(String),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::BuiltIn => f.write_str("built in"),
@@ -79,7 +79,7 @@ impl fmt::Display for Place {
 
 /// A position in a file; line and column count from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilePlace {
+pub struct FilePosition {
     /// The file.
     pub path: PathBuf,
     /// The line.
@@ -88,7 +88,7 @@ pub struct FilePlace {
     pub column: usize,
 }
 
-impl FilePlace {
+impl FilePosition {
     /// The position of a byte of the file's text.
     #[must_use]
     pub fn at_offset(path: &Path, text: &str, offset: usize) -> Self {
@@ -102,7 +102,7 @@ impl FilePlace {
     }
 }
 
-impl fmt::Display for FilePlace {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.path.display(), self.line, self.column)
     }
@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn later_layers_win() {
         let order = [
-            Layer::Default,
-            Layer::User,
-            Layer::Project,
-            Layer::Task,
-            Layer::Env,
-            Layer::Flag,
+            ConfigLayer::Default,
+            ConfigLayer::User,
+            ConfigLayer::Project,
+            ConfigLayer::Task,
+            ConfigLayer::Env,
+            ConfigLayer::Flag,
         ];
         assert!(order.is_sorted());
     }
@@ -131,7 +131,7 @@ mod tests {
     #[case::second_line(5, "f:2:1")]
     #[case::past_the_end(99, "f:2:3")]
     fn an_offset_becomes_line_and_column(#[case] offset: usize, #[case] expected: &str) {
-        let place = FilePlace::at_offset(Path::new("f"), "a€\nbc", offset);
+        let place = FilePosition::at_offset(Path::new("f"), "a€\nbc", offset);
         assert_eq!(place.to_string(), expected);
     }
 }

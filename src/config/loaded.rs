@@ -1,37 +1,37 @@
-//! The configuration as the rest of the command line sees it.
+//! A loaded configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::choice::SandboxType;
-use super::env_vars::{ENV_VARS, EnvVar, Role};
+use super::env_vars::{ENV_VARS, EnvVar, EnvVarRole};
 use super::error::ConfigError;
 use super::key::KeyPath;
-use super::layer::Origin;
+use super::layer::SettingOrigin;
 use super::models;
-use super::settings::Settings;
-use super::stack::Stack;
+use super::settings::ConfigSettings;
+use super::stack::LayerStack;
 use super::value::Setting;
-use super::variables::Variables;
+use super::variables::EnvVariables;
 use crate::model::Profile;
 use crate::sandbox::{ReadOnlyMount, Resources};
 use crate::secret::Secret;
 
-/// A configuration that is right in itself. Every value knows where it came from.
+/// A valid configuration. Every value knows where it came from.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The values.
-    pub settings: Settings,
+    pub settings: ConfigSettings,
     /// The model profiles by name; the default, fallback and doctor profiles are among them.
     pub profiles: BTreeMap<String, Profile>,
     pub(super) entries: BTreeMap<KeyPath, Setting>,
-    pub(super) variables: Variables,
+    pub(super) variables: EnvVariables,
 }
 
 impl Config {
-    /// Makes a configuration of what was read, or says everything that is wrong with it.
-    pub(super) fn new(mut stack: Stack, mut variables: Variables) -> Result<Self, ConfigError> {
+    /// Checks what was read and fails with all mistakes.
+    pub(super) fn new(mut stack: LayerStack, mut variables: EnvVariables) -> Result<Self, ConfigError> {
         let checked = match stack.typed() {
-            // What is wrong in a file is reported alone: the values it would have set are missing from the checks.
+            // Mistakes in files are reported alone: the checks would miss the values of those files.
             Some(settings) if stack.findings.is_empty() => {
                 let profiles = check_profiles(&mut stack, &settings);
                 check_passthrough(&mut stack, &settings);
@@ -64,7 +64,7 @@ impl Config {
 
     /// Where the value of a key came from; `None` when nothing sets it.
     #[must_use]
-    pub fn origin(&self, key: &str) -> Option<&Origin> {
+    pub fn origin(&self, key: &str) -> Option<&SettingOrigin> {
         let setting = self.entries.get(&KeyPath::parse(key));
         setting.map(|setting| &setting.origin)
     }
@@ -90,7 +90,7 @@ impl Config {
         }
     }
 
-    /// What of this machine a sandbox may read.
+    /// Host directories that a sandbox may read.
     #[must_use]
     pub fn mounts(&self) -> Vec<ReadOnlyMount> {
         let mounts = self.settings.sandbox.mounts.iter();
@@ -102,13 +102,13 @@ impl Config {
             .collect()
     }
 
-    /// What the user should be told before anything starts.
+    /// Warnings to show before anything starts.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.settings.sandbox.enabled {
             warnings.push(
-                "`sandbox.enabled` is false: the agent works unconfined on this machine (provider `local`)"
+                "`sandbox.enabled` is false: the agent works on the host without isolation (provider `local`)"
                     .to_owned(),
             );
         }
@@ -137,8 +137,8 @@ impl Config {
         self.credential(&self.settings.model_endpoint.api_key_env)
     }
 
-    /// Every secret value there is, for the redactor. One of several lines is also given line by line, because
-    /// output is seen by the line.
+    /// All secret values, for the redactor. The lines of a multi-line secret are included one by one, because output is
+    /// redacted by line.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
         let names = self.credential_names().filter(|name| self.is_secret(name));
@@ -161,7 +161,7 @@ impl Config {
     pub(super) fn credential_names(&self) -> impl Iterator<Item = &str> {
         let registered = ENV_VARS
             .iter()
-            .filter(|var| matches!(var.role, Role::Secret | Role::Identifier))
+            .filter(|var| matches!(var.role, EnvVarRole::Secret | EnvVarRole::Identifier))
             .map(|var| var.name);
         let others: BTreeSet<&str> = api_key_names(&self.settings)
             .filter(|key| registered.clone().all(|name| name != *key))
@@ -170,8 +170,8 @@ impl Config {
     }
 }
 
-/// The variables that hold keys by the choice of the configuration.
-fn api_key_names(settings: &Settings) -> impl Iterator<Item = &str> {
+/// The variables that the configuration names as holding keys.
+fn api_key_names(settings: &ConfigSettings) -> impl Iterator<Item = &str> {
     let of_profiles = settings
         .models
         .values()
@@ -179,7 +179,7 @@ fn api_key_names(settings: &Settings) -> impl Iterator<Item = &str> {
     std::iter::once(settings.model_endpoint.api_key_env.as_str()).chain(of_profiles)
 }
 
-/// The lines of a secret that has several. The frame of a key is the same for everyone and no secret.
+/// The lines of a multi-line secret. The first and last lines of a PEM key are not secret.
 fn lines(secret: &Secret) -> Vec<Secret> {
     let lines: Vec<&str> = secret.expose().lines().map(str::trim).collect();
     if lines.len() < 2 {
@@ -189,7 +189,7 @@ fn lines(secret: &Secret) -> Vec<Secret> {
     inner.map(Secret::new).collect()
 }
 
-fn check_profiles(stack: &mut Stack, settings: &Settings) -> BTreeMap<String, Profile> {
+fn check_profiles(stack: &mut LayerStack, settings: &ConfigSettings) -> BTreeMap<String, Profile> {
     let (profiles, incomplete) = models::profiles(&settings.models);
     for profile in incomplete {
         let key = KeyPath::from_segments(["models", &profile.name]);
@@ -213,8 +213,8 @@ fn check_profiles(stack: &mut Stack, settings: &Settings) -> BTreeMap<String, Pr
     profiles
 }
 
-/// A virtual Mac starts from an image that nobody can guess.
-fn check_image(stack: &mut Stack, settings: &Settings) {
+/// `tart` has no default image.
+fn check_image(stack: &mut LayerStack, settings: &ConfigSettings) {
     let sandbox = &settings.sandbox;
     if sandbox.enabled && sandbox.kind == SandboxType::Tart && sandbox.image.is_none() {
         let reason = "`tart` needs an image: set `sandbox.image` (`base_image` in .agent-loop/config.json), for \
@@ -223,7 +223,7 @@ fn check_image(stack: &mut Stack, settings: &Settings) {
     }
 }
 
-fn check_passthrough(stack: &mut Stack, settings: &Settings) {
+fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
     for name in &settings.sandbox.env_passthrough {
         let secret = EnvVar::named(name).is_some_and(EnvVar::is_secret);
         if secret || api_key_names(settings).any(|key| key == name) {

@@ -1,7 +1,18 @@
-//! The configuration: files, environment and flags, checked strictly and laid over each other.
+//! The configuration: files, environment and flags in layers, checked strictly.
 //!
-//! [`load`] reads everything, reports every mistake it finds with its place, and returns a [`Config`] whose values
-//! know where they came from. Nothing here reads the process's environment; the caller passes it in.
+//! [`load`] reads every layer, reports all mistakes with their positions, and returns a [`Config`] whose values know where
+//! they came from. The caller passes the environment in.
+//!
+//! ```
+//! use ralph::config::{ConfigInputs, ConfigLayer, load};
+//!
+//! # fn main() -> Result<(), ralph::config::ConfigError> {
+//! let config = load(&ConfigInputs { project_dir: "path/to/project".into(), ..ConfigInputs::default() })?;
+//! assert_eq!(config.settings.budget.max_iterations.get(), 30);
+//! assert_eq!(config.origin("budget.max_iterations").unwrap().layer, ConfigLayer::Default);
+//! # Ok(())
+//! # }
+//! ```
 
 mod agent_loop;
 mod choice;
@@ -33,98 +44,108 @@ mod variables;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use document::Document;
-use stack::{Format, Stack};
-use variables::Variables;
+use document::ConfigDocument;
+use stack::{FileFormat, LayerStack};
+use variables::EnvVariables;
 
 pub use choice::{
-    AgentName, DoctorApply, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType,
+    AgentName, DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType,
 };
-pub use error::{ConfigError, Finding, Problem};
+pub use error::{ConfigError, ConfigFinding, ConfigProblem};
 pub use key::KeyPath;
-pub use layer::{FilePlace, Layer, Origin, Place};
+pub use layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};
 pub use loaded::Config;
 pub use models::ModelSettings;
 pub use schema::schema;
 pub use settings::{
-    AgentSettings, BudgetSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings, ForgeSettings,
-    GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings, NetworkSettings, NixImageSettings,
-    PromptSettings, ResourceSettings, SandboxSettings, Settings, TaskSettings, TimerSettings,
+    AgentSettings, BudgetSettings, ConfigSettings, CustomAgentSettings, DaytonaSettings, DoctorSettings,
+    ForgeSettings, GitSettings, GutterSettings, ImageSettings, ModelEndpointSettings, NetworkSettings,
+    NixImageSettings, PromptSettings, ResourceSettings, SandboxSettings, TaskSettings, TimerSettings,
 };
 
 /// Every setting with its default and what it means.
 pub const DEFAULTS: &str = include_str!("../../templates/default.toml");
 
-/// What a configuration is made from.
+/// The sources of a configuration.
 #[derive(Clone, Default)]
-pub struct Inputs {
+pub struct ConfigInputs {
     /// The process's environment.
     pub env: BTreeMap<String, String>,
-    /// The user's own file; it need not exist.
+    /// The user's own file, which may be missing.
     pub user_file: Option<PathBuf>,
-    /// The project's directory, with `ralph.toml` and the other files of the project layer, all optional.
+    /// The directory of the project, with `ralph.toml` and the other optional files of the project layer.
     pub project_dir: PathBuf,
-    /// The file to read in place of the project's `ralph.toml`; it must exist.
+    /// A file that replaces the project's `ralph.toml`. It must exist.
     pub config_file: Option<PathBuf>,
-    /// What the task's frontmatter sets.
-    pub task: Vec<Override>,
-    /// What flags set.
-    pub flags: Vec<Override>,
+    /// Settings of the task's frontmatter.
+    pub task: Vec<ConfigOverride>,
+    /// Settings of flags.
+    pub flags: Vec<ConfigOverride>,
 }
 
-/// A value given as plain text for one key, by the task or by a flag.
+/// A value for one key as plain text, from the task or from a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Override {
+pub struct ConfigOverride {
     /// The key, for example `sandbox.type`.
     pub key: String,
     /// The value; the items of a list are separated by commas.
     pub value: String,
-    /// Where it was given.
-    pub place: Place,
+    /// Where it comes from.
+    pub place: SettingPlace,
 }
 
 /// Reads every layer. Fails with everything that is wrong in any of them.
-pub fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
-    let mut stack = Stack::with_defaults();
+pub fn load(inputs: &ConfigInputs) -> Result<Config, ConfigError> {
+    let mut stack = LayerStack::with_defaults();
     if let Some(path) = &inputs.user_file {
-        add_optional(&mut stack, Layer::User, path, Format::Toml)?;
+        add_optional(&mut stack, ConfigLayer::User, path, FileFormat::Toml)?;
     }
     add_project(&mut stack, inputs)?;
-    stack.add_overrides(Layer::Task, &inputs.task);
+    stack.add_overrides(ConfigLayer::Task, &inputs.task);
     let variables = add_environment(&mut stack, inputs)?;
-    stack.add_overrides(Layer::Flag, &inputs.flags);
+    stack.add_overrides(ConfigLayer::Flag, &inputs.flags);
     Config::new(stack, variables)
 }
 
-fn add_project(stack: &mut Stack, inputs: &Inputs) -> Result<(), ConfigError> {
+fn add_project(stack: &mut LayerStack, inputs: &ConfigInputs) -> Result<(), ConfigError> {
     let file = |name| inputs.project_dir.join(name);
-    let layer = Layer::Project;
-    add_optional(stack, layer, &file(".agent-loop/config.json"), Format::AgentLoop)?;
-    add_optional(stack, layer, &file("config/models.yaml"), Format::ModelsYaml)?;
+    let layer = ConfigLayer::Project;
+    add_optional(
+        stack,
+        layer,
+        &file(".agent-loop/config.json"),
+        FileFormat::AgentLoop,
+    )?;
+    add_optional(stack, layer, &file("config/models.yaml"), FileFormat::ModelsYaml)?;
     match &inputs.config_file {
-        None => add_optional(stack, layer, &file("ralph.toml"), Format::Toml),
+        None => add_optional(stack, layer, &file("ralph.toml"), FileFormat::Toml),
         Some(path) => {
             let text = document::read_required(path)?;
-            stack.add_file(Format::Toml, Document::of_file(layer, path, &text));
+            stack.add_file(FileFormat::Toml, ConfigDocument::from_file(layer, path, &text));
             Ok(())
         }
     }
 }
 
-fn add_optional(stack: &mut Stack, layer: Layer, path: &Path, format: Format) -> Result<(), ConfigError> {
+fn add_optional(
+    stack: &mut LayerStack,
+    layer: ConfigLayer,
+    path: &Path,
+    format: FileFormat,
+) -> Result<(), ConfigError> {
     if let Some(text) = document::read_optional(path)? {
-        stack.add_file(format, Document::of_file(layer, path, &text));
+        stack.add_file(format, ConfigDocument::from_file(layer, path, &text));
     }
     Ok(())
 }
 
-/// Adds the process's environment and the `.env` beside the project's configuration.
-fn add_environment(stack: &mut Stack, inputs: &Inputs) -> Result<Variables, ConfigError> {
+/// Adds the environment of the process and the `.env` next to the project's configuration.
+fn add_environment(stack: &mut LayerStack, inputs: &ConfigInputs) -> Result<EnvVariables, ConfigError> {
     let beside = inputs.config_file.as_deref().and_then(Path::parent);
     let path = beside.unwrap_or(&inputs.project_dir).join(".env");
     let text = document::read_optional(&path)?;
     let (variables, findings) =
-        Variables::new(&inputs.env, text.as_deref().map(|text| (path.as_path(), text)));
+        EnvVariables::new(&inputs.env, text.as_deref().map(|text| (path.as_path(), text)));
     stack.findings.extend(findings);
     stack.add(variables.named_settings(stack.known));
     let (entries, findings) = variables.generic_settings(stack.known, &stack.profiles());

@@ -1,4 +1,4 @@
-//! `[models.NAME]`: how a model profile is written, and the profile made from it.
+//! `[models.NAME]`: model profiles.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -15,17 +15,17 @@ use crate::usage::{Price, Usd};
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelSettings {
-    /// The model as LiteLLM or the endpoint knows it.
+    /// The name of the model at LiteLLM or the endpoint.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub litellm_model: Option<String>,
-    /// The most tokens one answer may have.
+    /// The maximum number of tokens of one answer.
     #[serde(default, deserialize_with = "read::optional_count")]
     pub max_output_tokens: Option<NonZeroU32>,
-    /// How freely the model answers.
+    /// The sampling temperature.
     #[serde(default, deserialize_with = "read::temperature")]
     #[schemars(range(min = 0.0, max = 2.0))]
     pub temperature: Option<f64>,
-    /// Where this model is reached; `None` is `model_endpoint.base_url`, and for an agent program its maker's address.
+    /// The address of the model; `None` is `model_endpoint.base_url`, and for an agent program that of its vendor.
     #[serde(default, deserialize_with = "read::optional_base_url")]
     pub base_url: Option<String>,
     /// The variable that holds the key of that address.
@@ -34,32 +34,32 @@ pub struct ModelSettings {
     /// The agent that works with this profile; `None` is `agent.name`.
     #[serde(default)]
     pub agent: Option<AgentName>,
-    /// What an agent program is told as its model; `None` is `agent.model`.
+    /// The model of an agent program; `None` is `agent.model`.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub agent_model: Option<String>,
-    /// Free words for choosing among profiles.
+    /// Free labels for choosing among profiles.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// What a million tokens in cost.
+    /// The price of a million input tokens.
     #[serde(default, deserialize_with = "read::optional_price")]
     #[schemars(with = "Option<f64>", range(min = 0.0))]
     pub input_usd_per_million: Option<Usd>,
-    /// What a million tokens out cost.
+    /// The price of a million output tokens.
     #[serde(default, deserialize_with = "read::optional_price")]
     #[schemars(with = "Option<f64>", range(min = 0.0))]
     pub output_usd_per_million: Option<Usd>,
 }
 
-/// Why a profile is incomplete: its name and what is missing.
-pub(super) struct Incomplete {
+/// A profile that lacks something.
+pub(super) struct IncompleteProfile {
     pub(super) name: String,
     pub(super) reason: &'static str,
 }
 
-/// Makes every profile, or says which are incomplete.
+/// The profiles, and those that are incomplete.
 pub(super) fn profiles(
     models: &BTreeMap<String, ModelSettings>,
-) -> (BTreeMap<String, Profile>, Vec<Incomplete>) {
+) -> (BTreeMap<String, Profile>, Vec<IncompleteProfile>) {
     let mut profiles = BTreeMap::new();
     let mut incomplete = Vec::new();
     for (name, model) in models {
@@ -67,7 +67,7 @@ pub(super) fn profiles(
             Ok(profile) => {
                 profiles.insert(name.clone(), profile);
             }
-            Err(reason) => incomplete.push(Incomplete {
+            Err(reason) => incomplete.push(IncompleteProfile {
                 name: name.clone(),
                 reason,
             }),

@@ -6,17 +6,17 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Location, Spanned};
 
-use super::document::Document;
-use super::error::{Finding, Problem};
+use super::document::ConfigDocument;
+use super::error::{ConfigFinding, ConfigProblem};
 use super::key::KeyPath;
-use super::layer::Origin;
-use super::value::{Member, Setting, Value};
+use super::layer::SettingOrigin;
+use super::value::{ConfigValue, Setting, TableMember};
 
 /// The one key of the file.
 const PROFILES: &str = "profiles";
 
-/// Reads the file; what it holds is returned as the table `models`, whose keys the caller checks.
-pub(super) fn read(document: Document<'_>) -> (Vec<Member>, Vec<Finding>) {
+/// Reads the file. Its content is returned as the table `models`, whose keys the caller checks.
+pub(super) fn read(document: ConfigDocument<'_>) -> (Vec<TableMember>, Vec<ConfigFinding>) {
     let options = serde_saphyr::Options {
         with_snippet: false,
         strict_booleans: true,
@@ -28,39 +28,42 @@ pub(super) fn read(document: Document<'_>) -> (Vec<Member>, Vec<Finding>) {
     }
 }
 
-fn broken(document: Document<'_>, error: &serde_saphyr::Error) -> Finding {
+fn broken(document: ConfigDocument<'_>, error: &serde_saphyr::Error) -> ConfigFinding {
     let origin = error.location().map_or_else(
         || document.origin_of_line(1, 1),
         |location| origin(document, &location),
     );
-    // The position is repeated in the text.
+    // The message ends with the position.
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text);
-    Finding::syntax(origin.place, message)
+    ConfigFinding::syntax(origin.place, message)
 }
 
-fn profiles(document: Document<'_>, root: Spanned<Yaml>) -> (Vec<Member>, Vec<Finding>) {
+fn profiles(document: ConfigDocument<'_>, root: Spanned<Yaml>) -> (Vec<TableMember>, Vec<ConfigFinding>) {
     let setting = setting(document, root);
     let members = match setting.value {
-        Value::Table(members) => members,
-        Value::Foreign(NOTHING) => return (Vec::new(), Vec::new()),
+        ConfigValue::Table(members) => members,
+        ConfigValue::Foreign(NOTHING) => return (Vec::new(), Vec::new()),
         other => {
             let message = format!(
                 "found {}, expected a mapping with the key `{PROFILES}`",
                 other.describe()
             );
-            return (Vec::new(), vec![Finding::syntax(setting.origin.place, message)]);
+            return (
+                Vec::new(),
+                vec![ConfigFinding::syntax(setting.origin.place, message)],
+            );
         }
     };
-    let (profiles, others): (Vec<Member>, Vec<Member>) =
+    let (profiles, others): (Vec<TableMember>, Vec<TableMember>) =
         members.into_iter().partition(|member| member.key == PROFILES);
-    let models = profiles.into_iter().map(|member| Member {
+    let models = profiles.into_iter().map(|member| TableMember {
         key: "models".to_owned(),
         ..member
     });
-    let unknown = others.into_iter().map(|member| Finding {
+    let unknown = others.into_iter().map(|member| ConfigFinding {
         place: member.key_origin.place,
-        problem: Problem::UnknownKey {
+        problem: ConfigProblem::UnknownKey {
             key: KeyPath::top(&member.key),
             suggestion: Some(PROFILES.to_owned()),
         },
@@ -68,8 +71,8 @@ fn profiles(document: Document<'_>, root: Spanned<Yaml>) -> (Vec<Member>, Vec<Fi
     (models.collect(), unknown.collect())
 }
 
-fn setting(document: Document<'_>, node: Spanned<Yaml>) -> Setting {
-    let member = |(key, node): (Spanned<String>, Spanned<Yaml>)| Member {
+fn setting(document: ConfigDocument<'_>, node: Spanned<Yaml>) -> Setting {
+    let member = |(key, node): (Spanned<String>, Spanned<Yaml>)| TableMember {
         key_origin: origin(document, &key.referenced),
         key: key.value,
         setting: setting(document, node),
@@ -78,13 +81,15 @@ fn setting(document: Document<'_>, node: Spanned<Yaml>) -> Setting {
         origin: origin(document, &node.referenced),
         value: match node.value {
             Yaml::Scalar(value) => value,
-            Yaml::List(items) => Value::List(items.into_iter().map(|item| setting(document, item)).collect()),
-            Yaml::Mapping(members) => Value::Table(members.into_iter().map(member).collect()),
+            Yaml::List(items) => {
+                ConfigValue::List(items.into_iter().map(|item| setting(document, item)).collect())
+            }
+            Yaml::Mapping(members) => ConfigValue::Table(members.into_iter().map(member).collect()),
         },
     }
 }
 
-fn origin(document: Document<'_>, location: &Location) -> Origin {
+fn origin(document: ConfigDocument<'_>, location: &Location) -> SettingOrigin {
     let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     document.origin_of_line(number(location.line()), number(location.column()))
 }
@@ -93,7 +98,7 @@ const NOTHING: &str = "nothing";
 
 /// Any YAML.
 enum Yaml {
-    Scalar(Value),
+    Scalar(ConfigValue),
     List(Vec<Spanned<Yaml>>),
     Mapping(Vec<(Spanned<String>, Spanned<Yaml>)>),
 }
@@ -114,31 +119,31 @@ impl<'de> Visitor<'de> for AnyYaml {
     }
 
     fn visit_bool<E: Error>(self, value: bool) -> Result<Yaml, E> {
-        Ok(Yaml::Scalar(Value::Bool(value)))
+        Ok(Yaml::Scalar(ConfigValue::Bool(value)))
     }
 
     fn visit_i64<E: Error>(self, value: i64) -> Result<Yaml, E> {
-        Ok(Yaml::Scalar(Value::Integer(value)))
+        Ok(Yaml::Scalar(ConfigValue::Integer(value)))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Yaml, E> {
         let number = i64::try_from(value);
         Ok(Yaml::Scalar(number.map_or(
-            Value::Foreign("a number beyond 64 bits"),
-            Value::Integer,
+            ConfigValue::Foreign("a number beyond 64 bits"),
+            ConfigValue::Integer,
         )))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Yaml, E> {
-        Ok(Yaml::Scalar(Value::Float(value)))
+        Ok(Yaml::Scalar(ConfigValue::Float(value)))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Yaml, E> {
-        Ok(Yaml::Scalar(Value::Text(text.to_owned())))
+        Ok(Yaml::Scalar(ConfigValue::Text(text.to_owned())))
     }
 
     fn visit_unit<E: Error>(self) -> Result<Yaml, E> {
-        Ok(Yaml::Scalar(Value::Foreign(NOTHING)))
+        Ok(Yaml::Scalar(ConfigValue::Foreign(NOTHING)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Yaml, A::Error> {

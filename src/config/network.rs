@@ -1,15 +1,15 @@
-//! The network policy of a configuration. Each of its lines knows where it stands.
+//! The network policy of a configuration. Each rule knows its position.
 
 use super::choice::NetworkPolicy;
 use super::key::KeyPath;
 use super::loaded::Config;
-use super::value::Value;
+use super::value::ConfigValue;
 use crate::network::{PackageConfig, Policy, PolicyMode, PolicyRule};
 
 const SECTION: &str = "sandbox.network";
 
 impl Config {
-    /// Which names the sandbox may reach. Presets of package clients are taken from `clients`.
+    /// Which host names the sandbox may reach. Presets of package clients are resolved with `clients`.
     #[must_use]
     pub fn network_policy(&self, clients: &PackageConfig<'_>) -> Policy {
         let network = &self.settings.sandbox.network;
@@ -33,7 +33,7 @@ impl Config {
         with_places.map(|(rule, place)| rule.clone().at(&place)).collect()
     }
 
-    /// A preset whose lines cannot be read stands for none: half a policy is less, not more.
+    /// A preset that cannot be read adds no rules: an incomplete policy allows less, not more.
     fn preset_rules(&self, clients: &PackageConfig<'_>) -> Vec<PolicyRule> {
         let presets = self.settings.sandbox.network.presets.iter();
         presets
@@ -48,11 +48,13 @@ impl Config {
             .collect()
     }
 
-    /// Where each item of a list stands.
+    /// The position of each item of a list.
     fn item_places(&self, key: &str) -> Vec<String> {
         let setting = self.entries.get(&KeyPath::parse(&format!("{SECTION}.{key}")));
         match setting.map(|setting| &setting.value) {
-            Some(Value::List(items)) => items.iter().map(|item| item.origin.place.to_string()).collect(),
+            Some(ConfigValue::List(items)) => {
+                items.iter().map(|item| item.origin.place.to_string()).collect()
+            }
             _ => Vec::new(),
         }
     }

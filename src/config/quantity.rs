@@ -1,6 +1,6 @@
-//! Sizes and numbers of processors, written for people and counted exactly.
+//! Parses sizes and numbers of processors.
 
-/// The bytes that a size such as `8g` or `512m` means.
+/// The bytes of a size such as `8g` or `512m`.
 pub(super) fn bytes(text: &str) -> Option<u64> {
     let text = text.to_ascii_lowercase();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -17,7 +17,7 @@ pub(super) fn bytes(text: &str) -> Option<u64> {
     (1..=1 << 60).contains(&bytes).then_some(bytes)
 }
 
-/// The thousandths of a processor that a number such as `1.5` means.
+/// The thousandths of a number of processors such as `1.5`.
 pub(super) fn cpu_millis(text: &str) -> Option<u32> {
     let millis = u32::try_from(thousandths(text)?).ok()?;
     (10..=1_000_000).contains(&millis).then_some(millis)

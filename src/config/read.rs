@@ -1,12 +1,12 @@
-//! Turns one written value into the type a setting has. Each function says what it expects in words a person
-//! can act on; where the value stands is added by the caller.
+//! Parses values into the types of settings. Each function describes what it expects; the caller adds the position of the
+//! value.
 
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::de::{Deserialize, Deserializer, Error, Unexpected, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Unexpected, Visitor};
 
 use super::quantity;
 use crate::id::RepositoryName;
@@ -15,7 +15,7 @@ use crate::network::{AddressRange, HostPattern, PolicyRule, Preset};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
-/// A text with something in it.
+/// A text that is not empty.
 pub(super) fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     from.deserialize_str(Parsed {
         expected: "a text that is not empty",
@@ -56,7 +56,7 @@ pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error>
     from.deserialize_bool(Flag)
 }
 
-/// A number of things; at least one.
+/// A count of at least one.
 pub(super) fn count<'de, D: Deserializer<'de>>(from: D) -> Result<NonZeroU32, D::Error> {
     whole(from, "a whole number of at least 1")
 }
@@ -66,7 +66,7 @@ pub(super) fn optional_count<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     count(from).map(Some)
 }
 
-/// A budget that counts things.
+/// A budget that is a count.
 pub(super) fn budget_count<'de, D: Deserializer<'de>>(from: D) -> Result<NonZeroU32, D::Error> {
     whole(
         from,
@@ -98,7 +98,7 @@ pub(super) fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D:
     Ok(Duration::from_secs(u64::from(seconds.get())))
 }
 
-/// A budget of money: more than nothing and finite.
+/// A budget of money: above zero and finite.
 pub(super) fn budget_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, D::Error> {
     from.deserialize_f64(Number {
         expected: "a number of dollars above 0 and below 1000000000 (a budget is always finite)",
@@ -106,7 +106,7 @@ pub(super) fn budget_dollars<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, 
     })
 }
 
-/// A price; it may be 0, for what costs nothing.
+/// A price, which may be 0.
 pub(super) fn price<'de, D: Deserializer<'de>>(from: D) -> Result<Usd, D::Error> {
     from.deserialize_f64(Number {
         expected: "a number of dollars, 0 or above and below 1000000000",
@@ -119,7 +119,7 @@ pub(super) fn optional_price<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     price(from).map(Some)
 }
 
-/// How freely a model answers.
+/// A sampling temperature.
 pub(super) fn temperature<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     from.deserialize_f64(Number {
         expected: "a number from 0 to 2",
@@ -194,35 +194,50 @@ pub(super) fn optional_variable<'de, D: Deserializer<'de>>(from: D) -> Result<Op
 
 /// The name of an environment variable.
 pub(super) fn variable<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-    Variable::deserialize(from).map(|name| name.0)
+    from.deserialize_str(VARIABLE)
 }
 
 /// Names of environment variables.
 pub(super) fn variables<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
-    list(from, |Variable(name)| name)
+    from.deserialize_seq(ParsedList(VARIABLE))
 }
 
-/// Lines of a network policy.
+/// Rules of a network policy.
 pub(super) fn rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PolicyRule>, D::Error> {
-    list(from, |RuleText(rule)| rule)
+    from.deserialize_seq(ParsedList(Parsed {
+        expected: "the name of a host such as \"github.com\", \"*.github.com\" or \"db.example.org:5432\", \
+                   without a scheme, perhaps with methods and a path as in \"GET docs.example.org/api/*\"",
+        parse: |text| PolicyRule::parse(text).ok(),
+    }))
 }
 
-/// Names for sets of hosts.
+/// Names of presets.
 pub(super) fn presets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Preset>, D::Error> {
-    list(from, |PolicyPreset(preset)| preset)
+    from.deserialize_seq(ParsedList(Parsed {
+        expected: "one of `anthropic`, `openai`, `github`, `packages:npm`, `packages:pypi`, `packages:cargo`, \
+                   `packages:apt`, `packages:nix`, `packages:go`",
+        parse: |text| text.parse().ok(),
+    }))
 }
 
-/// Hosts.
+/// Patterns of host names.
 pub(super) fn host_patterns<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<HostPattern>, D::Error> {
-    list(from, |PolicyHosts(hosts)| hosts)
+    from.deserialize_seq(ParsedList(Parsed {
+        expected: "the name of a host such as \"github.com\", \"*.github.com\" or \"registry.example.org:8443\", \
+                   without a scheme, methods or a path",
+        parse: |text| HostPattern::parse(text).ok(),
+    }))
 }
 
 /// Ranges of addresses.
 pub(super) fn address_ranges<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<AddressRange>, D::Error> {
-    list(from, |PolicyRange(range)| range)
+    from.deserialize_seq(ParsedList(Parsed {
+        expected: "an address or a range such as \"10.1.2.3\" or \"10.1.0.0/16\", at most a /8 (or a /16 of IPv6)",
+        parse: |text| text.parse().ok(),
+    }))
 }
 
-/// A path from the root on.
+/// An absolute path.
 pub(super) fn absolute_path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf, D::Error> {
     from.deserialize_str(Parsed {
         expected: "a path that begins with `/` and names something below it",
@@ -233,7 +248,7 @@ pub(super) fn absolute_path<'de, D: Deserializer<'de>>(from: D) -> Result<PathBu
     })
 }
 
-/// The beginning of branch names.
+/// The first part of branch names.
 pub(super) fn branch_prefix<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     from.deserialize_str(Parsed {
         expected: "letters, digits, `-`, `_` and `/` that git takes as the beginning of a branch name",
@@ -265,7 +280,7 @@ pub(super) fn optional_image<'de, D: Deserializer<'de>>(from: D) -> Result<Optio
     .map(Some)
 }
 
-/// What stands before the names of images in a registry, which may be absent.
+/// A registry and a path in it, which may be absent.
 pub(super) fn optional_registry<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     from.deserialize_str(Parsed {
         expected: "a registry and perhaps a path in it, such as \"ghcr.io/team\", without a tag or a scheme",
@@ -290,8 +305,11 @@ pub(super) fn attribute<'de, D: Deserializer<'de>>(from: D) -> Result<Attribute,
 pub(super) fn optional_inputs<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<Vec<InputPath>>, D::Error> {
-    let paths = Vec::<Input>::deserialize(from)?;
-    Ok(Some(paths.into_iter().map(|path| path.0).collect()))
+    from.deserialize_seq(ParsedList(Parsed {
+        expected: "a path inside the repository, from its root, such as \"nix\" or \"Cargo.lock\"",
+        parse: |text| InputPath::parse(text).ok(),
+    }))
+    .map(Some)
 }
 
 /// Whether a text can be the name of an environment variable.
@@ -301,82 +319,10 @@ pub(super) fn is_variable_name(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-struct Variable(String);
-
-impl<'de> Deserialize<'de> for Variable {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Parsed {
-            expected: "the name of an environment variable: letters, digits and `_`",
-            parse: |text| is_variable_name(text).then(|| Self(text.to_owned())),
-        })
-    }
-}
-
-fn list<'de, D: Deserializer<'de>, W: Deserialize<'de>, T>(
-    from: D,
-    unwrap: fn(W) -> T,
-) -> Result<Vec<T>, D::Error> {
-    let items = Vec::<W>::deserialize(from)?;
-    Ok(items.into_iter().map(unwrap).collect())
-}
-
-struct RuleText(PolicyRule);
-
-impl<'de> Deserialize<'de> for RuleText {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Parsed {
-            expected: "the name of a host such as \"github.com\", \"*.github.com\" or \"db.example.org:5432\", \
-                       without a scheme, perhaps with methods and a path as in \"GET docs.example.org/api/*\"",
-            parse: |text| PolicyRule::parse(text).ok().map(Self),
-        })
-    }
-}
-
-struct PolicyPreset(Preset);
-
-impl<'de> Deserialize<'de> for PolicyPreset {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Parsed {
-            expected: "one of `anthropic`, `openai`, `github`, `packages:npm`, `packages:pypi`, `packages:cargo`, \
-                       `packages:apt`, `packages:nix`, `packages:go`",
-            parse: |text| text.parse().ok().map(Self),
-        })
-    }
-}
-
-struct PolicyHosts(HostPattern);
-
-impl<'de> Deserialize<'de> for PolicyHosts {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Parsed {
-            expected: "the name of a host such as \"github.com\", \"*.github.com\" or \"registry.example.org:8443\", \
-                       without a scheme, methods or a path",
-            parse: |text| HostPattern::parse(text).ok().map(Self),
-        })
-    }
-}
-
-struct PolicyRange(AddressRange);
-
-impl<'de> Deserialize<'de> for PolicyRange {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Parsed {
-            expected: "an address or a range such as \"10.1.2.3\" or \"10.1.0.0/16\", at most a /8 (or a /16 of IPv6)",
-            parse: |text| text.parse().ok().map(Self),
-        })
-    }
-}
-
-struct Input(InputPath);
-
-impl<'de> Deserialize<'de> for Input {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        from.deserialize_str(Parsed {
-            expected: "a path inside the repository, from its root, such as \"nix\" or \"Cargo.lock\"",
-            parse: |text| InputPath::parse(text).ok().map(Self),
-        })
-    }
-}
+const VARIABLE: Parsed<String> = Parsed {
+    expected: "the name of an environment variable: letters, digits and `_`",
+    parse: |text| is_variable_name(text).then(|| text.to_owned()),
+};
 
 fn whole<'de, D: Deserializer<'de>>(from: D, expected: &'static str) -> Result<NonZeroU32, D::Error> {
     from.deserialize_i64(Whole {
@@ -385,7 +331,7 @@ fn whole<'de, D: Deserializer<'de>>(from: D, expected: &'static str) -> Result<N
     })
 }
 
-/// Takes a whole number that `check` likes.
+/// Accepts a whole number for which `check` returns a value.
 struct Whole<T> {
     expected: &'static str,
     check: fn(i64) -> Option<T>,
@@ -403,7 +349,7 @@ impl<T> Visitor<'_> for Whole<T> {
     }
 }
 
-/// Takes a number that `check` likes.
+/// Accepts a number for which `check` returns a value.
 struct Number<T> {
     expected: &'static str,
     check: fn(f64) -> Option<T>,
@@ -429,7 +375,7 @@ impl<T> Visitor<'_> for Number<T> {
     }
 }
 
-/// Takes a text that `parse` understands.
+/// Accepts a text that `parse` accepts.
 struct Parsed<T> {
     expected: &'static str,
     parse: fn(&str) -> Option<T>,
@@ -444,5 +390,33 @@ impl<T> Visitor<'_> for Parsed<T> {
 
     fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
         (self.parse)(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+impl<'de, T> DeserializeSeed<'de> for Parsed<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<T, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+/// Accepts a list of such texts.
+struct ParsedList<T>(Parsed<T>);
+
+impl<'de, T> Visitor<'de> for ParsedList<T> {
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
+        let Parsed { expected, parse } = self.0;
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element_seed(Parsed { expected, parse })? {
+            list.push(item);
+        }
+        Ok(list)
     }
 }

@@ -1,13 +1,13 @@
-//! The reference pages, made from `templates/default.toml` and the table of variables. They are committed; a test
+//! The reference pages, generated from `templates/default.toml` and the table of variables. They are committed, and a test
 //! fails when one is stale.
 
-use super::env_vars::{ENV_VARS, EnvVar, Role};
+use super::env_vars::{ENV_VARS, EnvVar, EnvVarRole};
 use super::key::KeyPath;
 use super::{DEFAULTS, schema};
 
 /// A generated file: its path in the repository, and its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct ReferencePage {
     /// The path.
     pub path: &'static str,
     /// The text.
@@ -16,8 +16,8 @@ pub struct Page {
 
 /// Every generated file.
 #[must_use]
-pub fn pages() -> Vec<Page> {
-    let page = |path, text| Page { path, text };
+pub fn pages() -> Vec<ReferencePage> {
+    let page = |path, text| ReferencePage { path, text };
     vec![
         page("docs/reference/config.md", config_page()),
         page("docs/reference/config.schema.json", format!("{:#}\n", schema())),
@@ -26,7 +26,7 @@ pub fn pages() -> Vec<Page> {
     ]
 }
 
-/// What each documented key of a commented TOML file means.
+/// The documentation of each key in a commented TOML file.
 pub(super) fn docs(toml: &str) -> Vec<(KeyPath, String)> {
     let (_, sections) = sections(toml);
     let keys = sections.into_iter().flat_map(|section| section.keys);
@@ -49,7 +49,7 @@ fn config_page() -> String {
         if !section.doc.is_empty() {
             lines.extend([section.doc, String::new()]);
         }
-        lines.push("| key | default | what it does |\n|---|---|---|".to_owned());
+        lines.push("| key | default | meaning |\n|---|---|---|".to_owned());
         for key in section.keys {
             let default = match key.presence {
                 Presence::Set => format!("`{}`", key.value),
@@ -65,13 +65,17 @@ fn environment_page() -> String {
     let mut lines = vec![
         "# Environment variables".to_owned(),
         format!("\n{GENERATED}\n\n{ENVIRONMENT_INTRO}"),
-        "| variable | what it is for | secret | sets |\n|---|---|---|---|".to_owned(),
+        "| variable | purpose | secret | sets |\n|---|---|---|---|".to_owned(),
     ];
     for var in ENV_VARS {
         let secret = if var.is_secret() { "yes" } else { "no" };
         let sets = match var.role {
-            Role::Key(key) => format!("`{key}`"),
-            Role::Secret | Role::Identifier | Role::Program | Role::Build | Role::Tests => String::new(),
+            EnvVarRole::Key(key) => format!("`{key}`"),
+            EnvVarRole::Secret
+            | EnvVarRole::Identifier
+            | EnvVarRole::Program
+            | EnvVarRole::Build
+            | EnvVarRole::Tests => String::new(),
         };
         lines.push(format!("| `{}` | {} | {secret} | {sets} |", var.name, var.doc));
     }
@@ -86,8 +90,8 @@ fn environment_page() -> String {
 fn env_example() -> String {
     let mut lines = vec![ENV_EXAMPLE_INTRO.to_owned()];
     let settable = |var: &&EnvVar| match var.role {
-        Role::Secret | Role::Identifier | Role::Key(_) => true,
-        Role::Program | Role::Build | Role::Tests => false,
+        EnvVarRole::Secret | EnvVarRole::Identifier | EnvVarRole::Key(_) => true,
+        EnvVarRole::Program | EnvVarRole::Build | EnvVarRole::Tests => false,
     };
     for var in ENV_VARS.iter().filter(settable) {
         lines.push(format!("# {}\n#{}=\n", var.doc, var.name));
@@ -98,23 +102,23 @@ fn env_example() -> String {
 const GENERATED: &str = "<!-- Generated; do not edit. `RALPH_UPDATE_REFERENCE=1 cargo test` rewrites it. -->";
 
 const ENVIRONMENT_INTRO: &str = "\
-A variable set in the environment beats the same one in `.env`, which is read beside `ralph.toml`. A variable that is \
-set to nothing is not set. A `RALPH_` variable that is not listed here is an error.
+A variable of the environment wins over the same one in `.env`, which is read next to `ralph.toml`. An empty variable \
+counts as unset. A `RALPH_` variable that is not listed here is an error.
 
 Secret values are never shown, written to a log or passed to a sandbox.
 ";
 
 const KEYS_INTRO: &str = "\
 Any key can be set by `RALPH_` and its name in capitals, with `__` for each dot. The items of a list are separated by \
-commas. `NAME` is the name of a profile, with `_` for whatever is no letter or digit.
+commas. `NAME` is the name of a profile, with `_` for every character other than letters and digits.
 ";
 
 const ENV_EXAMPLE_INTRO: &str = "\
-# Copy to `.env` beside `ralph.toml`, fill in what you need and keep the copy out of git.
-# A variable that is set in the environment wins over the one here.
+# Copy to `.env` next to `ralph.toml`, fill in what you need and keep the copy out of git.
+# A variable of the environment wins over the one here.
 ";
 
-/// A table of the file: its name, what it is for and its keys.
+/// A table of the file: its name, its documentation and its keys.
 struct Section {
     name: Option<String>,
     doc: String,
@@ -134,7 +138,7 @@ enum Presence {
     Example,
 }
 
-/// Splits the commented file: first the paragraphs at its head, then the tables.
+/// Splits the commented file into the paragraphs at its top and the tables.
 fn sections(toml: &str) -> (Vec<String>, Vec<Section>) {
     let mut intro: Vec<String> = Vec::new();
     let mut sections = vec![Section {
@@ -149,7 +153,7 @@ fn sections(toml: &str) -> (Vec<String>, Vec<Section>) {
         } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             sections.push(Section {
                 name: Some(name.to_owned()),
-                doc: taken(&mut comment),
+                doc: take_comment(&mut comment),
                 keys: Vec::new(),
             });
         } else if let (Some((name, value)), Some(section)) = (line.split_once(" = "), sections.last_mut()) {
@@ -165,16 +169,16 @@ fn sections(toml: &str) -> (Vec<String>, Vec<Section>) {
                 path: KeyPath::parse(&format!("{prefix}{name}")),
                 name: name.to_owned(),
                 value: value.to_owned(),
-                doc: taken(&mut comment),
+                doc: take_comment(&mut comment),
                 presence,
             });
         } else if !comment.is_empty() {
-            intro.push(taken(&mut comment));
+            intro.push(take_comment(&mut comment));
         }
     }
     (intro, sections)
 }
 
-fn taken(comment: &mut Vec<&str>) -> String {
+fn take_comment(comment: &mut Vec<&str>) -> String {
     std::mem::take(comment).join(" ")
 }

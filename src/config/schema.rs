@@ -1,4 +1,4 @@
-//! The JSON schema of the file format, from the types in `settings` and the words of `templates/default.toml`.
+//! The JSON schema of the configuration file, from the types in `settings` and the comments of `templates/default.toml`.
 
 use std::sync::LazyLock;
 
@@ -8,10 +8,10 @@ use serde_json::Value as Json;
 
 use super::DEFAULTS;
 use super::key::KeyPath;
-use super::known::Known;
+use super::known::KnownKeys;
 use super::reference;
-use super::settings::Settings;
-use super::stack::Stack;
+use super::settings::ConfigSettings;
+use super::stack::LayerStack;
 
 /// The schema of `ralph.toml` and the user file, for editors and `ralph config schema`.
 #[must_use]
@@ -24,7 +24,7 @@ pub fn schema() -> Json {
             "The configuration of ralph. Every key is optional.".into(),
         );
     }
-    let defaults = Stack::with_defaults().entries;
+    let defaults = LayerStack::with_defaults().entries;
     for (key, doc) in reference::docs(DEFAULTS) {
         let Some(property) = property(&mut schema, &key).and_then(Json::as_object_mut) else {
             continue;
@@ -37,9 +37,9 @@ pub fn schema() -> Json {
     schema
 }
 
-/// Every key there is.
-pub(super) fn known() -> &'static Known {
-    static KNOWN: LazyLock<Known> = LazyLock::new(|| Known::from_schema(&plain()));
+/// Every key that exists.
+pub(super) fn known() -> &'static KnownKeys {
+    static KNOWN: LazyLock<KnownKeys> = LazyLock::new(|| KnownKeys::from_schema(&plain()));
     &KNOWN
 }
 
@@ -48,11 +48,11 @@ fn plain() -> Json {
     let schema = settings
         .with_transform(make_keys_optional)
         .into_generator()
-        .into_root_schema_for::<Settings>();
+        .into_root_schema_for::<ConfigSettings>();
     schema.to_value()
 }
 
-/// In a file every key may be left out; the defaults and the other layers fill it in. TOML has no null.
+/// Every key of a file is optional, because other layers may set it. TOML has no null.
 fn make_keys_optional(schema: &mut schemars::Schema) {
     schema.remove("required");
     if let Some(Json::Array(kinds)) = schema.get_mut("type") {

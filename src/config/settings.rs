@@ -1,5 +1,5 @@
-//! Every setting, with its type. The keys, the strictness and the JSON schema all come from these types; what each
-//! key means and what it is when nobody sets it stands in `templates/default.toml`.
+//! Every setting with its type. The known keys and the JSON schema come from these types. `templates/default.toml` has the
+//! defaults and the documentation of each key.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::choice::{
-    AgentName, DoctorApply, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType,
+    AgentName, DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType,
 };
 use super::models::ModelSettings;
 use super::read;
@@ -24,11 +24,11 @@ use crate::usage::Usd;
 /// The whole configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Settings {
-    /// The profile a run begins with.
+pub struct ConfigSettings {
+    /// The profile that a run starts with.
     #[serde(deserialize_with = "read::text")]
     pub default_profile: String,
-    /// The profile the ladder switches to.
+    /// The profile that the ladder switches to.
     #[serde(deserialize_with = "read::text")]
     pub fallback_profile: String,
     /// The profile that diagnoses a stuck run.
@@ -36,17 +36,17 @@ pub struct Settings {
     pub doctor_profile: String,
     /// The sandbox of a run.
     pub sandbox: SandboxSettings,
-    /// What a sandbox starts from.
+    /// The image of a sandbox.
     pub image: ImageSettings,
-    /// What edits the code.
+    /// The agent.
     pub agent: AgentSettings,
     /// Model profiles by name.
     pub models: BTreeMap<String, ModelSettings>,
-    /// Where models are reached.
+    /// The model endpoint.
     pub model_endpoint: ModelEndpointSettings,
-    /// What a run may use up.
+    /// The limits of a run.
     pub budget: BudgetSettings,
-    /// When an agent goes in circles, and what is done about it.
+    /// When an agent goes in circles, and what ralph does then.
     pub gutter: GutterSettings,
     /// The diagnosis of a stuck run.
     pub doctor: DoctorSettings,
@@ -54,11 +54,11 @@ pub struct Settings {
     pub git: GitSettings,
     /// Where the pull request is opened.
     pub forge: ForgeSettings,
-    /// What a task must have.
+    /// Requirements for tasks.
     pub task: TaskSettings,
-    /// What an agent is told.
+    /// The prompt of an agent.
     pub prompt: PromptSettings,
-    /// How long ralph waits.
+    /// Timeouts.
     pub timers: TimerSettings,
 }
 
@@ -66,7 +66,7 @@ pub struct Settings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxSettings {
-    /// Whether there is a sandbox at all; without one, `local` is used.
+    /// Whether the agent is isolated; otherwise `local` is used.
     #[serde(deserialize_with = "read::flag")]
     pub enabled: bool,
     /// The provider.
@@ -81,18 +81,18 @@ pub struct SandboxSettings {
     /// Whether a run keeps its sandbox between iterations.
     #[serde(deserialize_with = "read::flag")]
     pub reuse_container: bool,
-    /// Whether `image pull` skips what is already here.
+    /// Whether `image pull` skips images that the engine has.
     #[serde(deserialize_with = "read::flag")]
     pub use_local_image: bool,
-    /// Variables the `local` provider passes in.
+    /// Variables that the `local` provider passes in.
     #[serde(deserialize_with = "read::variables")]
     pub env_passthrough: Vec<String>,
-    /// What of this machine a sandbox may read besides its workspace.
+    /// Host directories that a sandbox may read besides its workspace.
     #[serde(default)]
     pub mounts: Vec<MountSettings>,
-    /// Which names the sandbox may reach.
+    /// Which host names the sandbox may reach.
     pub network: NetworkSettings,
-    /// The repository that it may reach with a credential.
+    /// The GitHub repository that it may reach with a credential.
     pub github: GitHubSettings,
     /// Its limits.
     pub resources: ResourceSettings,
@@ -104,14 +104,14 @@ pub struct SandboxSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GitHubSettings {
-    /// The repository; `None` is none.
+    /// The repository, if any.
     #[serde(default, deserialize_with = "read::optional_repository")]
     #[schemars(with = "Option<String>")]
     pub repository: Option<RepositoryName>,
-    /// Where git reaches it, without a slash at the end.
+    /// The address for git, without a trailing slash.
     #[serde(deserialize_with = "read::base_url")]
     pub url: String,
-    /// Where its API answers, without a slash at the end.
+    /// The address of the API, without a trailing slash.
     #[serde(deserialize_with = "read::base_url")]
     pub api_url: String,
     /// Whether a sandbox may push to it.
@@ -123,10 +123,10 @@ pub struct GitHubSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table with `source` and `target`")]
 pub struct MountSettings {
-    /// Where it is on this machine.
+    /// The path on the host.
     #[serde(deserialize_with = "read::absolute_path")]
     pub source: PathBuf,
-    /// Where the sandbox sees it.
+    /// The path in the sandbox.
     #[serde(deserialize_with = "read::absolute_path")]
     pub target: PathBuf,
 }
@@ -137,30 +137,30 @@ pub struct MountSettings {
 pub struct NetworkSettings {
     /// The policy.
     pub policy: NetworkPolicy,
-    /// The lines an allowlist holds.
+    /// The rules of an allowlist.
     #[serde(deserialize_with = "read::rules")]
     #[schemars(with = "Vec<String>")]
     pub allowed: Vec<PolicyRule>,
-    /// The sets of hosts an allowlist holds besides.
+    /// Further sets of host names for an allowlist.
     #[serde(deserialize_with = "read::presets")]
     #[schemars(with = "Vec<String>")]
     pub presets: Vec<Preset>,
-    /// What is denied whatever else is said.
+    /// What is always denied.
     #[serde(deserialize_with = "read::rules")]
     #[schemars(with = "Vec<String>")]
     pub denied: Vec<PolicyRule>,
-    /// The hosts whose TLS is opened.
+    /// The hosts whose TLS the gateway decrypts.
     #[serde(deserialize_with = "read::host_patterns")]
     #[schemars(with = "Vec<String>")]
     pub inspect: Vec<HostPattern>,
-    /// Whether commands are told of the explicit proxy.
+    /// Whether the variables of the explicit proxy are set.
     #[serde(deserialize_with = "read::flag")]
     pub proxy_variables: bool,
-    /// Addresses that names may lead to although they are not of the internet.
+    /// Private addresses that host names may resolve to.
     #[serde(deserialize_with = "read::address_ranges")]
     #[schemars(with = "Vec<String>")]
     pub dangerously_allow_addresses: Vec<AddressRange>,
-    /// Whether `record` is taken although nobody is at the terminal.
+    /// Whether `record` is accepted without a person at the terminal.
     #[serde(deserialize_with = "read::flag")]
     pub dangerously_record_unattended: bool,
     /// What to do when the provider cannot enforce the policy.
@@ -179,11 +179,11 @@ pub struct ResourceSettings {
     #[serde(rename = "cpus", deserialize_with = "read::cpus")]
     #[schemars(schema_with = "cpus_schema")]
     pub cpu_millis: u32,
-    /// Bytes of disk; `None` leaves it to the provider.
+    /// Bytes of disk; `None` is the default of the provider.
     #[serde(rename = "disk", default, deserialize_with = "read::optional_size")]
     #[schemars(with = "Option<String>")]
     pub disk_bytes: Option<u64>,
-    /// The most time one iteration may take.
+    /// The time limit of one iteration.
     #[serde(rename = "timeout_minutes", deserialize_with = "read::minutes")]
     #[schemars(with = "NonZeroU32")]
     pub timeout: Duration,
@@ -193,18 +193,18 @@ pub struct ResourceSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DaytonaSettings {
-    /// A Dockerfile that Daytona builds; without one, sandboxes start from snapshots.
+    /// A Dockerfile that Daytona builds; `None` uses snapshots.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub dockerfile: Option<String>,
-    /// What an hour of a processor costs.
+    /// The price of a processor for an hour.
     #[serde(deserialize_with = "read::price")]
     #[schemars(with = "f64", range(min = 0.0))]
     pub usd_per_cpu_hour: Usd,
-    /// What an hour of a gigabyte of memory costs.
+    /// The price of a gigabyte of memory for an hour.
     #[serde(deserialize_with = "read::price")]
     #[schemars(with = "f64", range(min = 0.0))]
     pub usd_per_memory_gb_hour: Usd,
-    /// What an hour of a gigabyte of disk costs.
+    /// The price of a gigabyte of disk for an hour.
     #[serde(deserialize_with = "read::price")]
     #[schemars(with = "f64", range(min = 0.0))]
     pub usd_per_disk_gb_hour: Usd,
@@ -214,11 +214,11 @@ pub struct DaytonaSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImageSettings {
-    /// The image that a Dockerfile starts from; `None` is the agent's own.
+    /// The image that a Dockerfile starts from; `None` is that of the agent.
     #[serde(default, deserialize_with = "read::optional_image")]
     #[schemars(with = "Option<String>")]
     pub base: Option<ImageReference>,
-    /// How old the last pull of the base may be.
+    /// The maximum age of the last pull of the base.
     #[serde(rename = "refresh_days", deserialize_with = "read::days")]
     #[schemars(with = "NonZeroU32")]
     pub refresh_after: Duration,
@@ -246,16 +246,16 @@ pub struct NixImageSettings {
 pub struct AgentSettings {
     /// Which agent.
     pub name: AgentName,
-    /// The model an agent program is told to use; `None` leaves it to the program.
+    /// The model of an agent program; `None` is the default of the program.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub model: Option<String>,
-    /// How it authenticates; `None` is as the agent does by itself.
+    /// How it authenticates; `None` is the default of the agent.
     #[serde(default)]
     pub auth: Option<AuthMethod>,
-    /// How hard an agent program is told to think; `None` is `high` for `claude` and left to the others.
+    /// The reasoning effort of an agent program; `None` is `high` for `claude` and the default of other programs.
     #[serde(default, deserialize_with = "read::optional_text")]
     pub effort: Option<String>,
-    /// Whether the credential itself is given to a sandbox where nothing can hold it back.
+    /// Whether the credential itself is passed into the sandbox.
     #[serde(deserialize_with = "read::flag")]
     pub dangerously_pass_credential: bool,
     /// The agent named `custom`.
@@ -276,7 +276,7 @@ pub struct CustomAgentSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ModelEndpointSettings {
-    /// The address, without a slash at its end.
+    /// The address, without a trailing slash.
     #[serde(deserialize_with = "read::base_url")]
     pub base_url: String,
     /// The variable that holds the key.
@@ -284,7 +284,7 @@ pub struct ModelEndpointSettings {
     pub api_key_env: String,
 }
 
-/// `[budget]`: finite, always.
+/// `[budget]`: always finite.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BudgetSettings {
@@ -299,10 +299,10 @@ pub struct BudgetSettings {
     #[serde(rename = "max_cost_usd_estimate", deserialize_with = "read::budget_dollars")]
     #[schemars(with = "f64", extend("exclusiveMinimum" = 0))]
     pub max_cost: Usd,
-    /// Tokens, in and out together; `None` counts by cost alone.
+    /// Input and output tokens; `None` means no limit besides the cost.
     #[serde(default, deserialize_with = "read::budget_tokens")]
     pub max_tokens_total: Option<NonZeroU64>,
-    /// Gutters in a row.
+    /// Consecutive iterations in the gutter.
     #[serde(deserialize_with = "read::budget_count")]
     pub max_consecutive_gutter: NonZeroU32,
     /// Time spent waiting for rate limits.
@@ -315,10 +315,10 @@ pub struct BudgetSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GutterSettings {
-    /// An iteration that changes fewer lines than this has changed nothing.
+    /// An iteration that changes fewer lines than this counts as unchanged.
     #[serde(deserialize_with = "read::count")]
     pub diff_line_threshold: NonZeroU32,
-    /// What is done about a gutter, in this order.
+    /// The steps of the ladder, in order.
     pub ladder: Vec<LadderRung>,
 }
 
@@ -326,24 +326,24 @@ pub struct GutterSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DoctorSettings {
-    /// Asks the doctor every so many iterations; `None` only when the ladder says so.
+    /// The interval of diagnoses in iterations; `None` leaves them to the ladder.
     #[serde(default, deserialize_with = "read::optional_count")]
     pub every_iterations: Option<NonZeroU32>,
-    /// What happens to a diagnosis.
-    pub apply: DoctorApply,
+    /// Whether a diagnosis is applied automatically.
+    pub apply: DoctorApplySetting,
 }
 
 /// `[git]`
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GitSettings {
-    /// Who commits.
+    /// The author of commits.
     #[serde(deserialize_with = "read::text")]
     pub user_name: String,
-    /// Their address.
+    /// The email address of the author.
     #[serde(deserialize_with = "read::text")]
     pub user_email: String,
-    /// What branch names begin with.
+    /// The first part of branch names.
     #[serde(deserialize_with = "read::branch_prefix")]
     pub branch_prefix: String,
 }
@@ -361,7 +361,7 @@ pub struct ForgeSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskSettings {
-    /// The fewest checkboxes a task may have.
+    /// The minimum number of checkboxes.
     #[serde(deserialize_with = "read::count")]
     pub min_checkboxes: NonZeroU32,
 }
@@ -370,7 +370,7 @@ pub struct TaskSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSettings {
-    /// The longest a prompt may be.
+    /// The maximum size of a prompt.
     #[serde(deserialize_with = "read::count")]
     pub max_bytes: NonZeroU32,
 }
@@ -379,15 +379,15 @@ pub struct PromptSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TimerSettings {
-    /// How long a command that has ended may be kept waiting by a child that holds its streams.
+    /// How long to wait for a child process that keeps the output of an ended command open.
     #[serde(rename = "completion_grace_seconds", deserialize_with = "read::seconds")]
     #[schemars(with = "NonZeroU32")]
     pub completion_grace: Duration,
-    /// How long an agent may print nothing before it is ended.
+    /// How long an agent may print nothing.
     #[serde(rename = "idle_minutes", deserialize_with = "read::minutes")]
     #[schemars(with = "NonZeroU32")]
     pub idle: Duration,
-    /// How long a virtual machine may take until commands can be run in it.
+    /// How long a virtual machine may take to boot.
     #[serde(rename = "boot_seconds", deserialize_with = "read::seconds")]
     #[schemars(with = "NonZeroU32")]
     pub boot: Duration,

@@ -1,52 +1,44 @@
-//! `ralph config show`: each value, the layer that set it and where.
+//! The rows of `ralph config show`: each value with its layer and position.
 
 use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::Config;
 use super::known::ANY_NAME;
-use super::layer::{Layer, Place};
+use super::layer::{ConfigLayer, SettingPlace};
 use super::schema;
 
 /// One line of `ralph config show`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ConfigRow {
     /// The key, or `env.NAME` for a credential.
     pub key: String,
-    /// The value; null when nothing sets it, `***` when it is confidential.
+    /// The value; null when it is not set, `***` when it is secret.
     pub value: Json,
     /// The layer that set it.
-    pub layer: Layer,
-    /// Where exactly: a file with line and column, a variable, a flag.
+    pub layer: ConfigLayer,
+    /// The position: a file with line and column, a variable or a flag.
     pub source: String,
 }
 
-/// The rows as aligned text.
-#[must_use]
-pub fn as_text(rows: &[Row]) -> String {
-    let cells: Vec<[String; 4]> = rows.iter().map(cells).collect();
-    let width = |column: usize| {
-        let lengths = cells.iter().map(|row| row[column].chars().count());
-        lengths.max().unwrap_or(0)
-    };
-    let (key, value, layer) = (width(0), width(1), width(2));
-    cells
-        .iter()
-        .map(|row| {
-            let line = format!(
-                "{:key$}  {:value$}  {:layer$}  {}",
-                row[0], row[1], row[2], row[3]
-            );
-            line.trim_end().to_owned() + "\n"
-        })
-        .collect()
+impl ConfigRow {
+    /// The row as text: key, value, layer and position.
+    #[must_use]
+    pub fn cells(&self) -> [String; 4] {
+        [
+            self.key.clone(),
+            plain(&self.value),
+            self.layer.to_string(),
+            self.source.clone(),
+        ]
+    }
 }
 
 impl Config {
     /// Every key and every credential that is set, in order.
     #[must_use]
-    pub fn rows(&self) -> Vec<Row> {
-        let set = self.entries.iter().map(|(key, setting)| Row {
+    pub fn rows(&self) -> Vec<ConfigRow> {
+        let set = self.entries.iter().map(|(key, setting)| ConfigRow {
             key: key.to_string(),
             value: setting.value.to_json(),
             layer: setting.origin.layer,
@@ -57,19 +49,19 @@ impl Config {
             .filter(|key| {
                 !self.entries.contains_key(key) && !key.segments().iter().any(|name| name == ANY_NAME)
             })
-            .map(|key| Row {
+            .map(|key| ConfigRow {
                 key: key.to_string(),
                 value: Json::Null,
-                layer: Layer::Default,
-                source: Place::BuiltIn.to_string(),
+                layer: ConfigLayer::Default,
+                source: SettingPlace::BuiltIn.to_string(),
             });
-        let mut rows: Vec<Row> = set.chain(unset).collect();
+        let mut rows: Vec<ConfigRow> = set.chain(unset).collect();
         rows.sort_by(|a, b| a.key.cmp(&b.key));
         rows.extend(self.credential_rows());
         rows
     }
 
-    fn credential_rows(&self) -> impl Iterator<Item = Row> {
+    fn credential_rows(&self) -> impl Iterator<Item = ConfigRow> {
         self.credential_names().filter_map(|name| {
             let value = self.variables.get(name)?;
             let shown = if self.is_secret(name) {
@@ -77,23 +69,14 @@ impl Config {
             } else {
                 value.expose().to_owned()
             };
-            Some(Row {
+            Some(ConfigRow {
                 key: format!("env.{name}"),
                 value: shown.into(),
-                layer: Layer::Env,
+                layer: ConfigLayer::Env,
                 source: self.variables.place(name)?.to_string(),
             })
         })
     }
-}
-
-fn cells(row: &Row) -> [String; 4] {
-    [
-        row.key.clone(),
-        plain(&row.value),
-        row.layer.to_string(),
-        row.source.clone(),
-    ]
 }
 
 fn plain(value: &Json) -> String {

@@ -1,29 +1,29 @@
-//! The layers on top of each other. Each source is checked when it is added, so a mistake is found even where a
-//! higher layer hides it, and what is below stays whole.
+//! Merges the layers. Each source is checked when it is added, so a mistake is found even where a higher layer overrides
+//! it.
 
 use std::collections::BTreeMap;
 
-use super::document::Document;
-use super::error::{Finding, Problem};
+use super::document::ConfigDocument;
+use super::error::{ConfigFinding, ConfigProblem};
 use super::key::KeyPath;
-use super::known::{self, Known};
-use super::layer::{Layer, Origin, Place};
-use super::settings::Settings;
-use super::value::{Entry, Member, Setting};
-use super::{DEFAULTS, Override, agent_loop, de, models_yaml, schema, toml_file};
+use super::known::{self, KnownKeys};
+use super::layer::{ConfigLayer, SettingOrigin, SettingPlace};
+use super::settings::ConfigSettings;
+use super::value::{Setting, SettingEntry, TableMember};
+use super::{ConfigOverride, DEFAULTS, agent_loop, de, models_yaml, schema, toml_file};
 
-/// What the sources so far say, and what was wrong with them.
+/// The merged settings of the sources so far, and their mistakes.
 #[derive(Debug)]
-pub(super) struct Stack {
+pub(super) struct LayerStack {
     pub(super) entries: BTreeMap<KeyPath, Setting>,
-    pub(super) findings: Vec<Finding>,
-    pub(super) known: &'static Known,
+    pub(super) findings: Vec<ConfigFinding>,
+    pub(super) known: &'static KnownKeys,
 }
 
-/// How a file is written.
+/// The format of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Format {
-    /// `ralph.toml`, and every file like it.
+pub(super) enum FileFormat {
+    /// `ralph.toml` and the user file.
     Toml,
     /// `config/models.yaml`.
     ModelsYaml,
@@ -31,7 +31,7 @@ pub(super) enum Format {
     AgentLoop,
 }
 
-impl Stack {
+impl LayerStack {
     /// The lowest layer: `templates/default.toml`.
     pub(super) fn with_defaults() -> Self {
         let mut stack = Self {
@@ -39,47 +39,47 @@ impl Stack {
             findings: Vec::new(),
             known: schema::known(),
         };
-        let defaults = Document {
-            layer: Layer::Default,
+        let defaults = ConfigDocument {
+            layer: ConfigLayer::Default,
             path: None,
             text: DEFAULTS,
         };
-        stack.add_file(Format::Toml, defaults);
+        stack.add_file(FileFormat::Toml, defaults);
         stack
     }
 
     /// Adds a file. Its mistakes are reported in the order in which they stand there.
-    pub(super) fn add_file(&mut self, format: Format, document: Document<'_>) {
+    pub(super) fn add_file(&mut self, format: FileFormat, document: ConfigDocument<'_>) {
         let reported = self.findings.len();
         let (entries, findings) = match format {
-            Format::Toml => self.flattened(toml_file::read(document)),
-            Format::ModelsYaml => self.flattened(models_yaml::read(document)),
-            Format::AgentLoop => agent_loop::read(document),
+            FileFormat::Toml => self.flattened(toml_file::read(document)),
+            FileFormat::ModelsYaml => self.flattened(models_yaml::read(document)),
+            FileFormat::AgentLoop => agent_loop::read(document),
         };
         self.findings.extend(findings);
         self.add(entries);
         self.findings[reported..].sort_by_key(|finding| match &finding.place {
-            Place::File(place) => (place.line, place.column),
-            Place::BuiltIn | Place::Variable { .. } | Place::Flag(_) => (0, 0),
+            SettingPlace::File(place) => (place.line, place.column),
+            SettingPlace::BuiltIn | SettingPlace::Variable { .. } | SettingPlace::Flag(_) => (0, 0),
         });
     }
 
     /// Adds values that were given as plain text.
-    pub(super) fn add_overrides(&mut self, layer: Layer, overrides: &[Override]) {
+    pub(super) fn add_overrides(&mut self, layer: ConfigLayer, overrides: &[ConfigOverride]) {
         let mut entries = Vec::new();
         for given in overrides {
             let key = KeyPath::parse(&given.key);
-            let origin = Origin {
+            let origin = SettingOrigin {
                 layer,
                 place: given.place.clone(),
             };
             match self.known.kind(&key) {
                 Some(kind) => {
-                    let value = kind.of_text(&given.value, &origin);
+                    let value = kind.parse(&given.value, &origin);
                     let setting = Setting { value, origin };
-                    entries.push(Entry { key, setting });
+                    entries.push(SettingEntry { key, setting });
                 }
-                None => self.findings.push(Finding {
+                None => self.findings.push(ConfigFinding {
                     place: origin.place,
                     problem: self.known.unknown(key),
                 }),
@@ -89,7 +89,7 @@ impl Stack {
     }
 
     /// Adds what one source says. A value that does not fit is reported and left out.
-    pub(super) fn add(&mut self, entries: Vec<Entry>) {
+    pub(super) fn add(&mut self, entries: Vec<SettingEntry>) {
         if entries.is_empty() {
             return;
         }
@@ -101,7 +101,7 @@ impl Stack {
             if let Some(below) = self.entries.get(&key) {
                 merged.insert(key.clone(), below.clone());
             }
-            self.findings.push(unfit(key, refusal));
+            self.findings.push(invalid_value(key, refusal));
             if refused.is_none() {
                 return;
             }
@@ -110,11 +110,11 @@ impl Stack {
     }
 
     /// The typed settings of all layers.
-    pub(super) fn typed(&mut self) -> Option<Settings> {
+    pub(super) fn typed(&mut self) -> Option<ConfigSettings> {
         match de::typed(&self.entries) {
             Ok(settings) => Some(settings),
             Err(refusal) => {
-                self.findings.push(unfit(refusal.key(), refusal));
+                self.findings.push(invalid_value(refusal.key(), refusal));
                 None
             }
         }
@@ -131,13 +131,16 @@ impl Stack {
     /// Reports a value that contradicts another one.
     pub(super) fn contradiction(&mut self, key: KeyPath, reason: String) {
         let setting = self.entries.iter().find(|(known, _)| known.starts_with(&key));
-        self.findings.push(Finding {
-            place: setting.map_or(Place::BuiltIn, |(_, setting)| setting.origin.place.clone()),
-            problem: Problem::Contradiction { key, reason },
+        self.findings.push(ConfigFinding {
+            place: setting.map_or(SettingPlace::BuiltIn, |(_, setting)| setting.origin.place.clone()),
+            problem: ConfigProblem::Contradiction { key, reason },
         });
     }
 
-    fn flattened(&self, read: (Vec<Member>, Vec<Finding>)) -> (Vec<Entry>, Vec<Finding>) {
+    fn flattened(
+        &self,
+        read: (Vec<TableMember>, Vec<ConfigFinding>),
+    ) -> (Vec<SettingEntry>, Vec<ConfigFinding>) {
         let (members, mut findings) = read;
         let (entries, unknown) = known::flatten(self.known, members);
         findings.extend(unknown);
@@ -145,14 +148,14 @@ impl Stack {
     }
 }
 
-fn unfit(key: KeyPath, refusal: de::Refusal) -> Finding {
+fn invalid_value(key: KeyPath, refusal: de::TypeMismatch) -> ConfigFinding {
     let (place, found) = match refusal.found {
         Some(setting) => (setting.origin.place, setting.value.describe()),
-        None => (Place::BuiltIn, "nothing".to_owned()),
+        None => (SettingPlace::BuiltIn, "nothing".to_owned()),
     };
-    Finding {
+    ConfigFinding {
         place,
-        problem: Problem::Unfit {
+        problem: ConfigProblem::InvalidValue {
             key,
             found,
             expected: refusal.expected,

@@ -1,11 +1,11 @@
-//! A value as it was written, before it has a type of its own, and the place it was written at.
+//! Values before they have the type of their setting, with their positions.
 
 use super::key::KeyPath;
-use super::layer::Origin;
+use super::layer::SettingOrigin;
 
-/// A key and what one source says it is.
+/// A key and its value in one source.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Entry {
+pub(super) struct SettingEntry {
     pub(super) key: KeyPath,
     pub(super) setting: Setting,
 }
@@ -13,37 +13,37 @@ pub(super) struct Entry {
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Setting {
-    pub(super) value: Value,
-    pub(super) origin: Origin,
+    pub(super) value: ConfigValue,
+    pub(super) origin: SettingOrigin,
 }
 
-/// What TOML, JSON, YAML and plain text have in common.
+/// A value of TOML, JSON, YAML or plain text.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(super) enum ConfigValue {
     Bool(bool),
     Integer(i64),
     Float(f64),
     Text(String),
     List(Vec<Setting>),
-    Table(Vec<Member>),
-    /// Something no setting takes; the text says what.
+    Table(Vec<TableMember>),
+    /// Something that no setting accepts, described by the text.
     Foreign(&'static str),
 }
 
 /// One key of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Member {
+pub(super) struct TableMember {
     pub(super) key: String,
-    /// Where the key stands; the value has a place of its own.
-    pub(super) key_origin: Origin,
+    /// The position of the key. The value has its own.
+    pub(super) key_origin: SettingOrigin,
     pub(super) setting: Setting,
 }
 
-/// Longer texts are cut in messages.
+/// The maximum number of characters of a text in a message.
 const SHOWN: usize = 60;
 
-impl Value {
-    /// What was found, for a message.
+impl ConfigValue {
+    /// The value in a message.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Bool(value) => format!("`{value}`"),
@@ -70,7 +70,7 @@ impl Value {
     }
 }
 
-/// Messages end up in logs, and `https://user:password@host` is a common slip.
+/// Messages end up in logs, and `https://user:password@host` is a common mistake.
 fn may_hold_a_password(text: &str) -> bool {
     text.split_once("://").is_some_and(|(_, rest)| rest.contains('@'))
 }

@@ -14,8 +14,8 @@ use self::layout::Layout;
 use super::files::Files;
 use super::shelf::Shelf;
 use super::{
-    Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError, SandboxFiles,
-    SandboxSpec,
+    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError,
+    SandboxFiles, SandboxSpec,
 };
 use crate::exec::RunningCommand;
 use crate::exec::{Command, Exit, Host, OutputSink};
@@ -99,6 +99,7 @@ impl Provider for LocalProvider {
             resources: Enforced::No,
             metering: Enforced::Yes,
             preview: true,
+            credentials: CredentialRoute::Loopback,
         }
     }
 

@@ -34,7 +34,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::exec::{Command, Exit, OutputSink};
-use crate::network::Policy;
+use crate::network::{Policy, PolicyMode};
 use crate::usage::Usd;
 
 pub use canary::CanaryError;
@@ -59,6 +59,8 @@ pub struct Capabilities {
     pub metering: Enforced,
     /// Whether a port inside can be opened in a person's browser.
     pub preview: bool,
+    /// How a credential is used that stays outside the sandbox.
+    pub credentials: CredentialRoute,
 }
 
 impl Capabilities {
@@ -83,6 +85,35 @@ impl Capabilities {
                 "what the agent spends is read from its transcript after each iteration: nothing stops it in the middle \
                  of one",
             ),
+        }
+    }
+}
+
+/// How requests from a sandbox get a credential that the sandbox itself does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CredentialRoute {
+    /// The gateway forwards requests to the broker. There is a gateway only under a policy that restricts something.
+    Gateway,
+    /// The broker listens on the host's loopback interface, which the sandbox shares.
+    Loopback,
+    /// A proxy of the provider forwards `host.docker.internal` to the host's loopback interface, under a policy that
+    /// restricts something.
+    ProxiedLoopback,
+    /// The provider stores credentials and adds them to requests.
+    Provider,
+    /// There is none: an agent that needs a credential holds it inside the sandbox.
+    None,
+}
+
+impl CredentialRoute {
+    /// The route that is left under a policy.
+    #[must_use]
+    pub fn under(self, policy: &Policy) -> Self {
+        let restricted = policy.mode() != PolicyMode::AllowAll || policy.restricts();
+        match self {
+            Self::Gateway | Self::ProxiedLoopback if !restricted => Self::None,
+            route => route,
         }
     }
 }

@@ -16,6 +16,7 @@ mod choice;
 mod container;
 mod crash;
 mod cursor;
+mod example;
 mod github;
 mod hosts;
 mod litellm;

@@ -26,13 +26,13 @@ async fn an_agent_has_one_round_and_nothing_is_left(
         (&report["agent"], &report["failed"]),
         (&program.name().into(), &0.into())
     );
-    let round = format!("agent {} does one round", program.name());
+    let round = format!("agent {} completes a session", program.name());
     for name in [
         "create sandbox",
         "network policy",
         "git is installed",
         &round,
-        "nothing is left",
+        "sandbox is removed",
     ] {
         assert_eq!(outcome(&report, name), Some(&Value::Null), "{name}: {report:#}");
     }
@@ -47,9 +47,9 @@ async fn what_fails_is_told_by_name_and_the_rest_is_tried() {
     let ended = finish(&mut bench.ralph(&["selftest"]));
     ended.expect(1, &["ralph: 1 of ", "checks failed with the `docker` provider"]);
     for line in [
-        "PASS  agent claude is there",
-        "FAIL  agent claude does one round: ",
-        "PASS  nothing is left",
+        "PASS  agent claude is installed",
+        "FAIL  agent claude completes a session: ",
+        "PASS  sandbox is removed",
     ] {
         assert!(ended.stdout.contains(line), "{ended:?}");
     }
@@ -71,7 +71,7 @@ async fn an_interrupted_selftest_leaves_nothing(#[values(Within::Directory, With
     live.signal("INT");
     let ended = live.wait();
     ended.expect(1, &["ralph: interrupted"]);
-    assert!(ended.stdout.contains("PASS  nothing is left"), "{ended:?}");
+    assert!(ended.stdout.contains("PASS  sandbox is removed"), "{ended:?}");
     expect_nothing_left(&bench);
 }
 

@@ -40,7 +40,7 @@ async fn a_program_that_is_given_its_key_works_on_a_bridge_and_that_is_said() {
     bench.run(&[]).expect(
         0,
         &[
-            "warning: `ANTHROPIC_API_KEY` itself is given to the agent",
+            "warning: the agent `claude` gets `ANTHROPIC_API_KEY` itself",
             "done: ",
         ],
     );

@@ -45,7 +45,7 @@ fn a_key_is_stored_checked_and_given_back() {
     let checked = place.run(&with(&["check-token"]));
     assert_eq!(
         checked.expect(0, &[]).stdout,
-        "the Anthropic API key is in a file that only you can read: it does not say when it ends\n"
+        "the Anthropic API key is in a file that only you can read: it has no expiry date\n"
     );
     assert_eq!(
         place.run(&with(&["get-token"])).expect(0, &[]).stdout,
@@ -61,7 +61,7 @@ fn a_key_is_stored_checked_and_given_back() {
 #[case::renewable(
     r#"{"claudeAiOauth":{"accessToken":"sk-ant-oat01-A","refreshToken":"sk-ant-ort01-R","expiresAt":0}}"#,
     0,
-    "it is renewed by itself"
+    "it is renewed automatically"
 )]
 #[case::expired(
     r#"{"claudeAiOauth":{"accessToken":"sk-ant-oat01-A","expiresAt":0}}"#,
@@ -111,14 +111,14 @@ async fn the_service_is_asked_before_a_key_is_stored() {
 
     let check = |url: &str| place.run(&[&["gateway", "check", "--base-url", url][..], &CLAUDE].concat());
     let passed = check(&url);
-    let lines = "PASS the gateway answers\nPASS the service takes the stored credential\n";
+    let lines = "PASS the gateway answers\nPASS the service accepts the stored credential\n";
     assert_eq!(passed.expect(0, &[]).stdout, lines);
 
     let other = ModelService::scripted("another-key-entirely", |_| Answer::Words(USED)).await;
     let failed = check(&other.base_url());
-    failed.expect(1, &["calls with the Anthropic API key would not be served"]);
+    failed.expect(1, &["requests with the Anthropic API key would not be served"]);
     assert!(failed.stdout.contains(
-        "FAIL the service takes the stored credential: HTTP 401: ralph: api.anthropic.com: the service refused the stored credential"
+        "FAIL the service accepts the stored credential: HTTP 401: ralph: api.anthropic.com: the service refused the stored credential"
     ));
     assert!(!format!("{passed:?}{failed:?}").contains("CANARY"));
 }

@@ -288,7 +288,7 @@ fn a_run_that_does_not_exist_is_refused_with_a_hint(#[case] args: &[&str]) {
 }
 
 #[rstest]
-#[case(&["pause"], "no run is being worked on")]
+#[case(&["pause"], "no run is live")]
 #[case(&["stop", "NOT-AN-ID"], "is not a run id")]
 #[case(&["note", " "], "the note is empty")]
 #[case(&["resume"], "there are no runs yet")]
@@ -302,8 +302,6 @@ fn a_run_that_rests_takes_no_requests() {
     let id = place.run_id();
     for command in ["pause", "rotate", "stop"] {
         let hint = format!("hint: `ralph resume {id}`");
-        place
-            .run(&[command, &id])
-            .expect_refused(&["is not being worked on", &hint]);
+        place.run(&[command, &id]).expect_refused(&["is not live", &hint]);
     }
 }

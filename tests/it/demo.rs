@@ -21,7 +21,7 @@ fn the_demo_shows_a_wrong_fix_its_evidence_the_right_fix_and_a_pull_request() {
             "evidence: `sh test.sh`: exit 1",
             "evidence: `sh test.sh`: exit 0",
             "done: ",
-            "What the pull request holds:",
+            "The commits of the pull request:",
             "- [x] M1.2 The README shows how to call it",
         ],
     );

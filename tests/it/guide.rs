@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ralph::config::{Inputs, load};
+use ralph::config::{ConfigInputs, load};
 use ralph::model::Script;
 use ralph::task::lint;
 use rstest::rstest;
@@ -32,9 +32,9 @@ fn the_example_script_can_be_read() {
 fn a_configuration_that_is_shown_can_be_loaded(#[case] text: &str) {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("ralph.toml"), text).unwrap();
-    let inputs = Inputs {
+    let inputs = ConfigInputs {
         project_dir: dir.path().to_owned(),
-        ..Inputs::default()
+        ..ConfigInputs::default()
     };
     let config = load(&inputs).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.settings.default_profile, "default-cheap");

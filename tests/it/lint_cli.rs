@@ -6,9 +6,9 @@ use serde_json::Value;
 use crate::support::ralph::{Place, TASK, script, whole_task};
 
 #[test]
-fn a_task_that_is_fine_is_called_so() {
+fn a_valid_task_is_reported_as_valid() {
     let place = Place::new();
-    place.run(&["lint"]).expect(0, &["ralph_task.md is fine."]);
+    place.run(&["lint"]).expect(0, &["ralph_task.md is valid."]);
     assert_eq!(place.run(&["lint", "--json"]).stdout, "[]\n");
 }
 
@@ -132,11 +132,11 @@ fn what_init_writes_is_fine_and_is_not_overwritten_unasked() {
     let ended = place.run(&["init"]);
     ended.expect(0, &["ralph lint, ralph run"]);
     assert_eq!(ended.stdout.lines().count(), 2);
-    place.run(&["lint"]).expect(0, &["is fine"]);
+    place.run(&["lint"]).expect(0, &["is valid"]);
     place.write("ralph_task.md", "mine");
     place
         .run(&["init"])
-        .expect_refused(&["ralph_task.md` is there already", "hint: `--force` replaces it"]);
+        .expect_refused(&["ralph_task.md` already exists", "hint: `--force` overwrites it"]);
     let text = || std::fs::read_to_string(place.repo().join("ralph_task.md")).unwrap();
     assert_eq!(text(), "mine");
     place.run(&["init", "--force"]).expect(0, &[]);

@@ -98,7 +98,7 @@ fn recording_needs_a_person_at_the_terminal() {
     let ended = place.run(&["run"]);
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(
-        ended.stderr.contains("nobody is at the terminal"),
+        ended.stderr.contains("no person is at the terminal"),
         "{}",
         ended.stderr
     );

@@ -33,7 +33,7 @@ async fn a_local_sandbox_passes_and_nothing_is_left() {
     assert!(
         checks
             .iter()
-            .any(|check| check["name"] == "agent actions does one round")
+            .any(|check| check["name"] == "agent actions completes a session")
     );
     assert_eq!(server.requests().len(), 1);
     assert_eq!(place.runs(), Vec::<std::path::PathBuf>::new());
@@ -54,7 +54,7 @@ async fn what_does_not_hold_is_told_with_what_was_seen() {
     ended.expect(1, &["ralph: 1 of ", "checks failed with the `local` provider"]);
     assert!(
         ended.stdout.contains("\nFAIL  git is installed: ")
-            && ended.stdout.contains("\nPASS  nothing is left\n"),
+            && ended.stdout.contains("\nPASS  sandbox is removed\n"),
         "{}",
         ended.stdout
     );

@@ -1,4 +1,4 @@
-//! The repository on GitHub that agents reach with a credential, and what they are told of it.
+//! The GitHub repository that agents reach with a credential.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,19 @@ use crate::config::Config;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{GitHubAccess, GitHubSetup, GitHubUpstream};
 
-use super::super::AssemblyError;
-use super::Way;
+use crate::sandbox::CredentialRoute;
 
-/// What is configured; `None` when there is no such repository.
-pub(super) fn setup(config: &Config, way: Option<Way>) -> Result<Option<GitHubSetup>, AssemblyError> {
+use super::super::AssemblyError;
+
+/// The configured repository, if any. Only the broker can add its credential.
+pub(super) fn setup(config: &Config, route: CredentialRoute) -> Result<Option<GitHubSetup>, AssemblyError> {
     let settings = &config.settings.sandbox.github;
     let Some(repository) = settings.repository.clone() else {
         return Ok(None);
     };
-    if !matches!(way, Some(Way::Broker(_))) {
+    if matches!(route, CredentialRoute::Provider | CredentialRoute::None) {
         return Err(AssemblyError::usage(
-            "`sandbox.github` needs a gateway between the sandbox and GitHub, and there is none",
+            "`sandbox.github` needs a gateway between the sandbox and GitHub, and this sandbox has none",
         )
         .with_hint(
             "use `type = \"docker\"` with a network policy other than `allow-all`, or `type = \"local\"`",
@@ -45,7 +46,7 @@ pub(super) fn setup(config: &Config, way: Option<Way>) -> Result<Option<GitHubSe
     }))
 }
 
-/// The variables by which git, and whoever uses the API, find the door at this address.
+/// The variables that point git and clients of the API to the broker's address.
 pub(super) fn variables(setup: &GitHubSetup, address: &str, phantom: &Phantom) -> BTreeMap<String, String> {
     let (repository, phantom) = (&setup.repository, phantom.expose());
     let inside = format!("url.{address}/{repository}.git.insteadOf");

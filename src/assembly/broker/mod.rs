@@ -1,8 +1,8 @@
-//! How the agent programs of a run reach their models, and a repository, while the credentials stay here.
+//! How agents reach their models, and a GitHub repository, with credentials that stay outside the sandbox.
 
-mod door;
+mod endpoint;
 mod github;
-mod hand_over;
+mod provider_secrets;
 mod service;
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::agent::{AgentCredential, ModelAccess};
-use crate::clock;
-use crate::config::{Config, SandboxType};
+use crate::clock::Clock;
+use crate::config::Config;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{
     self, Broker, BrokerHandle, GitHubSetup, GitHubUpstream, ModelUpstream, UpstreamError,
@@ -21,57 +21,41 @@ use crate::gateway::broker::{
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
 use crate::network::{HostName, PackageConfig, Policy, PolicyMode, PolicyRule};
 use crate::runner::{AgentMetering, MeterNotices};
-use crate::sandbox::Egress;
 use crate::sandbox::daytona::DaytonaSecret;
-use crate::sandbox::docker::SealPlan;
+use crate::sandbox::{CredentialRoute, Egress};
 use crate::secret::{Redactor, Secret};
 
-use super::AssemblyContext;
-use super::AssemblyError;
-pub(crate) use door::Door;
-use door::{Inside, Named};
+use super::{AssemblyContext, AssemblyError, provider};
+pub(crate) use endpoint::BrokerEndpoint;
 use service::Member;
 pub(crate) use service::Service;
 
-/// The services that agent programs reach through the broker. Nothing is open yet.
+/// The services whose credentials stay outside the sandbox. Nothing is served yet.
 pub(crate) struct Services {
-    way: Way,
+    route: CredentialRoute,
     list: Vec<Service>,
     /// The repository that agents may reach.
     github: Option<GitHubSetup>,
-    /// What is stored, which no output may show.
+    /// Stored credentials, which no output may show.
     secrets: Vec<Secret>,
 }
 
-/// How agents come to use credentials that their sandboxes do not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// They ask the broker, which adds them.
-    Broker(Lead),
-    /// The provider keeps them, and adds them where its sandboxes leave it.
-    Provider,
-}
-
-/// How a sandbox comes to the broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lead {
-    /// By the names of the services, which its gateway leads to the broker.
-    Gateway,
-    /// By a port of loopback for each service: there is no gateway.
-    Loopback(Inside),
-}
-
 impl Services {
-    /// Those of this configuration: none where the credential is given away by choice, or nothing could hold it back.
-    pub(crate) async fn of(context: &AssemblyContext, config: &Config) -> Result<Self, AssemblyError> {
-        let way = way(config.provider(), &config.network_policy(&PackageConfig::EMPTY));
+    /// The services of the configured profiles: none where credentials are passed into the sandbox, or where the
+    /// provider has no other way.
+    pub(crate) async fn new(context: &AssemblyContext, config: &Config) -> Result<Self, AssemblyError> {
+        let capabilities = provider::connected(context, config)?.capabilities();
+        let route = capabilities
+            .credentials
+            .under(&config.network_policy(&PackageConfig::EMPTY));
         let mut found = Self {
-            way: way.unwrap_or(Way::Broker(Lead::Loopback(Inside::Here))),
+            route,
             list: Vec::new(),
-            github: github::setup(config, way)?,
+            github: github::setup(config, route)?,
             secrets: Vec::new(),
         };
-        if way.is_none() || config.settings.agent.dangerously_pass_credential {
+        let passes_credential = config.settings.agent.dangerously_pass_credential;
+        if route == CredentialRoute::None || passes_credential || context.agent.is_some() {
             return Ok(found);
         }
         for profile in config.profiles.keys() {
@@ -82,13 +66,13 @@ impl Services {
         Ok(found)
     }
 
-    /// The profiles that reach their models so.
-    pub(crate) fn serve(&self, profile: &str) -> bool {
+    /// Whether the agent of this profile reaches its model through one of them.
+    pub(crate) fn serves(&self, profile: &str) -> bool {
         self.list.iter().any(|service| service.serves(profile))
     }
 
-    /// Profiles with the same credential for the same address share a service. A name leads to one of them: whoever comes
-    /// later gets a name of its own.
+    /// Profiles with the same credential for the same address share a service. Each service has its own name in the
+    /// sandbox.
     fn add(&mut self, mut service: Service) -> Result<(), AssemblyError> {
         if let Some(same) = self.list.iter_mut().find(|other| other.is_like(&service)) {
             same.share_with(service);
@@ -104,131 +88,133 @@ impl Services {
         Ok(())
     }
 
-    /// Opens them, with a meter that writes to this file and a redactor that comes to know every credential; `None` when
-    /// there are none.
+    /// Starts to serve them, with a meter that records usage in this file; `None` when there are none. The redactor
+    /// learns every credential.
     pub(crate) async fn open(
         mut self,
         config: &Config,
-        spending: PathBuf,
+        usage_file: PathBuf,
+        clock: Arc<dyn Clock>,
         redactor: &Redactor,
     ) -> Result<Option<Brokered>, AssemblyError> {
         if self.list.is_empty() && self.github.is_none() {
             return Ok(None);
         }
         redactor.learn(std::mem::take(&mut self.secrets));
-        match self.way {
-            Way::Broker(lead) => self.serve_by(lead, config, (spending, redactor)).await,
-            Way::Provider => hand_over::to_provider(self, redactor).await,
+        if self.route == CredentialRoute::Provider {
+            return provider_secrets::hand_over(self.list, redactor).await.map(Some);
         }
-        .map(Some)
+        let (meter, notices) = meter(config, usage_file, clock)?;
+        self.serve(meter, notices, redactor).await.map(Some)
     }
 
-    async fn serve_by(
+    async fn serve(
         self,
-        lead: Lead,
-        config: &Config,
-        (spending, redactor): (PathBuf, &Redactor),
+        meter: Meter,
+        notices: Arc<MeterNotices>,
+        redactor: &Redactor,
     ) -> Result<Brokered, AssemblyError> {
         let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
-        let (meter, notices) = meter(config, spending)?;
-        let (mut names, mut members, mut services) =
+        let (mut addresses, mut members, mut services) =
             (Vec::new(), Vec::new(), Vec::<broker::BrokerService>::new());
         for service in self.list {
             service.upstream.register_secrets(redactor);
-            names.push(Named::of(&service.upstream));
+            addresses.push((
+                service.upstream.host.clone(),
+                service.upstream.address().to_owned(),
+            ));
             members.push(service.members);
             services.push(service.upstream.into());
         }
         if let Some(setup) = &self.github {
             let github = GitHubUpstream::new(setup.clone())?;
-            names.push(Named {
-                host: github.host().clone(),
-                address: setup.url.clone(),
-            });
+            addresses.push((github.host().clone(), setup.url.clone()));
             services.push(github.into());
         }
         let entrance = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
-        let mut loopback = JoinSet::new();
-        let doors = doors(lead, &entrance, names, &mut loopback).await?;
-        let allowed = doors.iter().filter_map(Door::rule).collect();
-        // The repository's door is the last.
-        let agent_env = match (&self.github, doors.last()) {
-            (Some(setup), Some(door)) => github::variables(setup, &door.address(), &phantom),
+        let mut servers = JoinSet::new();
+        let endpoints = endpoints(self.route, &entrance, addresses, &mut servers).await?;
+        let allowed = endpoints.iter().filter_map(BrokerEndpoint::rule).collect();
+        // The endpoint of the repository is the last one.
+        let agent_env = match (&self.github, endpoints.last()) {
+            (Some(setup), Some(endpoint)) => github::variables(setup, &endpoint.address(), &phantom),
             _ => BTreeMap::new(),
         };
-        let open = doors.into_iter().zip(members).flat_map(|(door, members)| {
-            let open = |member: Member| Open::at(&door, &phantom, member);
-            members.into_iter().map(open).collect::<Vec<_>>()
-        });
-        let open: BTreeMap<String, Open> = open.collect();
-        let profiles = open.keys().cloned().collect();
+        let profiles = endpoints
+            .into_iter()
+            .zip(members)
+            .flat_map(|(endpoint, members)| {
+                let access = |member: Member| ProfileAccess::through(&endpoint, &phantom, member);
+                members.into_iter().map(access).collect::<Vec<_>>()
+            });
+        let profiles: BTreeMap<String, ProfileAccess> = profiles.collect();
         Ok(Brokered {
-            entrance: (lead == Lead::Gateway).then_some((phantom, entrance)),
+            gateway: (self.route == CredentialRoute::Gateway).then_some((phantom, entrance)),
             allowed,
-            open,
             metering: Some(AgentMetering {
                 meter,
                 notices,
-                profiles,
+                profiles: profiles.keys().cloned().collect(),
             }),
+            profiles,
             handed_over: Vec::new(),
             agent_env,
-            _loopback: loopback,
+            _servers: servers,
         })
     }
 }
 
-/// What one run has of the broker, for as long as it lasts.
+/// How one run's agents use credentials, for as long as it lives.
 pub(crate) struct Brokered {
-    /// Where there is a gateway that leads to it.
-    entrance: Option<(Phantom, BrokerHandle)>,
-    /// What a policy must allow so that the services can be reached.
+    /// What the sandbox's gateway forwards with, where there is one.
+    gateway: Option<(Phantom, BrokerHandle)>,
+    /// Rules that let a sandbox reach the services.
     allowed: Vec<String>,
-    open: BTreeMap<String, Open>,
-    /// What counts the calls, where they come this way.
+    profiles: BTreeMap<String, ProfileAccess>,
+    /// Counts usage, where requests pass the broker.
     pub(crate) metering: Option<AgentMetering>,
-    /// What the provider keeps.
+    /// Credentials that the provider stores.
     pub(crate) handed_over: Vec<DaytonaSecret>,
-    /// What agents are told of the repository that they may reach.
+    /// Variables that name the repository to the agents.
     pub(crate) agent_env: BTreeMap<String, String>,
-    /// The servers on loopback; they end with it.
-    _loopback: JoinSet<()>,
+    /// The servers on the loopback interface.
+    _servers: JoinSet<()>,
 }
 
-/// What is open to the agent of one profile.
-struct Open {
-    /// Where its calls come in; `None` where they do not come this way.
-    door: Option<Door>,
+/// How the agent of one profile reaches its model.
+struct ProfileAccess {
+    /// Where its requests arrive; `None` where they do not pass the broker.
+    endpoint: Option<BrokerEndpoint>,
     access: ModelAccess,
 }
 
-impl Open {
-    /// What is open by a door of the broker's, and to which profile.
-    fn at(door: &Door, phantom: &Phantom, member: Member) -> (String, Self) {
+impl ProfileAccess {
+    /// A profile's access through an endpoint of the broker, with the profile's name.
+    fn through(endpoint: &BrokerEndpoint, phantom: &Phantom, member: Member) -> (String, Self) {
         let credential = AgentCredential {
             kind: member.shown_as,
             value: Secret::new(phantom.expose()),
         };
-        let (profile, access) = member.access(&door.address(), Some(credential));
-        let door = Some(door.clone());
-        (profile, Self { door, access })
+        let (profile, access) = member.access(&endpoint.address(), Some(credential));
+        let endpoint = Some(endpoint.clone());
+        (profile, Self { endpoint, access })
     }
 }
 
 impl Brokered {
-    /// Where the calls of a profile's agent come in.
-    pub(crate) fn door(&self, profile: &str) -> Option<&Door> {
-        self.open.get(profile)?.door.as_ref()
+    /// Where the requests of a profile's agent arrive.
+    pub(crate) fn endpoint(&self, profile: &str) -> Option<&BrokerEndpoint> {
+        self.profiles.get(profile)?.endpoint.as_ref()
     }
 
-    /// How the agent of a profile reaches its model: with an address and a phantom.
+    /// How the agent of a profile reaches its model: an address and a phantom.
     pub(crate) fn access(&self, profile: &str) -> Option<&ModelAccess> {
-        self.open.get(profile).map(|open| &open.access)
+        self.profiles.get(profile).map(|profile| &profile.access)
     }
 
-    /// The same gateway, which leads to the broker too.
+    /// The same gateway, which forwards to the broker as well.
     pub(crate) fn join(&self, egress: Egress) -> Egress {
-        let Some((phantom, entrance)) = &self.entrance else {
+        let Some((phantom, entrance)) = &self.gateway else {
             return egress;
         };
         Egress {
@@ -238,8 +224,7 @@ impl Brokered {
         }
     }
 
-    /// The same policy with the services allowed: by plain HTTP where the broker serves them, else as they are. Where
-    /// nothing is allowed, nothing else is.
+    /// The same policy with the services allowed. A policy that denies everything becomes an allowlist of them alone.
     pub(crate) fn allow(&self, policy: Policy) -> Result<Policy, AssemblyError> {
         let rule = |line: &String| PolicyRule::parse(line).map(|rule| rule.at("added with a credential"));
         let rules: Result<Vec<PolicyRule>, _> = self.allowed.iter().map(rule).collect();
@@ -252,57 +237,46 @@ impl Brokered {
     }
 }
 
-/// How credentials are used that stay here; `None` where they are given away.
-fn way(provider: SandboxType, policy: &Policy) -> Option<Way> {
-    let restricts = policy.mode() != PolicyMode::AllowAll || policy.restricts();
-    match provider {
-        SandboxType::Local => Some(Way::Broker(Lead::Loopback(Inside::Here))),
-        SandboxType::Docker => {
-            let sealed = SealPlan::of(policy);
-            // What is wrong with the policy is told when it is enforced.
-            sealed.ok().flatten().map(|_| Way::Broker(Lead::Gateway))
-        }
-        SandboxType::Tart => restricts.then_some(Way::Broker(Lead::Gateway)),
-        SandboxType::DockerSandbox => restricts.then_some(Way::Broker(Lead::Loopback(Inside::DockerHost))),
-        SandboxType::Daytona => Some(Way::Provider),
-    }
-}
-
-/// What counts the calls of a run, and who is told.
-fn meter(config: &Config, spending: PathBuf) -> Result<(Meter, Arc<MeterNotices>), AssemblyError> {
+/// Counts the usage of a run.
+fn meter(
+    config: &Config,
+    file: PathBuf,
+    clock: Arc<dyn Clock>,
+) -> Result<(Meter, Arc<MeterNotices>), AssemblyError> {
     let notices: Arc<MeterNotices> = Arc::default();
     let meter = Meter::open(MeterSetup {
-        file: spending,
+        file,
         allowance: Allowance::default(),
         prices: price_list(config),
         sink: notices.clone(),
-        clock: clock::system(),
+        clock,
     })?;
     Ok((meter, notices))
 }
 
-/// Makes a way to each of these services.
-async fn doors(
-    lead: Lead,
+/// An endpoint for each service, given by its name in the sandbox and its address.
+async fn endpoints(
+    route: CredentialRoute,
     entrance: &BrokerHandle,
-    services: Vec<Named>,
+    services: Vec<(HostName, String)>,
     servers: &mut JoinSet<()>,
-) -> Result<Vec<Door>, AssemblyError> {
-    let failed =
-        |error: std::io::Error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
-    let mut doors = Vec::new();
-    for service in services {
-        doors.push(match lead {
-            Lead::Gateway => Door::behind_gateway(entrance.clone(), service),
-            Lead::Loopback(inside) => Door::on_loopback(entrance.clone(), service, inside, servers)
-                .await
-                .map_err(failed)?,
+) -> Result<Vec<BrokerEndpoint>, AssemblyError> {
+    let mut endpoints = Vec::new();
+    for (host, address) in services {
+        let endpoint = BrokerEndpoint::behind_gateway(entrance.clone(), host, address);
+        endpoints.push(if route == CredentialRoute::Gateway {
+            endpoint
+        } else {
+            let proxied = route == CredentialRoute::ProxiedLoopback;
+            let listening = endpoint.on_loopback(proxied, servers).await;
+            listening
+                .map_err(|error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}")))?
         });
     }
-    Ok(doors)
+    Ok(endpoints)
 }
 
-/// What models cost, under every name that an agent may call them by.
+/// The prices of models, under every name that an agent may use for them.
 fn price_list(config: &Config) -> PriceList {
     let of_agent = config.settings.agent.model.as_ref();
     let priced = config.profiles.iter().flat_map(|(name, profile)| {
@@ -312,31 +286,4 @@ fn price_list(config: &Config) -> PriceList {
         names.filter_map(|name| Some((name.clone(), profile.price?)))
     });
     PriceList::new(priced)
-}
-
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    const GATEWAY: Option<Way> = Some(Way::Broker(Lead::Gateway));
-    const BY_DOCKER: Option<Way> = Some(Way::Broker(Lead::Loopback(Inside::DockerHost)));
-    const HERE: Option<Way> = Some(Way::Broker(Lead::Loopback(Inside::Here)));
-    const BY_DAYTONA: Option<Way> = Some(Way::Provider);
-
-    #[rstest]
-    #[case::a_directory(SandboxType::Local, HERE, HERE)]
-    #[case::a_container(SandboxType::Docker, GATEWAY, None)]
-    #[case::a_mac(SandboxType::Tart, GATEWAY, None)]
-    #[case::a_machine_of_dockers(SandboxType::DockerSandbox, BY_DOCKER, None)]
-    #[case::elsewhere(SandboxType::Daytona, BY_DAYTONA, BY_DAYTONA)]
-    fn whatever_is_kept_from_the_network_reaches_the_broker(
-        #[case] provider: SandboxType,
-        #[case] restricted: Option<Way>,
-        #[case] open: Option<Way>,
-    ) {
-        assert_eq!(way(provider, &Policy::deny()), restricted);
-        assert_eq!(way(provider, &Policy::allow_all()), open);
-    }
 }

@@ -4,15 +4,13 @@ mod check;
 mod run;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Subcommand;
 use tokio::net::TcpListener;
 
 use crate::assembly::credentials::upstream;
-use crate::clock;
-use crate::config::Config;
 use crate::credential::CredentialKind;
 use crate::gateway::Phantom;
 use crate::gateway::broker::{Broker, BrokerHandle};
@@ -20,44 +18,44 @@ use crate::gateway::meter::{Allowance, Meter, MeterSetup, MeterSink, PriceList};
 use crate::network::HostName;
 
 use super::Context;
-use super::credentials::Which;
-use super::error::{CliError, Exit};
+use super::credentials::CredentialArgs;
+use super::error::{CliError, CliExit};
 
-/// Serve calls to a model with the stored credential, or check that they would be served
+/// Serve requests to a model with the stored credential, or check that they would be served
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct GatewayArgs {
     #[command(subcommand)]
-    what: What,
+    command: GatewayCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Try the whole way from a sandbox to the service, and say what holds
-    Check(check::Args),
-    /// Serve one agent on loopback until Ctrl-C: prints the address to use and the phantom to show, as JSON
-    Run(run::Args),
+enum GatewayCommand {
+    /// Check the whole path from a sandbox to the service
+    Check(check::CheckGatewayArgs),
+    /// Serve one agent on the loopback interface until Ctrl-C; prints the address and the phantom as JSON
+    Run(run::RunGatewayArgs),
 }
 
-pub(super) async fn gateway(context: &Context, args: Args) -> Result<Exit, CliError> {
-    match args.what {
-        What::Check(args) => check::check(context, args).await,
-        What::Run(args) => run::run(context, args).await,
+pub(super) async fn gateway(context: &Context, args: GatewayArgs) -> Result<CliExit, CliError> {
+    match args.command {
+        GatewayCommand::Check(args) => check::check(context, args).await,
+        GatewayCommand::Run(args) => run::run(context, args).await,
     }
 }
 
-/// Options that say whose calls are served.
+/// Options that choose the service.
 #[derive(Debug, clap::Args)]
-struct Served {
+struct ServiceArgs {
     #[command(flatten)]
-    which: Which,
-    /// Forward calls there in place of the service's own address
+    credential: CredentialArgs,
+    /// Forward requests to this address instead of the service's own
     #[arg(long, value_name = "URL")]
     base_url: Option<String>,
 }
 
-/// An entrance of its own on loopback.
-struct Loopback {
-    entrance: BrokerHandle,
+/// A broker of its own on the loopback interface.
+struct LoopbackBroker {
+    broker: BrokerHandle,
     kind: CredentialKind,
     host: HostName,
     phantom: Phantom,
@@ -65,20 +63,32 @@ struct Loopback {
     address: SocketAddr,
 }
 
-impl Loopback {
-    /// The broker of the configured agent, before it serves anybody. What calls cost is kept in `file`.
+impl LoopbackBroker {
+    /// The broker of the configured agent, which does not serve yet. Usage is recorded in `usage_file`.
     async fn open(
         context: &Context,
-        served: Served,
+        service: ServiceArgs,
         port: u16,
-        meter: Metered<'_>,
+        usage_file: PathBuf,
+        sink: Arc<dyn MeterSink>,
     ) -> Result<Self, CliError> {
-        let (config, kind) = served.which.kind(context)?;
-        let upstream = upstream(&context.assembly, &config, kind, served.base_url.as_deref()).await?;
+        let (config, kind) = service.credential.kind(context)?;
+        let upstream = upstream(&context.assembly, &config, kind, service.base_url.as_deref()).await?;
         let host = upstream.host.clone();
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
         let broker = Broker::new(vec![upstream], Vec::new())?;
-        let meter = meter.open(&config)?;
+        let prices = config.profiles.values();
+        let prices = prices.filter_map(|profile| Some((profile.litellm_model.clone(), profile.price?)));
+        let meter = Meter::open(MeterSetup {
+            file: usage_file,
+            allowance: Allowance {
+                cost: Some(config.settings.budget.max_cost),
+                tokens: config.settings.budget.max_tokens_total.map(Into::into),
+            },
+            prices: PriceList::new(prices),
+            sink,
+            clock: context.surroundings().clock(),
+        })?;
         let failed = |error: std::io::Error| {
             CliError::runtime(format!("cannot listen on 127.0.0.1, port {port}: {error}"))
         };
@@ -86,36 +96,12 @@ impl Loopback {
             .await
             .map_err(failed)?;
         Ok(Self {
-            entrance: broker.register(phantom.clone(), meter),
+            broker: broker.register(phantom.clone(), meter),
             kind,
             host,
             phantom,
             address: listener.local_addr().map_err(failed)?,
             listener,
         })
-    }
-}
-
-/// Where what calls cost goes.
-struct Metered<'a> {
-    file: &'a Path,
-    sink: Arc<dyn MeterSink>,
-}
-
-impl Metered<'_> {
-    fn open(self, config: &Config) -> Result<Meter, CliError> {
-        let budget = &config.settings.budget;
-        let prices = config.profiles.values();
-        let prices = prices.filter_map(|profile| Some((profile.litellm_model.clone(), profile.price?)));
-        Ok(Meter::open(MeterSetup {
-            file: self.file.to_owned(),
-            allowance: Allowance {
-                cost: Some(budget.max_cost),
-                tokens: budget.max_tokens_total.map(Into::into),
-            },
-            prices: PriceList::new(prices),
-            sink: self.sink,
-            clock: clock::system(),
-        })?)
     }
 }

@@ -10,37 +10,33 @@ use crate::gateway::meter::MeterNotice;
 use crate::id::RunId;
 
 use super::super::Context;
-use super::super::error::{CliError, Exit, io};
-use super::{Loopback, Metered, Served};
+use super::super::error::{CliError, CliExit, io};
+use super::{LoopbackBroker, ServiceArgs};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RunGatewayArgs {
     #[command(flatten)]
-    served: Served,
-    /// The port to listen on; any that is free by default
+    service: ServiceArgs,
+    /// The port to listen on; a free one by default
     #[arg(long, default_value_t = 0)]
     port: u16,
 }
 
-/// What an agent needs to know.
+/// What an agent needs, as JSON.
 #[derive(Serialize)]
-struct Ready {
+struct GatewayReady {
     base_url: String,
     phantom: String,
     mode: AuthMethod,
 }
 
-pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn run(context: &Context, args: RunGatewayArgs) -> Result<CliExit, CliError> {
     let dir = context.surroundings().data_dir()?.join("gateway");
     std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
     let file = dir.join(format!("spending-{}.jsonl", RunId::random()));
     let (sink, mut notices) = mpsc::unbounded_channel();
-    let metered = Metered {
-        file: &file,
-        sink: Arc::new(sink),
-    };
-    let open = Loopback::open(context, args.served, args.port, metered).await?;
-    let ready = Ready {
+    let open = LoopbackBroker::open(context, args.service, args.port, file.clone(), Arc::new(sink)).await?;
+    let ready = GatewayReady {
         base_url: format!("http://{}", open.address),
         phantom: open.phantom.expose().to_owned(),
         mode: open.kind.auth(),
@@ -48,25 +44,25 @@ pub(super) async fn run(context: &Context, args: Args) -> Result<Exit, CliError>
     let line = serde_json::to_string(&ready).unwrap_or_default();
     context.ui.data(line)?;
     let ended = tokio::select! {
-        served = open.entrance.serve(open.listener, &open.host) => served,
-        () = tell(context, &mut notices) => Ok(()),
+        served = open.broker.serve(open.listener, &open.host) => served,
+        () = show_notices(context, &mut notices) => Ok(()),
         interrupted = tokio::signal::ctrl_c() => interrupted,
     };
     let failed = |error| CliError::runtime(format!("the gateway stopped: {error}"));
     ended.map_err(failed)?;
     context
         .ui
-        .say(format_args!("What calls cost is in {}.", file.display()));
-    Ok(Exit::Success)
+        .say(format_args!("Usage is recorded in {}.", file.display()));
+    Ok(CliExit::Success)
 }
 
-async fn tell(context: &Context, notices: &mut mpsc::UnboundedReceiver<MeterNotice>) {
+async fn show_notices(context: &Context, notices: &mut mpsc::UnboundedReceiver<MeterNotice>) {
     while let Some(notice) = notices.recv().await {
-        context.ui.say(in_words(notice));
+        context.ui.say(describe_notice(notice));
     }
 }
 
-fn in_words(notice: MeterNotice) -> String {
+fn describe_notice(notice: MeterNotice) -> String {
     match notice {
         MeterNotice::Spent {
             model, tokens, cost, ..
@@ -75,7 +71,7 @@ fn in_words(notice: MeterNotice) -> String {
             format!("{model}: {} tokens, {cost}", tokens.total())
         }
         MeterNotice::BudgetExceeded(overdrawn) => format!("budget exceeded: {overdrawn}"),
-        MeterNotice::Unpriced { model } => format!("refused: nobody knows what `{model}` costs"),
+        MeterNotice::Unpriced { model } => format!("refused: the price of `{model}` is unknown"),
         MeterNotice::RateLimited {
             until: Some(until), ..
         } => format!("rate limited until {until}"),

@@ -6,7 +6,7 @@ use crate::engine::{Engine, EngineError, EngineImage, EngineImageReference};
 use crate::image::{Ensured, Facts, Fingerprint, ImageError, Step, Wish, ensure, plan, survey};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
+use super::super::error::{CliError, CliExit};
 use super::RebuildFlag;
 use super::check::{self, Form};
 use super::lock::{Lock, Locked, Made};
@@ -46,7 +46,7 @@ struct Proof {
     lock: bool,
 }
 
-pub(super) async fn build(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn build(context: &Context, args: Args) -> Result<CliExit, CliError> {
     let scene = Scene::of(context, &args.wanted)?;
     let wish = Wish {
         rebuild: args.rebuild.into(),
@@ -90,7 +90,7 @@ async fn show_plan(
     scene: &Scene<'_>,
     args: &Args,
     (wish, found): (&Wish, Result<Engine, EngineError>),
-) -> Result<Exit, CliError> {
+) -> Result<CliExit, CliError> {
     let engine = unless_absent(context, found)?;
     let recipe = scene.read(wish, engine.as_ref()).await?;
     let facts = match &engine {
@@ -123,13 +123,13 @@ async fn built(engine: &Engine, ensured: &Ensured) -> Result<EngineImage, Engine
     image.ok_or(EngineError::NotFound { subject: tag })
 }
 
-fn show(context: &Context, args: &Args, json: &impl Serialize, text: &str) -> Result<Exit, CliError> {
+fn show(context: &Context, args: &Args, json: &impl Serialize, text: &str) -> Result<CliExit, CliError> {
     if args.json {
         context.ui.json(json)?;
     } else {
         context.ui.data(text)?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// What was done, for programs.

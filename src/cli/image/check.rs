@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::image::{Checked, Difference, FileDifference, Files, Found, Wish, check};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
+use super::super::error::{CliError, CliExit};
 use super::lock::{Lock, Locked, Made};
 use super::progress::observer;
 use super::scene::Scene;
@@ -41,7 +41,7 @@ pub(super) async fn run(
     scene: &Scene<'_>,
     engine: &Engine,
     request: Request,
-) -> Result<Exit, CliError> {
+) -> Result<CliExit, CliError> {
     let recipe = scene.read(&request.wish, Some(engine)).await?;
     let lock = Lock::of_project(&request.wish.project)?;
     let checked = check(engine, &recipe, &scene.tools, observer(context.ui).as_mut()).await?;
@@ -60,11 +60,11 @@ pub(super) async fn run(
         Form::Text => context.ui.data(report.lines(&checked).join("\n"))?,
     }
     if report.is_good() {
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     let times = !checked.differences.is_empty() && checked.differences.iter().all(is_only_times);
     context.ui.say(hint(&report, times));
-    Ok(Exit::Failure)
+    Ok(CliExit::Failure)
 }
 
 /// What is to be checked, and how that is told.

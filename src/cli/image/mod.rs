@@ -17,7 +17,7 @@ use clap::Subcommand;
 use crate::image::Rebuild;
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 pub(super) use progress::observer;
 
 /// Build, share, show and prune the images that sandboxes start from
@@ -36,7 +36,7 @@ enum What {
     Prune(prune::Args),
 }
 
-pub(super) async fn image(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn image(context: &Context, args: Args) -> Result<CliExit, CliError> {
     match args.what {
         What::Build(args) => build::build(context, args).await,
         What::Pull(args) => pull::pull(context, args).await,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::image::{Fate, KeptFor, PruneRules, Stocked, judge, parts, remove, stock, survey};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
+use super::super::error::{CliError, CliExit};
 use super::scene::Scene;
 use super::wanted::Wanted;
 
@@ -36,7 +36,7 @@ struct Row<'a> {
     fate: &'static str,
 }
 
-pub(super) async fn prune(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn prune(context: &Context, args: Args) -> Result<CliExit, CliError> {
     let scene = Scene::of(context, &args.wanted)?;
     let engine = scene.engine().await?;
     let recipe = scene.read(&scene.wish(&args.wanted), Some(&engine)).await?;
@@ -57,7 +57,7 @@ pub(super) async fn prune(context: &Context, args: Args) -> Result<Exit, CliErro
         }
     }
     show(context, &args, &judged)?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 fn show(context: &Context, args: &Args, judged: &[(&Stocked, Fate)]) -> Result<(), CliError> {

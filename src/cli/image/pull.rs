@@ -6,7 +6,7 @@ use crate::engine::{Engine, EngineImageReference};
 use crate::image::{Shared, present, settle};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
+use super::super::error::{CliError, CliExit};
 use super::lock::Lock;
 use super::progress::observer;
 use super::scene::Scene;
@@ -34,7 +34,7 @@ struct Report {
     pulled: bool,
 }
 
-pub(super) async fn pull(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn pull(context: &Context, args: Args) -> Result<CliExit, CliError> {
     let scene = Scene::of(context, &args.wanted)?;
     let target = Target::of(&scene.config)?;
     let engine = scene.engine().await?;
@@ -71,7 +71,7 @@ pub(super) async fn pull(context: &Context, args: Args) -> Result<Exit, CliError
     } else {
         context.ui.data(&report.image)?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 /// Whether an image that is here need not be pulled.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::image::{Shared, plan, survey};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
+use super::super::error::{CliError, CliExit};
 use super::progress::observer;
 use super::scene::Scene;
 use super::target::Target;
@@ -28,7 +28,7 @@ struct Report {
     remote: String,
 }
 
-pub(super) async fn push(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn push(context: &Context, args: Args) -> Result<CliExit, CliError> {
     let scene = Scene::of(context, &args.wanted)?;
     let target = Target::of(&scene.config)?;
     let engine = scene.engine().await?;
@@ -60,5 +60,5 @@ pub(super) async fn push(context: &Context, args: Args) -> Result<Exit, CliError
     } else {
         context.ui.data(&report.remote)?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

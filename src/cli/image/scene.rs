@@ -25,9 +25,9 @@ impl<'a> Scene<'a> {
     pub(super) fn of(context: &'a Context, wanted: &Wanted) -> Result<Self, CliError> {
         Ok(Self {
             context,
-            config: configuration(context, None, wanted.given())?,
+            config: configuration(context, wanted.given())?,
             tools: image::tools(&context.assembly)?,
-            project: project_dir(&context.surroundings().cwd),
+            project: project_dir(context.surroundings().dir()),
         })
     }
 

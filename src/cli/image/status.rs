@@ -11,7 +11,7 @@ use crate::image::{
 };
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
+use super::super::error::{CliError, CliExit};
 use super::scene::Scene;
 use super::wanted::Wanted;
 
@@ -73,7 +73,7 @@ struct Row<'a> {
     in_use: bool,
 }
 
-pub(super) async fn status(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn status(context: &Context, args: Args) -> Result<CliExit, CliError> {
     let scene = Scene::of(context, &args.wanted)?;
     let engine = scene.engine().await?;
     let recipe = scene.read(&scene.wish(&args.wanted), Some(&engine)).await?;
@@ -100,7 +100,7 @@ pub(super) async fn status(context: &Context, args: Args) -> Result<Exit, CliErr
             context.ui.data(line)?;
         }
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
 fn planned(plan: &Plan) -> Planned<'_> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::assembly::image;
-use crate::config::{Config, Override};
+use crate::config::{Config, ConfigOverride};
 use crate::image::{Origin, Platform, Wish};
 use crate::nix::Installable;
 
@@ -48,7 +48,7 @@ impl From<OsString> for Dockerfile {
 
 impl Wanted {
     /// What the flags set in the configuration.
-    pub(super) fn given(&self) -> Vec<Override> {
+    pub(super) fn given(&self) -> Vec<ConfigOverride> {
         flags([("--agent", "agent.name", self.agent.clone())])
     }
 
@@ -58,7 +58,7 @@ impl Wanted {
         Wish {
             platform: self.platform,
             origin: self
-                .origin(&context.surroundings().cwd, config)
+                .origin(context.surroundings().dir(), config)
                 .unwrap_or(configured.origin),
             ..configured
         }

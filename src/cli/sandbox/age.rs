@@ -1,17 +1,17 @@
-//! How old something must be, as a person writes it.
+//! The age from which something is removed, as an option.
 
 use std::str::FromStr;
 use std::time::Duration;
 
 /// A length of time: a number and `s`, `m`, `h`, `d` or `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Age(pub(super) Duration);
+pub(super) struct AgeArg(pub(super) Duration);
 
-impl FromStr for Age {
+impl FromStr for AgeArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no age: write a number and s, m, h, d or w, as in 7d");
+        let wrong = || format!("`{text}` is not an age: write a number and s, m, h, d or w, as in 7d");
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);
         let seconds = match unit {
@@ -45,7 +45,7 @@ mod tests {
     #[case("1y", None)]
     #[case("99999999999999999999d", None)]
     fn an_age_is_a_number_and_a_unit(#[case] text: &str, #[case] seconds: Option<u64>) {
-        let age: Option<Age> = text.parse().ok();
+        let age: Option<AgeArg> = text.parse().ok();
         assert_eq!(age.map(|age| age.0.as_secs()), seconds);
     }
 }

@@ -3,15 +3,15 @@
 use crate::exec::{Command, OutputLine, OutputSink, OutputStream};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
+use super::super::error::{CliError, CliExit};
 use super::super::ui::Ui;
-use super::{Kind, named};
+use super::{ProviderArgs, find_sandbox};
 
-/// Run a command in a sandbox that is there, in its clone
+/// Run a command in the clone of a sandbox
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ExecSandboxArgs {
     #[command(flatten)]
-    kind: Kind,
+    provider: ProviderArgs,
     /// The sandbox, or its run
     sandbox: String,
     /// The program and its arguments
@@ -19,20 +19,23 @@ pub(super) struct Args {
     command: Vec<String>,
 }
 
-pub(super) async fn exec(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let provider = args.kind.provider(context)?;
-    let listed = named(provider.as_ref(), &args.sandbox).await?;
+pub(super) async fn exec(context: &Context, args: ExecSandboxArgs) -> Result<CliExit, CliError> {
+    let provider = args.provider.connect(context)?;
+    let listed = find_sandbox(provider.as_ref(), &args.sandbox).await?;
     let Some(sandbox) = provider.attach(&listed.id).await? else {
-        return Err(CliError::runtime(format!("the sandbox `{}` is gone", listed.id)));
+        return Err(CliError::runtime(format!(
+            "sandbox `{}` no longer exists",
+            listed.id
+        )));
     };
     let mut words = args.command.into_iter();
     let program = words.next().unwrap_or_default();
     let command = Command::new(program)
         .args(words)
         .cwd(crate::sandbox::clone_dir(sandbox.as_ref()));
-    let exit = sandbox.exec(&command, &mut Through(context.ui)).await?;
+    let exit = sandbox.exec(&command, &mut PassThrough(context.ui)).await?;
     if exit.success() {
-        return Ok(Exit::Success);
+        return Ok(CliExit::Success);
     }
     Err(CliError::runtime(format!(
         "`{command}` in `{}`: {}",
@@ -40,10 +43,10 @@ pub(super) async fn exec(context: &Context, args: Args) -> Result<Exit, CliError
     )))
 }
 
-/// Passes output through, byte for byte.
-struct Through(Ui);
+/// Copies output to the same stream of ralph, byte for byte.
+struct PassThrough(Ui);
 
-impl OutputSink for Through {
+impl OutputSink for PassThrough {
     fn line(&mut self, _line: OutputLine) {}
 
     fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {

@@ -1,29 +1,29 @@
 //! `ralph sandbox ls`
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
-use super::{Kind, Listed};
+use super::super::error::{CliError, CliExit};
+use super::{Listed, ProviderArgs};
 
-/// List sandboxes, of whatever run, and who has them
+/// List the sandboxes of all runs and their owners
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ListSandboxesArgs {
     #[command(flatten)]
-    kind: Kind,
+    provider: ProviderArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn ls(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let listed = args.kind.provider(context)?.list().await?;
+pub(super) async fn ls(context: &Context, args: ListSandboxesArgs) -> Result<CliExit, CliError> {
+    let listed = args.provider.connect(context)?.list().await?;
     show(context, &listed, args.json)?;
     if listed.is_empty() && !args.json {
         context.ui.say("No sandboxes.");
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-/// Shows sandboxes as JSON, or as a line each.
+/// Prints sandboxes as JSON, or one per line.
 pub(super) fn show(context: &Context, listed: &[Listed], json: bool) -> Result<(), CliError> {
     if json {
         return context.ui.json(&listed);

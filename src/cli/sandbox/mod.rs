@@ -14,56 +14,56 @@ use crate::assembly::provider;
 use crate::sandbox::{Listed, Provider};
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 use super::overrides::{configuration, flags};
 
-pub(super) use prune::{Args as PruneArgs, prune};
+pub(super) use prune::{PruneSandboxesArgs, prune};
 
-/// List sandboxes, look into them, and remove them
+/// List sandboxes, run commands in them, and remove them
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SandboxArgs {
     #[command(subcommand)]
-    what: What,
+    command: SandboxCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    Ls(ls::Args),
-    Exec(exec::Args),
-    Rm(rm::Args),
-    Prune(prune::Args),
+enum SandboxCommand {
+    Ls(ls::ListSandboxesArgs),
+    Exec(exec::ExecSandboxArgs),
+    Rm(rm::RemoveSandboxArgs),
+    Prune(prune::PruneSandboxesArgs),
 }
 
-/// Which provider's sandboxes are meant.
+/// The option that chooses the provider.
 #[derive(Debug, clap::Args)]
-struct Kind {
+struct ProviderArgs {
     /// The provider: docker, docker-sandbox, tart, daytona or local; without it, the configured one
     #[arg(long = "type", value_name = "PROVIDER")]
     provider: Option<String>,
 }
 
-pub(super) async fn sandbox(context: &Context, args: Args) -> Result<Exit, CliError> {
-    match args.what {
-        What::Ls(args) => ls::ls(context, args).await,
-        What::Exec(args) => exec::exec(context, args).await,
-        What::Rm(args) => rm::rm(context, args).await,
-        What::Prune(args) => prune::prune(context, args).await,
+pub(super) async fn sandbox(context: &Context, args: SandboxArgs) -> Result<CliExit, CliError> {
+    match args.command {
+        SandboxCommand::Ls(args) => ls::ls(context, args).await,
+        SandboxCommand::Exec(args) => exec::exec(context, args).await,
+        SandboxCommand::Rm(args) => rm::rm(context, args).await,
+        SandboxCommand::Prune(args) => prune::prune(context, args).await,
     }
 }
 
-impl Kind {
-    fn provider(&self, context: &Context) -> Result<Arc<dyn Provider>, CliError> {
+impl ProviderArgs {
+    fn connect(&self, context: &Context) -> Result<Arc<dyn Provider>, CliError> {
         let given = flags([("--type", "sandbox.type", self.provider.clone())]);
-        let config = configuration(context, None, given)?;
+        let config = configuration(context, given)?;
         Ok(provider::connected(&context.assembly, &config)?)
     }
 }
 
-/// The sandbox that was named, by its own name or by its run's.
-async fn named(provider: &dyn Provider, name: &str) -> Result<Listed, CliError> {
+/// Finds a sandbox by its own name or by its run.
+async fn find_sandbox(provider: &dyn Provider, name: &str) -> Result<Listed, CliError> {
     let listed = provider.list().await?;
-    let is_meant = |one: &Listed| one.id == name || one.run.as_ref().is_some_and(|run| run.as_str() == name);
-    listed.into_iter().find(is_meant).ok_or_else(|| {
+    let matches = |one: &Listed| one.id == name || one.run.as_ref().is_some_and(|run| run.as_str() == name);
+    listed.into_iter().find(matches).ok_or_else(|| {
         CliError::usage(format!(
             "there is no sandbox `{name}` of the provider `{}`",
             provider.name()

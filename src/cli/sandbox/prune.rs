@@ -1,23 +1,24 @@
 //! `ralph sandbox prune`, and `ralph prune-sandboxes`
 
-use crate::clock::{Clock, SystemClock};
+use jiff::Timestamp;
+
 use crate::sandbox::{Listed, Removable};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
-use super::Kind;
-use super::age::Age;
+use super::super::error::{CliError, CliExit};
+use super::ProviderArgs;
+use super::age::AgeArg;
 use super::ls::show;
 
-/// Remove the sandboxes that are nobody's: their owner has ended, or their workspace is gone
+/// Remove orphaned sandboxes: those whose owner has exited or whose workspace is gone
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct Args {
+pub(in super::super) struct PruneSandboxesArgs {
     #[command(flatten)]
-    kind: Kind,
-    /// Only those that are older, as in `90m`, `12h` or `7d`
+    provider: ProviderArgs,
+    /// Only those older than this, as in `90m`, `12h` or `7d`
     #[arg(long, value_name = "AGE")]
-    max_age: Option<Age>,
-    /// Say what would be removed, and remove nothing
+    max_age: Option<AgeArg>,
+    /// Print what would be removed, and remove nothing
     #[arg(long)]
     dry_run: bool,
     /// Print JSON
@@ -25,10 +26,14 @@ pub(in super::super) struct Args {
     json: bool,
 }
 
-pub(in super::super) async fn prune(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let provider = args.kind.provider(context)?;
+pub(in super::super) async fn prune(
+    context: &Context,
+    args: PruneSandboxesArgs,
+) -> Result<CliExit, CliError> {
+    let provider = args.provider.connect(context)?;
+    let now = context.surroundings().now();
     let mut listed = provider.list().await?;
-    listed.retain(|one| one.standing.is_orphan() && is_old(one, args.max_age));
+    listed.retain(|one| one.standing.is_orphan() && is_old(one, args.max_age, now));
     let mut removed = Vec::new();
     for one in listed {
         if args.dry_run || provider.remove(&one.id, Removable::Orphans).await? {
@@ -42,14 +47,14 @@ pub(in super::super) async fn prune(context: &Context, args: Args) -> Result<Exi
         removed.len(),
         provider.name()
     ));
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-/// One whose age nobody knows is as old as any.
-fn is_old(one: &Listed, max_age: Option<Age>) -> bool {
+/// A sandbox of unknown age counts as old.
+fn is_old(one: &Listed, max_age: Option<AgeArg>, now: Timestamp) -> bool {
     match (max_age, one.created) {
-        (Some(Age(age)), Some(created)) => {
-            let lived = SystemClock.now().duration_since(created);
+        (Some(AgeArg(age)), Some(created)) => {
+            let lived = now.duration_since(created);
             lived.unsigned_abs() > age
         }
         (None, _) | (_, None) => true,

@@ -3,33 +3,33 @@
 use crate::sandbox::{Removable, Standing};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
-use super::{Kind, named};
+use super::super::error::{CliError, CliExit};
+use super::{ProviderArgs, find_sandbox};
 
-/// Remove a sandbox; its run goes on from the last checkpoint, in a new one
+/// Remove a sandbox; its run continues in a new one, from the last checkpoint
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct RemoveSandboxArgs {
     #[command(flatten)]
-    kind: Kind,
+    provider: ProviderArgs,
     /// The sandboxes, or their runs
     #[arg(required = true)]
     sandboxes: Vec<String>,
-    /// Also one that a run is working in at this moment
+    /// Remove it even while a run is working in it
     #[arg(long)]
     force: bool,
 }
 
-pub(super) async fn rm(context: &Context, args: Args) -> Result<Exit, CliError> {
-    let provider = args.kind.provider(context)?;
+pub(super) async fn rm(context: &Context, args: RemoveSandboxArgs) -> Result<CliExit, CliError> {
+    let provider = args.provider.connect(context)?;
     for name in &args.sandboxes {
-        let listed = named(provider.as_ref(), name).await?;
+        let listed = find_sandbox(provider.as_ref(), name).await?;
         if listed.standing == Standing::InUse && !args.force {
             return Err(CliError::usage(format!("`{}` is in use", listed.id))
-                .hint("`ralph stop` ends its run; `--force` removes it all the same"));
+                .hint("`ralph stop` ends its run; `--force` removes it anyway"));
         }
         if provider.remove(&listed.id, Removable::Any).await? {
             context.ui.say(format_args!("Removed {}.", listed.id));
         }
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

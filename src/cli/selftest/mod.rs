@@ -1,27 +1,28 @@
 //! `ralph selftest`
 
-mod attack;
-mod trial;
+mod checks;
+mod escapes;
 
 use std::path::Path;
 
 use crate::assembly::configuration::project_dir;
+use crate::assembly::spec::SandboxUse;
 use crate::assembly::{image, provider, spec};
 use crate::config::Config;
 use crate::id::RunId;
-use crate::sandbox::{Purpose, Reuse, SandboxSpec};
+use crate::sandbox::{Reuse, SandboxSpec};
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 use super::image::RebuildFlag;
 use super::overrides::{configuration, flags};
 use super::signals::Signals;
-use trial::Trial;
+use checks::Selftest;
 
-/// Build the image, make a sandbox as a run would, try out whether it does what a run needs, and let the agent have one
-/// tiny round in it
+/// Build the image, create a sandbox as a run would, check that it does what a run needs, and hold one tiny agent
+/// session in it
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct SelftestArgs {
     /// The provider: docker, docker-sandbox, tart, daytona or local
     #[arg(long = "type", value_name = "PROVIDER")]
     provider: Option<String>,
@@ -30,7 +31,7 @@ pub(super) struct Args {
     agent: Option<String>,
     #[command(flatten)]
     image: RebuildFlag,
-    /// Attack the sandbox from inside in place of that, and tell what holds
+    /// Attack the sandbox from inside instead, and show which attacks are blocked
     #[arg(long)]
     escapes: bool,
     /// Print JSON
@@ -38,63 +39,49 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// How things are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Lines,
-    Json,
-}
-
-pub(super) async fn try_out(context: &Context, args: Args) -> Result<Exit, CliError> {
+pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> Result<CliExit, CliError> {
     let given = flags([
         ("--type", "sandbox.type", args.provider),
         ("--agent", "agent.name", args.agent),
     ]);
-    let config = configuration(context, None, given)?;
-    let project = project_dir(&context.surroundings().cwd);
-    let form = if args.json { Form::Json } else { Form::Lines };
+    let config = configuration(context, given)?;
+    let project = project_dir(context.surroundings().dir());
     if args.escapes {
-        // What it cannot enforce is what is asked.
+        // The escape suite shows what the provider cannot enforce, so the policy is not checked first.
         let provider = provider::connected(&context.assembly, &config)?;
         provider.check().await?;
         let prepared = image::prepare(&context.assembly, &config, &project, args.image.into()).await?;
-        let spec = sandbox_spec(context, &config, &project, prepared.image).await?;
-        return attack::attack(context, provider.as_ref(), spec, form).await;
+        let spec = sandbox_spec(context, &config, &project, RunId::random(), prepared.image).await?;
+        return escapes::attack(context, provider.as_ref(), spec, args.json).await;
     }
     let mut signals = Signals::watch()?;
-    let mut trial = Trial::open(context, &config, &project, form).await?;
+    let mut test = Selftest::open(context, &config, &project, args.json).await?;
     let interrupted = tokio::select! {
-        () = trial.carry_out(args.image) => None,
-        () = signals.next() => Some(CliError::runtime("interrupted").hint("what was made is removed")),
+        () = test.run(args.image) => None,
+        () = signals.next() => Some(CliError::runtime("interrupted").hint("the sandbox was removed")),
     };
-    trial.clean_up().await;
+    test.remove_sandbox().await;
     match interrupted {
         Some(error) => Err(error),
-        None => trial.conclude(),
+        None => test.conclude(),
     }
 }
 
-/// What the sandbox is made from.
+/// A sandbox as a run of this project would get it.
 async fn sandbox_spec(
     context: &Context,
     config: &Config,
     project: &Path,
+    run: RunId,
     image: Option<String>,
 ) -> Result<SandboxSpec, CliError> {
-    let run = RunId::random();
-    Ok(SandboxSpec {
-        purpose: Purpose {
-            agent: config.settings.agent.name.name().to_owned(),
-            branch: format!("selftest/{run}"),
-            task: format!("selftest {run}"),
-        },
-        mounts: config.mounts(),
-        resources: config.resources(),
-        network: spec::network_policy(&context.assembly, config, Some(project), image.as_deref()).await?,
+    let used = SandboxUse {
+        branch: format!("selftest/{run}"),
+        task: format!("selftest {run}"),
+        project: Some(project.to_owned()),
         image,
-        egress: spec::egress(config)?,
-        completion_grace: config.settings.timers.completion_grace,
         reuse: Reuse::Never,
-        ..SandboxSpec::unrestricted(run)
-    })
+        run,
+    };
+    Ok(spec::sandbox_spec(&context.assembly, config, used).await?)
 }

@@ -7,25 +7,25 @@ use crate::assembly::credentials::{from_environment, upstream, vault};
 use crate::credential::{AuthMethod, Credential, CredentialKind, LoginError};
 
 use super::super::Context;
-use super::super::credentials::{Which, describe};
-use super::super::error::{CliError, Exit};
-use super::store::{Against, verify};
+use super::super::credentials::{CredentialArgs, describe_location};
+use super::super::error::{CliError, CliExit};
+use super::store::{VerifyArgs, verify};
 
-/// Say whether a credential is stored and how long it lasts; exits with 1 when it is missing or has expired
+/// Show whether a credential is stored and when it expires; exits with 1 when it is missing or expired
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct CheckArgs {
+pub(in crate::cli) struct CheckTokenArgs {
     #[command(flatten)]
-    which: Which,
+    credential: CredentialArgs,
     #[command(flatten)]
-    against: Against,
+    verify: VerifyArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What is known of a credential.
+/// The output of `--json`.
 #[derive(Serialize)]
-struct Checked {
+struct CredentialStatus {
     credential: &'static str,
     auth: AuthMethod,
     place: &'static str,
@@ -34,32 +34,34 @@ struct Checked {
     renewed_by_itself: bool,
 }
 
-pub(in crate::cli) async fn check(context: &Context, args: CheckArgs) -> Result<Exit, CliError> {
-    let (config, kind) = args.which.kind(context)?;
-    let now = Timestamp::now();
+pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Result<CliExit, CliError> {
+    let (config, kind) = args.credential.kind(context)?;
+    let now = context.surroundings().now();
     let checked = match (
         vault(&context.assembly)?.load(kind).await?,
         from_environment(&config, kind),
     ) {
-        (Some((credential, place)), _) => Checked::new(kind, &credential, describe(place), now),
-        (None, Some(secret)) => Checked::new(kind, &Credential::new(secret), "the environment", now),
+        (Some((credential, place)), _) => {
+            CredentialStatus::new(kind, &credential, describe_location(place), now)
+        }
+        (None, Some(secret)) => CredentialStatus::new(kind, &Credential::new(secret), "the environment", now),
         (None, None) => return Err(LoginError::Missing(kind).into()),
     };
     if checked.expires.is_some_and(|end| end <= now) && !checked.renewed_by_itself {
         return Err(LoginError::Expired(kind).into());
     }
-    if args.against.is_wanted() {
-        verify(&upstream(&context.assembly, &config, kind, args.against.base()).await?).await?;
+    if args.verify.is_requested() {
+        verify(&upstream(&context.assembly, &config, kind, args.verify.base()).await?).await?;
     }
     if args.json {
         context.ui.json(&checked)?;
     } else {
-        context.ui.data(checked.for_people(kind))?;
+        context.ui.data(checked.describe(kind))?;
     }
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }
 
-impl Checked {
+impl CredentialStatus {
     fn new(kind: CredentialKind, credential: &Credential, place: &'static str, now: Timestamp) -> Self {
         let days_left = credential
             .expires
@@ -74,11 +76,11 @@ impl Checked {
         }
     }
 
-    fn for_people(&self, kind: CredentialKind) -> String {
+    fn describe(&self, kind: CredentialKind) -> String {
         let left = match (self.renewed_by_itself, self.days_left) {
-            (true, _) => "it is renewed by itself".to_owned(),
+            (true, _) => "it is renewed automatically".to_owned(),
             (false, Some(days)) => format!("{days} days left"),
-            (false, None) => "it does not say when it ends".to_owned(),
+            (false, None) => "it has no expiry date".to_owned(),
         };
         format!("{kind} is in {}: {left}", self.place)
     }

@@ -6,29 +6,29 @@ use crate::assembly::credentials::vault;
 use crate::credential::LoginError;
 
 use super::super::Context;
-use super::super::credentials::Which;
-use super::super::error::{CliError, Exit};
+use super::super::credentials::CredentialArgs;
+use super::super::error::{CliError, CliExit};
 
 /// Print a stored credential, for a pipe or a file
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct GetArgs {
+pub(in crate::cli) struct GetTokenArgs {
     #[command(flatten)]
-    which: Which,
-    /// Print it to a terminal too
+    credential: CredentialArgs,
+    /// Print it even to a terminal
     #[arg(long)]
     show: bool,
 }
 
-pub(in crate::cli) async fn get(context: &Context, args: GetArgs) -> Result<Exit, CliError> {
-    let (_, kind) = args.which.kind(context)?;
+pub(in crate::cli) async fn get(context: &Context, args: GetTokenArgs) -> Result<CliExit, CliError> {
+    let (_, kind) = args.credential.kind(context)?;
     if std::io::stdout().is_terminal() && !args.show {
-        return Err(CliError::usage("a credential is not shown on a terminal unasked")
-            .hint("`--show` prints it; a pipe or a file gets it without"));
+        return Err(CliError::usage("a credential is not printed to a terminal")
+            .hint("`--show` prints it; a pipe or a file needs no flag"));
     }
     let (credential, _) = vault(&context.assembly)?
         .load(kind)
         .await?
         .ok_or(LoginError::Missing(kind))?;
     context.ui.data(credential.token.expose())?;
-    Ok(Exit::Success)
+    Ok(CliExit::Success)
 }

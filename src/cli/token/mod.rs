@@ -7,30 +7,30 @@ mod store;
 use clap::Subcommand;
 
 use super::Context;
-use super::error::{CliError, Exit};
+use super::error::{CliError, CliExit};
 
-pub(super) use check::{CheckArgs, check};
-pub(super) use get::{GetArgs, get};
-pub(super) use store::{StoreArgs, store};
+pub(super) use check::{CheckTokenArgs, check};
+pub(super) use get::{GetTokenArgs, get};
+pub(super) use store::{StoreTokenArgs, store};
 
-/// Keep the credentials that the gateway adds to what agents ask of models
+/// Store the credentials that the gateway adds to the requests of agents
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct TokenArgs {
     #[command(subcommand)]
-    what: What,
+    command: TokenCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    Store(StoreArgs),
-    Check(CheckArgs),
-    Get(GetArgs),
+enum TokenCommand {
+    Store(StoreTokenArgs),
+    Check(CheckTokenArgs),
+    Get(GetTokenArgs),
 }
 
-pub(super) async fn token(context: &Context, args: Args) -> Result<Exit, CliError> {
-    match args.what {
-        What::Store(args) => store(context, args).await,
-        What::Check(args) => check(context, args).await,
-        What::Get(args) => get(context, args).await,
+pub(super) async fn token(context: &Context, args: TokenArgs) -> Result<CliExit, CliError> {
+    match args.command {
+        TokenCommand::Store(args) => store(context, args).await,
+        TokenCommand::Check(args) => check(context, args).await,
+        TokenCommand::Get(args) => get(context, args).await,
     }
 }

@@ -2,7 +2,6 @@
 
 use std::io::{IsTerminal, Read};
 
-use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use crate::assembly::credentials::vault;
@@ -12,37 +11,37 @@ use crate::gateway::broker::{self, ModelUpstream, VerifyError};
 use crate::secret::Secret;
 
 use super::super::Context;
-use super::super::credentials::{Which, describe};
-use super::super::error::{CliError, Exit, io};
+use super::super::credentials::{CredentialArgs, describe_location};
+use super::super::error::{CliError, CliExit, io, temp_dir};
 
-/// The longest thing that is read as a credential.
-const LONGEST: u64 = 64 * 1024;
+/// The most bytes that are read as a credential.
+const MAX_BYTES: u64 = 64 * 1024;
 
 /// Store a credential, from standard input or, on a terminal, from `claude setup-token`
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct StoreArgs {
+pub(in crate::cli) struct StoreTokenArgs {
     #[command(flatten)]
-    which: Which,
+    credential: CredentialArgs,
     #[command(flatten)]
-    against: Against,
-    /// Keep it in a file that only you can read, although there is a keychain
+    verify: VerifyArgs,
+    /// Store it in a file that only you can read, not in the keychain
     #[arg(long)]
     file: bool,
 }
 
-/// Options for asking the service.
+/// Options for verifying a credential.
 #[derive(Debug, clap::Args)]
-pub(in crate::cli) struct Against {
-    /// Ask the service whether it takes the credential
+pub(in crate::cli) struct VerifyArgs {
+    /// Ask the service whether it accepts the credential
     #[arg(long)]
     verify: bool,
-    /// Ask there in place of the service's own address
+    /// Ask this address instead of the service's own
     #[arg(long, value_name = "URL", requires = "verify")]
     base_url: Option<String>,
 }
 
-impl Against {
-    pub(super) fn is_wanted(&self) -> bool {
+impl VerifyArgs {
+    pub(super) fn is_requested(&self) -> bool {
         self.verify
     }
 
@@ -51,10 +50,10 @@ impl Against {
     }
 }
 
-pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<Exit, CliError> {
-    let (config, kind) = args.which.kind(context)?;
+pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Result<CliExit, CliError> {
+    let (config, kind) = args.credential.kind(context)?;
     let text = read(context, kind).await?;
-    let credential = credential::parse(kind, &text, Timestamp::now()).map_err(|error| {
+    let credential = credential::parse(kind, &text, context.surroundings().now()).map_err(|error| {
         let actual = match error {
             MalformedCredential::Prefix { actual, .. } => actual.unwrap_or(kind),
             _ => kind,
@@ -65,11 +64,11 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
         );
         CliError::usage(error.to_string()).hint(hint)
     })?;
-    if args.against.is_wanted() {
+    if args.verify.is_requested() {
         let own =
             (kind == CredentialKind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
         let source = CredentialSource::Fixed(credential.token.clone());
-        verify(&ModelUpstream::new(kind, source, args.against.base().or(own))?).await?;
+        verify(&ModelUpstream::new(kind, source, args.verify.base().or(own))?).await?;
     }
     let vault = vault(&context.assembly)?;
     let place = if args.file {
@@ -80,8 +79,8 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreArgs) -> Result<
     vault.store(kind, &credential, place).await?;
     context
         .ui
-        .say(format_args!("Stored {kind} in {}.", describe(place)));
-    Ok(Exit::Success)
+        .say(format_args!("Stored {kind} in {}.", describe_location(place)));
+    Ok(CliExit::Success)
 }
 
 /// Asks the service whether it takes the credential.
@@ -93,20 +92,20 @@ pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
             VerifyError::NoCredential(_)
             | VerifyError::NoService { .. }
             | VerifyError::UnexpectedStatus { .. }
-            | VerifyError::Unreachable(_) => "without `--verify` nobody is asked",
+            | VerifyError::Unreachable(_) => "without `--verify` the credential is stored unchecked",
         };
-        CliError::of(Exit::Failure, &error).hint(hint)
+        CliError::from_error(CliExit::Failure, &error).hint(hint)
     })
 }
 
-/// The credential as it is handed over: never as an argument, which every user of the machine could read.
+/// Reads the credential from stdin. It is never an argument, which every user of the host could read.
 async fn read(context: &Context, kind: CredentialKind) -> Result<Zeroizing<String>, CliError> {
     let by_hand = std::io::stdin().is_terminal();
     if by_hand
         && kind == CredentialKind::AnthropicOAuth
         && context.surroundings().host().has_program("claude")
     {
-        return set_up(context)
+        return run_setup_token(context)
             .await
             .map(|token| Zeroizing::new(token.expose().to_owned()));
     }
@@ -117,19 +116,18 @@ async fn read(context: &Context, kind: CredentialKind) -> Result<Zeroizing<Strin
     }
     let mut text = Zeroizing::new(String::new());
     std::io::stdin()
-        .take(LONGEST)
+        .take(MAX_BYTES)
         .read_to_string(&mut text)
         .map_err(|error| CliError::runtime(format!("cannot read from standard input: {error}")))?;
     Ok(text)
 }
 
-/// Lets `claude setup-token` speak to the user, and picks up the token that it shows.
-async fn set_up(context: &Context) -> Result<Secret, CliError> {
-    let dir =
-        tempfile::tempdir().map_err(|error| CliError::runtime(format!("no temporary directory: {error}")))?;
+/// Runs `claude setup-token` on the terminal and finds the token that it prints.
+async fn run_setup_token(context: &Context) -> Result<Secret, CliError> {
+    let dir = temp_dir()?;
     let shown = dir.path().join("shown");
     let name = shown.display().to_string();
-    // `script` gives the program a terminal and writes down what it shows; the directory is ours alone.
+    // `script` gives the program a terminal and records what it prints. The directory is private.
     let args = if cfg!(target_os = "macos") {
         vec!["-q", &name, "claude", "setup-token"]
     } else {
@@ -138,7 +136,7 @@ async fn set_up(context: &Context) -> Result<Secret, CliError> {
     let command = Command::new("script").args(args);
     let status = context
         .surroundings()
-        .session_host()
+        .desktop_host()
         .run_on_terminal(&command)
         .await;
     let status =
@@ -151,7 +149,7 @@ async fn set_up(context: &Context) -> Result<Secret, CliError> {
     let text = std::fs::read(&shown).map_err(io("read", &shown))?;
     let token = credential::find_setup_token(&String::from_utf8_lossy(&text));
     token.ok_or_else(|| {
-        CliError::runtime("`claude setup-token` showed no token")
+        CliError::runtime("`claude setup-token` printed no token")
             .hint("paste it yourself: `ralph token store --auth oauth < FILE`")
     })
 }

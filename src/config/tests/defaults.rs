@@ -11,7 +11,7 @@ use crate::usage::Usd;
 #[test]
 fn the_defaults_are_those_of_the_design() {
     let config = Project::new(&[]).load();
-    let Settings {
+    let ConfigSettings {
         sandbox,
         agent,
         budget,
@@ -92,7 +92,7 @@ fn the_other_defaults_are_those_of_the_issue() {
     ];
     assert_eq!(settings.gutter.ladder, ladder);
     assert_eq!(settings.doctor.every_iterations, None);
-    assert_eq!(settings.doctor.apply, DoctorApply::Auto);
+    assert_eq!(settings.doctor.apply, DoctorApplySetting::Auto);
     let git = &settings.git;
     assert_eq!(
         (

@@ -108,7 +108,7 @@ fn a_named_config_file_replaces_ralph_toml_and_must_exist() {
     project.inputs.config_file = Some(project.dir.path().join("missing.toml"));
     let error = load(&project.inputs).unwrap_err();
     assert!(matches!(&error, ConfigError::Read { path, .. } if path.ends_with("missing.toml")));
-    assert_eq!(error.hint(), Some("check the path given to `--config`"));
+    assert_eq!(error.hint(), Some("check the path of the configuration file"));
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn a_mistake_is_found_even_where_a_higher_layer_hides_it() {
 )]
 #[case::twice(
     "{\"cpu\": 1, \"cpu\": 2}",
-    ".agent-loop/config.json:1:19: the key `cpu` stands here twice"
+    ".agent-loop/config.json:1:19: duplicate key `cpu`"
 )]
 fn a_mistake_in_the_agent_loop_file_is_reported_with_its_place(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(

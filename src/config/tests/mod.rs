@@ -16,7 +16,7 @@ use super::*;
 /// A project directory with these files.
 struct Project {
     dir: TempDir,
-    inputs: Inputs,
+    inputs: ConfigInputs,
 }
 
 impl Project {
@@ -27,10 +27,10 @@ impl Project {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let inputs = Inputs {
+        let inputs = ConfigInputs {
             user_file: Some(dir.path().join("user.toml")),
             project_dir: dir.path().to_owned(),
-            ..Inputs::default()
+            ..ConfigInputs::default()
         };
         Self { dir, inputs }
     }
@@ -44,7 +44,7 @@ impl Project {
     }
 
     fn task(mut self, key: &str, value: &str) -> Self {
-        let place = Place::File(FilePlace {
+        let place = SettingPlace::File(FilePosition {
             path: "ralph_task.md".into(),
             line: 3,
             column: 1,
@@ -56,7 +56,7 @@ impl Project {
     fn flag(mut self, flag: &str, key: &str, value: &str) -> Self {
         self.inputs
             .flags
-            .push(given(key, value, Place::Flag(flag.to_owned())));
+            .push(given(key, value, SettingPlace::Flag(flag.to_owned())));
         self
     }
 
@@ -90,8 +90,8 @@ impl Project {
     }
 }
 
-fn given(key: &str, value: &str, place: Place) -> Override {
-    Override {
+fn given(key: &str, value: &str, place: SettingPlace) -> ConfigOverride {
+    ConfigOverride {
         key: key.to_owned(),
         value: value.to_owned(),
         place,

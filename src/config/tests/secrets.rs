@@ -3,6 +3,12 @@
 use super::*;
 use crate::secret::{REDACTED, Redactor};
 
+/// The rows as `ralph config show` prints them, without alignment.
+fn text_of(rows: &[show::ConfigRow]) -> String {
+    let lines: Vec<String> = rows.iter().map(|row| row.cells().join("  ")).collect();
+    lines.join("\n")
+}
+
 #[test]
 fn credentials_come_from_the_environment_and_from_dotenv() {
     let pem = "-----BEGIN KEY-----\nMIIEowIBAAKCAQEA\n-----END KEY-----";
@@ -56,7 +62,7 @@ fn nothing_that_is_shown_holds_a_secret() {
         .load();
     let rows = config.rows();
     let json = serde_json::to_string(&rows).unwrap();
-    let text = show::as_text(&rows);
+    let text = text_of(&rows);
     assert!(!format!("{json}{text}{config:?}").contains("CANARY"));
     let shown = |key: &str| rows.iter().find(|row| row.key == key).unwrap().value.clone();
     assert_eq!(shown("env.GITHUB_PAT"), "***");
@@ -69,7 +75,7 @@ fn show_lists_every_key_with_its_layer_and_source() {
         .flag("--type", "sandbox.type", "local")
         .load()
         .rows();
-    let text = show::as_text(&rows);
+    let text = text_of(&rows);
     let line = |key: &str| {
         text.lines()
             .find(|line| line.starts_with(key))

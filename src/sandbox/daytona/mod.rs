@@ -38,8 +38,8 @@ use self::wire::{BuildInfo, Ground, NewSandbox, Phase, Remote};
 use super::name::names;
 use super::owner::Owner;
 use super::{
-    Activity, Capabilities, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement, Provider, Removable,
-    Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, Standing,
+    Activity, Capabilities, CredentialRoute, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement,
+    Provider, Removable, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, Standing,
 };
 use crate::network::Policy;
 
@@ -220,6 +220,7 @@ impl Provider for DaytonaProvider {
             resources: Enforced::Yes,
             metering: Enforced::No,
             preview: true,
+            credentials: CredentialRoute::Provider,
         }
     }
 

@@ -35,8 +35,8 @@ use super::name::names;
 use super::owner::Owner;
 use super::place::{Place, Record};
 use super::{
-    Capabilities, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable, Reuse, Sandbox,
-    SandboxError, SandboxErrorKind, SandboxSpec,
+    Capabilities, CredentialRoute, Enforced, Isolation, Listed, NetworkEnforcement, Provider, Removable,
+    Reuse, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec,
 };
 use crate::engine::{Digest, EngineEnvironment, EngineError};
 use crate::exec::Host;
@@ -240,6 +240,7 @@ impl Provider for DockerProvider {
             resources: Enforced::Yes,
             metering: Enforced::Yes,
             preview: false,
+            credentials: CredentialRoute::Gateway,
         }
     }
 

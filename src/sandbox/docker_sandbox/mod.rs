@@ -15,7 +15,8 @@ use super::guest::Guest;
 use super::machine::{Border, Driver, MachineOptions, MachineProvider, Plan, tool};
 use super::place::Place;
 use super::{
-    Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, ReadOnlyMount, SandboxError,
+    Activity, Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider,
+    ReadOnlyMount, SandboxError,
 };
 use crate::exec::{Command, Host};
 use crate::network::Policy;
@@ -116,6 +117,7 @@ impl Driver for DockerSandboxes {
             },
             metering: Enforced::Yes,
             preview: false,
+            credentials: CredentialRoute::ProxiedLoopback,
         }
     }
 

@@ -22,7 +22,8 @@ use super::machine::{Border, Driver, MachineOptions, MachineProvider, Outlet, Pl
 use super::place::Place;
 use super::reach::opens_no_tls;
 use super::{
-    Activity, Capabilities, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError, SandboxErrorKind,
+    Activity, Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError,
+    SandboxErrorKind,
 };
 use crate::exec::Command;
 use crate::network::Policy;
@@ -119,6 +120,7 @@ impl Driver for Macs {
             resources: Enforced::Yes,
             metering: Enforced::Yes,
             preview: false,
+            credentials: CredentialRoute::Gateway,
         }
     }
 

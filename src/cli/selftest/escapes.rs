@@ -4,20 +4,20 @@ use crate::sandbox::escapes::{AttackVerdict, EscapeError, EscapeReport, escapes}
 use crate::sandbox::{Provider, SandboxSpec};
 
 use super::super::Context;
-use super::super::error::{CliError, Exit};
-use super::Form;
+use super::super::error::{CliError, CliExit};
 
-/// Makes a sandbox, attacks it, and tells what holds.
+/// Creates a sandbox, attacks it from inside, and shows what was blocked.
 pub(super) async fn attack(
     context: &Context,
     provider: &dyn Provider,
     spec: SandboxSpec,
-    form: Form,
-) -> Result<Exit, CliError> {
+    json: bool,
+) -> Result<CliExit, CliError> {
     let report = escapes(provider, spec).await?;
-    match form {
-        Form::Json => context.ui.json(&report)?,
-        Form::Lines => show(context, &report)?,
+    if json {
+        context.ui.json(&report)?;
+    } else {
+        show(context, &report)?;
     }
     conclude(&report)
 }
@@ -25,7 +25,7 @@ pub(super) async fn attack(
 fn show(context: &Context, report: &EscapeReport) -> Result<(), CliError> {
     for tried in &report.cases {
         let (verdict, class, name) = (tried.verdict, tried.class, &tried.name);
-        let told = match verdict {
+        let detail = match verdict {
             AttackVerdict::Enforced => format!("seen: {}", tried.seen),
             AttackVerdict::Open | AttackVerdict::NotEnforceable => {
                 format!("seen: {}; {}", tried.seen, tried.reason)
@@ -33,7 +33,7 @@ fn show(context: &Context, report: &EscapeReport) -> Result<(), CliError> {
         };
         context
             .ui
-            .data(format_args!("{verdict:<15}  {class:<12}  {name} ({told})"))?;
+            .data(format_args!("{verdict:<15}  {class:<12}  {name} ({detail})"))?;
     }
     let counts = [
         AttackVerdict::Enforced,
@@ -45,9 +45,9 @@ fn show(context: &Context, report: &EscapeReport) -> Result<(), CliError> {
     Ok(())
 }
 
-fn conclude(report: &EscapeReport) -> Result<Exit, CliError> {
+fn conclude(report: &EscapeReport) -> Result<CliExit, CliError> {
     match report.count(AttackVerdict::Open) {
-        0 => Ok(Exit::Success),
+        0 => Ok(CliExit::Success),
         open => Err(CliError::runtime(format!(
             "{open} of {} attacks are not held by the `{}` provider",
             report.cases.len(),
@@ -59,6 +59,6 @@ fn conclude(report: &EscapeReport) -> Result<Exit, CliError> {
 
 impl From<EscapeError> for CliError {
     fn from(error: EscapeError) -> Self {
-        Self::of(Exit::Failure, &error).maybe_hint(error.hint())
+        Self::from_error(CliExit::Failure, &error).maybe_hint(error.hint())
     }
 }

@@ -1,4 +1,4 @@
-//! Credentials that the provider keeps in the broker's place, because there is no gateway where its sandboxes are.
+//! Credentials that the provider stores and adds to requests itself, because its sandboxes have no gateway of ours.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,22 @@ use crate::sandbox::daytona::DaytonaSecret;
 use crate::secret::Redactor;
 
 use super::super::AssemblyError;
-use super::{Brokered, Open, Services};
+use super::{Brokered, ProfileAccess, Service};
 
-/// Services whose credentials the provider keeps. Their agents speak to them directly, with what it gives them.
-pub(super) async fn to_provider(services: Services, redactor: &Redactor) -> Result<Brokered, AssemblyError> {
-    let mut open = BTreeMap::new();
+/// Prepares the secrets of a Daytona sandbox. Its agents talk to the services directly.
+pub(super) async fn hand_over(
+    services: Vec<Service>,
+    redactor: &Redactor,
+) -> Result<Brokered, AssemblyError> {
+    let mut profiles = BTreeMap::new();
     let mut secrets: BTreeMap<&str, DaytonaSecret> = BTreeMap::new();
-    for service in services.list {
+    for service in services {
         let address = service.upstream.address();
         let domain = service.upstream.domain().ok_or_else(|| {
             AssemblyError::usage(format!(
-                "`{address}` has no name, and Daytona gives credentials to names alone"
+                "`{address}` has no host name, and Daytona adds credentials to requests by host name only"
             ))
-            .with_hint("give the model's address with a name that the internet knows")
+            .with_hint("give the model's address with a public host name")
         })?;
         let host = HostName::parse(domain).map_err(UpstreamError::from)?;
         for member in service.members {
@@ -34,24 +37,30 @@ pub(super) async fn to_provider(services: Services, redactor: &Redactor) -> Resu
             let held = secrets.entry(member.variable).or_insert_with(|| secret.clone());
             if held.value.expose() != secret.value.expose() || held.hosts != secret.hosts {
                 return Err(AssemblyError::usage(format!(
-                    "two profiles need different credentials in `{}`, and a Daytona sandbox has one of each",
+                    "two profiles need different credentials in `{}`, and a Daytona sandbox holds one value per variable",
                     member.variable
                 )));
             }
             let (profile, access) = member.access(address, None);
-            open.insert(profile, Open { door: None, access });
+            profiles.insert(
+                profile,
+                ProfileAccess {
+                    endpoint: None,
+                    access,
+                },
+            );
         }
     }
     let handed_over: Vec<DaytonaSecret> = secrets.into_values().collect();
     redactor.learn(handed_over.iter().map(|secret| secret.value.clone()));
     let hosts = handed_over.iter().flat_map(|secret| &secret.hosts);
     Ok(Brokered {
-        entrance: None,
+        gateway: None,
         allowed: hosts.map(ToString::to_string).collect(),
-        open,
+        profiles,
         metering: None,
         handed_over,
         agent_env: BTreeMap::new(),
-        _loopback: JoinSet::new(),
+        _servers: JoinSet::new(),
     })
 }

@@ -1,4 +1,4 @@
-//! What the package clients of a sandbox are told: by the files of the project, and by those of its image.
+//! The configuration of package clients (npm, cargo, …), from the files of the project and of its image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,15 +10,15 @@ use crate::sandbox::connect::Ground;
 
 use super::{AssemblyContext, AssemblyError, image, provider};
 
-/// What the clients of one sandbox are told.
-pub(crate) struct Told {
+/// The configuration of the package clients in one sandbox.
+pub(crate) struct PackageClientFiles {
     project: Box<dyn ConfigTree>,
     image: ImageFiles,
     /// The variables of the image.
     env: BTreeMap<String, String>,
 }
 
-impl Told {
+impl PackageClientFiles {
     /// Reads the files of the project, and those of the image where a preset of the policy asks for them.
     pub(crate) async fn read(
         context: &AssemblyContext,
@@ -26,7 +26,7 @@ impl Told {
         project: Option<&Path>,
         image: Option<&str>,
     ) -> Result<Self, AssemblyError> {
-        let mut told = Self {
+        let mut files = Self {
             project: match project {
                 Some(dir) => Box::new(ConfigDirectory::new(dir)),
                 None => Box::new(BTreeMap::new()),
@@ -34,13 +34,13 @@ impl Told {
             image: ImageFiles::new(),
             env: BTreeMap::new(),
         };
-        if let Some(image) = image.filter(|_| asks_image(config)) {
-            told.read_image(context, config, image).await?;
+        if let Some(image) = image.filter(|_| depends_on_image(config)) {
+            files.read_image(context, config, image).await?;
         }
-        Ok(told)
+        Ok(files)
     }
 
-    /// They, for the presets of a policy.
+    /// The files, for the presets of a policy.
     pub(crate) fn clients(&self) -> PackageConfig<'_> {
         PackageConfig {
             project: self.project.as_ref(),
@@ -55,17 +55,17 @@ impl Told {
         config: &Config,
         name: &str,
     ) -> Result<(), AssemblyError> {
-        if provider::choice(context, config)?.ground() != Ground::EngineImage {
+        if provider::image_source(context, config)? != Ground::EngineImage {
             return Ok(());
         }
         let engine = image::connect(context).await?;
-        // What is wrong with one that is not there is told when a sandbox is made from it.
+        // A missing image is reported when a sandbox is created from it.
         if let Some(found) = engine.image(name).await? {
             self.env = found.variables();
             let paths: BTreeSet<String> = presets(config)
                 .flat_map(|packages| packages.image_paths(&self.env))
                 .collect();
-            let cache = provider::docker(context)?.cache;
+            let cache = provider::docker(&context.surroundings)?.cache;
             self.image = engine.image_files(&found.id, &paths, &cache).await?;
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Told {
 }
 
 /// Whether the policy depends on what is in the image.
-pub(crate) fn asks_image(config: &Config) -> bool {
+pub(crate) fn depends_on_image(config: &Config) -> bool {
     presets(config).next().is_some()
 }
 

@@ -1,0 +1,90 @@
+//! Where a sandbox sends its requests to one service.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::gateway::CredentialInjector;
+use crate::gateway::broker::{BrokerHandle, VerifyError, check_health};
+use crate::network::HostName;
+
+/// Where a sandbox sends its requests to one service, and where they go from there.
+#[derive(Clone)]
+pub(crate) struct BrokerEndpoint {
+    broker: BrokerHandle,
+    /// The service's name inside the sandbox.
+    host: HostName,
+    /// The service's real address.
+    pub(crate) service: String,
+    listener: Option<LoopbackListener>,
+}
+
+/// A port on the host's loopback interface.
+#[derive(Clone, Copy)]
+struct LoopbackListener {
+    address: SocketAddr,
+    /// Whether the sandbox reaches it through a proxy, as `host.docker.internal`.
+    proxied: bool,
+}
+
+impl BrokerEndpoint {
+    /// An endpoint that the sandbox's gateway forwards to.
+    pub(super) fn behind_gateway(broker: BrokerHandle, host: HostName, service: String) -> Self {
+        Self {
+            broker,
+            host,
+            service,
+            listener: None,
+        }
+    }
+
+    /// The same endpoint on a port of the loopback interface, served for as long as `servers` live.
+    pub(super) async fn on_loopback(mut self, proxied: bool, servers: &mut JoinSet<()>) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (broker, host) = (self.broker.clone(), self.host.clone());
+        servers.spawn(async move {
+            if let Err(error) = broker.serve(listener, &host).await {
+                tracing::warn!(%error, %host, "the broker stopped serving");
+            }
+        });
+        self.listener = Some(LoopbackListener { address, proxied });
+        Ok(self)
+    }
+
+    /// The address that the sandbox uses.
+    pub(super) fn address(&self) -> String {
+        match self.listener {
+            None => format!("http://{}", self.host),
+            Some(LoopbackListener { address, proxied }) if proxied => {
+                format!("http://host.docker.internal:{}", address.port())
+            }
+            Some(LoopbackListener { address, .. }) => format!("http://{address}"),
+        }
+    }
+
+    /// The rule that lets a sandbox reach it; `None` where no policy applies.
+    pub(super) fn rule(&self) -> Option<String> {
+        match self.listener {
+            None => Some(format!("{}:80", self.host)),
+            Some(listener) => listener
+                .proxied
+                .then(|| format!("localhost:{}", listener.address.port())),
+        }
+    }
+
+    /// Fails when requests would not be served.
+    pub(crate) async fn health(&self) -> io::Result<()> {
+        match self.listener {
+            None => check_health(self.broker.open(&self.host).await?).await,
+            Some(listener) => check_health(TcpStream::connect(listener.address).await?).await,
+        }
+    }
+
+    /// Asks the service whether it accepts the credential.
+    pub(crate) async fn verify(&self) -> Result<(), VerifyError> {
+        self.broker.verify(&self.host).await
+    }
+}

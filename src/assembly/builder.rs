@@ -1,0 +1,325 @@
+//! Collects what a run is made from, and checks it before the run exists.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::agent::Agent;
+use crate::config::{Config, ConfigOverride, SettingPlace};
+use crate::event::{EventSink, Fanout};
+use crate::id::RunId;
+use crate::image::Rebuild;
+use crate::runner::{self, NewRun};
+use crate::sandbox::Provider;
+use crate::scm::Repository;
+use crate::state::{RunDir, StateError};
+use crate::task::{Task, lint};
+
+use super::broker::Services;
+use super::choice::{AgentChoice, SandboxChoice};
+use super::configuration::{self, GivenSettings, TaskFile, project_dir};
+use super::error::{describe_finding, io};
+use super::ralph::RunTarget;
+use super::{
+    AssemblyContext, AssemblyError, AssemblyReporter, Ralph, SilentReporter, Surroundings, equipment, image,
+};
+
+/// What a task file is called where no other name is given.
+const TASK_FILE: &str = "ralph_task.md";
+
+/// Builds a [`Ralph`]. Everything that is not given has the default of the command line: the configuration files of the
+/// repository and of the user, the environment of the process, and `ralph_task.md`.
+#[must_use]
+pub struct RalphBuilder {
+    surroundings: Option<Surroundings>,
+    reporter: Arc<dyn AssemblyReporter>,
+    sinks: Vec<Arc<dyn EventSink>>,
+    repository: Option<PathBuf>,
+    task_file: PathBuf,
+    resumed: Option<RunId>,
+    config: Option<Config>,
+    given: GivenSettings,
+    script: Option<String>,
+    rebuild: Rebuild,
+    provider: Option<Arc<dyn Provider>>,
+    agent: Option<Arc<dyn Agent>>,
+}
+
+impl Default for RalphBuilder {
+    fn default() -> Self {
+        Self {
+            surroundings: None,
+            reporter: Arc::new(SilentReporter),
+            sinks: Vec::new(),
+            repository: None,
+            task_file: PathBuf::from(TASK_FILE),
+            resumed: None,
+            config: None,
+            given: GivenSettings::default(),
+            script: None,
+            rebuild: Rebuild::WhenNeeded,
+            provider: None,
+            agent: None,
+        }
+    }
+}
+
+impl RalphBuilder {
+    /// Works in this directory in place of the current one. Relative paths start from it.
+    pub fn repository(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.repository = Some(dir.into());
+        self
+    }
+
+    /// Works on the task in this file; `ralph_task.md` by default.
+    pub fn task_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.task_file = path.into();
+        self
+    }
+
+    /// Continues this run in place of creating one. Its task and its settings are those it was created with.
+    pub fn resume(mut self, run: RunId) -> Self {
+        self.resumed = Some(run);
+        self
+    }
+
+    /// Chooses the sandbox: [`super::Docker`], [`super::Local`], or a [`Provider`] of your own.
+    pub fn sandbox(mut self, sandbox: impl Into<SandboxChoice>) -> Self {
+        match sandbox.into() {
+            SandboxChoice::Settings(settings) => self.set_all(settings),
+            SandboxChoice::Own(provider) => {
+                self.provider = Some(provider);
+                self
+            }
+        }
+    }
+
+    /// Chooses the agent: one of those that ralph knows, or an [`Agent`] of your own.
+    pub fn agent(mut self, agent: impl Into<AgentChoice>) -> Self {
+        match agent.into() {
+            AgentChoice::Settings(settings) => self.set_all(settings),
+            AgentChoice::Own(agent) => {
+                self.agent = Some(agent);
+                self
+            }
+        }
+    }
+
+    /// Sets one configuration key, for example `budget.max_iterations` to `5`. It wins over every configuration file.
+    pub fn set(self, key: &str, value: impl ToString) -> Self {
+        let value = value.to_string();
+        self.overrides([ConfigOverride {
+            key: key.to_owned(),
+            value,
+            place: SettingPlace::Flag(key.to_owned()),
+        }])
+    }
+
+    fn set_all(self, settings: Vec<(&'static str, String)>) -> Self {
+        settings
+            .into_iter()
+            .fold(self, |builder, (key, value)| builder.set(key, value))
+    }
+
+    pub(crate) fn overrides(mut self, overrides: impl IntoIterator<Item = ConfigOverride>) -> Self {
+        self.given.overrides.extend(overrides);
+        self
+    }
+
+    /// Reads this configuration file in place of the repository's `ralph.toml`.
+    pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.given.config_file = Some(path.into());
+        self
+    }
+
+    /// Takes this configuration as it is. No file is read, and the settings of the task file are ignored.
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// Answers from this script in place of a model, to try things out without an account.
+    pub fn script(mut self, script: impl Into<String>) -> Self {
+        self.script = Some(script.into());
+        self
+    }
+
+    /// Whether the image is built again although it is up to date.
+    pub fn rebuild(mut self, rebuild: Rebuild) -> Self {
+        self.rebuild = rebuild;
+        self
+    }
+
+    /// Sends the run's events to this sink as well. By default only the run's own log gets them.
+    pub fn sink(mut self, sink: impl EventSink + 'static) -> Self {
+        self.sinks.push(Arc::new(sink));
+        self
+    }
+
+    /// Sends warnings and progress there. By default they are ignored.
+    pub fn reporter(mut self, reporter: impl AssemblyReporter + 'static) -> Self {
+        self.reporter = Arc::new(reporter);
+        self
+    }
+
+    /// Works in these surroundings in place of those of the process.
+    pub fn surroundings(mut self, surroundings: Surroundings) -> Self {
+        self.surroundings = Some(surroundings);
+        self
+    }
+
+    /// Reads the configuration, checks everything that can be checked before a run exists, and builds its image.
+    pub async fn build(mut self) -> Result<Ralph, AssemblyError> {
+        let context = self.context()?;
+        match self.resumed.take() {
+            Some(run) => self.existing_run(context, &run).await,
+            None => self.new_run(context).await,
+        }
+    }
+
+    fn context(&mut self) -> Result<AssemblyContext, AssemblyError> {
+        let surroundings = match self.surroundings.take() {
+            Some(surroundings) => surroundings,
+            None => Surroundings::from_process()?,
+        };
+        let dir = self.repository.as_ref().map(|dir| surroundings.dir().join(dir));
+        Ok(AssemblyContext {
+            surroundings: match dir {
+                Some(dir) => surroundings.with_dir(dir),
+                None => surroundings,
+            },
+            reporter: self.reporter.clone(),
+            provider: self.provider.take(),
+            agent: self.agent.take(),
+        })
+    }
+
+    async fn new_run(mut self, context: AssemblyContext) -> Result<Ralph, AssemblyError> {
+        let file = self.read_task(&context)?;
+        let config = self.configuration(&context, &file)?;
+        let repository = repository(&context, &file).await?;
+        let run = NewRun {
+            created: context.surroundings.now(),
+            project: Some(file.project.clone()),
+            task: file.text,
+            branch_prefix: config.settings.git.branch_prefix.clone(),
+            overrides: std::mem::take(&mut self.given.overrides)
+                .into_iter()
+                .map(|given| (given.key, given.value))
+                .collect(),
+            script: self.script.take(),
+        };
+        let services = Services::new(&context, &config).await?;
+        equipment::check(&context, &config, &services, run.script.as_deref()).await?;
+        let target = RunTarget::New { repository, run };
+        self.finish(context, config, services, target, &file.project)
+            .await
+    }
+
+    async fn existing_run(mut self, context: AssemblyContext, run: &RunId) -> Result<Ralph, AssemblyError> {
+        let dir = find_run(&context, run).await?;
+        let file = TaskFile::of_run(&context, &dir);
+        let kept = dir.facts().overrides.iter().map(|(key, value)| ConfigOverride {
+            place: SettingPlace::Flag(format!("{key}, given when the run was created")),
+            key: key.clone(),
+            value: value.clone(),
+        });
+        self.given.overrides = kept.chain(self.given.overrides).collect();
+        let config = self.configuration(&context, &file)?;
+        let services = Services::new(&context, &config).await?;
+        let target = RunTarget::Existing(dir);
+        self.finish(context, config, services, target, &file.project)
+            .await
+    }
+
+    async fn finish(
+        self,
+        context: AssemblyContext,
+        config: Config,
+        services: Services,
+        target: RunTarget,
+        project: &Path,
+    ) -> Result<Ralph, AssemblyError> {
+        let image = image::prepare(&context, &config, project, self.rebuild)
+            .await?
+            .image;
+        Ok(Ralph {
+            context,
+            config,
+            services,
+            target,
+            image,
+            sink: Arc::new(Fanout(self.sinks)),
+        })
+    }
+
+    fn configuration(&mut self, context: &AssemblyContext, file: &TaskFile) -> Result<Config, AssemblyError> {
+        match self.config.take() {
+            None => configuration::load(context, Some(file), &self.given),
+            Some(config) if self.given.is_empty() => Ok(config),
+            Some(_) => Err(AssemblyError::usage(
+                "a finished configuration cannot be combined with further settings",
+            )),
+        }
+    }
+
+    /// Reads the task file and refuses one that the linter objects to.
+    fn read_task(&self, context: &AssemblyContext) -> Result<TaskFile, AssemblyError> {
+        let path = context.surroundings.dir().join(&self.task_file);
+        let text = read_task_text(&path)?;
+        let project = project_dir(path.parent().unwrap_or(context.surroundings.dir()));
+        // The task itself must not change the linter's rules, so its settings are left out.
+        let config = match &self.config {
+            Some(config) => config.clone(),
+            None => configuration::load_quietly(context, project.clone(), &self.given)?,
+        };
+        let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
+        let findings = lint(text.as_deref(), min_checkboxes);
+        if !findings.is_empty() {
+            let details = findings
+                .iter()
+                .map(|finding| describe_finding(&self.task_file, finding));
+            return Err(AssemblyError::invalid_task(&self.task_file, findings.len()).with_details(details));
+        }
+        Ok(TaskFile {
+            text: text.unwrap_or_default(),
+            path,
+            project,
+        })
+    }
+}
+
+/// The text of a task file; `None` when it does not exist.
+pub(crate) fn read_task_text(path: &Path) -> Result<Option<String>, AssemblyError> {
+    match std::fs::read(path) {
+        Ok(bytes) => String::from_utf8(bytes)
+            .map(Some)
+            .map_err(|_| AssemblyError::usage(format!("`{}` is not UTF-8 text", path.display()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io("read", path)(error)),
+    }
+}
+
+/// The repository of a task: the one its `repo_url` names, else the one that holds the task file.
+async fn repository(context: &AssemblyContext, file: &TaskFile) -> Result<Repository, AssemblyError> {
+    let host = context.surroundings.host();
+    match &Task::parse(&file.text)?.frontmatter.repo_url {
+        Some(url) => {
+            let mirrors = context.surroundings.cache_dir()?.join("mirrors");
+            Ok(Repository::mirror(host, url, &mirrors).await?)
+        }
+        None => Ok(Repository::open(host, file.path.parent().unwrap_or(Path::new("."))).await?),
+    }
+}
+
+/// The directory of a run. A run that this host does not know is taken over from its state ref in the repository.
+async fn find_run(context: &AssemblyContext, run: &RunId) -> Result<RunDir, AssemblyError> {
+    let runs = context.surroundings.runs()?;
+    match runs.open(run) {
+        Err(StateError::NoSuchRun { .. }) => {
+            let repository =
+                Repository::open(context.surroundings.host(), context.surroundings.dir()).await?;
+            Ok(runner::adopt(&runs, &repository, run).await?)
+        }
+        found => Ok(found?),
+    }
+}

@@ -1,0 +1,215 @@
+//! Connects what a sandbox and its agents work with: provider, credentials, agents and model.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::agent::Agents;
+use crate::config::{Config, ForgeType, NetworkPolicy};
+use crate::event::{Event, EventSink};
+use crate::model::{
+    CallTimeouts, EndpointError, Model, ModelEndpoint, OpenAiCompatible, RoutedModel, Script, ScriptedModel,
+};
+use crate::runner::Precondition;
+use crate::sandbox::{Provider, SandboxSpec};
+use crate::scm::{Forge, LocalForge, Repository};
+use crate::secret::{Redactor, Secret};
+use crate::state::RunDir;
+
+use super::broker::{Brokered, Services};
+use super::error::io;
+use super::provider::{connected_with, enforceable, provider};
+use super::{AssemblyContext, AssemblyError, agents, preflight, settings};
+
+/// What a sandbox and its agents work with, whether for a run or for a selftest.
+pub(crate) struct Equipment {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) agents: Agents,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) preconditions: Vec<Arc<dyn Precondition>>,
+    /// Serves the agents for as long as it lives.
+    pub(crate) brokered: Option<Brokered>,
+    /// Knows every credential that is in use.
+    pub(crate) redactor: Redactor,
+}
+
+impl Equipment {
+    /// Connects everything. What agents use is recorded in `usage_file`; a `script` replaces the model.
+    pub(crate) async fn open(
+        context: &AssemblyContext,
+        config: &Config,
+        services: Services,
+        usage_file: PathBuf,
+        redactor: Redactor,
+        script: Option<&str>,
+    ) -> Result<Self, AssemblyError> {
+        let clock = context.surroundings.clock();
+        let brokered = services.open(config, usage_file, clock, &redactor).await?;
+        let access = |profile: &str| brokered.as_ref()?.access(profile);
+        Ok(Self {
+            provider: connected_with(context, config, brokered.as_ref())?,
+            agents: agents::agents(context, config, access)?,
+            model: model(config, script)?,
+            preconditions: match script {
+                Some(_) => Vec::new(),
+                None => preflight::preconditions(context, config, brokered.as_ref()).await?,
+            },
+            brokered,
+            redactor,
+        })
+    }
+
+    /// Reports what the sandbox does not enforce, what it can read of the host, and a credential that it holds.
+    pub(crate) fn report_limits(&self, context: &AssemblyContext, config: &Config) {
+        let capabilities = self.provider.capabilities();
+        let spending = capabilities
+            .spending_notice()
+            .filter(|_| agents::is_program(context, config));
+        for notice in capabilities.notice().into_iter().chain(spending) {
+            context.reporter.warn(notice);
+        }
+        let brokered = self.brokered.as_ref();
+        let is_brokered = brokered.is_some_and(|brokered| {
+            let default = &config.settings.default_profile;
+            brokered.access(default).is_some()
+        });
+        if let (false, Some(notice)) = (is_brokered, agents::exposed_credential_notice(context, config)) {
+            context.reporter.warn(&notice);
+        }
+        for mount in config.mounts() {
+            context.reporter.inform(&format!(
+                "mount: the sandbox reads {} as {}",
+                mount.source.display(),
+                mount.target.display()
+            ));
+        }
+    }
+
+    /// The same sandbox with the broker within reach, and with the part of the policy that the provider enforces.
+    pub(crate) fn connect_spec(
+        &self,
+        context: &AssemblyContext,
+        config: &Config,
+        mut spec: SandboxSpec,
+    ) -> Result<SandboxSpec, AssemblyError> {
+        if let Some(brokered) = &self.brokered {
+            spec.network = brokered.allow(spec.network)?;
+            spec.egress = brokered.join(spec.egress);
+        }
+        spec.network = enforceable(context, config, self.provider.as_ref(), spec.network)?;
+        Ok(spec)
+    }
+
+    /// Variables for the agent's commands.
+    pub(crate) fn agent_env(&self) -> BTreeMap<String, String> {
+        let brokered = self.brokered.as_ref();
+        brokered.map_or_else(BTreeMap::new, |brokered| brokered.agent_env.clone())
+    }
+}
+
+/// Refuses what can be refused before a run exists.
+pub(super) async fn check(
+    context: &AssemblyContext,
+    config: &Config,
+    services: &Services,
+    script: Option<&str>,
+) -> Result<(), AssemblyError> {
+    check_attended(context, config)?;
+    provider(context, config)?.check().await?;
+    if context.agent.is_none() {
+        agents::check(context, config, |profile| services.serves(profile))?;
+        agents::check_cost_is_bounded(config, |profile| services.serves(profile))?;
+    }
+    model(config, script)?;
+    check_forge(config)?;
+    settings(config)?;
+    Ok(())
+}
+
+/// Refuses an unattended run that records: recording allows every connection.
+fn check_attended(context: &AssemblyContext, config: &Config) -> Result<(), AssemblyError> {
+    let network = &config.settings.sandbox.network;
+    let recording = network.policy == NetworkPolicy::Record && !network.dangerously_record_unattended;
+    if recording && !context.surroundings.is_attended() {
+        return Err(AssemblyError::usage(
+            "`policy = \"record\"` allows every connection, and no person is at the terminal",
+        )
+        .with_hint("run it from a terminal, or set sandbox.network.dangerously_record_unattended = true"));
+    }
+    Ok(())
+}
+
+/// Appends events to the run's own log and passes them on.
+pub(super) struct EventLog {
+    file: Mutex<File>,
+    next: Arc<dyn EventSink>,
+}
+
+impl EventLog {
+    pub(super) fn open(path: &Path, next: Arc<dyn EventSink>) -> Result<Self, AssemblyError> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file = Mutex::new(file.map_err(io("open", path))?);
+        Ok(Self { file, next })
+    }
+}
+
+impl EventSink for EventLog {
+    fn emit(&self, event: &Event) {
+        self.next.emit(event);
+        if let Ok(text) = serde_json::to_string(event) {
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            // A log that cannot be written must not end the run. A resume needs the journal, not the log.
+            let _ = file.write_all(format!("{text}\n").as_bytes());
+        }
+    }
+}
+
+/// The model of a run: a script, or the endpoints of the configuration.
+fn model(config: &Config, script: Option<&str>) -> Result<Arc<dyn Model>, AssemblyError> {
+    if let Some(script) = script {
+        let script = Script::parse(script)?;
+        return Ok(Arc::new(ScriptedModel::new(script)));
+    }
+    let default_url = &config.settings.model_endpoint.base_url;
+    let mut by_profile = BTreeMap::new();
+    for (name, model) in &config.settings.models {
+        if model.base_url.is_none() && model.api_key_env.is_none() {
+            continue;
+        }
+        let key = match &model.api_key_env {
+            Some(variable) => config.credential(variable),
+            None => config.model_api_key(),
+        };
+        let url = model.base_url.as_ref().unwrap_or(default_url);
+        let setting = format!("models.{name}.base_url");
+        by_profile.insert(name.clone(), client(&setting, url, key)?);
+    }
+    let default = client("model_endpoint.base_url", default_url, config.model_api_key())?;
+    Ok(Arc::new(RoutedModel::new(default, by_profile)))
+}
+
+fn client(setting: &str, url: &str, key: Option<Secret>) -> Result<Arc<dyn Model>, AssemblyError> {
+    let usage = |error: EndpointError| AssemblyError::usage(format!("{setting}: {error}"));
+    let endpoint = ModelEndpoint::parse(url).map_err(usage)?;
+    let client = OpenAiCompatible::new(endpoint, key, CallTimeouts::default()).map_err(usage)?;
+    Ok(Arc::new(client))
+}
+
+pub(super) fn forge(
+    config: &Config,
+    repo: Repository,
+    run: &RunDir,
+) -> Result<Arc<dyn Forge>, AssemblyError> {
+    check_forge(config)?;
+    Ok(Arc::new(LocalForge::new(repo, run.pull_request_file())))
+}
+
+fn check_forge(config: &Config) -> Result<(), AssemblyError> {
+    match config.settings.forge.kind {
+        ForgeType::Local => Ok(()),
+        ForgeType::Github => Err(AssemblyError::usage("the forge `github` is not supported yet")
+            .with_hint("`[forge] type = \"local\"` leaves a branch and a pull-request file")),
+    }
+}

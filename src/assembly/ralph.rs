@@ -1,0 +1,166 @@
+//! A run that is ready to start, and one that is being worked on.
+
+use std::sync::Arc;
+
+use crate::config::Config;
+use crate::event::EventSink;
+use crate::gateway::audit::AuditLog;
+use crate::runner::{self, NewRun, RunOutcome, RunParts, RunSettings};
+use crate::sandbox::SandboxSpec;
+use crate::scm::Repository;
+use crate::secret::Redactor;
+use crate::state::RunDir;
+
+use super::broker::{Brokered, Services};
+use super::equipment::{Equipment, EventLog, forge};
+use super::spec::{SandboxUse, sandbox_spec};
+use super::{AssemblyContext, AssemblyError, RalphBuilder, settings};
+
+/// A task with everything that is needed to work on it: configuration, credentials, image. Nothing runs yet.
+///
+/// ```no_run
+/// use ralph::{Claude, Docker, Ralph};
+///
+/// # async fn example() -> Result<(), ralph::AssemblyError> {
+/// let outcome = Ralph::builder()
+///     .repository(".")
+///     .task_file("ralph_task.md")
+///     .sandbox(Docker::new().allow(["crates.io"]))
+///     .agent(Claude::new())
+///     .build()
+///     .await?
+///     .run()
+///     .await?;
+/// println!("{:?}", outcome.pull_request);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Ralph {
+    pub(super) context: AssemblyContext,
+    pub(super) config: Config,
+    pub(super) services: Services,
+    pub(super) target: RunTarget,
+    pub(super) image: Option<String>,
+    pub(super) sink: Arc<dyn EventSink>,
+}
+
+/// What is worked on.
+pub(super) enum RunTarget {
+    New { repository: Repository, run: NewRun },
+    Existing(RunDir),
+}
+
+impl Ralph {
+    /// Starts with the defaults of the command line.
+    pub fn builder() -> RalphBuilder {
+        RalphBuilder::default()
+    }
+
+    /// The configuration of the run.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Creates the run and works on it until it is done, failed, paused or stopped.
+    ///
+    /// Dropping the future is like a crash: at most one iteration is lost, and the run can be resumed.
+    pub async fn run(self) -> Result<RunOutcome, AssemblyError> {
+        self.start().await?.drive().await
+    }
+
+    /// Creates the run and connects its parts. [`ActiveRun::drive`] works on it.
+    pub async fn start(self) -> Result<ActiveRun, AssemblyError> {
+        let Self {
+            context,
+            config,
+            services,
+            target,
+            image,
+            sink,
+        } = self;
+        let redactor = Redactor::new(config.secrets());
+        let dir = match target {
+            RunTarget::Existing(dir) => dir,
+            RunTarget::New { repository, run } => {
+                let runs = context.surroundings.runs()?;
+                runner::create(&runs, &repository, &redactor, run).await?
+            }
+        };
+        let script = dir.facts().script.as_deref();
+        let equipment =
+            Equipment::open(&context, &config, services, dir.spending_file(), redactor, script).await?;
+        equipment.report_limits(&context, &config);
+        let spec = equipment.connect_spec(&context, &config, {
+            let mut spec = sandbox_spec(&context, &config, SandboxUse::for_run(&dir, &config, image)).await?;
+            spec.egress.audit = Arc::new(AuditLog::open(&dir.network_file())?);
+            spec
+        })?;
+        let settings = RunSettings {
+            agent_env: equipment.agent_env(),
+            ..settings(&config)?
+        };
+        // The name lets a later process find what this one started, after a crash.
+        let host = context.surroundings.host().with_name(dir.path());
+        let repository = Repository::open(host.clone(), &dir.facts().repository).await?;
+        let parts = RunParts {
+            provider: equipment.provider,
+            agents: equipment.agents,
+            model: equipment.model,
+            forge: forge(&config, repository, &dir)?,
+            sink: Arc::new(EventLog::open(&dir.events_file(), sink)?),
+            clock: context.surroundings.clock(),
+            host,
+            redactor: equipment.redactor,
+            owner: context.surroundings.owner(),
+            metering: equipment
+                .brokered
+                .as_ref()
+                .and_then(|brokered| brokered.metering.clone()),
+            preconditions: equipment.preconditions,
+        };
+        Ok(ActiveRun {
+            dir,
+            parts,
+            settings,
+            spec,
+            _brokered: equipment.brokered,
+        })
+    }
+}
+
+/// A run with its directory and its parts.
+pub struct ActiveRun {
+    dir: RunDir,
+    parts: RunParts,
+    settings: RunSettings,
+    spec: SandboxSpec,
+    /// Serves the run's agents for as long as it lives.
+    _brokered: Option<Brokered>,
+}
+
+impl ActiveRun {
+    /// The run's directory on the host.
+    #[must_use]
+    pub fn dir(&self) -> &RunDir {
+        &self.dir
+    }
+
+    /// Works on the run until it is done, failed, paused or stopped.
+    pub async fn drive(&self) -> Result<RunOutcome, AssemblyError> {
+        Ok(runner::drive(&self.parts, &self.settings, &self.spec, &self.dir).await?)
+    }
+
+    /// Asks the doctor why the run is stuck, and returns the diagnosis. Nothing else may be driving the run.
+    pub async fn diagnose(&self) -> Result<String, AssemblyError> {
+        Ok(runner::diagnose(&self.parts, &self.settings, &self.spec, &self.dir).await?)
+    }
+
+    /// Stops the sandbox after a [`ActiveRun::drive`] that was dropped, and with it what the agent left running.
+    pub async fn stop_sandbox(&self) -> Result<(), AssemblyError> {
+        if let Some(sandbox) = self.parts.provider.reopen(&self.spec).await? {
+            sandbox.stop().await?;
+        }
+        Ok(())
+    }
+}

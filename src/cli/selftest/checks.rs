@@ -1,0 +1,290 @@
+//! Checks a sandbox as a run would get it, with its agent. The sandbox is removed in any case.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::assembly::broker::Services;
+use crate::assembly::equipment::Equipment;
+use crate::assembly::{image, provider};
+use crate::config::{AgentName, Config};
+use crate::event::PreflightResult;
+use crate::exec::Discard;
+use crate::gateway::meter::Allowance;
+use crate::id::RunId;
+use crate::runner::Round;
+use crate::sandbox::selftest::{SelftestCheck, selftest};
+use crate::sandbox::{Sandbox, SandboxError, SandboxSpec};
+use crate::secret::Redactor;
+
+use crate::text::error_chain;
+
+use super::super::Context;
+use super::super::error::{CliError, CliExit, temp_dir};
+use super::super::image::RebuildFlag;
+use super::sandbox_spec;
+
+/// The prompt of the agent session. It costs next to nothing.
+const PROMPT: &str =
+    "This is a test of your setup. Use no tool and change no file. Answer with the one word: ready";
+/// Limit for the command that prints the agent's version.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
+/// The most tokens that the session may use, in both directions: one call reserves a whole answer.
+const MAX_TOKENS: u64 = 400_000;
+
+/// A sandbox that is checked, and the results so far.
+pub(super) struct Selftest<'a> {
+    context: &'a Context,
+    config: &'a Config,
+    project: &'a Path,
+    json: bool,
+    equipment: Equipment,
+    spec: SandboxSpec,
+    sandbox: Option<Arc<dyn Sandbox>>,
+    checks: Vec<SelftestCheck>,
+    /// Holds the meter's file.
+    _dir: tempfile::TempDir,
+}
+
+impl<'a> Selftest<'a> {
+    /// Connects everything but the image and the sandbox.
+    pub(super) async fn open(
+        context: &'a Context,
+        config: &'a Config,
+        project: &'a Path,
+        json: bool,
+    ) -> Result<Self, CliError> {
+        let assembly = &context.assembly;
+        provider::provider(assembly, config)?.check().await?;
+        let dir = temp_dir()?;
+        let services = Services::new(assembly, config).await?;
+        let redactor = Redactor::new(config.secrets());
+        let usage_file = dir.path().join("usage");
+        let equipment = Equipment::open(assembly, config, services, usage_file, redactor, None).await?;
+        let brokered = equipment.brokered.as_ref();
+        if let Some(metering) = brokered.and_then(|brokered| brokered.metering.as_ref()) {
+            metering.meter.allow(Allowance {
+                cost: None,
+                tokens: Some(MAX_TOKENS),
+            });
+        }
+        Ok(Self {
+            spec: sandbox_spec(context, config, project, RunId::random(), None).await?,
+            context,
+            config,
+            project,
+            json,
+            equipment,
+            sandbox: None,
+            checks: Vec::new(),
+            _dir: dir,
+        })
+    }
+
+    /// Runs the checks in order, and stops where the following ones cannot succeed.
+    pub(super) async fn run(&mut self, rebuild: RebuildFlag) {
+        for condition in self.equipment.preconditions.clone() {
+            self.record(condition.name(), as_result(condition.look().await));
+        }
+        if !self.build(rebuild).await {
+            return;
+        }
+        let Some(sandbox) = self.create().await else {
+            return;
+        };
+        let policy = sandbox.verify().await;
+        self.record("network policy", policy.map_err(|error| error_chain(&error)));
+        for SelftestCheck { name, seen } in selftest(sandbox.as_ref()).await {
+            self.record(name, seen.map_or(Ok(()), Err));
+        }
+        let agent = self.config.settings.agent.name.name();
+        let probed = self.probe(sandbox.as_ref()).await;
+        let is_installed = probed.is_ok();
+        self.record(format!("agent {agent} is installed"), probed);
+        if is_installed {
+            let held = self.session(sandbox.as_ref()).await;
+            self.record(format!("agent {agent} completes a session"), held);
+        }
+    }
+
+    /// Removes the sandbox.
+    pub(super) async fn remove_sandbox(&mut self) {
+        let removed = self.try_remove().await;
+        self.record("sandbox is removed", removed);
+    }
+
+    /// Prints the summary, and fails when a check failed.
+    pub(super) fn conclude(self) -> Result<CliExit, CliError> {
+        let failed = self.checks.iter().filter(|check| check.seen.is_some()).count();
+        let (all, provider) = (self.checks.len(), self.equipment.provider.name());
+        let (passed, agent) = (all - failed, self.config.settings.agent.name.name());
+        if self.json {
+            self.context.ui.json(&SelftestReport {
+                provider,
+                agent,
+                image: self.spec.image,
+                passed,
+                failed,
+                checks: self.checks,
+            })?;
+        } else {
+            self.context.ui.data(format_args!(
+                "{passed} passed, {failed} failed: provider {provider}, agent {agent}"
+            ))?;
+        }
+        match failed {
+            0 => Ok(CliExit::Success),
+            _ => Err(CliError::runtime(format!(
+                "{failed} of {all} checks failed with the `{provider}` provider"
+            ))
+            .hint("`ralph doctor env` shows what is installed")),
+        }
+    }
+
+    /// Builds the image; false when that fails.
+    async fn build(&mut self, rebuild: RebuildFlag) -> bool {
+        match self.try_build(rebuild).await {
+            Ok(built) => {
+                for what in built {
+                    self.record(what, Ok(()));
+                }
+                true
+            }
+            Err(error) => {
+                self.record(image::build_step_name(self.project), Err(error.message));
+                false
+            }
+        }
+    }
+
+    /// Builds the image and completes the specification with it. Returns the names of the build steps.
+    async fn try_build(&mut self, rebuild: RebuildFlag) -> Result<Vec<&'static str>, CliError> {
+        let prepared =
+            image::prepare(&self.context.assembly, self.config, self.project, rebuild.into()).await?;
+        let run = self.spec.run.clone();
+        let spec = sandbox_spec(self.context, self.config, self.project, run, prepared.image).await?;
+        self.spec = self
+            .equipment
+            .connect_spec(&self.context.assembly, self.config, spec)?;
+        Ok(prepared.built)
+    }
+
+    async fn create(&mut self) -> Option<Arc<dyn Sandbox>> {
+        match self.equipment.provider.create(&self.spec).await {
+            Ok(sandbox) => {
+                self.record("create sandbox", Ok(()));
+                let sandbox: Arc<dyn Sandbox> = sandbox.into();
+                self.sandbox = Some(sandbox.clone());
+                Some(sandbox)
+            }
+            Err(error) => {
+                self.record("create sandbox", Err(error_chain(&error)));
+                None
+            }
+        }
+    }
+
+    /// Runs the agent's program once.
+    async fn probe(&self, sandbox: &dyn Sandbox) -> Result<(), String> {
+        let agent = self
+            .equipment
+            .agents
+            .for_profile(&self.config.settings.default_profile);
+        let Some(probe) = agent.check_command() else {
+            return Ok(());
+        };
+        let exit = sandbox.exec(&probe.timeout(PROBE_TIMEOUT), &mut Discard).await;
+        let exit = exit.map_err(|error| error_chain(&error))?;
+        if exit.success() {
+            return Ok(());
+        }
+        Err(format!("{}: {}", exit.status, exit.stderr.text().trim()))
+    }
+
+    /// Holds one agent session.
+    async fn session(&self, sandbox: &dyn Sandbox) -> Result<(), String> {
+        let name = &self.config.settings.default_profile;
+        let agent = self.equipment.agents.for_profile(name);
+        let profile = self.config.profiles.get(name);
+        let round = Round {
+            sandbox,
+            agent: agent.as_ref(),
+            model: self.equipment.model.as_ref(),
+            profile: profile.ok_or_else(|| format!("there is no model profile `{name}`"))?,
+            cost: self.config.settings.budget.max_cost,
+        };
+        let prompt = match self.config.settings.agent.name {
+            AgentName::Actions => format!("{PROMPT}\n\n{}", agent.answer_format()),
+            AgentName::Claude | AgentName::Codex | AgentName::Cursor | AgentName::Custom => PROMPT.to_owned(),
+        };
+        round
+            .hold(&prompt)
+            .await
+            .map(drop)
+            .map_err(|error| error_chain(&error))
+    }
+
+    async fn try_remove(&mut self) -> Result<(), String> {
+        let failed = |error: SandboxError| error_chain(&error);
+        match self.sandbox.take() {
+            Some(sandbox) => sandbox.close().await.map_err(failed)?,
+            // An interrupted creation may have left one.
+            None => {
+                if let Some(sandbox) = self.equipment.provider.reopen(&self.spec).await.map_err(failed)? {
+                    sandbox.close().await.map_err(failed)?;
+                }
+            }
+        }
+        let runs = self
+            .context
+            .surroundings()
+            .runs()
+            .map_err(|error| error.to_string())?;
+        // `local` keeps its sandboxes in the directories of runs.
+        let _ = std::fs::remove_dir(runs.dir().join(self.spec.run.as_str()));
+        let listed = self.equipment.provider.list().await.map_err(failed)?;
+        match listed
+            .iter()
+            .find(|listed| listed.run.as_ref() == Some(&self.spec.run))
+        {
+            None => Ok(()),
+            Some(left) => Err(format!("{} still exists", left.id)),
+        }
+    }
+
+    /// Records a result and, without `--json`, prints it at once.
+    fn record(&mut self, name: impl Into<String>, result: Result<(), String>) {
+        let check = SelftestCheck {
+            name: name.into(),
+            seen: result.err(),
+        };
+        if !self.json {
+            // The sandbox must be removed even when stdout is closed.
+            let _ = self.context.ui.data(match &check.seen {
+                None => format!("PASS  {}", check.name),
+                Some(seen) => format!("FAIL  {}: {seen}", check.name),
+            });
+        }
+        self.checks.push(check);
+    }
+}
+
+fn as_result(found: PreflightResult) -> Result<(), String> {
+    match found {
+        PreflightResult::Ready { .. } => Ok(()),
+        PreflightResult::NotReady { why, next_step } => Err(format!("{why} (next: {next_step})")),
+    }
+}
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct SelftestReport {
+    provider: &'static str,
+    agent: &'static str,
+    image: Option<String>,
+    passed: usize,
+    failed: usize,
+    checks: Vec<SelftestCheck>,
+}
