@@ -65,7 +65,11 @@ async fn one_that_comes_to_nothing_is_removed() {
     let Err(error) = scene.provider.create(&scene.spec).await else {
         panic!("it was made")
     };
-    assert!(told(&error).contains("cannot be read"), "{}", told(&error));
+    assert!(
+        told(&error).contains("cannot read the response"),
+        "{}",
+        told(&error)
+    );
     assert!(scene.daytona.sandboxes().is_empty());
 }
 

@@ -49,10 +49,10 @@ async fn without_a_key_it_says_which_is_missing(
 async fn quick(fault: &Fault) -> Result<(Daytona, Arc<dyn Provider>), String> {
     let daytona = Daytona::in_namespaces().await?;
     let provider = connect(&Choice::Daytona(DaytonaOptions {
-        answer_within: if *fault == Fault::Hangs {
+        read_timeout: if *fault == Fault::Hangs {
             SOON
         } else {
-            DaytonaOptions::ANSWER_WITHIN
+            DaytonaOptions::READ_TIMEOUT
         },
         secrets: vec![DaytonaSecret {
             variable: "MODEL_KEY".to_owned(),
@@ -72,12 +72,12 @@ fn always(fault: &Fault) -> Vec<Fault> {
 #[rstest]
 #[case::status_401(Fault::Status(401), ["401", "set DAYTONA_API_KEY"], SandboxErrorKind::Failed)]
 #[case::status_403(Fault::Status(403), ["403", "give the key the permissions"], SandboxErrorKind::Failed)]
-#[case::status_404(Fault::Status(404), ["404", "see that DAYTONA_API_URL"], SandboxErrorKind::Failed)]
-#[case::status_409(Fault::Status(409), ["409", "ralph sandbox ls --type daytona"], SandboxErrorKind::Failed)]
+#[case::status_404(Fault::Status(404), ["404", "check that DAYTONA_API_URL"], SandboxErrorKind::Failed)]
+#[case::status_409(Fault::Status(409), ["409", "ralph sandbox ls"], SandboxErrorKind::Failed)]
 #[case::status_429(Fault::Wait(0), ["429", "limit is reached"], SandboxErrorKind::Unreachable)]
 #[case::status_500(Fault::Status(500), ["500", "wait a while"], SandboxErrorKind::Unreachable)]
-#[case::nonsense(Fault::Nonsense, ["cannot be read", "see that DAYTONA_API_URL"], SandboxErrorKind::Failed)]
-#[case::it_hangs(Fault::Hangs, ["does not answer", "check the network"], SandboxErrorKind::Unreachable)]
+#[case::nonsense(Fault::Nonsense, ["cannot read the response", "check that DAYTONA_API_URL"], SandboxErrorKind::Failed)]
+#[case::it_hangs(Fault::Hangs, ["cannot reach Daytona", "check the network"], SandboxErrorKind::Unreachable)]
 #[tokio::test]
 async fn a_sandbox_that_is_not_made_leaves_nothing_and_says_what_to_do(
     #[case] fault: Fault,

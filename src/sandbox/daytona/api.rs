@@ -1,268 +1,290 @@
-//! Daytona's control plane: sandboxes and snapshots.
+//! Daytona's control plane: sandboxes, snapshots and the vault.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::Method;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::client::{Call, Http, Repeat};
+use super::client::{CallRetry, DaytonaCall, DaytonaClient};
 use super::toolbox::Toolbox;
-use super::wire::{NewSandbox, NewSnapshot, Page, Phase, Preview, Remote, Snapshot};
-use super::{DaytonaError, Waiting};
+use super::wire::{
+    CreateDaytonaSandbox, CreateDaytonaSnapshot, DaytonaPage, DaytonaPhase, DaytonaPreview,
+    DaytonaSandboxInfo, DaytonaSnapshot,
+};
+use super::{DaytonaError, DaytonaProgress};
 
-/// How often something that is on its way is looked at: soon at first, later less often.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
-const LAST_LOOK: Duration = Duration::from_secs(2);
+/// The pause between two polls: short at first, then longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a sandbox may take to start or to stop, and Daytona to make one from an image.
-pub(super) const SANDBOX_PATIENCE: Duration = Duration::from_secs(180);
-pub(super) const BUILD_PATIENCE: Duration = Duration::from_secs(1800);
+/// How long a sandbox may take to start or stop.
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(180);
+/// How long Daytona may take to build or pull an image.
+pub(super) const BUILD_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// How many sandboxes one page of a listing holds.
-const PAGE: u32 = 100;
+/// How many items one page of a list has.
+const PAGE_SIZE: u32 = 100;
 
-/// Daytona's control plane, at one address with one key.
+/// Daytona's control plane, at one URL with one key.
 #[derive(Clone, Debug)]
-pub(super) struct Api {
-    pub(super) http: Http,
+pub(super) struct DaytonaApi {
+    pub(super) client: DaytonaClient,
     pub(super) url: String,
-    pub(super) waiting: Waiting,
+    pub(super) progress: DaytonaProgress,
 }
 
-impl Api {
-    /// Whether the key opens anything.
-    pub(super) async fn try_key(&self) -> Result<(), DaytonaError> {
+impl DaytonaApi {
+    /// Fails if the key is not valid.
+    pub(super) async fn check_key(&self) -> Result<(), DaytonaError> {
         let call = self.call(&Method::GET, "sandbox");
         call.with(|request| request.query(&[("limit", 1)]))
-            .done(Repeat::Harmless)
+            .done(CallRetry::Safe)
             .await
     }
 
-    /// A sandbox by its id or name; `None` when it is not there, or about to be gone.
-    pub(super) async fn sandbox(&self, id: &str) -> Result<Option<Remote>, DaytonaError> {
-        let found = self.call(&Method::GET, &format!("sandbox/{id}"));
-        match found.json::<Remote>(Repeat::Harmless).await {
-            Ok(remote) if remote.state.phase() == Phase::Ending => Ok(None),
-            Ok(remote) => Ok(Some(remote)),
+    /// A sandbox by its id or name; `None` if it does not exist or is being removed.
+    pub(super) async fn sandbox(&self, id: &str) -> Result<Option<DaytonaSandboxInfo>, DaytonaError> {
+        let call = self.call(&Method::GET, &format!("sandbox/{id}"));
+        match call.json::<DaytonaSandboxInfo>(CallRetry::Safe).await {
+            Ok(info) if info.state.phase() == DaytonaPhase::Removed => Ok(None),
+            Ok(info) => Ok(Some(info)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
     /// All sandboxes with these labels.
-    pub(super) async fn labelled(
+    pub(super) async fn sandboxes(
         &self,
         labels: &BTreeMap<&str, String>,
-    ) -> Result<Vec<Remote>, DaytonaError> {
-        let (labels, mut cursor) = (json!(labels).to_string(), None::<String>);
-        let mut all = Vec::new();
-        loop {
-            let mut query = vec![("limit", PAGE.to_string()), ("labels", labels.clone())];
-            query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
-            let call = self.call(&Method::GET, "sandbox");
-            let page: Page = call
-                .with(|request| request.query(&query))
-                .json(Repeat::Harmless)
-                .await?;
-            all.extend(page.items);
-            match page.next_cursor.filter(|next| !next.is_empty()) {
-                Some(next) => cursor = Some(next),
-                None => return Ok(all),
-            }
-        }
+    ) -> Result<Vec<DaytonaSandboxInfo>, DaytonaError> {
+        self.list("sandbox", ("labels", &json!(labels).to_string())).await
     }
 
-    /// Makes a sandbox. One of that name may come of it even when an error does: look for it.
-    pub(super) async fn create(&self, new: &NewSandbox) -> Result<Remote, DaytonaError> {
+    /// Creates a sandbox. It may exist although an error is returned.
+    pub(super) async fn create(
+        &self,
+        new: &CreateDaytonaSandbox,
+    ) -> Result<DaytonaSandboxInfo, DaytonaError> {
         let call = self.call(&Method::POST, "sandbox");
-        call.with(|request| request.json(new)).json(Repeat::Harmful).await
+        call.with(|request| request.json(new))
+            .json(CallRetry::Unsafe)
+            .await
     }
 
-    /// Waits until a sandbox takes commands, and starts one that rests.
-    pub(super) async fn started(&self, id: &str, patience: Duration) -> Result<Remote, DaytonaError> {
-        let mut looks = self.looks(patience);
+    /// Starts a sandbox that is stopped, and waits until it runs commands.
+    pub(super) async fn start(
+        &self,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<DaytonaSandboxInfo, DaytonaError> {
+        self.bring_to(DaytonaPhase::Started, id, timeout).await
+    }
+
+    /// Stops a sandbox that runs, and waits until it is stopped.
+    pub(super) async fn stop(&self, id: &str) -> Result<(), DaytonaError> {
+        self.bring_to(DaytonaPhase::Stopped, id, START_TIMEOUT)
+            .await
+            .map(drop)
+    }
+
+    async fn bring_to(
+        &self,
+        target: DaytonaPhase,
+        id: &str,
+        timeout: Duration,
+    ) -> Result<DaytonaSandboxInfo, DaytonaError> {
+        let mut poll = self.poll(timeout);
         loop {
-            let remote = self.sandbox(id).await?.ok_or_else(|| missing(id))?;
-            match remote.state.phase() {
-                Phase::Started => return Ok(remote),
-                Phase::Resting => self.act(id, "start").await?,
-                Phase::Moving => {}
-                Phase::Ending | Phase::Failed => return Err(came_to_nothing(remote)),
+            let info = self.sandbox(id).await?.ok_or_else(|| not_found(id))?;
+            match info.state.phase() {
+                phase if phase == target => return Ok(info),
+                DaytonaPhase::Stopped => self.act(id, "start").await?,
+                DaytonaPhase::Started => self.act(id, "stop").await?,
+                DaytonaPhase::Changing => {}
+                DaytonaPhase::Removed | DaytonaPhase::Failed => return Err(wrong_state(info)),
             }
-            let seen = format!("{} is {}", remote.name, remote.state.0);
-            looks.next(&seen).await.ok_or_else(|| came_to_nothing(remote))?;
+            let seen = format!("{} is {}", info.name, info.state.0);
+            if !poll.wait(&seen).await {
+                return Err(wrong_state(info));
+            }
         }
     }
 
-    /// Waits until a sandbox rests.
-    pub(super) async fn stopped(&self, id: &str) -> Result<(), DaytonaError> {
-        let mut looks = self.looks(SANDBOX_PATIENCE);
-        loop {
-            let remote = self.sandbox(id).await?.ok_or_else(|| missing(id))?;
-            match remote.state.phase() {
-                Phase::Resting => return Ok(()),
-                Phase::Started => self.act(id, "stop").await?,
-                Phase::Moving => {}
-                Phase::Ending | Phase::Failed => return Err(came_to_nothing(remote)),
-            }
-            let seen = format!("{} is {}", remote.name, remote.state.0);
-            looks.next(&seen).await.ok_or_else(|| came_to_nothing(remote))?;
-        }
-    }
-
-    /// Removes a sandbox; one that is gone is fine.
+    /// Removes a sandbox. It is fine if it does not exist.
     pub(super) async fn delete(&self, id: &str) -> Result<(), DaytonaError> {
         let call = self.call(&Method::DELETE, &format!("sandbox/{id}"));
-        match call.done(Repeat::Harmless).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            done => done,
-        }
+        call.done_or_not_found().await
     }
 
-    /// Writes other labels on a sandbox, in place of those it has.
-    pub(super) async fn relabel(
+    /// Replaces the labels of a sandbox.
+    pub(super) async fn set_labels(
         &self,
         id: &str,
         labels: &BTreeMap<String, String>,
     ) -> Result<(), DaytonaError> {
         let call = self.call(&Method::PUT, &format!("sandbox/{id}/labels"));
         call.with(|request| request.json(&json!({ "labels": labels })))
-            .done(Repeat::Harmless)
+            .done(CallRetry::Safe)
             .await
     }
 
-    /// Says that a sandbox is in use, so that it is not stopped for being idle.
+    /// Reports activity, so that Daytona does not stop the sandbox as idle.
     pub(super) async fn touch(&self, id: &str) -> Result<(), DaytonaError> {
         let call = self.call(&Method::POST, &format!("sandbox/{id}/last-activity"));
-        call.done(Repeat::Harmless).await
+        call.done(CallRetry::Safe).await
     }
 
-    /// A link to a port of a sandbox.
-    pub(super) async fn preview(&self, id: &str, port: u16) -> Result<Preview, DaytonaError> {
+    /// The URL of a port of a sandbox.
+    pub(super) async fn preview(&self, id: &str, port: u16) -> Result<DaytonaPreview, DaytonaError> {
         let path = format!("sandbox/{id}/ports/{port}/preview-url");
-        self.call(&Method::GET, &path).json(Repeat::Harmless).await
+        self.call(&Method::GET, &path).json(CallRetry::Safe).await
     }
 
-    /// The snapshot of this name, ready to be used; registered first where it is not there. `None`: it is not there,
-    /// and nobody said what it should be made from.
-    pub(super) async fn snapshot(
+    /// Waits until the snapshot of this name is active. Registers it from `source` if it does not exist. Returns whether
+    /// it exists; it always does if there is a source.
+    pub(super) async fn ensure_snapshot(
         &self,
         name: &str,
-        source: Option<&NewSnapshot>,
-    ) -> Result<Option<()>, DaytonaError> {
-        let mut looks = self.looks(BUILD_PATIENCE);
+        source: Option<&CreateDaytonaSnapshot>,
+    ) -> Result<bool, DaytonaError> {
+        let mut poll = self.poll(BUILD_TIMEOUT);
         loop {
             let call = self.call(&Method::GET, &format!("snapshots/{name}"));
-            let found: Snapshot = match (call.json(Repeat::Harmless).await, source) {
+            let found: DaytonaSnapshot = match (call.json(CallRetry::Safe).await, source) {
                 (Ok(found), _) => found,
-                (Err(error), Some(source)) if error.is_not_found() => match self.register(source).await {
-                    // Somebody else was quicker: the next look tells.
-                    Err(error) if error.status() == Some(409) => {
-                        looks.next(&format!("{name} is being made")).await.ok_or(error)?;
-                        continue;
+                (Err(error), Some(source)) if error.is_not_found() => {
+                    let call = self.call(&Method::POST, "snapshots");
+                    let call = call.with(|request| request.json(source));
+                    match call.json(CallRetry::Unsafe).await {
+                        // Another process registered it first.
+                        Err(error) if error.status() == Some(409) => {
+                            if !poll.wait(&format!("{name} is being registered")).await {
+                                return Err(error);
+                            }
+                            continue;
+                        }
+                        registered => registered?,
                     }
-                    registered => registered?,
-                },
-                (Err(error), None) if error.is_not_found() => return Ok(None),
+                }
+                (Err(error), None) if error.is_not_found() => return Ok(false),
                 (Err(error), _) => return Err(error),
             };
             match found.state.as_str() {
-                "active" => return Ok(Some(())),
+                "active" => return Ok(true),
                 "inactive" => {
                     let activate = format!("snapshots/{}/activate", found.id);
-                    self.call(&Method::POST, &activate).done(Repeat::Harmless).await?;
+                    self.call(&Method::POST, &activate).done(CallRetry::Safe).await?;
                 }
-                "error" | "build_failed" | "removing" => return Err(no_snapshot(name, found)),
+                "error" | "build_failed" | "removing" => return Err(wrong_snapshot_state(name, found)),
                 _ => {}
             }
-            let seen = format!("{name} is {}", found.state);
-            looks.next(&seen).await.ok_or_else(|| no_snapshot(name, found))?;
+            if !poll.wait(&format!("{name} is {}", found.state)).await {
+                return Err(wrong_snapshot_state(name, found));
+            }
         }
     }
 
     /// The toolbox in a sandbox.
-    pub(super) fn toolbox(&self, remote: &Remote) -> Toolbox {
-        let base = remote.toolbox_proxy_url.trim_end_matches('/');
+    pub(super) fn toolbox(&self, info: &DaytonaSandboxInfo) -> Toolbox {
+        let base = info.toolbox_proxy_url.trim_end_matches('/');
         Toolbox {
-            http: self.http.clone(),
-            url: format!("{base}/{}", remote.id),
+            client: self.client.clone(),
+            url: format!("{base}/{}", info.id),
         }
     }
 
-    async fn register(&self, source: &NewSnapshot) -> Result<Snapshot, DaytonaError> {
-        let call = self.call(&Method::POST, "snapshots");
-        call.with(|request| request.json(source))
-            .json(Repeat::Harmful)
-            .await
+    /// All items of a paginated list.
+    pub(super) async fn list<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        filter: (&str, &str),
+    ) -> Result<Vec<T>, DaytonaError> {
+        let (limit, mut cursor) = (PAGE_SIZE.to_string(), None::<String>);
+        let mut items = Vec::new();
+        loop {
+            let mut query = vec![("limit", limit.as_str()), filter];
+            query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+            let call = self.call(&Method::GET, path);
+            let page: DaytonaPage<T> = call
+                .with(|request| request.query(&query))
+                .json(CallRetry::Safe)
+                .await?;
+            items.extend(page.items);
+            cursor = page.next_cursor.filter(|next| !next.is_empty());
+            if cursor.is_none() {
+                return Ok(items);
+            }
+        }
     }
 
     async fn act(&self, id: &str, verb: &str) -> Result<(), DaytonaError> {
         let call = self.call(&Method::POST, &format!("sandbox/{id}/{verb}"));
-        match call.done(Repeat::Harmless).await {
-            // Somebody else was quicker: the next look tells.
+        match call.done(CallRetry::Safe).await {
+            // Another process was faster; the next poll shows the state.
             Err(error) if error.status() == Some(409) => Ok(()),
             done => done,
         }
     }
 
-    fn looks(&self, patience: Duration) -> Looks<'_> {
-        Looks {
-            until: Instant::now() + patience,
-            pause: FIRST_LOOK,
-            waiting: &self.waiting,
-            seen: String::new(),
+    fn poll(&self, timeout: Duration) -> StatePoll<'_> {
+        StatePoll {
+            deadline: Instant::now() + timeout,
+            pause: FIRST_PAUSE,
+            progress: &self.progress,
+            last: String::new(),
         }
     }
 
-    pub(super) fn call(&self, method: &Method, path: &str) -> Call {
-        self.http.request(method, &format!("{}/{path}", self.url))
+    pub(super) fn call(&self, method: &Method, path: &str) -> DaytonaCall {
+        self.client.request(method, &format!("{}/{path}", self.url))
     }
 }
 
-/// When to look again at something that is on its way.
-struct Looks<'a> {
-    until: Instant,
+/// Pauses between polls, and reports changes.
+struct StatePoll<'a> {
+    deadline: Instant,
     pause: Duration,
-    waiting: &'a Waiting,
-    /// What was told last.
-    seen: String,
+    progress: &'a DaytonaProgress,
+    last: String,
 }
 
-impl Looks<'_> {
-    /// Tells what is seen now, unless that is known, and waits until it is time; `None` when it is time to give up.
-    async fn next(&mut self, seen: &str) -> Option<()> {
-        if Instant::now() >= self.until {
-            return None;
+impl StatePoll<'_> {
+    /// Reports what was seen if it changed, and waits. Returns false if the timeout has passed.
+    async fn wait(&mut self, seen: &str) -> bool {
+        if Instant::now() >= self.deadline {
+            return false;
         }
-        if self.seen != seen {
-            seen.clone_into(&mut self.seen);
-            self.waiting.tell(seen);
+        if self.last != seen {
+            seen.clone_into(&mut self.last);
+            self.progress.report(seen);
         }
         sleep(self.pause).await;
-        self.pause = (self.pause * 2).min(LAST_LOOK);
-        Some(())
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        true
     }
 }
 
-fn missing(id: &str) -> DaytonaError {
+fn not_found(id: &str) -> DaytonaError {
     DaytonaError::Refused {
         call: format!("sandbox {id}"),
         status: 404,
-        message: "it is gone".to_owned(),
+        message: "the sandbox is gone".to_owned(),
     }
 }
 
-fn came_to_nothing(remote: Remote) -> DaytonaError {
+fn wrong_state(info: DaytonaSandboxInfo) -> DaytonaError {
     DaytonaError::State {
-        subject: remote.name,
-        state: remote.state.0,
-        reason: remote.error_reason,
+        subject: info.name,
+        state: info.state.0,
+        reason: info.error_reason,
     }
 }
 
-fn no_snapshot(name: &str, found: Snapshot) -> DaytonaError {
+fn wrong_snapshot_state(name: &str, found: DaytonaSnapshot) -> DaytonaError {
     DaytonaError::State {
         subject: name.to_owned(),
         state: found.state,

@@ -1,4 +1,4 @@
-//! Calls to Daytona: one of them, and how often it is tried.
+//! HTTP calls to Daytona, with retries.
 
 use std::io;
 use std::time::Duration;
@@ -9,121 +9,133 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
 use super::DaytonaError;
-use super::wire::{Message, Refusal};
+use super::wire::{DaytonaErrorBody, DaytonaErrorMessage};
 use crate::secret::Secret;
 
-/// What an SDK of this age understands: the output of sessions comes with its two streams apart.
-const SPEAKS: &str = "0.226.1";
+/// The SDK version that ralph claims to be. Daytona sends the two output streams of sessions apart to this version.
+const SDK_VERSION: &str = "0.226.1";
 
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a call is tried, and the longest waits before it is tried again.
+/// How often a call is tried, and the bounds of the pauses in between.
 const ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const MAX_PAUSE: Duration = Duration::from_secs(8);
 
-/// The most of Daytona's own words that an error repeats, in characters.
-const LONGEST_MESSAGE: usize = 300;
+/// How many characters of Daytona's message an error contains.
+const MAX_MESSAGE: usize = 300;
 
-/// Whether a call may be made again when nobody knows whether it was heard.
+/// Whether a call may be repeated if it is unknown whether Daytona received it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Repeat {
-    Harmless,
-    Harmful,
+pub(super) enum CallRetry {
+    Safe,
+    Unsafe,
 }
 
-/// Speaks to Daytona with one key.
+/// An HTTP client with one API key.
 #[derive(Clone, Debug)]
-pub(super) struct Http {
+pub(super) struct DaytonaClient {
     client: Client,
     key: Secret,
 }
 
-impl Http {
-    /// `answer_within` is how long may pass without a byte of an answer.
-    pub(super) fn new(key: Secret, answer_within: Duration) -> Result<Self, DaytonaError> {
+impl DaytonaClient {
+    /// `read_timeout` is how long Daytona may send nothing in the middle of a response.
+    pub(super) fn new(key: Secret, read_timeout: Duration) -> Result<Self, DaytonaError> {
         let client = Client::builder()
-            .connect_timeout(CONNECTING)
-            .read_timeout(answer_within)
-            // A stream of the toolbox begins as a request that is upgraded, which HTTP/2 does not know.
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(read_timeout)
+            // WebSockets of the toolbox need a connection upgrade, which HTTP/2 does not have.
             .http1_only()
             .build()
             .map_err(|source| DaytonaError::Unreachable {
-                call: "no client".to_owned(),
+                call: "create the HTTP client".to_owned(),
                 source,
             })?;
         Ok(Self { client, key })
     }
 
-    /// A request with all that every request has.
-    pub(super) fn request(&self, method: &Method, url: &str) -> Call {
+    /// A call with the headers that every call has.
+    pub(super) fn request(&self, method: &Method, url: &str) -> DaytonaCall {
         let builder = self
             .client
             .request(method.clone(), url)
             .bearer_auth(self.key.expose())
             .header("X-Daytona-Source", "ralph")
-            .header("X-Daytona-SDK-Version", SPEAKS);
-        Call {
+            .header("X-Daytona-SDK-Version", SDK_VERSION);
+        DaytonaCall {
             builder,
-            named: format!("{method} {}", path_of(url)),
+            name: format!("{method} {}", url_path(url)),
         }
     }
 }
 
-/// One call, yet to be made.
+/// A call that is not sent yet.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(super) struct DaytonaCall {
     builder: RequestBuilder,
-    named: String,
+    /// Method and path, for errors.
+    name: String,
 }
 
-impl Call {
+impl DaytonaCall {
     /// Changes the request.
     pub(super) fn with(mut self, change: impl FnOnce(RequestBuilder) -> RequestBuilder) -> Self {
         self.builder = change(self.builder);
         self
     }
 
-    /// Makes the call and reads its answer.
-    pub(super) async fn json<T: DeserializeOwned>(self, repeat: Repeat) -> Result<T, DaytonaError> {
-        let call = self.named.clone();
-        let body = self.send(repeat).await?.bytes().await;
+    /// Sends the call and decodes the response.
+    pub(super) async fn json<T: DeserializeOwned>(self, retry: CallRetry) -> Result<T, DaytonaError> {
+        let call = self.name.clone();
+        let body = self.send(retry).await?.bytes().await;
         let body = body.map_err(|source| unreachable(&call, source))?;
-        serde_json::from_slice(&body).map_err(|error| DaytonaError::Answer {
+        serde_json::from_slice(&body).map_err(|error| DaytonaError::Response {
             call,
             source: io::Error::new(io::ErrorKind::InvalidData, error),
         })
     }
 
-    /// Makes the call and looks at nothing but whether it was refused.
-    pub(super) async fn done(self, repeat: Repeat) -> Result<(), DaytonaError> {
-        self.send(repeat).await.map(drop)
+    /// Sends the call and ignores the body of the response.
+    pub(super) async fn done(self, retry: CallRetry) -> Result<(), DaytonaError> {
+        self.send(retry).await.map(drop)
     }
 
-    /// Makes the call, several times if need be. A body that is a stream goes out once.
-    pub(super) async fn send(self, repeat: Repeat) -> Result<Response, DaytonaError> {
+    /// Like [`DaytonaCall::done`], for a deletion: it is fine if the object does not exist.
+    pub(super) async fn done_or_not_found(self) -> Result<(), DaytonaError> {
+        match self.done(CallRetry::Safe).await {
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Sends the call, with retries. A streamed body is sent once.
+    pub(super) async fn send(self, retry: CallRetry) -> Result<Response, DaytonaError> {
         let mut builder = self.builder;
         for failed in 1..=ATTEMPTS {
-            let again = builder.try_clone();
-            let (error, pause) = match attempt(builder, &self.named).await {
+            let next = builder.try_clone();
+            let (error, pause) = match send_once(builder, &self.name).await {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
-            match again.filter(|_| failed < ATTEMPTS && may_repeat(&error, repeat)) {
+            match next.filter(|_| failed < ATTEMPTS && may_retry(&error, retry)) {
                 Some(next) => builder = next,
                 None => return Err(error),
             }
-            sleep(pause.unwrap_or_else(|| backoff(failed)).min(LONGEST_PAUSE)).await;
+            sleep(pause.unwrap_or_else(|| backoff(failed)).min(MAX_PAUSE)).await;
         }
-        Err(DaytonaError::Answer {
-            call: self.named,
+        Err(DaytonaError::Response {
+            call: self.name,
             source: io::ErrorKind::TimedOut.into(),
         })
     }
 }
 
-/// Tries once; a refusal may come with how long to wait.
-async fn attempt(builder: RequestBuilder, call: &str) -> Result<Response, (DaytonaError, Option<Duration>)> {
+/// Sends a call once. The error comes with the pause that Daytona asks for, if any.
+async fn send_once(
+    builder: RequestBuilder,
+    call: &str,
+) -> Result<Response, (DaytonaError, Option<Duration>)> {
     let response = builder.send().await;
     let response = response.map_err(|source| (unreachable(call, source), None))?;
     let status = response.status();
@@ -136,25 +148,25 @@ async fn attempt(builder: RequestBuilder, call: &str) -> Result<Response, (Dayto
     let refused = DaytonaError::Refused {
         call: call.to_owned(),
         status: status.as_u16(),
-        message: message_of(&text),
+        message: error_message(&text),
     };
     Err((refused, pause.map(Duration::from_secs)))
 }
 
-/// What was not heard may always be said again, and so may what was turned away at the door.
-fn may_repeat(error: &DaytonaError, repeat: Repeat) -> bool {
+/// A call that did not arrive, or was rejected by a rate limit, may always be repeated.
+fn may_retry(error: &DaytonaError, retry: CallRetry) -> bool {
     match error {
-        DaytonaError::Unreachable { source, .. } => source.is_connect() || repeat == Repeat::Harmless,
+        DaytonaError::Unreachable { source, .. } => source.is_connect() || retry == CallRetry::Safe,
         DaytonaError::Refused { status, .. } => {
-            *status == 429 || (*status >= 500 && repeat == Repeat::Harmless)
+            *status == 429 || (*status >= 500 && retry == CallRetry::Safe)
         }
-        DaytonaError::Answer { .. } | DaytonaError::State { .. } | DaytonaError::Stream { .. } => false,
+        DaytonaError::Response { .. } | DaytonaError::State { .. } | DaytonaError::Stream { .. } => false,
     }
 }
 
-/// Doubles, up to a limit, and is never quite the same for two callers.
+/// Exponential backoff with jitter.
 fn backoff(failed: u32) -> Duration {
-    let longest = FIRST_PAUSE.saturating_mul(1 << failed.min(16)).min(LONGEST_PAUSE);
+    let longest = FIRST_PAUSE.saturating_mul(1 << failed.min(16)).min(MAX_PAUSE);
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
@@ -165,25 +177,25 @@ fn unreachable(call: &str, source: reqwest::Error) -> DaytonaError {
     }
 }
 
-fn message_of(text: &str) -> String {
-    let message = match serde_json::from_str::<Refusal>(text) {
-        Ok(Refusal {
-            message: Some(Message::One(message)),
+fn error_message(text: &str) -> String {
+    let message = match serde_json::from_str::<DaytonaErrorBody>(text) {
+        Ok(DaytonaErrorBody {
+            message: Some(DaytonaErrorMessage::One(message)),
             ..
         }) => message,
-        Ok(Refusal {
-            message: Some(Message::Several(messages)),
+        Ok(DaytonaErrorBody {
+            message: Some(DaytonaErrorMessage::Several(messages)),
             ..
         }) => messages.join("; "),
-        Ok(Refusal {
+        Ok(DaytonaErrorBody {
             error: Some(error), ..
         }) => error,
         Ok(_) | Err(_) => text.trim().to_owned(),
     };
-    message.chars().take(LONGEST_MESSAGE).collect()
+    message.chars().take(MAX_MESSAGE).collect()
 }
 
-fn path_of(url: &str) -> &str {
+fn url_path(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     rest.find('/').map_or("/", |at| &rest[at..])
 }
@@ -202,21 +214,21 @@ mod tests {
     )]
     #[case::short(r#"{"error":"Unauthorized"}"#, "Unauthorized")]
     #[case::of_a_proxy("<html>bad gateway</html>", "<html>bad gateway</html>")]
-    fn a_refusal_is_told_in_its_own_words(#[case] body: &str, #[case] told: &str) {
-        assert_eq!(message_of(body), told);
+    fn the_message_of_an_error_is_found(#[case] body: &str, #[case] message: &str) {
+        assert_eq!(error_message(body), message);
     }
 
     #[test]
-    fn waits_grow_and_have_an_end() {
+    fn pauses_are_bounded() {
         for failed in 1..100 {
-            assert!((FIRST_PAUSE..=LONGEST_PAUSE).contains(&backoff(failed)));
+            assert!((FIRST_PAUSE..=MAX_PAUSE).contains(&backoff(failed)));
         }
     }
 
     #[test]
-    fn a_key_is_not_seen_in_what_is_printed() {
-        let http = Http::new(Secret::new("dtn_0123456789"), Duration::from_secs(1)).unwrap();
-        let call = http.request(&Method::GET, "http://127.0.0.1:1/api/sandbox");
-        assert!(!format!("{http:?} {call:?}").contains("dtn_0123456789"));
+    fn debug_output_does_not_contain_the_key() {
+        let client = DaytonaClient::new(Secret::new("dtn_0123456789"), Duration::from_secs(1)).unwrap();
+        let call = client.request(&Method::GET, "http://127.0.0.1:1/api/sandbox");
+        assert!(!format!("{client:?} {call:?}").contains("dtn_0123456789"));
     }
 }

@@ -1,118 +1,127 @@
-//! What can go wrong between ralph and Daytona.
+//! Errors of calls to Daytona.
 
 use std::io;
 
 use thiserror::Error;
 
-/// What can go wrong between ralph and Daytona.
+use crate::sandbox::SandboxErrorKind;
+
+/// Why a call to Daytona failed.
 #[derive(Debug, Error)]
 pub enum DaytonaError {
-    /// Nobody answered, or the answer broke off.
-    #[error("Daytona does not answer ({call})")]
+    /// There was no response, or only a part of one.
+    #[error("cannot reach Daytona ({call})")]
     Unreachable {
-        /// What was asked.
+        /// Method and path of the call.
         call: String,
-        /// How that showed.
+        /// The error of the HTTP client.
         source: reqwest::Error,
     },
-    /// It answered no.
-    #[error("Daytona refused ({call}): {status}: {message}")]
+    /// Daytona responded with an error status.
+    #[error("Daytona refused the call ({call}): {status}: {message}")]
     Refused {
-        /// What was asked.
+        /// Method and path of the call.
         call: String,
         /// The HTTP status.
         status: u16,
-        /// What it said.
+        /// Daytona's message.
         message: String,
     },
-    /// It answered with something that makes no sense.
-    #[error("Daytona's answer cannot be read ({call})")]
-    Answer {
-        /// What was asked.
+    /// The response cannot be decoded.
+    #[error("cannot read the response of Daytona ({call})")]
+    Response {
+        /// Method and path of the call.
         call: String,
-        /// What is wrong with the answer.
+        /// What is wrong with the response.
         source: io::Error,
     },
-    /// What was asked for did not come about.
-    #[error("Daytona did not bring `{subject}` about: it is in the state `{state}`{}", told(reason.as_deref()))]
+    /// A sandbox or snapshot is in an unexpected state, or did not reach the expected one in time.
+    #[error("`{subject}` is in the state `{state}` at Daytona{}", suffix(reason.as_deref()))]
     State {
-        /// A sandbox or a snapshot.
+        /// The name of the sandbox or snapshot.
         subject: String,
-        /// The state it stopped in.
+        /// Its last state.
         state: String,
-        /// What Daytona says about it.
+        /// Daytona's explanation.
         reason: Option<String>,
     },
-    /// A stream broke off.
-    #[error("the stream from Daytona broke off ({call})")]
+    /// A WebSocket broke.
+    #[error("lost the connection to Daytona ({call})")]
     Stream {
-        /// What was asked.
+        /// Method and path of the call.
         call: String,
-        /// How that showed.
+        /// The error of the WebSocket.
         source: io::Error,
     },
 }
 
 impl DaytonaError {
-    /// The HTTP status of a refusal.
+    /// The HTTP status of an error response.
     pub(super) fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => Some(*status),
-            Self::Unreachable { .. } | Self::Answer { .. } | Self::State { .. } | Self::Stream { .. } => None,
+            Self::Unreachable { .. } | Self::Response { .. } | Self::State { .. } | Self::Stream { .. } => {
+                None
+            }
         }
     }
 
-    /// Whether what was asked for is not there.
+    /// Whether the object of the call does not exist.
     pub(super) fn is_not_found(&self) -> bool {
         self.status() == Some(404)
     }
 
-    /// Whether it may pass by itself.
+    /// Whether a later attempt may succeed.
     #[must_use]
-    pub fn may_pass(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Stream { .. } => true,
             Self::Refused { status, .. } => *status == 429 || *status >= 500,
-            Self::Answer { .. } | Self::State { .. } => false,
+            Self::Response { .. } | Self::State { .. } => false,
+        }
+    }
+
+    pub(super) fn kind(&self) -> SandboxErrorKind {
+        if self.is_transient() {
+            SandboxErrorKind::Unreachable
+        } else {
+            SandboxErrorKind::Failed
         }
     }
 
     /// What the user can do next.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
-        match self {
+        Some(match self {
             Self::Unreachable { .. } => {
-                Some("check the network, and DAYTONA_API_URL if it is set; `--type docker` needs neither")
+                "check the network and DAYTONA_API_URL, or use the `docker` provider, which needs neither"
             }
             Self::Refused { status: 401, .. } => {
-                Some("set DAYTONA_API_KEY to a key that is valid; the dashboard of Daytona makes one")
+                "set DAYTONA_API_KEY to a valid key; Daytona's dashboard creates one"
             }
             Self::Refused {
                 status: 402 | 403, ..
-            } => Some(
-                "give the key the permissions for sandboxes and snapshots, and see that the organisation is not suspended",
-            ),
-            Self::Refused { status: 429, .. } => Some(
-                "the organisation's limit is reached: wait, end other sandboxes (`ralph sandbox ls`), or raise the limit",
-            ),
-            Self::Refused { status: 404, .. } | Self::Answer { .. } => Some(
-                "see that DAYTONA_API_URL, if it is set, is the address of Daytona's API; if it is, `ralph resume` tries again",
-            ),
-            Self::Refused { status: 409, .. } => Some(
-                "something of that name is there already: `ralph sandbox ls --type daytona` shows it, `ralph sandbox rm` \
-                 removes it",
-            ),
+            } => {
+                "give the key the permissions for sandboxes and snapshots, and check that the organisation is not suspended"
+            }
+            Self::Refused { status: 429, .. } => {
+                "a limit of the organisation is reached: wait, remove other sandboxes (`ralph sandbox ls`), or raise the limit"
+            }
+            Self::Refused { status: 404, .. } | Self::Response { .. } => {
+                "check that DAYTONA_API_URL is the URL of Daytona's API; if it is, try again with `ralph resume`"
+            }
+            Self::Refused { status: 409, .. } => {
+                "the name is in use: find it with `ralph sandbox ls`, and remove it with `ralph sandbox rm`"
+            }
             Self::Refused { status: 500.., .. } | Self::Stream { .. } => {
-                Some("Daytona is out of order: wait a while, then `ralph resume`")
+                "Daytona has a problem: wait a while, then run `ralph resume`"
             }
-            Self::State { .. } => Some("the dashboard of Daytona shows the log of the build"),
-            Self::Refused { .. } => {
-                Some("ask for what Daytona says is possible, or choose another provider with `--type`")
-            }
-        }
+            Self::State { .. } => "see the build log in Daytona's dashboard",
+            Self::Refused { .. } => "change the request as Daytona's message says, or use another provider",
+        })
     }
 }
 
-fn told(reason: Option<&str>) -> String {
+fn suffix(reason: Option<&str>) -> String {
     reason.map_or_else(String::new, |reason| format!(": {reason}"))
 }

@@ -1,4 +1,4 @@
-//! The files of a sandbox, which are far away: bytes by the toolbox's own calls, everything else by small scripts.
+//! The files of a remote sandbox: the toolbox transfers bytes, small scripts do everything else.
 
 use std::fs::Permissions;
 use std::io::{self, Write};
@@ -11,10 +11,10 @@ use tempfile::NamedTempFile;
 
 use super::DaytonaError;
 use super::toolbox::Toolbox;
-use super::wire::FileInfo;
+use super::wire::ToolboxFileInfo;
 use crate::sandbox::{DirEntry, SandboxError};
 
-/// The bits of a mode that are permissions.
+/// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
 
 const PLACE: &str = include_str!("place.sh");
@@ -23,7 +23,7 @@ const STAT: &str = include_str!("stat.sh");
 const REMOVE: &str = include_str!("remove.sh");
 const MKDIR: &str = "mkdir -p -- \"$1\" 2>/dev/null || exit 20";
 
-/// What the scripts end with is the number of an error of the system; these have the same number everywhere.
+/// The exit code of a script is an error number. These are the same on all systems.
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 
@@ -31,18 +31,18 @@ const EACCES: i32 = 13;
 #[derive(Debug)]
 pub(super) struct RemoteFiles {
     pub(super) toolbox: Toolbox,
-    /// What paths are relative to, and do not lead out of.
+    /// Paths are relative to this directory, and must not lead out of it.
     pub(super) root: PathBuf,
-    /// Where files are put before they are moved in whole.
+    /// The directory for uploads before they are moved to their path.
     pub(super) staging: PathBuf,
 }
 
 /// Why a file operation failed.
 #[derive(Debug)]
 pub(super) enum FilesError {
-    /// For a reason that has nothing to do with the way there.
-    Plain(SandboxError),
-    /// Daytona failed.
+    /// The operation itself failed.
+    Operation(SandboxError),
+    /// The call to Daytona failed.
     Daytona(DaytonaError),
 }
 
@@ -52,12 +52,9 @@ impl From<DaytonaError> for FilesError {
     }
 }
 
-/// What is done with which file, for messages.
-type Deed<'a> = (&'static str, &'a Path);
-
 impl RemoteFiles {
     pub(super) async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FilesError> {
-        let (mut response, _) = self.open(("read", path), limit).await?;
+        let (mut response, _) = self.open("read", path, limit).await?;
         let mut bytes = Vec::new();
         while let Some(piece) = next(&mut response).await? {
             bytes.extend_from_slice(&piece);
@@ -67,21 +64,19 @@ impl RemoteFiles {
     }
 
     pub(super) async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FilesError> {
-        self.place(("write", path), Part::bytes(bytes.to_owned()), mode)
+        self.place("write", path, Part::bytes(bytes.to_owned()), mode)
             .await
     }
 
     pub(super) async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), FilesError> {
         let target = self.resolve(path)?;
-        let aside = self.aside();
-        self.toolbox.put(&aside, Part::bytes(bytes.to_owned())).await?;
-        self.run(("append to", path), APPEND, &[&text(&aside), &text(&target)])
+        let staged = self.stage(bytes).await?;
+        self.run("append to", path, APPEND, &[&text(&staged), &text(&target)])
             .await
             .map(drop)
     }
 
     pub(super) async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, FilesError> {
-        let deed = ("list", path);
         let listed = match self.toolbox.list(&self.resolve(path)?).await {
             Err(error) => {
                 let number = match error.status() {
@@ -89,24 +84,24 @@ impl RemoteFiles {
                     Some(403) => EACCES,
                     _ => return Err(error.into()),
                 };
-                // The same answer comes from a sandbox that is gone; the caller looks.
+                // A removed sandbox responds in the same way; then this call fails, too.
                 self.toolbox.script("true", &[]).await?;
-                return Err(failed(deed, io::Error::from_raw_os_error(number)));
+                return Err(failed("list", path, io::Error::from_raw_os_error(number)));
             }
             listed => listed?,
         };
         let mut entries = listed
             .into_iter()
-            .map(entry_of)
+            .map(to_entry)
             .collect::<io::Result<Vec<DirEntry>>>()
-            .map_err(|error| failed(deed, error))?;
+            .map_err(|error| failed("list", path, error))?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
 
     pub(super) async fn mkdir(&self, path: &Path) -> Result<(), FilesError> {
         let target = self.resolve(path)?;
-        self.run(("make the directory", path), MKDIR, &[&text(&target)])
+        self.run("make the directory", path, MKDIR, &[&text(&target)])
             .await
             .map(drop)
     }
@@ -114,9 +109,9 @@ impl RemoteFiles {
     pub(super) async fn remove(&self, path: &Path) -> Result<(), FilesError> {
         let target = self.resolve(path)?;
         if target == self.root {
-            return Err(failed(("remove", path), io::ErrorKind::InvalidInput.into()));
+            return Err(failed("remove", path, io::ErrorKind::InvalidInput.into()));
         }
-        self.run(("remove", path), REMOVE, &[&text(&target)])
+        self.run("remove", path, REMOVE, &[&text(&target)])
             .await
             .map(drop)
     }
@@ -129,11 +124,11 @@ impl RemoteFiles {
         };
         let (file, length, mode) = opened.await.map_err(|source| on_host("read", from, source))?;
         let part = Part::stream_with_length(Body::from(file), length);
-        self.place(("upload to", to), part, mode).await
+        self.place("upload to", to, part, mode).await
     }
 
     pub(super) async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), FilesError> {
-        let (mut response, mode) = self.open(("download", from), limit).await?;
+        let (mut response, mode) = self.open("download", from, limit).await?;
         let beside = to.parent().unwrap_or(Path::new("."));
         let written = |source| on_host("write", to, source);
         let mut copy = NamedTempFile::new_in(beside).map_err(written)?;
@@ -149,47 +144,53 @@ impl RemoteFiles {
         Ok(())
     }
 
-    /// Puts bytes where nobody looks.
+    /// Uploads bytes to the staging directory.
     pub(super) async fn stage(&self, bytes: &[u8]) -> Result<PathBuf, DaytonaError> {
-        let aside = self.aside();
-        self.toolbox.put(&aside, Part::bytes(bytes.to_owned())).await?;
-        Ok(aside)
+        let staged = self.staging_path();
+        self.toolbox.put(&staged, Part::bytes(bytes.to_owned())).await?;
+        Ok(staged)
     }
 
-    /// Brings bytes in, then to where they belong, so that nobody sees half of them.
-    async fn place(&self, deed: Deed<'_>, bytes: Part, mode: u32) -> Result<(), FilesError> {
-        let target = self.resolve(deed.1)?;
-        let aside = self.aside();
-        self.toolbox.put(&aside, bytes).await?;
+    /// Uploads bytes and moves them to their path, so that a file never has a part of its content.
+    async fn place(&self, operation: &str, path: &Path, bytes: Part, mode: u32) -> Result<(), FilesError> {
+        let target = self.resolve(path)?;
+        let staged = self.staging_path();
+        self.toolbox.put(&staged, bytes).await?;
         let bits = format!("{:o}", mode & PERMISSIONS);
-        self.run(deed, PLACE, &[&text(&aside), &text(&target), &bits])
+        self.run(operation, path, PLACE, &[&text(&staged), &text(&target), &bits])
             .await
             .map(drop)
     }
 
-    /// The bytes of a file, once it is sure that it is one and not too long, and its permission bits.
-    async fn open(&self, deed: Deed<'_>, limit: u64) -> Result<(Response, u32), FilesError> {
-        let target = self.resolve(deed.1)?;
-        let told = self.run(deed, STAT, &[&text(&target)]).await?;
-        let (length, mode) = told
+    /// Checks the type and length of a file, and opens it. Returns its content and its permission bits.
+    async fn open(&self, operation: &str, path: &Path, limit: u64) -> Result<(Response, u32), FilesError> {
+        let target = self.resolve(path)?;
+        let stat = self.run(operation, path, STAT, &[&text(&target)]).await?;
+        let (length, mode) = stat
             .trim()
             .split_once(' ')
             .and_then(|(length, mode)| Some((length.parse().ok()?, u32::from_str_radix(mode, 8).ok()?)))
-            .ok_or_else(|| failed(deed, io::ErrorKind::InvalidData.into()))?;
-        within(limit, length, deed.1)?;
+            .ok_or_else(|| failed(operation, path, io::ErrorKind::InvalidData.into()))?;
+        within(limit, length, path)?;
         Ok((self.toolbox.get(&target).await?, mode))
     }
 
-    /// Runs a script that ends with the number of an error.
-    async fn run(&self, deed: Deed<'_>, script: &str, args: &[&str]) -> Result<String, FilesError> {
+    /// Runs a script whose exit code is an error number.
+    async fn run(
+        &self,
+        operation: &str,
+        path: &Path,
+        script: &str,
+        args: &[&str],
+    ) -> Result<String, FilesError> {
         let done = self.toolbox.script(script, args).await?;
         match done.exit_code {
             0 => Ok(done.result),
-            number => Err(failed(deed, io::Error::from_raw_os_error(number))),
+            errno => Err(failed(operation, path, io::Error::from_raw_os_error(errno))),
         }
     }
 
-    /// The absolute path that a path means, as it is written; where links lead is the sandbox's own affair.
+    /// The absolute path, resolved by its text alone. Symlinks are resolved inside the sandbox, which isolates them.
     fn resolve(&self, path: &Path) -> Result<PathBuf, FilesError> {
         let mut target = PathBuf::new();
         for part in self.root.join(path).components() {
@@ -204,11 +205,11 @@ impl RemoteFiles {
         if target.starts_with(&self.root) {
             Ok(target)
         } else {
-            Err(FilesError::Plain(SandboxError::outside(path)))
+            Err(FilesError::Operation(SandboxError::outside(path)))
         }
     }
 
-    fn aside(&self) -> PathBuf {
+    fn staging_path(&self) -> PathBuf {
         self.staging.join(format!("{:016x}", fastrand::u64(..)))
     }
 }
@@ -216,7 +217,7 @@ impl RemoteFiles {
 async fn next(response: &mut Response) -> Result<Option<bytes::Bytes>, DaytonaError> {
     let piece = response.chunk().await;
     piece.map_err(|source| DaytonaError::Unreachable {
-        call: "the bytes of a file".to_owned(),
+        call: "download a file".to_owned(),
         source: source.without_url(),
     })
 }
@@ -225,18 +226,18 @@ fn within(limit: u64, length: u64, path: &Path) -> Result<(), FilesError> {
     if length <= limit {
         return Ok(());
     }
-    Err(FilesError::Plain(SandboxError::too_long(path, limit)))
+    Err(FilesError::Operation(SandboxError::too_long(path, limit)))
 }
 
-fn failed((operation, path): Deed<'_>, source: io::Error) -> FilesError {
-    FilesError::Plain(SandboxError::file(operation, path, source))
+fn failed(operation: &str, path: &Path, source: io::Error) -> FilesError {
+    FilesError::Operation(SandboxError::file(operation, path, source))
 }
 
 fn on_host(operation: &'static str, path: &Path, source: io::Error) -> FilesError {
-    FilesError::Plain(SandboxError::host(operation, path, source))
+    FilesError::Operation(SandboxError::host(operation, path, source))
 }
 
-fn entry_of(info: FileInfo) -> io::Result<DirEntry> {
+fn to_entry(info: ToolboxFileInfo) -> io::Result<DirEntry> {
     let mode = u32::from_str_radix(&info.permissions, 8).map_err(io::Error::other)?;
     Ok(DirEntry {
         name: info.name,

@@ -1,4 +1,4 @@
-//! What is written on a sandbox: whose it is, and what it was made from.
+//! The labels of a sandbox: its run, its owner and what it was created from.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::id::RunId;
 use crate::sandbox::owner::Owner;
 use crate::sandbox::{SandboxSpec, fingerprint};
 
-/// Every sandbox of ralph's has it.
+/// Marks the sandboxes of ralph.
 const KIND: (&str, &str) = ("ralph.kind", "sandbox");
 const RUN: &str = "ralph.run";
 const OWNER: &str = "ralph.owner";
@@ -15,59 +15,62 @@ const FINGERPRINT: &str = "ralph.fingerprint";
 const SECRETS: &str = "ralph.secrets";
 const VERSION: &str = "ralph.version";
 
-/// What stands between two names.
-const BETWEEN: char = ',';
+/// Separates the names of credentials.
+const SEPARATOR: char = ',';
 
-/// What is written on a sandbox.
+/// The labels that ralph sets on a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Labels {
-    /// The run that has it.
+pub(super) struct DaytonaLabels {
+    /// The run that uses the sandbox.
     pub(super) run: RunId,
-    /// The process that has it now, or had it last.
+    /// The process that uses it now, or used it last.
     pub(super) owner: Owner,
-    /// What it was made from.
+    /// A hash of what it was created from.
     pub(super) fingerprint: String,
-    /// What Daytona's vault keeps for it.
+    /// The names of its credentials in Daytona's vault.
     pub(super) secrets: Vec<String>,
 }
 
-impl Labels {
+impl DaytonaLabels {
     pub(super) fn to_map(&self) -> BTreeMap<String, String> {
         let labels = [
             (KIND.0, KIND.1.to_owned()),
             (RUN, self.run.to_string()),
             (OWNER, self.owner.as_json()),
             (FINGERPRINT, self.fingerprint.clone()),
-            (SECRETS, self.secrets.join(&BETWEEN.to_string())),
+            (SECRETS, self.secrets.join(&SEPARATOR.to_string())),
             (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         ];
         labels.map(|(name, value)| (name.to_owned(), value)).into()
     }
 
-    /// Those of a sandbox; `None` when it is not ralph's.
-    pub(super) fn read(labels: &BTreeMap<String, String>) -> Option<Self> {
+    /// `None` if the sandbox does not belong to ralph.
+    pub(super) fn parse(labels: &BTreeMap<String, String>) -> Option<Self> {
         Some(Self {
             run: RunId::parse(labels.get(RUN)?).ok()?,
             owner: serde_json::from_str(labels.get(OWNER)?).ok()?,
             fingerprint: labels.get(FINGERPRINT)?.clone(),
-            secrets: labels.get(SECRETS).map(|names| list(names)).unwrap_or_default(),
+            secrets: labels
+                .get(SECRETS)
+                .map(|names| split_names(names))
+                .unwrap_or_default(),
         })
     }
 }
 
-fn list(names: &str) -> Vec<String> {
-    let names = names.split(BETWEEN).filter(|name| !name.is_empty());
+fn split_names(names: &str) -> Vec<String> {
+    let names = names.split(SEPARATOR).filter(|name| !name.is_empty());
     names.map(ToOwned::to_owned).collect()
 }
 
-/// What all of ralph's sandboxes have.
-pub(super) fn of_all() -> BTreeMap<&'static str, String> {
+/// The label that all sandboxes of ralph have.
+pub(super) fn common_label() -> BTreeMap<&'static str, String> {
     BTreeMap::from([(KIND.0, KIND.1.to_owned())])
 }
 
-/// What would have to be made anew if it were different.
+/// A hash of what a sandbox is created from. A sandbox with another hash is not reused.
 pub(super) fn fingerprint(spec: &SandboxSpec, options: &DaytonaOptions) -> String {
-    // Another value under the same name is no other sandbox.
+    // The values may change: they are not part of the sandbox.
     let secrets: Vec<&str> = options.secrets.iter().map(|one| one.variable.as_str()).collect();
     fingerprint::of(&(
         &spec.image,

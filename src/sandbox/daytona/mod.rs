@@ -1,7 +1,7 @@
-//! The `daytona` provider: each sandbox is one at Daytona, reached by its REST API.
+//! The `daytona` provider: sandboxes at Daytona, through its REST API.
 //!
-//! Nothing of a sandbox is kept on this machine: whose it is stands in its labels, so that any machine with the key
-//! finds it again. It is stopped when nobody uses it, and removed a week later, whatever becomes of this process.
+//! The host stores nothing about a sandbox: its owner is in its labels, so that every host with the key can find it.
+//! Daytona stops a sandbox that is idle, and removes it a week later, also if this process is killed.
 
 mod api;
 mod client;
@@ -9,11 +9,11 @@ mod error;
 mod files;
 mod labels;
 mod options;
-mod plain;
 mod policy;
 mod prepare;
 mod sandbox;
 mod secrets;
+mod session_exec;
 mod size;
 mod snapshot;
 mod socket;
@@ -28,171 +28,183 @@ use async_trait::async_trait;
 use tokio::sync::OnceCell;
 
 pub use self::error::DaytonaError;
-pub use self::options::{DaytonaOptions, DaytonaPrices, DaytonaSecret, Waiting};
+pub use self::options::{DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaSecret};
 
-use self::api::Api;
-use self::client::Http;
-use self::labels::Labels;
+use self::api::DaytonaApi;
+use self::client::DaytonaClient;
+use self::labels::DaytonaLabels;
 use self::sandbox::DaytonaSandbox;
-use self::wire::{BuildInfo, Ground, NewSandbox, Phase, Remote};
+use self::wire::{
+    CreateDaytonaSandbox, DaytonaBuildInfo, DaytonaImageSource, DaytonaNetwork, DaytonaPhase,
+    DaytonaSandboxInfo,
+};
 use super::name::names;
 use super::owner::Owner;
 use super::{
     Activity, Capabilities, CredentialRoute, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement,
-    Provider, Removable, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, Standing,
+    Provider, Removable, Sandbox, SandboxError, SandboxSpec, Standing,
 };
 use crate::network::Policy;
 
 const NAME: &str = "daytona";
 
-/// After how many minutes without use a sandbox is stopped, and after how many more it is removed.
-const STOPPED_AFTER: u32 = 15;
-const REMOVED_AFTER: u32 = 7 * 24 * 60;
+/// Daytona stops a sandbox after this many idle minutes, and removes it after this many more.
+const STOP_MINUTES: u32 = 15;
+const REMOVE_MINUTES: u32 = 7 * 24 * 60;
 
-/// Makes sandboxes at Daytona. Nothing is asked of it before that is needed.
+/// Creates sandboxes at Daytona. It connects with the first operation.
 #[derive(Debug)]
 pub struct DaytonaProvider {
     options: DaytonaOptions,
     owner: Owner,
-    api: OnceCell<Api>,
+    api: OnceCell<DaytonaApi>,
 }
 
 impl DaytonaProvider {
-    /// A provider that has asked nothing yet.
+    /// Creates the provider. Does not connect.
     #[must_use]
     pub fn new(options: DaytonaOptions) -> Self {
         Self {
-            owner: Owner::this_process(&options.machine),
+            owner: Owner::this_process(&options.host_name),
             options,
             api: OnceCell::new(),
         }
     }
 
-    async fn api(&self) -> Result<&Api, SandboxError> {
+    async fn api(&self) -> Result<&DaytonaApi, SandboxError> {
         let connect = || async {
             let key = self
                 .options
                 .key
                 .clone()
                 .ok_or_else(|| SandboxError::unavailable(NAME, "DAYTONA_API_KEY is not set"))?;
-            Ok(Api {
-                http: Http::new(key, self.options.answer_within)
-                    .map_err(|error| failed("(none yet)", error))?,
+            Ok(DaytonaApi {
+                client: DaytonaClient::new(key, self.options.read_timeout).map_err(to_sandbox_error)?,
                 url: self.options.api_url.trim_end_matches('/').to_owned(),
-                waiting: self.options.waiting.clone(),
+                progress: self.options.progress.clone(),
             })
         };
         self.api.get_or_try_init(connect).await
     }
 
-    /// The one name that the sandbox of a run has, among all of an organisation.
-    fn name_of(&self, spec: &SandboxSpec) -> String {
-        let [_, own] = names(spec, Path::new(&self.options.machine));
+    /// The name of a run's sandbox, which is unique in the organisation.
+    fn sandbox_name(&self, spec: &SandboxSpec) -> String {
+        let [_, own] = names(spec, Path::new(&self.options.host_name));
         own
     }
 
-    fn labels(&self, spec: &SandboxSpec) -> Labels {
-        Labels {
+    fn labels(&self, spec: &SandboxSpec) -> DaytonaLabels {
+        DaytonaLabels {
             run: spec.run.clone(),
             owner: self.owner.clone(),
             fingerprint: labels::fingerprint(spec, &self.options),
             secrets: {
-                let (name, secrets) = (self.name_of(spec), &self.options.secrets);
-                secrets.iter().map(|one| secrets::name_of(&name, one)).collect()
+                let (name, secrets) = (self.sandbox_name(spec), &self.options.secrets);
+                secrets
+                    .iter()
+                    .map(|one| secrets::vault_name(&name, one))
+                    .collect()
             },
         }
     }
 
-    /// What the sandbox starts from: what Daytona is to build, or a snapshot.
-    async fn ground(&self, spec: &SandboxSpec) -> Result<Ground, SandboxError> {
+    /// What the sandbox starts from: a Dockerfile that Daytona builds, or a snapshot.
+    async fn image_source(&self, spec: &SandboxSpec) -> Result<DaytonaImageSource, SandboxError> {
         if let Some(dockerfile) = &self.options.dockerfile {
-            return Ok(Ground::Build {
-                build_info: BuildInfo {
+            return Ok(DaytonaImageSource::Build {
+                build_info: DaytonaBuildInfo {
                     dockerfile_content: dockerfile.clone(),
                 },
                 size: size::size(&spec.resources),
             });
         }
-        let snapshot = snapshot::ready(self.api().await?, spec).await;
-        let snapshot = snapshot.map_err(|error| failed(&self.name_of(spec), error))?;
-        Ok(Ground::Snapshot { snapshot })
+        let snapshot = snapshot::ensure(self.api().await?, spec).await;
+        let snapshot = snapshot.map_err(|error| failed(&self.sandbox_name(spec), error))?;
+        Ok(DaytonaImageSource::Snapshot { snapshot })
     }
 
-    async fn new_sandbox(&self, spec: &SandboxSpec) -> Result<NewSandbox, SandboxError> {
-        let name = self.name_of(spec);
+    async fn request(&self, spec: &SandboxSpec) -> Result<CreateDaytonaSandbox, SandboxError> {
+        let name = self.sandbox_name(spec);
         if let Some(mount) = spec.mounts.first() {
-            let reason = format!("`{}` is here, and they are elsewhere", mount.source.display());
-            let operation = "show files of this machine to its sandboxes";
+            let reason = format!(
+                "`{}` is on the host, the sandboxes are remote",
+                mount.source.display()
+            );
+            let operation = "mount host files into its sandboxes";
             return Err(SandboxError::unsupported(NAME, operation, reason));
         }
-        Ok(NewSandbox {
-            ground: self.ground(spec).await?,
-            secrets: secrets::mounted(&name, &self.options.secrets),
+        Ok(CreateDaytonaSandbox {
+            source: self.image_source(spec).await?,
+            secrets: secrets::to_request(&name, &self.options.secrets),
             env: spec.env.clone(),
             labels: self.labels(spec).to_map(),
             network: policy::compile(&spec.network)
                 .map_err(|reason| SandboxError::unsupported(NAME, "enforce the network policy", reason))?,
             target: self.options.target.clone(),
-            auto_stop_interval: STOPPED_AFTER,
-            auto_delete_interval: REMOVED_AFTER,
+            auto_stop_interval: STOP_MINUTES,
+            auto_delete_interval: REMOVE_MINUTES,
             name,
         })
     }
 
-    /// Makes a sandbox, and removes it again when it does not come to life.
-    async fn make(&self, new: &NewSandbox, spec: &SandboxSpec) -> Result<DaytonaSandbox, SandboxError> {
+    /// Creates a sandbox, and removes it if it does not start.
+    async fn make(
+        &self,
+        new: &CreateDaytonaSandbox,
+        spec: &SandboxSpec,
+    ) -> Result<DaytonaSandbox, SandboxError> {
         let api = self.api().await?;
-        let patience = match &new.ground {
-            Ground::Snapshot { .. } => api::SANDBOX_PATIENCE,
-            Ground::Build { .. } => api::BUILD_PATIENCE,
+        let timeout = match &new.source {
+            DaytonaImageSource::Snapshot { .. } => api::START_TIMEOUT,
+            DaytonaImageSource::Build { .. } => api::BUILD_TIMEOUT,
         };
-        let secrets = secrets::keep(api, &new.name, &self.options.secrets).await;
+        let secrets = secrets::store(api, &new.name, &self.options.secrets).await;
         secrets.map_err(|error| failed(&new.name, error))?;
-        let made = match created(api, new).await {
+        let made = match create_or_find(api, new).await {
             Ok(made) => made,
             Err(error) => {
-                tell_left(&new.name, secrets::forget(api, &self.labels(spec).secrets).await);
-                return Err(refused(new, error));
+                warn_not_removed(&new.name, secrets::remove(api, &self.labels(spec).secrets).await);
+                return Err(not_created(new, error));
             }
         };
         let opened = async {
-            let started = api.started(&made.id, patience).await?;
+            let started = api.start(&made.id, timeout).await?;
             prepare::open(api, started, spec).await
         };
         match opened.await {
             Ok(sandbox) => Ok(sandbox),
             Err(error) => {
-                tell_left(&new.name, discard(api, &made).await);
+                warn_not_removed(&new.name, discard(api, &made).await);
                 Err(failed(&new.name, error))
             }
         }
     }
 
-    /// All sandboxes of ralph's, whoever made them.
-    async fn census(&self) -> Result<Vec<(Remote, Listed)>, SandboxError> {
-        let found = self.api().await?.labelled(&labels::of_all()).await;
-        let found = found.map_err(|error| failed("(any)", error))?;
-        let mut listed: Vec<(Remote, Listed)> = found
+    /// All sandboxes of ralph, also those of other hosts.
+    async fn census(&self) -> Result<Vec<(DaytonaSandboxInfo, Listed)>, SandboxError> {
+        let found = self.api().await?.sandboxes(&labels::common_label()).await;
+        let found = found.map_err(to_sandbox_error)?;
+        let mut listed: Vec<(DaytonaSandboxInfo, Listed)> = found
             .into_iter()
-            .filter_map(|remote| {
-                let listed = self.listed(&remote)?;
-                Some((remote, listed))
+            .filter_map(|info| {
+                let listed = self.listed(&info)?;
+                Some((info, listed))
             })
             .collect();
         listed.sort_by(|one, other| one.1.id.cmp(&other.1.id));
         Ok(listed)
     }
 
-    fn listed(&self, remote: &Remote) -> Option<Listed> {
-        let labels = Labels::read(&remote.labels)?;
+    fn listed(&self, info: &DaytonaSandboxInfo) -> Option<Listed> {
+        let labels = DaytonaLabels::parse(&info.labels)?;
         Some(Listed {
-            id: remote.name.clone(),
+            id: info.name.clone(),
             provider: NAME,
             run: Some(labels.run),
-            activity: match remote.state.phase() {
-                Phase::Started | Phase::Moving => Activity::Running,
-                Phase::Resting | Phase::Failed => Activity::Stopped,
-                Phase::Ending => return None,
+            activity: match info.state.phase() {
+                DaytonaPhase::Started | DaytonaPhase::Changing => Activity::Running,
+                DaytonaPhase::Stopped | DaytonaPhase::Failed => Activity::Stopped,
+                DaytonaPhase::Removed => return None,
             },
             standing: if labels.owner.is_dead(&self.owner) {
                 Standing::OwnerEnded
@@ -200,9 +212,9 @@ impl DaytonaProvider {
                 Standing::InUse
             },
             owner: Some(labels.owner.to_string()),
-            image: remote.snapshot.clone(),
+            image: info.snapshot.clone(),
             workspace: PathBuf::from("ralph"),
-            created: remote.created_at,
+            created: info.created_at,
         })
     }
 }
@@ -225,7 +237,7 @@ impl Provider for DaytonaProvider {
     }
 
     fn hourly_cost(&self, spec: &SandboxSpec) -> Option<HourlyCost> {
-        Some(size::hourly(&spec.resources, &self.options.prices))
+        Some(size::hourly_cost(&spec.resources, &self.options.prices))
     }
 
     fn objection(&self, policy: &Policy) -> Option<String> {
@@ -233,37 +245,38 @@ impl Provider for DaytonaProvider {
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
-        let tried = self.api().await?.try_key().await;
-        tried.map_err(|error| failed("(none yet)", error))
+        let tried = self.api().await?.check_key().await;
+        tried.map_err(to_sandbox_error)
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let name = self.name_of(spec);
+        let name = self.sandbox_name(spec);
         let found = self.api().await?.sandbox(&name).await;
         if found.map_err(|error| failed(&name, error))?.is_some() {
             let exists = io::ErrorKind::AlreadyExists.into();
             return Err(SandboxError::host("make", Path::new(&name), exists));
         }
-        let new = self.new_sandbox(spec).await?;
+        let new = self.request(spec).await?;
         Ok(Box::new(self.make(&new, spec).await?))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
-        let (api, name) = (self.api().await?, self.name_of(spec));
+        let (api, name) = (self.api().await?, self.sandbox_name(spec));
         let reopened = async {
-            let Some(remote) = api.sandbox(&name).await? else {
+            let Some(info) = api.sandbox(&name).await? else {
                 return Ok(None);
             };
             let labels = self.labels(spec);
-            let usable = remote.state.phase() != Phase::Failed
-                && Labels::read(&remote.labels).is_some_and(|found| found.fingerprint == labels.fingerprint);
+            let usable = info.state.phase() != DaytonaPhase::Failed
+                && DaytonaLabels::parse(&info.labels)
+                    .is_some_and(|found| found.fingerprint == labels.fingerprint);
             if !usable {
-                discard(api, &remote).await?;
+                discard(api, &info).await?;
                 return Ok(None);
             }
-            api.relabel(&remote.id, &labels.to_map()).await?;
-            secrets::keep(api, &name, &self.options.secrets).await?;
-            let started = api.started(&remote.id, api::SANDBOX_PATIENCE).await?;
+            api.set_labels(&info.id, &labels.to_map()).await?;
+            secrets::store(api, &name, &self.options.secrets).await?;
+            let started = api.start(&info.id, api::START_TIMEOUT).await?;
             prepare::open(api, started, spec).await.map(Some)
         };
         let reopened = reopened.await.map_err(|error| failed(&name, error))?;
@@ -285,10 +298,10 @@ impl Provider for DaytonaProvider {
             .await?
             .into_iter()
             .find(|(_, listed)| listed.id == id);
-        let Some((remote, Listed { run: Some(run), .. })) = found else {
+        let Some((info, Listed { run: Some(run), .. })) = found else {
             return Ok(None);
         };
-        let opened = prepare::open(self.api().await?, remote, &SandboxSpec::unrestricted(run)).await;
+        let opened = prepare::open(self.api().await?, info, &SandboxSpec::unrestricted(run)).await;
         Ok(Some(Box::new(opened.map_err(|error| failed(id, error))?)))
     }
 
@@ -299,8 +312,8 @@ impl Provider for DaytonaProvider {
             .into_iter()
             .find(|(_, listed)| listed.id == id);
         match found {
-            Some((remote, listed)) if removable == Removable::Any || listed.standing.is_orphan() => {
-                let removed = discard(self.api().await?, &remote).await;
+            Some((info, listed)) if removable == Removable::Any || listed.standing.is_orphan() => {
+                let removed = discard(self.api().await?, &info).await;
                 removed.map(|()| true).map_err(|error| failed(id, error))
             }
             Some(_) | None => Ok(false),
@@ -308,11 +321,14 @@ impl Provider for DaytonaProvider {
     }
 }
 
-/// Makes the sandbox, or finds it made by a call of which nobody knows whether it was heard.
-async fn created(api: &Api, new: &NewSandbox) -> Result<Remote, DaytonaError> {
+/// Creates a sandbox. If the call fails without a clear result, looks whether the sandbox was created.
+async fn create_or_find(
+    api: &DaytonaApi,
+    new: &CreateDaytonaSandbox,
+) -> Result<DaytonaSandboxInfo, DaytonaError> {
     match api.create(new).await {
-        Err(error) if error.may_pass() => match api.sandbox(&new.name).await {
-            // One of that name with our own labels is ours.
+        Err(error) if error.is_transient() => match api.sandbox(&new.name).await {
+            // The labels show that it is this one.
             Ok(Some(found)) if found.labels == new.labels => Ok(found),
             Ok(_) | Err(_) => Err(error),
         },
@@ -320,25 +336,25 @@ async fn created(api: &Api, new: &NewSandbox) -> Result<Remote, DaytonaError> {
     }
 }
 
-/// Removes a sandbox and what the vault keeps for it.
-async fn discard(api: &Api, remote: &Remote) -> Result<(), DaytonaError> {
-    api.delete(&remote.id).await?;
-    match Labels::read(&remote.labels) {
-        Some(labels) => secrets::forget(api, &labels.secrets).await,
+/// Removes a sandbox and its credentials in the vault.
+async fn discard(api: &DaytonaApi, info: &DaytonaSandboxInfo) -> Result<(), DaytonaError> {
+    api.delete(&info.id).await?;
+    match DaytonaLabels::parse(&info.labels) {
+        Some(labels) => secrets::remove(api, &labels.secrets).await,
         None => Ok(()),
     }
 }
 
-/// Tells what could not be cleared away after another failure, which is the one to report.
-fn tell_left(sandbox: &str, cleared: Result<(), DaytonaError>) {
-    if let Err(left) = cleared {
-        tracing::warn!(sandbox, %left, "a sandbox that came to nothing could not be removed");
+/// Logs a failed removal after another error, which is the one to report.
+fn warn_not_removed(sandbox: &str, removed: Result<(), DaytonaError>) {
+    if let Err(error) = removed {
+        tracing::warn!(sandbox, %error, "cannot remove a sandbox that did not start");
     }
 }
 
-/// Why a sandbox was not made. Organisations on the lower tiers may not choose what their sandboxes reach.
-fn refused(new: &NewSandbox, error: DaytonaError) -> SandboxError {
-    let restricted = new.network != wire::Network::default();
+/// Why a sandbox was not created. Organisations of low tiers cannot set a network policy.
+fn not_created(new: &CreateDaytonaSandbox, error: DaytonaError) -> SandboxError {
+    let restricted = new.network != DaytonaNetwork::default();
     match error {
         DaytonaError::Refused {
             status: 400 | 403,
@@ -355,14 +371,19 @@ fn refused(new: &NewSandbox, error: DaytonaError) -> SandboxError {
     }
 }
 
-fn failed(sandbox: &str, source: DaytonaError) -> SandboxError {
-    let kind = if source.may_pass() {
-        SandboxErrorKind::Unreachable
-    } else {
-        SandboxErrorKind::Failed
-    };
-    let hint = source.hint();
-    SandboxError::new(kind, format!("Daytona failed for the sandbox `{sandbox}`"))
-        .with_cause(source)
-        .with_hint(hint)
+/// The error for one sandbox.
+fn failed(sandbox: &str, error: DaytonaError) -> SandboxError {
+    let hint = error.hint();
+    SandboxError::new(
+        error.kind(),
+        format!("Daytona failed for the sandbox `{sandbox}`"),
+    )
+    .with_cause(error)
+    .with_hint(hint)
+}
+
+/// The error for an operation that concerns no sandbox in particular.
+fn to_sandbox_error(error: DaytonaError) -> SandboxError {
+    let hint = error.hint();
+    SandboxError::from_cause(error.kind(), error).with_hint(hint)
 }

@@ -1,4 +1,4 @@
-//! What the provider needs to know.
+//! The options of the provider.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,99 +8,99 @@ use crate::network::HostName;
 use crate::secret::Secret;
 use crate::usage::Usd;
 
-/// What the provider needs to know.
+/// The options of the provider.
 #[derive(Clone, Debug)]
 pub struct DaytonaOptions {
-    /// Where Daytona answers.
+    /// The URL of Daytona's API.
     pub api_url: String,
-    /// The key, where there is one.
+    /// The API key. Without one, the provider is unavailable.
     pub key: Option<Secret>,
-    /// The region sandboxes are made in; Daytona's choice when `None`.
+    /// The region of sandboxes. Daytona chooses one if `None`.
     pub target: Option<String>,
-    /// What this machine is called.
-    pub machine: String,
-    /// The text of a Dockerfile that Daytona builds for its sandboxes; without one they start from snapshots.
+    /// The name of this host, as part of the owner of sandboxes.
+    pub host_name: String,
+    /// The text of a Dockerfile that Daytona builds. Without one, sandboxes start from snapshots.
     pub dockerfile: Option<String>,
-    /// Credentials that sandboxes use and never hold.
+    /// Credentials that Daytona's vault keeps.
     pub secrets: Vec<DaytonaSecret>,
-    /// What sandboxes cost.
+    /// The prices of resources.
     pub prices: DaytonaPrices,
-    /// How long Daytona may be silent in the middle of a call.
-    pub answer_within: Duration,
-    /// Who is told what is waited for.
-    pub waiting: Waiting,
+    /// How long Daytona may send nothing in the middle of a response.
+    pub read_timeout: Duration,
+    /// Receives progress messages.
+    pub progress: DaytonaProgress,
 }
 
 impl DaytonaOptions {
-    /// Where Daytona answers unless somebody says otherwise.
+    /// The default URL of Daytona's API.
     pub const API_URL: &str = "https://app.daytona.io/api";
 
-    /// How long it may be silent: longer than the longest script of ours runs there.
-    pub const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+    /// The default read timeout: longer than the longest script that ralph runs there.
+    pub const READ_TIMEOUT: Duration = Duration::from_secs(90);
 
-    /// What to know of a Daytona at this address, with this key; everything else as it usually is.
+    /// The defaults, with this URL, key and host name.
     #[must_use]
-    pub fn new(api_url: impl Into<String>, key: Option<Secret>, machine: impl Into<String>) -> Self {
+    pub fn new(api_url: impl Into<String>, key: Option<Secret>, host_name: impl Into<String>) -> Self {
         Self {
             api_url: api_url.into(),
             key,
             target: None,
-            machine: machine.into(),
+            host_name: host_name.into(),
             dockerfile: None,
             secrets: Vec::new(),
             prices: DaytonaPrices::default(),
-            answer_within: Self::ANSWER_WITHIN,
-            waiting: Waiting::default(),
+            read_timeout: Self::READ_TIMEOUT,
+            progress: DaytonaProgress::default(),
         }
     }
 }
 
-/// Is told what is waited for, in words for a person, each time that changes: a snapshot can take many minutes.
+/// Receives a message each time the state of a sandbox or snapshot changes. Creating a snapshot can take many minutes.
 #[derive(Clone)]
-pub struct Waiting(Arc<dyn Fn(&str) + Send + Sync>);
+pub struct DaytonaProgress(Arc<dyn Fn(&str) + Send + Sync>);
 
-impl Waiting {
-    /// This function is told.
-    pub fn told_to(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+impl DaytonaProgress {
+    /// Calls this function with each message.
+    pub fn new(report: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(report))
     }
 
-    pub(super) fn tell(&self, text: &str) {
+    pub(super) fn report(&self, text: &str) {
         (self.0)(text);
     }
 }
 
-impl Default for Waiting {
-    /// Nobody is told.
+impl Default for DaytonaProgress {
+    /// Ignores all messages.
     fn default() -> Self {
-        Self::told_to(|_| {})
+        Self::new(|_| {})
     }
 }
 
-impl fmt::Debug for Waiting {
+impl fmt::Debug for DaytonaProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Waiting")
+        f.write_str("DaytonaProgress")
     }
 }
 
-/// A credential that commands use and their sandbox never holds: Daytona puts it in on the way out.
+/// A credential that the sandbox never contains: Daytona adds it to outgoing requests.
 #[derive(Clone, Debug)]
 pub struct DaytonaSecret {
-    /// The variable in which commands find what stands for it.
+    /// The variable that contains the placeholder.
     pub variable: String,
     /// The credential itself.
     pub value: Secret,
-    /// The only hosts that it is sent to.
+    /// The hosts that it is sent to.
     pub hosts: Vec<HostName>,
 }
 
-/// What an hour of a sandbox's parts costs. Without prices an hour costs nothing.
+/// The prices of an hour of each resource. The default is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DaytonaPrices {
-    /// A processor.
+    /// One processor.
     pub cpu_hour: Usd,
-    /// A gigabyte of memory.
+    /// One gigabyte of memory.
     pub memory_gb_hour: Usd,
-    /// A gigabyte of disk.
+    /// One gigabyte of disk.
     pub disk_gb_hour: Usd,
 }

@@ -1,30 +1,30 @@
-//! A network policy in Daytona's words, as far as it has them.
+//! Translates a network policy to Daytona's network settings.
 
-use super::wire::Network;
+use super::wire::DaytonaNetwork;
 use crate::network::{HostPattern, Policy};
 use crate::sandbox::reach::{Reach, wildcard};
 
-/// How many names Daytona's list holds.
-const MOST: usize = 10;
+/// The most names in Daytona's allow list.
+const MAX_DOMAINS: usize = 10;
 
-/// What to ask of Daytona; the error is why it cannot enforce the policy.
-pub(super) fn compile(policy: &Policy) -> Result<Network, String> {
+/// The network settings for a policy. The error says why Daytona cannot enforce it.
+pub(super) fn compile(policy: &Policy) -> Result<DaytonaNetwork, String> {
     match Reach::of(policy)? {
-        Reach::Nothing => Ok(Network {
+        Reach::Nothing => Ok(DaytonaNetwork {
             block_all: Some(true),
             domains: None,
         }),
         Reach::Everything { but } | Reach::Only { but, .. } if !but.is_empty() => {
-            Err("it has no list of names that are denied".to_owned())
+            Err("Daytona has no list of denied names".to_owned())
         }
-        Reach::Everything { .. } => Ok(Network::default()),
-        Reach::Only { hosts, .. } if hosts.len() > MOST => Err(format!(
-            "its list holds {MOST} names, and the policy has {}",
+        Reach::Everything { .. } => Ok(DaytonaNetwork::default()),
+        Reach::Only { hosts, .. } if hosts.len() > MAX_DOMAINS => Err(format!(
+            "Daytona's allow list holds {MAX_DOMAINS} names, and the policy has {}",
             hosts.len()
         )),
         Reach::Only { hosts, .. } => {
-            let names: Vec<String> = hosts.into_iter().map(name).collect::<Result<_, _>>()?;
-            Ok(Network {
+            let names: Vec<String> = hosts.into_iter().map(domain).collect::<Result<_, _>>()?;
+            Ok(DaytonaNetwork {
                 block_all: None,
                 domains: Some(names.join(",")),
             })
@@ -32,11 +32,11 @@ pub(super) fn compile(policy: &Policy) -> Result<Network, String> {
     }
 }
 
-/// One entry of the list. It has no ports: a name is reached on each, or on none.
-fn name(pattern: &HostPattern) -> Result<String, String> {
+/// One entry of the allow list. Entries have no ports: a name is allowed on all ports.
+fn domain(pattern: &HostPattern) -> Result<String, String> {
     if let Some(port) = pattern.port {
         return Err(format!(
-            "its list has names without ports, and the policy names port {port}"
+            "Daytona's allow list has names without ports, and the policy names port {port}"
         ));
     }
     wildcard(pattern)
@@ -57,7 +57,7 @@ mod tests {
     #[case::nothing(Policy::deny(), r#"{"networkBlockAll":true}"#)]
     #[case::everything(Policy::allow_all(), "{}")]
     #[case::names(allowing(&["github.com", "**.example.org"]), r#"{"domainAllowList":"github.com,*.example.org"}"#)]
-    fn a_policy_becomes_fields_of_the_request(#[case] policy: Policy, #[case] json: &str) {
+    fn a_policy_becomes_network_settings(#[case] policy: Policy, #[case] json: &str) {
         assert_eq!(serde_json::to_string(&compile(&policy).unwrap()).unwrap(), json);
     }
 

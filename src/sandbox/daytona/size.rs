@@ -1,19 +1,19 @@
-//! How big a sandbox is, in Daytona's units, and what that costs.
+//! The resources of a sandbox in Daytona's units, and their price.
 
 use super::DaytonaPrices;
-use super::wire::Size;
+use super::wire::DaytonaSize;
 use crate::sandbox::{HourlyCost, Resources};
 use crate::usage::Usd;
 
 const GIGABYTE: u64 = 1 << 30;
 
-/// What a sandbox has of which nobody said how much: processors, gigabytes of memory, gigabytes of disk.
-const USUAL: (u64, u64, u64) = (1, 1, 3);
+/// Daytona's defaults: processors, gigabytes of memory, gigabytes of disk.
+const DEFAULTS: (u64, u64, u64) = (1, 1, 3);
 
-/// Resources in whole processors and gigabytes, never less than asked.
-pub(super) fn size(resources: &Resources) -> Size {
+/// Resources in whole processors and gigabytes, rounded up.
+pub(super) fn size(resources: &Resources) -> DaytonaSize {
     let gigabytes = |bytes: u64| bytes.div_ceil(GIGABYTE);
-    Size {
+    DaytonaSize {
         cpu: resources
             .cpu_millis
             .map(|millis| u64::from(millis.div_ceil(1000))),
@@ -22,12 +22,12 @@ pub(super) fn size(resources: &Resources) -> Size {
     }
 }
 
-/// What an hour of a sandbox that runs costs, about.
-pub(super) fn hourly(resources: &Resources, prices: &DaytonaPrices) -> HourlyCost {
+/// The estimated price of an hour of a running sandbox.
+pub(super) fn hourly_cost(resources: &Resources, prices: &DaytonaPrices) -> HourlyCost {
     let size = size(resources);
-    let cpu = size.cpu.unwrap_or(USUAL.0);
-    let memory = size.memory.unwrap_or(USUAL.1);
-    let disk = size.disk.unwrap_or(USUAL.2);
+    let cpu = size.cpu.unwrap_or(DEFAULTS.0);
+    let memory = size.memory.unwrap_or(DEFAULTS.1);
+    let disk = size.disk.unwrap_or(DEFAULTS.2);
     let parts = [
         prices.cpu_hour.times(cpu),
         prices.memory_gb_hour.times(memory),
@@ -52,21 +52,21 @@ mod tests {
     }
 
     #[test]
-    fn a_sandbox_has_whole_processors_and_gigabytes_and_never_less_than_asked() {
+    fn resources_are_rounded_up() {
         let size = size(&resources(Some(1500), Some(GIGABYTE + 1)));
         assert_eq!((size.cpu, size.memory, size.disk), (Some(2), Some(2), None));
     }
 
     #[test]
-    fn an_hour_costs_what_its_parts_cost() {
+    fn the_price_is_the_sum_of_its_parts() {
         let dollar = |dollars| Usd::from_dollars(dollars).unwrap();
         let prices = DaytonaPrices {
             cpu_hour: dollar(1.0),
             memory_gb_hour: dollar(0.1),
             disk_gb_hour: dollar(0.01),
         };
-        let asked = hourly(&resources(Some(2000), Some(4 * GIGABYTE)), &prices);
+        let asked = hourly_cost(&resources(Some(2000), Some(4 * GIGABYTE)), &prices);
         assert_eq!(asked.price, dollar(2.43));
-        assert_eq!(hourly(&resources(None, None), &prices).price, dollar(1.13));
+        assert_eq!(hourly_cost(&resources(None, None), &prices).price, dollar(1.13));
     }
 }

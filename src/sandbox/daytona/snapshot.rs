@@ -1,37 +1,37 @@
-//! The snapshot that a sandbox starts from: an image that Daytona was given once, with the resources it comes with.
+//! Snapshots, from which sandboxes start: an image that is registered at Daytona, with resources.
 
 use super::DaytonaError;
-use super::api::Api;
+use super::api::DaytonaApi;
 use super::size::size;
-use super::wire::NewSnapshot;
+use super::wire::CreateDaytonaSnapshot;
 use crate::engine::Digest;
 use crate::sandbox::{Resources, SandboxSpec};
 
-/// How many digits of a hash tell two snapshots apart.
-const DIGITS: usize = 12;
+/// How many hexadecimal digits of the hash a name contains.
+const HASH_DIGITS: usize = 12;
 
-/// The name of the snapshot that `spec.image` means, ready to be used: one of that very name, or one that is registered
-/// for the image. Daytona's own when no image is named.
-pub(super) async fn ready(api: &Api, spec: &SandboxSpec) -> Result<Option<String>, DaytonaError> {
+/// Makes the snapshot for `spec.image` ready and returns its name. The image is the name of a snapshot, or an image for
+/// which a snapshot is registered. `None` if no image is set: Daytona then uses its default.
+pub(super) async fn ensure(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Option<String>, DaytonaError> {
     let Some(image) = &spec.image else {
         return Ok(None);
     };
-    // What has a registry or a tag is an image; the address of a snapshot takes neither.
+    // A name with a registry or a tag is an image; names of snapshots have neither.
     let may_be_a_snapshot = !image.contains(['/', ':', '@']);
-    if may_be_a_snapshot && api.snapshot(image, None).await?.is_some() {
+    if may_be_a_snapshot && api.ensure_snapshot(image, None).await? {
         return Ok(Some(image.clone()));
     }
-    let source = planned(image, &spec.resources);
-    api.snapshot(&source.name, Some(&source)).await?;
+    let source = plan(image, &spec.resources);
+    api.ensure_snapshot(&source.name, Some(&source)).await?;
     Ok(Some(source.name))
 }
 
-/// What is registered for an image. Its name changes with all that it is made from.
-fn planned(image: &str, resources: &Resources) -> NewSnapshot {
+/// The snapshot to register for an image. Its name is a hash of image and resources.
+fn plan(image: &str, resources: &Resources) -> CreateDaytonaSnapshot {
     let size = size(resources);
     let parts = format!("{image}\n{:?}\n{:?}\n{:?}", size.cpu, size.memory, size.disk);
-    NewSnapshot {
-        name: format!("ralph-{}", &Digest::sha256(parts.as_bytes()).hex()[..DIGITS]),
+    CreateDaytonaSnapshot {
+        name: format!("ralph-{}", &Digest::sha256(parts.as_bytes()).hex()[..HASH_DIGITS]),
         image_name: image.to_owned(),
         size,
     }
@@ -48,9 +48,9 @@ mod tests {
             ..Resources::default()
         };
         let names = [
-            planned("agent:v1", &Resources::default()).name,
-            planned("agent:v2", &Resources::default()).name,
-            planned("agent:v1", &more).name,
+            plan("agent:v1", &Resources::default()).name,
+            plan("agent:v2", &Resources::default()).name,
+            plan("agent:v1", &more).name,
         ];
         assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
     }

@@ -1,4 +1,4 @@
-//! A WebSocket of the toolbox, by the same client as every other call.
+//! A WebSocket of the toolbox, opened with the HTTP client of the other calls.
 
 use std::io;
 
@@ -13,34 +13,34 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::DaytonaError;
-use super::client::{Call, Repeat};
+use super::client::{CallRetry, DaytonaCall};
 
-/// Longer messages are cut: the toolbox takes no more than 64 KiB at once.
-const LONGEST: usize = 32 * 1024;
+/// The longest message that is sent. The toolbox accepts up to 64 KiB.
+const MAX_MESSAGE: usize = 32 * 1024;
 
-/// A stream of messages in both directions.
+/// An open WebSocket.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct DaytonaSocket {
     stream: WebSocketStream<Upgraded>,
     call: String,
 }
 
-/// The half that hears.
+/// The receiving half.
 #[derive(Debug)]
-pub(super) struct Ears {
+pub(super) struct SocketReader {
     stream: SplitStream<WebSocketStream<Upgraded>>,
     call: String,
 }
 
-/// The half that speaks.
+/// The sending half.
 #[derive(Debug)]
-pub(super) struct Mouth {
+pub(super) struct SocketWriter {
     sink: SplitSink<WebSocketStream<Upgraded>, Message>,
 }
 
-impl Socket {
-    /// Makes the call a stream.
-    pub(super) async fn open(call: Call, named: String) -> Result<Self, DaytonaError> {
+impl DaytonaSocket {
+    /// Upgrades a call to a WebSocket. `name` is for errors.
+    pub(super) async fn open(call: DaytonaCall, name: String) -> Result<Self, DaytonaError> {
         let key = generate_key();
         let call = call.with(|request| {
             request
@@ -49,47 +49,46 @@ impl Socket {
                 .header(SEC_WEBSOCKET_VERSION, "13")
                 .header(SEC_WEBSOCKET_KEY, &key)
         });
-        let response = call.send(Repeat::Harmless).await?;
+        let response = call.send(CallRetry::Safe).await?;
         let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT);
-        let is_ours =
+        let is_valid =
             accepted.is_some_and(|accept| accept.as_bytes() == derive_accept_key(key.as_bytes()).as_bytes());
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS || !is_ours {
-            return Err(DaytonaError::Answer {
-                call: named,
-                source: io::Error::new(io::ErrorKind::InvalidData, "it opened no stream"),
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS || !is_valid {
+            return Err(DaytonaError::Response {
+                call: name,
+                source: io::Error::new(io::ErrorKind::InvalidData, "Daytona did not open a WebSocket"),
             });
         }
         let upgraded = response
             .upgrade()
             .await
             .map_err(|source| DaytonaError::Unreachable {
-                call: named.clone(),
+                call: name.clone(),
                 source: source.without_url(),
             })?;
         Ok(Self {
             stream: WebSocketStream::from_raw_socket(upgraded, Role::Client, None).await,
-            call: named,
+            call: name,
         })
     }
 
-    /// Both halves, to be used at once.
-    pub(super) fn split(self) -> (Ears, Mouth) {
+    pub(super) fn split(self) -> (SocketReader, SocketWriter) {
         let (sink, stream) = self.stream.split();
-        let ears = Ears {
+        let reader = SocketReader {
             stream,
             call: self.call,
         };
-        (ears, Mouth { sink })
+        (reader, SocketWriter { sink })
     }
 }
 
-impl Ears {
-    /// The next bytes; `None` at the end that the toolbox has said is one.
-    pub(super) async fn hear(&mut self) -> Result<Option<Vec<u8>>, DaytonaError> {
+impl SocketReader {
+    /// The next bytes; `None` after the toolbox has closed the WebSocket.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, DaytonaError> {
         loop {
             match self.stream.next().await {
                 Some(Ok(Message::Binary(bytes))) => return Ok(Some(bytes.into())),
-                // What the toolbox has to say itself, such as that a terminal is connected.
+                // Status messages of the toolbox, for example that a terminal is connected.
                 Some(Ok(Message::Text(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Ok(Message::Close(_))) => return Ok(None),
                 Some(Err(error)) => return Err(self.broken(error)),
@@ -106,17 +105,17 @@ impl Ears {
     }
 }
 
-impl Mouth {
-    /// Sends bytes, in as many messages as they need.
-    pub(super) async fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for piece in bytes.chunks(LONGEST) {
+impl SocketWriter {
+    /// Sends bytes, in one or more messages.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.chunks(MAX_MESSAGE) {
             let message = Message::Binary(piece.to_vec().into());
             self.sink.send(message).await.map_err(io::Error::other)?;
         }
         Ok(())
     }
 
-    /// Keeps whatever stands between from taking the stream for dead.
+    /// Keeps the connection alive.
     pub(super) async fn ping(&mut self) -> io::Result<()> {
         let ping = Message::Ping(Vec::new().into());
         self.sink.send(ping).await.map_err(io::Error::other)

@@ -1,7 +1,8 @@
-//! Opens sessions with the guest over a terminal: the one stream of bytes into a sandbox that Daytona has.
+//! Opens warm sessions over a terminal, the only byte stream into a sandbox that Daytona offers.
 //!
-//! A terminal begins with a shell that echoes and prompts. It is told to become a plain pipe, to print a word that it
-//! was not told in one piece, and to give way to the guest. What comes before that word is the shell's.
+//! A terminal starts with a shell that echoes and prompts. The shell switches the terminal to raw mode, prints a random
+//! marker and executes the guest. The marker is sent in two parts, so that the echo does not contain it. Everything
+//! before the marker is output of the shell.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,99 +12,113 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, 
 use tokio::time::{interval, timeout};
 
 use super::DaytonaError;
-use super::socket::{Ears, Mouth};
+use super::socket::{SocketReader, SocketWriter};
 use super::toolbox::Toolbox;
 use crate::exec::Command;
 use crate::sandbox::session::{Session, SessionError, Surroundings};
 use crate::sandbox::warm::Opener;
 
-/// How long the shell may take to begin and give way.
-const SHELL_PATIENCE: Duration = Duration::from_secs(30);
-/// How often a stream shows that it is in use.
+/// How long the shell may take to start and execute the guest.
+const SHELL_TIMEOUT: Duration = Duration::from_secs(30);
+/// The interval of keep-alive messages.
 const PING: Duration = Duration::from_secs(20);
-/// How much waits between the stream and the session.
+/// The buffer between the WebSocket and the session, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// Opens sessions in one sandbox.
+/// Opens warm sessions in one sandbox.
 #[derive(Debug)]
-pub(super) struct ByTerminal {
+pub(super) struct TerminalOpener {
     pub(super) toolbox: Toolbox,
-    /// The guest's file inside.
+    /// The path of the guest in the sandbox.
     pub(super) guest: PathBuf,
     pub(super) surroundings: Surroundings,
 }
 
 #[async_trait]
-impl Opener for ByTerminal {
+impl Opener for TerminalOpener {
     type Error = DaytonaError;
 
     async fn open(&self) -> Result<Result<Session, SessionError>, DaytonaError> {
         let id = format!("ralph-{:016x}", fastrand::u64(..));
-        let (mut ears, mut mouth) = self.toolbox.open_terminal(&id).await?.split();
-        let word = [fastrand::u64(..), fastrand::u64(..)].map(|half| format!("{half:016x}"));
+        let (mut reader, mut writer) = self.toolbox.open_terminal(&id).await?.split();
+        let marker = [fastrand::u64(..), fastrand::u64(..)].map(|half| format!("{half:016x}"));
         let guest = Command::new(self.guest.to_string_lossy()).arg("session");
         let line = format!(
             "stty raw -echo && printf %s%s {} {} && exec {guest}\r",
-            word[0], word[1]
+            marker[0], marker[1]
         );
-        let said = mouth.say(line.as_bytes()).await;
-        let began = timeout(SHELL_PATIENCE, after(&mut ears, word.concat().as_bytes())).await;
-        let first = match (said, began) {
+        let sent = writer.send(line.as_bytes()).await;
+        let found = timeout(SHELL_TIMEOUT, read_past(&mut reader, marker.concat().as_bytes())).await;
+        let first = match (sent, found) {
             (Ok(()), Ok(first)) => first?,
             (Err(error), _) => return Ok(Err(error.into())),
             (Ok(()), Err(_)) => {
-                let after = SHELL_PATIENCE;
+                let after = SHELL_TIMEOUT;
                 return Ok(Err(SessionError::Silent { after }));
             }
         };
         let (ours, theirs) = duplex(BUFFER);
         let (from_session, to_session) = split(theirs);
-        tokio::spawn(hear(ears, first, to_session));
-        tokio::spawn(speak(mouth, from_session, self.toolbox.clone(), id));
+        tokio::spawn(forward_to_session(reader, first, to_session));
+        tokio::spawn(forward_to_terminal(
+            writer,
+            from_session,
+            self.toolbox.clone(),
+            id,
+        ));
         let (from_guest, to_guest) = split(ours);
         Ok(Session::open(from_guest, to_guest, self.surroundings.clone()).await)
     }
 }
 
-/// What comes after a word.
-async fn after(ears: &mut Ears, word: &[u8]) -> Result<Vec<u8>, DaytonaError> {
-    let mut heard = Vec::new();
-    while let Some(bytes) = ears.hear().await? {
-        heard.extend_from_slice(&bytes);
-        if let Some(at) = heard.windows(word.len()).position(|window| window == word) {
-            return Ok(heard.split_off(at + word.len()));
+/// Reads up to the marker and returns the bytes after it.
+async fn read_past(reader: &mut SocketReader, marker: &[u8]) -> Result<Vec<u8>, DaytonaError> {
+    let mut read = Vec::new();
+    while let Some(bytes) = reader.next().await? {
+        read.extend_from_slice(&bytes);
+        if let Some(at) = read.windows(marker.len()).position(|window| window == marker) {
+            return Ok(read.split_off(at + marker.len()));
         }
     }
     Ok(Vec::new())
 }
 
-/// Hands what comes from the terminal to the session, until either ends.
-async fn hear(mut ears: Ears, first: Vec<u8>, mut to_session: WriteHalf<DuplexStream>) {
+/// Forwards bytes from the terminal to the session, until either ends.
+async fn forward_to_session(
+    mut reader: SocketReader,
+    first: Vec<u8>,
+    mut to_session: WriteHalf<DuplexStream>,
+) {
     let mut next = Ok(Some(first));
     while let Ok(Some(bytes)) = next {
         if to_session.write_all(&bytes).await.is_err() {
             return;
         }
-        next = ears.hear().await;
+        next = reader.next().await;
     }
     let _ = to_session.shutdown().await;
 }
 
-/// Hands what the session says to the terminal. When the session ends, so does the terminal, which would go on else.
-async fn speak(mut mouth: Mouth, mut from_session: ReadHalf<DuplexStream>, toolbox: Toolbox, id: String) {
+/// Forwards bytes from the session to the terminal. Ends the terminal when the session ends.
+async fn forward_to_terminal(
+    mut writer: SocketWriter,
+    mut from_session: ReadHalf<DuplexStream>,
+    toolbox: Toolbox,
+    id: String,
+) {
     let (mut buffer, mut alarm) = (vec![0; BUFFER], interval(PING));
     loop {
-        let said = tokio::select! {
+        let sent = tokio::select! {
             read = from_session.read(&mut buffer) => match read {
-                Ok(length @ 1..) => mouth.say(&buffer[..length]).await,
+                Ok(length @ 1..) => writer.send(&buffer[..length]).await,
                 Ok(0) | Err(_) => break,
             },
-            _ = alarm.tick() => mouth.ping().await,
+            _ = alarm.tick() => writer.ping().await,
         };
-        if said.is_err() {
+        if sent.is_err() {
             break;
         }
     }
-    // Nobody is left to tell. What is not ended now is ended with the sandbox's processes.
+    // On an error, the terminal ends together with the processes of the sandbox.
     let _ = toolbox.end_terminal(&id).await;
 }

@@ -1,58 +1,60 @@
-//! The shapes of Daytona's API, as far as they are used. Fields that are not named here are passed over.
+//! The types of Daytona's API, as far as ralph uses them. Other fields are ignored.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A sandbox to be made.
+/// The body of a request that creates a sandbox.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NewSandbox {
+pub(super) struct CreateDaytonaSandbox {
     pub(super) name: String,
     #[serde(flatten)]
-    pub(super) ground: Ground,
+    pub(super) source: DaytonaImageSource,
     pub(super) env: BTreeMap<String, String>,
-    /// Variables, and what Daytona's vault calls that which they stand for.
+    /// Variables, each with the name of its credential in Daytona's vault.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) secrets: Vec<BTreeMap<String, String>>,
     pub(super) labels: BTreeMap<String, String>,
     #[serde(flatten)]
-    pub(super) network: Network,
+    pub(super) network: DaytonaNetwork,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) target: Option<String>,
+    /// In minutes.
     pub(super) auto_stop_interval: u32,
+    /// In minutes.
     pub(super) auto_delete_interval: u32,
 }
 
 /// What a sandbox starts from.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-pub(super) enum Ground {
-    /// A snapshot, which has its resources; Daytona's own when it has no name.
+pub(super) enum DaytonaImageSource {
+    /// A snapshot, which defines the resources. Without a name it is Daytona's default.
     Snapshot {
         #[serde(skip_serializing_if = "Option::is_none")]
         snapshot: Option<String>,
     },
-    /// An image that Daytona builds for it.
+    /// An image that Daytona builds for the sandbox.
     #[serde(rename_all = "camelCase")]
     Build {
-        build_info: BuildInfo,
+        build_info: DaytonaBuildInfo,
         #[serde(flatten)]
-        size: Size,
+        size: DaytonaSize,
     },
 }
 
 /// What an image is built from.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct BuildInfo {
+pub(super) struct DaytonaBuildInfo {
     pub(super) dockerfile_content: String,
 }
 
 /// Resources, in whole processors and gigabytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Size {
+pub(super) struct DaytonaSize {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cpu: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,23 +66,23 @@ pub(super) struct Size {
 /// What a sandbox may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Network {
+pub(super) struct DaytonaNetwork {
     #[serde(rename = "networkBlockAll", skip_serializing_if = "Option::is_none")]
     pub(super) block_all: Option<bool>,
     #[serde(rename = "domainAllowList", skip_serializing_if = "Option::is_none")]
     pub(super) domains: Option<String>,
 }
 
-/// A sandbox that is there.
+/// A sandbox.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Remote {
+pub(super) struct DaytonaSandboxInfo {
     pub(super) id: String,
     pub(super) name: String,
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
     #[serde(default)]
-    pub(super) state: State,
+    pub(super) state: DaytonaSandboxState,
     #[serde(default)]
     pub(super) error_reason: Option<String>,
     pub(super) toolbox_proxy_url: String,
@@ -90,61 +92,60 @@ pub(super) struct Remote {
     pub(super) created_at: Option<Timestamp>,
 }
 
-/// One page of a listing.
+/// One page of a list.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Page {
-    pub(super) items: Vec<Remote>,
+pub(super) struct DaytonaPage<T> {
+    pub(super) items: Vec<T>,
     #[serde(default)]
     pub(super) next_cursor: Option<String>,
 }
 
-/// How far a sandbox is, in Daytona's own word: there are more of them with every version.
+/// The state of a sandbox, as Daytona names it. New versions add states.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
-pub(super) struct State(pub(super) String);
+pub(super) struct DaytonaSandboxState(pub(super) String);
 
-/// What a state means for a sandbox.
+/// What a state means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// It takes commands.
+pub(super) enum DaytonaPhase {
+    /// It runs commands.
     Started,
     /// It keeps its files, and can be started.
-    Resting,
-    /// It is on its way to another state. States that are not known are taken for this.
-    Moving,
+    Stopped,
+    /// It is changing to another state. Unknown states count as this.
+    Changing,
     /// It is being removed, or gone.
-    Ending,
-    /// It came to nothing.
+    Removed,
     Failed,
 }
 
-impl State {
-    pub(super) fn phase(&self) -> Phase {
+impl DaytonaSandboxState {
+    pub(super) fn phase(&self) -> DaytonaPhase {
         match self.0.as_str() {
-            "started" => Phase::Started,
-            "stopped" | "paused" | "archived" => Phase::Resting,
-            "destroyed" | "destroying" => Phase::Ending,
-            "error" | "build_failed" => Phase::Failed,
-            _ => Phase::Moving,
+            "started" => DaytonaPhase::Started,
+            "stopped" | "paused" | "archived" => DaytonaPhase::Stopped,
+            "destroyed" | "destroying" => DaytonaPhase::Removed,
+            "error" | "build_failed" => DaytonaPhase::Failed,
+            _ => DaytonaPhase::Changing,
         }
     }
 }
 
-/// A snapshot to be registered: an image, with the resources of the sandboxes that start from it.
+/// The body of a request that registers a snapshot: an image, with the resources of sandboxes that start from it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct NewSnapshot {
+pub(super) struct CreateDaytonaSnapshot {
     pub(super) name: String,
     pub(super) image_name: String,
     #[serde(flatten)]
-    pub(super) size: Size,
+    pub(super) size: DaytonaSize,
 }
 
-/// A snapshot that is registered.
+/// A registered snapshot.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Snapshot {
+pub(super) struct DaytonaSnapshot {
     pub(super) id: String,
     #[serde(default)]
     pub(super) state: String,
@@ -152,93 +153,58 @@ pub(super) struct Snapshot {
     pub(super) error_reason: Option<String>,
 }
 
-/// A credential for Daytona's vault.
+/// The body of a request that stores a credential in Daytona's vault.
 #[derive(Clone, Serialize)]
-pub(super) struct NewSecret<'a> {
-    /// Absent where it has one.
+pub(super) struct DaytonaSecretBody<'a> {
+    /// Absent when an existing credential is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<&'a str>,
     pub(super) value: &'a str,
     pub(super) hosts: Vec<&'a str>,
 }
 
-/// One page of the vault.
+/// A credential in Daytona's vault, without its value.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct SecretPage {
-    pub(super) items: Vec<KeptSecret>,
-    #[serde(default)]
-    pub(super) next_cursor: Option<String>,
-}
-
-/// What the vault tells of a credential.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct KeptSecret {
+pub(super) struct DaytonaSecretInfo {
     pub(super) id: String,
     pub(super) name: String,
 }
 
-/// A link to a port of a sandbox.
+/// The URL of a port of a sandbox.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Preview {
+pub(super) struct DaytonaPreview {
     pub(super) url: String,
 }
 
-/// A script to be run to its end.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct Execute {
-    pub(super) command: String,
-    pub(super) cwd: String,
-    /// In seconds.
-    pub(super) timeout: u64,
-}
-
-/// What came of it; output and errors are one text.
+/// The result of a script. Output and errors are one text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Executed {
+pub(super) struct ToolboxScriptResult {
     #[serde(default)]
     pub(super) exit_code: i32,
     #[serde(default)]
     pub(super) result: String,
 }
 
-/// A command in a session.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct SessionExecute {
-    pub(super) command: String,
-    pub(super) run_async: bool,
-}
-
-/// A command that was started in a session.
+/// The response to starting a command in a session.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SessionStarted {
+pub(super) struct ToolboxCommandStarted {
     pub(super) cmd_id: String,
 }
 
 /// A command of a session.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct SessionCommand {
+pub(super) struct ToolboxCommandInfo {
     #[serde(default)]
     pub(super) exit_code: Option<i32>,
-}
-
-/// A terminal to be opened.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct NewTerminal {
-    pub(super) id: String,
-    pub(super) cwd: String,
-    pub(super) cols: u16,
-    pub(super) rows: u16,
 }
 
 /// An entry of a directory.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct FileInfo {
+pub(super) struct ToolboxFileInfo {
     pub(super) name: String,
     pub(super) is_dir: bool,
     pub(super) size: u64,
@@ -247,19 +213,19 @@ pub(super) struct FileInfo {
     pub(super) modified_at: Timestamp,
 }
 
-/// What a refusal says.
+/// The body of an error response.
 #[derive(Clone, Debug, Deserialize)]
-pub(super) struct Refusal {
+pub(super) struct DaytonaErrorBody {
     #[serde(default)]
-    pub(super) message: Option<Message>,
+    pub(super) message: Option<DaytonaErrorMessage>,
     #[serde(default)]
     pub(super) error: Option<String>,
 }
 
-/// One message, or one for each field that does not fit.
+/// One message, or one for each invalid field.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
-pub(super) enum Message {
+pub(super) enum DaytonaErrorMessage {
     One(String),
     Several(Vec<String>),
 }
@@ -271,17 +237,17 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("started", Phase::Started)]
-    #[case("archived", Phase::Resting)]
-    #[case("pulling_snapshot", Phase::Moving)]
-    #[case("a state of next year", Phase::Moving)]
-    #[case("build_failed", Phase::Failed)]
-    #[case("destroying", Phase::Ending)]
-    fn every_state_means_something(#[case] state: &str, #[case] phase: Phase) {
+    #[case("started", DaytonaPhase::Started)]
+    #[case("archived", DaytonaPhase::Stopped)]
+    #[case("pulling_snapshot", DaytonaPhase::Changing)]
+    #[case("a state of next year", DaytonaPhase::Changing)]
+    #[case("build_failed", DaytonaPhase::Failed)]
+    #[case("destroying", DaytonaPhase::Removed)]
+    fn every_state_has_a_phase(#[case] state: &str, #[case] phase: DaytonaPhase) {
         let json = serde_json::json!({
             "id": "1", "name": "n", "state": state, "toolboxProxyUrl": "http://t", "aFieldOfNextYear": {},
         });
-        let remote: Remote = serde_json::from_value(json).unwrap();
-        assert_eq!(remote.state.phase(), phase);
+        let info: DaytonaSandboxInfo = serde_json::from_value(json).unwrap();
+        assert_eq!(info.state.phase(), phase);
     }
 }

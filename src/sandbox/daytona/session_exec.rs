@@ -1,7 +1,7 @@
-//! One command by a session of the toolbox: nothing of ours stands between it and Daytona. Evidence comes this way.
+//! Runs a command through a session of the toolbox, without the guest. Evidence is collected this way.
 //!
-//! It knows less than the warm session: output comes by the line and as text, a signal is told as a code, and what
-//! holds the streams of a command that has ended is waited for.
+//! In contrast to the warm session, output arrives by line and as text, signals appear as exit codes, and processes that
+//! hold the streams of a finished command are waited for.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,26 +16,26 @@ use crate::exec::{Command, Exit, ExitStatus, OutputRecorder, OutputSink, OutputS
 use crate::sandbox::limits::{Ending, Limits};
 use crate::sandbox::script;
 
-/// How often a log that broke off is opened again.
-const REOPENINGS: u32 = 5;
-/// How long Daytona may take to know the code of a command whose log has ended.
-const SETTLING: Duration = Duration::from_secs(20);
+/// How often a log whose connection broke is opened again.
+const MAX_REOPENS: u32 = 5;
+/// How long Daytona may take to report the exit code after the end of the log.
+const EXIT_CODE_TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What stands before each line of a log.
-const OF_STDOUT: [u8; 3] = [1; 3];
-const OF_STDERR: [u8; 3] = [2; 3];
+/// The markers before each line of a log.
+const STDOUT_MARK: [u8; 3] = [1; 3];
+const STDERR_MARK: [u8; 3] = [2; 3];
 
-/// Runs commands by sessions.
+/// Runs commands through sessions of the toolbox.
 #[derive(Debug)]
-pub(super) struct Plain {
+pub(super) struct ToolboxSessionExec {
     pub(super) toolbox: Toolbox,
     pub(super) root: PathBuf,
-    /// What every command sees.
+    /// The environment of every command.
     pub(super) env: BTreeMap<String, String>,
 }
 
-impl Plain {
+impl ToolboxSessionExec {
     /// Runs a command to its end.
     pub(super) async fn run(
         &self,
@@ -48,16 +48,14 @@ impl Plain {
             Some(bytes) => Some(files.stage(bytes).await?),
             None => None,
         };
-        let session = Guard::open(&self.toolbox).await?;
+        let session = ToolboxSession::open(&self.toolbox).await?;
         let line = self.line(command, input.as_deref());
         let id = self.toolbox.start(&session.id, line).await?;
-        let mut log = Log::new(command.keep);
+        let mut log = SessionLog::new(command.keep);
         let limits = Limits::of(command, started);
-        let ending = self
-            .follow((&session.id, &id), &mut log, (&limits, output))
-            .await?;
+        let ending = self.follow(&session.id, &id, &mut log, &limits, output).await?;
         let status = match ending {
-            Ending::Finished => self.settled(&session.id, &id).await?,
+            Ending::Finished => self.exit_code(&session.id, &id).await?,
             Ending::TimedOut => ExitStatus::TimedOut,
             Ending::Idle => ExitStatus::Idle,
         };
@@ -65,7 +63,7 @@ impl Plain {
         Ok(log.into_exit(status, started, output))
     }
 
-    /// The command as a line for the session's shell: in a shell of its own, which it may leave as it likes.
+    /// The command as a line for the shell of the session. It runs in a subshell.
     fn line(&self, command: &Command, input: Option<&std::path::Path>) -> String {
         let dir = command
             .cwd
@@ -80,45 +78,47 @@ impl Plain {
         )
     }
 
-    /// Takes the log until it ends or a limit is reached. One that breaks off is opened again and goes on.
+    /// Reads the log until it ends or a limit is reached. Opens it again if the connection breaks.
     async fn follow(
         &self,
-        (session, command): (&str, &str),
-        log: &mut Log,
-        (limits, output): (&Limits, &mut dyn OutputSink),
+        session: &str,
+        command: &str,
+        log: &mut SessionLog,
+        limits: &Limits,
+        output: &mut dyn OutputSink,
     ) -> Result<Ending, DaytonaError> {
-        let mut heard = Instant::now();
+        let mut last_output = Instant::now();
         for opened in 0.. {
-            let (mut ears, _mouth) = self.toolbox.logs(session, command).await?.split();
-            log.begin_again();
+            let (mut reader, _writer) = self.toolbox.logs(session, command).await?.split();
+            log.restart();
             let error = loop {
                 tokio::select! {
-                    piece = ears.hear() => match piece {
+                    piece = reader.next() => match piece {
                         Ok(Some(bytes)) => {
-                            heard = Instant::now();
+                            last_output = Instant::now();
                             log.push(&bytes, output);
                         }
                         Ok(None) => return Ok(Ending::Finished),
                         Err(error) => break error,
                     },
-                    ending = limits.ring(heard) => return Ok(ending),
+                    ending = limits.ring(last_output) => return Ok(ending),
                 }
             };
-            if opened == REOPENINGS {
+            if opened == MAX_REOPENS {
                 return Err(error);
             }
         }
         Ok(Ending::Finished)
     }
 
-    async fn settled(&self, session: &str, command: &str) -> Result<ExitStatus, DaytonaError> {
-        let give_up = Instant::now() + SETTLING;
+    async fn exit_code(&self, session: &str, command: &str) -> Result<ExitStatus, DaytonaError> {
+        let deadline = Instant::now() + EXIT_CODE_TIMEOUT;
         loop {
             match self.toolbox.exit_code(session, command).await? {
                 Some(code) => return Ok(ExitStatus::Code(code)),
-                None if Instant::now() < give_up => sleep(PAUSE).await,
+                None if Instant::now() < deadline => sleep(PAUSE).await,
                 None => {
-                    return Err(DaytonaError::Answer {
+                    return Err(DaytonaError::Response {
                         call: format!("command {command}"),
                         source: std::io::Error::new(
                             std::io::ErrorKind::TimedOut,
@@ -131,82 +131,83 @@ impl Plain {
     }
 }
 
-/// A session, which ends with this.
-struct Guard {
+/// A session of the toolbox. It ends when this is dropped.
+struct ToolboxSession {
     toolbox: Toolbox,
     id: String,
-    over: bool,
+    ended: bool,
 }
 
-impl Guard {
+impl ToolboxSession {
     async fn open(toolbox: &Toolbox) -> Result<Self, DaytonaError> {
         let id = format!("ralph-{:016x}", fastrand::u64(..));
         toolbox.open_session(&id).await?;
         Ok(Self {
             toolbox: toolbox.clone(),
             id,
-            over: false,
+            ended: false,
         })
     }
 
     async fn end(mut self) -> Result<(), DaytonaError> {
-        self.over = true;
+        self.ended = true;
         self.toolbox.end_session(&self.id).await
     }
 }
 
-impl Drop for Guard {
+impl Drop for ToolboxSession {
     fn drop(&mut self) {
-        if self.over {
+        if self.ended {
             return;
         }
         let (toolbox, id) = (self.toolbox.clone(), self.id.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            // Nobody is left to tell.
+            // There is no caller to report an error to.
             runtime.spawn(async move { toolbox.end_session(&id).await });
         }
     }
 }
 
-/// A log, cut into the two streams it is made of.
+/// Splits a log into its two streams.
 #[derive(Debug)]
-struct Log {
+struct SessionLog {
     stdout: OutputRecorder,
     stderr: OutputRecorder,
-    /// The stream of the line that is being taken.
+    /// The stream of the current line.
     line: Option<OutputStream>,
-    /// The beginning of a line whose stream is not known yet.
+    /// The beginning of a line whose marker is not complete yet.
     mark: Vec<u8>,
-    /// How many bytes were taken in all, and how many of those come again.
-    taken: usize,
-    again: usize,
+    /// How many bytes were read in all.
+    read: usize,
+    /// How many bytes to skip, because they were read before.
+    skip: usize,
 }
 
-impl Log {
+impl SessionLog {
     fn new(keep: usize) -> Self {
         Self {
             stdout: OutputRecorder::new(OutputStream::Stdout, keep),
             stderr: OutputRecorder::new(OutputStream::Stderr, keep),
             line: None,
             mark: Vec::new(),
-            taken: 0,
-            again: 0,
+            read: 0,
+            skip: 0,
         }
     }
 
-    /// From now on everything comes again, from the beginning.
-    fn begin_again(&mut self) {
-        self.again = self.taken;
+    /// The log is read again from its beginning.
+    fn restart(&mut self) {
+        self.skip = self.read;
     }
 
     fn push(&mut self, bytes: &[u8], output: &mut dyn OutputSink) {
-        let known = bytes.len().min(self.again);
-        self.again -= known;
+        let known = bytes.len().min(self.skip);
+        self.skip -= known;
         let mut rest = &bytes[known..];
-        self.taken += rest.len();
+        self.read += rest.len();
         while !rest.is_empty() {
             let Some(stream) = self.line else {
-                rest = self.take_mark(rest, output);
+                rest = self.read_mark(rest, output);
                 continue;
             };
             let end = rest.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
@@ -219,19 +220,19 @@ impl Log {
         }
     }
 
-    /// Takes what tells the stream of a line. A line without it is taken for output.
-    fn take_mark<'b>(&mut self, bytes: &'b [u8], output: &mut dyn OutputSink) -> &'b [u8] {
+    /// Reads one byte of a marker. A line without a marker belongs to standard output.
+    fn read_mark<'b>(&mut self, bytes: &'b [u8], output: &mut dyn OutputSink) -> &'b [u8] {
         let (byte, rest) = bytes.split_at(1);
         self.mark.extend_from_slice(byte);
         let mark = self.mark.as_slice();
-        if mark == OF_STDOUT || mark == OF_STDERR {
-            self.line = Some(if mark == OF_STDOUT {
+        if mark == STDOUT_MARK || mark == STDERR_MARK {
+            self.line = Some(if mark == STDOUT_MARK {
                 OutputStream::Stdout
             } else {
                 OutputStream::Stderr
             });
             self.mark.clear();
-        } else if !OF_STDOUT.starts_with(mark) && !OF_STDERR.starts_with(mark) {
+        } else if !STDOUT_MARK.starts_with(mark) && !STDERR_MARK.starts_with(mark) {
             let bytes = std::mem::take(&mut self.mark);
             self.line = bytes
                 .last()
@@ -269,32 +270,32 @@ mod tests {
     use super::*;
     use crate::exec::Discard;
 
-    fn cut(log: &[u8], piece: usize) -> (String, String) {
-        let mut taken = Log::new(1000);
+    fn split(log: &[u8], piece: usize) -> (String, String) {
+        let mut split = SessionLog::new(1000);
         for bytes in log.chunks(piece) {
-            taken.push(bytes, &mut Discard);
+            split.push(bytes, &mut Discard);
         }
-        let exit = taken.into_exit(ExitStatus::Code(0), Instant::now(), &mut Discard);
+        let exit = split.into_exit(ExitStatus::Code(0), Instant::now(), &mut Discard);
         (exit.stdout.text(), exit.stderr.text())
     }
 
     proptest! {
         #[test]
-        fn a_log_is_cut_into_its_streams_however_it_comes(piece in 1usize..20) {
+        fn a_log_is_split_into_its_streams(piece in 1usize..20) {
             let log = b"\x01\x01\x01out \x02\x02\x02\n\x02\x02\x02err\n\x01\x01\x01more\nunmarked\n";
-            let (stdout, stderr) = cut(log, piece);
+            let (stdout, stderr) = split(log, piece);
             prop_assert_eq!(stdout, "out \x02\x02\x02\nmore\nunmarked\n");
             prop_assert_eq!(stderr, "err\n");
         }
     }
 
     #[test]
-    fn a_log_that_broke_off_goes_on_where_it_was() {
+    fn a_log_that_is_opened_again_continues() {
         let whole = b"\x01\x01\x01one\n\x01\x01\x01two\n";
         for broken in 0..whole.len() {
-            let mut log = Log::new(1000);
+            let mut log = SessionLog::new(1000);
             log.push(&whole[..broken], &mut Discard);
-            log.begin_again();
+            log.restart();
             log.push(whole, &mut Discard);
             let exit = log.into_exit(ExitStatus::Code(0), Instant::now(), &mut Discard);
             assert_eq!(exit.stdout.text(), "one\ntwo\n", "after {broken} bytes");
