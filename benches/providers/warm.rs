@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use ralph::exec::{Command, Discard, Host};
 use ralph::id::RunId;
 use ralph::sandbox::connect::{Choice, connect};
-use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, SandboxSpec};
 
@@ -23,9 +22,9 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
     let provider = connect(&Choice::Tart(TartOptions {
-        machines: site.options(),
+        vm: site.options(),
         dependencies: String::new(),
-        boot_patience: TartOptions::BOOT_PATIENCE,
+        boot_timeout: TartOptions::BOOT_TIMEOUT,
     }))?;
     let tart = Scene {
         figure: "tart-warm",
@@ -35,9 +34,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     };
     let tart = tart.measure(&image).await?;
     let site = Site::with(&["sbx"], &image);
-    let provider = connect(&Choice::DockerSandbox(DockerSandboxOptions {
-        machines: site.options(),
-    }))?;
+    let provider = connect(&Choice::DockerSandbox(site.options()))?;
     let sbx = Scene {
         figure: "docker-sandbox-warm",
         call: &["sbx", "exec"],

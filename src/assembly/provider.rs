@@ -5,12 +5,11 @@ use std::sync::Arc;
 use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
 use crate::network::{PackageConfig, Policy};
 use crate::sandbox::connect::{Choice, Ground, check_policy, connect};
-use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, Waiting};
+use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, DaytonaProgress};
 use crate::sandbox::docker::DockerOptions;
-use crate::sandbox::docker_sandbox::DockerSandboxOptions;
 use crate::sandbox::local::LocalOptions;
-use crate::sandbox::machine::MachineOptions;
 use crate::sandbox::tart::TartOptions;
+use crate::sandbox::vm::VmOptions;
 use crate::sandbox::{Provider, SandboxError};
 
 use super::broker::Brokered;
@@ -71,9 +70,7 @@ fn choice(context: &AssemblyContext, config: &Config) -> Result<Choice, Assembly
             passthrough: config.passthrough(),
         }),
         SandboxType::Docker => Choice::Docker(docker(surroundings)?),
-        SandboxType::DockerSandbox => Choice::DockerSandbox(DockerSandboxOptions {
-            machines: vm_options(surroundings, "docker-sandboxes")?,
-        }),
+        SandboxType::DockerSandbox => Choice::DockerSandbox(vm_options(surroundings, "docker-sandboxes")?),
         SandboxType::Tart => Choice::Tart(tart(surroundings, config)?),
         SandboxType::Daytona => Choice::Daytona(daytona(context, config)?),
     })
@@ -92,12 +89,12 @@ pub(crate) fn docker(surroundings: &Surroundings) -> Result<DockerOptions, Assem
 }
 
 /// The options that the providers of VMs share.
-fn vm_options(surroundings: &Surroundings, dir: &str) -> Result<MachineOptions, AssemblyError> {
-    Ok(MachineOptions {
+fn vm_options(surroundings: &Surroundings, dir: &str) -> Result<VmOptions, AssemblyError> {
+    Ok(VmOptions {
         base: surroundings.data_dir()?.join(dir),
         guest_dir: surroundings.data_dir()?.join("guest"),
         host: surroundings.vm_host(),
-        machine: surroundings.owner().host,
+        host_name: surroundings.owner().host,
     })
 }
 
@@ -108,9 +105,9 @@ fn tart(surroundings: &Surroundings, config: &Config) -> Result<TartOptions, Ass
         read => read.map_err(io("read", &script))?,
     };
     Ok(TartOptions {
-        machines: vm_options(surroundings, "tart")?,
+        vm: vm_options(surroundings, "tart")?,
         dependencies,
-        boot_patience: config.settings.timers.boot,
+        boot_timeout: config.settings.timers.boot,
     })
 }
 
@@ -130,7 +127,7 @@ fn daytona(context: &AssemblyContext, config: &Config) -> Result<DaytonaOptions,
     });
     let reporter = context.reporter.clone();
     Ok(DaytonaOptions {
-        waiting: Waiting::told_to(move |what| reporter.inform(&format!("  waiting: {what}"))),
+        progress: DaytonaProgress::new(move |what| reporter.inform(&format!("  waiting: {what}"))),
         target: surroundings.var("DAYTONA_TARGET").map(ToOwned::to_owned),
         dockerfile: dockerfile.transpose()?,
         prices: DaytonaPrices {

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::daytona::{DaytonaOptions, DaytonaProvider};
 use super::docker::{DockerOptions, DockerProvider};
-use super::docker_sandbox::{self, DockerSandboxOptions};
+use super::docker_sandbox;
 use super::local::{LocalOptions, LocalProvider};
 use super::tart::{self, TartOptions};
+use super::vm::VmOptions;
 use super::{NetworkEnforcement, Provider, SandboxError};
 use crate::network::{Policy, PolicyMode};
 
@@ -18,7 +19,7 @@ pub enum Choice {
     /// Containers of a Docker Engine.
     Docker(DockerOptions),
     /// Docker's own sandboxes.
-    DockerSandbox(DockerSandboxOptions),
+    DockerSandbox(VmOptions),
     /// Virtual machines on a Mac.
     Tart(TartOptions),
     /// Sandboxes in the cloud.
@@ -101,7 +102,6 @@ mod tests {
     use rstest::rstest;
 
     use super::super::SandboxErrorKind;
-    use super::super::machine::MachineOptions;
     use super::*;
     use crate::exec::Host;
     use crate::network::{HostPattern, PolicyRule};
@@ -140,14 +140,14 @@ mod tests {
     #[test]
     fn a_mac_refuses_to_have_tls_opened() {
         let mac = Choice::Tart(TartOptions {
-            machines: MachineOptions {
+            vm: VmOptions {
                 base: "/nowhere".into(),
                 guest_dir: "/nowhere".into(),
                 host: Host::new(BTreeMap::new()),
-                machine: "test".to_owned(),
+                host_name: "test".to_owned(),
             },
             dependencies: String::new(),
-            boot_patience: TartOptions::BOOT_PATIENCE,
+            boot_timeout: TartOptions::BOOT_TIMEOUT,
         });
         let provider = connect(&mac).unwrap();
         let names = Policy::allowlist([PolicyRule::parse("github.com").unwrap()]);

@@ -15,7 +15,6 @@ mod life;
 mod limits;
 mod listed;
 pub mod local;
-pub mod machine;
 mod name;
 mod owner;
 mod place;
@@ -26,6 +25,7 @@ pub mod session;
 mod shelf;
 mod spec;
 pub mod tart;
+pub mod vm;
 mod warm;
 
 use std::path::{Path, PathBuf};

@@ -10,7 +10,6 @@ use ralph::exec::{Command, Discard, Exit};
 use ralph::id::RunId;
 use ralph::network::Policy;
 use ralph::sandbox::connect::{Choice, connect};
-use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::local::LocalOptions;
 use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
@@ -104,9 +103,7 @@ async fn daytona(yard: &Yard) -> Result<Bench, String> {
 async fn docker_sandbox(program: &str) -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&[program], &image);
-    let provider = connect(&Choice::DockerSandbox(DockerSandboxOptions {
-        machines: site.options(),
-    }));
+    let provider = connect(&Choice::DockerSandbox(site.options()));
     Ok(Bench::new(provider.unwrap(), Some(image), site, FLOOD_OF_A_FAKE).await)
 }
 
@@ -116,9 +113,9 @@ async fn tart() -> Result<Bench, String> {
     let site = Site::with(&["tart"], &image);
     site.install("softnet", 0o4755);
     let provider = connect(&Choice::Tart(TartOptions {
-        machines: site.options(),
+        vm: site.options(),
         dependencies: String::new(),
-        boot_patience: TartOptions::BOOT_PATIENCE,
+        boot_timeout: TartOptions::BOOT_TIMEOUT,
     }));
     Ok(Bench::new(provider.unwrap(), Some(image), site, FLOOD_OF_A_FAKE).await)
 }

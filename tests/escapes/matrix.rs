@@ -51,7 +51,8 @@ fn local_holds_nothing_and_says_so_without_being_attacked() {
         assert_eq!(case["verdict"], "not-enforceable", "{case}");
         assert_eq!(case["seen"], "not tried", "{case}");
         assert_eq!(
-            case["reason"], "its commands reach whatever this machine reaches",
+            case["reason"],
+            "the `local` provider cannot enforce the network policy: its commands reach whatever this machine reaches",
             "{case}"
         );
     }

@@ -4,25 +4,18 @@ use std::sync::Arc;
 
 use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::connect::{Choice, connect};
-use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::{Provider, Removable, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
 use crate::support::machines::Site;
 use crate::support::{base, engine};
-use crate::{need, spec, witness};
+use crate::{need, spec, told, witness};
 
 async fn scene(programs: &[&str]) -> Result<(Site, Arc<dyn Provider>, SandboxSpec), String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(programs, &image);
-    let options = DockerSandboxOptions {
-        machines: site.options(),
-    };
-    Ok((
-        site,
-        connect(&Choice::DockerSandbox(options)).unwrap(),
-        spec(&image),
-    ))
+    let provider = connect(&Choice::DockerSandbox(site.options())).unwrap();
+    Ok((site, provider, spec(&image)))
 }
 
 #[rstest]
@@ -42,7 +35,7 @@ async fn without_either_program_it_says_what_to_install() {
     let (_site, provider, _) = need!(scene(&[]).await);
     let error = provider.check().await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable, "{error:?}");
-    assert!(error.to_string().contains("install `sbx`"), "{error}");
+    assert!(told(&error).contains("install `sbx`"), "{}", told(&error));
 }
 
 #[rstest]

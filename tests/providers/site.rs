@@ -11,7 +11,6 @@ use ralph::gateway::{AddressGuard, Resolver};
 use ralph::id::RunId;
 use ralph::network::{HostName, Policy, PolicyRule};
 use ralph::sandbox::connect::{Choice, connect};
-use ralph::sandbox::docker_sandbox::DockerSandboxOptions;
 use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Egress, Provider, Purpose, SandboxSpec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -84,14 +83,14 @@ impl Ground {
 
     /// The provider, as a process has it that was just started.
     pub fn provider(&self) -> Arc<dyn Provider> {
-        let machines = self.site.options();
+        let vm = self.site.options();
         let choice = match self.program {
             Program::Tart => Choice::Tart(TartOptions {
-                machines,
+                vm,
                 dependencies: String::new(),
-                boot_patience: TartOptions::BOOT_PATIENCE,
+                boot_timeout: TartOptions::BOOT_TIMEOUT,
             }),
-            Program::Sbx | Program::DockerSandbox => Choice::DockerSandbox(DockerSandboxOptions { machines }),
+            Program::Sbx | Program::DockerSandbox => Choice::DockerSandbox(vm),
         };
         connect(&choice).unwrap()
     }

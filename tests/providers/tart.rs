@@ -29,14 +29,14 @@ impl Scene {
     }
 
     fn provider(&self, dependencies: &str) -> Arc<dyn Provider> {
-        self.patient(dependencies, TartOptions::BOOT_PATIENCE)
+        self.patient(dependencies, TartOptions::BOOT_TIMEOUT)
     }
 
-    fn patient(&self, dependencies: &str, boot_patience: Duration) -> Arc<dyn Provider> {
+    fn patient(&self, dependencies: &str, boot_timeout: Duration) -> Arc<dyn Provider> {
         let options = TartOptions {
-            machines: self.site.options(),
+            vm: self.site.options(),
             dependencies: dependencies.to_owned(),
-            boot_patience,
+            boot_timeout,
         };
         connect(&Choice::Tart(options)).unwrap()
     }
@@ -190,7 +190,7 @@ async fn a_machine_whose_run_ends_is_not_waited_for() {
     };
     assert!(error.to_string().contains("stopped unexpectedly"), "{error}");
     assert!(
-        started.elapsed() < TartOptions::BOOT_PATIENCE / 4,
+        started.elapsed() < TartOptions::BOOT_TIMEOUT / 4,
         "{:?}",
         started.elapsed()
     );
@@ -199,7 +199,7 @@ async fn a_machine_whose_run_ends_is_not_waited_for() {
 
 #[rstest]
 #[case::not_installed(None, "softnet is not installed")]
-#[case::without_rights(Some(0o755), "softnet must be root")]
+#[case::without_rights(Some(0o755), "softnet must run as root")]
 #[tokio::test]
 async fn without_softnet_a_closed_network_is_refused(#[case] installed: Option<u32>, #[case] expected: &str) {
     let scene = need!(Scene::new().await);

@@ -1,7 +1,7 @@
-//! The `docker-sandbox` provider: each sandbox is one of Docker's own, a small virtual machine. Two programs make them,
-//! `sbx` and the older `docker sandbox`; the first is preferred where both are here.
+//! The `docker-sandbox` provider: each sandbox is a Docker Sandbox, a small VM. Two programs create them, `sbx` and the
+//! older `docker sandbox`; `sbx` is preferred if both are installed.
 
-mod dialect;
+mod cli;
 mod policy;
 
 use std::collections::BTreeMap;
@@ -9,11 +9,10 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use self::dialect::Dialect;
-use self::policy::Rules;
-use super::guest::Guest;
-use super::machine::{Border, Driver, MachineOptions, MachineProvider, Plan, tool};
+use self::cli::{SandboxCli, SandboxList, TemplateList};
+use self::policy::NetworkRules;
 use super::place::Place;
+use super::vm::{VmDriver, VmNetwork, VmOptions, VmPlan, VmProvider, host_cli};
 use super::{
     Activity, Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider,
     ReadOnlyMount, SandboxError,
@@ -21,46 +20,40 @@ use super::{
 use crate::exec::{Command, Host};
 use crate::network::Policy;
 
-/// What the provider needs to know.
-#[derive(Clone, Debug)]
-pub struct DockerSandboxOptions {
-    /// Where sandboxes are kept on this machine.
-    pub machines: MachineOptions,
-}
+const INSTALL: &str =
+    "install it with `brew install docker/tap/sbx`, or with winget or apt as in Docker's documentation";
 
-/// A provider that keeps its workspaces where the options say.
+/// Creates the provider.
 #[must_use]
-pub fn provider(options: DockerSandboxOptions) -> impl Provider {
-    let driver = DockerSandboxes {
-        host: options.machines.host.clone(),
-        base: options.machines.base.clone(),
+pub fn provider(options: VmOptions) -> impl Provider {
+    let driver = DockerSandboxDriver {
+        host: options.host.clone(),
+        base: options.base.clone(),
     };
-    MachineProvider::new(driver, options.machines)
+    VmProvider::new(driver, options)
 }
 
-/// Either of the two programs.
+/// Creates VMs with either of the two programs.
 #[derive(Clone, Debug)]
-struct DockerSandboxes {
+struct DockerSandboxDriver {
     host: Host,
     base: PathBuf,
 }
 
-impl DockerSandboxes {
-    fn dialect(&self) -> Dialect {
-        Dialect::here(&self.host)
+impl DockerSandboxDriver {
+    fn cli(&self) -> SandboxCli {
+        SandboxCli::find(&self.host)
     }
 
     async fn run(&self, command: Command) -> Result<String, SandboxError> {
-        tool::run(&self.host, command).await
+        host_cli::run(&self.host, command).await
     }
 
-    /// Gives `sbx` the image, unless it has it: it does not see those of the engine.
+    /// Copies an image from the engine to `sbx`, which has its own images.
     async fn load(&self, image: &str) -> Result<(), SandboxError> {
-        let list = Dialect::Sbx.program(["template", "ls", "--json"]);
-        let line = list.to_string();
-        let templates = dialect::templates(&self.run(list).await?);
-        let templates = templates.map_err(|error| tool::nonsense(&line, &error))?;
-        if templates.iter().any(|template| template == image) {
+        let list = SandboxCli::Sbx.command(["template", "ls", "--json"]);
+        let templates: TemplateList = host_cli::run_json(&self.host, list).await?;
+        if templates.names().any(|template| template == image) {
             return Ok(());
         }
         let archive = self.base.join(format!("template-{:016x}.tar", fastrand::u64(..)));
@@ -68,31 +61,29 @@ impl DockerSandboxes {
         let saved = async {
             self.run(Command::new("docker").args(["image", "save", image, "-o", &file]))
                 .await?;
-            self.run(Dialect::Sbx.program(["template", "load", &file])).await
+            self.run(SandboxCli::Sbx.command(["template", "load", &file]))
+                .await
         };
         let saved = saved.await.map(drop);
         let _ = std::fs::remove_file(&archive);
         saved
     }
 
-    /// What a machine sees of this one: its workspace, the guest, and what the configuration names.
-    fn paths(plan: &Plan) -> Result<Vec<String>, SandboxError> {
+    /// The host paths that are shared with a VM: workspace, guest and configured mounts.
+    fn shared_paths(plan: &VmPlan) -> Result<Vec<String>, SandboxError> {
         let mut paths = vec![plan.place.workspace().to_string_lossy().into_owned()];
-        if let Guest::Here(file) = &plan.guest
-            && let Some(dir) = file.parent()
-        {
+        if let Some(dir) = plan.guest_dir() {
             paths.push(format!("{}:ro", dir.display()));
         }
         for ReadOnlyMount { source, target } in &plan.spec.mounts {
             if source != target {
                 let reason = format!(
-                    "`{}` is `{}` inside, too: give both the same name",
-                    source.display(),
+                    "`{}` must have the same path on the host and inside",
                     source.display()
                 );
-                let operation = "show a file under another name";
+                let operation = "mount a file at another path";
                 return Err(SandboxError::unsupported(
-                    DockerSandboxes::NAME,
+                    DockerSandboxDriver::NAME,
                     operation,
                     reason,
                 ));
@@ -104,16 +95,16 @@ impl DockerSandboxes {
 }
 
 #[async_trait]
-impl Driver for DockerSandboxes {
+impl VmDriver for DockerSandboxDriver {
     const NAME: &'static str = "docker-sandbox";
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             isolation: Isolation::Machine,
             network: NetworkEnforcement::Names,
-            resources: match self.dialect() {
-                Dialect::Sbx => Enforced::Yes,
-                Dialect::Plugin => Enforced::No,
+            resources: match self.cli() {
+                SandboxCli::Sbx => Enforced::Yes,
+                SandboxCli::Plugin => Enforced::No,
             },
             metering: Enforced::Yes,
             preview: false,
@@ -126,84 +117,81 @@ impl Driver for DockerSandboxes {
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
-        let dialect = self.dialect();
-        if !self.host.has_program(dialect.name()) {
-            return Err(unavailable(
-                "neither `sbx` nor `docker` is installed: `brew install docker/tap/sbx`, or winget and apt as Docker's documentation has it",
-            ));
+        let cli = self.cli();
+        if !self.host.has_program(cli.name()) {
+            return Err(unavailable("neither `sbx` nor `docker` is installed").with_hint(Some(INSTALL)));
         }
-        let (_, exit) = tool::try_run(&self.host, dialect.program(["version"])).await?;
-        match (exit.success(), dialect) {
+        let exit = host_cli::try_run(&self.host, cli.command(["version"])).await?;
+        match (exit.success(), cli) {
             (true, _) => Ok(()),
-            (false, Dialect::Sbx) => Err(unavailable(&format!(
+            (false, SandboxCli::Sbx) => Err(unavailable(&format!(
                 "`sbx version` failed: {}",
                 exit.stderr.text().trim()
             ))),
-            (false, Dialect::Plugin) => Err(unavailable(
-                "this `docker` has no sandboxes: install `sbx`, or a Docker Desktop with Docker Sandboxes",
-            )),
+            (false, SandboxCli::Plugin) => {
+                let hint = "install `sbx`, or a Docker Desktop with Docker Sandboxes";
+                Err(unavailable("this `docker` has no `sandbox` command").with_hint(Some(hint)))
+            }
         }
     }
 
-    async fn make(&self, plan: &Plan) -> Result<(), SandboxError> {
-        let rules = rules_of(plan)?;
+    async fn create(&self, plan: &VmPlan) -> Result<(), SandboxError> {
+        let rules = rules(plan)?;
         let image = plan
             .spec
             .image
             .as_deref()
-            .ok_or_else(|| unavailable("no image is named: set sandbox.image"))?;
-        let dialect = self.dialect();
-        if dialect == Dialect::Sbx {
+            .ok_or_else(|| unavailable("no image is set").with_hint(Some("set `sandbox.image`")))?;
+        let cli = self.cli();
+        if cli == SandboxCli::Sbx {
             self.load(image).await?;
-            self.run(Dialect::Sbx.program(["policy", "init", "deny-all"]))
+            self.run(SandboxCli::Sbx.command(["policy", "init", "deny-all"]))
                 .await?;
         }
-        let create = dialect.create(&plan.name(), image, &plan.spec.resources);
-        self.run(create.args(Self::paths(plan)?)).await?;
-        for command in dialect.restrict(&plan.name(), &rules) {
+        let create = cli.create(&plan.name(), image, &plan.spec.resources);
+        self.run(create.args(Self::shared_paths(plan)?)).await?;
+        for command in cli.restrict(&plan.name(), &rules) {
             self.run(command).await?;
         }
         Ok(())
     }
 
-    /// What is open but for some names is told to the program, and not tried: that would mean to speak to them.
-    async fn border(&self, plan: &Plan) -> Result<Border, SandboxError> {
-        Ok(match rules_of(plan)? {
-            Rules::Nothing => Border::Shut,
-            Rules::Only { .. } => Border::Names,
-            Rules::Everything { .. } => Border::Open,
+    /// A network with denied names only is not probed: probes would send requests to those names.
+    async fn network(&self, plan: &VmPlan) -> Result<VmNetwork, SandboxError> {
+        Ok(match rules(plan)? {
+            NetworkRules::Nothing => VmNetwork::Blocked,
+            NetworkRules::Only { .. } => VmNetwork::Filtered,
+            NetworkRules::Everything { .. } => VmNetwork::Open,
         })
     }
 
-    /// A sandbox that is stopped starts with the next command in it.
-    async fn start(&self, plan: &Plan) -> Result<(), SandboxError> {
+    /// A stopped sandbox starts with the next command in it.
+    async fn start(&self, plan: &VmPlan) -> Result<(), SandboxError> {
         self.run(self.exec(&plan.name()).arg("true")).await.map(drop)
     }
 
-    async fn stop(&self, machine: &str) -> Result<(), SandboxError> {
-        if self.all().await?.get(machine) != Some(&Activity::Running) {
+    async fn stop(&self, vm: &str) -> Result<(), SandboxError> {
+        if self.list().await?.get(vm) != Some(&Activity::Running) {
             return Ok(());
         }
-        self.run(self.dialect().program(["stop", machine]))
-            .await
-            .map(drop)
+        self.run(self.cli().command(["stop", vm])).await.map(drop)
     }
 
-    async fn remove(&self, machine: &str) -> Result<(), SandboxError> {
-        if !self.all().await?.contains_key(machine) {
+    async fn remove(&self, vm: &str) -> Result<(), SandboxError> {
+        if !self.list().await?.contains_key(vm) {
             return Ok(());
         }
-        self.run(self.dialect().remove(machine)).await.map(drop)
+        self.run(self.cli().remove(vm)).await.map(drop)
     }
 
-    async fn all(&self) -> Result<BTreeMap<String, Activity>, SandboxError> {
-        let list = self.dialect().program(["ls", "--json"]);
-        let line = list.to_string();
-        dialect::machines(&self.run(list).await?).map_err(|error| tool::nonsense(&line, &error))
+    async fn list(&self) -> Result<BTreeMap<String, Activity>, SandboxError> {
+        let list = self.cli().command(["ls", "--json"]);
+        let sandboxes: SandboxList = host_cli::run_json(&self.host, list).await?;
+        Ok(sandboxes.into_map())
     }
 
-    fn exec(&self, machine: &str) -> Command {
-        self.dialect().program(["exec", "-i", machine])
+    fn exec(&self, vm: &str) -> Command {
+        self.cli().command(["exec", "-i", vm])
     }
 
     fn root(&self, place: &Place) -> PathBuf {
@@ -215,13 +203,13 @@ impl Driver for DockerSandboxes {
     }
 }
 
-/// What a machine may reach. Whoever wants one whose policy cannot be enforced asks for one without a policy.
-fn rules_of(plan: &Plan) -> Result<Rules, SandboxError> {
+/// The network rules of a VM. Fails if the policy cannot be enforced.
+fn rules(plan: &VmPlan) -> Result<NetworkRules, SandboxError> {
     policy::rules(&plan.spec.network).map_err(|reason| {
-        SandboxError::unsupported(DockerSandboxes::NAME, "enforce the network policy", reason)
+        SandboxError::unsupported(DockerSandboxDriver::NAME, "enforce the network policy", reason)
     })
 }
 
 fn unavailable(reason: &str) -> SandboxError {
-    SandboxError::unavailable(DockerSandboxes::NAME, reason)
+    SandboxError::unavailable(DockerSandboxDriver::NAME, reason)
 }

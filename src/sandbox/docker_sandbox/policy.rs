@@ -1,24 +1,24 @@
-//! A network policy in the words of Docker Sandboxes: names, each with or without a port.
+//! Translates a network policy to the rules of Docker Sandboxes: names, with or without a port.
 
 use super::super::reach::{Reach, wildcard};
 use crate::network::{HostPattern, Policy};
 
 /// What a sandbox may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Rules {
+pub(super) enum NetworkRules {
     Nothing,
-    Only { hosts: Vec<String>, but: Vec<String> },
-    Everything { but: Vec<String> },
+    Only { hosts: Vec<String>, except: Vec<String> },
+    Everything { except: Vec<String> },
 }
 
-/// The rules of a policy; the error is why they cannot be enforced.
-pub(super) fn rules(policy: &Policy) -> Result<Rules, String> {
+/// The rules of a policy. The error says why they cannot be enforced.
+pub(super) fn rules(policy: &Policy) -> Result<NetworkRules, String> {
     Ok(match Reach::of(policy)? {
-        Reach::Nothing => Rules::Nothing,
-        Reach::Everything { but } => Rules::Everything { but: all(but)? },
-        Reach::Only { hosts, but } => Rules::Only {
+        Reach::Nothing => NetworkRules::Nothing,
+        Reach::Everything { but } => NetworkRules::Everything { except: all(but)? },
+        Reach::Only { hosts, but } => NetworkRules::Only {
             hosts: all(hosts)?,
-            but: all(but)?,
+            except: all(but)?,
         },
     })
 }

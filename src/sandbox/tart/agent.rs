@@ -1,62 +1,64 @@
-//! Waits for the guest agent of a machine that was started.
+//! Waits for the guest agent of a VM that was started.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::super::machine::tool;
+use super::super::vm::host_cli;
 use super::super::{SandboxError, SandboxErrorKind};
-use super::cli::{RunChild, Tart, command};
-use super::{MOST_MACS, too_many_macs, unavailable};
+use super::cli::{Tart, TartRun, command};
+use super::{MAX_RUNNING_MACS, too_many_macs, unavailable};
 
-/// How often it is asked, and how soon again at first: what was cloned from a machine at rest is there at once.
-const PAUSE: Duration = Duration::from_secs(2);
+/// The pause between two polls: short at first, because a VM that was cloned from a suspended one is ready at once.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// How long one question may take.
-const ASKING: Duration = Duration::from_secs(10);
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+/// Limit for one poll.
+const POLL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the system says when Apple's limit is reached, which it counts itself.
-const OVER_THE_LIMIT: &str = "exceeds the system limit";
+/// What macOS prints when Apple's limit of running VMs is reached.
+const LIMIT_REACHED: &str = "exceeds the system limit";
 
-/// Waits until commands can be run in a machine. One whose `tart run` has ended is not waited for.
-pub(super) async fn answers(
+/// Waits until commands can be run in a VM. Fails early if its `tart run` exits.
+pub(super) async fn wait_until_ready(
     tart: &Tart,
-    name: &str,
-    child: &RunChild,
-    patience: Duration,
+    vm: &str,
+    run: &TartRun,
+    timeout: Duration,
 ) -> Result<(), SandboxError> {
-    let give_up = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let mut pause = FIRST_PAUSE;
     loop {
-        let question = command(["exec", name, "true"]).timeout(ASKING);
-        let (_, exit) = tool::try_run(&tart.host, question).await?;
+        let poll = command(["exec", vm, "true"]).timeout(POLL_TIMEOUT);
+        let exit = host_cli::try_run(&tart.host, poll).await?;
         if exit.success() {
             return Ok(());
         }
-        if !child.lives() {
-            return Err(ended(child));
+        if !run.is_alive() {
+            return Err(exited(run));
         }
-        let left = give_up.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            // It may be about to start, and what runs cannot be removed.
-            child.end().await;
+            // The VM may still be starting, and a running VM cannot be removed.
+            run.end().await;
             return Err(unavailable(&format!(
-                "the guest agent in `{name}` did not answer within {patience:?}: {}; the image needs the Tart Guest \
-                 Agent, and timers.boot_seconds can be raised",
+                "the guest agent in the VM `{vm}` did not respond within {timeout:?}: {}",
                 exit.stderr.text().trim()
+            ))
+            .with_hint(Some(
+                "install the Tart Guest Agent in the image, or raise `timers.boot_seconds`",
             )));
         }
         sleep(pause.min(left)).await;
-        pause = PAUSE.min(2 * pause);
+        pause = MAX_PAUSE.min(2 * pause);
     }
 }
 
-fn ended(child: &RunChild) -> SandboxError {
-    let said = child.last_words();
-    if said.contains(OVER_THE_LIMIT) {
-        return too_many_macs(MOST_MACS);
+fn exited(run: &TartRun) -> SandboxError {
+    let output = run.output();
+    if output.contains(LIMIT_REACHED) {
+        return too_many_macs(MAX_RUNNING_MACS);
     }
-    let message = format!("`tart run` failed: it exited before the VM was ready: {said}");
+    let message = format!("`tart run` exited before the VM was ready: {output}");
     SandboxError::new(SandboxErrorKind::Failed, message)
-        .with_hint(Some("`tart run` by hand shows the screen of the VM"))
+        .with_hint(Some("run `tart run` by hand to see the screen of the VM"))
 }

@@ -1,4 +1,4 @@
-//! `tart`, as it is called.
+//! Runs `tart`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,85 +8,82 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::Deserialize;
 
-use super::super::machine::tool;
+use super::super::vm::host_cli;
 use super::super::{SandboxError, SandboxErrorKind};
 use crate::exec::{Command, Host};
 
-/// For how long a list of machines is good enough.
+/// How long a list of VMs is reused.
 const LIST_AGE: Duration = Duration::from_secs(2);
 
-/// How long a machine may take to shut down before it is cut off.
+/// How long a VM may take to shut down before it is killed.
 const STOP_SECONDS: &str = "30";
 
-/// How long a `tart run` may take to end when it is told to, and how often that is looked at.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a `tart run` may take to exit after a signal, and the pause between two polls.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 const END_PAUSE: Duration = Duration::from_millis(50);
 
-/// What `tart` ends with when there is no such machine, or it does not run.
+/// The exit code of `tart` if a VM does not exist or does not run.
 const MISSING: i32 = 2;
 
-/// Starts a command that outlives whoever started it, and prints its number.
+/// A shell script that starts a command in the background and prints its process id.
 const DETACH: &str = "log=$1; shift; \"$@\" </dev/null >\"$log\" 2>&1 & echo $!";
 
-/// `tart` on this machine.
+/// The program `tart`.
 #[derive(Clone, Debug)]
 pub(super) struct Tart {
     pub(super) host: Host,
-    seen: Arc<Mutex<Option<Seen>>>,
+    cache: Arc<Mutex<Option<CachedList>>>,
 }
 
-/// The machines there were at some time.
 #[derive(Debug)]
-struct Seen {
+struct CachedList {
     at: Instant,
-    list: Vec<Vm>,
+    list: Vec<TartVm>,
 }
 
-/// A machine, as `tart list` has it.
+/// A VM in the output of `tart list`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(super) struct Vm {
+pub(super) struct TartVm {
     pub(super) name: String,
     source: String,
     state: String,
 }
 
-impl Vm {
-    /// Whether it runs. The word is in lower case.
+impl TartVm {
     pub(super) fn is_running(&self) -> bool {
         self.state == "running"
     }
 }
 
-/// A `tart run`: it lives as long as its machine.
+/// A `tart run` process. It lives as long as its VM.
 #[derive(Debug)]
-pub(super) struct RunChild {
+pub(super) struct TartRun {
     pid: Option<Pid>,
     log: std::path::PathBuf,
 }
 
-impl RunChild {
-    /// Whether it still runs.
-    pub(super) fn lives(&self) -> bool {
+impl TartRun {
+    pub(super) fn is_alive(&self) -> bool {
         self.pid
             .is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH))
     }
 
-    /// Ends it, and its machine with it, in whatever state that is.
+    /// Ends the process and with it the VM, whatever its state.
     pub(super) async fn end(&self) {
         let Some(pid) = self.pid else { return };
         for signal in [Signal::TERM, Signal::KILL] {
-            // One that has ended is what is wanted.
+            // An error means that it has exited.
             let _ = kill_process(pid, signal);
-            let give_up = tokio::time::Instant::now() + END_PATIENCE;
-            while self.lives() && tokio::time::Instant::now() < give_up {
+            let deadline = tokio::time::Instant::now() + END_TIMEOUT;
+            while self.is_alive() && tokio::time::Instant::now() < deadline {
                 tokio::time::sleep(END_PAUSE).await;
             }
         }
     }
 
-    /// What it said.
-    pub(super) fn last_words(&self) -> String {
+    /// The output of the process.
+    pub(super) fn output(&self) -> String {
         let log = std::fs::read(&self.log).unwrap_or_default();
         String::from_utf8_lossy(&log).trim().to_owned()
     }
@@ -94,12 +91,12 @@ impl RunChild {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Details {
+struct VmDetails {
     #[serde(rename = "OS")]
     os: String,
 }
 
-/// A command of the program. What it has cached stays where it is, whatever is cloned.
+/// A `tart` command that does not remove cached images.
 pub(super) fn command<const N: usize>(args: [&str; N]) -> Command {
     Command::new("tart").args(args).env("TART_NO_AUTO_PRUNE", "1")
 }
@@ -108,54 +105,51 @@ impl Tart {
     pub(super) fn new(host: Host) -> Self {
         Self {
             host,
-            seen: Arc::default(),
+            cache: Arc::default(),
         }
     }
 
-    pub(super) fn is_here(&self) -> bool {
+    pub(super) fn is_installed(&self) -> bool {
         self.host.has_program("tart")
     }
 
     /// Runs a command that must succeed.
     pub(super) async fn run(&self, command: Command) -> Result<String, SandboxError> {
-        tool::run(&self.host, command).await
+        host_cli::run(&self.host, command).await
     }
 
-    /// The machines of this user, as they are or were a moment ago.
-    pub(super) async fn list(&self) -> Result<Vec<Vm>, SandboxError> {
-        if let Some(Seen { at, list }) = &*self.seen()
+    /// The VMs of this user. The list may be up to [`LIST_AGE`] old.
+    pub(super) async fn list(&self) -> Result<Vec<TartVm>, SandboxError> {
+        if let Some(CachedList { at, list }) = &*self.cache()
             && at.elapsed() < LIST_AGE
         {
             return Ok(list.clone());
         }
         let command = command(["list", "--source", "local", "--format", "json"]);
-        let line = command.to_string();
-        let text = self.run(command).await?;
-        let mut list: Vec<Vm> = serde_json::from_str(&text).map_err(|error| tool::nonsense(&line, &error))?;
+        let mut list: Vec<TartVm> = host_cli::run_json(&self.host, command).await?;
         list.retain(|vm| vm.source == "local");
-        *self.seen() = Some(Seen {
+        *self.cache() = Some(CachedList {
             at: Instant::now(),
             list: list.clone(),
         });
         Ok(list)
     }
 
-    /// Whether a machine is a Mac inside.
+    /// Whether a VM runs macOS.
     pub(super) async fn is_mac(&self, name: &str) -> Result<bool, SandboxError> {
         let command = command(["get", name, "--format", "json"]);
         let line = command.to_string();
-        let (_, exit) = tool::try_run(&self.host, command).await?;
+        let exit = host_cli::try_run(&self.host, command).await?;
         if exit.status.shell_code() == MISSING {
             return Ok(false);
         }
-        let text = exit.stdout.text();
-        let details: Details = serde_json::from_str(&text).map_err(|error| tool::nonsense(&line, &error))?;
+        let details: VmDetails = host_cli::parse_json(&line, &exit.stdout.text())?;
         Ok(details.os == "darwin")
     }
 
-    /// Makes a machine from another one or from an image. `tart` would replace one of that name without a word.
+    /// Clones a VM or an image. Fails if a VM of that name exists, which `tart` would overwrite.
     pub(super) async fn clone_vm(&self, from: &str, name: &str) -> Result<(), SandboxError> {
-        self.forget();
+        self.clear_cache();
         if self.list().await?.iter().any(|vm| vm.name == name) {
             let message = format!("cannot clone `{from}`: a VM with the name `{name}` exists");
             return Err(SandboxError::new(SandboxErrorKind::Failed, message)
@@ -164,8 +158,8 @@ impl Tart {
         self.change(command(["clone", from, name])).await
     }
 
-    /// Starts a machine; the command lives as long as it, and longer than this process.
-    pub(super) async fn start(&self, run: Command, log: &Path) -> Result<RunChild, SandboxError> {
+    /// Starts a VM. Its process outlives this one.
+    pub(super) async fn start(&self, run: Command, log: &Path) -> Result<TartRun, SandboxError> {
         let detached = Command::new("/bin/sh")
             .args(["-c", DETACH, "sh", &log.to_string_lossy(), "tart"])
             .args(run.args);
@@ -174,39 +168,40 @@ impl Tart {
             ..detached
         };
         let pid = self.run(detached).await?;
-        self.forget();
-        Ok(RunChild {
+        self.clear_cache();
+        Ok(TartRun {
             pid: pid.trim().parse().ok().and_then(Pid::from_raw),
             log: log.to_owned(),
         })
     }
 
-    /// Stops a machine; one that does not run is fine.
+    /// Stops a VM. It is fine if it does not run.
     pub(super) async fn stop(&self, name: &str) -> Result<(), SandboxError> {
         self.change(command(["stop", name, "--timeout", STOP_SECONDS]))
             .await
     }
 
-    /// Removes a machine that does not run; one that is not there is fine.
+    /// Removes a stopped VM. It is fine if it does not exist.
     pub(super) async fn delete(&self, name: &str) -> Result<(), SandboxError> {
         self.change(command(["delete", name])).await
     }
 
-    /// Runs a command after which a list is no longer true. What is not there needs no change.
+    /// Runs a command that changes the list of VMs. It is fine if the VM does not exist.
     async fn change(&self, command: Command) -> Result<(), SandboxError> {
-        let (line, exit) = tool::try_run(&self.host, command).await?;
-        self.forget();
+        let line = command.to_string();
+        let exit = host_cli::try_run(&self.host, command).await?;
+        self.clear_cache();
         match exit.status.shell_code() {
             0 | MISSING => Ok(()),
-            _ => Err(tool::failed(line, &exit)),
+            _ => Err(host_cli::failed(&line, &exit)),
         }
     }
 
-    fn forget(&self) {
-        *self.seen() = None;
+    fn clear_cache(&self) {
+        *self.cache() = None;
     }
 
-    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, Option<CachedList>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,10 +1,9 @@
-//! The `tart` provider: each sandbox is a virtual machine on a Mac, cloned from a template that is made once for an
-//! image and a script of dependencies. The machine is worth nothing, its workspace on this machine everything: one
-//! that was stopped is removed and cloned anew.
+//! The `tart` provider: each sandbox is a VM on a Mac, cloned from a template that is created once for an image and a
+//! dependency script. Only the workspace on the host is kept: a stopped VM is removed and cloned again.
 
 mod agent;
 mod cli;
-mod route;
+mod gateway_address;
 mod softnet;
 mod template;
 
@@ -14,13 +13,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::cli::{Tart, Vm, command};
-use self::route::Routes;
-use self::softnet::{Closing, Reach};
-use super::guest::Guest;
-use super::machine::{Border, Driver, MachineOptions, MachineProvider, Outlet, Plan};
+use self::cli::{Tart, TartVm, command};
+use self::gateway_address::GatewayAddress;
+use self::softnet::{AllowedAddresses, SoftnetMode};
 use super::place::Place;
 use super::reach::opens_no_tls;
+use super::vm::{VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, VmProvider, limit_flags};
 use super::{
     Activity, Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError,
     SandboxErrorKind,
@@ -28,56 +26,54 @@ use super::{
 use crate::exec::Command;
 use crate::network::Policy;
 
-/// Where a Mac shows the directories it was given.
+/// The directory in which macOS mounts shared directories.
 const SHARED: &str = "/Volumes/My Shared Files";
-/// What the workspace and the guest's directory are called there.
+/// The names of the workspace and the guest's directory there.
 const WORKSPACE: &str = "ralph";
 const GUEST: &str = "guest";
 
-/// How many virtual Macs Apple's licence lets run at once.
-const MOST_MACS: usize = 2;
+/// How many macOS VMs Apple's license allows to run at once.
+const MAX_RUNNING_MACS: usize = 2;
 
-const MEGABYTE: u64 = 1 << 20;
-
-/// What the provider needs to know.
+/// The options of the provider.
 #[derive(Clone, Debug)]
 pub struct TartOptions {
-    /// Where sandboxes are kept on this machine.
-    pub machines: MachineOptions,
-    /// What `bash -e` runs in a template, once: the project's dependencies.
+    /// The options that all providers of VMs have.
+    pub vm: VmOptions,
+    /// The dependency script, which `bash -e` runs once in a template.
     pub dependencies: String,
-    /// How long a machine may take until commands can be run in it.
-    pub boot_patience: Duration,
+    /// How long a VM may take until commands can be run in it.
+    pub boot_timeout: Duration,
 }
 
 impl TartOptions {
-    /// How long a machine may take to boot, unless somebody says otherwise.
-    pub const BOOT_PATIENCE: Duration = Duration::from_secs(120);
+    /// The default boot timeout.
+    pub const BOOT_TIMEOUT: Duration = Duration::from_secs(120);
 }
 
-/// A provider that keeps its workspaces where the options say.
+/// Creates the provider.
 #[must_use]
 pub fn provider(options: TartOptions) -> impl Provider {
-    let driver = Macs {
-        tart: Tart::new(options.machines.host.clone()),
-        routes: Routes::kept_in(&options.machines.base),
+    let driver = TartDriver {
+        tart: Tart::new(options.vm.host.clone()),
+        gateway_address: GatewayAddress::stored_in(&options.vm.base),
         dependencies: options.dependencies,
-        boot_patience: options.boot_patience,
+        boot_timeout: options.boot_timeout,
     };
-    MachineProvider::new(driver, options.machines)
+    VmProvider::new(driver, options.vm)
 }
 
-/// Virtual machines by `tart`.
+/// Creates VMs with `tart`.
 #[derive(Clone, Debug)]
-struct Macs {
+struct TartDriver {
     tart: Tart,
-    routes: Routes,
+    gateway_address: GatewayAddress,
     dependencies: String,
-    boot_patience: Duration,
+    boot_timeout: Duration,
 }
 
-impl Macs {
-    /// Refuses to start one Mac more than the licence allows. Other systems do not count.
+impl TartDriver {
+    /// Fails if one more macOS VM would exceed the limit of the license. Other systems do not count.
     async fn check_limit(&self, source: &str) -> Result<(), SandboxError> {
         if !self.tart.is_mac(source).await? {
             return Ok(());
@@ -86,31 +82,37 @@ impl Macs {
         for vm in self.tart.list().await?.iter().filter(|vm| vm.is_running()) {
             running += usize::from(self.tart.is_mac(&vm.name).await?);
         }
-        if running < MOST_MACS {
+        if running < MAX_RUNNING_MACS {
             Ok(())
         } else {
             Err(too_many_macs(running))
         }
     }
 
-    /// Clones a machine and starts it, with nothing of the network but this.
-    async fn boot(&self, plan: &Plan, template: &str, reach: Reach) -> Result<(), SandboxError> {
-        let (name, run) = (plan.name(), run_command(plan, reach)?);
+    /// Clones a VM and starts it, with a network that reaches these addresses.
+    async fn boot(
+        &self,
+        plan: &VmPlan,
+        template: &str,
+        allowed: AllowedAddresses,
+    ) -> Result<(), SandboxError> {
+        let (name, run) = (plan.name(), run_command(plan, allowed)?);
         self.check_limit(template).await?;
         self.tart.clone_vm(template, &name).await?;
-        self.tart.run(command(["set", &name]).args(limits(plan))).await?;
+        let limits = limit_flags(&plan.spec.resources, "--cpu", "--memory", "");
+        self.tart.run(command(["set", &name]).args(limits)).await?;
         self.run(&name, run, plan).await
     }
 
-    /// Starts a machine, and waits until commands can be run in it.
-    async fn run(&self, name: &str, run: Command, plan: &Plan) -> Result<(), SandboxError> {
-        let child = self.tart.start(run, &plan.place.log()).await?;
-        agent::answers(&self.tart, name, &child, self.boot_patience).await
+    /// Starts a VM, and waits until commands can be run in it.
+    async fn run(&self, name: &str, run: Command, plan: &VmPlan) -> Result<(), SandboxError> {
+        let run = self.tart.start(run, &plan.place.log()).await?;
+        agent::wait_until_ready(&self.tart, name, &run, self.boot_timeout).await
     }
 }
 
 #[async_trait]
-impl Driver for Macs {
+impl VmDriver for TartDriver {
     const NAME: &'static str = "tart";
 
     fn capabilities(&self) -> Capabilities {
@@ -129,86 +131,85 @@ impl Driver for Macs {
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
-        if self.tart.is_here() {
-            Ok(())
-        } else {
-            Err(unavailable(
-                "`tart` is not installed: `brew install cirruslabs/cli/tart`, on a Mac with Apple silicon",
-            ))
+        if self.tart.is_installed() {
+            return Ok(());
         }
+        let hint = "install it with `brew install cirruslabs/cli/tart`, on a Mac with Apple silicon";
+        Err(unavailable("`tart` is not installed").with_hint(Some(hint)))
     }
 
-    async fn make(&self, plan: &Plan) -> Result<(), SandboxError> {
+    async fn create(&self, plan: &VmPlan) -> Result<(), SandboxError> {
         let image = plan.spec.image.as_deref();
         let image = image.ok_or_else(|| {
-            unavailable("no image is named: set sandbox.image, or base_image in .agent-loop/config.json")
+            let hint = "set `sandbox.image`, or `base_image` in .agent-loop/config.json";
+            unavailable("no image is set").with_hint(Some(hint))
         })?;
         if let Some(mount) = plan.spec.mounts.first() {
-            let reason = format!("`{}` would be below `{SHARED}`", mount.source.display());
-            let operation = "show a file under a name of your own";
+            let reason = format!("`{}` would be mounted in `{SHARED}`", mount.source.display());
+            let operation = "mount a file at a path of your choice";
             return Err(SandboxError::unsupported(Self::NAME, operation, reason));
         }
-        let closing = Closing::of(&plan.spec.network);
-        if closing != Closing::Open {
+        let mode = SoftnetMode::new(&plan.spec.network);
+        if mode != SoftnetMode::Open {
             softnet::check(&self.tart.host).await?;
         }
-        let template = self.template(image, plan).await?;
-        match closing {
-            Closing::Open => self.boot(plan, &template, Reach::Everything).await,
-            Closing::Shut => self.boot(plan, &template, Reach::Nothing).await,
-            Closing::Gateway => {
-                let guessed = self.routes.remembered();
-                self.boot(plan, &template, Reach::Only(guessed)).await?;
-                let found = self.routes.ask(&self.tart, &plan.name()).await?;
-                if found == guessed {
+        let template = self.ensure_template(image, plan).await?;
+        match mode {
+            SoftnetMode::Open => self.boot(plan, &template, AllowedAddresses::All).await,
+            SoftnetMode::Blocked => self.boot(plan, &template, AllowedAddresses::None).await,
+            SoftnetMode::Gateway => {
+                let guess = self.gateway_address.guess();
+                self.boot(plan, &template, AllowedAddresses::Only(guess)).await?;
+                let found = self.gateway_address.find(&self.tart, &plan.name()).await?;
+                if found == guess {
                     return Ok(());
                 }
                 self.remove(&plan.name()).await?;
-                self.boot(plan, &template, Reach::Only(found)).await
+                self.boot(plan, &template, AllowedAddresses::Only(found)).await
             }
         }
     }
 
-    async fn border(&self, plan: &Plan) -> Result<Border, SandboxError> {
-        Ok(match Closing::of(&plan.spec.network) {
-            Closing::Open => Border::Open,
-            Closing::Shut => Border::Shut,
-            Closing::Gateway => {
-                let address = self.routes.ask(&self.tart, &plan.name()).await?;
-                let outlet = Outlet::open(address.into(), &plan.spec);
-                Border::Gateway(outlet.map_err(|error| plan.unsealed(error))?)
+    async fn network(&self, plan: &VmPlan) -> Result<VmNetwork, SandboxError> {
+        Ok(match SoftnetMode::new(&plan.spec.network) {
+            SoftnetMode::Open => VmNetwork::Open,
+            SoftnetMode::Blocked => VmNetwork::Blocked,
+            SoftnetMode::Gateway => {
+                let address = self.gateway_address.find(&self.tart, &plan.name()).await?;
+                let gateway = VmGateway::open(address.into(), &plan.spec);
+                VmNetwork::Gateway(gateway.map_err(|error| plan.unsealed(error))?)
             }
         })
     }
 
-    async fn start(&self, plan: &Plan) -> Result<(), SandboxError> {
+    async fn start(&self, plan: &VmPlan) -> Result<(), SandboxError> {
         self.remove(&plan.name()).await?;
-        self.make(plan).await
+        self.create(plan).await
     }
 
-    async fn stop(&self, machine: &str) -> Result<(), SandboxError> {
-        self.tart.stop(machine).await
+    async fn stop(&self, vm: &str) -> Result<(), SandboxError> {
+        self.tart.stop(vm).await
     }
 
-    async fn remove(&self, machine: &str) -> Result<(), SandboxError> {
-        self.tart.stop(machine).await?;
-        self.tart.delete(machine).await
+    async fn remove(&self, vm: &str) -> Result<(), SandboxError> {
+        self.tart.stop(vm).await?;
+        self.tart.delete(vm).await
     }
 
-    async fn all(&self) -> Result<BTreeMap<String, Activity>, SandboxError> {
-        let activity = |vm: &Vm| {
+    async fn list(&self) -> Result<BTreeMap<String, Activity>, SandboxError> {
+        let activity = |vm: &TartVm| {
             if vm.is_running() {
                 Activity::Running
             } else {
                 Activity::Stopped
             }
         };
-        let all = self.tart.list().await?;
-        Ok(all.iter().map(|vm| (vm.name.clone(), activity(vm))).collect())
+        let vms = self.tart.list().await?;
+        Ok(vms.iter().map(|vm| (vm.name.clone(), activity(vm))).collect())
     }
 
-    fn exec(&self, machine: &str) -> Command {
-        command(["exec", "-i", machine])
+    fn exec(&self, vm: &str) -> Command {
+        command(["exec", "-i", vm])
     }
 
     fn root(&self, _place: &Place) -> PathBuf {
@@ -221,43 +222,32 @@ impl Driver for Macs {
     }
 }
 
-/// The command that starts a machine, and lives as long as it.
-fn run_command(plan: &Plan, reach: Reach) -> Result<Command, SandboxError> {
+/// The command that starts a VM, and lives as long as it.
+fn run_command(plan: &VmPlan, allowed: AllowedAddresses) -> Result<Command, SandboxError> {
     let mut run = command(["run", &plan.name(), "--no-graphics"]);
-    run = run.arg(shared(WORKSPACE, &plan.place.workspace(), "")?);
-    if let Guest::Here(file) = &plan.guest
-        && let Some(dir) = file.parent()
-    {
-        run = run.arg(shared(GUEST, dir, ":ro")?);
+    run = run.arg(shared_dir(WORKSPACE, &plan.place.workspace(), "")?);
+    if let Some(dir) = plan.guest_dir() {
+        run = run.arg(shared_dir(GUEST, dir, ":ro")?);
     }
-    Ok(run.args(reach.flags()))
+    Ok(run.args(allowed.flags()))
 }
 
-/// A directory that a machine sees. Its name ends at the first colon, and so would a path that has one.
-fn shared(name: &str, dir: &Path, access: &str) -> Result<String, SandboxError> {
+/// The argument that shares a directory with a VM. Colons separate its parts, so the path must have none.
+fn shared_dir(name: &str, dir: &Path, access: &str) -> Result<String, SandboxError> {
     let path = dir.to_string_lossy();
     if path.contains(':') {
-        let reason = format!("`{path}` has a colon in its name, and tart takes that for the end of it");
-        return Err(SandboxError::unsupported(Macs::NAME, "share a directory", reason));
+        let reason = format!("`{path}` contains a colon, which `tart` takes for a separator");
+        return Err(SandboxError::unsupported(
+            TartDriver::NAME,
+            "share a directory",
+            reason,
+        ));
     }
     Ok(format!("--dir={name}:{path}{access}"))
 }
 
-fn limits(plan: &Plan) -> Vec<String> {
-    let resources = &plan.spec.resources;
-    let cpus = resources
-        .cpu_millis
-        .map(|millis| millis.div_ceil(1000).to_string());
-    let memory = resources.memory_bytes.map(|bytes| (bytes / MEGABYTE).to_string());
-    let flags = [("--cpu", cpus), ("--memory", memory)];
-    let given = flags
-        .into_iter()
-        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
-    given.flatten().collect()
-}
-
 fn unavailable(reason: &str) -> SandboxError {
-    SandboxError::unavailable(Macs::NAME, reason)
+    SandboxError::unavailable(TartDriver::NAME, reason)
 }
 
 /// Apple allows a fixed number of running macOS VMs per host.

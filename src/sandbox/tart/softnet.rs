@@ -1,68 +1,68 @@
-//! Softnet: what keeps a machine from the network, and needs to be root for that. It knows address ranges, and neither
-//! names nor ports: names are told apart by a gateway, which is then the one address that is left.
+//! Softnet restricts the network of a VM by address range. It knows neither names nor ports, so policies with names need
+//! a gateway, which is then the only reachable address. Softnet must run as root.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 
 use super::super::SandboxError;
-use super::super::machine::Driver;
-use super::super::machine::tool;
-use super::Macs;
+use super::super::vm::{VmDriver, host_cli};
+use super::TartDriver;
 use crate::exec::{Command, Host};
 use crate::network::{Policy, PolicyMode};
 
-/// The bit that makes a program run as its owner.
+/// The set-user-ID bit.
 const SET_USER: u32 = 0o4000;
 
 /// How a policy is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Closing {
+pub(super) enum SoftnetMode {
     /// There is nothing to enforce.
     Open,
-    /// There is no network.
-    Shut,
-    /// There is a gateway, and nothing else.
+    /// The VM has no network.
+    Blocked,
+    /// The VM reaches only a gateway.
     Gateway,
 }
 
-impl Closing {
-    pub(super) fn of(policy: &Policy) -> Self {
+impl SoftnetMode {
+    pub(super) fn new(policy: &Policy) -> Self {
         match policy.mode() {
-            PolicyMode::Deny => Self::Shut,
+            PolicyMode::Deny => Self::Blocked,
             PolicyMode::AllowAll if !policy.restricts() => Self::Open,
             PolicyMode::AllowAll | PolicyMode::Allowlist | PolicyMode::Record => Self::Gateway,
         }
     }
 }
 
-/// What a machine may reach by address.
+/// The addresses that a VM may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
-    Everything,
-    Nothing,
+pub(super) enum AllowedAddresses {
+    All,
+    None,
     Only(Ipv4Addr),
 }
 
-impl Reach {
-    /// What `tart run` is told.
+impl AllowedAddresses {
+    /// The arguments of `tart run`.
     pub(super) fn flags(self) -> Vec<String> {
-        let closed = ["--net-softnet", "--net-softnet-block=0.0.0.0/0"].map(str::to_owned);
+        let blocked = ["--net-softnet", "--net-softnet-block=0.0.0.0/0"].map(str::to_owned);
         match self {
-            Self::Everything => Vec::new(),
-            Self::Nothing => closed.to_vec(),
+            Self::All => Vec::new(),
+            Self::None => blocked.to_vec(),
             Self::Only(address) => {
                 let allowed = format!("--net-softnet-allow={address}/32");
-                closed.into_iter().chain([allowed]).collect()
+                blocked.into_iter().chain([allowed]).collect()
             }
         }
     }
 }
 
-/// Whether Softnet can be used without asking anybody.
+/// Fails if Softnet is not installed, or cannot become root without a password.
 pub(super) async fn check(host: &Host) -> Result<(), SandboxError> {
     let Some(program) = host.find_program("softnet") else {
-        return Err(refused(
-            "softnet is not installed: `brew install cirruslabs/cli/softnet`",
+        return Err(unsupported(
+            "softnet is not installed",
+            "install it with `brew install cirruslabs/cli/softnet`",
         ));
     };
     let is_root = program
@@ -72,17 +72,17 @@ pub(super) async fn check(host: &Host) -> Result<(), SandboxError> {
         return Ok(());
     }
     let sudo = Command::new("sudo").args(["--non-interactive", "softnet", "--help"]);
-    match tool::try_run(host, sudo).await {
-        Ok((_, exit)) if exit.success() => Ok(()),
-        Ok(_) | Err(_) => Err(refused(
-            "softnet must be root, and there is nobody to ask: `sudo chown root $(which softnet) && sudo chmod u+s \
-             $(which softnet)`",
+    match host_cli::try_run(host, sudo).await {
+        Ok(exit) if exit.success() => Ok(()),
+        Ok(_) | Err(_) => Err(unsupported(
+            "softnet must run as root, and sudo asks for a password",
+            "run `sudo chown root $(which softnet) && sudo chmod u+s $(which softnet)`",
         )),
     }
 }
 
-fn refused(reason: &str) -> SandboxError {
-    SandboxError::unsupported(Macs::NAME, "keep a machine from the network", reason)
+fn unsupported(reason: &str, hint: &'static str) -> SandboxError {
+    SandboxError::unsupported(TartDriver::NAME, "restrict the network of a VM", reason).with_hint(Some(hint))
 }
 
 #[cfg(test)]
@@ -97,18 +97,18 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_is_asked(Policy::allow_all(), Closing::Open)]
-    #[case::everything_is_denied(Policy::deny(), Closing::Shut)]
-    #[case::names_are_listed(Policy::allowlist(rule()), Closing::Gateway)]
-    #[case::one_is_denied(Policy::allow_all().denying(rule()), Closing::Gateway)]
-    #[case::names_are_written_down(Policy::record(), Closing::Gateway)]
-    fn whatever_is_about_names_takes_a_gateway(#[case] policy: Policy, #[case] expected: Closing) {
-        assert_eq!(Closing::of(&policy), expected);
+    #[case::allow_all(Policy::allow_all(), SoftnetMode::Open)]
+    #[case::deny(Policy::deny(), SoftnetMode::Blocked)]
+    #[case::allowlist(Policy::allowlist(rule()), SoftnetMode::Gateway)]
+    #[case::one_denied(Policy::allow_all().denying(rule()), SoftnetMode::Gateway)]
+    #[case::record(Policy::record(), SoftnetMode::Gateway)]
+    fn policies_about_names_need_a_gateway(#[case] policy: Policy, #[case] expected: SoftnetMode) {
+        assert_eq!(SoftnetMode::new(&policy), expected);
     }
 
     #[test]
-    fn the_gateway_is_the_one_address_that_is_left() {
-        let flags = Reach::Only(Ipv4Addr::new(192, 168, 64, 1)).flags();
+    fn the_gateway_is_the_only_allowed_address() {
+        let flags = AllowedAddresses::Only(Ipv4Addr::new(192, 168, 64, 1)).flags();
         let expected = [
             "--net-softnet",
             "--net-softnet-block=0.0.0.0/0",

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ralph::exec::Host;
-use ralph::sandbox::machine::MachineOptions;
+use ralph::sandbox::vm::VmOptions;
 use tempfile::TempDir;
 
 use super::skip;
@@ -71,12 +71,12 @@ impl Site {
     }
 
     /// What a provider needs to know of it.
-    pub fn options(&self) -> MachineOptions {
-        MachineOptions {
+    pub fn options(&self) -> VmOptions {
+        VmOptions {
             base: self.path("sandboxes"),
             guest_dir: self.path("guest"),
             host: self.host(),
-            machine: "test".to_owned(),
+            host_name: "test".to_owned(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! One live machine and its workspace.
+//! One live VM and its workspace.
 
 use std::io;
 use std::path::Path;
@@ -10,32 +10,31 @@ use super::super::session::SessionError;
 use super::super::shelf::Shelf;
 use super::super::warm::Warm;
 use super::super::{Activity, Sandbox, SandboxError, SandboxFiles};
-use super::border::Border;
-use super::driver::{Driver, Plan};
-use super::opener::ByProgram;
-use super::plain::Plain;
+use super::driver::{VmDriver, VmPlan};
+use super::exec::VmExec;
+use super::network::VmNetwork;
 use crate::exec::{Command, Exit, OutputSink};
 
-/// One live machine.
+/// One live VM.
 #[derive(Debug)]
-pub(super) struct MachineSandbox<D> {
+pub(super) struct VmSandbox<D> {
     pub(super) name: String,
     pub(super) driver: D,
-    pub(super) plan: Plan,
+    pub(super) plan: VmPlan,
     pub(super) shelf: Shelf,
-    pub(super) plain: Plain,
-    pub(super) warm: Warm<ByProgram>,
+    pub(super) exec: VmExec,
+    pub(super) warm: Warm<VmExec>,
     pub(super) life: Life,
-    pub(super) border: Border,
+    pub(super) network: VmNetwork,
 }
 
-impl<D: Driver> MachineSandbox<D> {
-    /// Shows from inside that it is kept from the network as it should be.
-    pub(super) async fn prove(&self) -> Result<(), SandboxError> {
-        match self.border.prove(&self.plain).await {
+impl<D: VmDriver> VmSandbox<D> {
+    /// Shows by probes from inside that the network is restricted.
+    pub(super) async fn verify_network(&self) -> Result<(), SandboxError> {
+        match self.network.verify(&self.exec).await {
             Ok(()) => Ok(()),
-            Err(error) => match self.misfortune().await? {
-                Some(misfortune) => Err(misfortune),
+            Err(error) => match self.unusable_reason().await? {
+                Some(reason) => Err(reason),
                 None => Err(self.plan.unsealed(error)),
             },
         }
@@ -53,19 +52,23 @@ impl<D: Driver> MachineSandbox<D> {
         }
     }
 
-    /// What became of the machine, where that is nothing good.
-    async fn misfortune(&self) -> Result<Option<SandboxError>, SandboxError> {
-        Ok(match self.driver.all().await?.get(&self.name) {
+    /// Why the VM cannot be used any more; `None` if it runs.
+    async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError> {
+        Ok(match self.driver.list().await?.get(&self.name) {
             Some(Activity::Running) => None,
             Some(Activity::Stopped) => Some(SandboxError::lost(&self.name, "its VM was stopped")),
             Some(Activity::Removed) | None => Some(self.gone()),
         })
     }
 
-    /// A session ended under a command. When the machine is well, something inside ended it, and the command with it.
-    async fn survive(&self, command: &Command, lost: SessionError) -> Result<Exit, SandboxError> {
-        match self.misfortune().await? {
-            Some(misfortune) => Err(misfortune),
+    /// The result of a command whose warm session was lost. If the VM still runs, something inside killed both.
+    async fn exit_after_lost_session(
+        &self,
+        command: &Command,
+        lost: SessionError,
+    ) -> Result<Exit, SandboxError> {
+        match self.unusable_reason().await? {
+            Some(reason) => Err(reason),
             None => Ok(self.warm.survive(command, &lost).await),
         }
     }
@@ -76,7 +79,7 @@ impl<D: Driver> MachineSandbox<D> {
 }
 
 #[async_trait]
-impl<D: Driver> Sandbox for MachineSandbox<D> {
+impl<D: VmDriver> Sandbox for VmSandbox<D> {
     fn id(&self) -> &str {
         &self.name
     }
@@ -96,7 +99,7 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         };
         match session.exec(command, output).await {
             Err(error) => match error.cause::<SessionError>() {
-                Some(lost) => self.survive(command, lost.clone()).await,
+                Some(lost) => self.exit_after_lost_session(command, lost.clone()).await,
                 None => Err(error),
             },
             exit => exit,
@@ -109,19 +112,19 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         output: &mut dyn OutputSink,
     ) -> Result<Exit, SandboxError> {
         self.running()?;
-        let exit = self.plain.run(command, output).await;
+        let exit = self.exec.run(command, output).await;
         let exit = exit.map_err(|source| self.processes(source))?;
-        // The program's own failure has a code like any other; the state of the machine tells them apart.
+        // The host CLI fails with an exit code as well. The state of the VM shows whether the command failed or the CLI.
         if exit.success() {
             Ok(exit)
         } else {
-            self.misfortune().await?.map_or(Ok(exit), Err)
+            self.unusable_reason().await?.map_or(Ok(exit), Err)
         }
     }
 
     async fn verify(&self) -> Result<(), SandboxError> {
         self.running()?;
-        self.prove().await
+        self.verify_network().await
     }
 
     fn notices(&self) -> Vec<String> {
@@ -132,36 +135,36 @@ impl<D: Driver> Sandbox for MachineSandbox<D> {
         if self.life.state() != State::Running {
             return Ok(());
         }
-        // The guest tells what runs that it was ended. Whether it can is no matter: it is killed with the rest.
+        // The guest reports to running commands that they were ended. Errors do not matter: it is killed with the rest.
         if let Some(session) = self.warm.take().await {
             let _ = session.end_processes().await;
         }
         let ended = self
-            .plain
+            .exec
             .end_all()
             .await
             .map_err(|source| self.processes(source))?;
         if ended.success() {
             return Ok(());
         }
-        match self.misfortune().await? {
-            Some(misfortune) => Err(misfortune),
+        match self.unusable_reason().await? {
+            Some(reason) => Err(reason),
             None => Err(self.processes(io::Error::other(ended.stderr.text()))),
         }
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
         self.life.enter(State::Running, &self.name)?;
-        match self.driver.all().await?.get(&self.name) {
+        match self.driver.list().await?.get(&self.name) {
             Some(Activity::Running) => Ok(()),
-            _ if matches!(self.border, Border::Theirs) => Err(SandboxError::unsupported(
+            _ if matches!(self.network, VmNetwork::Attached) => Err(SandboxError::unsupported(
                 D::NAME,
-                "start a machine that it only looks into",
-                "what it may reach is known to whoever has it",
+                "start a VM that belongs to another process",
+                "the network policy is not known here",
             )),
             Some(Activity::Stopped | Activity::Removed) | None => {
                 self.driver.start(&self.plan).await?;
-                self.prove().await
+                self.verify_network().await
             }
         }
     }

@@ -1,11 +1,11 @@
-//! All machines of one program that are ralph's, of whatever run, and the removal of those that are nobody's.
+//! All VMs of ralph, of any run, and the removal of orphans.
 
 use std::collections::BTreeMap;
 
 use super::super::place::{Claim, Place, Record};
 use super::super::{Activity, Listed, Removable, SandboxError, Standing};
-use super::driver::Driver;
-use super::{MachineProvider, on_host};
+use super::driver::VmDriver;
+use super::{VmProvider, on_host};
 
 /// A sandbox that was found.
 pub(super) struct Found {
@@ -14,29 +14,26 @@ pub(super) struct Found {
     pub(super) record: Option<Record>,
 }
 
-impl<D: Driver> MachineProvider<D> {
-    /// All sandboxes: what is written down about them here, and what the program says of their machines. Machines of
-    /// which nothing is written down here are not ralph's.
+impl<D: VmDriver> VmProvider<D> {
+    /// All sandboxes: the directories on the host, with the state of their VMs. VMs without a directory do not belong to
+    /// ralph.
     pub(super) async fn census(&self) -> Result<Vec<Found>, SandboxError> {
-        let machines = self.driver.all().await?;
-        let found = self
-            .places()?
-            .into_iter()
-            .map(|place| self.found(place, &machines));
+        let vms = self.driver.list().await?;
+        let found = self.places()?.into_iter().map(|place| self.found(place, &vms));
         let mut found: Vec<Found> = found.collect();
         found.sort_by(|one, other| one.listed.id.cmp(&other.listed.id));
         Ok(found)
     }
 
-    fn found(&self, place: Place, machines: &BTreeMap<String, Activity>) -> Found {
+    fn found(&self, place: Place, vms: &BTreeMap<String, Activity>) -> Found {
         let record = place.record();
         let owner = record.as_ref().map(|record| &record.owner);
         let listed = Listed {
             id: place.name(),
             provider: D::NAME,
             run: record.as_ref().map(|record| record.run.clone()),
-            activity: machines.get(&place.name()).copied().unwrap_or(Activity::Removed),
-            // One without a record is being made at this moment, or was interrupted in the making.
+            activity: vms.get(&place.name()).copied().unwrap_or(Activity::Removed),
+            // A sandbox without a record is being created, or its creation was interrupted.
             standing: match owner {
                 Some(owner) if owner.is_dead(&self.owner) => Standing::OwnerEnded,
                 Some(_) | None => Standing::InUse,
@@ -71,15 +68,14 @@ impl<D: Driver> MachineProvider<D> {
         }
     }
 
-    /// Removes what a process left that was killed: whoever ends in peace puts its sandbox to rest, and whoever is killed
-    /// while making one leaves something that nobody can use.
+    /// Removes sandboxes whose owner process was killed. A process that exits normally stops its own sandbox.
     pub(super) async fn sweep(&self) -> Result<(), SandboxError> {
         for found in self.census().await? {
             if found.listed.activity != Activity::Running && found.place.is_finished() {
                 continue;
             }
             if let Err(error) = self.remove_found(&found, Removable::Orphans).await {
-                tracing::warn!(sandbox = found.listed.id, %error, "an orphan could not be removed");
+                tracing::warn!(sandbox = found.listed.id, %error, "cannot remove an orphan");
             }
         }
         Ok(())

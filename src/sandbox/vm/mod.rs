@@ -1,36 +1,34 @@
-//! Sandboxes that are machines, made by a program of this machine: Docker Sandboxes and Tart. What differs between the
-//! two is their driver; whose a machine is, its workspace and its commands are the same.
+//! Providers whose sandboxes are VMs that a host CLI creates: `docker-sandbox` and `tart`. They differ in their driver;
+//! ownership, workspace and commands are the same.
 
-mod border;
 mod census;
 mod driver;
-mod opener;
-mod outlet;
-mod plain;
+mod exec;
+mod gateway;
+pub(super) mod host_cli;
+mod network;
 mod sandbox;
-pub(super) mod tool;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use async_trait::async_trait;
 
-pub(super) use self::border::Border;
-pub(super) use self::driver::{Driver, Plan};
-pub(super) use self::outlet::Outlet;
+pub(super) use self::driver::{VmDriver, VmPlan, limit_flags};
+pub(super) use self::gateway::VmGateway;
+pub(super) use self::network::VmNetwork;
 
 use self::census::Found;
-use self::opener::ByProgram;
-use self::plain::Plain;
-use self::sandbox::MachineSandbox;
+use self::exec::VmExec;
+use self::sandbox::VmSandbox;
 use super::files::Files;
 use super::guest::{Guest, arch};
 use super::life::Life;
 use super::name::names;
 use super::owner::Owner;
 use super::place::{Place, Record};
+use super::session::Surroundings;
 use super::shelf::Shelf;
 use super::warm::Warm;
 use super::{
@@ -40,8 +38,7 @@ use super::{
 use crate::exec::Host;
 use crate::network::Policy;
 
-/// Variables of a machine that commands in it keep: where programs are, who they run as, and by which proxy and whose
-/// certificates they reach others.
+/// Variables of the VM that commands inherit: program path, user, proxy and certificates.
 const INHERITED: [&str; 14] = [
     "PATH",
     "USER",
@@ -59,32 +56,32 @@ const INHERITED: [&str; 14] = [
     "GIT_SSL_CAINFO",
 ];
 
-/// Where machines are kept on this one.
+/// The options that the providers of VMs share.
 #[derive(Clone, Debug)]
-pub struct MachineOptions {
-    /// The directory below which each sandbox gets one of its own.
+pub struct VmOptions {
+    /// The host directory in which each sandbox gets a directory of its own.
     pub base: PathBuf,
-    /// The directory for the guest's file, which every machine sees.
+    /// The host directory for the guest, which is shared with every VM.
     pub guest_dir: PathBuf,
-    /// Starts the program that makes machines.
+    /// Starts the host CLI.
     pub host: Host,
-    /// What this machine is called.
-    pub machine: String,
+    /// The name of this host, as part of the owner of sandboxes.
+    pub host_name: String,
 }
 
-/// Makes sandboxes that are machines of one program.
+/// Creates VMs with one host CLI.
 #[derive(Debug)]
-pub(super) struct MachineProvider<D> {
+pub(super) struct VmProvider<D> {
     driver: D,
-    options: MachineOptions,
+    options: VmOptions,
     owner: Owner,
 }
 
-impl<D: Driver> MachineProvider<D> {
-    pub(super) fn new(driver: D, options: MachineOptions) -> Self {
+impl<D: VmDriver> VmProvider<D> {
+    pub(super) fn new(driver: D, options: VmOptions) -> Self {
         Self {
             driver,
-            owner: Owner::this_process(&options.machine),
+            owner: Owner::this_process(&options.host_name),
             options,
         }
     }
@@ -103,13 +100,13 @@ impl<D: Driver> MachineProvider<D> {
         }
     }
 
-    /// The place of a run, and what is written down about it.
+    /// The directory of a run's sandbox, and its record.
     fn place_of(&self, spec: &SandboxSpec) -> Result<Option<(Place, Record)>, SandboxError> {
         let mut known = self.known()?.into_iter();
         Ok(known.find(|(_, record)| record.run == spec.run))
     }
 
-    /// The places of which something is written down.
+    /// All directories with a record.
     fn known(&self) -> Result<Vec<(Place, Record)>, SandboxError> {
         let places = self.places()?.into_iter();
         Ok(places
@@ -122,19 +119,19 @@ impl<D: Driver> MachineProvider<D> {
             .map_err(|source| SandboxError::host("list", &self.options.base, source))
     }
 
-    /// Makes a machine under the first of its names that nobody has. Nothing is left of one that came to nothing.
-    async fn make(&self, spec: &SandboxSpec) -> Result<MachineSandbox<D>, SandboxError> {
+    /// Creates a VM under the first free name. Removes what is left after an error.
+    async fn make(&self, spec: &SandboxSpec) -> Result<VmSandbox<D>, SandboxError> {
         let place = self.free_place(spec).await?;
         let made = async {
-            let plan = Plan {
+            let plan = VmPlan {
                 place: place.clone(),
                 spec: spec.clone(),
                 guest: self.guest()?,
             };
-            self.driver.make(&plan).await?;
-            let border = self.driver.border(&plan).await?;
-            let sandbox = self.open(plan, border).await?;
-            sandbox.prove().await?;
+            self.driver.create(&plan).await?;
+            let network = self.driver.network(&plan).await?;
+            let sandbox = self.open(plan, network).await?;
+            sandbox.verify_network().await?;
             place.finish().map_err(|source| on_host("make", &place, source))?;
             Ok(sandbox)
         };
@@ -146,7 +143,7 @@ impl<D: Driver> MachineProvider<D> {
     }
 
     async fn free_place(&self, spec: &SandboxSpec) -> Result<Place, SandboxError> {
-        let taken = self.driver.all().await?;
+        let taken = self.driver.list().await?;
         let free = names(spec, &self.options.base).into_iter().find_map(|name| {
             let place = Place::of(&self.options.base, &name);
             if taken.contains_key(&name) {
@@ -168,23 +165,23 @@ impl<D: Driver> MachineProvider<D> {
         place.remove().map_err(|source| on_host("remove", place, source))
     }
 
-    /// Takes over what an earlier run of the same task left, made from the same, in nobody's hands.
-    async fn take_over(&self, spec: &SandboxSpec) -> Result<Option<MachineSandbox<D>>, SandboxError> {
-        let machines = self.driver.all().await?;
+    /// Takes over an orphan of the same task that was created from the same spec.
+    async fn take_over(&self, spec: &SandboxSpec) -> Result<Option<VmSandbox<D>>, SandboxError> {
+        let vms = self.driver.list().await?;
         for (place, record) in self.known()? {
             let fits = record.task == spec.purpose.task && record.fingerprint == fingerprint(spec);
             let free = record.owner.is_dead(&self.owner) && place.is_finished();
-            let Some(machine) = machines.get(&place.name()).filter(|_| fits && free) else {
+            let Some(activity) = vms.get(&place.name()).filter(|_| fits && free) else {
                 continue;
             };
             let taken = place.claim(&record, &self.record(spec));
             if !taken.map_err(|source| on_host("take over", &place, source))? {
                 continue;
             }
-            match self.resume(&place, spec, *machine).await {
+            match self.resume(&place, spec, *activity).await {
                 Ok(sandbox) => return Ok(Some(sandbox)),
                 Err(error) => {
-                    tracing::warn!(sandbox = place.name(), %error, "a sandbox could not be used again");
+                    tracing::warn!(sandbox = place.name(), %error, "cannot reuse a sandbox");
                     self.discard(&place).await?;
                 }
             }
@@ -192,64 +189,62 @@ impl<D: Driver> MachineProvider<D> {
         Ok(None)
     }
 
-    /// The sandbox of a machine that is there, started where it does not run, and shown to be kept from the network.
+    /// Starts an existing VM if it does not run, and verifies its network.
     async fn resume(
         &self,
         place: &Place,
         spec: &SandboxSpec,
-        machine: Activity,
-    ) -> Result<MachineSandbox<D>, SandboxError> {
-        let plan = Plan {
+        activity: Activity,
+    ) -> Result<VmSandbox<D>, SandboxError> {
+        let plan = VmPlan {
             place: place.clone(),
             spec: spec.clone(),
             guest: self.guest()?,
         };
-        if machine != Activity::Running {
+        if activity != Activity::Running {
             self.driver.start(&plan).await?;
         }
-        let border = self.driver.border(&plan).await?;
-        let sandbox = self.open(plan, border).await?;
-        sandbox.prove().await?;
+        let network = self.driver.network(&plan).await?;
+        let sandbox = self.open(plan, network).await?;
+        sandbox.verify_network().await?;
         Ok(sandbox)
     }
 
-    /// The sandbox of a machine that runs.
-    async fn open(&self, plan: Plan, border: Border) -> Result<MachineSandbox<D>, SandboxError> {
+    /// The sandbox of a running VM.
+    async fn open(&self, plan: VmPlan, network: VmNetwork) -> Result<VmSandbox<D>, SandboxError> {
         let name = plan.name();
         let root = self.driver.root(&plan.place);
         let exec = self.driver.exec(&name);
-        let told = exec.clone().args(["/bin/sh", "-c", &tell(&INHERITED)]);
-        let told = tool::run(&self.options.host, told).await?;
-        let env = variables(&told, &border, &root, &plan.spec);
-        let opener = |guest: &Path, grace: Duration| ByProgram {
+        let print = exec.clone().args(["/bin/sh", "-c", &print_variables(&INHERITED)]);
+        let printed = host_cli::run(&self.options.host, print).await?;
+        let exec = VmExec {
             host: self.options.host.clone(),
-            exec: exec.clone(),
-            guest: self.driver.guest(guest),
-            sandbox: name.clone(),
-            env: env.clone(),
-            root: root.clone(),
-            grace,
+            exec,
+            guest: match &plan.guest {
+                Guest::Here(file) => self.driver.guest(file),
+                Guest::Missing(_) => PathBuf::new(),
+            },
+            surroundings: Surroundings {
+                sandbox: name.clone(),
+                env: variables(&printed, &network, &root, &plan.spec),
+                dir: root.clone(),
+                grace: plan.spec.completion_grace,
+            },
         };
-        let grace = plan.spec.completion_grace;
         let warm = match &plan.guest {
-            Guest::Here(file) => Warm::new(opener(file, grace)),
-            Guest::Missing(reason) => Warm::never(opener(Path::new(""), grace), reason),
+            Guest::Here(_) => Warm::new(exec.clone()),
+            Guest::Missing(reason) => Warm::never(exec.clone(), reason),
         };
-        Ok(MachineSandbox {
+        Ok(VmSandbox {
             driver: self.driver.clone(),
             shelf: Shelf {
                 sandbox: name.clone(),
-                root: root.clone(),
+                root,
                 files: Files::new(&plan.place.workspace(), &plan.place.staging()),
             },
-            plain: Plain {
-                host: self.options.host.clone(),
-                exec: exec.clone(),
-                root: root.clone(),
-                env: env.clone(),
-            },
+            exec,
             life: Life::running(),
-            border,
+            network,
             warm,
             plan,
             name,
@@ -258,7 +253,7 @@ impl<D: Driver> MachineProvider<D> {
 }
 
 #[async_trait]
-impl<D: Driver> Provider for MachineProvider<D> {
+impl<D: VmDriver> Provider for VmProvider<D> {
     fn name(&self) -> &'static str {
         D::NAME
     }
@@ -295,16 +290,16 @@ impl<D: Driver> Provider for MachineProvider<D> {
         let Some((place, record)) = self.place_of(spec)? else {
             return Ok(None);
         };
-        let machine = self.driver.all().await?.get(&place.name()).copied();
+        let activity = self.driver.list().await?.get(&place.name()).copied();
         let fits = record.fingerprint == fingerprint(spec) && place.is_finished();
-        let Some(machine) = machine.filter(|_| fits) else {
+        let Some(activity) = activity.filter(|_| fits) else {
             self.discard(&place).await?;
             return Ok(None);
         };
         place
             .write(&self.record(spec))
             .map_err(|source| on_host("take over", &place, source))?;
-        Ok(Some(Box::new(self.resume(&place, spec, machine).await?)))
+        Ok(Some(Box::new(self.resume(&place, spec, activity).await?)))
     }
 
     async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
@@ -332,12 +327,12 @@ impl<D: Driver> Provider for MachineProvider<D> {
                 place,
                 record: Some(record),
             }) => {
-                let plan = Plan {
+                let plan = VmPlan {
                     place,
                     spec: SandboxSpec::unrestricted(record.run),
                     guest: self.guest()?,
                 };
-                Ok(Some(Box::new(self.open(plan, Border::Theirs).await?)))
+                Ok(Some(Box::new(self.open(plan, VmNetwork::Attached).await?)))
             }
             Some(_) | None => Ok(None),
         }
@@ -356,7 +351,7 @@ impl<D: Driver> Provider for MachineProvider<D> {
     }
 }
 
-/// What would have to be made anew if it were different.
+/// A hash of what a VM is created from. A VM with another hash is not reused.
 fn fingerprint(spec: &SandboxSpec) -> String {
     fingerprint::of(&(
         crate::guest::VERSION,
@@ -367,27 +362,32 @@ fn fingerprint(spec: &SandboxSpec) -> String {
     ))
 }
 
-/// A line by which a shell tells those of these variables that it has.
-fn tell(names: &[&str]) -> String {
+/// A shell command that prints those of these variables that are set.
+fn print_variables(names: &[&str]) -> String {
     let names = names.join(" ");
     format!(
         "for name in {names}; do eval \"value=\\${{$name-}}\"; [ -z \"$value\" ] || echo \"$name=$value\"; done"
     )
 }
 
-/// What every command sees: the machine's own, where that is `told`, ours, and what the spec gives.
-fn variables(told: &str, border: &Border, root: &Path, spec: &SandboxSpec) -> BTreeMap<String, String> {
+/// The environment of commands: variables that the VM printed, ralph's own, and those of the spec.
+fn variables(
+    printed: &str,
+    network: &VmNetwork,
+    root: &Path,
+    spec: &SandboxSpec,
+) -> BTreeMap<String, String> {
     let own = [
         ("HOME", root.join("home").to_string_lossy().into_owned()),
         ("TMPDIR", "/tmp".to_owned()),
         ("LANG", "C.UTF-8".to_owned()),
     ];
-    let told = told.lines().filter_map(|line| line.split_once('='));
-    let mut env: BTreeMap<String, String> = told
+    let inherited = printed.lines().filter_map(|line| line.split_once('='));
+    let mut env: BTreeMap<String, String> = inherited
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
         .collect();
     env.extend(own.map(|(name, value)| (name.to_owned(), value)));
-    env.extend(border.variables());
+    env.extend(network.variables());
     env.extend(spec.env.clone());
     env
 }

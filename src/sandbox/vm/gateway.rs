@@ -1,4 +1,4 @@
-//! The gateway of a machine: on an address of this one that the machine reaches, and nobody else is served.
+//! The gateway of a VM: it listens at an address of the host that the VM reaches.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,8 +10,8 @@ use crate::gateway::{Door, Gateway, Phantom};
 use crate::network::PolicyMode;
 use crate::network::probe::Beacon;
 
-/// A gateway that works for as long as this is kept.
-pub(in crate::sandbox) struct Outlet {
+/// A gateway for one VM. It is closed when this is dropped.
+pub(in crate::sandbox) struct VmGateway {
     _gateway: Gateway,
     address: SocketAddr,
     beacon: Beacon,
@@ -19,13 +19,13 @@ pub(in crate::sandbox) struct Outlet {
     mode: PolicyMode,
 }
 
-impl Outlet {
-    /// Opens the gateway of a machine that reaches this address and nothing else. It listens there alone, as a proxy for
-    /// whoever has the phantom.
+impl VmGateway {
+    /// Opens a gateway at this address of the host, which must be all that the VM can reach. It is a proxy that requires
+    /// the run's phantom.
     pub(in crate::sandbox) fn open(address: IpAddr, spec: &SandboxSpec) -> Result<Self, SealError> {
-        let cannot = |source| SealError::Listen { address, source };
-        let listener = TcpListener::bind((address, 0)).map_err(cannot)?;
-        let address = listener.local_addr().map_err(cannot)?;
+        let failed = |source| SealError::Listen { address, source };
+        let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
         let phantom = match &spec.egress.phantom {
             Some(phantom) => phantom.clone(),
             None => Phantom::random().map_err(|error| SealError::Untried(error.to_string()))?,
@@ -46,17 +46,17 @@ impl Outlet {
         })
     }
 
-    /// Where it listens.
+    /// The address at which it listens.
     pub(super) fn address(&self) -> IpAddr {
         self.address.ip()
     }
 
-    /// What it says of itself.
+    /// Its name and its response there.
     pub(super) fn beacon(&self) -> &Beacon {
         &self.beacon
     }
 
-    /// Whether a name that nobody listed is refused.
+    /// Whether it refuses names that are not in the policy.
     pub(super) fn denies_unknown_names(&self) -> bool {
         match self.mode {
             PolicyMode::Deny | PolicyMode::Allowlist => true,
@@ -64,15 +64,15 @@ impl Outlet {
         }
     }
 
-    /// The variables by which programs find it.
+    /// The proxy variables for programs in the VM.
     pub(super) fn variables(&self) -> BTreeMap<String, String> {
         proxy_variables(&self.phantom, self.address)
     }
 }
 
-impl fmt::Debug for Outlet {
+impl fmt::Debug for VmGateway {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outlet")
+        f.debug_struct("VmGateway")
             .field("address", &self.address)
             .finish_non_exhaustive()
     }

@@ -1,0 +1,108 @@
+//! What differs between the host CLIs that create VMs.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+use super::super::docker::SealError;
+use super::super::guest::Guest;
+use super::super::place::Place;
+use super::super::{Activity, Capabilities, Resources, SandboxError, SandboxSpec};
+use super::network::VmNetwork;
+use crate::exec::Command;
+use crate::network::Policy;
+
+/// A host CLI that creates VMs with a shared host directory.
+#[async_trait]
+pub(in crate::sandbox) trait VmDriver: Clone + Debug + Send + Sync + 'static {
+    /// The name used in `sandbox.type`.
+    const NAME: &'static str;
+
+    /// What its VMs can enforce.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Why it cannot enforce a policy; `None` if it can.
+    fn objection(&self, policy: &Policy) -> Option<String>;
+
+    /// Fails if the CLI is not installed or not usable.
+    async fn check(&self) -> Result<(), SandboxError>;
+
+    /// Creates a VM and waits until it runs commands. The caller removes what is left after an error.
+    async fn create(&self, plan: &VmPlan) -> Result<(), SandboxError>;
+
+    /// What restricts the network of a running VM. A gateway is open until the result is dropped.
+    async fn network(&self, plan: &VmPlan) -> Result<VmNetwork, SandboxError>;
+
+    /// Starts a stopped VM.
+    async fn start(&self, plan: &VmPlan) -> Result<(), SandboxError>;
+
+    /// Stops a VM. It is fine if it is stopped or does not exist.
+    async fn stop(&self, vm: &str) -> Result<(), SandboxError>;
+
+    /// Removes a VM. It is fine if it does not exist.
+    async fn remove(&self, vm: &str) -> Result<(), SandboxError>;
+
+    /// All VMs by name, also those that ralph did not create.
+    async fn list(&self) -> Result<BTreeMap<String, Activity>, SandboxError>;
+
+    /// The host command that runs another command in a VM. Program and arguments are appended to it.
+    fn exec(&self, vm: &str) -> Command;
+
+    /// The path of the workspace in the VM.
+    fn root(&self, place: &Place) -> PathBuf;
+
+    /// The path of the guest in the VM.
+    fn guest(&self, file: &Path) -> PathBuf;
+}
+
+/// A VM to be created.
+#[derive(Clone, Debug)]
+pub(in crate::sandbox) struct VmPlan {
+    /// Its directory on the host.
+    pub(in crate::sandbox) place: Place,
+    pub(in crate::sandbox) spec: SandboxSpec,
+    pub(in crate::sandbox) guest: Guest,
+}
+
+impl VmPlan {
+    /// The name of the VM.
+    pub(in crate::sandbox) fn name(&self) -> String {
+        self.place.name()
+    }
+
+    /// The directory of the guest on the host, if there is a guest.
+    pub(in crate::sandbox) fn guest_dir(&self) -> Option<&Path> {
+        match &self.guest {
+            Guest::Here(file) => file.parent(),
+            Guest::Missing(_) => None,
+        }
+    }
+
+    /// The error for a network that is not sealed, or cannot be shown to be.
+    pub(in crate::sandbox) fn unsealed(&self, error: SealError) -> SandboxError {
+        error.into_sandbox_error(&self.name())
+    }
+}
+
+/// The flags that limit the processors (rounded up) and the memory of a VM. The memory is in MiB, followed by `unit`.
+pub(in crate::sandbox) fn limit_flags(
+    resources: &Resources,
+    cpu_flag: &str,
+    memory_flag: &str,
+    unit: &str,
+) -> Vec<String> {
+    const MEBIBYTE: u64 = 1 << 20;
+    let cpus = resources
+        .cpu_millis
+        .map(|millis| millis.div_ceil(1000).to_string());
+    let memory = resources
+        .memory_bytes
+        .map(|bytes| format!("{}{unit}", bytes / MEBIBYTE));
+    [(cpu_flag, cpus), (memory_flag, memory)]
+        .into_iter()
+        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]))
+        .flatten()
+        .collect()
+}

@@ -1,0 +1,96 @@
+//! Runs commands in a VM through the host CLI that created it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+
+use super::super::END;
+use super::super::SandboxError;
+use super::super::script;
+use super::super::session::{Session, SessionError, Surroundings};
+use super::super::warm::Opener;
+use crate::exec::{Command, Discard, Exit, ExitStatus, Host, OutputSink};
+
+/// A shell script that reads the working directory and the variables from the first line of its input and executes the
+/// command.
+const ENTER: &str = "IFS= read -r line && eval \"$line\" && exec \"$@\"";
+
+/// Marks the processes of ralph, so that they can be found in a macOS VM.
+const MARK: &str = "RALPH_MARK";
+
+/// Runs commands in one VM: one host process per command, or a warm session.
+#[derive(Clone, Debug)]
+pub(super) struct VmExec {
+    pub(super) host: Host,
+    /// The host command that runs another command in the VM.
+    pub(super) exec: Command,
+    /// The path of the guest in the VM.
+    pub(super) guest: PathBuf,
+    pub(super) surroundings: Surroundings,
+}
+
+impl VmExec {
+    /// Runs a command to its end, without the warm session. Evidence is collected this way.
+    ///
+    /// Variables are passed as input, because all users of host and VM can see arguments. Signals appear as exit codes. A
+    /// command that reaches a time limit ends all processes of ralph in the VM.
+    pub(super) async fn run(&self, command: &Command, output: &mut dyn OutputSink) -> io::Result<Exit> {
+        let exit = self.host.run(&self.wrap(command), output).await?;
+        match exit.status {
+            ExitStatus::TimedOut | ExitStatus::Idle => {
+                self.end_all().await?;
+            }
+            ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::OutOfMemory => {}
+        }
+        Ok(exit)
+    }
+
+    /// Ends all processes of ralph in the VM.
+    pub(super) async fn end_all(&self) -> io::Result<Exit> {
+        let command = self.exec.clone().args(["/bin/sh", "-c", END]);
+        self.host.run(&command, &mut Discard).await
+    }
+
+    fn wrap(&self, command: &Command) -> Command {
+        let root = &self.surroundings.dir;
+        let dir = command
+            .cwd
+            .as_ref()
+            .map_or_else(|| root.clone(), |cwd| root.join(cwd));
+        let mut env: BTreeMap<String, String> = self.surroundings.env.clone();
+        env.insert(MARK.to_owned(), "1".to_owned());
+        env.extend(command.env.clone());
+        let mut input = script::surroundings(&dir, &env).into_bytes();
+        input.push(b'\n');
+        input.extend_from_slice(command.stdin.as_deref().unwrap_or_default());
+        Command {
+            timeout: command.timeout,
+            idle: command.idle,
+            keep: command.keep,
+            ..self
+                .exec
+                .clone()
+                .args(["/bin/sh", "-c", ENTER, "sh", &command.program])
+                .args(command.args.iter().cloned())
+                .stdin(input)
+        }
+    }
+}
+
+#[async_trait]
+impl Opener for VmExec {
+    type Error = SandboxError;
+
+    async fn open(&self) -> Result<Result<Session, SessionError>, SandboxError> {
+        let guest = self.guest.to_string_lossy();
+        let command = self.exec.clone().args([guest, "session".into()]);
+        Ok(match self.host.open_piped(&command) {
+            Ok((from_guest, to_guest)) => {
+                Session::open(from_guest, to_guest, self.surroundings.clone()).await
+            }
+            Err(error) => Err(error.into()),
+        })
+    }
+}
