@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use serde::{Deserialize, Deserializer};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 /// A confidential value. It cannot be printed, compared in the open or serialised; it is wiped when dropped.
@@ -81,6 +83,28 @@ impl Redactor {
                 text
             }
         })
+    }
+
+    /// The same value without secrets in any of its strings.
+    ///
+    /// The error means that the value cannot be represented as JSON, or that its type does not accept a string in which a
+    /// secret was replaced.
+    pub fn redact_json<T: Serialize + DeserializeOwned>(&self, value: T) -> serde_json::Result<T> {
+        if !self.finds_secret_in(&serde_json::to_string(&value)?) {
+            return Ok(value);
+        }
+        let mut json = serde_json::to_value(value)?;
+        self.redact_strings(&mut json);
+        serde_json::from_value(json)
+    }
+
+    fn redact_strings(&self, json: &mut Value) {
+        match json {
+            Value::String(text) => *text = self.redact(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact_strings(item)),
+            Value::Object(fields) => fields.values_mut().for_each(|field| self.redact_strings(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
     }
 
     /// Whether it knows no secret at all.
@@ -229,6 +253,26 @@ mod tests {
         let redactor = Redactor::new([Secret::new("CANARY-0123456789")]);
         let (head, tail) = redactor.redact_cut("before CANARY-01", "456789 after");
         assert_eq!((head.as_str(), tail.as_str()), ("before ", " after"));
+    }
+
+    #[test]
+    fn a_secret_is_removed_from_the_strings_of_a_value() {
+        let redactor = Redactor::new([Secret::new("notes.md"), Secret::new("line\nbreak")]);
+        let value = |text: &str| vec![("notes.md".len(), vec![text.to_owned()])];
+        let redacted = redactor.redact_json(value("in notes.md, line\nbreak")).unwrap();
+        assert_eq!(redacted, value("in [redacted], [redacted]"));
+        let key = std::collections::BTreeMap::from([("notes.md".to_owned(), true)]);
+        assert_eq!(redactor.redact_json(key.clone()).unwrap(), key);
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_redacted_is_an_error() {
+        #[derive(Debug, Serialize, Deserialize)]
+        enum Word {
+            Password1,
+        }
+        let redactor = Redactor::new([Secret::new("Password1")]);
+        assert!(redactor.redact_json(Word::Password1).is_err());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a model call used and cost.
+//! Tokens and cost of model calls.
 
 use std::fmt;
 use std::iter::Sum;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Tokens of one or many calls.
+/// The model tokens of one or more calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tokens {
-    /// Tokens that went in.
+    /// Tokens of prompts.
     pub input: u64,
-    /// Tokens that came out.
+    /// Tokens of answers.
     pub output: u64,
 }
 
 impl Tokens {
-    /// Both directions together.
+    /// Input and output tokens together.
     #[must_use]
     pub fn total(self) -> u64 {
         self.input.saturating_add(self.output)
@@ -51,11 +51,11 @@ pub struct Usd {
 const NANOS: f64 = 1e9;
 
 impl Usd {
-    /// Nothing.
+    /// No cost.
     pub const ZERO: Self = Self { nanos: 0 };
 
-    /// From a number of dollars. Anything that is no amount (negative, not a number) is `None`; fractions of a
-    /// billionth round up, because a budget must not be undercounted.
+    /// Converts a number of dollars. `None` for a negative number, one that is not finite, or a billion and more. Fractions
+    /// of a billionth are rounded up, because a budget must not be undercounted.
     #[must_use]
     #[expect(
         clippy::cast_possible_truncation,
@@ -69,25 +69,25 @@ impl Usd {
         })
     }
 
-    /// What was added since an earlier reading.
+    /// The difference, or zero where `other` is more.
     #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self {
-            nanos: self.nanos.saturating_sub(earlier.nanos),
+            nanos: self.nanos.saturating_sub(other.nanos),
         }
     }
 
-    /// So many of it.
+    /// The amount times `count`.
     #[must_use]
-    pub fn times(self, count: u64) -> Self {
+    pub fn saturating_mul(self, count: u64) -> Self {
         Self {
             nanos: self.nanos.saturating_mul(count),
         }
     }
 
-    /// What a time costs when this is the price of an hour, rounded up.
+    /// The cost of a duration when this is the price of an hour, rounded up.
     #[must_use]
-    pub fn for_time(self, time: Duration) -> Self {
+    pub fn for_duration(self, time: Duration) -> Self {
         const HOUR: u128 = 3_600_000;
         let nanos = u128::from(self.nanos)
             .saturating_mul(time.as_millis())
@@ -97,7 +97,7 @@ impl Usd {
         }
     }
 
-    /// As a number of dollars, for people and for JSON.
+    /// The number of dollars, for people and for JSON.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "for display")]
     pub fn dollars(self) -> f64 {
@@ -136,16 +136,16 @@ impl fmt::Display for Usd {
 /// The price of a model, per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
-    /// A million tokens in.
+    /// The price of a million input tokens.
     pub input_per_million: Usd,
-    /// A million tokens out.
+    /// The price of a million output tokens.
     pub output_per_million: Usd,
 }
 
 impl Price {
-    /// What these tokens cost at this price, rounded up.
+    /// The cost of these tokens, rounded up.
     #[must_use]
-    pub fn of(self, tokens: Tokens) -> Usd {
+    pub fn cost_of(self, tokens: Tokens) -> Usd {
         let part = |count: u64, price: Usd| u128::from(count) * u128::from(price.nanos);
         let sum = part(tokens.input, self.input_per_million) + part(tokens.output, self.output_per_million);
         Usd {
@@ -168,12 +168,15 @@ mod tests {
     #[test]
     fn a_time_costs_its_part_of_an_hour() {
         let hour = Usd::from_dollars(2.0).unwrap();
-        assert_eq!(hour.for_time(Duration::from_secs(90 * 60)).to_string(), "$3.0000");
         assert_eq!(
-            Usd { nanos: 1 }.for_time(Duration::from_millis(1)),
+            hour.for_duration(Duration::from_secs(90 * 60)).to_string(),
+            "$3.0000"
+        );
+        assert_eq!(
+            Usd { nanos: 1 }.for_duration(Duration::from_millis(1)),
             Usd { nanos: 1 }
         );
-        assert_eq!(hour.times(3).to_string(), "$6.0000");
+        assert_eq!(hour.saturating_mul(3).to_string(), "$6.0000");
     }
 
     #[test]
@@ -182,7 +185,7 @@ mod tests {
             input_per_million: Usd::from_dollars(1.0).unwrap(),
             output_per_million: Usd::from_dollars(3.0).unwrap(),
         };
-        let cost = price.of(Tokens {
+        let cost = price.cost_of(Tokens {
             input: 1_000_000,
             output: 2_000_000,
         });

@@ -11,9 +11,7 @@ use ralph::agent::actions::ActionsAgent;
 use ralph::event::EventSink;
 use ralph::exec::{Command, Discard, Host};
 use ralph::model::{Model, ModelError, ModelReply, Profile};
-use ralph::runner::{
-    self, Budget, DoctorApply, DoctorRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings,
-};
+use ralph::runner::{self, Budget, DoctorRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings};
 use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::{Identity, LocalForge, Repository};
@@ -229,7 +227,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
         ladder: vec![Rung::Person],
         doctor: DoctorRules {
             every_iterations: None,
-            apply: DoctorApply::Wait,
+            apply_diagnosis: false,
         },
         profiles: Profiles {
             default: profile.name.clone(),

@@ -167,7 +167,7 @@ pub struct AgentOutcome {
 
 impl AgentOutcome {
     /// The outcome of a session whose result cannot be used.
-    fn unusable(error: String) -> Self {
+    pub(crate) fn unusable(error: String) -> Self {
         Self {
             summary: String::new(),
             progress: ReportedProgress::default(),

@@ -170,7 +170,7 @@ impl From<StateError> for AssemblyError {
                 Runtime,
                 Some("the run's state ref in the repository still holds its last checkpoint"),
             ),
-            StateError::Io { .. } => (Runtime, None),
+            StateError::Io { .. } | StateError::Encode { .. } => (Runtime, None),
         };
         Self::from_error(kind, &error).with_hint_of(hint)
     }

@@ -176,7 +176,7 @@ impl Precondition for Known {
         self.name.clone()
     }
 
-    async fn look(&self) -> PreflightResult {
+    async fn check(&self) -> PreflightResult {
         self.found.clone()
     }
 }
@@ -190,7 +190,7 @@ impl Precondition for Health {
         format!("gateway for {}", self.0.service)
     }
 
-    async fn look(&self) -> PreflightResult {
+    async fn check(&self) -> PreflightResult {
         match self.0.health().await {
             Ok(()) => PreflightResult::Ready {
                 detail: "it answers".to_owned(),
@@ -258,7 +258,7 @@ impl Precondition for Credential {
         format!("credential of {}", self.agent.name())
     }
 
-    async fn look(&self) -> PreflightResult {
+    async fn check(&self) -> PreflightResult {
         let service = self.asked.service();
         let error = match self.asked.verify().await {
             Ok(()) => {

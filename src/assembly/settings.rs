@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{AssemblyError, agents};
 use crate::config::{self, Config, LadderRung};
-use crate::runner::{Budget, DoctorApply, DoctorRules, Profiles, RunSettings};
+use crate::runner::{Budget, DoctorRules, Profiles, RunSettings};
 use crate::scm::Identity;
 use crate::state::Rung;
 
@@ -30,10 +30,7 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         ladder: from.gutter.ladder.iter().map(|rung| rung_of(*rung)).collect(),
         doctor: DoctorRules {
             every_iterations: from.doctor.every_iterations.map(Into::into),
-            apply: match from.doctor.apply {
-                config::DoctorApplySetting::Auto => DoctorApply::Auto,
-                config::DoctorApplySetting::Wait => DoctorApply::Wait,
-            },
+            apply_diagnosis: from.doctor.apply == config::DoctorApplySetting::Auto,
         },
         profiles: Profiles {
             default: from.default_profile.clone(),

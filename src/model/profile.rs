@@ -39,6 +39,6 @@ impl Profile {
     /// The cost of these tokens; `None` if the profile has no price.
     #[must_use]
     pub fn cost_of(&self, tokens: Tokens) -> Option<Usd> {
-        self.price.map(|price| price.of(tokens))
+        self.price.map(|price| price.cost_of(tokens))
     }
 }

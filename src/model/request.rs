@@ -97,6 +97,6 @@ mod tests {
             ..request.profile.clone()
         };
         let priced = ModelRequest { profile, ..request };
-        assert_eq!(priced.worst_cost(), Some(price.of(worst)));
+        assert_eq!(priced.worst_cost(), Some(price.cost_of(worst)));
     }
 }

@@ -1,4 +1,4 @@
-//! What a run may spend, and what it has spent by the host's own journal.
+//! The budget of a run, and what the run has used according to its journal.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use thiserror::Error;
 use crate::state::{CallUsage, JournalEntry, JournalLine};
 use crate::usage::{Tokens, Usd};
 
-/// What a run may spend. Every bound is finite.
+/// The upper bounds of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Iterations.
+    /// The number of iterations.
     pub max_iterations: u32,
-    /// Time at work. Waiting for a rate limit or for a person is none.
+    /// Time at work, without waiting for rate limits or for a person.
     pub max_wall_time: Duration,
-    /// Dollars.
+    /// The cost of all calls whose price is known.
     pub max_cost: Option<Usd>,
-    /// Tokens, both directions.
+    /// Input and output tokens.
     pub max_tokens: Option<u64>,
-    /// Gutters in a row, once the ladder is spent.
+    /// Gutters in a row, once every step of the ladder was tried.
     pub max_consecutive_gutter: usize,
-    /// Time spent waiting for rate limits and unreachable models.
+    /// Total time of waiting for rate limits and unreachable models.
     pub max_rate_limit_wait: Duration,
 }
 
 impl Default for Budget {
-    /// What the configuration has when nobody sets it: 30 iterations, two hours, ten dollars.
+    /// The defaults of the configuration: 30 iterations, two hours, ten dollars.
     fn default() -> Self {
         const MINUTE: u64 = 60;
         Self {
@@ -42,7 +42,7 @@ impl Default for Budget {
     }
 }
 
-/// A bound that is reached.
+/// A bound of the budget that is reached.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum BudgetExceeded {
     /// All iterations are spent.
@@ -69,27 +69,27 @@ pub enum BudgetExceeded {
     },
 }
 
-/// What a run has spent.
+/// What a run has used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ledger {
-    /// Iterations that are recorded.
+    /// Recorded iterations.
     pub iterations: u32,
-    /// Tokens, reservations of calls that never came back included.
+    /// Tokens, with the reservations of calls that never returned.
     pub tokens: Tokens,
-    /// Dollars, as far as prices are known.
+    /// The cost of all calls whose price is known.
     pub cost: Usd,
-    /// Calls whose price nobody knows.
+    /// Calls whose price is unknown.
     pub unpriced_calls: u64,
     /// Time at work.
     pub worked: Duration,
-    /// Time spent waiting.
+    /// Time of waiting for models.
     pub waited: Duration,
-    /// Calls made so far.
+    /// The number of the last call.
     pub calls: u64,
 }
 
 impl Ledger {
-    /// Adds up the journal. A call without an answer costs what was set aside for it.
+    /// Adds up the journal. A call that never returned counts as what was reserved for it.
     #[must_use]
     pub fn from_journal(lines: &[JournalLine], now: Timestamp) -> Self {
         let mut ledger = Self::default();
@@ -121,7 +121,7 @@ impl Ledger {
         ledger
     }
 
-    /// Whether another iteration may begin.
+    /// Checks whether another iteration may start.
     pub fn check(&self, budget: &Budget) -> Result<(), BudgetExceeded> {
         if self.iterations >= budget.max_iterations {
             return Err(BudgetExceeded::Iterations(budget.max_iterations));
@@ -138,7 +138,16 @@ impl Ledger {
         )
     }
 
-    /// Whether a call that may need this much can be made.
+    /// The tokens and the cost used since an earlier ledger of the same run.
+    pub(super) fn used_since(&self, before: &Self) -> (Tokens, Usd) {
+        let tokens = Tokens {
+            input: self.tokens.input.saturating_sub(before.tokens.input),
+            output: self.tokens.output.saturating_sub(before.tokens.output),
+        };
+        (tokens, self.cost.saturating_sub(before.cost))
+    }
+
+    /// Checks whether a call may be made that uses at most `worst`.
     pub fn check_call(&self, budget: &Budget, worst: CallUsage) -> Result<(), BudgetExceeded> {
         let tokens = self.tokens.total().saturating_add(worst.tokens.total());
         match budget.max_tokens {
@@ -159,14 +168,14 @@ impl Ledger {
         }
     }
 
-    /// Time at work that is left.
+    /// The time at work that is left.
     #[must_use]
     pub fn time_left(&self, budget: &Budget) -> Duration {
         budget.max_wall_time.saturating_sub(self.worked)
     }
 }
 
-/// The journal since the run last rested: what came before, a person has seen.
+/// The journal after the last end of the run. A person has seen what came before.
 pub(super) fn since_rest(lines: &[JournalLine]) -> &[JournalLine] {
     let from = lines
         .iter()
@@ -175,7 +184,7 @@ pub(super) fn since_rest(lines: &[JournalLine]) -> &[JournalLine] {
     &lines[from..]
 }
 
-/// The time during which some process had the run open. A process that was killed ends at its last line.
+/// The time during which a process had the run open. A process that was killed counts until its last journal line.
 fn worked(lines: &[JournalLine], now: Timestamp) -> Duration {
     let mut total = Duration::ZERO;
     let mut span: Option<(Timestamp, Timestamp)> = None;

@@ -1,33 +1,32 @@
-//! The doctor: a strong model that looks at a stuck run and says what it sees. What it says goes to
-//! `.ralph/diagnostics.md`; its signs and its choice of model are applied, or wait for a person.
-
-use std::sync::atomic::Ordering;
+//! The doctor: a strong model that diagnoses a stuck run. The diagnosis goes to `.ralph/diagnostics.md`; its signs and
+//! its choice of model are applied, or wait for a person.
 
 use minijinja::{Environment, UndefinedBehavior, context};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::event::EventKind;
-use crate::model::{CallPurpose, ModelMessage, Profile};
-use crate::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind};
+use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
+use crate::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError};
 
-use super::ask::Call;
+use super::RunInputs;
+use super::accounts::Accounts;
 use super::error::{Halt, RunError};
+use super::interventions::{Interruption, next_interruption};
+use super::model_calls;
+use super::progress::RunProgress;
 use super::prompt::PromptError;
-use super::run::Run;
-use super::settings::DoctorApply;
+use super::report::Reporter;
 use super::text::{self, list};
-use super::watch::{self, Urgent};
-use super::work::time_is_up;
 
 const TEMPLATE: &str = include_str!("../../templates/prompt/doctor.md.j2");
 /// How many iterations the doctor is shown.
-const SHOWN: usize = 10;
-/// How much of each text the doctor is shown.
-const TEXT_SHOWN: usize = 16_000;
-const MOST_SIGNS: usize = 3;
+const MAX_ITERATIONS: usize = 10;
+/// How much of each text the doctor is shown, in bytes.
+const MAX_TEXT: usize = 16_000;
+const MAX_SIGNS: usize = 3;
 
-/// What the doctor says.
+/// The doctor's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Diagnosis {
@@ -43,205 +42,174 @@ struct Diagnosis {
     model_suggestion: Option<String>,
 }
 
-/// What came of asking the doctor.
+/// How a question to the doctor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Consulted {
+pub(super) enum Consultation {
     /// There is a diagnosis.
     Diagnosed,
-    /// There is an answer, which is none.
+    /// The answer is not a diagnosis.
     Unusable,
-    /// The doctor gave no answer.
-    NotAtAll,
+    /// There was no answer.
+    Unanswered,
 }
 
-impl Run<'_> {
-    /// A diagnosis between two iterations, because a person asked for it.
-    pub(super) async fn consult(&mut self) -> Result<(), Halt> {
-        let Some(mut record) = self.journal.records().next_back().cloned() else {
+/// The parts of a run that the doctor needs.
+pub(super) struct Doctor<'r, 'a> {
+    pub(super) inputs: RunInputs<'a>,
+    pub(super) progress: &'r mut RunProgress<'a>,
+    pub(super) accounts: &'r Accounts<'a>,
+    pub(super) reporter: &'r Reporter,
+}
+
+impl Doctor<'_, '_> {
+    /// Diagnoses the run between two iterations, because a person asked for it.
+    pub(super) async fn consult_now(&mut self) -> Result<(), Halt> {
+        let Some(mut record) = self.progress.last_record().cloned() else {
             self.reporter
                 .warn("there is nothing to diagnose before the first iteration");
             return Ok(());
         };
-        // What followed from that iteration has happened; a person took the run up since, if it was a pause.
+        // The verdict of that iteration has already taken effect, and a person resumed the run if it was a pause.
         record.verdict = IterationVerdict::GoOn;
         let before = record.next_profile.clone();
-        self.diagnose(&mut record).await?;
+        self.consult(&mut record).await?;
         if record.next_profile != before {
-            self.note(JournalEntry::Profile {
-                name: record.next_profile,
-            })?;
+            let name = record.next_profile;
+            self.progress.append(JournalEntry::Profile { name })?;
         }
-        match record.verdict {
-            IterationVerdict::Paused { reason } => Err(Halt::paused(reason)),
-            IterationVerdict::Failed { reason } => Err(Halt::failed(reason)),
-            IterationVerdict::GoOn | IterationVerdict::Complete => Ok(()),
-        }
+        Halt::from_verdict(record.verdict)
     }
 
-    /// A diagnosis of a run that rests: kept, and returned.
-    pub(super) async fn diagnosed(&mut self) -> Result<String, RunError> {
-        let before = self.notebook.read("diagnostics.md")?.len();
-        let rested = self.rested();
-        let consulted = match self.consult().await {
-            // With `apply = "wait"` the diagnosis is there and waits, which is all that was asked for.
-            Err(Halt::End { .. }) | Ok(()) => self.checkpoint(rested).await,
-            broken => broken,
-        };
-        match consulted {
-            Err(Halt::Broken(error)) => Err(error),
-            Ok(()) | Err(Halt::End { .. }) => Ok(self.notebook.read("diagnostics.md")?.split_off(before)),
-        }
-    }
-
-    /// How the run had ended before it was opened for a diagnosis, after which it rests in the same way.
-    fn rested(&self) -> Option<JournalEntry> {
-        let before_opening = self.journal.lines().iter().rev().nth(1)?;
-        matches!(before_opening.entry, JournalEntry::Ended { .. }).then(|| before_opening.entry.clone())
-    }
-
-    /// Asks the doctor. A suggestion of another model lands in the record's `next_profile`.
+    /// Asks the doctor. A suggested model becomes the `next_profile` of the record.
     ///
-    /// A doctor who cannot be asked ends the run, but not before the iteration is recorded: its work has happened.
-    pub(super) async fn diagnose(&mut self, record: &mut IterationRecord) -> Result<Consulted, Halt> {
-        let Some(profile) = self.doctor_profile() else {
+    /// A doctor that cannot be asked ends the run through the record's verdict, because the work of the iteration has to
+    /// be recorded first.
+    pub(super) async fn consult(&mut self, record: &mut IterationRecord) -> Result<Consultation, Halt> {
+        let profiles = &self.inputs.settings.profiles;
+        let Some(profile) = profiles.doctor.as_ref().and_then(|name| profiles.get(name)) else {
             self.reporter
                 .warn("no doctor profile is configured (doctor_profile)");
-            return Ok(Consulted::NotAtAll);
+            return Ok(Consultation::Unanswered);
         };
-        let prompt = self.doctor_prompt()?;
-        let call = Call {
-            iteration: record.iteration,
-            number: 0,
-            purpose: CallPurpose::Doctor,
-        };
-        let limit = self
-            .settings
-            .iteration_timeout
-            .min(self.ledger().time_left(&self.settings.budget));
-        let (inbox, waiting) = (self.dir.inbox(), self.waiting.clone());
-        waiting.store(0, Ordering::Relaxed);
-        let reply = tokio::select! {
-            reply = self.ask(&profile, vec![ModelMessage::user(prompt)], call) => reply,
-            urgent = watch::urgent(&inbox) => match urgent? {
-                Urgent::Stop => return Err(Halt::stopped("stopped by a person")),
-                Urgent::Rotate => return Ok(Consulted::NotAtAll),
-            },
-            () = time_is_up(limit, &waiting) => {
-                self.reporter.warn("the doctor took too long and was not waited for");
-                return Ok(Consulted::NotAtAll);
-            }
-        };
-        let reply = match reply {
-            Ok(reply) => reply,
+        match self.ask(profile, record.iteration).await {
+            Ok(Some(reply)) => Ok(self.apply_answer(&reply.text, record)?),
+            Ok(None) => Ok(Consultation::Unanswered),
             Err(Halt::End {
                 kind: RunOutcomeKind::Paused,
                 reason,
             }) => {
-                record.verdict = IterationVerdict::Paused { reason };
-                return Ok(Consulted::NotAtAll);
+                record.pause(reason);
+                Ok(Consultation::Unanswered)
             }
             Err(Halt::End {
                 kind: RunOutcomeKind::Failed,
                 reason,
             }) => {
-                record.verdict = IterationVerdict::Failed { reason };
-                return Ok(Consulted::NotAtAll);
+                record.fail(reason);
+                Ok(Consultation::Unanswered)
             }
-            Err(halt) => return Err(halt),
-        };
-        self.heed(&reply.text, record)
+            Err(halt) => Err(halt),
+        }
     }
 
-    /// Applies an answer, or puts on record that it is none.
-    fn heed(&mut self, answer: &str, record: &mut IterationRecord) -> Result<Consulted, Halt> {
-        match read(answer) {
+    /// Asks within the time limit of an iteration. `None` when the time is up, or a person asked for a fresh iteration.
+    async fn ask(&mut self, profile: &Profile, iteration: u32) -> Result<Option<ModelReply>, Halt> {
+        let request = ModelRequest {
+            profile: profile.clone(),
+            messages: vec![ModelMessage::user(self.prompt()?)],
+            iteration,
+            call: 0,
+            purpose: CallPurpose::Doctor,
+        };
+        let limit = self.accounts.time_limit(self.progress);
+        let (inbox, timer) = (self.inputs.dir.inbox(), self.accounts.start_timer());
+        tokio::select! {
+            reply = model_calls::ask(self.accounts, self.progress, request) => reply.map(Some),
+            interruption = next_interruption(&inbox) => match interruption? {
+                Interruption::Stop => Err(Halt::stopped()),
+                Interruption::Rotate => Ok(None),
+            },
+            () = timer.timeout(limit) => {
+                self.reporter
+                    .warn(format!("the doctor did not answer within {} s", limit.as_secs()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Applies an answer, or logs why it cannot be used.
+    fn apply_answer(
+        &mut self,
+        answer: &str,
+        record: &mut IterationRecord,
+    ) -> Result<Consultation, StateError> {
+        match parse(answer) {
             Ok(diagnosis) => {
                 self.apply(&diagnosis, record)?;
-                Ok(Consulted::Diagnosed)
+                Ok(Consultation::Diagnosed)
             }
             Err(reason) => {
                 let what = format!("the doctor's answer could not be used: {reason}");
-                self.log_error(record.iteration, &what)?;
+                self.progress.log_error(record.iteration, &what)?;
                 self.reporter.warn(what);
-                Ok(Consulted::Unusable)
+                Ok(Consultation::Unusable)
             }
         }
     }
 
-    fn doctor_profile(&self) -> Option<Profile> {
-        let profiles = &self.settings.profiles;
-        profiles
-            .doctor
-            .as_ref()
-            .and_then(|name| profiles.get(name))
-            .cloned()
-    }
-
-    fn apply(&mut self, diagnosis: &Diagnosis, record: &mut IterationRecord) -> Result<(), Halt> {
+    fn apply(&mut self, diagnosis: &Diagnosis, record: &mut IterationRecord) -> Result<(), StateError> {
+        let (settings, pattern) = (self.inputs.settings, diagnosis.failure_pattern.clone());
         let text = diagnosis_text(diagnosis, record.iteration);
-        self.notebook.append("diagnostics.md", &text)?;
-        self.log_activity(&format!("doctor: {}", diagnosis.failure_pattern))?;
-        let detail = diagnosis.failure_pattern.clone();
-        self.reporter.emit(EventKind::Diagnosed { pattern: detail });
-        if self.settings.doctor.apply == DoctorApply::Wait {
-            let reason = "a diagnosis waits in .ralph/diagnostics.md ([doctor] apply = \"wait\")".to_owned();
-            record.verdict = IterationVerdict::Paused { reason };
+        self.progress.files.append("diagnostics.md", &text)?;
+        self.progress.log_activity(&format!("doctor: {pattern}"))?;
+        self.reporter.emit(EventKind::Diagnosed { pattern });
+        if !settings.doctor.apply_diagnosis {
+            record.pause("a diagnosis waits in .ralph/diagnostics.md ([doctor] apply = \"wait\")".to_owned());
             return Ok(());
         }
         let heading = format!("### Signs of the doctor after iteration {}", record.iteration);
-        self.notebook.append(
-            "guardrails.md",
-            &format!("\n{heading}\n{}", list(&diagnosis.signs)),
-        )?;
-        if let Some(name) = &diagnosis.model_suggestion {
-            if self.settings.profiles.get(name).is_some() {
-                record.next_profile.clone_from(name);
-            } else {
-                self.reporter.warn(format!(
-                    "the doctor suggests the model `{name}`, which is no profile here"
-                ));
-            }
+        let signs = format!("\n{heading}\n{}", list(&diagnosis.signs));
+        self.progress.files.append("guardrails.md", &signs)?;
+        match &diagnosis.model_suggestion {
+            Some(name) if settings.profiles.get(name).is_some() => record.next_profile.clone_from(name),
+            Some(name) => self.reporter.warn(format!(
+                "the doctor suggests the model `{name}`, but there is no such profile"
+            )),
+            None => {}
         }
         Ok(())
     }
 
-    fn doctor_prompt(&self) -> Result<String, Halt> {
-        let records: Vec<&IterationRecord> = self.journal.records().collect();
-        let recent = &records[records.len().saturating_sub(SHOWN)..];
+    fn prompt(&self) -> Result<String, RunError> {
+        let (progress, settings) = (&*self.progress, self.inputs.settings);
+        let records: Vec<&IterationRecord> = progress.journal.records().collect();
+        let recent = &records[records.len().saturating_sub(MAX_ITERATIONS)..];
         let iterations: String = recent.iter().map(|record| iteration_text(record)).collect();
-        let tests = match self
-            .seen
-            .tests_file
-            .as_deref()
-            .and_then(|file| file.strip_prefix(".ralph/"))
-        {
-            Some(file) => self.notebook.read(file)?,
-            None => String::new(),
-        };
-        let schema = serde_json::to_string_pretty(&schemars::schema_for!(Diagnosis)).unwrap_or_default();
+        let profiles: Vec<&str> = settings.profiles.all.keys().map(String::as_str).collect();
+        let schema = serde_json::to_string_pretty(&schemars::schema_for!(Diagnosis))
+            .map_err(StateError::encode("diagnosis.schema.json"))?;
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         let values = context! {
-            task => end_of(&self.task_text()),
-            guardrails => end_of(&self.notebook.read("guardrails.md")?),
+            task => shortened(&progress.task_text()),
+            guardrails => shortened(&progress.files.read("guardrails.md")?),
             iterations => iterations,
-            errors => end_of(&self.notebook.read("errors.log")?),
-            tests => end_of(&tests),
+            errors => shortened(&progress.files.read("errors.log")?),
+            tests => shortened(&progress.test_output()?),
             schema => schema,
-            profiles => self.settings.profiles.all.keys().cloned().collect::<Vec<_>>().join(", "),
+            profiles => profiles.join(", "),
         };
-        Ok(templates
-            .render_str(TEMPLATE, values)
-            .map_err(PromptError::from)?)
+        let rendered = templates.render_str(TEMPLATE, values);
+        Ok(rendered.map_err(PromptError::from)?)
     }
 }
 
-/// Reads the doctor's answer as strictly as an agent's.
-fn read(text: &str) -> Result<Diagnosis, String> {
+/// Parses the doctor's answer as strictly as an agent's.
+fn parse(text: &str) -> Result<Diagnosis, String> {
     let diagnosis: Diagnosis = serde_json::from_str(text.trim()).map_err(|error| error.to_string())?;
-    if diagnosis.signs.is_empty() || diagnosis.signs.len() > MOST_SIGNS {
+    if diagnosis.signs.is_empty() || diagnosis.signs.len() > MAX_SIGNS {
         return Err(format!(
-            "{} signs, expected 1 to {MOST_SIGNS}",
+            "{} signs, expected 1 to {MAX_SIGNS}",
             diagnosis.signs.len()
         ));
     }
@@ -281,8 +249,9 @@ fn iteration_text(record: &IterationRecord) -> String {
     )
 }
 
-fn end_of(text: &str) -> &str {
-    text::end(text, TEXT_SHOWN)
+/// The end of a text, which is its newest part.
+fn shortened(text: &str) -> &str {
+    text::last_bytes(text, MAX_TEXT)
 }
 
 #[cfg(test)]
@@ -298,7 +267,7 @@ mod tests {
     #[case::unknown_field(r#"{"failure_pattern":"p","signs":["s"],"x":1}"#, Some("unknown field `x`"))]
     #[case::prose("I think it is stuck.", Some("expected value"))]
     fn an_answer_is_read_strictly(#[case] text: &str, #[case] refused: Option<&str>) {
-        match (read(text), refused) {
+        match (parse(text), refused) {
             (Ok(_), None) => {}
             (Err(reason), Some(expected)) => assert!(reason.contains(expected), "{reason}"),
             (result, _) => panic!("{result:?}"),

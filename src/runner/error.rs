@@ -1,88 +1,93 @@
-//! What ends a run against its will, and what ends it by rule.
+//! Errors that end a run, and rules that end it.
 
 use thiserror::Error;
 
 use crate::gateway::meter::MeterError;
 use crate::model::ModelError;
-use crate::sandbox::SandboxError;
+use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::{ForgeError, ScmError};
-use crate::state::{RunOutcomeKind, StateError};
+use crate::state::{IterationVerdict, RunOutcomeKind, StateError};
 use crate::task::{PullRequestTemplateError, TaskError};
 
 use super::budget::BudgetExceeded;
-use super::notebook::NotebookError;
 use super::preflight::PreflightFailure;
 use super::prompt::PromptError;
 
-/// What ends a run against its will. Everything recorded so far is kept and `ralph resume` goes on from there.
+/// An error that ends a run. Everything recorded so far is kept, and the run can be resumed.
 #[derive(Debug, Error)]
 pub enum RunError {
-    /// The run's own files.
+    /// The run directory, the journal or the lock.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The sandbox.
+    /// The sandbox failed.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// Git.
+    /// Git or the private clone failed.
     #[error(transparent)]
     Scm(#[from] ScmError),
-    /// The forge.
+    /// The pull request could not be opened.
     #[error(transparent)]
     Forge(#[from] ForgeError),
-    /// The task.
+    /// The task is not valid.
     #[error(transparent)]
     Task(#[from] TaskError),
-    /// The pull request's template.
+    /// The text of the pull request could not be rendered.
     #[error(transparent)]
     Template(#[from] PullRequestTemplateError),
-    /// The prompt.
+    /// The prompt could not be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// The scripted model ran out of answers, or the like.
+    /// A model call failed in a way that neither waiting nor a person can fix, such as an exhausted script.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// What agent programs use cannot be written down.
+    /// The meter cannot record what agent programs use.
     #[error(transparent)]
     Meter(#[from] MeterError),
-    /// Something that a run needs is not as it must be. Nothing was begun.
-    #[error("not ready to begin: {}", told(.0))]
+    /// A check before the run failed. Nothing was started.
+    #[error("not ready to begin: {}", join(.0))]
     NotReady(Vec<PreflightFailure>),
-    /// A profile that nothing defines.
+    /// The settings do not contain this profile.
     #[error("there is no model profile `{0}`")]
     NoProfile(String),
-    /// The journal tells of iterations whose work is nowhere.
-    #[error("`{name}` is gone from the repository, and with it the work of {recorded} iterations")]
+    /// The journal has iterations whose work is in no checkpoint.
+    #[error("the ref `{name}` is gone from the repository, and with it the work of {recorded} iterations")]
     StateRefGone {
-        /// The ref.
+        /// The state ref of the run.
         name: String,
-        /// How many iterations are recorded.
+        /// The number of recorded iterations.
         recorded: usize,
     },
-    /// A run that cannot be taken up.
+    /// The run cannot be opened.
     #[error("{0}")]
     Refused(String),
 }
 
-fn told(lacks: &[PreflightFailure]) -> String {
-    let lacks: Vec<String> = lacks.iter().map(ToString::to_string).collect();
-    lacks.join("; ")
+fn join(failures: &[PreflightFailure]) -> String {
+    let failures: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    failures.join("; ")
 }
 
-impl From<NotebookError> for RunError {
-    fn from(error: NotebookError) -> Self {
-        match error {
-            NotebookError::State(error) => Self::State(error),
-            NotebookError::Sandbox(error) => Self::Sandbox(error),
-        }
+/// Whether the sandbox or its provider failed. Otherwise only the request did: the command, the path or the file.
+pub(super) fn is_sandbox_fault(kind: SandboxErrorKind) -> bool {
+    match kind {
+        SandboxErrorKind::Lost
+        | SandboxErrorKind::Unreachable
+        | SandboxErrorKind::Unavailable
+        | SandboxErrorKind::Failed => true,
+        SandboxErrorKind::Unsupported
+        | SandboxErrorKind::NotStarted
+        | SandboxErrorKind::File
+        | SandboxErrorKind::TooLong
+        | SandboxErrorKind::Host => false,
     }
 }
 
-/// Why the work stops here. Not all of it is an error.
+/// Why the loop stops: by a rule or by an error.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// A rule ends the run.
     End { kind: RunOutcomeKind, reason: String },
-    /// Something broke.
+    /// An error.
     Broken(RunError),
 }
 
@@ -101,10 +106,19 @@ impl Halt {
         }
     }
 
-    pub(super) fn stopped(reason: impl Into<String>) -> Self {
+    pub(super) fn stopped() -> Self {
         Self::End {
             kind: RunOutcomeKind::Stopped,
-            reason: reason.into(),
+            reason: "stopped by a person".to_owned(),
+        }
+    }
+
+    /// Ends the run if the verdict does.
+    pub(super) fn from_verdict(verdict: IterationVerdict) -> Result<(), Self> {
+        match verdict {
+            IterationVerdict::GoOn | IterationVerdict::Complete => Ok(()),
+            IterationVerdict::Failed { reason } => Err(Self::failed(reason)),
+            IterationVerdict::Paused { reason } => Err(Self::paused(reason)),
         }
     }
 }
@@ -129,8 +143,7 @@ breaks!(
     PullRequestTemplateError,
     PromptError,
     ModelError,
-    MeterError,
-    NotebookError
+    MeterError
 );
 
 impl From<BudgetExceeded> for Halt {

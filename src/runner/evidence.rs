@@ -1,30 +1,31 @@
-//! Evidence: what the task's own commands say in a clean checkout of a commit the host has verified.
+//! Evidence: the results of the task's own commands in a clean checkout of a commit that the host has verified.
 //!
-//! Nothing of it comes through anything the agent's processes could touch: they are ended first, and the checkout is
-//! planted from the host's objects, not copied from the clone.
+//! Agent processes cannot influence it. They are ended first, and the checkout is created from the host's objects, not
+//! copied from the clone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::EventKind;
 use crate::exec::{Command, Exit};
 use crate::id::ObjectId;
 use crate::sandbox::Sandbox;
-use crate::scm::PrivateClone;
 use crate::state::{CheckResult, CommandFailure};
-use crate::task::{Checkbox, CheckboxId};
+use crate::task::{Checkbox, CheckboxId, Task};
 
-use super::error::Halt;
+use super::RunError;
+use super::accounts::Accounts;
+use super::actions::output_text;
 use super::gutter;
-use super::perform::output_of;
-use super::run::Run;
+use super::progress::RunProgress;
+use super::workplace::Workplace;
 
-/// How much of each command's output `test_output.txt` holds.
-const OUTPUT_KEPT: usize = 256 * 1024;
+/// How much of each command's output `test_output.txt` keeps, in bytes.
+const MAX_OUTPUT: usize = 256 * 1024;
 
-/// What a number of commands said.
+/// The results of a number of commands.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Each command once, in order.
@@ -33,16 +34,15 @@ pub(super) struct Evidence {
     pub(super) output: String,
     /// Those that failed, for the loop score.
     pub(super) failures: Vec<CommandFailure>,
-    /// What to tell the next iteration.
+    /// Failures as text, for the next prompt.
     pub(super) errors: Vec<String>,
 }
 
 impl Evidence {
-    /// Whether this command ran and held.
-    pub(super) fn holds(&self, command: &str) -> bool {
-        self.checks
-            .iter()
-            .any(|check| check.command == command && check.passed())
+    /// Whether this command ran and passed.
+    fn passed(&self, command: &str) -> bool {
+        let mut checks = self.checks.iter();
+        checks.any(|check| check.command == command && check.passed())
     }
 
     /// Whether this command ran.
@@ -50,7 +50,7 @@ impl Evidence {
         self.checks.iter().any(|check| check.command == command)
     }
 
-    /// Adds what other commands said.
+    /// Adds the results of other commands.
     pub(super) fn join(&mut self, other: Self) {
         self.checks.extend(other.checks);
         self.output.push_str(&other.output);
@@ -59,164 +59,159 @@ impl Evidence {
     }
 }
 
-/// What an iteration's claims came to.
+/// What verifying the reported checkboxes showed.
 #[derive(Debug, Default)]
 pub(super) struct Verified {
     /// Everything that ran.
     pub(super) evidence: Evidence,
-    /// The boxes that are ticked now.
+    /// The checkboxes that are ticked now.
     pub(super) ticked: BTreeSet<CheckboxId>,
-    /// Whether the whole task holds on this commit.
+    /// Whether the whole task passes on this commit.
     pub(super) complete: bool,
 }
 
-impl Run<'_> {
-    /// Checks claims on a commit, and the whole task once every box is ticked.
+/// Runs the commands of the task in the workplace.
+pub(super) struct Verifier<'r, 'a> {
+    pub(super) task: &'r Task,
+    pub(super) progress: &'r RunProgress<'a>,
+    pub(super) workplace: &'r Workplace<'a>,
+    pub(super) accounts: &'r Accounts<'a>,
+}
+
+impl Verifier<'_, '_> {
+    /// Verifies reported checkboxes on a commit, and the whole task once every checkbox is reported or ticked.
     pub(super) async fn verify(
-        &mut self,
+        &self,
         commit: &ObjectId,
-        claimed: &BTreeSet<CheckboxId>,
-    ) -> Result<Verified, Halt> {
-        let mut ticked = self.ticked.clone();
-        let to_check: Vec<Checkbox> = self
-            .task
-            .checkboxes
-            .iter()
-            .filter(|one| claimed.contains(&one.id) && !ticked.contains(&one.id))
-            .cloned()
+        reported: &BTreeSet<CheckboxId>,
+    ) -> Result<Verified, RunError> {
+        let mut ticked = self.progress.ticked.clone();
+        let checkboxes = self.task.checkboxes.iter();
+        let is_reported = |checkbox: &&Checkbox| reported.contains(&checkbox.id);
+        let all = checkboxes
+            .clone()
+            .all(|checkbox| reported.contains(&checkbox.id) || ticked.contains(&checkbox.id));
+        // The last step verifies everything again: a checkbox that passed once may fail now.
+        let to_verify: Vec<&Checkbox> = checkboxes
+            .filter(|checkbox| all || (is_reported(checkbox) && !ticked.contains(&checkbox.id)))
             .collect();
-        let all_would_be = self
-            .task
-            .checkboxes
-            .iter()
-            .all(|one| claimed.contains(&one.id) || ticked.contains(&one.id));
-        if to_check.is_empty() && !all_would_be {
+        if to_verify.is_empty() && !all {
             return Ok(Verified {
                 ticked,
                 ..Verified::default()
             });
         }
-        // The last step looks at everything again: a box that held once may hold no longer.
-        let boxes: Vec<Checkbox> = if all_would_be {
-            self.task.checkboxes.clone()
-        } else {
-            to_check
-        };
-        let mut commands: Vec<String> = Vec::new();
-        for command in boxes.iter().flat_map(|one| self.task.verify_commands(one)) {
-            if !commands.contains(command) {
-                commands.push(command.clone());
+        let tests = &self.task.frontmatter.test_command;
+        let mut commands: Vec<&String> = Vec::new();
+        let verifications = to_verify
+            .iter()
+            .flat_map(|checkbox| self.task.verify_commands(checkbox));
+        for command in verifications.chain(all.then_some(tests)) {
+            if !commands.contains(&command) {
+                commands.push(command);
             }
         }
-        let tests = self.task.frontmatter.test_command.clone();
-        if all_would_be && !commands.contains(&tests) {
-            commands.push(tests.clone());
-        }
         let evidence = self.gather(commit, &commands).await?;
-        for one in &boxes {
-            let verification = self.task.verify_commands(one);
-            // A box that nothing verifies is never ticked, whoever made the task.
-            let holds =
-                !verification.is_empty() && verification.iter().all(|command| evidence.holds(command));
-            self.judge_box(one, holds, &mut ticked);
+        for checkbox in to_verify {
+            let verification = self.task.verify_commands(checkbox);
+            // A checkbox without any verification is never ticked.
+            let passed =
+                !verification.is_empty() && verification.iter().all(|command| evidence.passed(command));
+            self.update_tick(&checkbox.id, passed, &mut ticked);
         }
-        let complete = all_would_be
-            && self.task.checkboxes.iter().all(|one| ticked.contains(&one.id))
-            && evidence.holds(&tests);
+        let every_tick = self
+            .task
+            .checkboxes
+            .iter()
+            .all(|checkbox| ticked.contains(&checkbox.id));
         Ok(Verified {
+            complete: all && every_tick && evidence.passed(tests),
             evidence,
             ticked,
-            complete,
         })
     }
 
-    fn judge_box(&self, one: &Checkbox, holds: bool, ticked: &mut BTreeSet<CheckboxId>) {
-        let id = one.id.to_string();
-        if holds {
-            if ticked.insert(one.id.clone()) {
-                self.reporter.emit(EventKind::Ticked { checkbox: id });
-            }
-        } else {
-            let reason = if ticked.remove(&one.id) {
-                "its verification holds no longer"
-            } else {
-                "its verification fails"
-            };
-            self.reporter.emit(EventKind::NotTicked {
-                checkbox: id,
-                reason: reason.into(),
-            });
-        }
+    fn update_tick(&self, id: &CheckboxId, passed: bool, ticked: &mut BTreeSet<CheckboxId>) {
+        let checkbox = id.to_string();
+        let event = match passed {
+            true if !ticked.insert(id.clone()) => return,
+            true => EventKind::Ticked { checkbox },
+            false => EventKind::NotTicked {
+                checkbox,
+                reason: if ticked.remove(id) {
+                    "its verification fails now".to_owned()
+                } else {
+                    "its verification fails".to_owned()
+                },
+            },
+        };
+        self.accounts.reporter.emit(event);
     }
 
-    /// Runs commands in a fresh checkout of a commit, with every process of the agent's gone.
-    pub(super) async fn gather(&mut self, commit: &ObjectId, commands: &[String]) -> Result<Evidence, Halt> {
-        self.sandbox.end_processes().await?;
-        let dir = checkout_dir(self.sandbox.as_ref());
-        self.sandbox.files().remove(&dir).await?;
-        self.plant(&dir, commit).await?;
+    /// Runs commands in a fresh checkout of a commit, after ending every process of the agent.
+    async fn gather(&self, commit: &ObjectId, commands: &[&String]) -> Result<Evidence, RunError> {
+        let sandbox = self.workplace.sandbox();
+        sandbox.end_processes().await?;
+        let dir = checkout_dir(sandbox);
+        sandbox.files().remove(&dir).await?;
+        self.workplace.plant(&dir, commit, self.progress).await?;
         let mut evidence = Evidence::default();
         for line in commands {
             let exit = self.run_check(line, &dir).await?;
-            evidence.join(self.weigh(line, &exit, Some(commit.clone())));
+            evidence.join(self.evaluate(line, &exit, Some(commit.clone())));
         }
-        self.sandbox.end_processes().await?;
-        self.sandbox.files().remove(&dir).await?;
+        sandbox.end_processes().await?;
+        sandbox.files().remove(&dir).await?;
         Ok(evidence)
     }
 
-    /// Runs the tests in the clone, as feedback for the next iteration. No box is ticked by that.
-    pub(super) async fn feedback(&mut self, line: &str) -> Result<Evidence, Halt> {
-        let clone = self.clone_dir();
-        let exit = self.run_check(line, &clone).await?;
-        self.sandbox.end_processes().await?;
-        Ok(self.weigh(line, &exit, None))
+    /// Runs a command in the clone, as feedback for the next iteration. It ticks no checkbox.
+    pub(super) async fn feedback(&self, line: &str) -> Result<Evidence, RunError> {
+        let exit = self.run_check(line, &self.workplace.clone_dir()).await?;
+        self.workplace.sandbox().end_processes().await?;
+        Ok(self.evaluate(line, &exit, None))
     }
 
-    async fn run_check(&mut self, line: &str, dir: &std::path::Path) -> Result<Exit, Halt> {
-        let left = self.ledger().time_left(&self.settings.budget);
+    async fn run_check(&self, line: &str, dir: &Path) -> Result<Exit, RunError> {
         let timeout = self
-            .settings
-            .iteration_timeout
-            .min(left)
+            .accounts
+            .time_limit(self.progress)
             .max(Duration::from_secs(1));
-        let command = Command::shell(line).cwd(dir).timeout(timeout).keep(OUTPUT_KEPT);
+        let command = Command::shell(line).cwd(dir).timeout(timeout).keep(MAX_OUTPUT);
+        let mut lines = self.accounts.reporter.lines();
         Ok(self
-            .sandbox
-            .exec_trusted(&command, &mut self.reporter.lines())
+            .workplace
+            .sandbox()
+            .exec_trusted(&command, &mut lines)
             .await?)
     }
 
-    /// What one command says.
-    fn weigh(&self, line: &str, exit: &Exit, commit: Option<ObjectId>) -> Evidence {
-        let redactor = &self.parts.redactor;
+    /// Reports the result of one command and turns it into evidence.
+    fn evaluate(&self, line: &str, exit: &Exit, commit: Option<ObjectId>) -> Evidence {
+        let redactor = &self.accounts.inputs.parts.redactor;
         let mut evidence = Evidence::default();
         let status = exit.status.to_string();
-        self.reporter.emit(EventKind::Checked {
+        self.accounts.reporter.emit(EventKind::Checked {
             command: line.to_owned(),
             status: status.clone(),
             passed: exit.success(),
             clean: commit.is_some(),
         });
         let (stdout, stderr) = (exit.stdout.redacted(redactor), exit.stderr.redacted(redactor));
-        let _ = writeln!(
-            evidence.output,
-            "$ {line}\n{stdout}{}\n[{status}]",
-            stderr.trim_end()
-        );
+        let stderr = stderr.trim_end();
+        let _ = writeln!(evidence.output, "$ {line}\n{stdout}{stderr}\n[{status}]");
         if !exit.success() {
             let place = if commit.is_some() {
                 "in a clean checkout"
             } else {
                 "in the clone"
             };
-            evidence.errors.push(format!(
-                "`{line}` {place}: {status}\n{}",
-                output_of(exit, redactor)
-            ));
+            let output = output_text(exit, redactor);
             evidence
-                .failures
-                .push(gutter::failure(line, exit, self.sandbox.as_ref()));
+                .errors
+                .push(format!("`{line}` {place}: {status}\n{output}"));
+            let failure = gutter::command_failure(line, exit, self.workplace.sandbox());
+            evidence.failures.push(failure);
         }
         evidence.checks.push(CheckResult {
             command: line.to_owned(),
@@ -226,43 +221,27 @@ impl Run<'_> {
         });
         evidence
     }
-
-    /// A fresh clone at a commit, from packs the host made.
-    pub(super) async fn plant(&mut self, dir: &std::path::Path, commit: &ObjectId) -> Result<(), Halt> {
-        let packs = self.packs_for(commit).await?;
-        PrivateClone::plant(
-            self.sandbox.as_ref(),
-            dir.to_owned(),
-            &packs,
-            self.start_at(commit),
-        )
-        .await?;
-        Ok(())
-    }
 }
 
-/// Where clean checkouts are made, beside the clone.
+/// Where clean checkouts are created, next to the clone.
 pub(super) fn checkout_dir(sandbox: &dyn Sandbox) -> PathBuf {
     sandbox.root().join("evidence")
 }
 
-/// The boxes a set of names means: ids of boxes, and ids of milestones for all of theirs. The rest is unknown.
-pub(super) fn boxes_named(checkboxes: &[Checkbox], names: &[String]) -> (BTreeSet<CheckboxId>, Vec<String>) {
-    let mut by_name: BTreeMap<String, Vec<CheckboxId>> = BTreeMap::new();
-    for one in checkboxes {
-        by_name
-            .entry(one.id.to_string())
-            .or_default()
-            .push(one.id.clone());
-        if let Some(milestone) = &one.milestone {
-            by_name
-                .entry(milestone.to_string())
-                .or_default()
-                .push(one.id.clone());
+/// The checkboxes that names stand for, and the names that stand for none. The id of a milestone stands for all of
+/// its checkboxes.
+pub(super) fn checkboxes_named(
+    checkboxes: &[Checkbox],
+    names: impl Iterator<Item = String>,
+) -> (BTreeSet<CheckboxId>, Vec<String>) {
+    let mut by_name: BTreeMap<String, Vec<&CheckboxId>> = BTreeMap::new();
+    for Checkbox { id, milestone, .. } in checkboxes {
+        let milestone = milestone.as_ref().map(ToString::to_string);
+        for name in std::iter::once(id.to_string()).chain(milestone) {
+            by_name.entry(name).or_default().push(id);
         }
     }
-    let (known, unknown): (Vec<&String>, Vec<&String>) =
-        names.iter().partition(|name| by_name.contains_key(*name));
-    let boxes = known.into_iter().flat_map(|name| by_name[name].clone()).collect();
-    (boxes, unknown.into_iter().cloned().collect())
+    let (known, unknown): (Vec<String>, Vec<String>) = names.partition(|name| by_name.contains_key(name));
+    let ids = known.iter().flat_map(|name| &by_name[name]);
+    (ids.map(|id| (*id).clone()).collect(), unknown)
 }

@@ -1,4 +1,5 @@
-//! Going in circles, as a number made of structured facts. Nothing here reads a log for the word "error".
+//! The loop score: how much a run looks like going in circles, from structured facts. No log is searched for the word
+//! "error".
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -12,24 +13,26 @@ use crate::state::{CommandFailure, IterationRecord, LoopScore, LoopSignals};
 
 use super::evidence::checkout_dir;
 
-/// From this score on an iteration is a gutter.
-pub const GUTTER: f64 = 0.7;
+/// The lowest score of a gutter.
+pub(super) const GUTTER_SCORE: f64 = 0.7;
 
 const SAME_FAILURE: f64 = 0.5;
 const EMPTY_DIFF: f64 = 0.3;
 const FLIP_FLOP: f64 = 0.2;
 const COMMITTED: f64 = 0.2;
 
+/// How many recent iterations are searched for the same failure.
 const WINDOW: usize = 5;
+/// How many iterations must show the same failure, or no changes.
 const REPEATS: usize = 3;
+/// How much normalised output goes into a failure signature, in characters.
 const SIGNATURE_CHARS: usize = 2000;
 
-/// Scores the newest of these iterations. Its own `score` is not read.
+/// Scores the newest of these iterations, whose own `score` is not read.
 ///
-/// A verified checkbox, or tests that pass where they failed before, clear the slate: what came earlier no longer
-/// counts. New work that was committed counts against a gutter but does not clear it.
-#[must_use]
-pub fn score(history: &[IterationRecord], diff_line_threshold: u64) -> LoopScore {
+/// After a verified checkbox, or tests that pass where they failed before, earlier iterations no longer count. New
+/// commits lower the score but do not reset it.
+pub(super) fn score(history: &[IterationRecord], diff_line_threshold: u64) -> LoopScore {
     let Some(newest) = history.last() else {
         return LoopScore::default();
     };
@@ -44,13 +47,12 @@ pub fn score(history: &[IterationRecord], diff_line_threshold: u64) -> LoopScore
     let total = total(signals);
     LoopScore {
         total,
-        gutter: total >= GUTTER - f64::EPSILON,
+        gutter: total >= GUTTER_SCORE - f64::EPSILON,
         signals,
     }
 }
 
-/// How many of the newest iterations were gutters without a break.
-#[must_use]
+/// The number of gutters at the end of the history, without a break.
 pub(super) fn consecutive(history: &[IterationRecord]) -> usize {
     history
         .iter()
@@ -59,35 +61,32 @@ pub(super) fn consecutive(history: &[IterationRecord]) -> usize {
         .count()
 }
 
-/// Whether an iteration made progress that lets the ladder begin anew.
-#[must_use]
-pub(super) fn progressed(record: &IterationRecord) -> bool {
+/// Whether an iteration made progress, after which the ladder starts from its first step.
+pub(super) fn has_progress(record: &IterationRecord) -> bool {
     record.score.signals.checkbox_verified || record.score.signals.tests_pass_now
 }
 
-/// The failure of a command in a form that recognises it again.
-#[must_use]
-pub(super) fn failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox) -> CommandFailure {
+/// The failure of a command, with a signature that is the same for the same failure.
+pub(super) fn command_failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox) -> CommandFailure {
     let stderr = exit.stderr.text();
     let output = if stderr.trim().is_empty() {
         exit.stdout.text()
     } else {
         stderr
     };
-    failure_of_text(command, exit.status.shell_code(), &placeless(&output, sandbox))
+    text_failure(
+        command,
+        exit.status.shell_code(),
+        &without_paths(&output, sandbox),
+    )
 }
 
-/// The same for a failure that is no command: an answer that could not be used, an iteration that took too long.
-#[must_use]
-pub fn failure_of_text(command: &str, code: i32, output: &str) -> CommandFailure {
+/// Like [`command_failure`], for a failure without a command: an unusable answer, an iteration that took too long.
+pub(super) fn text_failure(command: &str, code: i32, output: &str) -> CommandFailure {
     let mut hash = Sha256::new();
     hash.update(format!("{command}\0{code}\0{}", normalise(output)));
-    let number = hash
-        .finalize()
-        .iter()
-        .take(8)
-        .fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));
-    let signature = format!("{number:016x}");
+    let digest = hash.finalize();
+    let signature = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     CommandFailure {
         command: command.to_owned(),
         code,
@@ -95,9 +94,8 @@ pub fn failure_of_text(command: &str, code: i32, output: &str) -> CommandFailure
     }
 }
 
-/// The beginning of an output without what differs from one time to the next.
-#[must_use]
-pub fn normalise(output: &str) -> String {
+/// The beginning of an output, without what differs from one run of a command to the next.
+fn normalise(output: &str) -> String {
     static CHANGING: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         [
             (r"\x1b\[[0-9;]*[A-Za-z]", ""),
@@ -116,10 +114,11 @@ pub fn normalise(output: &str) -> String {
             (r"[ \t]+", " "),
         ]
         .into_iter()
+        // The patterns are constants, each covered by a test.
         .filter_map(|(pattern, with)| Some((Regex::new(pattern).ok()?, with)))
         .collect()
     });
-    // Normalised first, cut second: a longer time stamp must not push different text into the window.
+    // Normalised before it is cut, so that the length of a time stamp does not change what is kept.
     let head: String = output.chars().take(SIGNATURE_CHARS * 2).collect();
     let text = CHANGING.iter().fold(head, |text, (pattern, with)| {
         pattern.replace_all(&text, *with).into_owned()
@@ -127,8 +126,8 @@ pub fn normalise(output: &str) -> String {
     text.trim().chars().take(SIGNATURE_CHARS).collect()
 }
 
-/// The output without where the sandbox is. What fails alike in the clone and in a clean checkout is one failure.
-fn placeless(output: &str, sandbox: &dyn Sandbox) -> String {
+/// The output without paths of the sandbox, so that a failure is the same in the clone and in a clean checkout.
+fn without_paths(output: &str, sandbox: &dyn Sandbox) -> String {
     let places = [
         (checkout_dir(sandbox), "<clone>"),
         (clone_dir(sandbox), "<clone>"),
@@ -151,10 +150,13 @@ fn total(signals: LoopSignals) -> f64 {
     (sum.clamp(0.0, 1.0) * 100.0).round() / 100.0
 }
 
-/// The iterations after the last one that made progress; the newest is always among them.
+/// The iterations after the last progress. The newest one is always included.
 fn since_progress(history: &[IterationRecord]) -> &[IterationRecord] {
     let before_newest = &history[..history.len() - 1];
-    let from = before_newest.iter().rposition(progressed).map_or(0, |at| at + 1);
+    let from = before_newest
+        .iter()
+        .rposition(has_progress)
+        .map_or(0, |at| at + 1);
     &history[from..]
 }
 
@@ -179,7 +181,7 @@ fn empty_diff(history: &[IterationRecord], threshold: u64) -> bool {
             .all(|record| record.changed_lines < threshold.max(1))
 }
 
-/// A file whose last four states are A B A B.
+/// Whether the last four contents of a file are A, B, A, B.
 fn flip_flop(history: &[IterationRecord]) -> bool {
     let paths: BTreeSet<&str> = history
         .iter()
@@ -273,7 +275,7 @@ pub(super) mod tests {
     }
 
     fn record(left: Left) -> IterationRecord {
-        let failure = |letter: char| failure_of_text("make", 1, &letter.to_string());
+        let failure = |letter: char| text_failure("make", 1, &letter.to_string());
         let file = |content: char| FileState {
             path: "file".to_owned(),
             content: Some(id(content)),
@@ -330,7 +332,7 @@ pub(super) mod tests {
     fn a_history_has_its_score(#[case] history: &[Left], #[case] expected: f64) {
         let last = scores(history).pop().unwrap_or_default();
         assert!((last.total - expected).abs() < 1e-9, "{last:?}");
-        assert_eq!(last.gutter, expected >= GUTTER);
+        assert_eq!(last.gutter, expected >= GUTTER_SCORE);
     }
 
     #[rstest]
@@ -434,7 +436,7 @@ pub(super) mod tests {
 
     #[test]
     fn command_and_code_are_part_of_a_failure() {
-        let signature = |command, code| failure_of_text(command, code, "boom").signature;
+        let signature = |command, code| text_failure(command, code, "boom").signature;
         assert_eq!(signature("make", 1), signature("make", 1));
         assert_ne!(signature("make", 1), signature("make", 2));
         assert_ne!(signature("make", 1), signature("make test", 1));

@@ -1,6 +1,5 @@
-//! One iteration: prompt, work, collection, evidence, verdict, record.
+//! One iteration: prompt, agent, hand-back, evidence, verdict, record.
 
-use crate::text::error_chain;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Instant;
@@ -8,303 +7,224 @@ use std::time::Instant;
 use crate::agent::{AgentBrief, AgentConclusion};
 use crate::event::EventKind;
 use crate::model::Profile;
-use crate::sandbox::SandboxErrorKind;
-use crate::scm::{self, Diff, Head, Refusal, ScmError, Snapshot};
 use crate::state::JournalEntry;
 use crate::task::{CheckboxId, ticked_ids};
-use crate::usage::Tokens;
 
-use super::error::Halt;
-use super::evidence::{Verified, boxes_named};
+use super::RunError;
+use super::agent_work::{AgentRunner, AgentWork};
+use super::budget::Budget;
+use super::collect::{Collected, collect};
+use super::error::{Halt, is_sandbox_fault};
+use super::evidence::{Verified, Verifier, checkboxes_named};
 use super::gutter;
-use super::logbook::Finished;
-use super::prompt::{self, PromptState};
+use super::interventions::until_stopped;
+use super::iteration_files::{FinishedIteration, record_iteration, write_iteration_files};
+use super::ladder::carry_out;
+use super::progress::RunProgress;
+use super::prompt::{self, PromptInput};
 use super::run::Run;
-use super::verdict::unjudged;
-use super::watch;
-use super::work::Work;
+use super::settings::Profiles;
+use super::verdict::{decide, judge, unjudged};
 
-/// The longest task file read back from the clone.
-const TASK_LIMIT: u64 = 4 * 1024 * 1024;
-/// How often the clone's index is renewed, in iterations.
-const RENEW_INDEX_EVERY: u32 = 10;
-/// How many earlier loop scores the prompt shows.
+/// The largest task file that is read back from the clone, in bytes.
+const MAX_TASK_FILE: u64 = 4 * 1024 * 1024;
+/// How many recent loop scores the prompt shows.
 const SCORES_SHOWN: usize = 5;
 
-/// What an iteration changed.
-pub(super) struct Collected {
-    pub(super) snapshot: Snapshot,
-    pub(super) diff: Diff,
-    pub(super) new_work_committed: bool,
-}
-
-impl Run<'_> {
-    /// One iteration, from prompt to checkpoint.
+impl<'a> Run<'a> {
+    /// One iteration, from the prompt to the checkpoint.
     pub(super) async fn iterate(&mut self) -> Result<(), Halt> {
-        let (number, started, before) = (self.recorded() + 1, Instant::now(), self.ledger());
-        self.reporter = self.reporter.in_iteration(number);
-        let profile = self.profile()?;
-        self.note(JournalEntry::IterationStarted { iteration: number })?;
-        self.log_activity(&format!("iteration {number} began with profile {}", profile.name))?;
-        self.reporter.emit(EventKind::IterationStarted {
-            profile: profile.name.clone(),
-        });
-
-        self.change_sandbox().await?;
-        self.sandbox.verify().await?;
-        let brief = self.brief(number, &profile)?;
-        let clone = self.clone_dir();
-        self.notebook.show(self.sandbox.as_ref(), &clone).await?;
-        let mut work = self.work(&brief, &profile).await?;
-        let collected = self.collect(&mut work).await?;
-        let inbox = self.dir.inbox();
+        let (number, started) = (self.progress.iterations() + 1, Instant::now());
+        let before = self.progress.ledger();
+        let profile = self.start_iteration(number)?;
+        self.workplace.prepare(&mut self.progress).await?;
+        let brief = self.brief(number, profile)?;
+        let clone = self.workplace.clone_dir();
+        let sandbox = self.workplace.sandbox();
+        self.progress.files.copy(sandbox, &clone).await?;
+        let runner = AgentRunner {
+            inputs: self.inputs,
+            progress: &mut self.progress,
+            workplace: &self.workplace,
+            accounts: &self.accounts,
+            reporter: &self.reporter,
+            brief: &brief,
+            profile,
+        };
+        let mut work = runner.run().await?;
+        let collected = collect(&mut self.workplace, &mut self.progress, &mut work.actions).await?;
+        let inbox = self.inputs.dir.inbox();
         let verified = tokio::select! {
-            verified = self.check(&work, &collected, number) => verified?,
-            stopped = watch::stopped(&inbox) => return Err(stopped.map_or_else(Halt::from, |()| Halt::stopped("stopped by a person"))),
+            verified = self.verify(&work, &collected, number) => verified?,
+            halt = until_stopped(&inbox) => return Err(halt),
         };
-        // Only now: what the agent wrote down belongs to work that is taken over.
-        self.notebook.take_over(self.sandbox.as_ref(), &clone).await?;
+        // Only now: what the agent wrote into the run files belongs to work that was handed back.
+        let sandbox = self.workplace.sandbox();
+        self.progress.files.read_back(sandbox, &clone).await?;
         let mut record = unjudged(number, &profile.name, &work, &collected);
-        self.judge(&mut record, &verified);
-        self.decide(&mut record, &work).await?;
-        let spent = self.ledger();
+        let settings = self.inputs.settings;
+        judge(&mut record, &verified, &self.task, &self.progress, settings);
+        let decision = decide(&mut record, &work.outcome.conclusion, &self.progress, settings);
+        carry_out(decision, &mut record, &mut self.doctor()).await?;
         record.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        record.tokens = Tokens {
-            input: spent.tokens.input - before.tokens.input,
-            output: spent.tokens.output - before.tokens.output,
-        };
-        record.cost = spent.cost.since(before.cost);
-        let finished = Finished {
+        (record.tokens, record.cost) = self.progress.ledger().used_since(&before);
+        let finished = FinishedIteration {
             record,
             work,
             collected,
             verified,
         };
-        self.write_down(&finished)?;
-        self.seal(finished).await
+        write_iteration_files(&mut self.progress, &finished)?;
+        record_iteration(finished, &mut self.progress, &self.workplace).await
     }
 
-    /// The profile of this iteration: what was decided last, else the default.
-    fn profile(&self) -> Result<Profile, Halt> {
-        let default = &self.settings.profiles.default;
-        let decided = self
-            .journal
-            .lines()
-            .iter()
-            .rev()
-            .find_map(|line| match &line.entry {
-                JournalEntry::Recorded(record) => Some(&record.next_profile),
-                JournalEntry::Profile { name } => Some(name),
-                _ => None,
-            });
-        let name = decided.unwrap_or(default);
-        // A profile that has since left the configuration gives way to the default.
-        let profiles = &self.settings.profiles;
-        let profile = profiles.get(name).or_else(|| profiles.get(default));
-        Ok(profile
-            .cloned()
-            .ok_or_else(|| super::RunError::NoProfile(name.clone()))?)
+    /// Records and reports that an iteration starts, and returns its profile.
+    fn start_iteration(&mut self, number: u32) -> Result<&'a Profile, RunError> {
+        self.reporter.begin_iteration(number);
+        let profile = current_profile(&self.inputs.settings.profiles, &self.progress)?;
+        let started = JournalEntry::IterationStarted { iteration: number };
+        self.progress.append(started)?;
+        let began = format!("iteration {number} began with profile {}", profile.name);
+        self.progress.log_activity(&began)?;
+        self.reporter.emit(EventKind::IterationStarted {
+            profile: profile.name.clone(),
+        });
+        Ok(profile)
     }
 
-    fn brief(&mut self, number: u32, profile: &Profile) -> Result<AgentBrief, Halt> {
-        let read = |file: &Option<String>| match file.as_deref().and_then(|file| file.strip_prefix(".ralph/"))
-        {
-            Some(name) => self.notebook.read(name),
-            None => Ok(String::new()),
+    /// Renders the prompt and keeps it with the run files.
+    fn brief(&mut self, number: u32, profile: &Profile) -> Result<AgentBrief, RunError> {
+        let (inputs, progress) = (self.inputs, &mut self.progress);
+        let input = PromptInput {
+            clone: self.workplace.clone_dir().display().to_string(),
+            branch: inputs.dir.facts().branch.clone(),
+            task: progress.task_text(),
+            guardrails: progress.files.read("guardrails.md")?,
+            progress: progress.files.read("progress.md")?,
+            notes: progress.files.read("notes.md")?,
+            errors: progress.files.read("errors.log")?,
+            tip: progress.tip.to_string(),
+            status: progress.last.status.clone(),
+            diff_summary: progress.last.diff_summary.clone(),
+            diff_file: progress.last.diff_file.clone(),
+            tests: progress.test_output()?,
+            tests_file: progress.last.tests_file.clone(),
+            budgets: budgets_text(number, &inputs.settings.budget, progress),
+            answer_format: inputs.parts.agents.for_profile(&profile.name).answer_format(),
         };
-        let state = PromptState {
-            clone: self.clone_dir().display().to_string(),
-            branch: self.dir.facts().branch.clone(),
-            task: self.task_text(),
-            guardrails: self.notebook.read("guardrails.md")?,
-            progress: self.notebook.read("progress.md")?,
-            notes: self.notebook.read("notes.md")?,
-            errors: self.notebook.read("errors.log")?,
-            tip: self.tip.to_string(),
-            status: self.seen.status.clone(),
-            diff_summary: self.seen.diff_summary.clone(),
-            diff_file: self.seen.diff_file.clone(),
-            tests: read(&self.seen.tests_file)?,
-            tests_file: self.seen.tests_file.clone(),
-            budgets: self.budgets(number),
-            answer_format: self.parts.agents.for_profile(&profile.name).answer_format(),
-        };
-        let text = self
-            .parts
-            .redactor
-            .redact(&prompt::render(&state, self.settings.prompt_bytes)?);
-        self.notebook
-            .write(&format!("iterations/{number}/prompt.md"), &text)?;
+        let text = prompt::render(&input, inputs.settings.prompt_bytes)?;
+        let text = inputs.parts.redactor.redact(&text);
+        let file = format!("iterations/{number}/prompt.md");
+        progress.files.write(&file, &text)?;
         Ok(AgentBrief {
             text,
             iteration: number,
-            home: self.sandbox.root().join("agent"),
-            cost_left: self.cost_left(),
+            home: self.workplace.sandbox().root().join("agent"),
+            cost_left: self.accounts.cost_left(progress),
         })
     }
 
-    fn budgets(&self, number: u32) -> String {
-        let (budget, spent) = (&self.settings.budget, self.ledger());
-        let mut text = format!("Iteration {number} of {}\n", budget.max_iterations);
-        let _ = writeln!(text, "Minutes left: {}", spent.time_left(budget).as_secs() / 60);
-        if let Some(limit) = budget.max_cost {
-            let _ = writeln!(text, "Cost: {} of {limit}", spent.cost);
-        }
-        if let Some(limit) = budget.max_tokens {
-            let _ = writeln!(text, "Tokens: {} of {limit}", spent.tokens.total());
-        }
-        let scores: Vec<f64> = self.journal.records().map(|record| record.score.total).collect();
-        let recent = &scores[scores.len().saturating_sub(SCORES_SHOWN)..];
-        let recent: Vec<String> = recent.iter().map(|score| format!("{score:.2}")).collect();
-        let shown = if recent.is_empty() {
-            "none yet".to_owned()
-        } else {
-            recent.join(", ")
+    /// Gathers evidence for the reported checkboxes. Otherwise runs the tests as feedback, when the tree is new.
+    async fn verify(
+        &mut self,
+        work: &AgentWork,
+        collected: &Collected,
+        number: u32,
+    ) -> Result<Verified, RunError> {
+        let reported = self.reported_checkboxes(work, number).await?;
+        let verifier = Verifier {
+            task: &self.task,
+            progress: &self.progress,
+            workplace: &self.workplace,
+            accounts: &self.accounts,
         };
-        let _ = write!(
-            text,
-            "Recent loop scores (0 is fine, {} is going in circles): {shown}",
-            gutter::GUTTER
-        );
-        text
-    }
-
-    /// What the clone holds now, handed back to the user's repository.
-    ///
-    /// What cannot be taken over (a rewritten history, a hostile name, a broken clone) fails the iteration: the clone
-    /// is made afresh from the last checkpoint and the next iteration is told why. With a known secret in it, the same
-    /// is done and a person must look.
-    async fn collect(&mut self, work: &mut Work) -> Result<Collected, Halt> {
-        let reason = match self.hand_back().await {
-            Ok(collected) => return Ok(collected),
-            Err(Halt::Broken(super::RunError::Scm(ScmError::Refused(refusal @ Refusal::Secret)))) => {
-                let files = self.changed_files().await?;
-                self.lay_out().await?;
-                return Err(Halt::paused(format!(
-                    "{refusal} ({files}); nothing of it was taken over"
-                )));
-            }
-            Err(Halt::Broken(super::RunError::Scm(error))) if of_the_clone(&error) => error_chain(&error),
-            Err(halt) => return Err(halt),
-        };
-        self.reporter
-            .warn(format!("the work of this iteration is dropped: {reason}"));
-        work.performed
-            .failures
-            .push(gutter::failure_of_text("hand-back", 1, &reason));
-        work.performed
-            .errors
-            .push(format!("the work of this iteration was dropped: {reason}"));
-        self.lay_out().await?;
-        let snapshot = self.private_clone().snapshot().await?;
-        Ok(Collected {
-            snapshot,
-            diff: Diff::default(),
-            new_work_committed: false,
-        })
-    }
-
-    /// The files that differ from the last checkpoint, for a person.
-    async fn changed_files(&self) -> Result<String, Halt> {
-        let clone = self.private_clone();
-        let diff = clone.diff(&self.tree, &clone.snapshot().await?.tree).await?;
-        let files: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
-        Ok(if files.is_empty() {
-            "in its history".to_owned()
-        } else {
-            files.join(", ")
-        })
-    }
-
-    async fn hand_back(&mut self) -> Result<Collected, Halt> {
-        let clone = self.private_clone();
-        clone.break_locks().await?;
-        let snapshot = clone.snapshot().await?;
-        let diff = clone.diff(&self.tree, &snapshot.tree).await?;
-        let request = scm::Request {
-            base: &self.dir.facts().base,
-            snapshot: &snapshot,
-            known: &self.known,
-            limit: scm::DEFAULT_LIMIT,
-            redactor: &self.parts.redactor,
-        };
-        let handed = scm::take(&self.repo, &clone, &request, self.dir.path()).await?;
-        if snapshot.head != Head::Branch(self.dir.facts().branch.clone()) {
-            self.reporter
-                .warn("the agent left the run's branch; its work is put back onto it");
-            clone.reset_to(&snapshot.tip).await?;
-            clone.restore(&snapshot.tree).await?;
-        }
-        if (self.recorded() + 1).is_multiple_of(RENEW_INDEX_EVERY) {
-            clone.renew_index().await?;
-        }
-        let had_before = self.journal.records().any(|record| record.tree == snapshot.tree);
-        let new_work_committed = !handed.new_commits.is_empty() && !had_before;
-        self.known = vec![handed.commit, snapshot.tip.clone()];
-        Ok(Collected {
-            snapshot,
-            diff,
-            new_work_committed,
-        })
-    }
-
-    /// Evidence for what was claimed; otherwise the tests, as feedback, when there is something new to test.
-    async fn check(&mut self, work: &Work, collected: &Collected, number: u32) -> Result<Verified, Halt> {
-        let claimed = self.claims(work, number).await?;
-        let mut verified = self.verify(&collected.snapshot.tip, &claimed).await?;
+        let mut verified = verifier.verify(&collected.snapshot.tip, &reported).await?;
         if !verified.evidence.checks.is_empty() && !collected.snapshot.dirty.is_empty() {
             let hint = "there is uncommitted work: evidence is gathered from commits only".to_owned();
             verified.evidence.errors.push(hint);
         }
-        let tests = self.task.frontmatter.test_command.clone();
-        let untested = self.seen.tested_tree.as_ref() != Some(&collected.snapshot.tree);
-        if untested && !verified.evidence.ran(&tests) {
-            let feedback = self.feedback(&tests).await?;
-            verified.evidence.join(feedback);
+        let tests = &self.task.frontmatter.test_command;
+        let untested = self.progress.last.tested_tree.as_ref() != Some(&collected.snapshot.tree);
+        if untested && !verified.evidence.ran(tests) {
+            verified.evidence.join(verifier.feedback(tests).await?);
         }
         Ok(verified)
     }
 
-    /// The boxes the agent says are done: in its answer, by editing the task file, or by calling the task done.
-    async fn claims(&mut self, work: &Work, number: u32) -> Result<BTreeSet<CheckboxId>, Halt> {
-        let claims = &work.outcome.progress;
-        let names = [
-            claims.checkboxes_checked.as_slice(),
-            claims.milestones_completed.as_slice(),
-        ]
-        .concat();
-        let (mut boxes, unknown) = boxes_named(&self.task.checkboxes, &names);
-        for name in unknown {
+    /// The checkboxes that the agent reports as finished: in its answer, by editing the task file, or by reporting the
+    /// whole task as done.
+    async fn reported_checkboxes(
+        &mut self,
+        work: &AgentWork,
+        number: u32,
+    ) -> Result<BTreeSet<CheckboxId>, RunError> {
+        let checkboxes = &self.task.checkboxes;
+        let finished = &work.outcome.progress;
+        let names = finished
+            .checkboxes_checked
+            .iter()
+            .chain(&finished.milestones_completed);
+        let (mut reported, unknown) = checkboxes_named(checkboxes, names.cloned());
+        for checkbox in unknown {
             let reason = "the task has no such checkbox".to_owned();
-            self.log_error(number, &format!("claimed `{name}`: {reason}"))?;
-            self.reporter.emit(EventKind::NotTicked {
-                checkbox: name,
-                reason,
-            });
+            self.progress
+                .log_error(number, &format!("reported `{checkbox}` as finished: {reason}"))?;
+            self.reporter.emit(EventKind::NotTicked { checkbox, reason });
         }
-        let file = self.clone_dir().join("ralph_task.md");
-        if let Ok(bytes) = self.sandbox.files().read(&file, TASK_LIMIT).await {
-            boxes.extend(ticked_ids(&String::from_utf8_lossy(&bytes)));
+        let file = self.workplace.clone_dir().join("ralph_task.md");
+        match self.workplace.sandbox().files().read(&file, MAX_TASK_FILE).await {
+            Ok(bytes) => reported.extend(ticked_ids(&String::from_utf8_lossy(&bytes))),
+            Err(error) if is_sandbox_fault(error.kind()) => return Err(error.into()),
+            // The agent removed it, or replaced it with something that is too large or not a file.
+            Err(_) => {}
         }
         if matches!(work.outcome.conclusion, AgentConclusion::StopSuccess { .. }) {
-            boxes.extend(self.task.checkboxes.iter().map(|one| one.id.clone()));
+            reported.extend(checkboxes.iter().map(|checkbox| checkbox.id.clone()));
         }
-        boxes.retain(|id| self.task.checkboxes.iter().any(|one| &one.id == id));
-        Ok(boxes)
+        reported.retain(|id| checkboxes.iter().any(|checkbox| &checkbox.id == id));
+        Ok(reported)
     }
 }
 
-/// Whether the clone is at fault, not the host or the sandbox.
-fn of_the_clone(error: &ScmError) -> bool {
-    match error {
-        ScmError::Refused(_)
-        | ScmError::NoCommit
-        | ScmError::Git { .. }
-        | ScmError::OutputTooLong { .. }
-        | ScmError::Unexpected { .. } => true,
-        ScmError::Sandbox(error) => {
-            matches!(error.kind(), SandboxErrorKind::TooLong | SandboxErrorKind::File)
-        }
-        _ => false,
+/// The profile of the next iteration: what was decided last, else the default.
+fn current_profile<'a>(profiles: &'a Profiles, progress: &RunProgress<'_>) -> Result<&'a Profile, RunError> {
+    let mut lines = progress.journal.lines().iter().rev();
+    let decided = lines.find_map(|line| match &line.entry {
+        JournalEntry::Recorded(record) => Some(&record.next_profile),
+        JournalEntry::Profile { name } => Some(name),
+        _ => None,
+    });
+    let name = decided.unwrap_or(&profiles.default);
+    // A profile that was removed from the configuration since gives way to the default.
+    let profile = profiles.get(name).or_else(|| profiles.get(&profiles.default));
+    profile.ok_or_else(|| RunError::NoProfile(name.clone()))
+}
+
+/// What the prompt says about the budgets and the recent loop scores.
+fn budgets_text(number: u32, budget: &Budget, progress: &RunProgress<'_>) -> String {
+    let spent = progress.ledger();
+    let mut text = format!("Iteration {number} of {}\n", budget.max_iterations);
+    let _ = writeln!(text, "Minutes left: {}", spent.time_left(budget).as_secs() / 60);
+    if let Some(limit) = budget.max_cost {
+        let _ = writeln!(text, "Cost: {} of {limit}", spent.cost);
     }
+    if let Some(limit) = budget.max_tokens {
+        let _ = writeln!(text, "Tokens: {} of {limit}", spent.tokens.total());
+    }
+    let records = progress.journal.records().rev().take(SCORES_SHOWN);
+    let mut scores: Vec<String> = records
+        .map(|record| format!("{:.2}", record.score.total))
+        .collect();
+    scores.reverse();
+    let shown = if scores.is_empty() {
+        "none yet".to_owned()
+    } else {
+        scores.join(", ")
+    };
+    let _ = write!(
+        text,
+        "Recent loop scores (0 is fine, {} is going in circles): {shown}",
+        gutter::GUTTER_SCORE
+    );
+    text
 }

@@ -1,70 +1,117 @@
-//! What is done about a gutter: the mildest thing that was not tried yet.
+//! Escalation: what to do about a gutter is the mildest step that was not tried yet.
 
+use crate::event::EventKind;
 use crate::state::{IterationRecord, JournalEntry, JournalLine, Rung};
 
 use super::budget::since_rest;
+use super::doctor::{Consultation, Doctor};
+use super::error::Halt;
 use super::gutter;
+use super::verdict::Decision;
+use crate::text::one_line;
 
-/// Where a run stands: what counts for its next verdict.
-///
-/// A person who resumes a run has looked at it, so nothing from before counts against it any more.
-#[derive(Clone, Debug, Default)]
-pub struct Standing {
-    /// The iterations that count, oldest first.
-    pub history: Vec<IterationRecord>,
-}
-
-/// What follows from an iteration's score.
+/// What follows from the loop score of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum LadderDecision {
     /// Another iteration.
     Continue,
-    /// Another iteration, after this.
+    /// Another iteration, after this step.
     Climb(Rung),
-    /// The end: every rung was tried and it still goes in circles.
+    /// The end: every step was tried and the run is still going in circles.
     GiveUp,
 }
 
-impl Standing {
-    /// Reads the journal.
-    #[must_use]
-    pub fn from_journal(lines: &[JournalLine]) -> Self {
-        let history = since_rest(lines)
-            .iter()
-            .filter_map(|line| match &line.entry {
-                JournalEntry::Recorded(record) => Some(record.as_ref().clone()),
-                _ => None,
-            })
-            .collect();
-        Self { history }
-    }
+/// The iterations that count for the next verdict, oldest first. A person who resumes a run has looked at it, so earlier
+/// ones no longer count against it.
+pub(super) fn history(lines: &[JournalLine]) -> Vec<IterationRecord> {
+    let records = since_rest(lines).iter().filter_map(|line| match &line.entry {
+        JournalEntry::Recorded(record) => Some(record.as_ref().clone()),
+        _ => None,
+    });
+    records.collect()
+}
 
-    /// Decides what follows the newest iteration. `rungs` are those that can be climbed at all, in order.
-    #[must_use]
-    pub fn next(&self, rungs: &[Rung], max_consecutive_gutter: usize) -> Next {
-        if !self.history.last().is_some_and(|record| record.score.gutter) {
-            return Next::Continue;
-        }
-        let tried = self.tried();
-        match rungs.iter().find(|rung| !tried.contains(rung)) {
-            Some(rung) => Next::Climb(*rung),
-            None if gutter::consecutive(&self.history) >= max_consecutive_gutter => Next::GiveUp,
-            None => Next::Continue,
-        }
+/// Decides what follows the newest iteration. `rungs` are the usable steps, in order.
+pub(super) fn next_rung(
+    history: &[IterationRecord],
+    rungs: &[Rung],
+    max_consecutive_gutter: usize,
+) -> LadderDecision {
+    if !history.last().is_some_and(|record| record.score.gutter) {
+        return LadderDecision::Continue;
     }
+    let progress = history.iter().rposition(gutter::has_progress);
+    let since_progress = &history[progress.map_or(0, |at| at + 1)..];
+    let tried = |rung: &Rung| since_progress.iter().any(|record| record.rung == Some(*rung));
+    match rungs.iter().find(|rung| !tried(rung)) {
+        Some(rung) => LadderDecision::Climb(*rung),
+        None if gutter::consecutive(history) >= max_consecutive_gutter => LadderDecision::GiveUp,
+        None => LadderDecision::Continue,
+    }
+}
 
-    /// The rungs climbed since the last progress.
-    fn tried(&self) -> Vec<Rung> {
-        let from = self
-            .history
-            .iter()
-            .rposition(gutter::progressed)
-            .map_or(0, |at| at + 1);
-        self.history[from..]
-            .iter()
-            .filter_map(|record| record.rung)
-            .collect()
+/// Carries out a decision before its iteration is recorded, so that a crash cannot leave it half done.
+pub(super) async fn carry_out(
+    decision: Decision,
+    record: &mut IterationRecord,
+    doctor: &mut Doctor<'_, '_>,
+) -> Result<(), Halt> {
+    match decision {
+        Decision::Record => Ok(()),
+        Decision::Consult => doctor.consult(record).await.map(drop),
+        Decision::Climb(rung) => climb(rung, record, doctor).await,
     }
+}
+
+async fn climb(rung: Rung, record: &mut IterationRecord, doctor: &mut Doctor<'_, '_>) -> Result<(), Halt> {
+    record.rung = Some(rung);
+    let detail = match rung {
+        Rung::Rotate => {
+            let sign = sign_text(record);
+            let files = &mut doctor.progress.files;
+            files.append("guardrails.md", &format!("\n{sign}\n"))?;
+            sign
+        }
+        Rung::Fallback => {
+            if let Some(fallback) = &doctor.inputs.settings.profiles.fallback {
+                record.next_profile.clone_from(fallback);
+            }
+            format!("going on with profile {}", record.next_profile)
+        }
+        Rung::Doctor => match doctor.consult(record).await? {
+            Consultation::Diagnosed => "see .ralph/diagnostics.md".to_owned(),
+            Consultation::Unusable => "its answer could not be used".to_owned(),
+            Consultation::Unanswered => "it gave no answer".to_owned(),
+        },
+        Rung::Person => {
+            record.pause(
+                "the run is going in circles and needs a person (`ralph note`, then `ralph resume`)"
+                    .to_owned(),
+            );
+            "waiting for a person".to_owned()
+        }
+    };
+    let rung = rung.name().to_owned();
+    let progress = &mut doctor.progress;
+    progress.log_activity(&format!("ladder: {rung}: {detail}"))?;
+    doctor.reporter.emit(EventKind::Ladder { rung, detail });
+    Ok(())
+}
+
+/// The sign that keeps the next iteration from repeating what failed.
+fn sign_text(record: &IterationRecord) -> String {
+    let repeated = match record.failures.first() {
+        Some(failure) => {
+            let command = one_line(&failure.command);
+            format!("`{command}` failing with exit {}", failure.code)
+        }
+        None => "the same step".to_owned(),
+    };
+    format!(
+        "### Sign after iteration {}\n- Seen: {repeated}, again and again.\n- Instead: do not repeat it; read the \
+         error, question the approach and take a different one.",
+        record.iteration
+    )
 }
 
 #[cfg(test)]
@@ -79,7 +126,7 @@ mod tests {
 
     const ALL: [Rung; 4] = [Rotate, Fallback, Doctor, Person];
 
-    /// What a table says of an iteration.
+    /// An iteration in a test table.
     #[derive(Clone, Copy)]
     enum Was {
         Fine,
@@ -107,39 +154,34 @@ mod tests {
         }
     }
 
-    fn standing(history: &[Was]) -> Standing {
-        Standing {
-            history: history.iter().map(|was| record(*was)).collect(),
-        }
-    }
-
     #[rstest]
-    #[case::nothing_yet(&[], &ALL, Next::Continue)]
-    #[case::all_is_well(&[Gutter(None), Fine], &ALL, Next::Continue)]
-    #[case::the_first_gutter(&[Fine, Gutter(None)], &ALL, Next::Climb(Rotate))]
-    #[case::the_second(&[Gutter(Some(Rotate)), Gutter(None)], &ALL, Next::Climb(Fallback))]
-    #[case::with_a_break(&[Gutter(Some(Rotate)), Fine, Gutter(None)], &ALL, Next::Climb(Fallback))]
-    #[case::as_the_ladder_has_it(&[Gutter(None)], &[Doctor, Rotate], Next::Climb(Doctor))]
-    #[case::passed_over(&[Gutter(Some(Rotate)), Gutter(None)], &[Rotate, Person], Next::Climb(Person))]
-    #[case::anew_after_progress(
+    #[case::nothing_yet(&[], &ALL, LadderDecision::Continue)]
+    #[case::all_is_well(&[Gutter(None), Fine], &ALL, LadderDecision::Continue)]
+    #[case::the_first_gutter(&[Fine, Gutter(None)], &ALL, LadderDecision::Climb(Rotate))]
+    #[case::the_second(&[Gutter(Some(Rotate)), Gutter(None)], &ALL, LadderDecision::Climb(Fallback))]
+    #[case::with_a_break(&[Gutter(Some(Rotate)), Fine, Gutter(None)], &ALL, LadderDecision::Climb(Fallback))]
+    #[case::as_the_ladder_has_it(&[Gutter(None)], &[Doctor, Rotate], LadderDecision::Climb(Doctor))]
+    #[case::passed_over(&[Gutter(Some(Rotate)), Gutter(None)], &[Rotate, Person], LadderDecision::Climb(Person))]
+    #[case::again_after_progress(
         &[Gutter(Some(Rotate)), Gutter(Some(Fallback)), Progress, Gutter(None)],
         &ALL,
-        Next::Climb(Rotate)
+        LadderDecision::Climb(Rotate)
     )]
-    #[case::spent_but_not_for_long(&[Gutter(Some(Rotate)), Gutter(None)], &[Rotate], Next::Continue)]
-    #[case::spent_for_too_long(&[Gutter(Some(Rotate)), Gutter(None), Gutter(None)], &[Rotate], Next::GiveUp)]
+    #[case::spent_but_not_for_long(&[Gutter(Some(Rotate)), Gutter(None)], &[Rotate], LadderDecision::Continue)]
+    #[case::spent_for_too_long(&[Gutter(Some(Rotate)), Gutter(None), Gutter(None)], &[Rotate], LadderDecision::GiveUp)]
     #[case::a_break_counts(
         &[Gutter(Some(Rotate)), Gutter(None), Fine, Gutter(None)],
         &[Rotate],
-        Next::Continue
+        LadderDecision::Continue
     )]
-    #[case::no_ladder(&[Gutter(None), Gutter(None), Gutter(None)], &[], Next::GiveUp)]
+    #[case::no_ladder(&[Gutter(None), Gutter(None), Gutter(None)], &[], LadderDecision::GiveUp)]
     fn the_mildest_rung_that_was_not_tried_comes_next(
         #[case] history: &[Was],
         #[case] rungs: &[Rung],
-        #[case] expected: Next,
+        #[case] expected: LadderDecision,
     ) {
-        assert_eq!(standing(history).next(rungs, 3), expected);
+        let history: Vec<IterationRecord> = history.iter().map(|was| record(*was)).collect();
+        assert_eq!(next_rung(&history, rungs, 3), expected);
     }
 
     #[test]
@@ -160,8 +202,8 @@ mod tests {
             line(3, ended),
             line(4, gutter()),
         ];
-        assert_eq!(Standing::from_journal(&journal).history.len(), 1);
-        assert_eq!(Standing::from_journal(&journal[..3]).history.len(), 0);
-        assert_eq!(Standing::from_journal(&journal[..2]).history.len(), 2);
+        assert_eq!(history(&journal).len(), 1);
+        assert_eq!(history(&journal[..3]).len(), 0);
+        assert_eq!(history(&journal[..2]).len(), 2);
     }
 }

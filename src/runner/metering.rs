@@ -1,4 +1,4 @@
-//! What agent programs use, counted outside of them, and what calls that were refused mean for a run.
+//! The meter's view of agent programs: what their calls use, and what refused calls mean for a run.
 
 use std::collections::BTreeSet;
 use std::mem::take;
@@ -8,34 +8,31 @@ use tokio::sync::Notify;
 
 use crate::agent::{AgentConclusion, AgentOutcome, ModelFailure};
 use crate::gateway::meter::{Allowance, Meter, MeterNotice, MeterSink};
-use crate::model::Profile;
 use crate::state::CallUsage;
 
+use super::agent_work::interrupted;
 use super::error::Halt;
-use super::run::Run;
-use super::session::Ended;
-use super::work::cut_short;
+use super::session::SessionEnd;
 
 /// Counts the calls that agent programs make through the broker.
 #[derive(Clone)]
 pub struct AgentMetering {
     /// The meter of the run.
     pub meter: Meter,
-    /// What it tells: it is the meter's sink.
+    /// The sink of the meter.
     pub notices: Arc<MeterNotices>,
     /// The profiles whose agents call through it.
     pub profiles: BTreeSet<String>,
 }
 
 impl AgentMetering {
-    /// Allows no call until the next session begins: whatever still runs, or was left behind to be run by somebody else,
-    /// would spend what no session answers for.
+    /// Refuses every call until the next session starts. A process that outlives its session must not spend anything.
     pub(super) fn close(&self) {
         self.meter.allow(Allowance::NOTHING);
     }
 
-    /// What a session used; no cost where nobody knows the price of a call. `None` for one that the meter knows nothing
-    /// of.
+    /// What a session used, without a cost if the price of any call is unknown. `None` for a session that the meter
+    /// does not know.
     pub(super) fn used_in(&self, session: u64) -> Option<CallUsage> {
         let spent = self.meter.spent_in(session)?;
         Some(CallUsage {
@@ -45,42 +42,43 @@ impl AgentMetering {
     }
 }
 
-/// What a meter told and nobody has looked at yet.
+/// The notices of a meter that the runner has not read yet.
 #[derive(Debug, Default)]
 pub struct MeterNotices {
-    told: Mutex<Vec<MeterNotice>>,
-    more: Notify,
+    unread: Mutex<Vec<MeterNotice>>,
+    added: Notify,
 }
 
 impl MeterNotices {
-    /// Waits until a call is refused and every later one would be. Its program may go on trying.
-    pub(super) async fn refused_for_good(&self) {
+    /// Waits until a call is refused and every later one would be, whatever the program does.
+    async fn refused_for_good(&self) {
         loop {
-            let more = self.more.notified();
-            if self.told().iter().any(is_final) {
+            let added = self.added.notified();
+            if self.unread().iter().any(is_final) {
                 return;
             }
-            more.await;
+            added.await;
         }
     }
 
-    fn take(&self) -> Vec<MeterNotice> {
-        take(&mut *self.told())
+    /// Reads all notices.
+    pub(super) fn take(&self) -> Vec<MeterNotice> {
+        take(&mut *self.unread())
     }
 
-    fn told(&self) -> MutexGuard<'_, Vec<MeterNotice>> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unread(&self) -> MutexGuard<'_, Vec<MeterNotice>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl MeterSink for MeterNotices {
     fn notice(&self, notice: MeterNotice) {
-        self.told().push(notice);
-        self.more.notify_waiters();
+        self.unread().push(notice);
+        self.added.notify_waiters();
     }
 }
 
-/// Whether there is no point in another call.
+/// Whether every further call would be refused too.
 fn is_final(notice: &MeterNotice) -> bool {
     match notice {
         MeterNotice::BudgetExceeded(_) | MeterNotice::Unpriced { .. } => true,
@@ -90,28 +88,7 @@ fn is_final(notice: &MeterNotice) -> bool {
     }
 }
 
-impl Run<'_> {
-    /// What counts the calls of a profile's agent, with what the budget leaves.
-    pub(super) fn begin_metering(&self, profile: &Profile) -> Option<AgentMetering> {
-        let metering = self.parts.metering.as_ref()?;
-        let metering = metering
-            .profiles
-            .contains(&profile.name)
-            .then(|| metering.clone())?;
-        let (spent, ledger) = (metering.meter.spent(), self.ledger());
-        let tokens = self.settings.budget.max_tokens;
-        let left = tokens.map(|limit| limit.saturating_sub(ledger.tokens.total()));
-        let cost_left = self.cost_left();
-        metering.notices.take();
-        metering.meter.allow(Allowance {
-            cost: cost_left.map(|left| spent.cost + left),
-            tokens: left.map(|left| spent.tokens.total().saturating_add(left)),
-        });
-        Some(metering)
-    }
-}
-
-/// Waits until a session cannot go on by what its meter tells; for ever where there is none.
+/// Waits until the meter refuses every further call of a session; for ever without a meter.
 pub(super) async fn refused_for_good(metering: Option<&AgentMetering>) {
     match metering {
         Some(metering) => metering.notices.refused_for_good().await,
@@ -119,28 +96,28 @@ pub(super) async fn refused_for_good(metering: Option<&AgentMetering>) {
     }
 }
 
-/// How a session ended, with what the meter knows: a program may pass over that its calls were refused.
-pub(super) fn by_the_meter(ended: Ended, metering: Option<&AgentMetering>) -> Result<Ended, Halt> {
+/// Corrects the end of a session by what the meter knows: a program may ignore that its calls were refused.
+pub(super) fn with_notices(end: SessionEnd, metering: Option<&AgentMetering>) -> Result<SessionEnd, Halt> {
     let Some(metering) = metering else {
-        return Ok(ended);
+        return Ok(end);
     };
-    match (weigh(metering.notices.take()), ended) {
+    match (refusal(metering.notices.take()), end) {
         (Some(Refused::Unpriced { model }), _) => Err(Halt::paused(format!(
-            "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot hold: give the model's price in \
-             [models.NAME] or set max_tokens_total"
+            "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot be enforced: set the price of the model \
+             in [models.NAME], or set max_tokens_total"
         ))),
-        (Some(Refused::OverBudget { reason }), ended) => {
-            let outcome = match ended {
-                Ended::Finished(outcome) => outcome,
-                Ended::Failed(trouble) => cut_short(&trouble.to_string()),
+        (Some(Refused::OverBudget { reason }), end) => {
+            let outcome = match end {
+                SessionEnd::Finished(outcome) => outcome,
+                SessionEnd::Failed(failure) => interrupted(&failure.to_string()),
             };
-            Ok(Ended::Finished(AgentOutcome {
+            Ok(SessionEnd::Finished(AgentOutcome {
                 conclusion: AgentConclusion::OverBudget { reason },
                 ..outcome
             }))
         }
-        (Some(Refused::InTrouble(trouble)), Ended::Finished(_)) => Ok(Ended::Failed(trouble)),
-        (Some(Refused::InTrouble(_)) | None, ended) => Ok(ended),
+        (Some(Refused::Failed(failure)), SessionEnd::Finished(_)) => Ok(SessionEnd::Failed(failure)),
+        (Some(Refused::Failed(_)) | None, end) => Ok(end),
     }
 }
 
@@ -149,12 +126,11 @@ pub(super) fn by_the_meter(ended: Ended, metering: Option<&AgentMetering>) -> Re
 enum Refused {
     OverBudget { reason: String },
     Unpriced { model: String },
-    InTrouble(ModelFailure),
+    Failed(ModelFailure),
 }
 
-/// What the notices of a session come to. A bound that was met is the end; trouble counts when no call came after it
-/// that was answered.
-fn weigh(notices: Vec<MeterNotice>) -> Option<Refused> {
+/// Why calls of a session were refused for good. A model failure counts only if no later call was answered.
+fn refusal(notices: Vec<MeterNotice>) -> Option<Refused> {
     let mut refused = None;
     for notice in notices {
         refused = match notice {
@@ -168,14 +144,11 @@ fn weigh(notices: Vec<MeterNotice>) -> Option<Refused> {
             MeterNotice::Spent { tokens, .. } if tokens.total() == 0 => refused,
             MeterNotice::Spent { .. } => None,
             MeterNotice::RateLimited { status, until } => {
-                let said = format!("status {status}");
-                Some(Refused::InTrouble(ModelFailure::RateLimited {
-                    until,
-                    message: said,
-                }))
+                let message = format!("status {status}");
+                Some(Refused::Failed(ModelFailure::RateLimited { until, message }))
             }
-            MeterNotice::CredentialRefused { reason: said } => {
-                Some(Refused::InTrouble(ModelFailure::Unauthorized { message: said }))
+            MeterNotice::CredentialRefused { reason: message } => {
+                Some(Refused::Failed(ModelFailure::Unauthorized { message }))
             }
         };
     }
@@ -193,12 +166,15 @@ mod tests {
     #[rstest]
     #[case::nothing(vec![], None)]
     #[case::answered(vec![spent(3)], None)]
-    #[case::refused(vec![spent(3), spent(0), refused()], Some(trouble()))]
-    #[case::a_refused_call_is_freed_after_it(vec![refused(), spent(0)], Some(trouble()))]
+    #[case::refused(vec![spent(3), spent(0), refused()], Some(failure()))]
+    #[case::refused_and_then_unused(vec![refused(), spent(0)], Some(failure()))]
     #[case::answered_after_all(vec![refused(), spent(3)], None)]
     #[case::over_budget_whatever_comes_after(vec![overdrawn(), spent(3)], Some(over_budget()))]
-    fn what_was_refused_is_weighed(#[case] notices: Vec<MeterNotice>, #[case] expected: Option<Refused>) {
-        assert_eq!(weigh(notices), expected);
+    fn the_last_unanswered_refusal_counts(
+        #[case] notices: Vec<MeterNotice>,
+        #[case] expected: Option<Refused>,
+    ) {
+        assert_eq!(refusal(notices), expected);
     }
 
     fn spent(tokens: u64) -> MeterNotice {
@@ -219,8 +195,8 @@ mod tests {
         }
     }
 
-    fn trouble() -> Refused {
-        Refused::InTrouble(ModelFailure::Unauthorized {
+    fn failure() -> Refused {
+        Refused::Failed(ModelFailure::Unauthorized {
             message: "no".to_owned(),
         })
     }

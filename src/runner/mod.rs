@@ -1,38 +1,46 @@
-//! The loop: iterations with fresh sessions, evidence, budgets, and what is done when it goes in circles.
+//! The loop: iterations with fresh agent sessions, evidence, budgets, and escalation when a run goes in circles.
 //!
-//! [`create`] makes a run and [`drive`] works on it, from its beginning or from its last checkpoint: there is one loop.
-//! The runner reports events and knows neither a terminal nor a store.
+//! [`create`] makes a run and [`drive`] works on it, from its beginning or from its last checkpoint. There is one loop.
+//! The runner reports events; it knows no terminal and no store.
+//!
+//! A run being driven has three parts. `RunProgress` is what a checkpoint saves, `Workplace` is the sandbox with the
+//! private clone, and `Accounts` keeps to the budget. `Run` is the thin driver over them.
 
-mod ask;
+mod accounts;
+mod actions;
+mod agent_work;
 mod budget;
-mod charge;
-mod compute;
+mod collect;
+mod compute_cost;
+mod create;
 mod doctor;
 mod error;
 mod evidence;
 mod gutter;
+mod interventions;
 mod iteration;
+mod iteration_files;
 mod ladder;
 mod lease;
-mod logbook;
 mod metering;
-mod notebook;
+mod model_calls;
 mod open;
-mod past;
-mod perform;
 mod preflight;
+mod progress;
 mod prompt;
 mod publish;
 mod report;
-mod round;
 mod run;
-mod sandboxes;
+mod run_files;
+mod saved;
 mod session;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod text;
+mod trial;
 mod verdict;
-mod watch;
-mod work;
+mod workplace;
 
 use std::sync::Arc;
 
@@ -48,87 +56,79 @@ use crate::secret::Redactor;
 use crate::state::{RunDir, RunOutcomeKind, RunOwner};
 use crate::usage::{Tokens, Usd};
 
-use open::Taken;
+use open::Opened;
 
 pub use budget::{Budget, BudgetExceeded, Ledger};
-pub use compute::ComputeCost;
+pub use compute_cost::ComputeCost;
+pub use create::{NewRun, adopt, create};
 pub use error::RunError;
-pub use gutter::{GUTTER, failure_of_text, normalise, score};
-pub use ladder::{Next, Standing};
 pub use metering::{AgentMetering, MeterNotices};
-pub use open::{NewRun, adopt, create};
 pub use preflight::{Precondition, PreflightFailure};
-pub use prompt::{PromptError, PromptState, render as render_prompt};
-pub use round::{Round, RoundError};
-pub use settings::{DoctorApply, DoctorRules, Profiles, RunSettings};
+pub use prompt::PromptError;
+pub use settings::{DoctorRules, Profiles, RunSettings};
+pub use trial::{AgentTrial, AgentTrialError};
 
 /// The parts a run is put together from.
 #[derive(Clone)]
 pub struct RunParts {
-    /// Makes the sandbox.
+    /// Creates the sandbox.
     pub provider: Arc<dyn Provider>,
-    /// Edit the code.
+    /// The agents that edit the code, by model profile.
     pub agents: Agents,
-    /// Answers, for agents that ask and for the doctor.
+    /// Answers agents that ask through the runner, and the doctor's questions.
     pub model: Arc<dyn Model>,
     /// Opens the pull request.
     pub forge: Arc<dyn Forge>,
     /// Receives the events.
     pub sink: Arc<dyn EventSink>,
-    /// Tells the time.
+    /// The only source of the wall-clock time.
     pub clock: Arc<dyn Clock>,
     /// Starts git on the host.
     pub host: Host,
-    /// Knows what must not be seen.
+    /// Removes secrets from everything that is written or reported.
     pub redactor: Redactor,
-    /// Who works on the run.
+    /// The process that works on the run.
     pub owner: RunOwner,
-    /// Counts what agent programs use, where their calls go through the broker.
+    /// Counts the calls of agent programs, where they go through the broker.
     pub metering: Option<AgentMetering>,
-    /// What must hold on this machine before anything begins, besides what the runner itself looks at.
+    /// Checks on the host, besides those of the runner itself, that must pass before the run starts.
     pub preconditions: Vec<Arc<dyn Precondition>>,
 }
 
-/// How a run ended and what it leaves.
+/// How a run ended, and what it leaves behind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOutcome {
     /// The run.
     pub run: RunId,
     /// How it ended.
     pub kind: RunOutcomeKind,
-    /// Why.
+    /// Why it ended.
     pub reason: String,
-    /// The branch the work goes to.
+    /// The branch that has the work.
     pub branch: String,
     /// The last commit that was handed back.
     pub tip: ObjectId,
-    /// Where the pull request is, once there is one.
+    /// Where the pull request is, once it is open.
     pub pull_request: Option<String>,
-    /// Iterations recorded.
+    /// The number of recorded iterations.
     pub iterations: u32,
     /// Tokens used.
     pub tokens: Tokens,
-    /// What it cost, as far as prices are known.
+    /// The cost of all calls whose price is known.
     pub cost: Usd,
-    /// Calls whose price nobody knows.
+    /// Calls whose price is unknown.
     pub unpriced_calls: u64,
-    /// What its sandbox cost, about; `None` where nobody asks for money by the hour.
+    /// The estimated cost of the sandbox; `None` where the provider charges nothing by the hour.
     pub compute: Option<ComputeCost>,
 }
 
-/// Asks the doctor about a run that rests, and returns what it said. The diagnosis is kept with the run.
-pub async fn diagnose(
-    parts: &RunParts,
-    settings: &RunSettings,
-    sandbox: &SandboxSpec,
-    dir: &RunDir,
-) -> Result<String, RunError> {
-    match run::Run::open(parts, settings, sandbox, dir).await? {
-        Taken::Up(mut run) => run.diagnosed().await,
-        Taken::Done(_) => Err(RunError::Refused(
-            "the run is done: there is nothing to diagnose".to_owned(),
-        )),
-    }
+/// The arguments of [`drive`], which every part of the run reads and none changes.
+#[derive(Clone, Copy)]
+struct RunInputs<'a> {
+    parts: &'a RunParts,
+    settings: &'a RunSettings,
+    spec: &'a SandboxSpec,
+    dir: &'a RunDir,
 }
 
 /// Works on a run until it is done, failed, paused or stopped: from its beginning, or from its last checkpoint.
@@ -138,8 +138,34 @@ pub async fn drive(
     sandbox: &SandboxSpec,
     dir: &RunDir,
 ) -> Result<RunOutcome, RunError> {
-    match run::Run::open(parts, settings, sandbox, dir).await? {
-        Taken::Up(mut run) => run.finish_it().await,
-        Taken::Done(outcome) => Ok(outcome),
+    match open::open(RunInputs::new(parts, settings, sandbox, dir)).await? {
+        Opened::Active(mut run) => run.run_to_end().await,
+        Opened::Done(outcome) => Ok(outcome),
+    }
+}
+
+/// Asks the doctor about a run at rest, and returns the diagnosis. It is also saved with the run.
+pub async fn diagnose(
+    parts: &RunParts,
+    settings: &RunSettings,
+    sandbox: &SandboxSpec,
+    dir: &RunDir,
+) -> Result<String, RunError> {
+    match open::open(RunInputs::new(parts, settings, sandbox, dir)).await? {
+        Opened::Active(mut run) => run.diagnose_only().await,
+        Opened::Done(_) => Err(RunError::Refused(
+            "the run is done, there is nothing to diagnose".to_owned(),
+        )),
+    }
+}
+
+impl<'a> RunInputs<'a> {
+    fn new(parts: &'a RunParts, settings: &'a RunSettings, spec: &'a SandboxSpec, dir: &'a RunDir) -> Self {
+        Self {
+            parts,
+            settings,
+            spec,
+            dir,
+        }
     }
 }

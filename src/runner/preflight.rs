@@ -1,8 +1,7 @@
-//! Before the first iteration: whether all that a run needs is there.
+//! Checks before the first iteration: whether everything that a run needs is there.
 //!
-//! Whatever does not hang on something else is looked at, so that a person can mend all of it in one go.
+//! Checks that do not depend on each other all run, so that a person can fix every problem in one go.
 
-use crate::text::error_chain;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,113 +13,119 @@ use crate::agent::Agent;
 use crate::event::{EventKind, PreflightResult};
 use crate::exec::{Command, Discard};
 use crate::network::PolicyMode;
-use crate::sandbox::{NetworkEnforcement, Sandbox, SandboxSpec};
-use crate::state::RunDir;
+use crate::sandbox::{NetworkEnforcement, Sandbox};
+use crate::text::error_chain;
 
-use super::perform::output_of;
+use super::actions::output_text;
 use super::report::Reporter;
-use super::sandboxes::sandbox_for;
-use super::{RunError, RunParts, RunSettings};
+use super::workplace::open_sandbox;
+use super::{RunError, RunInputs};
 use crate::text::one_line;
 
-/// How long a sandbox may take for something that takes no time.
-const ANSWER: Duration = Duration::from_secs(10);
-/// How long an agent may take to tell its version.
-const VERSION: Duration = Duration::from_secs(60);
-/// The least room for anything to begin: less is used up by the first clone and the first build.
-const LEAST_ROOM: u64 = 64 << 20;
+/// Timeout of a trivial command in a sandbox.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Timeout of an agent that prints its version.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(60);
+/// The least free disk space in bytes. The first clone and the first build would use up less than that.
+const MIN_FREE: u64 = 64 << 20;
 
-/// What to do about a sandbox that is not there, or that nothing can be done in.
-const TRY_IT: &str = "`ralph selftest` tries out such a sandbox; one from an image needs a shell in that";
+/// What to do about a sandbox that cannot be created or does not answer.
+const TRY_IT: &str = "try it out with `ralph selftest`; an image must contain a shell";
 
-/// Something that must hold before a run begins, which only whoever puts it together can look at.
+/// A check on the host that must pass before a run starts, provided by the caller.
 #[async_trait]
 pub trait Precondition: Send + Sync {
-    /// What is looked at, in a few words.
+    /// The name of the check, in a few words.
     fn name(&self) -> String;
 
-    /// Looks at it.
-    async fn look(&self) -> PreflightResult;
+    /// Runs the check.
+    async fn check(&self) -> PreflightResult;
 }
 
-/// Something that a run needs and that is not as it must be.
+/// A check that failed before the run started.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{check}: {why}")]
 pub struct PreflightFailure {
-    /// What was looked at.
+    /// The name of the check.
     pub check: String,
-    /// Why it is not as it must be.
+    /// Why it failed.
     pub why: String,
     /// What a person can do about it.
     pub next_step: String,
 }
 
 /// The checks of one run.
-pub(super) struct Preflight<'a> {
-    pub(super) parts: &'a RunParts,
-    pub(super) settings: &'a RunSettings,
-    pub(super) spec: &'a SandboxSpec,
-    pub(super) dir: &'a RunDir,
-    pub(super) reporter: Reporter,
+pub(super) struct Preflight<'r, 'a> {
+    inputs: RunInputs<'a>,
+    reporter: &'r Reporter,
 }
 
-impl Preflight<'_> {
-    /// The sandbox of the run, once everything that the run needs is there.
-    pub(super) async fn sandbox(&self) -> Result<Box<dyn Sandbox>, RunError> {
-        self.here().await?;
-        let sandbox = match sandbox_for(self.parts, self.spec).await {
+impl<'r, 'a> Preflight<'r, 'a> {
+    pub(super) fn new(inputs: RunInputs<'a>, reporter: &'r Reporter) -> Self {
+        Self { inputs, reporter }
+    }
+
+    /// Runs the checks on the host, opens the sandbox, and runs the checks in it.
+    pub(super) async fn open_sandbox(&self) -> Result<Box<dyn Sandbox>, RunError> {
+        self.check_host().await?;
+        let sandbox = match open_sandbox(self.inputs.parts, self.inputs.spec).await {
             Ok(sandbox) => sandbox,
             Err(error) => {
-                self.tell(&Check::Answer.to_string(), lacking(error_chain(&error), TRY_IT));
+                self.report(
+                    &SandboxCheck::Answer.to_string(),
+                    not_ready(error_chain(&error), TRY_IT),
+                );
                 return Err(error);
             }
         };
-        if let Err(error) = self.inside(sandbox.as_ref()).await {
-            // What a person mends may be what it was made from.
+        if let Err(error) = self.check_sandbox(sandbox.as_ref()).await {
+            // The fix may be in what the sandbox was created from.
             if let Err(error) = sandbox.close().await {
                 self.reporter
-                    .warn(format!("the sandbox was not removed: {}", error_chain(&error)));
+                    .warn(format!("cannot remove the sandbox: {}", error_chain(&error)));
             }
             return Err(error);
         }
         Ok(sandbox)
     }
 
-    /// What must hold on this machine, before there is a sandbox.
-    async fn here(&self) -> Result<(), RunError> {
-        let mut lacks = Vec::from_iter(self.tell("disk space", room_here(self.dir.path())));
-        for condition in &self.parts.preconditions {
-            lacks.extend(self.tell(&condition.name(), condition.look().await));
+    /// The checks on the host, before there is a sandbox.
+    async fn check_host(&self) -> Result<(), RunError> {
+        let free = host_disk_space(self.inputs.dir.path());
+        let mut failures = Vec::from_iter(self.report("disk space", free));
+        for condition in &self.inputs.parts.preconditions {
+            failures.extend(self.report(&condition.name(), condition.check().await));
         }
-        concluded(lacks)
+        none_failed(failures)
     }
 
-    /// What must hold in the sandbox. Nothing of its image is started before the policy is shown to hold.
-    async fn inside(&self, sandbox: &dyn Sandbox) -> Result<(), RunError> {
-        let inside = Inside {
+    /// The checks in the sandbox. Nothing of its image runs before the network policy was verified.
+    async fn check_sandbox(&self, sandbox: &dyn Sandbox) -> Result<(), RunError> {
+        let checks = SandboxChecks {
             sandbox,
-            preflight: self,
+            inputs: self.inputs,
         };
-        for check in [Check::Policy, Check::Answer] {
-            let found = inside.look(&check).await;
-            concluded(Vec::from_iter(self.tell(&check.to_string(), found)))?;
+        for check in [SandboxCheck::Policy, SandboxCheck::Answer] {
+            let result = checks.run(&check).await;
+            none_failed(Vec::from_iter(self.report(&check.to_string(), result)))?;
         }
-        let mut checks = vec![Check::Git, Check::Room];
-        checks.extend(self.agents().into_iter().map(Check::Agent));
-        let found = join_all(checks.iter().map(|check| inside.look(check))).await;
-        let told = checks.iter().zip(found);
-        concluded(
-            told.filter_map(|(check, found)| self.tell(&check.to_string(), found))
+        let mut independent = vec![SandboxCheck::Git, SandboxCheck::DiskSpace];
+        independent.extend(self.agents().into_iter().map(SandboxCheck::Agent));
+        let results = join_all(independent.iter().map(|check| checks.run(check))).await;
+        let results = independent.iter().zip(results);
+        none_failed(
+            results
+                .filter_map(|(check, result)| self.report(&check.to_string(), result))
                 .collect(),
         )
     }
 
     /// Each agent that the run may use, once.
-    fn agents(&self) -> Vec<&dyn Agent> {
-        let profiles = &self.settings.profiles;
+    fn agents(&self) -> Vec<&'a dyn Agent> {
+        let profiles = &self.inputs.settings.profiles;
         let mut agents: Vec<&dyn Agent> = Vec::new();
         for profile in std::iter::once(&profiles.default).chain(&profiles.fallback) {
-            let agent = self.parts.agents.for_profile(profile).as_ref();
+            let agent = self.inputs.parts.agents.for_profile(profile).as_ref();
             if agents.iter().all(|other| other.name() != agent.name()) {
                 agents.push(agent);
             }
@@ -129,12 +134,12 @@ impl Preflight<'_> {
         agents
     }
 
-    fn tell(&self, check: &str, found: PreflightResult) -> Option<PreflightFailure> {
+    fn report(&self, check: &str, result: PreflightResult) -> Option<PreflightFailure> {
         self.reporter.emit(EventKind::Preflight {
             check: check.to_owned(),
-            found: found.clone(),
+            found: result.clone(),
         });
-        match found {
+        match result {
             PreflightResult::Ready { .. } => None,
             PreflightResult::NotReady { why, next_step } => Some(PreflightFailure {
                 check: check.to_owned(),
@@ -145,54 +150,54 @@ impl Preflight<'_> {
     }
 }
 
-/// What is looked at in a sandbox.
-enum Check<'a> {
+/// A check in a sandbox. Its text is the name of the check.
+enum SandboxCheck<'a> {
     Policy,
     Answer,
     Git,
-    Room,
+    DiskSpace,
     Agent(&'a dyn Agent),
 }
 
-impl std::fmt::Display for Check<'_> {
+impl std::fmt::Display for SandboxCheck<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Policy => f.write_str("network policy"),
             Self::Answer => f.write_str("sandbox"),
             Self::Git => f.write_str("git in the sandbox"),
-            Self::Room => f.write_str("disk space in the sandbox"),
+            Self::DiskSpace => f.write_str("disk space in the sandbox"),
             Self::Agent(agent) => write!(f, "agent {}", agent.name()),
         }
     }
 }
 
-/// A sandbox that is looked at.
-struct Inside<'a> {
+/// Runs checks in a sandbox.
+struct SandboxChecks<'a> {
     sandbox: &'a dyn Sandbox,
-    preflight: &'a Preflight<'a>,
+    inputs: RunInputs<'a>,
 }
 
-impl Inside<'_> {
-    async fn look(&self, check: &Check<'_>) -> PreflightResult {
+impl SandboxChecks<'_> {
+    async fn run(&self, check: &SandboxCheck<'_>) -> PreflightResult {
         match check {
-            Check::Policy => self.policy().await,
-            Check::Answer => self.answer().await,
-            Check::Git => self.git().await,
-            Check::Room => self.room().await,
-            Check::Agent(agent) => self.agent(*agent).await,
+            SandboxCheck::Policy => self.policy().await,
+            SandboxCheck::Answer => self.answer().await,
+            SandboxCheck::Git => self.git().await,
+            SandboxCheck::DiskSpace => self.disk_space().await,
+            SandboxCheck::Agent(agent) => self.agent(*agent).await,
         }
     }
 
     async fn policy(&self) -> PreflightResult {
         if let Err(error) = self.sandbox.verify().await {
             let hint = error.hint();
-            return lacking(
+            return not_ready(
                 error_chain(&error),
-                hint.unwrap_or("`ralph selftest --escapes` tells what holds and what does not"),
+                hint.unwrap_or("run `ralph selftest --escapes` to see what is enforced"),
             );
         }
-        let provider = &self.preflight.parts.provider;
-        let mode = self.preflight.spec.network.mode();
+        let provider = &self.inputs.parts.provider;
+        let mode = self.inputs.spec.network.mode();
         ready(match (mode, provider.capabilities().network) {
             (PolicyMode::AllowAll, _) => format!("`{}` restricts nothing", mode.name()),
             (_, NetworkEnforcement::Nothing) => format!("`{}` does not enforce it", provider.name()),
@@ -201,58 +206,57 @@ impl Inside<'_> {
     }
 
     async fn answer(&self) -> PreflightResult {
-        let command = Command::shell("echo ready").timeout(ANSWER);
-        match self.ask(&command).await {
+        let command = Command::shell("echo ready").timeout(PROBE_TIMEOUT);
+        match self.output(&command).await {
             Ok(_) => ready(format!("{} answers", self.sandbox.id())),
-            Err(why) => lacking(format!("it does not answer: {why}"), TRY_IT),
+            Err(why) => not_ready(format!("it does not answer: {why}"), TRY_IT),
         }
     }
 
     async fn git(&self) -> PreflightResult {
-        let command = Command::new("git").arg("--version").timeout(ANSWER);
-        match self.ask(&command).await {
+        let command = Command::new("git").arg("--version").timeout(PROBE_TIMEOUT);
+        match self.output(&command).await {
             Ok(version) => ready(version),
-            Err(why) => lacking(
+            Err(why) => not_ready(
                 why,
-                "put `git` into the image: `ralph image build` makes one that has it; for `--type local`, mend it on \
-                 this machine",
+                "use an image that contains `git` (`ralph image build` makes one); for `local`, install it on the host",
             ),
         }
     }
 
-    /// Where nothing tells, nothing is known, and a run goes on.
-    async fn room(&self) -> PreflightResult {
+    /// A sandbox without a usable `df` passes: the free space is unknown, not too small.
+    async fn disk_space(&self) -> PreflightResult {
         let root = self.sandbox.root().display().to_string();
-        let command = Command::new("df").args(["-Pk", &root]).timeout(ANSWER);
-        let told = self.ask(&command).await;
-        match told.as_deref().ok().and_then(free_of_df) {
-            Some(free) => enough(free, "in the sandbox"),
-            None => ready("nothing there tells how much is left"),
+        let command = Command::new("df").args(["-Pk", &root]).timeout(PROBE_TIMEOUT);
+        let printed = self.output(&command).await;
+        match printed.as_deref().ok().and_then(parse_df) {
+            Some(free) => enough_space(free, "in the sandbox"),
+            None => ready("unknown"),
         }
     }
 
     async fn agent(&self, agent: &dyn Agent) -> PreflightResult {
         let Some(probe) = agent.check_command() else {
-            return ready("it needs no program");
+            return ready("needs no program");
         };
-        match self.ask(&probe.timeout(VERSION)).await {
+        match self.output(&probe.timeout(VERSION_TIMEOUT)).await {
             Ok(version) => ready(version),
-            Err(why) => lacking(
+            Err(why) => not_ready(
                 format!("it does not run in the sandbox: {why}"),
-                "`ralph image build` makes an image that has it; for `--type local`, install it on this machine",
+                "use an image that contains it (`ralph image build` makes one); for `local`, install it on the host",
             ),
         }
     }
 
-    /// What a command prints, in one line; or why it failed.
-    async fn ask(&self, command: &Command) -> Result<String, String> {
+    /// The output of a command in one line, or why it failed.
+    async fn output(&self, command: &Command) -> Result<String, String> {
         let exit = self.sandbox.exec(command, &mut Discard).await;
         let exit = exit.map_err(|error| error_chain(&error))?;
-        let said = one_line(&output_of(&exit, &self.preflight.parts.redactor));
+        let output = one_line(&output_text(&exit, &self.inputs.parts.redactor));
         if exit.success() {
-            Ok(said)
+            Ok(output)
         } else {
-            Err(format!("`{command}`: {}: {said}", exit.status))
+            Err(format!("`{command}`: {}: {output}", exit.status))
         }
     }
 }
@@ -263,49 +267,49 @@ fn ready(detail: impl Into<String>) -> PreflightResult {
     }
 }
 
-fn lacking(why: impl Into<String>, next_step: impl Into<String>) -> PreflightResult {
+fn not_ready(why: impl Into<String>, next_step: impl Into<String>) -> PreflightResult {
     PreflightResult::NotReady {
         why: why.into(),
         next_step: next_step.into(),
     }
 }
 
-fn concluded(lacks: Vec<PreflightFailure>) -> Result<(), RunError> {
-    if lacks.is_empty() {
+fn none_failed(failures: Vec<PreflightFailure>) -> Result<(), RunError> {
+    if failures.is_empty() {
         Ok(())
     } else {
-        Err(RunError::NotReady(lacks))
+        Err(RunError::NotReady(failures))
     }
 }
 
-fn room_here(dir: &Path) -> PreflightResult {
+fn host_disk_space(dir: &Path) -> PreflightResult {
     let place = format!("at `{}`", dir.display());
     match rustix::fs::statvfs(dir) {
-        Ok(disk) => enough(disk.f_bavail.saturating_mul(disk.f_frsize), &place),
-        Err(error) => lacking(
-            format!("nothing can be learned of the disk {place}: {error}"),
-            "set RALPH_HOME to a directory of yours",
+        Ok(disk) => enough_space(disk.f_bavail.saturating_mul(disk.f_frsize), &place),
+        Err(error) => not_ready(
+            format!("cannot read the free disk space {place}: {error}"),
+            "set RALPH_HOME to a directory you own",
         ),
     }
 }
 
-fn enough(free: u64, place: &str) -> PreflightResult {
+fn enough_space(free: u64, place: &str) -> PreflightResult {
     let megabytes = |bytes: u64| bytes >> 20;
-    if free >= LEAST_ROOM {
+    if free >= MIN_FREE {
         return ready(format!("{} MB are free", megabytes(free)));
     }
-    lacking(
+    not_ready(
         format!(
-            "{} MB are free {place}, {} are needed to begin",
+            "{} MB are free {place}, at least {} MB are needed",
             megabytes(free),
-            megabytes(LEAST_ROOM)
+            megabytes(MIN_FREE)
         ),
-        "make room, then `ralph resume`",
+        "free some disk space, then run `ralph resume`",
     )
 }
 
-/// The free bytes that `df -Pk` tells, whose output stands in one line: the fourth word of what follows its headings.
-fn free_of_df(printed: &str) -> Option<u64> {
+/// The free bytes in the output of `df -Pk`, joined to one line: the fourth word after the headings.
+fn parse_df(printed: &str) -> Option<u64> {
     let (_, row) = printed.split_once("Mounted on ")?;
     let kilobytes: u64 = row.split(' ').nth(3)?.parse().ok()?;
     kilobytes.checked_mul(1024)
@@ -328,7 +332,7 @@ mod tests {
     )]
     #[case::something_else("df: no such file", None)]
     #[case::nothing("", None)]
-    fn what_df_prints_is_read(#[case] printed: &str, #[case] free: Option<u64>) {
-        assert_eq!(free_of_df(printed), free);
+    fn df_output_is_parsed(#[case] printed: &str, #[case] free: Option<u64>) {
+        assert_eq!(parse_df(printed), free);
     }
 }

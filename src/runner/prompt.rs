@@ -1,4 +1,4 @@
-//! The prompt of an iteration: ten parts in a fixed order, the same bytes for the same state, within a size.
+//! The prompt of an iteration: ten sections in a fixed order, within a size. The same input gives the same bytes.
 
 use std::fmt::Write;
 
@@ -11,48 +11,48 @@ const TEMPLATE: &str = include_str!("../../templates/prompt/iteration.md.j2");
 const NOTHING: &str = "(nothing yet)";
 const ERROR_LINES: usize = 200;
 
-/// Everything a prompt is made from.
+/// Everything that goes into a prompt.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PromptState {
+pub(super) struct PromptInput {
     /// Where the clone is, inside the sandbox.
-    pub clone: String,
+    pub(super) clone: String,
     /// The run's branch.
-    pub branch: String,
+    pub(super) branch: String,
     /// The task with the runner's ticks.
-    pub task: String,
+    pub(super) task: String,
     /// `.ralph/guardrails.md`.
-    pub guardrails: String,
+    pub(super) guardrails: String,
     /// `.ralph/progress.md`.
-    pub progress: String,
+    pub(super) progress: String,
     /// `.ralph/notes.md`.
-    pub notes: String,
+    pub(super) notes: String,
     /// `.ralph/errors.log`.
-    pub errors: String,
+    pub(super) errors: String,
     /// The branch's tip.
-    pub tip: String,
-    /// Uncommitted paths, one a line.
-    pub status: String,
-    /// What the last iteration changed, summed up.
-    pub diff_summary: String,
+    pub(super) tip: String,
+    /// Uncommitted paths, one per line.
+    pub(super) status: String,
+    /// A summary of what the last iteration changed.
+    pub(super) diff_summary: String,
     /// The file with the full diff.
-    pub diff_file: Option<String>,
+    pub(super) diff_file: Option<String>,
     /// The output of the last test run.
-    pub tests: String,
-    /// The file with all of that output.
-    pub tests_file: Option<String>,
+    pub(super) tests: String,
+    /// The file with the whole test output.
+    pub(super) tests_file: Option<String>,
     /// Budgets left, iteration number and recent loop scores.
-    pub budgets: String,
-    /// How the agent is to answer.
-    pub answer_format: String,
+    pub(super) budgets: String,
+    /// The instructions for the answer; empty for agent programs.
+    pub(super) answer_format: String,
 }
 
-/// A prompt that cannot be rendered.
+/// The prompt template cannot be rendered.
 #[derive(Debug, Error)]
-#[error("the prompt template cannot be rendered")]
+#[error("cannot render the prompt template")]
 pub struct PromptError(#[from] minijinja::Error);
 
-/// Renders the prompt within about `max_bytes`. Long parts are cut, with a pointer to the file that holds all of it.
-pub fn render(state: &PromptState, max_bytes: usize) -> Result<String, PromptError> {
+/// Renders the prompt in about `max_bytes`. Long sections are cut and point to the file with the whole text.
+pub(super) fn render(state: &PromptInput, max_bytes: usize) -> Result<String, PromptError> {
     let share = |percent: usize| max_bytes * percent / 100;
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -77,7 +77,7 @@ pub fn render(state: &PromptState, max_bytes: usize) -> Result<String, PromptErr
     Ok(text)
 }
 
-fn git(state: &PromptState, limit: usize) -> String {
+fn git(state: &PromptInput, limit: usize) -> String {
     let status = if state.status.is_empty() {
         "(clean)".to_owned()
     } else {
@@ -98,7 +98,7 @@ fn git(state: &PromptState, limit: usize) -> String {
     text
 }
 
-fn tests(state: &PromptState, limit: usize) -> String {
+fn tests(state: &PromptInput, limit: usize) -> String {
     let pointer = state.tests_file.as_deref().unwrap_or("test_output.txt");
     tail(&state.tests, limit, pointer)
 }
@@ -108,7 +108,7 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
-/// The beginning of a text.
+/// The beginning of a text; `whole` is the file with all of it.
 fn head(text: &str, limit: usize, whole: &str) -> String {
     let text = text.trim_end();
     if text.is_empty() {
@@ -117,14 +117,14 @@ fn head(text: &str, limit: usize, whole: &str) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let kept = text::beginning(text, limit);
+    let kept = text::first_bytes(text, limit);
     format!(
         "{kept}\n[... {} bytes cut; all of it is in `{whole}` ...]",
         text.len() - kept.len()
     )
 }
 
-/// The end of a text.
+/// The end of a text; `whole` is the file with all of it.
 fn tail(text: &str, limit: usize, whole: &str) -> String {
     let text = text.trim_end();
     if text.is_empty() {
@@ -133,7 +133,7 @@ fn tail(text: &str, limit: usize, whole: &str) -> String {
     if text.len() <= limit {
         return text.to_owned();
     }
-    let kept = text::end(text, limit);
+    let kept = text::last_bytes(text, limit);
     format!(
         "[... {} bytes cut; all of it is in `{whole}` ...]\n{kept}",
         text.len() - kept.len()
@@ -144,15 +144,15 @@ fn tail(text: &str, limit: usize, whole: &str) -> String {
 mod tests {
     use super::*;
 
-    fn state() -> PromptState {
-        PromptState {
+    fn state() -> PromptInput {
+        PromptInput {
             clone: "/sandbox/work".into(),
             branch: "ralph/t/x".into(),
             task: "do it".into(),
             tip: "abc".into(),
             budgets: "Iteration 1 of 3".into(),
             answer_format: "JSON".into(),
-            ..PromptState::default()
+            ..PromptInput::default()
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn template_syntax_in_a_part_is_only_text() {
         let text = render(
-            &PromptState {
+            &PromptInput {
                 notes: "{{ secret }} {% raw".into(),
                 ..state()
             },
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn long_parts_are_cut_with_a_pointer() {
         let long = "ö".repeat(100_000);
-        let state = PromptState {
+        let state = PromptInput {
             task: long.clone(),
             guardrails: long.clone(),
             progress: long.clone(),
@@ -223,7 +223,7 @@ mod tests {
             .map(|n| format!("error {n}"))
             .collect::<Vec<_>>()
             .join("\n");
-        let text = render(&PromptState { errors, ..state() }, 100_000).unwrap();
+        let text = render(&PromptInput { errors, ..state() }, 100_000).unwrap();
         assert!(
             text.contains("error 300\n") && !text.contains("error 299\n") && text.contains("error 499\n")
         );

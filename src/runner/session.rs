@@ -1,231 +1,218 @@
-//! Sessions of the agent: one an iteration, or more where the model behind it did not answer.
+//! The one driver of agent sessions: it asks the session for its next step and has a host carry it out.
 
-use crate::agent::actions::ReportedProgress;
-use crate::agent::{
-    AgentBrief, AgentConclusion, AgentFile, AgentOutcome, AgentSession, AgentStep, ModelFailure, StepResult,
-};
-use crate::exec::{CapturedOutput, Command, Exit, OutputLine, OutputSink, OutputStream};
-use crate::model::{CallPurpose, Profile};
+use std::path::Path;
 
-use super::ask::Call;
-use super::error::Halt;
-use super::gutter;
-use super::metering::{AgentMetering, by_the_meter, refused_for_good};
-use super::perform::{Bench, Performed, output_of};
-use super::report::LineReporter;
-use super::run::Run;
-use super::work::cut_short;
+use crate::agent::actions::AgentAction;
+use crate::agent::{AgentOutcome, AgentSession, AgentStep, ModelFailure, StepResult};
+use crate::exec::{Command, Exit};
+use crate::model::{ModelMessage, ModelReply};
+use crate::sandbox::{Sandbox, SandboxError};
 
-/// The most steps one session takes: no session of ours needs more, and none goes on for ever.
-const MOST_STEPS: u32 = 32;
-/// How much of what a session's commands print is kept to find out what it used.
-const PRINTED: usize = 4 << 20;
+/// The most steps of one session. No agent needs more, and none may go on for ever.
+const MAX_STEPS: u32 = 32;
 
-/// One session and what has come of it so far; it survives when the session is cut short.
-pub(super) struct AgentAttempt {
-    pub(super) session: Box<dyn AgentSession>,
-    /// Its last answer or the end of its output.
-    pub(super) response: String,
-    /// Its actions and what failed.
-    pub(super) performed: Performed,
-    /// What its commands printed.
-    pub(super) printed: CapturedOutput,
-    /// The call that stands for it in the journal until what it used is settled.
-    pub(super) account: Option<u64>,
-    /// What counts its calls, where they go through the broker.
-    pub(super) metering: Option<AgentMetering>,
-    /// Whether its own directory is there.
-    at_home: bool,
+/// Carries out the steps of one agent session.
+pub(super) trait SessionHost {
+    /// What ends the session early.
+    type Error: From<SandboxError>;
+
+    /// The session.
+    fn session(&mut self) -> &mut dyn AgentSession;
+
+    /// Where it runs.
+    fn sandbox(&self) -> &dyn Sandbox;
+
+    /// Its own directory in the sandbox.
+    fn home(&self) -> &Path;
+
+    /// Asks the model.
+    async fn ask(&mut self, messages: Vec<ModelMessage>) -> Result<ModelReply, Self::Error>;
+
+    /// Runs a command of the session.
+    async fn exec(&mut self, command: Command) -> Result<Exit, Self::Error>;
+
+    /// Performs actions in the clone. False when one of them failed.
+    async fn perform(&mut self, actions: Vec<AgentAction>) -> Result<bool, Self::Error>;
 }
 
 /// How a session ended.
-pub(super) enum Ended {
+#[derive(Debug, PartialEq)]
+pub(super) enum SessionEnd {
+    /// The agent finished the iteration.
     Finished(AgentOutcome),
+    /// The model behind the agent did not answer. Another session may succeed.
     Failed(ModelFailure),
 }
 
-impl AgentAttempt {
-    pub(super) fn new(session: Box<dyn AgentSession>) -> Self {
-        Self {
-            session,
-            response: String::new(),
-            performed: Performed::default(),
-            printed: CapturedOutput::with_limit(PRINTED),
-            account: None,
-            metering: None,
-            at_home: false,
+/// Steps through a session until it ends.
+pub(super) async fn run_session<H: SessionHost>(host: &mut H) -> Result<SessionEnd, H::Error> {
+    let (mut done, mut has_home) = (StepResult::Started, false);
+    for _ in 0..MAX_STEPS {
+        let step = host.session().next(done);
+        if !has_home && matches!(step, AgentStep::Write(_) | AgentStep::Exec(_)) {
+            // Nothing of an earlier session stays in it.
+            host.sandbox().files().remove(host.home()).await?;
+            host.sandbox().files().mkdir(host.home()).await?;
+            has_home = true;
         }
-    }
-}
-
-impl Run<'_> {
-    /// Opens sessions until one finishes.
-    pub(super) async fn sessions(
-        &mut self,
-        brief: &AgentBrief,
-        profile: &Profile,
-        attempt: &mut AgentAttempt,
-    ) -> Result<AgentOutcome, Halt> {
-        let agent = self.parts.agents.for_profile(&profile.name);
-        let mut backoff = self.settings.model_wait;
-        loop {
-            let metering = self.begin_metering(profile);
-            attempt.metering.clone_from(&metering);
-            let ended = tokio::select! {
-                biased;
-                ended = self.session(brief, profile, attempt) => ended?,
-                () = refused_for_good(metering.as_ref()) => {
-                    Ended::Finished(cut_short("every further call would be refused"))
+        done = match step {
+            AgentStep::Ask(messages) => StepResult::Answered(host.ask(messages).await?),
+            AgentStep::Write(files) => {
+                for file in files {
+                    let text = file.text.as_bytes();
+                    host.sandbox().files().write(&file.path, text, 0o600).await?;
                 }
-            };
-            match by_the_meter(ended, metering.as_ref())? {
-                Ended::Finished(outcome) => return Ok(outcome),
-                Ended::Failed(trouble) => {
-                    self.settle_account(attempt, profile)?;
-                    self.sandbox.end_processes().await?;
-                    self.endure(&trouble, agent.as_ref(), &mut backoff).await?;
-                    let again = AgentBrief {
-                        cost_left: self.cost_left(),
-                        ..brief.clone()
-                    };
-                    *attempt = AgentAttempt::new(agent.session(&again));
-                }
+                StepResult::Written
             }
-        }
-    }
-
-    async fn session(
-        &mut self,
-        brief: &AgentBrief,
-        profile: &Profile,
-        attempt: &mut AgentAttempt,
-    ) -> Result<Ended, Halt> {
-        let mut done = StepResult::Started;
-        let mut calls = 0;
-        for _ in 0..MOST_STEPS {
-            done = match attempt.session.next(done) {
-                AgentStep::Ask(messages) => {
-                    let call = Call {
-                        iteration: brief.iteration,
-                        number: calls,
-                        purpose: CallPurpose::Agent,
-                    };
-                    calls += 1;
-                    let reply = self.ask(profile, messages, call).await?;
-                    attempt.response.clone_from(&reply.text);
-                    StepResult::Answered(reply)
-                }
-                AgentStep::Write(files) => {
-                    self.write_files(&files, brief, attempt).await?;
-                    StepResult::Written
-                }
-                AgentStep::Exec(command) => StepResult::Exited(self.run_for(command, brief, attempt).await?),
-                AgentStep::Perform(actions) => {
-                    let bench = Bench {
-                        sandbox: self.sandbox.as_ref(),
-                        clone: &self.private_clone(),
-                        reporter: &self.reporter,
-                        redactor: &self.parts.redactor,
-                        env: &self.settings.agent_env,
-                    };
-                    StepResult::Performed {
-                        completed: bench.perform(&actions, &mut attempt.performed).await?,
-                    }
-                }
-                AgentStep::Finish(outcome) => return Ok(Ended::Finished(self.cleaned(outcome))),
-                AgentStep::Fail(trouble) => return Ok(Ended::Failed(trouble)),
-            };
-        }
-        Ok(Ended::Finished(AgentOutcome {
-            summary: String::new(),
-            progress: ReportedProgress::default(),
-            conclusion: AgentConclusion::Unusable {
-                error: format!("the session did not finish within {MOST_STEPS} steps"),
+            AgentStep::Exec(command) => StepResult::Exited(host.exec(command).await?),
+            AgentStep::Perform(actions) => StepResult::Performed {
+                completed: host.perform(actions).await?,
             },
-        }))
-    }
-
-    async fn write_files(
-        &self,
-        files: &[AgentFile],
-        brief: &AgentBrief,
-        attempt: &mut AgentAttempt,
-    ) -> Result<(), Halt> {
-        self.make_home(brief, attempt).await?;
-        for file in files {
-            self.sandbox
-                .files()
-                .write(&file.path, file.text.as_bytes(), 0o600)
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// Runs a command of the session's in the clone.
-    async fn run_for(
-        &mut self,
-        command: Command,
-        brief: &AgentBrief,
-        attempt: &mut AgentAttempt,
-    ) -> Result<Exit, Halt> {
-        self.make_home(brief, attempt).await?;
-        let calls_by_itself = attempt.session.reported_usage(&attempt.printed).is_some();
-        if calls_by_itself && attempt.account.is_none() {
-            attempt.account = Some(self.open_account(brief.iteration, attempt.metering.as_ref())?);
-        }
-        let command = command.cwd(self.clone_dir()).idle(self.settings.idle_timeout);
-        let command = command.envs(&self.settings.agent_env);
-        let mut output = Kept {
-            lines: self.reporter.lines(),
-            printed: &mut attempt.printed,
+            AgentStep::Finish(outcome) => return Ok(SessionEnd::Finished(outcome)),
+            AgentStep::Fail(failure) => return Ok(SessionEnd::Failed(failure)),
         };
-        let exit = self.sandbox.exec(&command, &mut output).await?;
-        attempt.response = output_of(&exit, &self.parts.redactor);
-        if !exit.success() {
-            let failure = gutter::failure(&command.program, &exit, self.sandbox.as_ref());
-            attempt.performed.failures.push(failure);
-            let error = format!("{}: {}\n{}", command.program, exit.status, attempt.response);
-            attempt.performed.errors.push(error);
-        }
-        Ok(exit)
+    }
+    let error = format!("the session did not finish within {MAX_STEPS} steps");
+    Ok(SessionEnd::Finished(AgentOutcome::unusable(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::agent::actions::ReportedProgress;
+    use crate::agent::{AgentConclusion, AgentFile};
+    use crate::exec::Discard;
+    use crate::runner::tests::TestRun;
+    use crate::runner::workplace::Workplace;
+
+    /// A session that takes these steps, and repeats the last one.
+    struct Steps {
+        steps: VecDeque<AgentStep>,
+        results: Vec<String>,
     }
 
-    /// Makes the session's own directory, once: nothing of an earlier session is in it.
-    async fn make_home(&self, brief: &AgentBrief, attempt: &mut AgentAttempt) -> Result<(), Halt> {
-        if !attempt.at_home {
-            self.sandbox.files().remove(&brief.home).await?;
-            self.sandbox.files().mkdir(&brief.home).await?;
-            attempt.at_home = true;
+    impl AgentSession for Steps {
+        fn next(&mut self, last: StepResult) -> AgentStep {
+            let result = format!("{last:?}");
+            let name = result.split(['(', ' ']).next().unwrap_or_default();
+            self.results.push(name.to_owned());
+            let step = self.steps.pop_front().unwrap();
+            if self.steps.is_empty() {
+                self.steps.push_back(step.clone());
+            }
+            step
         }
-        Ok(())
     }
 
-    fn cleaned(&self, outcome: AgentOutcome) -> AgentOutcome {
+    struct TestHost<'a> {
+        session: Steps,
+        workplace: &'a Workplace<'a>,
+        home: std::path::PathBuf,
+    }
+
+    impl SessionHost for TestHost<'_> {
+        type Error = SandboxError;
+
+        fn session(&mut self) -> &mut dyn AgentSession {
+            &mut self.session
+        }
+
+        fn sandbox(&self) -> &dyn Sandbox {
+            self.workplace.sandbox()
+        }
+
+        fn home(&self) -> &Path {
+            &self.home
+        }
+
+        async fn ask(&mut self, _messages: Vec<ModelMessage>) -> Result<ModelReply, SandboxError> {
+            unreachable!("no step asks")
+        }
+
+        async fn exec(&mut self, command: Command) -> Result<Exit, SandboxError> {
+            self.sandbox().exec(&command, &mut Discard).await
+        }
+
+        async fn perform(&mut self, actions: Vec<AgentAction>) -> Result<bool, SandboxError> {
+            Ok(actions.is_empty())
+        }
+    }
+
+    async fn run(
+        steps: impl IntoIterator<Item = AgentStep>,
+        home: &Path,
+        workplace: &Workplace<'_>,
+    ) -> (SessionEnd, Vec<String>) {
+        let mut host = TestHost {
+            session: Steps {
+                steps: steps.into_iter().collect(),
+                results: Vec::new(),
+            },
+            workplace,
+            home: home.to_owned(),
+        };
+        let end = run_session(&mut host).await.unwrap();
+        (end, host.session.results)
+    }
+
+    fn finished() -> AgentOutcome {
         AgentOutcome {
-            summary: self.parts.redactor.redact(&outcome.summary),
-            ..outcome
-        }
-    }
-}
-
-/// Shows what a command prints, and keeps it where it outlives a command that is not waited for.
-struct Kept<'a> {
-    lines: LineReporter<'a>,
-    printed: &'a mut CapturedOutput,
-}
-
-impl OutputSink for Kept<'_> {
-    fn line(&mut self, line: OutputLine) {
-        self.lines.line(line);
-    }
-
-    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
-        if stream == OutputStream::Stdout {
-            self.printed.push(bytes);
+            summary: "done".to_owned(),
+            progress: ReportedProgress::default(),
+            conclusion: AgentConclusion::Continue,
         }
     }
 
-    fn wants_lines(&self) -> bool {
-        self.lines.wants_lines()
+    #[tokio::test]
+    async fn each_step_is_carried_out_and_its_result_returned() {
+        let test_run = TestRun::new().await;
+        let workplace = test_run.workplace().await;
+        let home = workplace.sandbox().root().join("agent");
+        let file = AgentFile {
+            path: home.join("a"),
+            text: "text".to_owned(),
+        };
+        let steps = [
+            AgentStep::Write(vec![file]),
+            AgentStep::Exec(Command::new("cat").arg(home.join("a").display().to_string())),
+            AgentStep::Perform(Vec::new()),
+            AgentStep::Finish(finished()),
+        ];
+        let (end, results) = run(steps, &home, &workplace).await;
+        assert_eq!(end, SessionEnd::Finished(finished()));
+        assert_eq!(results, ["Started", "Written", "Exited", "Performed"]);
+    }
+
+    #[tokio::test]
+    async fn a_session_starts_with_an_empty_home() {
+        let test_run = TestRun::new().await;
+        let workplace = test_run.workplace().await;
+        let home = workplace.sandbox().root().join("agent");
+        for _ in 0..2 {
+            let empty = Command::shell("test -z \"$(ls -A)\" && touch left").cwd(&home);
+            let steps = [AgentStep::Exec(empty), AgentStep::Finish(finished())];
+            let (end, _) = run(steps, &home, &workplace).await;
+            assert_eq!(end, SessionEnd::Finished(finished()));
+            assert!(home.join("left").exists());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_does_not_finish_is_unusable() {
+        let test_run = TestRun::new().await;
+        let workplace = test_run.workplace().await;
+        let (end, results) = run(
+            [AgentStep::Perform(Vec::new())],
+            Path::new("/nowhere"),
+            &workplace,
+        )
+        .await;
+        assert_eq!(results.len(), MAX_STEPS as usize);
+        let SessionEnd::Finished(outcome) = end else {
+            panic!("{end:?}");
+        };
+        assert!(matches!(outcome.conclusion, AgentConclusion::Unusable { .. }));
     }
 }

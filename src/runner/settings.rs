@@ -1,4 +1,4 @@
-//! What a run is told by its caller. The command line fills it from the configuration.
+//! The settings of a run. The command line fills them from the configuration.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,36 +9,36 @@ use crate::state::Rung;
 
 use super::budget::Budget;
 
-/// What a run is told by its caller.
+/// The settings of a run.
 #[derive(Clone, Debug)]
 pub struct RunSettings {
-    /// What it may spend.
+    /// The upper bounds of the run.
     pub budget: Budget,
-    /// Fewer changed lines than this count as none.
+    /// An iteration that changes fewer lines counts as one without changes.
     pub diff_line_threshold: u64,
-    /// What is done about gutters, in order.
+    /// The escalation steps, in order.
     pub ladder: Vec<Rung>,
-    /// The doctor's rules.
+    /// When to ask the doctor, and what to do with the diagnosis.
     pub doctor: DoctorRules,
-    /// The models.
+    /// The model profiles.
     pub profiles: Profiles,
-    /// Who commits.
+    /// The author of commits.
     pub identity: Identity,
-    /// The size of a prompt, about.
+    /// The approximate size of a prompt, in bytes.
     pub prompt_bytes: usize,
     /// How long one iteration may take.
     pub iteration_timeout: Duration,
     /// How long an agent's command may print nothing.
     pub idle_timeout: Duration,
-    /// Variables that an agent's commands see. What is confidential to others, a phantom, may be among them.
+    /// Environment variables of the agent's commands. They may contain phantoms, never credentials.
     pub agent_env: BTreeMap<String, String>,
-    /// How long to wait when a model is out of reach and does not say until when; doubled each time.
+    /// The first wait when a model is unreachable and names no time. It doubles each time.
     pub model_wait: Duration,
 }
 
 impl RunSettings {
-    /// The settings of a run with one model, everything else as the configuration has it when nobody sets it. There is
-    /// no fallback and no doctor: those rungs of the ladder are left out until [`RunSettings::profiles`] names them.
+    /// The defaults of the configuration, with one model. The steps `fallback` and `doctor` of the ladder are skipped until
+    /// [`RunSettings::profiles`] names a profile for them.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
         const MINUTE: u64 = 60;
@@ -48,7 +48,7 @@ impl RunSettings {
             ladder: vec![Rung::Rotate, Rung::Fallback, Rung::Doctor, Rung::Person],
             doctor: DoctorRules {
                 every_iterations: None,
-                apply: DoctorApply::Auto,
+                apply_diagnosis: true,
             },
             profiles: Profiles {
                 default: profile.name.clone(),
@@ -66,14 +66,14 @@ impl RunSettings {
     }
 }
 
-/// The models of a run.
+/// The model profiles of a run.
 #[derive(Clone, Debug)]
 pub struct Profiles {
     /// The name of the profile it starts with.
     pub default: String,
     /// The name of the profile it falls back to.
     pub fallback: Option<String>,
-    /// The name of the profile that diagnoses.
+    /// The name of the doctor's profile.
     pub doctor: Option<String>,
     /// All profiles by name.
     pub all: BTreeMap<String, Profile>,
@@ -87,20 +87,11 @@ impl Profiles {
     }
 }
 
-/// When the doctor is asked, and what is done with the diagnosis.
+/// When to ask the doctor, and what to do with the diagnosis.
 #[derive(Clone, Copy, Debug)]
 pub struct DoctorRules {
-    /// Also every so many iterations.
+    /// Ask after every so many iterations, besides the ladder.
     pub every_iterations: Option<u32>,
-    /// What is done with a diagnosis.
-    pub apply: DoctorApply,
-}
-
-/// What is done with a diagnosis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DoctorApply {
-    /// Its signs go into the guardrails and its model is used.
-    Auto,
-    /// It waits for a person.
-    Wait,
+    /// Add the signs to the guardrails and use the suggested model. Otherwise the run pauses for a person.
+    pub apply_diagnosis: bool,
 }

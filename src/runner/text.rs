@@ -1,7 +1,7 @@
-//! Cutting text without cutting a character.
+//! Small text functions. Cuts never split a character.
 
-/// The longest beginning of at most `limit` bytes.
-pub(super) fn beginning(text: &str, limit: usize) -> &str {
+/// The beginning of a text, at most `limit` bytes.
+pub(super) fn first_bytes(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -9,8 +9,8 @@ pub(super) fn beginning(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// The longest end of at most `limit` bytes.
-pub(super) fn end(text: &str, limit: usize) -> &str {
+/// The end of a text, at most `limit` bytes.
+pub(super) fn last_bytes(text: &str, limit: usize) -> &str {
     let mut start = text.len().saturating_sub(limit);
     while !text.is_char_boundary(start) {
         start += 1;

@@ -1,4 +1,4 @@
-//! What can go wrong with a run's own files.
+//! Errors of the run directory.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,35 +7,43 @@ use thiserror::Error;
 
 use crate::id::RunId;
 
-/// What can go wrong with a run's own files.
+/// An error of the run directory: its files, its journal or its lock.
 #[derive(Debug, Error)]
 pub enum StateError {
     /// A file could not be read or written.
     #[error("cannot {operation} `{}`", path.display())]
     Io {
-        /// What was tried.
+        /// The operation, as a verb.
         operation: &'static str,
-        /// On which file.
+        /// The file or directory.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// A file does not hold what it should.
-    #[error("`{}` line {line} is not readable", path.display())]
+    /// A file cannot be parsed.
+    #[error("cannot parse `{}` line {line}", path.display())]
     Corrupt {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line, from 1.
         line: usize,
-        /// What the parser said.
+        /// The cause.
+        source: serde_json::Error,
+    },
+    /// A value cannot be written as JSON.
+    #[error("cannot encode the contents of `{}`", path.display())]
+    Encode {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// The cause.
         source: serde_json::Error,
     },
     /// There is no such run.
-    #[error("there is no run `{run}` under `{}`", runs.display())]
+    #[error("no run `{run}` in `{}`", runs.display())]
     NoSuchRun {
-        /// The id asked for.
+        /// The run.
         run: RunId,
-        /// Where it was looked for.
+        /// The directory of all runs.
         runs: PathBuf,
     },
     /// Another process owns the run.
@@ -43,7 +51,7 @@ pub enum StateError {
     Owned {
         /// The run.
         run: RunId,
-        /// Who owns it.
+        /// The owner, for people.
         owner: String,
     },
 }
@@ -57,5 +65,21 @@ impl StateError {
             path,
             source,
         }
+    }
+
+    /// For `map_err`: a file that is one JSON value cannot be parsed.
+    pub(crate) fn corrupt(path: impl Into<PathBuf>) -> impl FnOnce(serde_json::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Corrupt {
+            path,
+            line: source.line(),
+            source,
+        }
+    }
+
+    /// For `map_err`: a value cannot be written as JSON.
+    pub(crate) fn encode(path: impl Into<PathBuf>) -> impl FnOnce(serde_json::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Encode { path, source }
     }
 }

@@ -1,18 +1,25 @@
-//! Writing so that a crash leaves the old file or the new one, and a log whose last line is whole.
+//! Writes that survive a crash: a whole file or the old one, and logs whose last line is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use serde::Serialize;
+
 use super::StateError;
 use crate::atomic_file::{FileAccess, write_durably};
 
-/// Replaces a file whole: a reader sees the old content or the new one, also after a crash.
+/// Replaces a file atomically. A reader sees the old or the new content, also after a crash.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
     write_durably(path, bytes, FileAccess::Private).map_err(StateError::io("write", path))
 }
 
-/// Adds one line to a log in one write.
+/// A value as JSON. `path` is the file it is for, which only errors name.
+pub(crate) fn to_json<T: Serialize>(path: impl AsRef<Path>, value: &T) -> Result<Vec<u8>, StateError> {
+    serde_json::to_vec(value).map_err(StateError::encode(path.as_ref()))
+}
+
+/// Appends one line to a log, in one write.
 pub fn append_line(path: &Path, line: &str) -> Result<(), StateError> {
     let mut file = OpenOptions::new()
         .append(true)
@@ -23,33 +30,25 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), StateError> {
         .map_err(StateError::io("append to", path))
 }
 
-/// What [`repair_log`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Repaired {
-    /// The last line was whole, or there is no such file.
-    Nothing,
-    /// The last line was torn and is gone; it had this many bytes.
-    TornLine(u64),
-}
-
-/// Removes a last line that has no line break: the write that a crash cut short.
-pub fn repair_log(path: &Path) -> Result<Repaired, StateError> {
+/// Removes a last line without a line break, which is a write that a crash interrupted. Returns the number of bytes removed;
+/// `None` when there was nothing to repair or no file.
+pub fn repair_log(path: &Path) -> Result<Option<u64>, StateError> {
     let mut file = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Repaired::Nothing),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(StateError::io("open", path)(error)),
     };
     let length = file.metadata().map_err(StateError::io("read", path))?.len();
     let whole = whole_length(&mut file, length).map_err(StateError::io("read", path))?;
     if whole == length {
-        return Ok(Repaired::Nothing);
+        return Ok(None);
     }
     file.set_len(whole).map_err(StateError::io("repair", path))?;
     file.sync_data().map_err(StateError::io("sync", path))?;
-    Ok(Repaired::TornLine(length - whole))
+    Ok(Some(length - whole))
 }
 
-/// The length up to and including the last line break, read from the end in blocks.
+/// The length up to the last line break, inclusive. Reads backwards in blocks.
 fn whole_length(file: &mut File, length: u64) -> std::io::Result<u64> {
     const BLOCK: u64 = 64 * 1024;
     let mut end = length;
@@ -86,8 +85,8 @@ mod tests {
             prop_assert!(left.is_empty() || left.ends_with(b"\n"));
             prop_assert!(!bytes[left.len()..].contains(&b'\n'));
             let torn = (bytes.len() - left.len()) as u64;
-            prop_assert_eq!(repaired, if torn == 0 { Repaired::Nothing } else { Repaired::TornLine(torn) });
-            prop_assert_eq!(repair_log(&path).unwrap(), Repaired::Nothing);
+            prop_assert_eq!(repaired, (torn > 0).then_some(torn));
+            prop_assert_eq!(repair_log(&path).unwrap(), None);
         }
     }
 
@@ -96,15 +95,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         fs::write(&path, format!("first\n{}", "x".repeat(200_000))).unwrap();
-        assert_eq!(repair_log(&path).unwrap(), Repaired::TornLine(200_000));
+        assert_eq!(repair_log(&path).unwrap(), Some(200_000));
         assert_eq!(fs::read_to_string(&path).unwrap(), "first\n");
     }
 
     #[test]
     fn a_log_that_is_not_there_needs_no_repair() {
-        assert_eq!(
-            repair_log(Path::new("/nonexistent/log")).unwrap(),
-            Repaired::Nothing
-        );
+        assert_eq!(repair_log(Path::new("/nonexistent/log")).unwrap(), None);
     }
 }

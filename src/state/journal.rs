@@ -1,4 +1,4 @@
-//! The host's own account of a run: append-only, synced, written before each paid call and after each iteration.
+//! The journal of a run: append-only and synced, with an entry before and after each paid call and after each iteration.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::event::RunEnd;
 use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
-use super::{IterationRecord, Repaired, StateError, repair_log, write_atomically};
+use super::{IterationRecord, StateError, repair_log, to_json, write_atomically};
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,75 +20,75 @@ pub struct JournalLine {
     pub seq: u64,
     /// When it was written.
     pub at: Timestamp,
-    /// What it says.
+    /// The entry.
     #[serde(flatten)]
     pub entry: JournalEntry,
 }
 
-/// What a journal line says.
+/// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "entry", rename_all = "snake_case")]
 pub enum JournalEntry {
-    /// A process took the run over.
+    /// A process opened the run.
     Opened {
-        /// Which one, for people.
+        /// The process, for people.
         owner: String,
     },
-    /// An iteration begins.
+    /// An iteration starts.
     IterationStarted {
-        /// Its number.
+        /// The number of the iteration.
         iteration: u32,
     },
     /// A paid call is about to be made.
     Calling {
-        /// The call's number within the run.
+        /// The number of the call within the run.
         call: u64,
         /// The iteration it belongs to.
         iteration: u32,
-        /// The most it can cost.
+        /// The most it can use.
         reserved: CallUsage,
     },
-    /// The call came back.
+    /// The call returned.
     Called {
-        /// The call's number within the run.
+        /// The number of the call within the run.
         call: u64,
-        /// What it used: as reported, or the reservation where nothing was reported.
+        /// What it used as reported, or the reservation if nothing was reported.
         spent: CallUsage,
     },
-    /// The run waited by itself, which is no time of the budget's.
+    /// The run waited for a model, which does not count against the time budget.
     Waited {
-        /// How long.
+        /// How long it waited.
         milliseconds: u64,
     },
     /// An iteration is recorded.
     Recorded(Box<IterationRecord>),
-    /// Another profile was chosen between two iterations.
+    /// The doctor chose another profile between two iterations.
     Profile {
-        /// The profile from now on.
+        /// The profile of the next iteration.
         name: String,
     },
     /// The pull request is open.
     PullRequest {
-        /// Where.
+        /// A URL or a file.
         location: String,
-        /// The commit it holds.
+        /// The commit that it contains.
         commit: ObjectId,
     },
-    /// The run came to an end, or waits for a person.
+    /// The run ended, or waits for a person.
     Ended {
-        /// How.
+        /// How it ended.
         outcome: RunOutcomeKind,
-        /// Why.
+        /// Why it ended.
         reason: String,
     },
 }
 
-/// An amount set aside for a call, or spent by it.
+/// What is reserved for a call, or was used by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallUsage {
-    /// Tokens.
+    /// Input and output tokens.
     pub tokens: Tokens,
-    /// Dollars; `None` when nobody knows the price.
+    /// The cost; `None` when the price is unknown.
     pub cost: Option<Usd>,
 }
 
@@ -95,11 +96,11 @@ pub struct CallUsage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunOutcomeKind {
-    /// All evidence holds and the pull request is open.
+    /// All evidence passed and the pull request is open.
     Done,
-    /// It cannot be done, or a budget is spent.
+    /// The task cannot be done, or a budget is spent.
     Failed,
-    /// It waits for a person.
+    /// The run waits for a person.
     Paused,
     /// A person stopped it.
     Stopped,
@@ -110,23 +111,29 @@ pub enum RunOutcomeKind {
 pub enum JournalCatchUp {
     /// The journal had every line already.
     Nothing,
-    /// It lacked so many lines at its end.
+    /// So many lines were added at its end.
     Lines(usize),
-    /// It went on differently after so many lines; of its own only what was spent is kept.
-    Parted {
-        /// The number of lines that were the same.
+    /// Its lines differed. Of its own lines only the usage of calls is kept.
+    Diverged {
+        /// The number of equal lines at the beginning.
         after: usize,
     },
 }
 
+impl From<RunOutcomeKind> for RunEnd {
+    fn from(kind: RunOutcomeKind) -> Self {
+        match kind {
+            RunOutcomeKind::Done => Self::Done,
+            RunOutcomeKind::Failed => Self::Failed,
+            RunOutcomeKind::Paused => Self::Paused,
+            RunOutcomeKind::Stopped => Self::Stopped,
+        }
+    }
+}
+
 impl std::fmt::Display for RunOutcomeKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-        })
+        RunEnd::from(*self).fmt(f)
     }
 }
 
@@ -139,8 +146,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal, mending a torn last line.
-    pub fn open(path: &Path) -> Result<(Self, Repaired), StateError> {
+    /// Opens the journal and repairs a torn last line, whose length in bytes is returned.
+    pub fn open(path: &Path) -> Result<(Self, Option<u64>), StateError> {
         let repaired = repair_log(path)?;
         let lines = Self::read(path)?;
         Ok((
@@ -153,7 +160,7 @@ impl Journal {
         ))
     }
 
-    /// Reads a journal without owning it. A torn last line is passed over: its writer may be at work.
+    /// Reads a journal without owning it. A torn last line is skipped: its owner may be writing it.
     pub fn read(path: &Path) -> Result<Vec<JournalLine>, StateError> {
         let text = match fs::read_to_string(path) {
             Ok(text) => text,
@@ -163,7 +170,7 @@ impl Journal {
         Self::parse(path, &text)
     }
 
-    /// Parses journal text; `path` is only named in errors.
+    /// Parses the text of a journal. Only errors name `path`.
     pub fn parse(path: &Path, text: &str) -> Result<Vec<JournalLine>, StateError> {
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         let parse = |(index, line): (usize, &str)| {
@@ -176,7 +183,7 @@ impl Journal {
         whole.lines().enumerate().map(parse).collect()
     }
 
-    /// The next line, as it would be written; nothing is written yet.
+    /// The next line. It is not written yet.
     #[must_use]
     pub fn next(&self, at: Timestamp, entry: JournalEntry) -> JournalLine {
         JournalLine {
@@ -186,15 +193,14 @@ impl Journal {
         }
     }
 
-    /// Writes a line and syncs it.
-    pub fn append(&mut self, at: Timestamp, entry: JournalEntry) -> Result<&JournalLine, StateError> {
+    /// Writes and syncs an entry.
+    pub fn append(&mut self, at: Timestamp, entry: JournalEntry) -> Result<(), StateError> {
         let line = self.next(at, entry);
-        self.write(line)?;
-        Ok(&self.lines[self.lines.len() - 1])
+        self.write(line)
     }
 
-    /// Takes over what a checkpoint says, which is right about every line it has. One taken just before a crash holds
-    /// a line more than this journal; one that another machine made goes on differently from where the two part.
+    /// Takes over the lines of a checkpoint, which wins over this journal. A checkpoint saved just before a crash has one
+    /// line more; one from another host differs after some line.
     pub fn catch_up(&mut self, checkpoint: Vec<JournalLine>) -> Result<JournalCatchUp, StateError> {
         let pairs = self.lines.iter().zip(&checkpoint);
         let common = pairs.take_while(|(ours, theirs)| ours == theirs).count();
@@ -207,16 +213,16 @@ impl Journal {
             missing.into_iter().try_for_each(|line| self.write(line))?;
             return Ok(JournalCatchUp::Lines(count));
         }
-        let spent = spent_apart(&self.lines[..common], &self.lines[common..], &checkpoint);
+        let spent = usage_after(&self.lines[..common], &self.lines[common..], &checkpoint);
         self.replace([checkpoint, spent].concat())?;
-        Ok(JournalCatchUp::Parted { after: common })
+        Ok(JournalCatchUp::Diverged { after: common })
     }
 
-    /// Puts other lines in place of all of them.
+    /// Replaces all lines.
     fn replace(&mut self, lines: Vec<JournalLine>) -> Result<(), StateError> {
         let mut text = Vec::new();
         for line in &lines {
-            text.extend(self.text_of(line)?.bytes());
+            text.extend(self.encode(line)?);
         }
         write_atomically(&self.path, &text)?;
         self.file = open_to_append(&self.path)?;
@@ -224,13 +230,10 @@ impl Journal {
         Ok(())
     }
 
-    fn text_of(&self, line: &JournalLine) -> Result<String, StateError> {
-        let text = serde_json::to_string(line).map_err(|source| StateError::Corrupt {
-            path: self.path.clone(),
-            line: 0,
-            source,
-        })?;
-        Ok(format!("{text}\n"))
+    fn encode(&self, line: &JournalLine) -> Result<Vec<u8>, StateError> {
+        let mut text = to_json(&self.path, line)?;
+        text.push(b'\n');
+        Ok(text)
     }
 
     /// All lines.
@@ -248,11 +251,11 @@ impl Journal {
         })
     }
 
-    /// Writes one line; only the owner calls it.
+    /// Writes and syncs a line that [`Journal::next`] made. Only the owner of the run may.
     pub fn write(&mut self, line: JournalLine) -> Result<(), StateError> {
-        let text = self.text_of(&line)?;
+        let text = self.encode(&line)?;
         self.file
-            .write_all(text.as_bytes())
+            .write_all(&text)
             .map_err(StateError::io("append to", &self.path))?;
         self.file
             .sync_data()
@@ -270,8 +273,8 @@ fn open_to_append(path: &Path) -> Result<File, StateError> {
         .map_err(StateError::io("open", path))
 }
 
-/// What our own lines after the common ones say was spent, numbered to go after the checkpoint's.
-fn spent_apart(common: &[JournalLine], ours: &[JournalLine], checkpoint: &[JournalLine]) -> Vec<JournalLine> {
+/// The calls and waits in our own lines after the common ones, renumbered to follow the checkpoint.
+fn usage_after(common: &[JournalLine], ours: &[JournalLine], checkpoint: &[JournalLine]) -> Vec<JournalLine> {
     let (shared, theirs) = (calls(common), calls(checkpoint));
     let renumbered = |call: u64| {
         if call > shared {
@@ -305,7 +308,7 @@ fn spent_apart(common: &[JournalLine], ours: &[JournalLine], checkpoint: &[Journ
         .collect()
 }
 
-/// The number of the last call.
+/// The number of the last call; 0 without any.
 fn calls(lines: &[JournalLine]) -> u64 {
     let numbers = lines.iter().map(|line| match line.entry {
         JournalEntry::Calling { call, .. } | JournalEntry::Called { call, .. } => call,
@@ -334,7 +337,7 @@ mod tests {
         )
         .unwrap();
         let (mut journal, repaired) = Journal::open(&path).unwrap();
-        assert_eq!(repaired, Repaired::TornLine(12));
+        assert_eq!(repaired, Some(12));
         journal.append(Timestamp::UNIX_EPOCH, entry(2)).unwrap();
         let seqs: Vec<u64> = Journal::read(&path)
             .unwrap()
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_that_parted_from_the_checkpoint_keeps_only_what_it_spent() {
+    fn a_journal_that_diverged_from_the_checkpoint_keeps_only_its_usage() {
         let calling = |call| JournalEntry::Calling {
             call,
             iteration: 1,
@@ -380,8 +383,8 @@ mod tests {
                 journal.append(Timestamp::UNIX_EPOCH, entry).unwrap();
             }
         }
-        let parted = ours.catch_up(theirs.lines().to_vec()).unwrap();
-        assert_eq!(parted, JournalCatchUp::Parted { after: 1 });
+        let diverged = ours.catch_up(theirs.lines().to_vec()).unwrap();
+        assert_eq!(diverged, JournalCatchUp::Diverged { after: 1 });
         let entries: Vec<JournalEntry> = ours.lines().iter().map(|line| line.entry.clone()).collect();
         assert_eq!(entries, [calling(1), entry(3), calling(2), calling(3)]);
         ours.append(Timestamp::UNIX_EPOCH, entry(4)).unwrap();
@@ -391,8 +394,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_json_is_named() {
+    fn a_line_that_is_not_an_entry_is_named() {
         let error = Journal::parse(Path::new("j"), "{}\n").unwrap_err();
-        assert_eq!(error.to_string(), "`j` line 1 is not readable");
+        assert_eq!(error.to_string(), "cannot parse `j` line 1");
     }
 }

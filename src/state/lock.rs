@@ -1,4 +1,4 @@
-//! One owner per run. The kernel lets go of the lock when the owner dies, however it dies.
+//! One owner per run. The kernel releases the lock when the owner exits, however it exits.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -12,31 +12,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::RunId;
 
-use super::{StateError, write_atomically};
+use super::{StateError, to_json, write_atomically};
 
-/// How long to wait for the lock of an owner that is gone. A process it was about to start shares the lock until it
-/// becomes its own program, and on a busy machine it may get there after its parent was killed.
-const LAST_BREATH: Duration = Duration::from_secs(5);
+/// How long to wait for the lock of an owner that is gone. A process that it forked shares the lock until it calls `exec`,
+/// which on a busy host may happen after the owner was killed.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long to wait before the lock is tried again.
-const PAUSE: Duration = Duration::from_millis(2);
+/// How often the lock is tried.
+const RETRY_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Who works on a run.
+/// The file in the run directory that names the owner.
+const OWNER_FILE: &str = "owner.json";
+
+/// The process that works on a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOwner {
-    /// The machine.
+    /// The name of the host.
     pub host: String,
-    /// The process.
+    /// The process id.
     pub pid: u32,
 }
 
 impl RunOwner {
-    /// This process, on the machine of that name. The name tells machines apart that share a run's state ref.
+    /// This process, on the host of that name. The name distinguishes hosts that share a run's state ref.
     pub fn this_process(host: impl Into<String>) -> Self {
         Self {
             host: host.into(),
             pid: std::process::id(),
         }
+    }
+
+    /// Whether the process has certainly exited. Only known on its own host.
+    fn is_gone(&self, host: &str) -> bool {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let lives = pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+        self.host == host && !lives
     }
 }
 
@@ -46,54 +56,48 @@ impl std::fmt::Display for RunOwner {
     }
 }
 
-impl RunOwner {
-    /// Whether it is sure to have ended, as seen from this machine.
-    fn is_gone(&self, here: &str) -> bool {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let lives = pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
-        self.host == here && !lives
-    }
-}
-
-/// The right to work on a run, held until it is dropped or the process ends.
+/// The exclusive right to work on a run, until it is dropped or the process exits.
 #[derive(Debug)]
 pub struct RunLock {
     _file: File,
 }
 
 impl RunLock {
-    /// Takes the lock, or says who holds it.
+    /// Takes the lock. The error names the process that holds it.
     pub fn take(dir: &Path, run: &RunId, owner: &RunOwner) -> Result<Self, StateError> {
         let path = dir.join("lock");
         let file = open(&path)?;
-        let give_up = Instant::now() + LAST_BREATH;
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let holder = read_owner(dir);
+        let deadline = Instant::now() + RELEASE_TIMEOUT;
+        while let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if error != Errno::WOULDBLOCK {
+                return Err(StateError::io("lock", path)(error.into()));
+            }
+            let holder = read_owner(dir)?;
             let gone = holder.as_ref().is_none_or(|holder| holder.is_gone(&owner.host));
-            if !gone || Instant::now() >= give_up {
+            if !gone || Instant::now() >= deadline {
                 return Err(StateError::Owned {
                     run: run.clone(),
                     owner: holder.map_or("another process".to_owned(), |holder| holder.to_string()),
                 });
             }
-            thread::sleep(PAUSE);
+            thread::sleep(RETRY_INTERVAL);
         }
-        let text = serde_json::to_string(owner).unwrap_or_default();
-        write_atomically(&dir.join("owner.json"), text.as_bytes())?;
+        let owner_file = dir.join(OWNER_FILE);
+        write_atomically(&owner_file, &to_json(&owner_file, owner)?)?;
         Ok(Self { _file: file })
     }
 
-    /// The owner that is alive now, if any.
+    /// The owner of a run that is being worked on.
     pub fn holder(dir: &Path) -> Result<Option<RunOwner>, StateError> {
         let path = dir.join("lock");
         if !path.exists() {
             return Ok(None);
         }
         let file = open(&path)?;
-        // A shared lock can be had exactly when no owner lives.
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(None),
-            Err(_) => Ok(read_owner(dir)),
+            Err(Errno::WOULDBLOCK) => read_owner(dir),
+            Err(error) => Err(StateError::io("lock", path)(error.into())),
         }
     }
 }
@@ -108,8 +112,14 @@ fn open(path: &Path) -> Result<File, StateError> {
         .map_err(StateError::io("open", path))
 }
 
-fn read_owner(dir: &Path) -> Option<RunOwner> {
-    serde_json::from_slice(&fs::read(dir.join("owner.json")).ok()?).ok()
+/// The process that took the lock last; `None` if it has not written its name yet.
+fn read_owner(dir: &Path) -> Result<Option<RunOwner>, StateError> {
+    let path = dir.join(OWNER_FILE);
+    match fs::read(&path) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(StateError::corrupt(path)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StateError::io("read", path)(error)),
+    }
 }
 
 #[cfg(test)]

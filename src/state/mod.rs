@@ -1,18 +1,19 @@
-//! What a run remembers on the host: its directory, its journal, its copy of `.ralph/`, its lock and its inbox.
+//! The state of a run on the host: the run directory with its journal, its run files, its lock and its inbox.
 //!
-//! The agent sees a copy of `.ralph/` in its clone. Where the two disagree, this one is right.
+//! The agent sees a copy of the run files in its clone. Where the two differ, the ones on the host win.
 
-mod control;
 mod error;
 mod files;
+mod inbox;
 mod journal;
 mod lock;
 mod record;
 mod run_dir;
 
-pub use control::{Inbox, Intervention};
 pub use error::StateError;
-pub use files::{Repaired, append_line, repair_log, write_atomically};
+pub(crate) use files::to_json;
+pub use files::{append_line, repair_log, write_atomically};
+pub use inbox::{Inbox, Intervention};
 pub use journal::{CallUsage, Journal, JournalCatchUp, JournalEntry, JournalLine, RunOutcomeKind};
 pub use lock::{RunLock, RunOwner};
 pub use record::{

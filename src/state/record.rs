@@ -1,58 +1,70 @@
-//! What is kept of one iteration: the facts that later verdicts are made from.
+//! The record of an iteration: the facts that later verdicts are based on.
 
 use serde::{Deserialize, Serialize};
 
 use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
-/// One iteration, recorded once.
+/// The record of an iteration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IterationRecord {
-    /// Its number, from 1.
+    /// The number of the iteration, from 1.
     pub iteration: u32,
-    /// The branch's tip at its end.
+    /// The tip of the branch at its end.
     pub tip: ObjectId,
-    /// The tree of the clone at its end, uncommitted work included.
+    /// The tree of the clone at its end, with uncommitted work.
     pub tree: ObjectId,
     /// The model profile it ran with.
     pub profile: String,
-    /// What the agent said it did.
+    /// The agent's summary of its work.
     pub summary: String,
-    /// How the agent left it, for people: `continue`, `rotate`, `pause`, `stop_success` and so on.
+    /// How the agent ended it, for people: `continue`, `rotate`, `pause`, `stop_success` and so on.
     pub ending: String,
     /// Commands that failed, each once.
     pub failures: Vec<CommandFailure>,
     /// Lines added and removed.
     pub changed_lines: u64,
-    /// The files it changed and what they hold now.
+    /// The files it changed, and their contents now.
     pub files: Vec<FileState>,
-    /// Whether it added commits with a tree that the run had not had before.
+    /// Whether it added commits with a tree that is new in this run.
     pub new_work_committed: bool,
-    /// How the tests ended on this tree, where they ran.
+    /// The result of the tests on this tree, if they ran.
     pub tests: Option<CheckResult>,
-    /// Checkboxes ticked at its end, all of them.
+    /// All checkboxes that are ticked at its end.
     pub ticked: Vec<String>,
-    /// Checkboxes it ticked newly.
+    /// The checkboxes that it ticked.
     pub newly_ticked: Vec<String>,
     /// The evidence gathered in a clean checkout of the tip, in order.
     pub evidence: Vec<CheckResult>,
-    /// What follows from it.
+    /// How the run goes on.
     pub verdict: IterationVerdict,
-    /// How much it looks like going in circles.
+    /// How much the run looks like going in circles.
     pub score: LoopScore,
-    /// What was done about a gutter.
+    /// The escalation step that was taken, after a gutter.
     pub rung: Option<Rung>,
     /// The profile of the next iteration.
     pub next_profile: String,
-    /// Tokens it used.
+    /// The tokens it used.
     pub tokens: Tokens,
-    /// What it cost, as far as known.
+    /// The cost of all calls whose price is known.
     pub cost: Usd,
-    /// How long it took.
+    /// How long it took, in milliseconds.
     pub milliseconds: u64,
 }
 
-/// What follows from an iteration.
+impl IterationRecord {
+    /// Makes the run fail after this iteration.
+    pub(crate) fn fail(&mut self, reason: String) {
+        self.verdict = IterationVerdict::Failed { reason };
+    }
+
+    /// Makes the run pause for a person after this iteration.
+    pub(crate) fn pause(&mut self, reason: String) {
+        self.verdict = IterationVerdict::Paused { reason };
+    }
+}
+
+/// What the runner decides about an iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum IterationVerdict {
@@ -60,7 +72,7 @@ pub enum IterationVerdict {
     GoOn,
     /// The evidence is complete: the pull request can be opened.
     Complete,
-    /// The run fails.
+    /// The run has failed.
     Failed {
         /// Why.
         reason: String,
@@ -72,27 +84,27 @@ pub enum IterationVerdict {
     },
 }
 
-/// A command that failed, in a form that recognises the same failure again.
+/// A failed command, with a signature that is the same for the same failure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CommandFailure {
     /// The command.
     pub command: String,
     /// Its exit code, as a shell reports it.
     pub code: i32,
-    /// A hash over command, code and the normalised beginning of its error output.
+    /// A hash of the command, the code and the normalised beginning of its error output.
     pub signature: String,
 }
 
-/// What a file holds after an iteration; `None` when it is gone.
+/// A file that an iteration changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
-    /// The file.
+    /// The path of the file.
     pub path: String,
-    /// The hash of its content.
+    /// The hash of its content; `None` when the file was removed.
     pub content: Option<ObjectId>,
 }
 
-/// A command the runner itself ran.
+/// The result of a command that the runner itself ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckResult {
     /// The command.
@@ -101,31 +113,31 @@ pub struct CheckResult {
     pub code: i32,
     /// How long it ran, in seconds.
     pub seconds: f64,
-    /// The commit it ran on, when it was evidence.
+    /// The commit it ran on, if it is evidence.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub commit: Option<ObjectId>,
 }
 
 impl CheckResult {
-    /// Whether it held.
+    /// Whether the command exited with 0.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.code == 0
     }
 }
 
-/// The loop score of an iteration and what it is made of.
+/// The loop score of an iteration, and its signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoopScore {
     /// From 0 (fine) to 1 (going in circles).
     pub total: f64,
-    /// Whether that is a gutter.
+    /// Whether the total is high enough for a gutter.
     pub gutter: bool,
-    /// What spoke for and against it.
+    /// The signals for and against it.
     pub signals: LoopSignals,
 }
 
-/// The signals a score is made of.
+/// The signals of a loop score.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -134,16 +146,30 @@ pub struct LoopScore {
 pub struct LoopSignals {
     /// The same failure in at least three of the last five iterations.
     pub same_failure: bool,
-    /// Three iterations in a row that changed next to nothing.
+    /// Three iterations in a row changed almost nothing.
     pub empty_diff: bool,
-    /// A file that went back and forth between two contents.
+    /// A file went back and forth between two contents.
     pub flip_flop: bool,
     /// New work was committed.
     pub committed: bool,
-    /// Tests that failed now pass.
+    /// Tests pass that failed before.
     pub tests_pass_now: bool,
     /// A checkbox was verified.
     pub checkbox_verified: bool,
+}
+
+/// An escalation step of the ladder, from mild to strong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rung {
+    /// Add a sign to the guardrails that names what was repeated.
+    Rotate,
+    /// Go on with the fallback profile.
+    Fallback,
+    /// Ask a strong model for a diagnosis.
+    Doctor,
+    /// Wait for a person.
+    Person,
 }
 
 impl Rung {
@@ -157,18 +183,4 @@ impl Rung {
             Self::Person => "person",
         }
     }
-}
-
-/// What is done about a gutter, from mild to strong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Rung {
-    /// Say in the guardrails what was repeated and begin afresh.
-    Rotate,
-    /// Go on with the fallback profile.
-    Fallback,
-    /// Ask a strong model for a diagnosis.
-    Doctor,
-    /// Wait for a person.
-    Person,
 }

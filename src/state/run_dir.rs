@@ -10,38 +10,38 @@ use crate::id::{ObjectId, RunId};
 
 use super::{Inbox, Journal, JournalLine, RunLock, RunOwner, StateError, write_atomically};
 
-/// How the names of files and directories begin that are there for a moment only.
-const LEFTOVERS: [&str; 2] = [".tmp", "quarantine-"];
+/// The prefixes of temporary files and directories.
+const TEMPORARY: [&str; 2] = [".tmp", "quarantine-"];
 
-/// What is fixed about a run from its beginning.
+/// What is fixed when a run is created.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunFacts {
-    /// The run.
+    /// The id of the run.
     pub id: RunId,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// The version of ralph that made it.
+    /// The version of ralph that created it.
     pub version: String,
-    /// The user's repository.
+    /// The git directory of the user's repository.
     pub repository: PathBuf,
-    /// The task, as it was then. Later edits of the file do not change a run.
+    /// The text of the task. Later edits of the file do not change the run.
     pub task: String,
     /// The commit it starts from.
     pub base: ObjectId,
-    /// The branch that commit was the tip of, where it was one.
+    /// The branch whose tip that commit was; `None` for a detached HEAD.
     pub base_branch: Option<String>,
-    /// The branch its work goes to.
+    /// The branch that gets the work.
     pub branch: String,
-    /// The directory whose configuration it was begun with.
+    /// The directory whose configuration it was created with.
     #[serde(default)]
     pub project: Option<PathBuf>,
     /// Settings given on the command line, which a resume keeps: key and value.
     pub overrides: Vec<(String, String)>,
-    /// The script of a scripted model, when that is what answers.
+    /// The script of the scripted model, if that is the model.
     pub script: Option<String>,
 }
 
-/// All runs of this user on this machine.
+/// All runs of this user on this host.
 #[derive(Clone, Debug)]
 pub struct Runs {
     dir: PathBuf,
@@ -53,7 +53,7 @@ impl Runs {
         Self { dir: dir.into() }
     }
 
-    /// Makes the directory of a new run: it is there whole or not at all.
+    /// Creates the directory of a new run, atomically.
     pub fn create(&self, facts: RunFacts) -> Result<RunDir, StateError> {
         fs::create_dir_all(&self.dir).map_err(StateError::io("create", &self.dir))?;
         let temp = tempfile::Builder::new()
@@ -80,31 +80,36 @@ impl Runs {
             }
             Err(error) => return Err(StateError::io("read", &file)(error)),
         };
-        let facts = serde_json::from_slice(&bytes).map_err(|source| StateError::Corrupt {
-            path: file,
-            line: 1,
-            source,
-        })?;
+        let facts = serde_json::from_slice(&bytes).map_err(StateError::corrupt(file))?;
         Ok(RunDir { path, facts })
     }
 
-    /// All runs, oldest first. A directory that is no run is passed over.
+    /// All runs, oldest first. A run that cannot be read is skipped with a warning in the log.
     pub fn list(&self) -> Result<Vec<RunDir>, StateError> {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(StateError::io("list", &self.dir)(error)),
         };
-        let mut runs: Vec<RunDir> = entries
-            .filter_map(Result::ok)
-            .filter_map(|entry| RunId::parse(entry.file_name().to_str()?).ok())
-            .filter_map(|id| self.open(&id).ok())
-            .collect();
+        let mut runs = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(StateError::io("list", &self.dir))?.file_name();
+            let Some(id) = name.to_str().and_then(|name| RunId::parse(name).ok()) else {
+                continue;
+            };
+            match self.open(&id) {
+                Ok(run) => runs.push(run),
+                // Another process removed it meanwhile, or the sandbox of a trial has this directory.
+                Err(StateError::NoSuchRun { .. }) => {}
+                // One unreadable run must not hide the others.
+                Err(error) => tracing::warn!(run = %id, %error, "skipped a run that cannot be read"),
+            }
+        }
         runs.sort_by(|a, b| (a.facts.created, &a.facts.id).cmp(&(b.facts.created, &b.facts.id)));
         Ok(runs)
     }
 
-    /// Where the runs are.
+    /// The directory of all runs.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -125,13 +130,13 @@ impl RunDir {
         &self.facts
     }
 
-    /// The directory itself.
+    /// The path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The journal's file.
+    /// The file of the journal.
     #[must_use]
     pub fn journal_file(&self) -> PathBuf {
         self.path.join("journal.jsonl")
@@ -143,59 +148,60 @@ impl RunDir {
         self.path.join("ralph")
     }
 
-    /// The task with the runner's ticks.
+    /// The task with the ticks of the runner.
     #[must_use]
     pub fn task_file(&self) -> PathBuf {
         self.path.join("ralph_task.md")
     }
 
-    /// The events, one JSON object a line.
+    /// The events, one JSON object per line.
     #[must_use]
     pub fn events_file(&self) -> PathBuf {
         self.path.join("events.jsonl")
     }
 
-    /// What the sandbox asked of the network, one JSON object a line.
+    /// The audit log of the network, one JSON object per line.
     #[must_use]
     pub fn network_file(&self) -> PathBuf {
         self.path.join("network.jsonl")
     }
 
-    /// What the calls through the gateway cost, one JSON object a line.
+    /// The usage of calls through the gateway, one JSON object per line.
     #[must_use]
     pub fn spending_file(&self) -> PathBuf {
         self.path.join("spending.jsonl")
     }
 
-    /// Where packs for planting clones are kept.
+    /// The directory of the packs that clones are created from.
     #[must_use]
     pub fn seed_dir(&self) -> PathBuf {
         self.path.join("seed")
     }
 
-    /// The pull request on the `local` forge.
+    /// The pull request of the `local` forge.
     #[must_use]
     pub fn pull_request_file(&self) -> PathBuf {
         self.path.join("pull-request.md")
     }
 
-    /// Where people leave requests.
+    /// The interventions of people.
     #[must_use]
     pub fn inbox(&self) -> Inbox {
-        Inbox::of(&self.path)
+        Inbox::new(&self.path)
     }
 
-    /// Takes the run over, or says who has it.
+    /// Takes the lock of the run. The error names the process that holds it.
     pub fn lock(&self, owner: &RunOwner) -> Result<RunLock, StateError> {
         RunLock::take(&self.path, &self.facts.id, owner)
     }
 
-    /// Removes what a process that was killed left half made. Only the owner may.
+    /// Removes the temporary files of a process that was killed. Only the owner may.
     pub fn clear_leftovers(&self, _owner: &RunLock) -> Result<(), StateError> {
         let entries = fs::read_dir(&self.path).map_err(StateError::io("list", &self.path))?;
-        for path in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        for entry in entries {
+            let path = entry.map_err(StateError::io("list", &self.path))?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            if LEFTOVERS.iter().any(|prefix| name.starts_with(prefix)) {
+            if TEMPORARY.iter().any(|prefix| name.starts_with(prefix)) {
                 let removed = if path.is_dir() {
                     fs::remove_dir_all(&path)
                 } else {
@@ -207,12 +213,12 @@ impl RunDir {
         Ok(())
     }
 
-    /// The process that works on the run now, if any.
+    /// The process that works on the run now.
     pub fn holder(&self) -> Result<Option<RunOwner>, StateError> {
         RunLock::holder(&self.path)
     }
 
-    /// The journal as it stands, read without owning it.
+    /// The journal, read without the lock.
     pub fn journal(&self) -> Result<Vec<JournalLine>, StateError> {
         Journal::read(&self.journal_file())
     }
@@ -220,11 +226,7 @@ impl RunDir {
 
 fn write_facts(dir: &Path, facts: &RunFacts) -> Result<(), StateError> {
     let file = dir.join("run.json");
-    let text = serde_json::to_vec_pretty(facts).map_err(|source| StateError::Corrupt {
-        path: file.clone(),
-        line: 0,
-        source,
-    })?;
+    let text = serde_json::to_vec_pretty(facts).map_err(StateError::encode(&file))?;
     write_atomically(&file, &text)
 }
 

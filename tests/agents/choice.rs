@@ -63,7 +63,7 @@ fn an_agent_that_is_not_there_is_told_before_anything_else() {
         1,
         &[
             "NOT READY: agent custom: it does not run in the sandbox",
-            "hint: `ralph image build` makes an image that has it",
+            "hint: use an image that contains it",
         ],
     );
     assert!(!ended.stderr.contains("iteration 1"), "{ended:?}");

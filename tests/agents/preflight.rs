@@ -123,7 +123,7 @@ async fn a_program_that_the_image_lacks_is_told_and_the_sandbox_removed() {
         &[
             "ready: git in the sandbox: ",
             "NOT READY: agent claude: it does not run in the sandbox: ",
-            "hint: `ralph image build` makes an image that has it",
+            "hint: use an image that contains it",
         ],
     );
     assert_eq!(bench.sandboxes(), "");
@@ -131,7 +131,7 @@ async fn a_program_that_the_image_lacks_is_told_and_the_sandbox_removed() {
 }
 
 #[rstest]
-#[case::without_git(&["sh", "df"], "NOT READY: git in the sandbox: ", "next: put `git` into the image")]
+#[case::without_git(&["sh", "df"], "NOT READY: git in the sandbox: ", "next: use an image that contains `git`")]
 #[case::without_a_shell(&["df"], "NOT READY: sandbox: ", "one from an image needs a shell")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_cannot_be_worked_in_is_told(

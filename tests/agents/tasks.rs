@@ -97,7 +97,7 @@ async fn settings_for_agents_that_the_repository_brings_are_told() {
     ended.expect(
         0,
         &[
-            "the repository brings settings for agents",
+            "the repository contains agent settings",
             &files.join(", "),
             "done: ",
         ],

@@ -163,7 +163,7 @@ async fn a_price_that_is_given_later_lets_the_run_go_on() {
         clock: clock::system(),
     });
     let later = later.unwrap();
-    let at_most = price().of(Tokens {
+    let at_most = price().cost_of(Tokens {
         input: 2 * spent.tokens.input,
         output: spent.tokens.output,
     });

@@ -21,11 +21,11 @@ fn too_little_room_is_told_before_anything_begins() {
     let mut ralph = world.go_on();
     assert_eq!(ralph.finish().code(), Some(1), "{}", ralph.stderr());
     let (run, error) = (world.run_dir().unwrap(), ralph.stderr());
-    let why = format!("MB are free at `{}`, 64 are needed to begin", run.display());
+    let why = format!("MB are free at `{}`, at least 64 MB are needed", run.display());
     assert!(
         error.contains("ralph: not ready to begin: disk space: ")
             && error.contains(&why)
-            && error.contains("hint: make room, then `ralph resume`"),
+            && error.contains("hint: free some disk space, then run `ralph resume`"),
         "{error}"
     );
     disk.resize("512m");

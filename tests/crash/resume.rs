@@ -130,7 +130,7 @@ fn a_done_run_says_so_and_stays_as_it_is() {
     let journal = fs::read(world.run_file("journal.jsonl")).unwrap();
     let output = world.resume();
     assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    assert!(told(&output).contains("done already"), "{}", told(&output));
+    assert!(told(&output).contains("already done"), "{}", told(&output));
     assert_eq!(fs::read(world.run_file("journal.jsonl")).unwrap(), journal);
     let status = world.ralph(&["status", "--json", &world.run_id()]);
     let rows: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();

@@ -15,7 +15,7 @@ async fn an_engine_that_restarts_costs_one_iteration_begun_again() {
     wait_until_started(&site);
     daemon.restart();
     live.wait()
-        .expect(0, &["making a new one from the checkpoint", "done: "]);
+        .expect(0, &["creating a new sandbox from the checkpoint", "done: "]);
     site.expect_nothing_left();
 }
 

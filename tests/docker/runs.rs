@@ -61,7 +61,7 @@ async fn a_container_removed_by_hand_costs_one_iteration_begun_again() {
     wait_until_started(&site);
     docker(&site.engine, &["rm", "--force", &site.containers()[0]]);
     live.wait()
-        .expect(0, &["making a new one from the checkpoint", "done: "]);
+        .expect(0, &["creating a new sandbox from the checkpoint", "done: "]);
     site.expect_nothing_left();
 }
 

@@ -280,10 +280,9 @@ fn the_environment_is_described() {
 #[case(&["resume", "rzzzzzzz"])]
 fn a_run_that_does_not_exist_is_refused_with_a_hint(#[case] args: &[&str]) {
     let place = Place::new();
-    place.run(args).expect_refused(&[
-        "there is no run `rzzzzzzz`",
-        "hint: `ralph status` lists the runs",
-    ]);
+    place
+        .run(args)
+        .expect_refused(&["no run `rzzzzzzz`", "hint: `ralph status` lists the runs"]);
     assert!(place.runs().is_empty());
 }
 

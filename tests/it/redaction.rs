@@ -168,7 +168,7 @@ fn a_secret_that_the_agent_puts_together_is_not_taken_over(#[case] command: &str
         3,
         &[
             "a known secret stands in what the agent changed",
-            "nothing of it was taken over",
+            "the work of this iteration is dropped",
         ],
     );
     assert_silent(&place, &ended);

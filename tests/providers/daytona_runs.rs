@@ -112,7 +112,7 @@ async fn a_sandbox_that_daytona_lost_is_made_anew_from_the_checkpoint_and_said_s
     let live = Live::start(&mut site.scripted(&slow()));
     let name = site.started().await;
     site.daytona.lose(&name).await;
-    let said = ["is gone", "making a new one from the checkpoint", "done: "];
+    let said = ["is gone", "creating a new sandbox from the checkpoint", "done: "];
     live.wait().expect(0, &said);
     assert_eq!(site.daytona.asked("POST /api/sandbox").len(), 2);
     site.expect_nothing_left();

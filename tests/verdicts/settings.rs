@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ralph::model::Profile;
-use ralph::runner::{Budget, DoctorApply, DoctorRules, Profiles, RunSettings};
+use ralph::runner::{Budget, DoctorRules, Profiles, RunSettings};
 use ralph::scm::Identity;
 use ralph::state::Rung;
 use ralph::usage::{Price, Usd};
@@ -82,10 +82,7 @@ impl SettingsShape {
             ladder: self.ladder.clone(),
             doctor: DoctorRules {
                 every_iterations: self.doctor_every,
-                apply: match self.doctor_apply {
-                    Apply::Auto => DoctorApply::Auto,
-                    Apply::Wait => DoctorApply::Wait,
-                },
+                apply_diagnosis: matches!(self.doctor_apply, Apply::Auto),
             },
             profiles: Profiles {
                 default: "cheap".to_owned(),

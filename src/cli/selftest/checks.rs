@@ -14,7 +14,7 @@ use crate::event::PreflightResult;
 use crate::exec::Discard;
 use crate::gateway::meter::Allowance;
 use crate::id::RunId;
-use crate::runner::Round;
+use crate::runner::AgentTrial;
 use crate::sandbox::selftest::{SelftestCheck, selftest};
 use crate::sandbox::{Sandbox, SandboxError, SandboxSpec};
 use crate::secret::Redactor;
@@ -86,7 +86,7 @@ impl<'a> Selftest<'a> {
     /// Runs the checks in order, and stops where the following ones cannot succeed.
     pub(super) async fn run(&mut self, rebuild: RebuildFlag) {
         for condition in self.equipment.preconditions.clone() {
-            self.record(condition.name(), as_result(condition.look().await));
+            self.record(condition.name(), as_result(condition.check().await));
         }
         if !self.build(rebuild).await {
             return;
@@ -208,19 +208,19 @@ impl<'a> Selftest<'a> {
         let name = &self.config.settings.default_profile;
         let agent = self.equipment.agents.for_profile(name);
         let profile = self.config.profiles.get(name);
-        let round = Round {
+        let round = AgentTrial {
             sandbox,
             agent: agent.as_ref(),
             model: self.equipment.model.as_ref(),
             profile: profile.ok_or_else(|| format!("there is no model profile `{name}`"))?,
-            cost: self.config.settings.budget.max_cost,
+            max_cost: self.config.settings.budget.max_cost,
         };
         let prompt = match self.config.settings.agent.name {
             AgentName::Actions => format!("{PROMPT}\n\n{}", agent.answer_format()),
             AgentName::Claude | AgentName::Codex | AgentName::Cursor | AgentName::Custom => PROMPT.to_owned(),
         };
         round
-            .hold(&prompt)
+            .run(&prompt)
             .await
             .map(drop)
             .map_err(|error| error_chain(&error))

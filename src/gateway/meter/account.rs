@@ -51,7 +51,7 @@ impl MeteredUsage {
     fn price_at(&mut self, price: Price) {
         if self.unpriced_calls > 0 {
             self.unpriced_calls = 0;
-            self.cost += price.of(Tokens {
+            self.cost += price.cost_of(Tokens {
                 input: self.tokens.input.saturating_mul(2),
                 ..self.tokens
             });

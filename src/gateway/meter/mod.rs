@@ -115,7 +115,7 @@ impl Meter {
     /// When only a cost limits the run, a call without a known price waits until no other such call is in progress: the
     /// cost that the service reports for that one decides about this one.
     pub async fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
-        let cost = self.0.prices.price(model).map(|price| price.of(worst));
+        let cost = self.0.prices.price(model).map(|price| price.cost_of(worst));
         let amount = CallAmount { tokens: worst, cost };
         let reserved = loop {
             // Created before the check, so that no notification is missed.

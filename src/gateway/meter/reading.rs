@@ -162,7 +162,7 @@ impl CallUsage {
         let weighted = hundredths.iter().fold(0_u64, |sum, (tokens, weight)| {
             sum.saturating_add(tokens.saturating_mul(*weight))
         });
-        price.of(Tokens {
+        price.cost_of(Tokens {
             input: weighted.div_ceil(100),
             output: self.output,
         })

@@ -29,9 +29,9 @@ pub(super) fn hourly_cost(resources: &Resources, prices: &DaytonaPrices) -> Hour
     let memory = size.memory.unwrap_or(DEFAULTS.1);
     let disk = size.disk.unwrap_or(DEFAULTS.2);
     let parts = [
-        prices.cpu_hour.times(cpu),
-        prices.memory_gb_hour.times(memory),
-        prices.disk_gb_hour.times(disk),
+        prices.cpu_hour.saturating_mul(cpu),
+        prices.memory_gb_hour.saturating_mul(memory),
+        prices.disk_gb_hour.saturating_mul(disk),
     ];
     HourlyCost {
         price: parts.into_iter().fold(Usd::ZERO, |sum, part| sum + part),

@@ -1,4 +1,4 @@
-//! What the sandbox of a run cost, about.
+//! The estimated cost of a run's sandbox.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use crate::usage::Usd;
 
 use super::budget::Ledger;
 
-/// What the sandbox of a run cost, from its resources and the time the run was open.
+/// The estimated cost of a sandbox, from the provider's price per hour and the time the run was open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComputeCost {
     /// The estimate.
     pub cost: Usd,
-    /// The time: at work, and waiting with the sandbox at hand.
+    /// The time at work and waiting: the sandbox exists during both.
     pub time: Duration,
-    /// What it had, for people.
+    /// The resources that were paid for, for people.
     pub resources: String,
 }
 
 impl ComputeCost {
-    pub(super) fn of(hourly: HourlyCost, ledger: &Ledger) -> Self {
+    pub(super) fn new(hourly: HourlyCost, ledger: &Ledger) -> Self {
         let time = ledger.worked + ledger.waited;
         Self {
-            cost: hourly.price.for_time(time),
+            cost: hourly.price.for_duration(time),
             time,
             resources: hourly.resources,
         }
@@ -56,7 +56,7 @@ mod tests {
             waited: Duration::from_secs(10 * 60),
             ..Ledger::default()
         };
-        let told = ComputeCost::of(hourly, &ledger).to_string();
-        assert_eq!(told, "$0.3000 estimated (30.0 minutes; processors: 4)");
+        let text = ComputeCost::new(hourly, &ledger).to_string();
+        assert_eq!(text, "$0.3000 estimated (30.0 minutes; processors: 4)");
     }
 }

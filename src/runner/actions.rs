@@ -1,6 +1,5 @@
-//! Performing the actions of an answer, in order, in the clone. The first that fails ends the list.
+//! The actions of a model's answer, performed in the clone one after another. The first failure ends the list.
 
-use crate::text::error_chain;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,74 +13,83 @@ use crate::sandbox::{Sandbox, SandboxError, SandboxErrorKind};
 use crate::scm::PrivateClone;
 use crate::secret::Redactor;
 use crate::state::CommandFailure;
+use crate::text::error_chain;
 
+use super::error::is_sandbox_fault;
 use super::gutter;
 use super::report::Reporter;
 use super::text;
 
-/// How long a command may run that names no time of its own.
+/// Timeout of a command that names none.
 const RUN_TIMEOUT: Duration = Duration::from_secs(600);
-/// The largest file a patch is applied to.
-const LARGEST_FILE: u64 = 16 * 1024 * 1024;
-/// How much of a command's output is kept in `actions.jsonl` and `errors.log`.
-const OUTPUT_KEPT: usize = 4000;
+/// The largest file that can be patched, in bytes.
+const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// How much of a command's output `actions.jsonl` and `errors.log` keep, in bytes.
+const MAX_OUTPUT: usize = 4000;
 
-/// Where actions are performed.
-pub(super) struct Bench<'a> {
+/// Performs actions in a clone.
+pub(super) struct Performer<'a> {
     pub(super) sandbox: &'a dyn Sandbox,
     pub(super) clone: &'a PrivateClone<'a>,
     pub(super) reporter: &'a Reporter,
     pub(super) redactor: &'a Redactor,
-    /// Variables that commands see.
+    /// Environment variables of commands.
     pub(super) env: &'a BTreeMap<String, String>,
 }
 
-/// What came of performing.
+/// The actions of an iteration and what failed in it.
 #[derive(Debug, Default)]
-pub(super) struct Performed {
+pub(super) struct ActionsLog {
     /// One JSON object per action, for `actions.jsonl`.
-    pub(super) log: Vec<serde_json::Value>,
-    /// What failed, for the loop score.
+    pub(super) lines: Vec<serde_json::Value>,
+    /// Failures, for the loop score.
     pub(super) failures: Vec<CommandFailure>,
-    /// What failed, for the next prompt.
+    /// Failures as text, for the next prompt.
     pub(super) errors: Vec<String>,
 }
 
-/// How one action went.
-enum Went {
-    Well(serde_json::Value),
-    Wrong { reason: String, failure: CommandFailure },
+impl ActionsLog {
+    /// Adds a failure: for the loop score, and as text for the next prompt.
+    pub(super) fn fail(&mut self, failure: CommandFailure, error: String) {
+        self.failures.push(failure);
+        self.errors.push(error);
+    }
 }
 
-impl Bench<'_> {
-    /// Performs the actions until one fails. Only a sandbox that fails is an error.
+/// The result of one action.
+enum ActionResult {
+    Succeeded(serde_json::Value),
+    Failed { reason: String, failure: CommandFailure },
+}
+
+impl Performer<'_> {
+    /// Performs actions until one fails, and returns whether all succeeded. Only a failing sandbox is an error.
     pub(super) async fn perform(
         &self,
         actions: &[AgentAction],
-        performed: &mut Performed,
+        log: &mut ActionsLog,
     ) -> Result<bool, SandboxError> {
         for action in actions {
             let started = Instant::now();
-            let went = self.act(action).await?;
+            let result = self.perform_one(action).await?;
             let seconds = (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
             let what = self.redactor.redact(&action.to_string());
-            match went {
-                Went::Well(detail) => {
-                    performed
-                        .log
-                        .push(json!({"action": action, "ok": true, "seconds": seconds, "detail": detail}));
+            let mut line = |ok: bool, detail: serde_json::Value| {
+                let line = json!({"action": action, "ok": ok, "seconds": seconds, "detail": detail});
+                log.lines.push(line);
+            };
+            match result {
+                ActionResult::Succeeded(detail) => {
+                    line(true, detail);
                     self.reporter.emit(EventKind::Action { what, failed: None });
                 }
-                Went::Wrong { reason, failure } => {
-                    performed
-                        .log
-                        .push(json!({"action": action, "ok": false, "seconds": seconds, "detail": reason}));
+                ActionResult::Failed { reason, failure } => {
+                    line(false, json!(reason));
                     self.reporter.emit(EventKind::Action {
                         what: what.clone(),
-                        failed: Some(first_line(&reason)),
+                        failed: Some(reason.lines().next().unwrap_or("failed").to_owned()),
                     });
-                    performed.errors.push(format!("{what}: {reason}"));
-                    performed.failures.push(failure);
+                    log.fail(failure, format!("{what}: {reason}"));
                     return Ok(false);
                 }
             }
@@ -89,7 +97,7 @@ impl Bench<'_> {
         Ok(true)
     }
 
-    async fn act(&self, action: &AgentAction) -> Result<Went, SandboxError> {
+    async fn perform_one(&self, action: &AgentAction) -> Result<ActionResult, SandboxError> {
         match action {
             AgentAction::Run {
                 command,
@@ -103,11 +111,11 @@ impl Bench<'_> {
                 content,
             } => self.write(path, *append, content).await,
             AgentAction::Commit { message, paths } => self.commit(message, paths).await,
-            // The endings are not performed: the session turned them into the iteration's ending.
+            // The session has already turned these into the end of the iteration.
             AgentAction::Rotate { .. }
             | AgentAction::Pause { .. }
             | AgentAction::StopSuccess { .. }
-            | AgentAction::StopFailure { .. } => Ok(Went::Well(json!("ends the iteration"))),
+            | AgentAction::StopFailure { .. } => Ok(ActionResult::Succeeded(json!("ends the iteration"))),
         }
     }
 
@@ -116,7 +124,7 @@ impl Bench<'_> {
         line: &str,
         cwd: Option<&RelPath>,
         timeout_s: Option<u64>,
-    ) -> Result<Went, SandboxError> {
+    ) -> Result<ActionResult, SandboxError> {
         let root = self.clone.dir();
         let dir = cwd.map_or(root.to_owned(), |dir| root.join(dir.as_path()));
         let timeout = timeout_s.map_or(RUN_TIMEOUT, Duration::from_secs);
@@ -125,87 +133,86 @@ impl Bench<'_> {
             Ok(exit) => exit,
             Err(error) => match error.kind() {
                 SandboxErrorKind::NotStarted | SandboxErrorKind::File => {
-                    return Ok(wrong(line, error_chain(&error)));
+                    return Ok(failed(line, error_chain(&error)));
                 }
                 _ => return Err(error),
             },
         };
-        let output = output_of(&exit, self.redactor);
+        let output = output_text(&exit, self.redactor);
         if exit.success() {
-            return Ok(Went::Well(
+            return Ok(ActionResult::Succeeded(
                 json!({"status": exit.status.to_string(), "output": output}),
             ));
         }
-        let failure = gutter::failure(line, &exit, self.sandbox);
-        Ok(Went::Wrong {
+        let failure = gutter::command_failure(line, &exit, self.sandbox);
+        Ok(ActionResult::Failed {
             reason: format!("{}\n{output}", exit.status),
             failure,
         })
     }
 
-    async fn patch(&self, path: &RelPath, diff: &Patch) -> Result<Went, SandboxError> {
+    async fn patch(&self, path: &RelPath, diff: &Patch) -> Result<ActionResult, SandboxError> {
         let target = match self.target(path).await? {
             Ok(target) => target,
-            Err(went) => return Ok(went),
+            Err(failed) => return Ok(failed),
         };
-        let old = match self.sandbox.files().read(&target, LARGEST_FILE).await {
+        let old = match self.sandbox.files().read(&target, MAX_FILE).await {
             Ok(bytes) => Some(bytes),
             Err(error) if error.is_not_found() => None,
-            Err(error) => return refused("patch", error),
+            Err(error) => return file_failure("patch", error),
         };
         match diff.apply(old.as_deref()) {
             Ok(PatchedFile::Content(new)) => self.store(&target, &new).await,
             Ok(PatchedFile::Deleted) => match self.sandbox.files().remove(&target).await {
-                Ok(()) => Ok(Went::Well(json!("removed"))),
-                Err(error) => refused("patch", error),
+                Ok(()) => Ok(ActionResult::Succeeded(json!("removed"))),
+                Err(error) => file_failure("patch", error),
             },
-            Err(error) => Ok(wrong("patch", error.to_string())),
+            Err(error) => Ok(failed("patch", error.to_string())),
         }
     }
 
-    async fn write(&self, path: &RelPath, append: bool, content: &str) -> Result<Went, SandboxError> {
+    async fn write(&self, path: &RelPath, append: bool, content: &str) -> Result<ActionResult, SandboxError> {
         let target = match self.target(path).await? {
             Ok(target) => target,
-            Err(went) => return Ok(went),
+            Err(failed) => return Ok(failed),
         };
         if !append {
             return self.store(&target, content.as_bytes()).await;
         }
         match self.sandbox.files().append(&target, content.as_bytes()).await {
-            Ok(()) => Ok(Went::Well(json!({"appended": content.len()}))),
-            Err(error) => refused("write", error),
+            Ok(()) => Ok(ActionResult::Succeeded(json!({"appended": content.len()}))),
+            Err(error) => file_failure("write", error),
         }
     }
 
-    async fn store(&self, target: &Path, bytes: &[u8]) -> Result<Went, SandboxError> {
+    async fn store(&self, target: &Path, bytes: &[u8]) -> Result<ActionResult, SandboxError> {
         let mode = self.mode_of(target).await.unwrap_or(0o644);
         match self.sandbox.files().write(target, bytes, mode).await {
-            Ok(()) => Ok(Went::Well(json!({"written": bytes.len()}))),
-            Err(error) => refused("write", error),
+            Ok(()) => Ok(ActionResult::Succeeded(json!({"written": bytes.len()}))),
+            Err(error) => file_failure("write", error),
         }
     }
 
-    /// The permission bits of a file that is there, so that a script stays executable.
+    /// The permission bits of an existing file, so that a script stays executable.
     async fn mode_of(&self, target: &Path) -> Option<u32> {
+        // The parent of a new file may not exist yet. A sandbox that failed also fails the write that follows.
         let entries = self.sandbox.files().list(target.parent()?).await.ok()?;
         let name = target.file_name()?.to_str()?;
-        entries
-            .into_iter()
-            .find(|entry| entry.name == name)
-            .map(|entry| entry.mode & 0o777)
+        let entry = entries.into_iter().find(|entry| entry.name == name)?;
+        Some(entry.mode & 0o777)
     }
 
-    async fn commit(&self, message: &str, paths: &[RelPath]) -> Result<Went, SandboxError> {
+    async fn commit(&self, message: &str, paths: &[RelPath]) -> Result<ActionResult, SandboxError> {
         let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
         match self.clone.commit(message, &paths).await {
-            Ok(Some(commit)) => Ok(Went::Well(json!({"commit": commit}))),
-            Ok(None) => Ok(wrong("commit", "there is nothing to commit".to_owned())),
-            Err(error) => Ok(wrong("commit", error_chain(&error))),
+            Ok(Some(commit)) => Ok(ActionResult::Succeeded(json!({"commit": commit}))),
+            Ok(None) => Ok(failed("commit", "nothing to commit".to_owned())),
+            Err(error) => Ok(failed("commit", error_chain(&error))),
         }
     }
 
-    /// The file an action means, once it is sure that no link leads elsewhere.
-    async fn target(&self, path: &RelPath) -> Result<Result<PathBuf, Went>, SandboxError> {
+    /// The absolute path of an action's file, after a check that no part of it is a symbolic link.
+    async fn target(&self, path: &RelPath) -> Result<Result<PathBuf, ActionResult>, SandboxError> {
         let mut args = vec!["-c".to_owned(), LINK_CHECK.to_owned(), "sh".to_owned()];
         let mut prefix = String::new();
         for part in path.as_str().split('/') {
@@ -219,38 +226,31 @@ impl Bench<'_> {
             return Ok(Ok(self.clone.dir().join(path.as_path())));
         }
         let link = exit.stdout.text();
-        Ok(Err(wrong(
+        Ok(Err(failed(
             "path",
             format!("`{}` is a symbolic link; write to the file itself", link.trim()),
         )))
     }
 }
 
-/// Names the first argument that is a symbolic link.
+/// Prints the first argument that is a symbolic link and exits with 3.
 const LINK_CHECK: &str = r#"for p; do if [ -L "$p" ]; then printf '%s' "$p"; exit 3; fi; done"#;
 
-fn wrong(what: &str, reason: String) -> Went {
-    let failure = gutter::failure_of_text(what, 1, &reason);
-    Went::Wrong { reason, failure }
+fn failed(what: &str, reason: String) -> ActionResult {
+    let failure = gutter::text_failure(what, 1, &reason);
+    ActionResult::Failed { reason, failure }
 }
 
-/// A file operation that the sandbox refused is the action's failure; a sandbox that is gone is the run's.
-fn refused(what: &str, error: SandboxError) -> Result<Went, SandboxError> {
-    match error.kind() {
-        SandboxErrorKind::NotStarted
-        | SandboxErrorKind::File
-        | SandboxErrorKind::TooLong
-        | SandboxErrorKind::Host
-        | SandboxErrorKind::Unsupported => Ok(wrong(what, error_chain(&error))),
-        SandboxErrorKind::Lost
-        | SandboxErrorKind::Unreachable
-        | SandboxErrorKind::Unavailable
-        | SandboxErrorKind::Failed => Err(error),
+/// A refused file operation fails the action; a sandbox that is gone fails the run.
+fn file_failure(what: &str, error: SandboxError) -> Result<ActionResult, SandboxError> {
+    if is_sandbox_fault(error.kind()) {
+        return Err(error);
     }
+    Ok(failed(what, error_chain(&error)))
 }
 
-/// Both streams, shortened, for people and for the next prompt.
-pub(super) fn output_of(exit: &Exit, redactor: &Redactor) -> String {
+/// Both output streams, shortened, for people and for the next prompt.
+pub(super) fn output_text(exit: &Exit, redactor: &Redactor) -> String {
     let (stdout, stderr) = (exit.stdout.redacted(redactor), exit.stderr.redacted(redactor));
     let text = match (stdout.trim().is_empty(), stderr.trim().is_empty()) {
         (true, _) => stderr,
@@ -258,12 +258,8 @@ pub(super) fn output_of(exit: &Exit, redactor: &Redactor) -> String {
         _ => format!("{}\n--- stderr ---\n{stderr}", stdout.trim_end()),
     };
     let text = text.trim_end();
-    match text::end(text, OUTPUT_KEPT) {
+    match text::last_bytes(text, MAX_OUTPUT) {
         whole if whole.len() == text.len() => whole.to_owned(),
         kept => format!("[... {} bytes cut ...]\n{kept}", text.len() - kept.len()),
     }
-}
-
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
 }

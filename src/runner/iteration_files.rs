@@ -1,0 +1,185 @@
+//! The files and the record of a finished iteration: for people, for the next prompt, and for the journal.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::event::EventKind;
+use crate::id::ObjectId;
+use crate::scm::{Change, Snapshot};
+use crate::state::{IterationRecord, JournalEntry, StateError};
+
+use super::agent_work::AgentWork;
+use super::budget::Ledger;
+use super::collect::Collected;
+use super::error::Halt;
+use super::evidence::Verified;
+use super::progress::{LastIteration, RunProgress};
+use super::workplace::Workplace;
+use crate::text::one_line;
+
+/// An iteration that is over and not recorded yet.
+pub(super) struct FinishedIteration {
+    pub(super) record: IterationRecord,
+    pub(super) work: AgentWork,
+    pub(super) collected: Collected,
+    pub(super) verified: Verified,
+}
+
+/// Writes everything about the iteration that a person may want to read to the run files.
+pub(super) fn write_iteration_files(
+    progress: &mut RunProgress<'_>,
+    finished: &FinishedIteration,
+) -> Result<(), StateError> {
+    let FinishedIteration {
+        record,
+        work,
+        collected,
+        verified,
+    } = finished;
+    let number = record.iteration;
+    let actions: Vec<String> = work
+        .actions
+        .lines
+        .iter()
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let metrics = metrics(record, &progress.ledger());
+    let pull_request = json!({ "branch": progress.facts().branch, "tip": record.tip, "opened": false });
+    let files = [
+        ("response.json", pretty(&json!({ "text": work.response }))),
+        ("actions.jsonl", actions.concat()),
+        ("git_diff.patch", collected.diff.patch.clone()),
+        ("test_output.txt", verified.evidence.output.clone()),
+        ("metrics.json", pretty(&metrics)),
+        ("pr_state.json", pretty(&pull_request)),
+    ];
+    for (name, text) in files {
+        progress
+            .files
+            .write(&format!("iterations/{number}/{name}"), &text)?;
+    }
+    for error in work.actions.errors.iter().chain(&verified.evidence.errors) {
+        progress.log_error(number, error)?;
+    }
+    progress.files.append("progress.md", &progress_line(record))?;
+    let gutter = if record.score.gutter { " GUTTER" } else { "" };
+    progress.log_activity(&format!(
+        "iteration {number} ended: {}; loop score {:.2}{gutter}; signals {}",
+        record.ending,
+        record.score.total,
+        json!(record.score.signals)
+    ))
+}
+
+/// Records the iteration in the journal and in a checkpoint. Only then has it happened.
+pub(super) async fn record_iteration(
+    finished: FinishedIteration,
+    progress: &mut RunProgress<'_>,
+    workplace: &Workplace<'_>,
+) -> Result<(), Halt> {
+    let FinishedIteration {
+        record,
+        collected,
+        verified,
+        ..
+    } = finished;
+    let file = |name: &str| Some(format!(".ralph/iterations/{}/{name}", record.iteration));
+    let before = std::mem::take(&mut progress.last);
+    progress.set_last(LastIteration {
+        status: status_text(&collected.snapshot),
+        diff_summary: collected.diff.summary(),
+        diff_file: file("git_diff.patch"),
+        tests_file: if verified.evidence.checks.is_empty() {
+            before.tests_file
+        } else {
+            file("test_output.txt")
+        },
+        tested_tree: tested_tree(&record, &collected.snapshot).or(before.tested_tree),
+    })?;
+    (progress.tip, progress.tree) = (record.tip.clone(), record.tree.clone());
+    progress.ticked = verified.ticked;
+    let (event, verdict) = (ended_event(&record), record.verdict.clone());
+    progress
+        .checkpoint(Some(JournalEntry::Recorded(Box::new(record))))
+        .await?;
+    workplace.show_task(progress).await?;
+    workplace.reporter.emit(event);
+    Halt::from_verdict(verdict)
+}
+
+/// The tree the tests ran on. Evidence runs on the commit, whose tree is that of the clone only without uncommitted work.
+fn tested_tree(record: &IterationRecord, snapshot: &Snapshot) -> Option<ObjectId> {
+    let tests = record.tests.as_ref()?;
+    (tests.commit.is_none() || snapshot.dirty.is_empty()).then(|| record.tree.clone())
+}
+
+fn ended_event(record: &IterationRecord) -> EventKind {
+    EventKind::IterationEnded {
+        summary: record.summary.clone(),
+        loop_score: record.score.total,
+        gutter: record.score.gutter,
+        changed_lines: record.changed_lines,
+        seconds: Duration::from_millis(record.milliseconds).as_secs_f64(),
+    }
+}
+
+fn progress_line(record: &IterationRecord) -> String {
+    let tests = match &record.tests {
+        Some(check) if check.passed() => "; tests pass",
+        Some(_) => "; tests fail",
+        None => "",
+    };
+    let ticked = match record.newly_ticked.as_slice() {
+        [] => String::new(),
+        boxes => format!("; ticked {}", boxes.join(", ")),
+    };
+    format!(
+        "- iteration {}: {}{tests}{ticked}\n",
+        record.iteration,
+        one_line(&record.summary)
+    )
+}
+
+fn metrics(record: &IterationRecord, spent: &Ledger) -> serde_json::Value {
+    json!({
+        "iteration": record.iteration,
+        "profile": record.profile,
+        "milliseconds": record.milliseconds,
+        "tokens": record.tokens,
+        "cost_usd": record.cost.dollars(),
+        "unpriced_calls_total": spent.unpriced_calls,
+        "changed_lines": record.changed_lines,
+        "loop_score": record.score.total,
+        "gutter": record.score.gutter,
+        "signals": record.score.signals,
+        "failures": record.failures,
+        "rung": record.rung,
+        "tests": record.tests,
+        "evidence": record.evidence,
+        "ticked": record.ticked,
+    })
+}
+
+fn change_word(change: Change) -> &'static str {
+    match change {
+        Change::Added => "added",
+        Change::Modified => "modified",
+        Change::Deleted => "deleted",
+        Change::Repository => "repository of its own (not handed back)",
+    }
+}
+
+fn status_text(snapshot: &Snapshot) -> String {
+    let lines: Vec<String> = snapshot
+        .dirty
+        .iter()
+        .map(|dirty| format!("{} {}", change_word(dirty.change), dirty.path))
+        .collect();
+    lines.join("\n")
+}
+
+/// JSON with indentation, for people.
+fn pretty(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}

@@ -1,0 +1,148 @@
+//! Paid model calls: reserved in the journal before they are made, settled when they return, repeated after a wait.
+
+use std::time::Duration;
+
+use crate::event::EventKind;
+use crate::model::{ModelError, ModelMessage, ModelReply, ModelRequest, Profile};
+use crate::state::{CallUsage, JournalEntry};
+use crate::text::error_chain;
+use crate::usage::{Tokens, Usd};
+
+use super::accounts::{Accounts, MAX_WAIT, has_answered};
+use super::error::Halt;
+use super::progress::RunProgress;
+
+/// A call that was refused before any work was done is free.
+const FREE: CallUsage = CallUsage {
+    tokens: Tokens { input: 0, output: 0 },
+    cost: Some(Usd::ZERO),
+};
+
+/// Calls a model. Rate limits and outages are waited out within the same iteration.
+pub(super) async fn ask(
+    accounts: &Accounts<'_>,
+    progress: &mut RunProgress<'_>,
+    request: ModelRequest,
+) -> Result<ModelReply, Halt> {
+    let redactor = &accounts.inputs.parts.redactor;
+    let redact = |message: ModelMessage| ModelMessage {
+        content: redactor.redact(&message.content),
+        ..message
+    };
+    let request = ModelRequest {
+        messages: request.messages.into_iter().map(redact).collect(),
+        ..request
+    };
+    let mut backoff = accounts.inputs.settings.model_wait;
+    loop {
+        let error = match call(accounts, progress, &request).await? {
+            Ok(reply) => {
+                accounts.reporter.emit(EventKind::ModelAnswered {
+                    model: reply.model.clone(),
+                    tokens: reply.tokens.map(Tokens::total),
+                    cost_usd: reply.cost.map(Usd::dollars),
+                });
+                return Ok(ModelReply {
+                    text: redactor.redact(&reply.text),
+                    ..reply
+                });
+            }
+            Err(error) => error,
+        };
+        let may_pass =
+            !matches!(error, ModelError::Unavailable { .. }) || has_answered(progress.journal.lines());
+        match retry_after(&error, backoff) {
+            Some(wait) if may_pass => accounts.wait(wait, error_chain(&error), progress).await?,
+            _ => return Err(give_up(error)),
+        }
+        backoff = (backoff * 2).min(MAX_WAIT);
+    }
+}
+
+/// Reserves, makes and settles one call. The outer error ends the run; the inner one may pass.
+async fn call(
+    accounts: &Accounts<'_>,
+    progress: &mut RunProgress<'_>,
+    request: &ModelRequest,
+) -> Result<Result<ModelReply, ModelError>, Halt> {
+    let reserved = CallUsage {
+        tokens: request.worst_case(),
+        cost: request.worst_cost(),
+    };
+    let ledger = progress.ledger();
+    ledger.check_call(&accounts.inputs.settings.budget, reserved)?;
+    let call = ledger.calls + 1;
+    progress.append(JournalEntry::Calling {
+        call,
+        iteration: request.iteration,
+        reserved,
+    })?;
+    let reply = accounts.inputs.parts.model.answer(request, &mut |_text| {}).await;
+    let spent = spent(&reply, reserved);
+    progress.append(JournalEntry::Called { call, spent })?;
+    if reply.is_ok() && spent.cost.is_none() {
+        check_unpriced(accounts, &request.profile)?;
+    }
+    Ok(reply)
+}
+
+/// A call of unknown price is fine while a token budget bounds the run; otherwise a person must decide.
+fn check_unpriced(accounts: &Accounts<'_>, profile: &Profile) -> Result<(), Halt> {
+    let model = &profile.litellm_model;
+    if accounts.inputs.settings.budget.max_tokens.is_none() {
+        return Err(Halt::paused(format!(
+            "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot be enforced: set its price in \
+             [models.{}], or set max_tokens_total",
+            profile.name
+        )));
+    }
+    accounts.reporter.warn(format!(
+        "the cost of `{model}` is unknown; only max_tokens_total bounds this run"
+    ));
+    Ok(())
+}
+
+/// What a call used. Unreported usage counts as what was reserved, and so does each attempt that broke off.
+fn spent(reply: &Result<ModelReply, ModelError>, reserved: CallUsage) -> CallUsage {
+    let (own, broken_off) = match reply {
+        Ok(reply) => {
+            let own = match reply.tokens {
+                Some(tokens) => CallUsage {
+                    tokens,
+                    cost: reply.cost,
+                },
+                None => CallUsage {
+                    tokens: reserved.tokens,
+                    cost: reply.cost.or(reserved.cost),
+                },
+            };
+            (own, reply.unmetered_attempts)
+        }
+        Err(ModelError::Unavailable {
+            unmetered_attempts, ..
+        }) => (FREE, *unmetered_attempts),
+        Err(_) => (FREE, 0),
+    };
+    (0..broken_off).fold(own, |sum, _| CallUsage {
+        tokens: sum.tokens + reserved.tokens,
+        cost: sum.cost.zip(reserved.cost).map(|(a, b)| a + b),
+    })
+}
+
+/// How long to wait before the next try; `None` when another try cannot succeed.
+fn retry_after(error: &ModelError, backoff: Duration) -> Option<Duration> {
+    match error {
+        ModelError::RateLimited { retry_after, .. } => Some(retry_after.unwrap_or(backoff)),
+        ModelError::Unavailable { .. } => Some(backoff),
+        ModelError::Unauthorized { .. } | ModelError::Refused { .. } | ModelError::ScriptExhausted { .. } => {
+            None
+        }
+    }
+}
+
+fn give_up(error: ModelError) -> Halt {
+    match error {
+        error @ ModelError::ScriptExhausted { .. } => Halt::from(error),
+        error => Halt::paused(format!("{} ({})", error_chain(&error), error.hint())),
+    }
+}

@@ -1,0 +1,322 @@
+//! Where the agent works: the sandbox of the run, and the private clone in it.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::id::ObjectId;
+use crate::sandbox::{Reuse, Sandbox, SandboxErrorKind, SandboxSpec, clone_dir};
+use crate::scm::{PrivateClone, Repository, ScmError, SeedPack, Start};
+use crate::state::{RunOutcomeKind, StateError, write_atomically};
+use crate::text::error_chain;
+
+use super::error::{Halt, is_sandbox_fault};
+use super::interventions;
+use super::progress::RunProgress;
+use super::report::Reporter;
+use super::{RunError, RunInputs, RunParts};
+
+/// How many sandboxes one iteration may lose before the run pauses for a person.
+const MAX_LOSSES: u32 = 1;
+/// How long to retry when the provider cannot create a sandbox, or does not answer.
+const RECREATE_TIMEOUT: Duration = Duration::from_secs(60);
+const RECREATE_PAUSE: Duration = Duration::from_millis(500);
+
+/// The sandbox of a run and the private clone in it.
+pub(super) struct Workplace<'a> {
+    pub(super) inputs: RunInputs<'a>,
+    pub(super) reporter: Reporter,
+    sandbox: Box<dyn Sandbox>,
+    /// Whether an iteration started in this sandbox.
+    used: bool,
+    /// The user's repository.
+    pub(super) repo: Repository,
+    /// The pack with everything that the base commit reaches.
+    seed: SeedPack,
+    /// Commits that the user's repository has, so that a hand-back need not transfer them.
+    pub(super) known: Vec<ObjectId>,
+}
+
+impl<'a> Workplace<'a> {
+    /// The workplace in this sandbox. There is no clone in it until [`Self::reset_clone`].
+    pub(super) async fn new(
+        inputs: RunInputs<'a>,
+        reporter: Reporter,
+        sandbox: Box<dyn Sandbox>,
+        repo: Repository,
+    ) -> Result<Self, RunError> {
+        let facts = inputs.dir.facts();
+        repo.pin_base(&facts.id, &facts.base).await?;
+        Ok(Self {
+            seed: SeedPack::make(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
+            known: vec![facts.base.clone()],
+            inputs,
+            reporter,
+            sandbox,
+            used: false,
+            repo,
+        })
+    }
+
+    /// The sandbox.
+    pub(super) fn sandbox(&self) -> &dyn Sandbox {
+        self.sandbox.as_ref()
+    }
+
+    /// The directory of the clone inside the sandbox.
+    pub(super) fn clone_dir(&self) -> PathBuf {
+        clone_dir(self.sandbox())
+    }
+
+    /// The clone, whose branch started this iteration at `tip`.
+    pub(super) fn private_clone(&self, tip: &ObjectId) -> PrivateClone<'_> {
+        PrivateClone::existing(self.sandbox(), self.clone_dir(), self.start_at(tip))
+    }
+
+    /// Creates the clone again from what the host has. Whatever a crash or an agent left in it is gone.
+    pub(super) async fn reset_clone(&self, progress: &mut RunProgress<'_>) -> Result<(), RunError> {
+        let clone = self.clone_dir();
+        self.sandbox.end_processes().await?;
+        self.sandbox.files().remove(&clone).await?;
+        self.plant(&clone, &progress.tip, progress).await?;
+        if progress.is_saved() {
+            let private = self.private_clone(&progress.tip);
+            private.restore(&progress.tree).await?;
+        }
+        progress.files.copy_all(self.sandbox(), &clone).await?;
+        self.show_task(progress).await
+    }
+
+    /// Creates a clone at `commit` in `dir`, from packs of the host.
+    pub(super) async fn plant(
+        &self,
+        dir: &Path,
+        commit: &ObjectId,
+        progress: &RunProgress<'_>,
+    ) -> Result<(), RunError> {
+        let mut packs = vec![self.seed.clone()];
+        if progress.is_saved() {
+            packs.push(self.pack_since_base(commit, &progress.tree).await?);
+        }
+        PrivateClone::plant(self.sandbox(), dir.to_owned(), &packs, self.start_at(commit)).await?;
+        Ok(())
+    }
+
+    /// Writes the task with its ticks where a person and the agent see it.
+    pub(super) async fn show_task(&self, progress: &RunProgress<'_>) -> Result<(), RunError> {
+        let text = progress.task_text();
+        write_atomically(&self.inputs.dir.task_file(), text.as_bytes())?;
+        let file = self.clone_dir().join("ralph_task.md");
+        // The agent may have put a directory or a link in its place.
+        self.sandbox.files().remove(&file).await?;
+        self.sandbox.files().write(&file, text.as_bytes(), 0o644).await?;
+        Ok(())
+    }
+
+    /// Reports what the sandbox has to say, as warnings.
+    pub(super) fn report_notices(&self) {
+        for notice in self.sandbox.notices() {
+            self.reporter.warn(notice);
+        }
+    }
+
+    /// Prepares the sandbox for an iteration: one that may not be used again is replaced.
+    pub(super) async fn prepare(&mut self, progress: &mut RunProgress<'_>) -> Result<(), RunError> {
+        if self.used && self.inputs.spec.reuse == Reuse::Never {
+            self.sandbox.close().await?;
+            self.recreate(progress).await?;
+        }
+        self.used = true;
+        Ok(self.sandbox.verify().await?)
+    }
+
+    /// Recovers from an error. A lost sandbox is created again from the checkpoint, so that the iteration can start
+    /// over; any other fault of the provider pauses the run. `losses` counts those of this iteration.
+    pub(super) async fn recover(
+        &mut self,
+        error: RunError,
+        losses: u32,
+        progress: &mut RunProgress<'_>,
+    ) -> Result<(), Halt> {
+        match sandbox_error_kind(&error) {
+            Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable) if losses <= MAX_LOSSES => {
+                self.reporter.warn(format!(
+                    "{}; creating a new sandbox from the checkpoint",
+                    error_chain(&error)
+                ));
+                self.recreate_with_retries(progress).await
+            }
+            Some(kind) if is_sandbox_fault(kind) => Err(Halt::paused(error_chain(&error))),
+            _ => Err(Halt::Broken(error)),
+        }
+    }
+
+    /// Removes the sandbox when the run is over; stops it when the run may go on and the sandbox may be used again.
+    pub(super) async fn release(&self, kind: RunOutcomeKind) -> Result<(), RunError> {
+        let released = match (kind, self.inputs.spec.reuse) {
+            (RunOutcomeKind::Done | RunOutcomeKind::Failed, _) => return Ok(self.sandbox.close().await?),
+            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Allowed) => self.sandbox.stop().await,
+            (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Never) => self.sandbox.close().await,
+        };
+        if let Err(error) = released {
+            self.reporter
+                .warn(format!("cannot stop the sandbox: {}", error_chain(&error)));
+        }
+        Ok(())
+    }
+
+    async fn recreate_with_retries(&mut self, progress: &mut RunProgress<'_>) -> Result<(), Halt> {
+        let (inbox, deadline) = (self.inputs.dir.inbox(), Instant::now() + RECREATE_TIMEOUT);
+        loop {
+            let Err(error) = self.recreate(progress).await else {
+                return Ok(());
+            };
+            match sandbox_error_kind(&error) {
+                // A container that is being removed still exists, and cannot be started.
+                Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable) if Instant::now() < deadline => {
+                }
+                Some(kind) if is_sandbox_fault(kind) => return Err(Halt::paused(error_chain(&error))),
+                _ => return Err(Halt::Broken(error)),
+            }
+            tokio::select! {
+                () = tokio::time::sleep(RECREATE_PAUSE) => {}
+                halt = interventions::until_stopped(&inbox) => return Err(halt),
+            }
+        }
+    }
+
+    async fn recreate(&mut self, progress: &mut RunProgress<'_>) -> Result<(), RunError> {
+        self.sandbox = open_sandbox(self.inputs.parts, self.inputs.spec).await?;
+        self.reset_clone(progress).await
+    }
+
+    /// A pack with what `commit` and `tree` reach beyond the base commit.
+    async fn pack_since_base(&self, commit: &ObjectId, tree: &ObjectId) -> Result<SeedPack, RunError> {
+        let dir = self.inputs.dir;
+        let scratch = dir.seed_dir().join("since");
+        match std::fs::remove_dir_all(&scratch) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StateError::io("remove", scratch)(error).into());
+            }
+            _ => {}
+        }
+        let base = &dir.facts().base;
+        Ok(SeedPack::make(&self.repo, &[commit, tree], &[base], &scratch).await?)
+    }
+
+    fn start_at(&self, commit: &ObjectId) -> Start {
+        Start {
+            branch: self.inputs.dir.facts().branch.clone(),
+            commit: commit.clone(),
+            identity: self.inputs.settings.identity.clone(),
+            format: self.repo.object_format(),
+        }
+    }
+}
+
+/// Opens the sandbox of a run: the one it has, where it may be used again, or a new one.
+pub(super) async fn open_sandbox(parts: &RunParts, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, RunError> {
+    match (parts.provider.reopen(spec).await?, spec.reuse) {
+        (Some(sandbox), Reuse::Allowed) => {
+            sandbox.start().await?;
+            return Ok(sandbox);
+        }
+        (Some(sandbox), Reuse::Never) => sandbox.close().await?,
+        (None, _) => {}
+    }
+    Ok(parts.provider.create(spec).await?)
+}
+
+/// The kind of an error that comes from the sandbox.
+fn sandbox_error_kind(error: &RunError) -> Option<SandboxErrorKind> {
+    match error {
+        RunError::Sandbox(error) | RunError::Scm(ScmError::Sandbox(error)) => Some(error.kind()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runner::tests::TestRun;
+    use crate::sandbox::SandboxError;
+
+    async fn text(workplace: &Workplace<'_>, name: &str) -> Option<String> {
+        let path = workplace.clone_dir().join(name);
+        let bytes = workplace.sandbox().files().read(&path, 1 << 20).await.ok()?;
+        Some(String::from_utf8(bytes).unwrap())
+    }
+
+    async fn write(workplace: &Workplace<'_>, name: &str) {
+        let path = workplace.clone_dir().join(name);
+        workplace
+            .sandbox()
+            .files()
+            .write(&path, b"changed", 0o644)
+            .await
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_reset_clone_has_the_base_the_task_and_the_run_files() {
+        let run = TestRun::new().await;
+        let (mut progress, workplace) = (run.progress().await, run.workplace().await);
+        progress.files.write("notes.md", "a note").unwrap();
+        for _ in 0..2 {
+            workplace.reset_clone(&mut progress).await.unwrap();
+            assert_eq!(text(&workplace, "left.txt").await, None);
+            assert_eq!(
+                text(&workplace, "ralph_task.md").await,
+                Some(progress.task_text())
+            );
+            assert_eq!(text(&workplace, ".ralph/notes.md").await.unwrap(), "a note");
+            assert!(text(&workplace, "Makefile").await.unwrap().contains("true"));
+            for name in ["left.txt", "Makefile", "ralph_task.md", ".ralph/notes.md"] {
+                write(&workplace, name).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_that_may_not_be_reused_is_replaced_before_the_next_iteration() {
+        let mut run = TestRun::new().await;
+        run.spec.reuse = Reuse::Never;
+        let (mut progress, mut workplace) = (run.progress().await, run.workplace().await);
+        workplace.reset_clone(&mut progress).await.unwrap();
+        workplace.prepare(&mut progress).await.unwrap();
+        write(&workplace, "left.txt").await;
+        workplace.prepare(&mut progress).await.unwrap();
+        assert_eq!(text(&workplace, "left.txt").await, None);
+        assert!(text(&workplace, "Makefile").await.is_some());
+    }
+
+    #[tokio::test]
+    async fn only_a_lost_sandbox_is_created_again_and_only_once_an_iteration() {
+        let run = TestRun::new().await;
+        let (mut progress, mut workplace) = (run.progress().await, run.workplace().await);
+        let lost = || RunError::Sandbox(SandboxError::gone("s"));
+        workplace.recover(lost(), 1, &mut progress).await.unwrap();
+        assert!(text(&workplace, "Makefile").await.is_some());
+        let twice = workplace.recover(lost(), 2, &mut progress).await;
+        assert!(matches!(
+            twice,
+            Err(Halt::End {
+                kind: RunOutcomeKind::Paused,
+                ..
+            })
+        ));
+        let other = RunError::NoProfile("p".to_owned());
+        let other = workplace.recover(other, 1, &mut progress).await;
+        assert!(matches!(other, Err(Halt::Broken(RunError::NoProfile(_)))));
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_is_removed_only_when_the_run_is_over() {
+        let run = TestRun::new().await;
+        let (mut progress, workplace) = (run.progress().await, run.workplace().await);
+        workplace.reset_clone(&mut progress).await.unwrap();
+        workplace.release(RunOutcomeKind::Paused).await.unwrap();
+        assert!(workplace.clone_dir().exists());
+        workplace.release(RunOutcomeKind::Done).await.unwrap();
+        assert!(!workplace.clone_dir().exists());
+    }
+}
