@@ -37,6 +37,15 @@ fn unsafe_code_is_where_the_architecture_says() {
 }
 
 #[test]
+fn agents_do_no_io() {
+    let sources = repository::sources();
+    none(
+        "I/O in src/agent; describe a command instead",
+        sources.iter().flat_map(agent_io),
+    );
+}
+
+#[test]
 fn only_one_file_starts_processes() {
     let sources = repository::sources();
     none(
@@ -88,6 +97,20 @@ fn clocks(file: &File) -> Vec<String> {
     .collect()
 }
 
+fn agent_io(file: &File) -> Vec<String> {
+    if !file.path.starts_with("src/agent/") {
+        return Vec::new();
+    }
+    let crates = ["tokio", "reqwest", "hyper"];
+    find(file, |path| {
+        let first = path.segments[0].as_str();
+        path.segments.len() > 1 && crates.contains(&first)
+            || [["std", "fs"], ["std", "net"], ["exec", "Host"]]
+                .iter()
+                .any(|wanted| path.contains(wanted))
+    })
+}
+
 fn undocumented_unsafe(file: &File, document: &str) -> Option<String> {
     let code = rust::without_comments_and_literals(rust::without_tests(&file.text));
     let is_unsafe = rust::tokens(&code).iter().any(|token| token.text == "unsafe");
@@ -119,7 +142,7 @@ fn too_long(file: &File) -> Option<String> {
 }
 
 mod tests {
-    use super::{ambient, clocks, processes, too_long, undocumented_unsafe};
+    use super::{agent_io, ambient, clocks, processes, too_long, undocumented_unsafe};
     use crate::repository::File;
 
     fn file(path: &str, text: &str) -> File {
@@ -178,6 +201,19 @@ mod tests {
         );
         assert_eq!(found("src/clock.rs", "Timestamp::now()"), 0);
         assert_eq!(found("src/assembly/surroundings.rs", "clock::system()"), 0);
+    }
+
+    #[test]
+    fn an_agent_that_does_io_is_found() {
+        let found = |path: &str, text: &str| agent_io(&file(path, text)).len();
+        assert_eq!(found("src/agent/a.rs", "use std::{fmt, fs};"), 1);
+        assert_eq!(found("src/agent/a.rs", "tokio::spawn(f)"), 1);
+        assert_eq!(found("src/agent/a.rs", "use crate::exec::{Command, Host};"), 1);
+        assert_eq!(
+            found("src/agent/a.rs", "use crate::exec::Command; let tokio = 1;"),
+            0
+        );
+        assert_eq!(found("src/model/a.rs", "use std::fs;"), 0);
     }
 
     #[test]
