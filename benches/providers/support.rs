@@ -14,7 +14,7 @@ pub mod base;
 pub mod daytona;
 #[path = "../../tests/support/engine.rs"]
 pub mod engine;
-#[path = "../../tests/support/machines/mod.rs"]
+#[path = "../../tests/support/vms/mod.rs"]
 pub mod machines;
 #[path = "../../tests/support/skip.rs"]
 pub mod skip;

@@ -11,7 +11,7 @@ use ralph::sandbox::{Provider, SandboxSpec};
 
 use super::Fallible;
 use super::figure::{Figure, Samples, Target};
-use super::support::machines::Site;
+use super::support::vms::Site;
 use super::support::{base, engine};
 
 /// How often the program is called, and the session used between two calls.

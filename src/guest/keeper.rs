@@ -72,7 +72,7 @@ impl KeeperReport {
 
     fn to_bytes(self) -> [u8; Self::LENGTH] {
         let (kind, stage, value) = match self {
-            Self::Failed(stage, errno) => (b'f', stage.code(), errno),
+            Self::Failed(stage, errno) => (b'f', stage as u8, errno),
             Self::Exited(CommandStatus::Signal(signal)) => (b's', 0, signal),
             Self::Exited(CommandStatus::Code(code)) => (b'c', 0, code),
             Self::Exited(CommandStatus::TimedOut | CommandStatus::Idle) | Self::Gone => (b'g', 0, 0),
@@ -148,13 +148,6 @@ struct Keeper {
     released: bool,
 }
 
-/// Whether the keeper has more to do.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Continue,
-    Exit,
-}
-
 impl Keeper {
     fn run(mut self) -> io::Result<()> {
         loop {
@@ -167,36 +160,37 @@ impl Keeper {
             if child.is_ready() {
                 let _ = self.child_exits.read(&mut [0; 64])?;
             }
-            if self.reap_children() == Next::Exit {
+            if self.reap_children() {
                 return Ok(());
             }
-            if request.is_ready() && self.handle_request()? == Next::Exit {
+            if request.is_ready() && self.handle_request()? {
                 return Ok(());
             }
         }
     }
 
-    /// Reaps all children that have exited. A released keeper without children exits.
-    fn reap_children(&mut self) -> Next {
+    /// Reaps all children that have exited. Returns whether the keeper is finished: it was released and has no children.
+    fn reap_children(&mut self) -> bool {
         loop {
             match sys::reap() {
                 ReapedChild::Exited { child, wait_status } if child == self.command => {
                     self.report(KeeperReport::Exited(parse_wait_status(wait_status)));
                 }
                 ReapedChild::Exited { .. } => {}
-                ReapedChild::NoChildren if self.released => return Next::Exit,
-                ReapedChild::NoChildren | ReapedChild::NoneYet => return Next::Continue,
+                ReapedChild::NoChildren => return self.released,
+                ReapedChild::NoneYet => return false,
             }
         }
     }
 
-    fn handle_request(&mut self) -> io::Result<Next> {
+    /// Handles one request. Returns whether the keeper is finished.
+    fn handle_request(&mut self) -> io::Result<bool> {
         let mut byte = [0];
         if self.guest.read(&mut byte)? == 0 {
             if !self.released {
                 self.kill()?;
             }
-            return Ok(Next::Exit);
+            return Ok(true);
         }
         match KeeperRequest::from_byte(byte[0]) {
             Some(KeeperRequest::Terminate) => {

@@ -17,8 +17,8 @@ pub(crate) const PASSWORD_LENGTH: usize = 32;
 /// An output stream of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {
-    Stdout,
-    Stderr,
+    Stdout = STDOUT as isize,
+    Stderr = STDERR as isize,
 }
 
 /// A message from ralph to the guest.
@@ -95,11 +95,11 @@ pub(crate) enum CommandStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StartStage {
     /// Creating pipes and the keeper process.
-    Prepare,
+    Prepare = 0,
     /// Changing to its working directory.
-    Directory,
+    Directory = 1,
     /// Executing the program.
-    Program,
+    Program = 2,
 }
 
 const START: u8 = 1;
@@ -127,7 +127,7 @@ impl<'a> ToGuest<'a> {
             Self::Stdin(bytes) => (STDIN, *bytes),
             Self::StdinEnd => (STDIN_END, &[][..]),
             Self::Credit(channel, bytes) => {
-                fields.u8(channel.code());
+                fields.u8(*channel as u8);
                 fields.u32(*bytes);
                 (CREDIT, &*fields.0)
             }
@@ -162,7 +162,7 @@ impl<'a> FromGuest<'a> {
                 fields.u64(*version);
                 (HELLO, &*fields.0)
             }
-            Self::Output(channel, bytes) => (channel.code(), *bytes),
+            Self::Output(channel, bytes) => (*channel as u8, *bytes),
             Self::Credit(bytes) => {
                 fields.u32(*bytes);
                 (CREDIT, &*fields.0)
@@ -173,7 +173,7 @@ impl<'a> FromGuest<'a> {
                 (EXIT, &*fields.0)
             }
             Self::Failed(stage, errno) => {
-                fields.u8(stage.code());
+                fields.u8(*stage as u8);
                 fields.i32(*errno);
                 (FAILED, &*fields.0)
             }
@@ -218,33 +218,18 @@ fn decode<'a, M>(
 }
 
 impl Channel {
-    fn code(self) -> u8 {
-        match self {
-            Self::Stdout => STDOUT,
-            Self::Stderr => STDERR,
-        }
-    }
-
     fn from_code(code: u8) -> Option<Self> {
         [Self::Stdout, Self::Stderr]
             .into_iter()
-            .find(|channel| channel.code() == code)
+            .find(|channel| *channel as u8 == code)
     }
 }
 
 impl StartStage {
-    pub(crate) fn code(self) -> u8 {
-        match self {
-            Self::Prepare => 0,
-            Self::Directory => 1,
-            Self::Program => 2,
-        }
-    }
-
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         [Self::Prepare, Self::Directory, Self::Program]
             .into_iter()
-            .find(|stage| stage.code() == code)
+            .find(|stage| *stage as u8 == code)
     }
 }
 

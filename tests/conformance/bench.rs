@@ -16,7 +16,7 @@ use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
 use crate::support::guest::{self, SessionProvider};
-use crate::support::machines::Site;
+use crate::support::vms::Site;
 use crate::support::{base, engine};
 use crate::yard::{Make, Yard};
 

@@ -7,7 +7,7 @@ use ralph::sandbox::connect::{Choice, connect};
 use ralph::sandbox::{Provider, Removable, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
-use crate::support::machines::Site;
+use crate::support::vms::Site;
 use crate::support::{base, engine};
 use crate::{need, spec, told, witness};
 

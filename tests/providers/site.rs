@@ -16,8 +16,8 @@ use ralph::sandbox::{Egress, Provider, Purpose, SandboxSpec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::support::machines::Site;
 use crate::support::ralph::Place;
+use crate::support::vms::Site;
 use crate::support::{base, engine};
 
 /// The programs that have stand-ins.

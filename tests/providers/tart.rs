@@ -11,8 +11,8 @@ use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
-use crate::support::machines::Site;
 use crate::support::ralph::PATIENCE;
+use crate::support::vms::Site;
 use crate::support::{base, engine};
 use crate::{need, spec, witness};
 

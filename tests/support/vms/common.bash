@@ -1,19 +1,18 @@
-# What the stand-ins share. Each machine is a container of the engine at hand; what is known of it is a directory below
-# `state`, beside the program's own name. Nothing else of this machine is touched.
+# What the fakes share. Each VM is a container; its state is a directory below `state`, beside the program itself.
 here=$(cd "$(dirname "$0")" && pwd)
 state=$here/state
 prefix=ralph-test-machine-$(cat "$state/id")
 
-# Where the engine is, which whoever starts this need not know.
+# The address of the engine, which is not in the environment of ralph.
 if [[ -s $state/engine ]]; then
   DOCKER_HOST=$(cat "$state/engine")
   export DOCKER_HOST
 fi
 
-# The engine's own program, which one of the stand-ins has the name of.
+# The real `docker`: one of the fakes has the same name.
 docker=$(PATH=$(printf %s "$PATH" | tr : '\n' | grep -vxF "$here" | paste -sd:) command -v docker)
 
-# The first process: it takes in what others leave behind, and starts nothing.
+# The first process of a container. It reaps orphans.
 keep='mkfifo /tmp/.keep; exec 3<>/tmp/.keep; while :; do read -r <&3; done'
 
 fail() { # CODE MESSAGE

@@ -1,5 +1,5 @@
-//! Programs that stand in for `tart`, `sbx` and `docker sandbox`: scripts in this directory, whose machines are
-//! containers of the engine at hand. Each set of them has a directory of its own, which goes on a `PATH`.
+//! Fakes of `tart`, `sbx` and `docker sandbox`: scripts in this directory, whose VMs are containers. Each set of them has a
+//! directory of its own, which is put on a `PATH`.
 
 use std::net::Ipv4Addr;
 use std::os::unix::fs::symlink;
@@ -12,17 +12,17 @@ use tempfile::TempDir;
 
 use super::skip;
 
-/// Where the scripts are.
-const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/machines");
+/// The directory of the scripts.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/vms");
 
-/// A machine with some of the programs on it. What they made goes when it is dropped.
+/// A host with some of the programs. Everything that they created is removed on drop.
 pub struct Site {
     dir: TempDir,
     id: String,
 }
 
 impl Site {
-    /// One with these programs, whose machines start from this image of the engine.
+    /// A host with these programs, whose VMs start from this image of the engine.
     pub fn with(programs: &[&str], image: &str) -> Self {
         let site = Self {
             dir: TempDir::new().unwrap(),
@@ -38,12 +38,12 @@ impl Site {
         site.put("base", image);
         site.put("os", "darwin");
         site.put("images", image);
-        // Giving `sbx` an image takes a while, and is not what most tests are about.
+        // Loading an image into `sbx` takes a while, and most tests are not about that.
         site.put("templates", &format!("{image}\n"));
         site
     }
 
-    /// Gives its machines a network of their own, whose default route is an address of this machine; or why that cannot be.
+    /// Connects the VMs to a network whose default route is an address of the host. The error says why that is impossible.
     pub fn connect(&self) -> Result<Ipv4Addr, String> {
         skip::program("nsenter")?;
         let name = format!("ralph-test-machine-{}", self.id);
@@ -67,10 +67,12 @@ impl Site {
         ])?;
         self.put("network", &name);
         self.put("gateway", &gateway);
-        gateway.parse().map_err(|_| format!("{gateway:?} is no address"))
+        gateway
+            .parse()
+            .map_err(|_| format!("{gateway:?} is not an address"))
     }
 
-    /// What a provider needs to know of it.
+    /// The options of a provider on this host.
     pub fn options(&self) -> VmOptions {
         VmOptions {
             base: self.path("sandboxes"),
@@ -80,13 +82,13 @@ impl Site {
         }
     }
 
-    /// A `PATH` with the programs of this site first.
+    /// A `PATH` with these programs first.
     pub fn search_path(&self) -> String {
         let path = std::env::var("PATH").unwrap();
         format!("{}:{path}", self.path("bin").display())
     }
 
-    /// Starts programs with those of this site first.
+    /// Starts programs from that `PATH`.
     pub fn host(&self) -> Host {
         let path = self.search_path();
         let engine = std::env::var("DOCKER_HOST").map(|host| ("DOCKER_HOST".to_owned(), host));
@@ -94,12 +96,12 @@ impl Site {
         Host::new(std::iter::once(path).chain(engine).collect())
     }
 
-    /// Sets something that the programs look at.
+    /// Writes a state file of the programs.
     pub fn put(&self, name: &str, value: &str) {
         std::fs::write(self.path("bin/state").join(name), value).unwrap();
     }
 
-    /// What the programs keep under a name.
+    /// Reads a state file of the programs.
     pub fn kept(&self, name: &str) -> String {
         std::fs::read_to_string(self.path("bin/state").join(name)).unwrap_or_default()
     }
@@ -108,13 +110,13 @@ impl Site {
         self.dir.path().join(name)
     }
 
-    /// Gives its machines a program, as if their image had it.
+    /// Adds a program to the VMs, as if their image had it.
     pub fn provide(&self, program: &Path) {
         let program = std::fs::canonicalize(program).unwrap();
         self.put("program", program.to_str().unwrap());
     }
 
-    /// A program of the system under another name, as `softnet`, which has the rights of root.
+    /// Installs a program that does nothing, such as `softnet`, with these permission bits.
     pub fn install(&self, name: &str, mode: u32) {
         use std::os::unix::fs::PermissionsExt;
         let program = self.path("bin").join(name);
@@ -122,7 +124,7 @@ impl Site {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
     }
 
-    /// A program that is this script.
+    /// Installs a shell script.
     pub fn script(&self, name: &str, text: &str) {
         use std::os::unix::fs::PermissionsExt;
         let program = self.path("bin").join(name);
@@ -130,7 +132,7 @@ impl Site {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     }
 
-    /// A `sudo` that wants a password.
+    /// Installs a `sudo` that fails, as if it asked for a password.
     pub fn forbid_sudo(&self) {
         let program = self.path("bin/sudo");
         std::fs::copy(Path::new("/bin/false"), &program).unwrap();
