@@ -14,7 +14,7 @@ pub mod base;
 pub mod daytona;
 #[path = "../../tests/support/engine.rs"]
 pub mod engine;
-#[path = "../../tests/support/vms/mod.rs"]
-pub mod machines;
 #[path = "../../tests/support/skip.rs"]
 pub mod skip;
+#[path = "../../tests/support/vms/mod.rs"]
+pub mod vms;

@@ -1,4 +1,4 @@
-//! Attacks with the tools of every image, beside those of `ralph selftest --escapes`.
+//! Attacks with the tools of every image, in addition to those of `ralph selftest --escapes`.
 
 use rstest::rstest;
 
@@ -9,7 +9,7 @@ use crate::world::{ALLOWED, World};
 
 const CURL: &str = "curl --silent --show-error --fail --insecure --max-time 10";
 
-/// Each would have reached a listener that this machine itself reaches.
+/// Without the seal, each would reach a listener that the host reaches.
 #[rstest]
 #[case::dotted("http://{address}/")]
 #[case::decimal("http://{decimal}/")]
@@ -20,7 +20,7 @@ const CURL: &str = "curl --silent --show-error --fail --insecure --max-time 10";
 #[case::tls("https://{address}/")]
 #[case::mapped("http://[::ffff:{address}]/")]
 #[tokio::test]
-async fn a_plain_address_is_not_reached_however_it_is_written(#[case] url: &str) {
+async fn an_ip_address_is_unreachable_in_all_notations(#[case] url: &str) {
     let elsewhere = need!(Elsewhere::new().await);
     let world = need!(World::new().await);
     let sandbox = world.create().await;
@@ -49,7 +49,7 @@ async fn a_plain_address_is_not_reached_however_it_is_written(#[case] url: &str)
     "exec 3<>/dev/tcp/{address}/80; printf 'GET / HTTP/1.1\\r\\nHost: denied.test\\r\\n\\r\\n' >&3; grep -q hello <&3"
 )]
 #[tokio::test]
-async fn no_other_protocol_leaves(#[case] line: &str) {
+async fn no_other_protocol_gets_out(#[case] line: &str) {
     let elsewhere = need!(Elsewhere::new().await);
     let world = need!(World::new().await);
     let sandbox = world.create().await;
@@ -61,7 +61,7 @@ async fn no_other_protocol_leaves(#[case] line: &str) {
 }
 
 #[tokio::test]
-async fn no_echo_request_leaves() {
+async fn no_echo_request_gets_out() {
     let elsewhere = need!(Elsewhere::new().await);
     let world = need!(World::new().await);
     let sandbox = world.create().await;
@@ -69,7 +69,7 @@ async fn no_echo_request_leaves() {
     echoes.hear_this_machine();
     let line = elsewhere.spelled("/.ralph/guest probe 'echo {address}'");
     let seen = prints(sandbox.as_ref(), &line).await;
-    // Every address is the sandbox's own: it answers itself, where it may ask at all.
+    // Every address is local to the sandbox, so it answers itself, or is not permitted to ask.
     assert!(["answered\n", "forbidden\n"].contains(&seen.as_str()), "{seen}");
     assert_eq!(echoes.heard(), 0);
     sandbox.close().await.unwrap();
@@ -87,13 +87,13 @@ async fn no_echo_request_leaves() {
 #[case::a_name_that_begins_alike("http://{allowed}.denied.test/hello")]
 #[case::a_name_below("http://below.{allowed}/hello")]
 #[tokio::test]
-async fn no_other_name_rides_along(#[case] arguments: &str) {
+async fn an_allowed_name_does_not_open_another_one(#[case] arguments: &str) {
     let world = need!(World::new().await);
     let sandbox = world.create().await;
     let arguments = arguments
         .replace("{allowed}", ALLOWED)
         .replace("{proxy}", &world.proxy());
-    // What is spelled otherwise and is the allowed name is reached, so that the rest could be.
+    // Positive control: another spelling of the allowed name works.
     let control = format!("{CURL} https://{}./hello", ALLOWED.to_uppercase());
     assert_eq!(prints(sandbox.as_ref(), &control).await, "hello\n");
     let line = format!("{CURL} {arguments}");

@@ -1,4 +1,4 @@
-//! The gateway ends in the middle of something.
+//! The gateway ends during a download.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::sealed::outside;
 use crate::world::{ALLOWED, World};
 
 #[tokio::test]
-async fn a_download_ends_with_the_gateway_and_the_next_request_works_when_it_is_back() {
+async fn a_download_ends_with_the_gateway_and_requests_work_again_after_a_reopen() {
     let world = need!(World::new().await);
     let sandbox = world.create().await;
     let download = format!(
@@ -26,7 +26,7 @@ async fn a_download_ends_with_the_gateway_and_the_next_request_works_when_it_is_
     assert!(!inside("test -e /workspace/ended".to_owned()).await);
     drop(sandbox);
     let mut tries = 0;
-    // The download has ended, and not well.
+    // The download has ended with an error.
     while !inside("test -s /workspace/ended && ! grep -qx 0 /workspace/ended".to_owned()).await {
         tries += 1;
         assert!(tries < 100, "the download goes on");

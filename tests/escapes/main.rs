@@ -1,10 +1,11 @@
-//! Attacks from inside a sandbox on a real engine, told at the receiving side, and what must work nevertheless. Beside these:
+//! Attacks from inside a sandbox on a real engine, observed from outside, and what must work in spite of the defences.
+//! Other suites cover:
 //!
-//! - each step of the making the last one, ralph killed in the midst of a download, parts of a sandbox lost, its own disk,
-//!   memory and processes: `tests/docker` (`half_made`, `mid_download`, `seal_lost`, `hostile`);
-//! - privileges, and what is left afterwards: `matrix` here, `tests/docker` (`hardening`, `orphans`);
-//! - the phantom and the credential it stands for: `tests/broker`, `tests/agents`;
-//! - requests that can be read in two ways, names that move, many and slow connections: `tests/gateway`;
+//! - interrupted creation, ralph killed during a download, lost parts of a sandbox, disk, memory and processes:
+//!   `tests/docker` (`half_made`, `mid_download`, `seal_lost`, `hostile`);
+//! - privileges and leftovers: `matrix` here, `tests/docker` (`hardening`, `orphans`);
+//! - the phantom and its credential: `tests/broker`, `tests/agents`;
+//! - ambiguous requests, names that change their address, many and slow connections: `tests/gateway`;
 //! - a hostile bundle: `tests/it/scm`.
 #![allow(
     clippy::unwrap_used,

@@ -12,7 +12,7 @@ use crate::support::ralph::{Place, finish};
 use crate::support::{base, engine};
 
 #[tokio::test]
-async fn docker_holds_every_attack_but_the_one_it_names() {
+async fn docker_enforces_everything_but_its_known_gap() {
     let engine = need!(engine::engine().await);
     let image = need!(base::image(&engine).await);
     let place = Place::new();
@@ -39,7 +39,7 @@ async fn docker_holds_every_attack_but_the_one_it_names() {
 }
 
 #[test]
-fn local_holds_nothing_and_says_so_without_being_attacked() {
+fn local_enforces_nothing_and_is_not_attacked() {
     let place = Place::new();
     let ended = place.run(&["selftest", "--escapes", "--type", "local", "--json"]);
     ended.expect(0, &[]);
@@ -59,7 +59,7 @@ fn local_holds_nothing_and_says_so_without_being_attacked() {
 }
 
 #[tokio::test]
-async fn what_is_open_is_told_with_who_heard_it() {
+async fn a_successful_attack_is_reported_with_what_it_reached() {
     let room = need!(Room::new().await);
     let spec = room.spec.clone();
     let matrix = escapes(&Careless(room), spec).await.unwrap();
@@ -73,7 +73,7 @@ async fn what_is_open_is_told_with_who_heard_it() {
     assert_eq!(tried("nothing can be mounted").verdict, AttackVerdict::Enforced);
 }
 
-/// Makes sandboxes that may reach more names than they are asked to hold.
+/// Creates sandboxes that may reach more names than the policy allows.
 struct Careless(Room);
 
 #[async_trait]

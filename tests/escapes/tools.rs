@@ -28,7 +28,7 @@ const CARGO: &str = "mkdir c c/src && cd c && echo 'fn main() { tiny::say() }' >
 #[case::pip(PIP, "tiny from pip\n")]
 #[case::npm(NPM, "tiny from npm\n")]
 #[tokio::test]
-async fn a_package_comes_from_an_allowed_registry_and_from_no_other(
+async fn packages_come_from_allowed_registries_only(
     #[case] line: &str,
     #[case] printed: &str,
 ) {
@@ -36,7 +36,7 @@ async fn a_package_comes_from_an_allowed_registry_and_from_no_other(
 }
 
 #[tokio::test]
-async fn a_crate_comes_from_an_allowed_registry_and_from_no_other() {
+async fn crates_come_from_allowed_registries_only() {
     need!(toolchain().ok_or("rustc names no directory with a cargo of its own"));
     check(&need!(World::with_tools().await), CARGO, "tiny from cargo\n").await;
 }

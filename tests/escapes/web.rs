@@ -1,4 +1,4 @@
-//! What an allowed name does.
+//! What works with an allowed name.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::world::{ALLOWED, COMMON, World};
 
 const CURL: &str = "curl --silent --show-error --max-time 20 --cacert /workspace/ca.pem";
 
-/// With the gateway as every address, and as the proxy that variables name.
+/// Through the transparent gateway, and through the explicit proxy.
 #[rstest]
 #[case::http("http", "")]
 #[case::tls("https", "--http1.1")]
@@ -97,7 +97,7 @@ async fn a_redirect_to_a_denied_name_is_not_followed_to_it() {
         "{}",
         exit.stderr.text()
     );
-    // The redirect itself was heard, so that the server could have been asked again.
+    // The redirect was received, so the client could have followed it.
     assert_eq!(world.asked(), 1);
     sandbox.close().await.unwrap();
 }

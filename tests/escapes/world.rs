@@ -1,4 +1,4 @@
-//! A sandbox that may reach one name, and the server that the name leads to.
+//! A sandbox that may reach one name, and the server of that name.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -33,8 +33,7 @@ use crate::support::base;
 use crate::support::engine::docker;
 
 pub const ALLOWED: &str = "allowed.test";
-/// Stand-ins of what a task commonly needs at once: a forge, an index of packages, a model, a network that distributes
-/// files, documentation.
+/// Fakes of what a task commonly needs: a forge, a package index, a model, a content delivery network, documentation.
 pub const COMMON: [&str; 5] = [
     "forge.test",
     "packages.test",
@@ -44,7 +43,7 @@ pub const COMMON: [&str; 5] = [
 ];
 const BIG: usize = 32 << 20;
 
-/// A room whose sandboxes may reach [`ALLOWED`], at a server of this test's own.
+/// A room whose sandboxes may reach [`ALLOWED`], which is served by this test.
 pub struct World {
     pub room: Room,
     phantom: Phantom,
@@ -54,18 +53,18 @@ pub struct World {
 }
 
 impl World {
-    /// On the engine that answers, or why not.
+    /// On the engine of the host. The error says why there is none.
     pub async fn new() -> Result<Self, String> {
-        Self::of(Room::new().await?).await
+        Self::in_room(Room::new().await?).await
     }
 
-    /// With an image that has tools, and a server that has packages for them.
+    /// With an image that has package managers, and a server with packages for them.
     pub async fn with_tools() -> Result<Self, String> {
         let mut room = Room::new().await?;
         let image = base::tools(&room.engine).await?;
         room.spec.image = Some(image.clone());
         room.spec.mounts.extend(toolchain());
-        let world = Self::of(room).await?;
+        let world = Self::in_room(room).await?;
         let mount = format!("{}:/out", world.files.path().display());
         let start = ["run", "--rm", "--network", "none", "--volume", &mount, &image];
         docker(
@@ -75,8 +74,8 @@ impl World {
         Ok(world)
     }
 
-    async fn of(mut room: Room) -> Result<Self, String> {
-        // An address of this test's own, on whose ports nobody else is.
+    async fn in_room(mut room: Room) -> Result<Self, String> {
+        // An address that only this test uses.
         let address = Ipv4Addr::from_bits(Ipv4Addr::new(127, 78, 0, 0).to_bits() + u32::from(number()));
         let files = repository();
         let (acceptor, ca) = certificate();
@@ -116,7 +115,7 @@ impl World {
         sandbox
     }
 
-    /// What proxy variables hold.
+    /// The value of the proxy variables.
     pub fn proxy(&self) -> String {
         self.phantom.proxy_url("127.0.0.1:3128")
     }
@@ -127,14 +126,14 @@ impl World {
     }
 }
 
-/// Where sandboxes with tools find cargo.
+/// The path of cargo in sandboxes with tools.
 const TOOLCHAIN: &str = "/toolchain";
 
-/// This machine's own cargo and all that it needs, for a sandbox to read.
+/// The host's own toolchain, for a sandbox to read.
 pub fn toolchain() -> Option<ReadOnlyMount> {
-    let told = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
-    let source = PathBuf::from(String::from_utf8(told.stdout).ok()?.trim());
-    // One of the system's own is scattered over it.
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let source = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+    // A toolchain of the distribution is spread over the system.
     let is_whole = source.join("bin/cargo").exists() && source != Path::new("/usr");
     is_whole.then(|| ReadOnlyMount {
         source,
@@ -142,7 +141,7 @@ pub fn toolchain() -> Option<ReadOnlyMount> {
     })
 }
 
-/// A directory with a repository in it, as a server of plain files offers one.
+/// A directory with a repository for the dumb HTTP protocol.
 fn repository() -> TempDir {
     let dir = TempDir::new().unwrap();
     let script = "git init --quiet work && cd work && echo from the repository > file && git add file && \
@@ -157,7 +156,7 @@ fn repository() -> TempDir {
     dir
 }
 
-/// A certificate, and as a file what trusts it.
+/// A TLS acceptor, and its certificate as PEM.
 fn certificate() -> (TlsAcceptor, String) {
     let names = std::iter::once(ALLOWED).chain(COMMON).map(str::to_owned);
     let made = rcgen::generate_simple_self_signed(names.collect::<Vec<_>>()).unwrap();
@@ -215,7 +214,7 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<
     let whole = |bytes: Vec<u8>| Full::new(Bytes::from(bytes)).boxed();
     let body = match request.uri().path() {
         "/hello" => whole(b"hello\n".to_vec()),
-        "/name" => whole(format!("{}\n", name_of(&request)).into_bytes()),
+        "/name" => whole(format!("{}\n", request_host(&request)).into_bytes()),
         "/big" => whole(vec![0; BIG]),
         "/upload" => {
             let received = request
@@ -237,13 +236,13 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<
     Ok(Response::new(body))
 }
 
-/// The name that a request is for: HTTP/2 says it elsewhere than HTTP/1.
-fn name_of(request: &Request<Incoming>) -> String {
+/// The host of a request, of HTTP/1 or HTTP/2.
+fn request_host(request: &Request<Incoming>) -> String {
     let field = || request.headers().get("host")?.to_str().ok();
     request.uri().host().or_else(field).unwrap_or_default().to_owned()
 }
 
-/// A file; of a directory, its index.
+/// A file, or the index of a directory.
 fn file(files: &Path, path: &str) -> Response<Body> {
     let whole = |bytes: Vec<u8>| Full::new(Bytes::from(bytes)).boxed();
     let path = path.trim_start_matches('/');
