@@ -28,10 +28,7 @@ const CARGO: &str = "mkdir c c/src && cd c && echo 'fn main() { tiny::say() }' >
 #[case::pip(PIP, "tiny from pip\n")]
 #[case::npm(NPM, "tiny from npm\n")]
 #[tokio::test]
-async fn packages_come_from_allowed_registries_only(
-    #[case] line: &str,
-    #[case] printed: &str,
-) {
+async fn packages_come_from_allowed_registries_only(#[case] line: &str, #[case] printed: &str) {
     check(&need!(World::with_tools().await), line, printed).await;
 }
 
