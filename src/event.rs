@@ -1,4 +1,19 @@
 //! What a run reports. The terminal, the log and the dashboard are sinks; a test's sink is a `Vec`.
+//!
+//! ```
+//! use ralph::{Event, EventKind, EventSink};
+//!
+//! /// Prints what a run waits for.
+//! struct Waits;
+//!
+//! impl EventSink for Waits {
+//!     fn emit(&self, event: &Event) {
+//!         if let EventKind::Waiting { reason, until } = &event.kind {
+//!             println!("{}: waiting until {until}: {reason}", event.run);
+//!         }
+//!     }
+//! }
+//! ```
 
 use std::sync::{Arc, Mutex, PoisonError};
 

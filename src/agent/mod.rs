@@ -5,6 +5,30 @@
 //!
 //! There are two kinds of agents. [`actions`] is a plain model whose answers the runner carries out. The others are
 //! programs that work with their own tools ([`ProgramAgent`]); each is an [`AgentProgram`].
+//!
+//! ```
+//! use ralph::agent::actions::ReportedProgress;
+//! use ralph::agent::{AgentConclusion, AgentOutcome, AgentSession, AgentStep, StepResult};
+//! use ralph::exec::Command;
+//!
+//! /// Runs one command and ends the iteration.
+//! struct Formatter;
+//!
+//! impl AgentSession for Formatter {
+//!     fn next(&mut self, last: StepResult) -> AgentStep {
+//!         match last {
+//!             StepResult::Started => AgentStep::Exec(Command::new("cargo").arg("fmt")),
+//!             _ => AgentStep::Finish(AgentOutcome {
+//!                 summary: "Formatted the code.".to_owned(),
+//!                 progress: ReportedProgress::default(),
+//!                 conclusion: AgentConclusion::Continue,
+//!             }),
+//!         }
+//!     }
+//! }
+//!
+//! assert!(matches!(Formatter.next(StepResult::Started), AgentStep::Exec(_)));
+//! ```
 
 mod access;
 pub mod actions;

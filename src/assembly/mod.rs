@@ -1,5 +1,18 @@
 //! From a configuration and the surroundings of the process to the parts of a run.
 //!
+//! ```no_run
+//! use ralph::{Claude, Docker, Ralph};
+//!
+//! # async fn example() -> Result<(), ralph::AssemblyError> {
+//! let ralph = Ralph::builder().sandbox(Docker::new()).agent(Claude::new()).build().await?;
+//! println!("at most {} iterations", ralph.config().settings.budget.max_iterations);
+//! let run = ralph.start().await?;
+//! println!("{}", run.dir().path().display());
+//! println!("{}", run.drive().await?.reason);
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! This is the only module below `cli` that reads [`crate::config`]: it chooses the provider, the policy, the image, the
 //! agents and their credentials, and hands finished parts to [`crate::runner`]. Nothing here prints: warnings go to an
 //! [`AssemblyReporter`].

@@ -2,6 +2,13 @@
 //!
 //! A [`Command`] is a program and its arguments, never a shell line. The host or a sandbox runs it, reports each
 //! [`OutputLine`] while it runs, and returns an [`Exit`].
+//!
+//! ```
+//! use ralph::exec::Command;
+//!
+//! let command = Command::new("git").args(["log", "--oneline"]);
+//! assert_eq!(command.to_string(), "git log --oneline");
+//! ```
 
 mod command;
 mod exit;

@@ -2,6 +2,20 @@
 //!
 //! [`OpenAiCompatible`] calls LiteLLM or any other chat-completions endpoint. [`ScriptedModel`] answers from a file.
 //! [`ModelRequest::worst_case`] bounds what a call can use before it is made.
+//!
+//! ```
+//! use ralph::Profile;
+//! use ralph::model::{CallPurpose, ModelMessage, ModelRequest};
+//!
+//! let request = ModelRequest {
+//!     profile: Profile::new("cheap", "zai/glm-4.7"),
+//!     messages: vec![ModelMessage::user("Say hello.")],
+//!     iteration: 1,
+//!     call: 0,
+//!     purpose: CallPurpose::Agent,
+//! };
+//! assert!(request.worst_case().total() > 0);
+//! ```
 
 mod error;
 mod message;

@@ -1,4 +1,23 @@
 //! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
+//!
+//! ```no_run
+//! use ralph::exec::{Command, Discard};
+//! use ralph::sandbox::local::{LocalOptions, LocalProvider};
+//! use ralph::{Provider, RunId, SandboxSpec};
+//!
+//! # async fn example() -> Result<(), ralph::sandbox::SandboxError> {
+//! let provider = LocalProvider::new(LocalOptions {
+//!     base: "/tmp/sandboxes".into(),
+//!     path: "/usr/bin:/bin".to_owned(),
+//!     passthrough: Default::default(),
+//! });
+//! let sandbox = provider.create(&SandboxSpec::unrestricted(RunId::random())).await?;
+//! let exit = sandbox.exec(&Command::new("git").arg("--version"), &mut Discard).await?;
+//! assert!(exit.success());
+//! sandbox.close().await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod canary;
 pub mod connect;

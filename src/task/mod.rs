@@ -3,6 +3,15 @@
 //! A task file is YAML frontmatter ([`Frontmatter`]) and Markdown with checkboxes, the success criteria ([`Checkbox`]).
 //! [`Task::parse`] reads one, [`lint`] reports every mistake in one, and [`render_ticks`] writes the verified ticks into
 //! its text.
+//!
+//! ```
+//! use ralph::task::{Task, lint, starter};
+//!
+//! let task = Task::parse(starter::TASK)?;
+//! println!("{}: {} checkboxes", task.title(), task.checkboxes.len());
+//! assert!(lint(Some(starter::TASK), 2).is_empty());
+//! # Ok::<(), ralph::task::TaskError>(())
+//! ```
 
 mod checkbox;
 mod document;
