@@ -1,4 +1,4 @@
-//! From the configuration to what the runner is told.
+//! From the configuration to the settings of the runner.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::runner::{Budget, DoctorRules, Profiles, RunSettings};
 use crate::scm::Identity;
 use crate::state::Rung;
 
-/// How long to wait for a model that is out of reach and does not say until when.
+/// How long to wait for an unreachable model that gives no time to retry.
 const MODEL_WAIT: Duration = Duration::from_secs(30);
 
-/// What the runner is told.
+/// The settings of a run.
 pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
     let from = &config.settings;
     let identity = Identity::new(&from.git.user_name, &from.git.user_email)
@@ -27,7 +27,7 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
             max_rate_limit_wait: from.budget.max_rate_limit_wait,
         },
         diff_line_threshold: u64::from(from.gutter.diff_line_threshold.get()),
-        ladder: from.gutter.ladder.iter().map(|rung| rung_of(*rung)).collect(),
+        ladder: from.gutter.ladder.iter().map(|rung| to_rung(*rung)).collect(),
         doctor: DoctorRules {
             every_iterations: from.doctor.every_iterations.map(Into::into),
             apply_diagnosis: from.doctor.apply == config::DoctorApplySetting::Auto,
@@ -48,7 +48,7 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
     })
 }
 
-fn rung_of(rung: LadderRung) -> Rung {
+fn to_rung(rung: LadderRung) -> Rung {
     match rung {
         LadderRung::Rotate => Rung::Rotate,
         LadderRung::Fallback => Rung::Fallback,

@@ -131,9 +131,9 @@ impl Services {
             addresses.push((github.host().clone(), setup.url.clone()));
             services.push(github.into());
         }
-        let entrance = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
+        let handle = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
         let mut servers = JoinSet::new();
-        let endpoints = endpoints(self.route, &entrance, addresses, &mut servers).await?;
+        let endpoints = endpoints(self.route, &handle, addresses, &mut servers).await?;
         let allowed = endpoints.iter().filter_map(BrokerEndpoint::rule).collect();
         // The endpoint of the repository is the last one.
         let agent_env = match (&self.github, endpoints.last()) {
@@ -149,7 +149,7 @@ impl Services {
             });
         let profiles: BTreeMap<String, ProfileAccess> = profiles.collect();
         Ok(Brokered {
-            gateway: (self.route == CredentialRoute::Gateway).then_some((phantom, entrance)),
+            gateway: (self.route == CredentialRoute::Gateway).then_some((phantom, handle)),
             allowed,
             metering: Some(AgentMetering {
                 meter,
@@ -214,12 +214,12 @@ impl Brokered {
 
     /// The same gateway, which forwards to the broker as well.
     pub(crate) fn join(&self, egress: Egress) -> Egress {
-        let Some((phantom, entrance)) = &self.gateway else {
+        let Some((phantom, handle)) = &self.gateway else {
             return egress;
         };
         Egress {
             phantom: Some(phantom.clone()),
-            injection: Some(Arc::new(entrance.clone())),
+            injection: Some(Arc::new(handle.clone())),
             ..egress
         }
     }
@@ -257,13 +257,13 @@ fn meter(
 /// An endpoint for each service, given by its name in the sandbox and its address.
 async fn endpoints(
     route: CredentialRoute,
-    entrance: &BrokerHandle,
+    handle: &BrokerHandle,
     services: Vec<(HostName, String)>,
     servers: &mut JoinSet<()>,
 ) -> Result<Vec<BrokerEndpoint>, AssemblyError> {
     let mut endpoints = Vec::new();
     for (host, address) in services {
-        let endpoint = BrokerEndpoint::behind_gateway(entrance.clone(), host, address);
+        let endpoint = BrokerEndpoint::behind_gateway(handle.clone(), host, address);
         endpoints.push(if route == CredentialRoute::Gateway {
             endpoint
         } else {
