@@ -47,41 +47,41 @@ impl EventSink for EventPrinter {
 /// An event as a line of text.
 #[must_use]
 pub(super) fn event_line(event: &Event, colour: bool) -> String {
-    let paint = |code: &str, text: String| {
-        if colour {
-            format!("\x1b[{code}m{text}\x1b[0m")
-        } else {
-            text
-        }
-    };
+    match styled_line(event) {
+        (Some(style), text) if colour => format!("\x1b[{style}m{text}\x1b[0m"),
+        (_, text) => text,
+    }
+}
+
+const BOLD: Option<&str> = Some("1");
+const RED: Option<&str> = Some("31");
+const GREEN: Option<&str> = Some("32");
+const YELLOW: Option<&str> = Some("33");
+
+/// An event as text, with the escape code of its style.
+fn styled_line(event: &Event) -> (Option<&'static str>, String) {
+    let (run, iteration) = (&event.run, event.iteration.unwrap_or(0));
     match &event.kind {
         EventKind::RunStarted {
             task,
             branch,
             provider,
             agent,
-        } => paint(
-            "1",
+        } => (
+            BOLD,
+            format!("run {run}: {task} (agent {agent}, sandbox {provider}, branch {branch})"),
+        ),
+        EventKind::RunResumed { recorded, repaired } if repaired.is_empty() => {
+            (BOLD, format!("run {run}: resumed after iteration {recorded}"))
+        }
+        EventKind::RunResumed { recorded, repaired } => (
+            BOLD,
             format!(
-                "run {}: {task} (agent {agent}, sandbox {provider}, branch {branch})",
-                event.run
+                "run {run}: resumed after iteration {recorded}; repaired: {}",
+                repaired.join(", ")
             ),
         ),
-        EventKind::RunResumed { recorded, repaired } => {
-            let mended = if repaired.is_empty() {
-                String::new()
-            } else {
-                format!("; mended: {}", repaired.join(", "))
-            };
-            paint(
-                "1",
-                format!("run {}: taken up after iteration {recorded}{mended}", event.run),
-            )
-        }
-        EventKind::IterationStarted { profile } => paint(
-            "1",
-            format!("iteration {} with {profile}", event.iteration.unwrap_or(0)),
-        ),
+        EventKind::IterationStarted { profile } => (BOLD, format!("iteration {iteration} with {profile}")),
         EventKind::IterationEnded {
             summary,
             loop_score,
@@ -90,24 +90,28 @@ pub(super) fn event_line(event: &Event, colour: bool) -> String {
             seconds,
         } => {
             let gutter = if *gutter { ", GUTTER" } else { "" };
-            format!(
-                "  = {summary}\n    {changed_lines} lines changed, loop score {loop_score:.2}{gutter}, {seconds:.1} s"
-            )
+            let numbers =
+                format!("{changed_lines} lines changed, loop score {loop_score:.2}{gutter}, {seconds:.1} s");
+            (None, format!("  = {summary}\n    {numbers}"))
         }
-        EventKind::RunEnded { outcome, reason } => paint(
-            if *outcome == RunEnd::Done { "1;32" } else { "1;33" },
-            format!("{outcome}: {reason}"),
-        ),
-        kind => format!("  {}", detail(kind, &paint)),
+        EventKind::RunEnded { outcome, reason } => {
+            let style = if *outcome == RunEnd::Done { "1;32" } else { "1;33" };
+            (Some(style), format!("{outcome}: {reason}"))
+        }
+        kind => {
+            let (style, text) = styled_detail(kind);
+            (style, format!("  {text}"))
+        }
     }
 }
 
-fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
+/// An event inside an iteration, without indentation.
+fn styled_detail(kind: &EventKind) -> (Option<&'static str>, String) {
     match kind {
         EventKind::Preflight { check, found } => match found {
-            PreflightResult::Ready { detail } => format!("ready: {check}: {detail}"),
+            PreflightResult::Ready { detail } => (None, format!("ready: {check}: {detail}")),
             PreflightResult::NotReady { why, next_step } => {
-                paint("31", format!("NOT READY: {check}: {why}\n    next: {next_step}"))
+                (RED, format!("NOT READY: {check}: {why}\n    next: {next_step}"))
             }
         },
         EventKind::ModelAnswered {
@@ -117,46 +121,40 @@ fn detail(kind: &EventKind, paint: &dyn Fn(&str, String) -> String) -> String {
         } => {
             let tokens = tokens.map_or("unknown tokens".to_owned(), |tokens| format!("{tokens} tokens"));
             let cost = cost_usd.map_or("cost unknown".to_owned(), |cost| format!("${cost:.4}"));
-            format!("{model} answered ({tokens}, {cost})")
+            (None, format!("{model} answered ({tokens}, {cost})"))
         }
-        EventKind::Action { what, failed: None } => format!("+ {what}"),
-        EventKind::Action {
-            what,
-            failed: Some(reason),
-        } => paint("33", format!("! {what}: {reason}")),
-        EventKind::Output { text } => format!("| {text}"),
+        EventKind::Action { what, failed } => match failed {
+            None => (None, format!("+ {what}")),
+            Some(reason) => (YELLOW, format!("! {what}: {reason}")),
+        },
+        EventKind::Output { text } => (None, format!("| {text}")),
         EventKind::Checked {
             command,
             status,
             passed,
             clean,
         } => {
-            let place = if *clean { "evidence" } else { "feedback" };
-            paint(
-                if *passed { "32" } else { "31" },
-                format!("{place}: `{command}`: {status}"),
-            )
+            let purpose = if *clean { "evidence" } else { "feedback" };
+            let style = if *passed { GREEN } else { RED };
+            (style, format!("{purpose}: `{command}`: {status}"))
         }
-        EventKind::Ticked { checkbox } => paint("32", format!("[x] {checkbox}")),
-        EventKind::NotTicked { checkbox, reason } => paint("31", format!("[ ] {checkbox}: {reason}")),
-        EventKind::Ladder { rung, detail } => paint("33", format!("ladder: {rung}: {}", first_line(detail))),
-        EventKind::Diagnosed { pattern } => paint("33", format!("diagnosis: {pattern}")),
-        EventKind::Waiting { reason, until } => paint(
-            "33",
-            format!(
-                "waiting until {}: {reason}",
-                until.strftime("%Y-%m-%d %H:%M:%S UTC")
-            ),
-        ),
-        EventKind::Warning { message } => paint("33", format!("warning: {message}")),
+        EventKind::Ticked { checkbox } => (GREEN, format!("[x] {checkbox}")),
+        EventKind::NotTicked { checkbox, reason } => (RED, format!("[ ] {checkbox}: {reason}")),
+        EventKind::Ladder { rung, detail } => (YELLOW, format!("ladder: {rung}: {}", first_line(detail))),
+        EventKind::Diagnosed { pattern } => (YELLOW, format!("diagnosis: {pattern}")),
+        EventKind::Waiting { reason, until } => {
+            let until = until.strftime("%Y-%m-%d %H:%M:%S UTC");
+            (YELLOW, format!("waiting until {until}: {reason}"))
+        }
+        EventKind::Warning { message } => (YELLOW, format!("warning: {message}")),
         EventKind::PullRequest { location, commit } => {
-            paint("32", format!("pull request: {location} holds {commit}"))
+            (GREEN, format!("pull request: {location} holds {commit}"))
         }
         EventKind::RunStarted { .. }
         | EventKind::RunResumed { .. }
         | EventKind::IterationStarted { .. }
         | EventKind::IterationEnded { .. }
-        | EventKind::RunEnded { .. } => String::new(),
+        | EventKind::RunEnded { .. } => (None, String::new()),
     }
 }
 

@@ -108,7 +108,7 @@ fn a_pause_waits_for_the_iteration_and_a_resume_finishes() {
     assert_eq!(status["iterations"], 1, "the iteration was finished first");
     held.place
         .run(&["resume"])
-        .expect(0, &["taken up after iteration 1", "iteration 2", "done: "]);
+        .expect(0, &["resumed after iteration 1", "iteration 2", "done: "]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_stop_ends_at_once_and_leaves_no_process(#[case] signals: &[&str]) {
     fs::write(held.place.path().join("go"), "").unwrap();
     held.place
         .run(&["resume", &id])
-        .expect(0, &["taken up after iteration 0", "done: "]);
+        .expect(0, &["resumed after iteration 0", "done: "]);
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Re
     Ok(CliExit::Success)
 }
 
-/// Asks the service whether it takes the credential.
+/// Asks the service whether it accepts the credential.
 pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
     let http = broker::client(Vec::new())?;
     upstream.verify(&http).await.map_err(|error| {
