@@ -10,6 +10,7 @@ use crate::engine::EngineError;
 use crate::gateway::audit::AuditError;
 use crate::gateway::broker::{BrokerError, UpstreamError};
 use crate::gateway::meter::MeterError;
+use crate::id::RunIdError;
 use crate::image::ImageError;
 use crate::model::ScriptError;
 use crate::runner::RunError;
@@ -48,6 +49,11 @@ impl AssemblyError {
     /// Something that failed.
     pub(crate) fn runtime(message: impl Into<String>) -> Self {
         Self::new(AssemblyErrorKind::Runtime, message.into())
+    }
+
+    /// A run that waits for a person.
+    pub(crate) fn paused(message: impl Into<String>) -> Self {
+        Self::new(AssemblyErrorKind::Paused, message.into())
     }
 
     fn new(kind: AssemblyErrorKind, message: String) -> Self {
@@ -93,7 +99,7 @@ impl AssemblyError {
         self
     }
 
-    fn with_hint_of(mut self, hint: Option<impl Display>) -> Self {
+    pub(crate) fn with_hint_of(mut self, hint: Option<impl Display>) -> Self {
         self.hint = hint.map(|hint| hint.to_string());
         self
     }
@@ -148,6 +154,7 @@ from_errors! {
     CredentialError => Runtime, hint;
     LoginError => Runtime, hint;
     MeterError => Runtime;
+    RunIdError => Usage;
     ScriptError => Usage;
     UpstreamError => Usage;
 }

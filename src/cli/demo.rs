@@ -102,9 +102,8 @@ impl DemoDir {
         let dir = context.surroundings().dir().join(dir);
         let taken = std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
         if taken {
-            return Err(
-                CliError::usage(format!("`{}` is not empty", dir.display())).hint("name a new directory")
-            );
+            return Err(CliError::usage(format!("`{}` is not empty", dir.display()))
+                .with_hint("name a new directory"));
         }
         std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
         Ok(Self::Kept(dir))
@@ -137,7 +136,8 @@ async fn create_project(context: &Context, project: &Path) -> Result<(), CliErro
 async fn git(context: &Context, dir: &Path, args: &[&str]) -> Result<String, CliError> {
     let command = Command::new("git").args(args.iter().copied()).cwd(dir);
     let failed = |reason: String| {
-        CliError::runtime(format!("`{command}` failed: {reason}")).hint("the demo needs git: `git --version`")
+        CliError::runtime(format!("`{command}` failed: {reason}"))
+            .with_hint("the demo needs git: `git --version`")
     };
     let exit = context.surroundings().host().run(&command, &mut Discard).await;
     let exit = exit.map_err(|error| failed(error.to_string()))?;

@@ -118,7 +118,7 @@ async fn environment(context: &Context, json: bool) -> Result<CliExit, CliError>
     if git {
         Ok(CliExit::Success)
     } else {
-        Err(CliError::runtime("git is not installed").hint("install git 2.39 or newer"))
+        Err(CliError::runtime("git is not installed").with_hint("install git 2.39 or newer"))
     }
 }
 

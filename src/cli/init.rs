@@ -30,7 +30,7 @@ pub(super) fn init(context: &Context, args: &InitArgs) -> Result<CliExit, CliErr
     {
         return Err(
             CliError::usage(format!("`{}` already exists", dir.join(name).display()))
-                .hint("`--force` overwrites it"),
+                .with_hint("`--force` overwrites it"),
         );
     }
     for (name, text) in files {

@@ -183,7 +183,7 @@ fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<CliExit
         let id = &run.facts().id;
         return Err(
             CliError::runtime(format!("no connections of run `{id}` are recorded"))
-                .hint("only sandboxes behind the gateway are recorded, not those of `local`"),
+                .with_hint("only sandboxes behind the gateway are recorded, not those of `local`"),
         );
     }
     let tally: Tally = records.iter().collect();

@@ -41,8 +41,9 @@ impl GlobalArgs {
     pub(super) fn given(&self, flags: Vec<ConfigOverride>) -> Result<GivenSettings, CliError> {
         let set = self.set.iter().map(|text| {
             let (key, value) = text.split_once('=').ok_or_else(|| {
-                CliError::usage(format!("`--set {text}` is not KEY=VALUE"))
-                    .hint("for example `--set budget.max_iterations=5`; `ralph config show` lists the keys")
+                CliError::usage(format!("`--set {text}` is not KEY=VALUE")).with_hint(
+                    "for example `--set budget.max_iterations=5`; `ralph config show` lists the keys",
+                )
             })?;
             let key = key.trim();
             Ok(flag_override(

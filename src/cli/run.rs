@@ -8,7 +8,7 @@ use crate::gateway::audit::{Asked, AuditLog, Tally};
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
 
-use super::error::{CliError, CliExit, io};
+use super::error::{CliError, CliExit};
 use super::overrides::flags;
 use super::signals::Signals;
 use super::terminal::EventFormat;
@@ -86,11 +86,10 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<CliExit, Cli
         .sink(format.sink(context.ui));
     if let Some(script) = &args.script {
         let path = context.surroundings().dir().join(script);
-        let text = std::fs::read_to_string(&path).map_err(io("read", &path));
-        builder = builder.script(text.map_err(|error| CliError {
-            exit: CliExit::Usage,
-            ..error
-        })?);
+        let text = std::fs::read_to_string(&path);
+        builder = builder.script(
+            text.map_err(|error| CliError::usage(format!("cannot read `{}`: {error}", path.display())))?,
+        );
     }
     drive(context, &builder.build().await?.start().await?, format).await
 }
@@ -129,11 +128,8 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
         return error.into();
     }
     signals.next().await;
-    CliError {
-        exit: CliExit::Paused,
-        message: "ended at once".to_owned(),
-        hint: Some(format!("`ralph resume {id}` continues from the last iteration")),
-    }
+    CliError::paused("ended at once")
+        .with_hint(format!("`ralph resume {id}` continues from the last iteration"))
 }
 
 fn summarize(

@@ -26,7 +26,7 @@ pub(super) fn select_run(
         let run = runs.open(id)?;
         if filter == RunFilter::Live && !is_live(&run) {
             return Err(CliError::usage(format!("run `{id}` is not live"))
-                .hint(format!("`ralph resume {id}` continues it")));
+                .with_hint(format!("`ralph resume {id}` continues it")));
         }
         return Ok(run);
     }
@@ -40,15 +40,15 @@ pub(super) fn select_run(
             let ids: Vec<&str> = candidates.iter().map(|run| run.facts().id.as_str()).collect();
             Err(
                 CliError::usage(format!("several runs are live: {}", ids.join(", ")))
-                    .hint("name one of them"),
+                    .with_hint("name one of them"),
             )
         }
         (_, Some(newest), _) => Ok(newest),
         (RunFilter::Live, None, _) => {
-            Err(CliError::usage("no run is live").hint("`ralph status` lists the runs"))
+            Err(CliError::usage("no run is live").with_hint("`ralph status` lists the runs"))
         }
         (RunFilter::Any, None, _) => {
-            Err(CliError::usage("there are no runs yet").hint("`ralph run` starts one"))
+            Err(CliError::usage("there are no runs yet").with_hint("`ralph run` starts one"))
         }
     }
 }

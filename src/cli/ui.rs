@@ -69,11 +69,11 @@ impl Ui {
                 text.to_owned()
             }
         };
-        self.say(format_args!("{} {}", bold("ralph:"), error.message));
-        if let Some(hint) = &error.hint {
+        self.say(format_args!("{} {}", bold("ralph:"), error));
+        if let Some(hint) = error.hint() {
             self.say(format_args!("hint: {hint}"));
         }
-        error.exit
+        error.kind().into()
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) async fn check(context: &Context, args: CheckGatewayArgs) -> Result<C
     if checks.iter().all(|check| check.failed.is_none()) {
         Ok(CliExit::Success)
     } else {
-        Err(CliError::runtime(format!("requests with {kind} would not be served")).hint("see above"))
+        Err(CliError::runtime(format!("requests with {kind} would not be served")).with_hint("see above"))
     }
 }
 

@@ -66,7 +66,7 @@ impl Lock {
         };
         let unusable = |reason: String| {
             CliError::usage(format!("`{}` cannot be used: {reason}", path.display()))
-                .hint("`ralph image build --lock` writes it anew once it is deleted")
+                .with_hint("`ralph image build --lock` writes it anew once it is deleted")
         };
         let lock: Self = toml::from_str(&text).map_err(|error| unusable(error.to_string()))?;
         if lock.version != VERSION {
@@ -263,13 +263,9 @@ mod tests {
             Lock::of_project(dir.path()).unwrap_err(),
             Lock::record(&path, locked(TAG, "linux/amd64")).unwrap_err(),
         ] {
-            assert!(error.message.contains(said), "{}", error.message);
-            assert!(
-                error.message.contains(&*path.to_string_lossy()),
-                "{}",
-                error.message
-            );
-            assert!(error.hint.is_some());
+            assert!(error.to_string().contains(said), "{error}");
+            assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+            assert!(error.hint().is_some());
         }
         assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }

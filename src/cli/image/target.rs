@@ -23,7 +23,7 @@ impl Target {
                 registry: registry.clone(),
             }),
             (None, None) => Err(
-                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").hint(
+                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").with_hint(
                     "set `sandbox.registry = \"ghcr.io/team\"` for planned images, or `sandbox.image` to one image",
                 ),
             ),

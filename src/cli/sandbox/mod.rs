@@ -68,6 +68,6 @@ async fn find_sandbox(provider: &dyn Provider, name: &str) -> Result<Listed, Cli
             "there is no sandbox `{name}` of the provider `{}`",
             provider.name()
         ))
-        .hint("`ralph sandbox ls` lists them")
+        .with_hint("`ralph sandbox ls` lists them")
     })
 }

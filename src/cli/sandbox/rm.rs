@@ -25,7 +25,7 @@ pub(super) async fn rm(context: &Context, args: RemoveSandboxArgs) -> Result<Cli
         let listed = find_sandbox(provider.as_ref(), name).await?;
         if listed.standing == Standing::InUse && !args.force {
             return Err(CliError::usage(format!("`{}` is in use", listed.id))
-                .hint("`ralph stop` ends its run; `--force` removes it anyway"));
+                .with_hint("`ralph stop` ends its run; `--force` removes it anyway"));
         }
         if provider.remove(&listed.id, Removable::Any).await? {
             context.ui.say(format_args!("Removed {}.", listed.id));

@@ -139,7 +139,7 @@ impl<'a> Selftest<'a> {
             _ => Err(CliError::runtime(format!(
                 "{failed} of {all} checks failed with the `{provider}` provider"
             ))
-            .hint("`ralph doctor env` shows what is installed")),
+            .with_hint("`ralph doctor env` shows what is installed")),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Selftest<'a> {
                 true
             }
             Err(error) => {
-                self.record(image::build_step_name(self.project), Err(error.message));
+                self.record(image::build_step_name(self.project), Err(error.to_string()));
                 false
             }
         }

@@ -1,5 +1,6 @@
 //! `ralph selftest --escapes`
 
+use crate::assembly::AssemblyErrorKind;
 use crate::sandbox::escapes::{AttackVerdict, EscapeError, EscapeReport, escapes};
 use crate::sandbox::{Provider, SandboxSpec};
 
@@ -53,12 +54,12 @@ fn conclude(report: &EscapeReport) -> Result<CliExit, CliError> {
             report.cases.len(),
             report.provider
         ))
-        .hint("run nothing that you do not trust in such a sandbox, and please report what was seen")),
+        .with_hint("run nothing that you do not trust in such a sandbox, and please report what was seen")),
     }
 }
 
 impl From<EscapeError> for CliError {
     fn from(error: EscapeError) -> Self {
-        Self::from_error(CliExit::Failure, &error).maybe_hint(error.hint())
+        Self::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
     }
 }

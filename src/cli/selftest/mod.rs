@@ -58,7 +58,7 @@ pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> Result<Cl
     let mut test = Selftest::open(context, &config, &project, args.json).await?;
     let interrupted = tokio::select! {
         () = test.run(args.image) => None,
-        () = signals.next() => Some(CliError::runtime("interrupted").hint("the sandbox was removed")),
+        () = signals.next() => Some(CliError::runtime("interrupted").with_hint("the sandbox was removed")),
     };
     test.remove_sandbox().await;
     match interrupted {

@@ -23,7 +23,7 @@ pub(in crate::cli) async fn get(context: &Context, args: GetTokenArgs) -> Result
     let (_, kind) = args.credential.kind(context)?;
     if std::io::stdout().is_terminal() && !args.show {
         return Err(CliError::usage("a credential is not printed to a terminal")
-            .hint("`--show` prints it; a pipe or a file needs no flag"));
+            .with_hint("`--show` prints it; a pipe or a file needs no flag"));
     }
     let (credential, _) = vault(&context.assembly)?
         .load(kind)

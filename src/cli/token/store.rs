@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Read};
 
 use zeroize::Zeroizing;
 
+use crate::assembly::AssemblyErrorKind;
 use crate::assembly::credentials::vault;
 use crate::credential::{self, CredentialKind, CredentialLocation, CredentialSource, MalformedCredential};
 use crate::exec::Command;
@@ -62,7 +63,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Re
             "nothing was stored; to store {actual}, run `{}`",
             actual.store_command()
         );
-        CliError::usage(error.to_string()).hint(hint)
+        CliError::usage(error.to_string()).with_hint(hint)
     })?;
     if args.verify.is_requested() {
         let own =
@@ -94,7 +95,7 @@ pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
             | VerifyError::UnexpectedStatus { .. }
             | VerifyError::Unreachable(_) => "without `--verify` the credential is stored unchecked",
         };
-        CliError::from_error(CliExit::Failure, &error).hint(hint)
+        CliError::from_error(AssemblyErrorKind::Runtime, &error).with_hint(hint)
     })
 }
 
@@ -150,6 +151,6 @@ async fn run_setup_token(context: &Context) -> Result<Secret, CliError> {
     let token = credential::find_setup_token(&String::from_utf8_lossy(&text));
     token.ok_or_else(|| {
         CliError::runtime("`claude setup-token` printed no token")
-            .hint("paste it yourself: `ralph token store --auth oauth < FILE`")
+            .with_hint("paste it yourself: `ralph token store --auth oauth < FILE`")
     })
 }
