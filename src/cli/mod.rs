@@ -148,7 +148,7 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
     };
     let surroundings = match Surroundings::from_process() {
         Ok(surroundings) => surroundings,
-        Err(error) => return Ui::new(true).error(&error.into()),
+        Err(error) => return Ui::new(true).error(&error),
     };
     let ui = Ui::new(surroundings.var("NO_COLOR").is_some());
     let context = Context::new(ui, surroundings, args.global);

@@ -166,7 +166,7 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
     } else {
         None
     };
-    Ok(spec::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await?)
+    spec::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await
 }
 
 /// The output of `suggest --json`.

@@ -27,13 +27,13 @@ fn flag_override(flag: String, key: &str, value: String) -> ConfigOverride {
 /// Reads the configuration of the current directory and shows its warnings.
 pub(super) fn configuration(context: &Context, flags: Vec<ConfigOverride>) -> Result<Config, CliError> {
     let given = context.global.given(flags)?;
-    Ok(configuration::load(&context.assembly, None, &given)?)
+    configuration::load(&context.assembly, None, &given)
 }
 
 /// Reads the configuration of a project without showing its warnings, to look up one setting.
 pub(super) fn configuration_quietly(context: &Context, project: PathBuf) -> Result<Config, CliError> {
     let given = context.global.given(Vec::new())?;
-    Ok(configuration::load_quietly(&context.assembly, project, &given)?)
+    configuration::load_quietly(&context.assembly, project, &given)
 }
 
 impl GlobalArgs {

@@ -55,7 +55,7 @@ impl ProviderArgs {
     fn connect(&self, context: &Context) -> Result<Arc<dyn Provider>, CliError> {
         let given = flags([("--type", "sandbox.type", self.provider.clone())]);
         let config = configuration(context, given)?;
-        Ok(provider::connected(&context.assembly, &config)?)
+        provider::connected(&context.assembly, &config)
     }
 }
 

@@ -83,5 +83,5 @@ async fn sandbox_spec(
         reuse: Reuse::Never,
         run,
     };
-    Ok(spec::sandbox_spec(&context.assembly, config, used).await?)
+    spec::sandbox_spec(&context.assembly, config, used).await
 }
