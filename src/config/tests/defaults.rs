@@ -170,7 +170,7 @@ fn the_schema_describes_every_key_and_requires_none() {
         model["description"]
             .as_str()
             .unwrap()
-            .starts_with("The model as LiteLLM")
+            .starts_with("The name of the model at LiteLLM")
     );
     assert_eq!(model["default"], serde_json::Value::Null);
 }
