@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ralph::gateway::audit::AuditLog;
-use ralph::gateway::{AddressGuard, Door, Gateway, Phantom, Resolver, Setup};
+use ralph::gateway::{AddressGuard, Gateway, GatewaySetup, ListenerProtocol, Phantom, Resolver};
 use ralph::network::{HostName, Policy, PolicyRule};
 
 use super::Fallible;
@@ -37,7 +37,7 @@ pub(crate) async fn serve(count: usize, file: &Path) -> Fallible<()> {
 fn open(audit: &Path) -> Fallible<(Gateway, String)> {
     let phantom = Phantom::random()?;
     let policy = Policy::allow_all().denying([PolicyRule::parse("evil.example")?]);
-    let mut setup = Setup::new(policy, Arc::new(AuditLog::open(audit)?));
+    let mut setup = GatewaySetup::new(policy, Arc::new(AuditLog::open(audit)?));
     setup.resolver = Arc::new(Loopback);
     setup.guard = AddressGuard::dangerously_opening(["127.0.0.0/8".parse()?]);
     setup.phantom = Some(phantom.clone());
@@ -45,17 +45,17 @@ fn open(audit: &Path) -> Fallible<(Gateway, String)> {
     let bind = || TcpListener::bind("127.0.0.1:0");
     gateway.open_dns(UdpSocket::bind("127.0.0.1:0")?)?;
     let doors = [
-        Door::Dns,
-        Door::Http { port: 80 },
-        Door::Tls { port: 443 },
-        Door::Tcp { port: 22 },
+        ListenerProtocol::Dns,
+        ListenerProtocol::Http { port: 80 },
+        ListenerProtocol::Tls { port: 443 },
+        ListenerProtocol::Tcp { port: 22 },
     ];
     for door in doors {
         gateway.open(door, bind()?)?;
     }
     let proxy = bind()?;
     let url = phantom.proxy_url(proxy.local_addr()?);
-    gateway.open(Door::Proxy, proxy)?;
+    gateway.open(ListenerProtocol::Proxy, proxy)?;
     Ok((gateway, url))
 }
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::assembly::configuration::project_dir;
 use crate::assembly::{image, package_clients, spec};
-use crate::gateway::audit::{Asked, AuditLog, Outcome, Tally};
+use crate::gateway::audit::{AuditLog, AuditTally, AuditVerdict, TallyEntry};
 use crate::id::RunId;
 use crate::network::{
     Denial, HostNameError, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost,
@@ -76,7 +76,7 @@ const TLS_PORT: u16 = 443;
 struct NetworkCheck {
     host: String,
     port: u16,
-    verdict: Outcome,
+    verdict: AuditVerdict,
     /// Whether the gateway decrypts its TLS.
     inspected: bool,
     /// The rule that allows it, or why it is denied.
@@ -99,12 +99,12 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> Result<CliExit, Cli
     let request = PolicyRequest { host, port, content };
     let judged = policy.judge(&request);
     let (verdict, reason) = match &judged {
-        PolicyVerdict::Allowed(line) => (Outcome::Allowed, format!("by {line}")),
+        PolicyVerdict::Allowed(line) => (AuditVerdict::Allowed, format!("by {line}")),
         PolicyVerdict::Denied(Denial::NotInspected(line)) if inspected => (
-            Outcome::Denied,
+            AuditVerdict::Denied,
             format!("{line} depends on the request: add --method and --path"),
         ),
-        PolicyVerdict::Denied(denial) => (Outcome::Denied, denial.to_string()),
+        PolicyVerdict::Denied(denial) => (AuditVerdict::Denied, denial.to_string()),
     };
     let line = match &judged {
         PolicyVerdict::Allowed(line) => Some(line),
@@ -129,8 +129,8 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> Result<CliExit, Cli
             .data(format_args!("{verdict}: {host}:{port}{opened}: {reason}"))?;
     }
     Ok(match verdict {
-        Outcome::Allowed => CliExit::Success,
-        Outcome::Denied => CliExit::Failure,
+        AuditVerdict::Allowed => CliExit::Success,
+        AuditVerdict::Denied => CliExit::Failure,
     })
 }
 
@@ -172,8 +172,8 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
 /// The output of `suggest --json`.
 #[derive(Serialize)]
 struct SuggestedAllowlist {
-    reached: Vec<Asked>,
-    blocked: Vec<Asked>,
+    reached: Vec<TallyEntry>,
+    blocked: Vec<TallyEntry>,
 }
 
 fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<CliExit, CliError> {
@@ -186,7 +186,7 @@ fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<CliExit
                 .with_hint("only sandboxes behind the gateway are recorded, not those of `local`"),
         );
     }
-    let tally: Tally = records.iter().collect();
+    let tally: AuditTally = records.iter().collect();
     let suggested = SuggestedAllowlist {
         reached: tally.reached().collect(),
         blocked: tally.blocked().collect(),
@@ -207,8 +207,12 @@ fn to_toml(suggested: &SuggestedAllowlist) -> String {
         let (verdict, count) = (asked.verdict, asked.count);
         match (verdict, asked.suggestion()) {
             (_, Some(line)) if !known.insert(line.clone()) => {}
-            (Outcome::Allowed, Some(line)) => allowed.push(format!("  \"{line}\", # reached {count}x\n")),
-            (Outcome::Denied, Some(line)) => allowed.push(format!("  # \"{line}\", # blocked {count}x\n")),
+            (AuditVerdict::Allowed, Some(line)) => {
+                allowed.push(format!("  \"{line}\", # reached {count}x\n"))
+            }
+            (AuditVerdict::Denied, Some(line)) => {
+                allowed.push(format!("  # \"{line}\", # blocked {count}x\n"))
+            }
             (_, None) => besides.push(format!("# {asked}\n")),
         }
     }

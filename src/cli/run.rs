@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::assembly::ActiveRun;
 use crate::config::ConfigOverride;
-use crate::gateway::audit::{Asked, AuditLog, Tally};
+use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
 
@@ -179,8 +179,8 @@ fn summarize(
 /// The connections that the policy blocked, most frequent first.
 fn show_blocked(context: &Context, dir: &RunDir) -> Result<(), CliError> {
     const SHOWN: usize = 10;
-    let tally: Tally = AuditLog::read(&dir.network_file())?.iter().collect();
-    let blocked: Vec<Asked> = tally.blocked().collect();
+    let tally: AuditTally = AuditLog::read(&dir.network_file())?.iter().collect();
+    let blocked: Vec<TallyEntry> = tally.blocked().collect();
     for asked in blocked.iter().take(SHOWN) {
         context.ui.say(asked);
     }

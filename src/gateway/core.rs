@@ -1,192 +1,175 @@
-//! What all connections of one sandbox share.
+//! The state that all connections of one sandbox share.
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::audit::Protocol;
-use super::dial::{self, DialError};
-use super::dns::Lookup;
-use super::guard::AddressGuard;
-use super::http::Onward;
-use super::injection::CredentialInjector;
+use super::GatewaySetup;
+use super::audit::AuditProtocol;
+use super::dial::DialError;
+use super::dns::DnsLookup;
+use super::http::UpstreamTransport;
 use super::inspect::Inspection;
-use super::limits::Limits;
-use super::permit::{Generation, Notary, Permit, Subject};
-use super::phantom::Phantom;
-use super::resolve::Resolver;
-use super::seats::{Seat, Seats};
+use super::permit::{AuditSubject, AuditWriter, Permit, PolicyReceiver};
+use super::slots::{ConnectionSlot, ConnectionSlots};
 use super::stream::{Buffered, ByteStream};
-use crate::network::probe::{Beacon, BeaconMatch};
+use crate::network::probe::BeaconMatch;
 use crate::network::{
     Denial, HostName, PolicyRequest, PolicyVerdict, RequestContent, RequestHost, SyntheticAddresses,
 };
 
-/// What all connections of one sandbox share.
-pub(super) struct Core {
-    pub(super) policies: watch::Receiver<Arc<Generation>>,
+/// The state that all connections of one sandbox share.
+pub(super) struct GatewayCore {
+    /// The settings. Its policy is the first one; `policies` has the one in force.
+    pub(super) setup: GatewaySetup,
+    pub(super) policies: PolicyReceiver,
     pub(super) names: Mutex<SyntheticAddresses>,
-    pub(super) resolver: Arc<dyn Resolver>,
-    pub(super) guard: AddressGuard,
-    pub(super) phantom: Option<Phantom>,
-    pub(super) injection: Option<Arc<dyn CredentialInjector>>,
-    pub(super) beacon: Option<Beacon>,
-    pub(super) inspection: Option<Arc<Inspection>>,
-    pub(super) notary: Notary,
-    pub(super) limits: Limits,
-    pub(super) seats: Arc<Seats>,
+    pub(super) audit: AuditWriter,
+    pub(super) slots: Arc<ConnectionSlots>,
 }
 
 /// One connection that is being served.
-pub(super) struct Session<'a, C> {
-    pub(super) core: &'a Core,
-    pub(super) seat: &'a Seat,
+pub(super) struct GatewaySession<'a, C> {
+    pub(super) core: &'a GatewayCore,
+    pub(super) slot: &'a ConnectionSlot,
     pub(super) client: Buffered<C>,
 }
 
-/// How a TLS connection may pass.
-pub(super) enum Passage {
-    /// As it is.
+/// How an allowed TLS connection is forwarded.
+pub(super) enum TlsPassage {
+    /// Unchanged.
     Tunnel(Box<Permit>),
-    /// Opened, request by request.
+    /// Decrypted, so that each request is judged.
     Inspected(Arc<Inspection>),
 }
 
-impl Core {
-    /// Asks the policy about a request. What is denied is written down.
-    pub(super) fn admit(&self, protocol: Protocol, request: PolicyRequest) -> Result<Permit, Denial> {
-        if let Some(denial) = self.tunnels_an_injected_host(&request) {
-            self.notary.denied(Subject::request(protocol, &request), &denial);
+impl GatewayCore {
+    /// Asks the policy about a request. A denial is recorded.
+    pub(super) fn admit(&self, protocol: AuditProtocol, request: PolicyRequest) -> Result<Permit, Denial> {
+        if let Some(denial) = self.deny_tunnel_with_credential(&request) {
+            self.audit
+                .denied(AuditSubject::request(protocol, &request), &denial);
             return Err(denial);
         }
-        Permit::ask(&self.policies, &self.notary, protocol, request)
+        Permit::request(&self.policies, &self.audit, protocol, request)
     }
 
-    /// Asks the policy about a TLS connection of which the name is known. What is denied is written down.
-    pub(super) fn admit_tls(&self, name: &HostName, port: u16) -> Result<Passage, Denial> {
+    /// Asks the policy about a TLS connection to this name. A denial is recorded.
+    pub(super) fn admit_tls(&self, name: &HostName, port: u16) -> Result<TlsPassage, Denial> {
         let request = PolicyRequest::opaque(RequestHost::Name(name.clone()), port);
         if !self.inspects(&request.host, port) {
-            return self
-                .admit(Protocol::Tls, request)
-                .map(Box::new)
-                .map(Passage::Tunnel);
+            let permit = self.admit(AuditProtocol::Tls, request)?;
+            return Ok(TlsPassage::Tunnel(Box::new(permit)));
         }
-        let verdict = self.policies.borrow().policy.judge(&request);
-        let denial = match (verdict, &self.inspection) {
+        let verdict = self.policies.borrow().judge(&request);
+        let denial = match (verdict, &self.setup.inspection) {
             (
                 PolicyVerdict::Allowed(_) | PolicyVerdict::Denied(Denial::NotInspected(_)),
                 Some(inspection),
             ) => {
-                return Ok(Passage::Inspected(inspection.clone()));
+                return Ok(TlsPassage::Inspected(inspection.clone()));
             }
             (PolicyVerdict::Allowed(_), None) => {
-                Denial::Invalid("the host is to be inspected, and there is no inspection")
+                Denial::Invalid("the policy inspects the host, but the gateway has no inspection")
             }
             (PolicyVerdict::Denied(denial), _) => denial,
         };
-        self.notary
-            .denied(Subject::request(Protocol::Tls, &request), &denial);
+        self.audit
+            .denied(AuditSubject::request(AuditProtocol::Tls, &request), &denial);
         Err(denial)
     }
 
-    /// Whether TLS to this host is opened.
+    /// Whether TLS connections to this host are inspected.
     pub(super) fn inspects(&self, host: &RequestHost, port: u16) -> bool {
-        let policy = &self.policies.borrow().policy;
+        let policy = self.policies.borrow();
         host.name().is_some_and(|name| policy.inspects(name, port))
     }
 
-    /// What the policy says about a request, written down nowhere.
+    /// The verdict of the policy, without an audit record.
     pub(super) fn judge(&self, request: &PolicyRequest) -> PolicyVerdict {
-        match self.tunnels_an_injected_host(request) {
+        match self.deny_tunnel_with_credential(request) {
             Some(denial) => PolicyVerdict::Denied(denial),
-            None => self.policies.borrow().policy.judge(request),
+            None => self.policies.borrow().judge(request),
         }
     }
 
-    /// Connects to the host of a permit.
-    pub(super) async fn dial(&self, permit: &Permit) -> Result<TcpStream, DialError> {
-        dial::dial(self.resolver.as_ref(), &self.guard, self.limits.connect, permit).await
-    }
-
-    /// Opens a connection for HTTP requests to the host of a permit: the host itself, or whoever adds its credential.
+    /// Opens a connection for HTTP requests: to the host, or to the broker when that adds the credential of the host.
     pub(super) async fn open(
         &self,
         permit: &Permit,
-        onward: &Onward,
+        transport: &UpstreamTransport,
     ) -> Result<Box<dyn ByteStream>, DialError> {
-        let injection = self.injection.as_ref().zip(permit.request.host.name());
-        if let Some((injection, name)) = injection.filter(|(injection, name)| injection.injects(name)) {
-            let unreachable = |source: io::Error| DialError::Unreachable {
+        let injector = self.setup.injection.as_ref().zip(permit.request.host.name());
+        if let Some((injector, name)) = injector.filter(|(injector, name)| injector.injects(name)) {
+            let opened = injector.open(name).await;
+            return opened.map_err(|source| DialError::Unreachable {
                 host: name.to_string(),
                 source,
-            };
-            return injection.open(name).await.map_err(unreachable);
+            });
         }
         let stream = self.dial(permit).await?;
-        match onward {
-            Onward::Plain => Ok(Box::new(stream)),
-            Onward::Encrypted(inspection, name) => {
-                let encrypting = timeout(self.limits.connect, inspection.encrypt(name, stream));
-                let encrypted = encrypting
-                    .await
-                    .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                let untrusted = |source: io::Error| DialError::Untrusted {
+        match transport {
+            UpstreamTransport::Plain => Ok(Box::new(stream)),
+            UpstreamTransport::Tls(inspection, name) => {
+                let connected = timeout(self.setup.limits.connect, inspection.connect(name, stream)).await;
+                let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                let stream = connected.map_err(|source| DialError::Untrusted {
                     host: name.to_string(),
                     source,
-                };
-                Ok(Box::new(encrypted.map_err(untrusted)?))
+                })?;
+                Ok(Box::new(stream))
             }
         }
     }
 
-    /// What the sandbox is told of a name.
-    pub(super) fn look_up(&self, name: &HostName) -> Lookup {
-        // What is asked to try the sandbox out is nobody's business.
-        match self.beacon.as_ref().map(|beacon| beacon.compare(name)) {
-            None | Some(BeaconMatch::Other) => {}
-            Some(BeaconMatch::Exact) => return self.address_of(name),
-            Some(BeaconMatch::Below) => return Lookup::Unknown,
+    /// The result of a DNS lookup.
+    pub(super) fn look_up(&self, name: &HostName) -> DnsLookup {
+        // Lookups of probes are not recorded.
+        match self.beacon_place(&RequestHost::Name(name.clone())) {
+            BeaconMatch::Other => {}
+            BeaconMatch::Exact => return self.address_of(name),
+            BeaconMatch::Below => return DnsLookup::Unknown,
         }
-        match self.policies.borrow().policy.judge_name(name) {
+        let verdict = self.policies.borrow().judge_name(name);
+        match verdict {
             PolicyVerdict::Denied(denial) => {
-                self.notary.denied(Subject::lookup(name), &denial);
-                Lookup::Unknown
+                self.audit.denied(AuditSubject::lookup(name), &denial);
+                DnsLookup::Unknown
             }
             PolicyVerdict::Allowed(line) => {
                 let mut names = self.lock_names();
                 if !names.contains(name) {
-                    self.notary.looked_up(name, &line);
+                    self.audit.looked_up(name, line);
                 }
-                names.address_of(name).map_or(Lookup::Unavailable, Lookup::At)
+                names
+                    .address_of(name)
+                    .map_or(DnsLookup::Unavailable, DnsLookup::At)
             }
         }
     }
 
-    fn address_of(&self, name: &HostName) -> Lookup {
-        self.lock_names()
-            .address_of(name)
-            .map_or(Lookup::Unavailable, Lookup::At)
+    fn address_of(&self, name: &HostName) -> DnsLookup {
+        let address = self.lock_names().address_of(name);
+        address.map_or(DnsLookup::Unavailable, DnsLookup::At)
     }
 
-    /// What the gateway says of itself, to whoever asks for it by its own name.
+    /// The text of the beacon, when the host is the beacon.
     pub(super) fn beacon_at(&self, host: &RequestHost) -> Option<&str> {
-        let beacon = self.beacon.as_ref()?;
+        let beacon = self.setup.beacon.as_ref()?;
         (host.name()?.as_str() == beacon.name).then_some(beacon.nonce.as_str())
     }
 
-    /// Where a host is, as seen from the gateway's own name.
-    pub(super) fn place_of(&self, host: &RequestHost) -> BeaconMatch {
-        match self.beacon.as_ref().zip(host.name()) {
+    /// Whether a host is the beacon, or a name below it.
+    pub(super) fn beacon_place(&self, host: &RequestHost) -> BeaconMatch {
+        match self.setup.beacon.as_ref().zip(host.name()) {
             Some((beacon, name)) => beacon.compare(name),
             None => BeaconMatch::Other,
         }
     }
 
-    /// The host that a connection to this address is meant for.
+    /// The host that a synthetic address stands for.
     pub(super) fn host_at(&self, address: IpAddr) -> RequestHost {
         let name = match address {
             IpAddr::V4(address) => self.lock_names().name_of(address).cloned(),
@@ -199,9 +182,10 @@ impl Core {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tunnels_an_injected_host(&self, request: &PolicyRequest) -> Option<Denial> {
-        let (injection, name) = self.injection.as_ref().zip(request.host.name())?;
-        let tunnelled = request.content == RequestContent::Opaque && injection.injects(name);
-        tunnelled.then(|| Denial::Injected(name.clone()))
+    /// A host whose credential the gateway adds must not be tunnelled to.
+    fn deny_tunnel_with_credential(&self, request: &PolicyRequest) -> Option<Denial> {
+        let (injector, name) = self.setup.injection.as_ref().zip(request.host.name())?;
+        let is_tunnel = request.content == RequestContent::Opaque && injector.injects(name);
+        is_tunnel.then(|| Denial::Injected(name.clone()))
     }
 }

@@ -1,4 +1,4 @@
-//! From a permit to a connection. The address that is checked is the address that is connected to.
+//! Connects to the host of a permit. The address that is checked is the address that is connected to.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,113 +8,111 @@ use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::guard::AddressGuard;
+use super::core::GatewayCore;
 use super::permit::Permit;
-use super::resolve::Resolver;
 use crate::network::{Denial, RequestHost};
 
-/// Resolves the host of a permit and connects to it.
-pub(super) async fn dial(
-    resolver: &dyn Resolver,
-    guard: &AddressGuard,
-    limit: Duration,
-    permit: &Permit,
-) -> Result<TcpStream, DialError> {
-    let found = async {
-        let addresses = checked_addresses(resolver, guard, permit).await?;
-        connect(&addresses, permit.request.port).await
-    };
-    let connected = timeout(limit, found).await.unwrap_or_else(|_| {
-        let host = permit.request.host.to_string();
-        Err(DialError::Unreachable {
-            host,
-            source: io::ErrorKind::TimedOut.into(),
-        })
-    });
-    if let Err(DialError::Denied(denial)) = &connected {
-        permit.refuse(denial.clone());
-    }
-    connected
-}
+/// Timeout of each address but the last.
+const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a host was not reached.
+/// A host could not be connected to.
 #[derive(Debug, Error)]
 pub(super) enum DialError {
-    /// All its addresses are ones that may not be reached.
+    /// All its addresses are forbidden.
     #[error(transparent)]
     Denied(Denial),
-    /// There is no such name.
-    #[error("there is no host {0}")]
+    /// The name does not exist.
+    #[error("the host {0} does not exist")]
     NoSuchName(String),
-    /// It does not answer.
-    #[error("{host} cannot be reached")]
+    /// The connection failed.
+    #[error("cannot connect to {host}")]
     Unreachable {
         /// The host.
         host: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It answers, and does not prove that it is the host.
-    #[error("{host} does not prove to be that host: {source}")]
+    /// The TLS handshake failed, for example because of its certificate.
+    #[error("the TLS handshake with {host} failed: {source}")]
     Untrusted {
         /// The host.
         host: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
 
-async fn checked_addresses(
-    resolver: &dyn Resolver,
-    guard: &AddressGuard,
-    permit: &Permit,
-) -> Result<Vec<IpAddr>, DialError> {
-    let host = &permit.request.host;
-    let found = match host {
-        RequestHost::Address(address) => vec![*address],
-        RequestHost::Name(name) => resolver.resolve(name).await.map_err(|source| {
-            let host = host.to_string();
-            DialError::Unreachable { host, source }
-        })?,
-    };
-    let (refused, open): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .map(|address| (address, guard.refusal(address)))
-        .partition(|(_, class)| class.is_some());
-    match (open.is_empty(), refused.first()) {
-        (true, Some((address, Some(class)))) => Err(DialError::Denied(Denial::Address {
-            name: host.to_string(),
-            address: *address,
-            class: *class,
-        })),
-        (true, _) => Err(DialError::NoSuchName(host.to_string())),
-        (false, _) => Ok(open.into_iter().map(|(address, _)| address).collect()),
+impl GatewayCore {
+    /// Resolves the host of a permit and connects to it.
+    pub(super) async fn dial(&self, permit: &Permit) -> Result<TcpStream, DialError> {
+        let host = permit.request.host.to_string();
+        let connecting = async {
+            let addresses = self.allowed_addresses(&permit.request.host).await?;
+            let connected = connect(&addresses, permit.request.port).await;
+            connected.map_err(|source| DialError::Unreachable {
+                host: host.clone(),
+                source,
+            })
+        };
+        let connected = timeout(self.setup.limits.connect, connecting).await;
+        let connected = connected.unwrap_or_else(|_| {
+            Err(DialError::Unreachable {
+                host: host.clone(),
+                source: io::ErrorKind::TimedOut.into(),
+            })
+        });
+        if let Err(DialError::Denied(denial)) = &connected {
+            permit.revoke(denial.clone());
+        }
+        connected
+    }
+
+    async fn allowed_addresses(&self, host: &RequestHost) -> Result<Vec<IpAddr>, DialError> {
+        let resolved = match host {
+            RequestHost::Address(address) => vec![*address],
+            RequestHost::Name(name) => self.setup.resolver.resolve(name).await.map_err(|source| {
+                let host = host.to_string();
+                DialError::Unreachable { host, source }
+            })?,
+        };
+        let mut allowed = Vec::new();
+        let mut denial = None;
+        for address in resolved {
+            match self.setup.guard.refusal(address) {
+                None => allowed.push(address),
+                Some(class) => {
+                    let name = host.to_string();
+                    denial.get_or_insert(Denial::Address { name, address, class });
+                }
+            }
+        }
+        match denial {
+            _ if !allowed.is_empty() => Ok(allowed),
+            Some(denial) => Err(DialError::Denied(denial)),
+            None => Err(DialError::NoSuchName(host.to_string())),
+        }
     }
 }
 
-/// How long one of several addresses may take.
-const EACH: Duration = Duration::from_secs(3);
-
-async fn connect(addresses: &[IpAddr], port: u16) -> Result<TcpStream, DialError> {
+/// Tries one address after another.
+async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for (index, address) in addresses.iter().enumerate() {
         let connecting = TcpStream::connect(SocketAddr::new(*address, port));
         let connected = if index + 1 < addresses.len() {
-            timeout(EACH, connecting)
-                .await
-                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            let connected = timeout(ADDRESS_TIMEOUT, connecting).await;
+            connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         } else {
             connecting.await
         };
         match connected {
             Ok(stream) => {
-                // Small messages are not held back; where that cannot be had, they come a little later.
+                // Without it small messages are delayed.
                 let _ = stream.set_nodelay(true);
                 return Ok(stream);
             }
             Err(error) => last = error,
         }
     }
-    let host = addresses.first().map_or(String::new(), ToString::to_string);
-    Err(DialError::Unreachable { host, source: last })
+    Err(last)
 }

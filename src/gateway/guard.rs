@@ -1,47 +1,47 @@
-//! Which addresses may be connected to, looked at right before connecting.
+//! Checks an address right before it is connected to.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::network::{AddressClass, AddressRange, behind_nat64};
 
-/// Keeps connections away from addresses that are not of the internet, and from this machine's own.
+/// Forbids connections to addresses outside of the public internet, and to those of the host.
 #[derive(Clone, Debug, Default)]
 pub struct AddressGuard {
-    opened: Vec<AddressRange>,
+    allowed: Vec<AddressRange>,
 }
 
 impl AddressGuard {
-    /// A guard that lets these ranges through although it would not: the user's own choice, or a test's.
+    /// A guard that allows these ranges, which it would forbid otherwise.
     #[must_use]
     pub fn dangerously_opening(ranges: impl IntoIterator<Item = AddressRange>) -> Self {
         Self {
-            opened: ranges.into_iter().collect(),
+            allowed: ranges.into_iter().collect(),
         }
     }
 
-    /// Why an address may not be connected to; `None` when it may.
+    /// Why an address is forbidden; `None` when it is allowed.
     #[must_use]
     pub fn refusal(&self, address: IpAddr) -> Option<AddressClass> {
         let class =
             AddressClass::classify(address).or_else(|| is_own(address).then_some(AddressClass::Own))?;
-        let opened = class.can_be_allowed() && self.opened.iter().any(|range| range.contains(address));
-        (!opened).then_some(class)
+        let is_allowed = class.can_be_allowed() && self.allowed.iter().any(|range| range.contains(address));
+        (!is_allowed).then_some(class)
     }
 }
 
-/// Whether the address is this machine's, or leads to one that is.
+/// Whether the address belongs to the host, directly or through NAT64.
 fn is_own(address: IpAddr) -> bool {
     let translated = match address {
         IpAddr::V4(_) => None,
         IpAddr::V6(address) => behind_nat64(address),
     };
-    is_this_machine(address) || translated.is_some_and(is_this_machine)
+    is_host_address(address) || translated.is_some_and(is_host_address)
 }
 
-/// Only then does a connection to it come from it. Nothing is sent. What cannot be found out counts as this machine,
-/// unless there is no way to such an address at all.
-fn is_this_machine(address: IpAddr) -> bool {
+/// Whether a socket that is connected to the address has it as its source address. Nothing is sent. An error counts as an
+/// address of the host, unless the address cannot be reached at all.
+fn is_host_address(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -51,11 +51,11 @@ fn is_this_machine(address: IpAddr) -> bool {
         .and_then(|socket| socket.local_addr());
     match source {
         Ok(source) => source.ip() == address,
-        Err(error) => !is_out_of_reach(&error),
+        Err(error) => !is_unreachable(&error),
     }
 }
 
-fn is_out_of_reach(error: &io::Error) -> bool {
+fn is_unreachable(error: &io::Error) -> bool {
     let no_such_family = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
     matches!(
         error.kind(),
@@ -68,14 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_addresses_are_told_from_others() {
+    fn addresses_of_the_host_are_detected() {
         assert!(is_own(Ipv4Addr::LOCALHOST.into()));
         assert!(is_own("64:ff9b::7f00:1".parse().unwrap()));
         assert!(!is_own(Ipv4Addr::new(93, 184, 216, 34).into()));
     }
 
     #[test]
-    fn a_range_is_opened_by_naming_it_and_metadata_never_is() {
+    fn a_range_can_be_allowed_but_metadata_cannot() {
         let open = |text: &str| AddressGuard::dangerously_opening([text.parse().unwrap()]);
         let loopback = IpAddr::from([127, 0, 0, 1]);
         let metadata = IpAddr::from([169, 254, 169, 254]);

@@ -1,4 +1,4 @@
-//! Where credentials come in.
+//! The seam between the gateway and the broker.
 
 use std::io;
 
@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use super::stream::ByteStream;
 use crate::network::HostName;
 
-/// Answers for hosts whose credential the gateway adds. Such a host is never tunnelled: its requests come here as plain
-/// HTTP/1.1, so that a key of the sandbox's own cannot ride along.
+/// Handles the hosts whose credential the gateway adds. Such a host is never tunnelled: its requests arrive here as plain
+/// HTTP/1.1, so that a credential of the sandbox can be detected.
 #[async_trait]
 pub trait CredentialInjector: Send + Sync {
-    /// Whether the credential of this host is added.
+    /// Whether the gateway adds the credential of this host.
     fn injects(&self, host: &HostName) -> bool;
 
-    /// Opens a connection that takes requests to the host as HTTP/1.1, one after another.
+    /// Opens a connection that accepts HTTP/1.1 requests to the host.
     async fn open(&self, host: &HostName) -> io::Result<Box<dyn ByteStream>>;
 }

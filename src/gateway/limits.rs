@@ -1,23 +1,23 @@
-//! How much one sandbox may take of the gateway.
+//! Limits of the resources that one sandbox can use in the gateway.
 
 use std::time::Duration;
 
-/// How much one sandbox may take of the gateway. All of it is finite.
+/// Limits of the resources that one sandbox can use in the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Connections at a time. When one more comes, the one that was idle for longest is closed.
+pub struct GatewayLimits {
+    /// Concurrent connections. A new one closes the connection that was idle for longest.
     pub connections: usize,
     /// The longest head of an HTTP message, in bytes.
     pub head_bytes: usize,
-    /// How long a client may take to say what it wants: a TLS hello, an HTTP head, a DNS query.
+    /// Timeout for receiving a client hello, an HTTP head or a DNS query.
     pub hello: Duration,
-    /// How long a name may take to be resolved and its host to be reached.
+    /// Timeout for resolving a name and connecting to its host.
     pub connect: Duration,
-    /// How long a connection may be silent.
+    /// Time without traffic after which a connection is closed.
     pub idle: Duration,
 }
 
-impl Default for Limits {
+impl Default for GatewayLimits {
     fn default() -> Self {
         Self {
             connections: 1024,

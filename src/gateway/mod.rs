@@ -1,37 +1,37 @@
-//! The only peer of a sandbox: it answers for allowed names, passes on what the policy allows, and writes down the rest.
+//! The only network peer of a sandbox. It forwards what the policy allows, and records every request.
 //!
-//! A [`Gateway`] serves one run. Somebody else opens its sockets, where the sandbox alone can see them, and hands them
-//! over as [`Door`]s; that keeps the gateway the same over a container's own network, a bridge or a test. There is no
-//! other way out of it than [`Policy::judge`] for each connection and each request.
+//! A [`Gateway`] serves one run. Its caller opens the sockets, where only the sandbox can reach them, and passes them in with
+//! their [`ListenerProtocol`]. So the gateway is the same for a container network, a VM and a test. Every connection and
+//! every request is judged by [`Policy::judge`].
 //!
-//! - DNS knows allowed names only, gives each a made-up address, and asks nobody.
-//! - TLS goes by the name in its hello. It is read and passed on, not decrypted, but for hosts that the policy inspects:
-//!   there an [`Inspection`] opens it, and each request is judged.
-//! - HTTP/1 goes by the host of each request, and is read strictly.
-//! - Any other port goes by the made-up address.
-//! - The explicit proxy does the same for whoever has the run's [`Phantom`]; what goes through a CONNECT must be for the
-//!   host that it asked for.
+//! - DNS answers for allowed names only, with synthetic addresses, and asks no other server.
+//! - TLS is judged by the server name in the client hello. It is forwarded without decryption, except for hosts that the
+//!   policy inspects: there an [`Inspection`] decrypts it, and each request is judged.
+//! - HTTP/1 is judged by the host of each request, and parsed strictly.
+//! - Other ports are judged by the name that the synthetic address stands for.
+//! - The explicit proxy does the same for clients with the [`Phantom`] of the run. Traffic in a CONNECT tunnel must be for
+//!   the host of the tunnel.
 //!
-//! Names are resolved when a connection is made, each address is checked, and it is that address which is connected to.
+//! A name is resolved when a connection is made, each address is checked, and a checked address is connected to.
 
 pub mod audit;
 pub mod broker;
 mod core;
 mod dial;
 mod dns;
-mod door;
 mod guard;
 mod http;
 mod injection;
 mod inspect;
 mod limits;
+mod listener;
 pub mod meter;
 mod permit;
 mod phantom;
 mod proxy;
 mod relay;
 mod resolve;
-mod seats;
+mod slots;
 mod stream;
 mod tcp;
 mod tls;
@@ -46,48 +46,48 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::clock::Clock;
+use crate::network::Policy;
 use crate::network::probe::Beacon;
-use crate::network::{Policy, SyntheticAddresses};
 use audit::AuditSink;
-use core::Core;
-use permit::{Generation, Notary};
-use seats::Seats;
+use core::GatewayCore;
+use permit::AuditWriter;
+use slots::ConnectionSlots;
 
-pub use door::Door;
 pub use guard::AddressGuard;
 pub use injection::CredentialInjector;
-pub use inspect::{Inspection, InspectionError, Roots, Trust};
-pub use limits::Limits;
+pub use inspect::{Inspection, InspectionError, InspectionTrust, TrustedRoots};
+pub use limits::GatewayLimits;
+pub use listener::ListenerProtocol;
 pub use phantom::{NoRandomness, Phantom};
 pub use resolve::{Resolver, SystemResolver};
-pub use stream::{ByteStream, Client};
+pub use stream::{ByteStream, ClientStream};
 
-/// What a gateway is made from.
-pub struct Setup {
+/// The parts of a gateway.
+pub struct GatewaySetup {
     /// Which names may be reached.
     pub policy: Policy,
-    /// Who resolves them.
+    /// Resolves allowed names.
     pub resolver: Arc<dyn Resolver>,
-    /// Which addresses they may lead to.
+    /// Which addresses may be connected to.
     pub guard: AddressGuard,
-    /// The credential of the explicit proxy; without one it serves nobody.
+    /// The credential of the explicit proxy. Without one it refuses every request.
     pub phantom: Option<Phantom>,
-    /// Who adds credentials, where somebody does.
+    /// Adds credentials to requests.
     pub injection: Option<Arc<dyn CredentialInjector>>,
-    /// What the gateway says of itself, whatever the policy is, so that a sandbox can be shown to lead here.
+    /// A name and a response of the gateway itself, independent of the policy. A probe in the sandbox asks for it.
     pub beacon: Option<Beacon>,
-    /// Who opens the TLS of hosts that the policy inspects. Without one nobody reaches them by TLS.
+    /// Decrypts TLS to hosts that the policy inspects. Without one these hosts cannot be reached over TLS.
     pub inspection: Option<Arc<Inspection>>,
-    /// Where everything is written down.
+    /// Receives audit records.
     pub audit: Arc<dyn AuditSink>,
-    /// What time it is.
+    /// The source of timestamps.
     pub clock: Arc<dyn Clock>,
-    /// How much the sandbox may take.
-    pub limits: Limits,
+    /// Limits of the resources that the sandbox can use.
+    pub limits: GatewayLimits,
 }
 
-impl Setup {
-    /// A gateway for this policy that asks the host's resolver and opens no address.
+impl GatewaySetup {
+    /// A gateway for this policy that uses the resolver of the host and forbids special addresses.
     #[must_use]
     pub fn new(policy: Policy, audit: Arc<dyn AuditSink>) -> Self {
         Self {
@@ -100,42 +100,32 @@ impl Setup {
             inspection: None,
             audit,
             clock: crate::clock::system(),
-            limits: Limits::default(),
+            limits: GatewayLimits::default(),
         }
     }
 }
 
-/// The gateway of one run. When it is dropped, every connection ends.
+/// The gateway of one run. Dropping it closes every connection.
 pub struct Gateway {
-    core: Arc<Core>,
-    policies: watch::Sender<Arc<Generation>>,
+    core: Arc<GatewayCore>,
+    policies: watch::Sender<Policy>,
     tasks: Mutex<JoinSet<()>>,
 }
 
 impl Gateway {
-    /// A gateway without doors. Opening one needs a tokio runtime, on which it is served.
+    /// A gateway without listeners. Its other methods need a tokio runtime.
     #[must_use]
-    pub fn new(setup: Setup) -> Self {
-        let first = Generation {
-            number: 0,
-            policy: setup.policy,
-        };
-        let (policies, current) = watch::channel(Arc::new(first));
-        let core = Core {
+    pub fn new(setup: GatewaySetup) -> Self {
+        let (policies, current) = watch::channel(setup.policy.clone());
+        let core = GatewayCore {
             policies: current,
-            names: Mutex::new(SyntheticAddresses::default()),
-            resolver: setup.resolver,
-            guard: setup.guard,
-            phantom: setup.phantom,
-            injection: setup.injection,
-            beacon: setup.beacon,
-            inspection: setup.inspection,
-            notary: Notary {
-                sink: setup.audit,
-                clock: setup.clock,
+            names: Mutex::default(),
+            audit: AuditWriter {
+                sink: setup.audit.clone(),
+                clock: setup.clock.clone(),
             },
-            limits: setup.limits,
-            seats: Seats::new(setup.limits.connections),
+            slots: ConnectionSlots::new(setup.limits.connections),
+            setup,
         };
         Self {
             core: Arc::new(core),
@@ -144,19 +134,23 @@ impl Gateway {
         }
     }
 
-    /// Serves every connection that comes in through a listener.
-    pub fn open(&self, door: Door, listener: std::net::TcpListener) -> Result<(), GatewayError> {
-        let error = |source| GatewayError::Socket { door, source };
+    /// Serves the connections of a listener.
+    pub fn open(
+        &self,
+        protocol: ListenerProtocol,
+        listener: std::net::TcpListener,
+    ) -> Result<(), GatewayError> {
+        let error = |source| GatewayError { protocol, source };
         listener.set_nonblocking(true).map_err(error)?;
         let listener = TcpListener::from_std(listener).map_err(error)?;
-        self.spawn(door::accept(self.core.clone(), door, listener));
+        self.spawn(listener::accept(self.core.clone(), protocol, listener));
         Ok(())
     }
 
-    /// Answers DNS queries that come in as datagrams.
+    /// Answers DNS queries over UDP.
     pub fn open_dns(&self, socket: std::net::UdpSocket) -> Result<(), GatewayError> {
-        let error = |source| GatewayError::Socket {
-            door: Door::Dns,
+        let error = |source| GatewayError {
+            protocol: ListenerProtocol::Dns,
             source,
         };
         socket.set_nonblocking(true).map_err(error)?;
@@ -164,48 +158,43 @@ impl Gateway {
         let core = self.core.clone();
         self.spawn(async move {
             if let Err(error) = dns::serve_udp(core, socket).await {
-                tracing::warn!(%error, "DNS is not answered any more");
+                tracing::warn!(%error, "the DNS server of the gateway stopped");
             }
         });
         Ok(())
     }
 
-    /// Serves one connection that somebody else accepted. `destination` is where the sandbox meant it to go.
-    pub fn serve<C: Client + 'static>(&self, door: Door, client: C, destination: SocketAddr) {
-        self.spawn(door::serve(self.core.clone(), door, client, destination));
+    /// Serves one connection that the caller accepted. `destination` is the address that the sandbox connected to.
+    pub fn serve<C: ClientStream + 'static>(
+        &self,
+        protocol: ListenerProtocol,
+        client: C,
+        destination: SocketAddr,
+    ) {
+        self.spawn(listener::serve(self.core.clone(), protocol, client, destination));
     }
 
-    /// Puts another policy in force. What it does not allow ends at once, however old.
+    /// Replaces the policy. Open connections that the new one denies are closed at once.
+    ///
+    /// Only tests call this now. Changing the policy of a live run will need it.
     pub fn set_policy(&self, policy: Policy) {
-        self.policies.send_modify(|current| {
-            let number = current.number + 1;
-            *current = Arc::new(Generation { number, policy });
-        });
-    }
-
-    /// The number of the policy that is in force, counted from 0.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.policies.borrow().number
+        self.policies.send_replace(policy);
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those that ended are let go of, so that they do not pile up.
+        // Frees finished tasks.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
 }
 
-/// What can go wrong with a gateway.
+/// A socket of a gateway cannot be used.
 #[derive(Debug, Error)]
-pub enum GatewayError {
-    /// A socket that was handed over cannot be used.
-    #[error("the gateway cannot use the socket of {door}")]
-    Socket {
-        /// What the socket is for.
-        door: Door,
-        /// Why.
-        source: io::Error,
-    },
+#[error("the gateway cannot use the socket for {protocol}")]
+pub struct GatewayError {
+    /// What the socket is for.
+    pub protocol: ListenerProtocol,
+    /// The cause.
+    pub source: io::Error,
 }

@@ -1,170 +1,148 @@
-//! The right of one connection or request to pass, under the policy of its time.
+//! The permission of one connection or request, and its audit record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use super::audit::{AuditSink, Needs, Outcome, Protocol, Record};
+use super::audit::{AuditProtocol, AuditRecord, AuditRemedy, AuditSink, AuditVerdict};
 use crate::clock::Clock;
 use crate::network::{Denial, HostName, Policy, PolicyLine, PolicyRequest, PolicyVerdict};
 
-/// A policy and its number. A later one has a higher number.
-pub(super) struct Generation {
-    pub(super) number: u64,
-    pub(super) policy: Policy,
-}
+/// The policy in force, and its changes.
+pub(super) type PolicyReceiver = watch::Receiver<Policy>;
 
-/// Writes down what was asked. Cheap to clone.
+/// Writes audit records. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Notary {
+pub(super) struct AuditWriter {
     pub(super) sink: Arc<dyn AuditSink>,
     pub(super) clock: Arc<dyn Clock>,
 }
 
-impl Notary {
-    /// Writes down what was denied before anything passed.
-    pub(super) fn denied(&self, subject: Subject, why: &Denial) {
-        self.note(subject, Decision::against(why), &Traffic::default());
+impl AuditWriter {
+    /// Records a denial before any traffic.
+    pub(super) fn denied(&self, subject: AuditSubject, denial: &Denial) {
+        self.record(subject, &Err(denial.clone()), &TrafficCounter::default());
     }
 
-    /// Writes down that a name was looked up for the first time.
-    pub(super) fn looked_up(&self, name: &HostName, line: &PolicyLine) {
-        self.note(Subject::lookup(name), Decision::by(line), &Traffic::default());
+    /// Records the first lookup of an allowed name.
+    pub(super) fn looked_up(&self, name: &HostName, line: Arc<PolicyLine>) {
+        self.record(AuditSubject::lookup(name), &Ok(line), &TrafficCounter::default());
     }
 
-    fn note(&self, subject: Subject, decision: Decision, traffic: &Traffic) {
-        self.sink.record(Record {
+    fn record(
+        &self,
+        subject: AuditSubject,
+        decision: &Result<Arc<PolicyLine>, Denial>,
+        traffic: &TrafficCounter,
+    ) {
+        let (verdict, rule, needs) = match decision {
+            Ok(line) => (
+                AuditVerdict::Allowed,
+                line.to_string(),
+                AuditRemedy::for_allowed(line),
+            ),
+            Err(denial) => (
+                AuditVerdict::Denied,
+                denial.to_string(),
+                AuditRemedy::for_denied(denial),
+            ),
+        };
+        self.sink.record(AuditRecord {
             at: self.clock.now(),
             protocol: subject.protocol,
             host: subject.host,
             port: subject.port,
-            verdict: decision.verdict,
-            rule: decision.rule,
-            needs: decision.needs,
+            verdict,
+            rule,
+            needs,
             sent: traffic.sent.load(Ordering::Relaxed),
             received: traffic.received.load(Ordering::Relaxed),
         });
     }
 }
 
-/// What was decided, as it is written down.
-struct Decision {
-    verdict: Outcome,
-    rule: String,
-    needs: Option<Needs>,
+/// What a record is about, as far as it is known.
+pub(super) struct AuditSubject {
+    protocol: AuditProtocol,
+    host: Option<String>,
+    port: Option<u16>,
 }
 
-impl Decision {
-    fn by(line: &PolicyLine) -> Self {
-        Self {
-            verdict: Outcome::Allowed,
-            rule: line.to_string(),
-            needs: Needs::of_allowed(line),
-        }
+impl AuditSubject {
+    pub(super) fn new(protocol: AuditProtocol, host: Option<String>, port: Option<u16>) -> Self {
+        Self { protocol, host, port }
     }
 
-    fn against(denial: &Denial) -> Self {
-        Self {
-            verdict: Outcome::Denied,
-            rule: denial.to_string(),
-            needs: Needs::of_denied(denial),
-        }
-    }
-}
-
-/// What something is about, as far as it is known.
-pub(super) struct Subject {
-    pub(super) protocol: Protocol,
-    pub(super) host: Option<String>,
-    pub(super) port: Option<u16>,
-}
-
-impl Subject {
-    /// A request.
-    pub(super) fn request(protocol: Protocol, request: &PolicyRequest) -> Self {
-        Self {
-            protocol,
-            host: Some(request.host.to_string()),
-            port: Some(request.port),
-        }
+    pub(super) fn request(protocol: AuditProtocol, request: &PolicyRequest) -> Self {
+        Self::new(protocol, Some(request.host.to_string()), Some(request.port))
     }
 
-    /// A lookup.
     pub(super) fn lookup(name: &HostName) -> Self {
-        Self {
-            protocol: Protocol::Dns,
-            host: Some(name.to_string()),
-            port: None,
-        }
+        Self::new(AuditProtocol::Dns, Some(name.to_string()), None)
     }
 }
 
-/// The right to pass. When it is dropped, what passed is written down.
+/// The permission of a connection or request. Dropping it writes the audit record.
 pub(super) struct Permit {
     pub(super) request: PolicyRequest,
-    pub(super) traffic: Traffic,
-    protocol: Protocol,
+    pub(super) traffic: TrafficCounter,
+    protocol: AuditProtocol,
     line: Arc<PolicyLine>,
-    refused: Mutex<Option<Denial>>,
-    generation: u64,
-    policies: watch::Receiver<Arc<Generation>>,
-    notary: Notary,
+    revoked: Mutex<Option<Denial>>,
+    policies: PolicyReceiver,
+    audit: AuditWriter,
 }
 
 /// Bytes in both directions.
 #[derive(Default)]
-pub(super) struct Traffic {
+pub(super) struct TrafficCounter {
     pub(super) sent: AtomicU64,
     pub(super) received: AtomicU64,
 }
 
 impl Permit {
-    /// Asks the policy of now.
-    pub(super) fn ask(
-        policies: &watch::Receiver<Arc<Generation>>,
-        notary: &Notary,
-        protocol: Protocol,
+    /// Asks the policy in force. A denial is recorded.
+    pub(super) fn request(
+        policies: &PolicyReceiver,
+        audit: &AuditWriter,
+        protocol: AuditProtocol,
         request: PolicyRequest,
     ) -> Result<Self, Denial> {
-        let current = policies.borrow().clone();
-        match current.policy.judge(&request) {
+        let verdict = policies.borrow().judge(&request);
+        match verdict {
             PolicyVerdict::Allowed(line) => Ok(Self {
                 request,
-                traffic: Traffic::default(),
+                traffic: TrafficCounter::default(),
                 protocol,
                 line,
-                refused: Mutex::default(),
-                generation: current.number,
+                revoked: Mutex::default(),
                 policies: policies.clone(),
-                notary: notary.clone(),
+                audit: audit.clone(),
             }),
             PolicyVerdict::Denied(denial) => {
-                notary.denied(Subject::request(protocol, &request), &denial);
+                audit.denied(AuditSubject::request(protocol, &request), &denial);
                 Err(denial)
             }
         }
     }
 
-    /// Takes it back: the host turned out to be one that may not be reached.
-    pub(super) fn refuse(&self, denial: Denial) {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.get_or_insert(denial);
+    /// Revokes the permission, for example because the host has a forbidden address.
+    pub(super) fn revoke(&self, denial: Denial) {
+        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
+        revoked.get_or_insert(denial);
     }
 
-    /// Returns when a later policy does not allow what this one did.
+    /// Returns when a changed policy denies the request, or the gateway is closed.
     pub(super) async fn revoked(&self) {
         let mut policies = self.policies.clone();
         loop {
-            let current = policies.borrow_and_update().clone();
-            if current.number > self.generation
-                && let PolicyVerdict::Denied(denial) = current.policy.judge(&self.request)
-            {
-                self.refuse(denial);
+            let verdict = policies.borrow_and_update().judge(&self.request);
+            if let PolicyVerdict::Denied(denial) = verdict {
+                self.revoke(denial);
                 return;
             }
             if policies.changed().await.is_err() {
-                // The gateway is being closed, and everything with it.
                 return;
             }
         }
@@ -173,12 +151,9 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let decision = match &refused {
-            Some(denial) => Decision::against(denial),
-            None => Decision::by(&self.line),
-        };
-        let subject = Subject::request(self.protocol, &self.request);
-        self.notary.note(subject, decision, &self.traffic);
+        let revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let decision = revoked.map_or_else(|| Ok(self.line.clone()), Err);
+        let subject = AuditSubject::request(self.protocol, &self.request);
+        self.audit.record(subject, &decision, &self.traffic);
     }
 }

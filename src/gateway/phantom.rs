@@ -1,4 +1,4 @@
-//! The worthless credential of one run, which shows that a request comes from its sandbox.
+//! The worthless credential of a sandbox, which identifies the requests of its run.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use thiserror::Error;
 
 use crate::secret::Secret;
 
-/// The user name in front of a phantom; it means nothing.
+/// The user name of the proxy URL. It has no meaning.
 const USER: &str = "ralph";
 
-/// The credential that a sandbox holds: good for its own gateway and nothing else.
+/// The credential that a sandbox has. Only its own gateway accepts it.
 #[derive(Clone)]
 pub struct Phantom(Secret);
 
 impl Phantom {
-    /// A new one that nobody can guess.
+    /// A new random phantom.
     pub fn random() -> Result<Self, NoRandomness> {
         let mut bytes = [0_u8; 24];
         getrandom::fill(&mut bytes).map_err(|error| NoRandomness(error.to_string()))?;
@@ -24,19 +24,19 @@ impl Phantom {
         Ok(Self(Secret::new(format!("ralph-phantom-{text}"))))
     }
 
-    /// The text that the sandbox is given.
+    /// The text, for the environment of the sandbox.
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose()
     }
 
-    /// The address of the explicit proxy, as `HTTP_PROXY` takes it.
+    /// The URL of the explicit proxy, for `HTTP_PROXY`.
     #[must_use]
     pub fn proxy_url(&self, address: impl fmt::Display) -> String {
         format!("http://{USER}:{}@{address}", self.expose())
     }
 
-    /// Whether this `Proxy-Authorization` is the phantom's. Takes equally long however much of it is right.
+    /// Whether this `Proxy-Authorization` value contains the phantom. It is compared in constant time.
     #[must_use]
     pub fn authorizes(&self, header: &[u8]) -> bool {
         let Some((scheme, value)) = header.split_at_checked(6) else {
@@ -49,7 +49,7 @@ impl Phantom {
 }
 
 impl PartialEq<[u8]> for Phantom {
-    /// Takes equally long however much of it is right.
+    /// Compares in constant time.
     fn eq(&self, given: &[u8]) -> bool {
         equal(given, self.expose().as_bytes())
     }
@@ -61,9 +61,9 @@ impl fmt::Debug for Phantom {
     }
 }
 
-/// The system has no randomness to give.
+/// The operating system returned no random bytes.
 #[derive(Debug, Error)]
-#[error("the system gives no random numbers: {0}")]
+#[error("cannot get random bytes from the operating system: {0}")]
 pub struct NoRandomness(String);
 
 fn equal(a: &[u8], b: &[u8]) -> bool {
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phantom_authorizes_its_own_proxy_and_no_other() {
+    fn only_the_phantom_of_the_run_authorizes() {
         let [own, other] = [Phantom::random().unwrap(), Phantom::random().unwrap()];
         let header = |phantom: &Phantom| {
             let pair = format!("ralph:{}", phantom.expose());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phantom_is_not_shown() {
+    fn a_phantom_is_not_printed() {
         assert_eq!(format!("{:?}", Phantom::random().unwrap()), "Phantom(***)");
     }
 }

@@ -1,4 +1,4 @@
-//! Carries bytes both ways until both sides are done.
+//! Copies bytes in both directions.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,53 +6,56 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::permit::Permit;
-use super::seats::Seat;
+use super::slots::ConnectionSlot;
 use super::stream::{Buffered, ByteStream};
 
-/// What is carried at once in the beginning, and at most.
+/// The initial and the largest buffer, in bytes.
 const FIRST_CHUNK: usize = 8 * 1024;
-const LARGEST_CHUNK: usize = 256 * 1024;
+const MAX_CHUNK: usize = 256 * 1024;
 
-/// Carries bytes both ways, first what was read already, until both sides are done or the permit is revoked.
+/// Copies buffered bytes and then all others in both directions, until both sides end or the permit is revoked.
 pub(super) async fn relay(
     client: &mut Buffered<impl ByteStream>,
     upstream: &mut Buffered<impl ByteStream>,
     permit: &Permit,
-    seat: &Seat,
+    slot: &ConnectionSlot,
 ) -> io::Result<()> {
     let (to_upstream, to_client) = (client.take(), upstream.take());
     let (mut client_read, mut client_write) = tokio::io::split(&mut client.stream);
     let (mut upstream_read, mut upstream_write) = tokio::io::split(&mut upstream.stream);
     let traffic = &permit.traffic;
     let up = async {
-        upstream_write.write_all(&to_upstream).await?;
-        upstream_write.flush().await?;
-        count(&traffic.sent, to_upstream.len());
-        carry(&mut client_read, &mut upstream_write, &traffic.sent, seat).await
+        send(&to_upstream, &mut upstream_write, &traffic.sent).await?;
+        copy(&mut client_read, &mut upstream_write, &traffic.sent, slot).await
     };
     let down = async {
-        client_write.write_all(&to_client).await?;
-        client_write.flush().await?;
-        count(&traffic.received, to_client.len());
-        carry(&mut upstream_read, &mut client_write, &traffic.received, seat).await
+        send(&to_client, &mut client_write, &traffic.received).await?;
+        copy(&mut upstream_read, &mut client_write, &traffic.received, slot).await
     };
     tokio::select! {
-        carried = async { tokio::try_join!(up, down) } => carried.map(|_| ()),
+        copied = async { tokio::try_join!(up, down) } => copied.map(|_| ()),
         () = permit.revoked() => Err(io::ErrorKind::ConnectionAborted.into()),
     }
 }
 
-/// Adds to a count.
-pub(super) fn count(counter: &AtomicU64, bytes: usize) {
-    counter.fetch_add(bytes as u64, Ordering::Relaxed);
+/// Writes bytes at once and counts them. TLS buffers what is not flushed.
+pub(super) async fn send(
+    bytes: &[u8],
+    to: &mut (impl AsyncWrite + Unpin),
+    counter: &AtomicU64,
+) -> io::Result<()> {
+    to.write_all(bytes).await?;
+    to.flush().await?;
+    counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    Ok(())
 }
 
-/// Carries bytes one way to the end, and passes the end on.
-async fn carry(
+/// Copies bytes in one direction, and passes the end of the stream on.
+async fn copy(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
     counter: &AtomicU64,
-    seat: &Seat,
+    slot: &ConnectionSlot,
 ) -> io::Result<()> {
     let mut chunk = vec![0; FIRST_CHUNK];
     loop {
@@ -60,12 +63,9 @@ async fn carry(
         if length == 0 {
             return to.shutdown().await;
         }
-        seat.touch();
-        to.write_all(&chunk[..length]).await?;
-        // TLS keeps back what is not asked for.
-        to.flush().await?;
-        count(counter, length);
-        if length == chunk.len() && length < LARGEST_CHUNK {
+        slot.touch();
+        send(&chunk[..length], to, counter).await?;
+        if length == chunk.len() && length < MAX_CHUNK {
             chunk.resize(length * 2, 0);
         }
     }

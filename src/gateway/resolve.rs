@@ -1,4 +1,4 @@
-//! From names to addresses, on the host.
+//! Resolves names on the host.
 
 use std::io;
 use std::net::IpAddr;
@@ -7,21 +7,21 @@ use async_trait::async_trait;
 
 use crate::network::HostName;
 
-/// Resolves names for connections that are allowed. A sandbox never sees what it says.
+/// Resolves the names of allowed connections. A sandbox never sees the addresses.
 #[async_trait]
 pub trait Resolver: Send + Sync {
-    /// The addresses of a name; none when there is no such name.
+    /// The addresses of a name; empty when it does not exist.
     async fn resolve(&self, name: &HostName) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Asks the host's own resolver, as every other program of the host does.
+/// The resolver of the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
 #[async_trait]
 impl Resolver for SystemResolver {
     async fn resolve(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
-        // The port is not asked about; the function wants one.
+        // The function requires a port, which does not matter.
         let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
         Ok(found.map(|address| address.ip()).collect())
     }

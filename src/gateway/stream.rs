@@ -1,4 +1,4 @@
-//! Connections as the gateway sees them.
+//! The byte streams of connections.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -8,30 +8,30 @@ use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 
-/// The most that is read at once.
-const MOST_READ: usize = 64 * 1024;
-/// What is read at first, so that a silent connection costs little.
+/// The largest read, in bytes.
+const MAX_READ: usize = 64 * 1024;
+/// The first read, in bytes. It is small, so that an idle connection needs little memory.
 const FIRST_READ: usize = 2 * 1024;
 
-/// A connection in both directions.
+/// A byte stream in both directions.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
 
 /// A connection that a sandbox opened.
-pub trait Client: ByteStream {
-    /// Prepares the connection to end with a reset instead of in peace.
+pub trait ClientStream: ByteStream {
+    /// Makes the connection end with a reset when it is dropped.
     fn reset_on_close(&self);
 }
 
-impl Client for TcpStream {
+impl ClientStream for TcpStream {
     fn reset_on_close(&self) {
-        // Without it the connection ends in peace, which is as final.
+        // When it fails, the connection is closed normally.
         let _ = self.set_zero_linger();
     }
 }
 
-/// A stream together with what was read from it and not used yet.
+/// A stream and the bytes that were read from it but not used yet.
 pub(super) struct Buffered<S> {
     pub(super) stream: S,
     pub(super) buffer: BytesMut,
@@ -51,25 +51,25 @@ impl<S> Buffered<S> {
         }
     }
 
-    /// Everything that was read and not used yet.
+    /// Takes the buffered bytes.
     pub(super) fn take(&mut self) -> Bytes {
         self.buffer.split().freeze()
     }
 }
 
 impl<S: AsyncRead + Unpin> Buffered<S> {
-    /// Reads some more; 0 when there is no more. Nothing is lost when it is cancelled.
+    /// Reads more bytes into the buffer; 0 at the end. It is cancel safe.
     pub(super) async fn fill(&mut self) -> io::Result<usize> {
         self.buffer.reserve(self.next_read);
         let count = self.stream.read_buf(&mut self.buffer).await?;
         if count >= self.next_read {
-            self.next_read = (self.next_read * 2).min(MOST_READ);
+            self.next_read = (self.next_read * 2).min(MAX_READ);
         }
         Ok(count)
     }
 
-    /// [`Buffered::fill`], where the end comes too early.
-    pub(super) async fn fill_some(&mut self) -> io::Result<usize> {
+    /// Like [`Buffered::fill`], but the end of the stream is an error.
+    pub(super) async fn fill_more(&mut self) -> io::Result<usize> {
         match self.fill().await? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => Ok(count),
@@ -78,12 +78,13 @@ impl<S: AsyncRead + Unpin> Buffered<S> {
 }
 
 impl<S: ByteStream> Buffered<S> {
-    /// Says a last word and ends in peace: the client hears it although it may still be talking.
-    pub(super) async fn say_goodbye(mut self, last_word: &[u8]) {
-        let said = async {
-            self.stream.write_all(last_word).await?;
+    /// Sends a last message and closes the connection. What the client still sends is read and dropped for a while:
+    /// otherwise a reset could reach it before the message.
+    pub(super) async fn close_with(mut self, message: &[u8]) {
+        let closing = async {
+            self.stream.write_all(message).await?;
             self.stream.shutdown().await?;
-            let mut left = LISTEN_BYTES;
+            let mut left = DRAIN_BYTES;
             while left > 0 {
                 self.buffer.clear();
                 let count = self.fill().await?;
@@ -94,11 +95,11 @@ impl<S: ByteStream> Buffered<S> {
             }
             Ok::<(), io::Error>(())
         };
-        let _ = tokio::time::timeout(LISTEN_TIME, said).await;
+        let _ = tokio::time::timeout(DRAIN_TIME, closing).await;
     }
 }
 
-/// First what was read already, then the rest.
+/// Reads the buffered bytes first.
 impl<S: AsyncRead + Unpin> AsyncRead for Buffered<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -123,7 +124,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Buffered<S> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
-    // TLS says its last word in pieces, and only once.
+    // TLS sends its close message in pieces, and only once.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -145,6 +146,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Buffered<S> {
     }
 }
 
-/// How much a client may go on saying, and how long, after it was told no.
-const LISTEN_BYTES: usize = 256 * 1024;
-const LISTEN_TIME: std::time::Duration = std::time::Duration::from_secs(1);
+/// How much, and for how long, a client may send after the last message.
+const DRAIN_BYTES: usize = 256 * 1024;
+const DRAIN_TIME: std::time::Duration = std::time::Duration::from_secs(1);

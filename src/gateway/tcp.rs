@@ -1,131 +1,131 @@
-//! Any other connection, by the host that its destination stands for.
+//! Any other connection, by the host that its destination address stands for.
 
 use std::io;
 
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::audit::Protocol;
-use super::core::Session;
-use super::http::{self, Scope};
+use super::audit::AuditProtocol;
+use super::core::GatewaySession;
+use super::http::{self, RequestScope};
 use super::permit::Permit;
 use super::relay::{self, relay};
-use super::stream::{Buffered, Client};
+use super::stream::{Buffered, ClientStream};
 use super::tls;
 use crate::network::{Denial, PolicyRequest, PolicyVerdict, RequestHost};
 
-/// Serves one connection to a host and port.
-///
-/// Where it turns out to be TLS or HTTP, it must be for that same host, as on the ports of the web.
-pub(super) async fn serve<C: Client>(
-    mut session: Session<'_, C>,
+/// Serves one connection to a host and port. TLS and HTTP must be for that same host, as on their usual ports.
+pub(super) async fn serve<C: ClientStream>(
+    mut session: GatewaySession<'_, C>,
     host: RequestHost,
     port: u16,
 ) -> io::Result<()> {
     let request = PolicyRequest::opaque(host.clone(), port);
     let inspected = session.core.inspects(&host, port);
     match session.core.judge(&request) {
-        PolicyVerdict::Denied(Denial::NotInspected(_)) => return serve_seen(session, host, port).await,
+        PolicyVerdict::Denied(Denial::NotInspected(_)) => return serve_requests(session, host, port).await,
         PolicyVerdict::Denied(Denial::Injected(_)) if inspected => {
-            return serve_seen(session, host, port).await;
+            return serve_requests(session, host, port).await;
         }
         _ => {}
     }
-    let Ok(permit) = session.core.admit(Protocol::Tcp, request) else {
+    let Ok(permit) = session.core.admit(AuditProtocol::Tcp, request) else {
         session.client.stream.reset_on_close();
         return Ok(());
     };
-    let working = session.seat.work();
+    let active = session.slot.activate();
     let Ok(upstream) = session.core.dial(&permit).await else {
         session.client.stream.reset_on_close();
         return Ok(());
     };
     let mut upstream = Buffered::new(upstream);
-    match first_words(&mut session, &mut upstream, &permit).await? {
-        Speech::Http => {
-            // Judged request by request from here on; nothing was sent on this connection yet.
-            drop((working, upstream, permit));
-            return http::serve(session, Scope::Tunnel(host, port)).await;
+    match detect_first(&mut session, &mut upstream, &permit).await? {
+        Detected::Http => {
+            // From here on each request is judged. Nothing was sent over this upstream connection yet.
+            drop((active, upstream, permit));
+            return http::serve(session, RequestScope::Tunnel(host, port)).await;
         }
-        Speech::Tls if inspected => {
-            drop((working, upstream, permit));
-            return tls::serve(session, tls::Target::within(host, port)).await;
+        Detected::Tls if inspected => {
+            drop((active, upstream, permit));
+            return tls::serve(session, host.name().cloned(), port).await;
         }
-        Speech::Tls => {
-            if let Err(denial) = check_name(&mut session, &host, port).await {
-                permit.refuse(denial);
+        Detected::Tls => {
+            if let Err(denial) = check_server_name(&mut session, &host, port).await {
+                permit.revoke(denial);
                 session.client.stream.reset_on_close();
                 return Ok(());
             }
         }
-        Speech::Other => {}
+        Detected::Other => {}
     }
-    relay(&mut session.client, &mut upstream, &permit, session.seat).await
+    relay(&mut session.client, &mut upstream, &permit, session.slot).await
 }
 
-/// Serves one connection of which each request has to be seen: in TLS that is opened, or without TLS.
-async fn serve_seen<C: Client>(mut session: Session<'_, C>, host: RequestHost, port: u16) -> io::Result<()> {
-    match recognise_all(&mut session).await? {
-        Speech::Tls => tls::serve(session, tls::Target::within(host, port)).await,
-        Speech::Http | Speech::Other => http::serve(session, Scope::Tunnel(host, port)).await,
+/// Serves a connection whose requests are judged one by one: in inspected TLS, or without TLS.
+async fn serve_requests<C: ClientStream>(
+    mut session: GatewaySession<'_, C>,
+    host: RequestHost,
+    port: u16,
+) -> io::Result<()> {
+    match detect(&mut session).await? {
+        Detected::Tls => tls::serve(session, host.name().cloned(), port).await,
+        Detected::Http | Detected::Other => http::serve(session, RequestScope::Tunnel(host, port)).await,
     }
 }
 
-/// What a client speaks, by its first words.
+/// The protocol of a client, by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Speech {
+enum Detected {
     Tls,
     Http,
     Other,
 }
 
-/// Waits for the client's first words, and passes on what the host says before.
-async fn first_words<C: Client>(
-    session: &mut Session<'_, C>,
+/// Waits for the first bytes of the client, and passes on what the host sends before.
+async fn detect_first<C: ClientStream>(
+    session: &mut GatewaySession<'_, C>,
     upstream: &mut Buffered<TcpStream>,
     permit: &Permit,
-) -> io::Result<Speech> {
+) -> io::Result<Detected> {
     loop {
         if !session.client.buffer.is_empty() {
-            return recognise_all(session).await;
+            return detect(session).await;
         }
         tokio::select! {
-            heard = session.client.fill() => {
-                if heard? == 0 {
-                    return Ok(Speech::Other);
+            read = session.client.fill() => {
+                if read? == 0 {
+                    return Ok(Detected::Other);
                 }
             }
-            said = upstream.fill() => {
-                if said? == 0 {
-                    return Ok(Speech::Other);
+            read = upstream.fill() => {
+                if read? == 0 {
+                    return Ok(Detected::Other);
                 }
-                let words = upstream.take();
-                session.client.stream.write_all(&words).await?;
-                relay::count(&permit.traffic.received, words.len());
+                let bytes = upstream.take();
+                relay::send(&bytes, &mut session.client.stream, &permit.traffic.received).await?;
             }
             () = permit.revoked() => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
-        session.seat.touch();
+        session.slot.touch();
     }
 }
 
-/// Reads until it is clear what the client speaks. What is not clear in time is no HTTP and no TLS.
-async fn recognise_all<C: Client>(session: &mut Session<'_, C>) -> io::Result<Speech> {
+/// Reads until the protocol of the client is known.
+async fn detect<C: ClientStream>(session: &mut GatewaySession<'_, C>) -> io::Result<Detected> {
     let reading = async {
         loop {
-            if let Some(speech) = recognise(&session.client.buffer) {
-                return Ok(speech);
+            if let Some(detected) = detect_protocol(&session.client.buffer) {
+                return Ok(detected);
             }
-            session.client.fill_some().await?;
+            session.client.fill_more().await?;
         }
     };
-    let recognised = timeout(session.core.limits.hello, reading).await;
-    recognised.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    let detected = timeout(session.core.setup.limits.hello, reading).await;
+    detected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The longest first line that is waited for to see whether it is one of HTTP.
-const LONGEST_LINE: usize = 8 * 1024;
+/// The longest first line that is read to see whether it is HTTP, in bytes.
+const MAX_LINE: usize = 8 * 1024;
 const METHODS: [&[u8]; 8] = [
     b"GET ",
     b"HEAD ",
@@ -137,46 +137,45 @@ const METHODS: [&[u8]; 8] = [
     b"TRACE ",
 ];
 
-/// What the first words are; `None` when there must be more.
-fn recognise(words: &[u8]) -> Option<Speech> {
-    match words {
+/// The protocol of these first bytes; `None` when more are needed.
+fn detect_protocol(bytes: &[u8]) -> Option<Detected> {
+    match bytes {
         [] | [22] => return None,
-        [22, 3, ..] => return Some(Speech::Tls),
+        [22, 3, ..] => return Some(Detected::Tls),
         _ => {}
     }
-    let may_be = |method: &[u8]| words.starts_with(method) || method.starts_with(words);
+    let may_be = |method: &[u8]| bytes.starts_with(method) || method.starts_with(bytes);
     if !METHODS.iter().any(|method| may_be(method)) {
-        return Some(Speech::Other);
+        return Some(Detected::Other);
     }
-    let end = words.iter().position(|byte| *byte == b'\n');
-    match end.map(|end| &words[..end]) {
-        Some(line) if line.windows(6).any(|word| word == b"HTTP/1") => Some(Speech::Http),
-        Some(_) => Some(Speech::Other),
-        None if words.len() > LONGEST_LINE => Some(Speech::Http),
+    let end = bytes.iter().position(|byte| *byte == b'\n');
+    match end.map(|end| &bytes[..end]) {
+        Some(line) if line.windows(6).any(|word| word == b"HTTP/1") => Some(Detected::Http),
+        Some(_) => Some(Detected::Other),
+        None if bytes.len() > MAX_LINE => Some(Detected::Http),
         None => None,
     }
 }
 
-/// A hello must be for the host. One to a bare address is judged by the name that it says: what may not be reached by its
-/// name may not be reached by its address.
-async fn check_name<C: Client>(
-    session: &mut Session<'_, C>,
+/// Checks that a client hello is for the host. For a bare address the policy judges the server name: a host that may not
+/// be reached by its name may not be reached by its address either.
+async fn check_server_name<C: ClientStream>(
+    session: &mut GatewaySession<'_, C>,
     host: &RequestHost,
     port: u16,
 ) -> Result<(), Denial> {
-    let hello = tls::read_hello(session).await;
-    let meant = hello
-        .map_err(|error| Denial::Invalid(error.reason()))?
-        .server_name;
+    let server_name = tls::read_server_name(session)
+        .await
+        .map_err(|error| Denial::Invalid(error.reason()))?;
     match host {
-        RequestHost::Name(expected) if meant == *expected => Ok(()),
+        RequestHost::Name(expected) if server_name == *expected => Ok(()),
         RequestHost::Name(expected) => Err(Denial::Mismatch {
             allowed: expected.to_string(),
-            actual: meant.to_string(),
+            actual: server_name.to_string(),
         }),
         RequestHost::Address(_) => match session
             .core
-            .judge(&PolicyRequest::opaque(RequestHost::Name(meant), port))
+            .judge(&PolicyRequest::opaque(RequestHost::Name(server_name), port))
         {
             PolicyVerdict::Allowed(_) => Ok(()),
             PolicyVerdict::Denied(denial) => Err(denial),
@@ -194,29 +193,29 @@ mod tests {
     #[rstest]
     #[case(b"", None)]
     #[case(b"\x16", None)]
-    #[case(b"\x16\x03\x01", Some(Speech::Tls))]
+    #[case(b"\x16\x03\x01", Some(Detected::Tls))]
     #[case(b"G", None)]
     #[case(b"GET / HTTP/1.1", None)]
-    #[case(b"GET / HTTP/1.1\r\n", Some(Speech::Http))]
-    #[case(b"POST / HTTP/1.0\n", Some(Speech::Http))]
-    #[case(b"GET key\r\n", Some(Speech::Other))]
-    #[case(b"SSH-2.0-x\r\n", Some(Speech::Other))]
-    #[case(b"EHLO a\r\n", Some(Speech::Other))]
-    #[case(b"\0\0\0\x08", Some(Speech::Other))]
-    fn a_client_is_known_by_its_first_words(#[case] words: &[u8], #[case] expected: Option<Speech>) {
-        assert_eq!(recognise(words), expected);
+    #[case(b"GET / HTTP/1.1\r\n", Some(Detected::Http))]
+    #[case(b"POST / HTTP/1.0\n", Some(Detected::Http))]
+    #[case(b"GET key\r\n", Some(Detected::Other))]
+    #[case(b"SSH-2.0-x\r\n", Some(Detected::Other))]
+    #[case(b"EHLO a\r\n", Some(Detected::Other))]
+    #[case(b"\0\0\0\x08", Some(Detected::Other))]
+    fn a_protocol_is_detected_by_its_first_bytes(#[case] bytes: &[u8], #[case] expected: Option<Detected>) {
+        assert_eq!(detect_protocol(bytes), expected);
     }
 
     proptest! {
         #[test]
-        fn whatever_is_said_is_recognised_before_it_takes_much_room(
+        fn every_protocol_is_detected_within_the_longest_line(
             begin in prop::sample::select(METHODS.to_vec()),
             piece in prop::collection::vec(any::<u8>(), 1..20),
         ) {
-            let said: Vec<u8> = begin.iter().chain(piece.iter().cycle()).copied().take(LONGEST_LINE + 1).collect();
-            prop_assert!(recognise(&said).is_some());
-            let said: Vec<u8> = piece.iter().cycle().copied().take(LONGEST_LINE + 1).collect();
-            prop_assert!(recognise(&said).is_some());
+            let bytes: Vec<u8> = begin.iter().chain(piece.iter().cycle()).copied().take(MAX_LINE + 1).collect();
+            prop_assert!(detect_protocol(&bytes).is_some());
+            let bytes: Vec<u8> = piece.iter().cycle().copied().take(MAX_LINE + 1).collect();
+            prop_assert!(detect_protocol(&bytes).is_some());
         }
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::gateway::audit::{AuditSink, NoAudit};
-use crate::gateway::{AddressGuard, CredentialInjector, Phantom, Resolver, Roots, Setup, SystemResolver};
+use crate::gateway::{
+    AddressGuard, CredentialInjector, GatewaySetup, Phantom, Resolver, SystemResolver, TrustedRoots,
+};
 use crate::id::RunId;
 use crate::network::Policy;
 use crate::network::probe::Beacon;
@@ -77,7 +79,7 @@ pub struct Egress {
     /// Who adds credentials, where somebody does.
     pub injection: Option<Arc<dyn CredentialInjector>>,
     /// Whom hosts are verified against whose TLS the policy has opened.
-    pub roots: Roots,
+    pub roots: TrustedRoots,
 }
 
 /// Whether commands are told of the explicit proxy by the variables that are usual for it (`HTTP_PROXY` and the like).
@@ -93,14 +95,14 @@ pub enum ProxyVariables {
 
 impl Egress {
     /// The set-up of a gateway for this policy, which says of itself what this beacon has.
-    pub(super) fn setup(&self, policy: &Policy, beacon: Beacon) -> Setup {
-        Setup {
+    pub(super) fn setup(&self, policy: &Policy, beacon: Beacon) -> GatewaySetup {
+        GatewaySetup {
             resolver: self.resolver.clone(),
             guard: self.guard.clone(),
             phantom: self.phantom.clone(),
             injection: self.injection.clone(),
             beacon: Some(beacon),
-            ..Setup::new(policy.clone(), self.audit.clone())
+            ..GatewaySetup::new(policy.clone(), self.audit.clone())
         }
     }
 }
@@ -114,7 +116,7 @@ impl Default for Egress {
             phantom: None,
             proxy_variables: ProxyVariables::default(),
             injection: None,
-            roots: Roots::System,
+            roots: TrustedRoots::System,
         }
     }
 }

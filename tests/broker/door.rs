@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use ralph::credential::CredentialKind;
-use ralph::gateway::audit::Record;
-use ralph::gateway::{Door, Gateway, Setup};
+use ralph::gateway::audit::AuditRecord;
+use ralph::gateway::{Gateway, GatewaySetup, ListenerProtocol};
 use ralph::network::{Policy, PolicyRule};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -15,25 +15,25 @@ use crate::world::{World, body};
 async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let world = World::new(CredentialKind::AnthropicKey, &service).await;
-    let gateway = Gateway::new(Setup {
+    let gateway = Gateway::new(GatewaySetup {
         injection: Some(Arc::new(world.handle.clone())),
-        ..Setup::new(
+        ..GatewaySetup::new(
             Policy::allowlist(
                 world
                     .handle
                     .hosts()
                     .map(|host| PolicyRule::parse(host.as_str()).unwrap()),
             ),
-            Arc::new(Mutex::new(Vec::<Record>::new())),
+            Arc::new(Mutex::new(Vec::<AuditRecord>::new())),
         )
     });
-    let enter = async |door: Door| {
+    let enter = async |door: ListenerProtocol| {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         gateway.open(door, listener).unwrap();
         tokio::net::TcpStream::connect(address).await.unwrap()
     };
-    let mut stream = enter(Door::Http { port: 80 }).await;
+    let mut stream = enter(ListenerProtocol::Http { port: 80 }).await;
     let call = body("", "m", true).to_string();
     for _ in 0..2 {
         let request = format!(
@@ -62,7 +62,7 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     assert_eq!(world.meter.spent().calls, 2);
 
     // TLS to the same name would carry a key that nobody sees.
-    let mut tls = enter(Door::Tcp { port: 443 }).await;
+    let mut tls = enter(ListenerProtocol::Tcp { port: 443 }).await;
     let mut heard = Vec::new();
     let _ = tls.read_to_end(&mut heard).await;
     assert!(heard.is_empty());

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ralph::exec::{Command, Discard};
-use ralph::gateway::Roots;
-use ralph::gateway::audit::Tally;
+use ralph::gateway::TrustedRoots;
+use ralph::gateway::audit::AuditTally;
 use ralph::network::{HostPattern, Policy, PolicyRule};
 use ralph::sandbox::{Provider, Sandbox};
 use rstest::rstest;
@@ -42,7 +42,7 @@ impl Inspected {
         sealed.room.spec.network =
             Policy::allowlist(rules).inspecting([HostPattern::parse("inspected.test").unwrap()]);
         sealed.room.spec.egress.resolver = Arc::new(AllAt(address));
-        sealed.room.spec.egress.roots = Roots::Pem(own.clone().into());
+        sealed.room.spec.egress.roots = TrustedRoots::Pem(own.clone().into());
         Ok(Self {
             sealed,
             server: StandIn::at(listener, Some(acceptor)),
@@ -88,7 +88,7 @@ async fn a_program_without_options_trusts_an_inspected_name_and_evidence_does_to
 #[case::another_host(
     "--header 'Host: plain.test' https://inspected.test/open/x",
     "host mismatch: the connection was allowed for inspected.test:443, the request names plain.test:443",
-    "blocked inspected.test 1x: no line allows that; network.jsonl says what was wrong"
+    "blocked inspected.test 1x: no policy line can allow it; see network.jsonl for the reason"
 )]
 #[tokio::test]
 async fn what_is_asked_for_inside_tls_is_judged(
@@ -103,7 +103,7 @@ async fn what_is_asked_for_inside_tls_is_judged(
     assert!(answer.contains(&format!("x-ralph-denied: {denied}")), "{answer}");
     assert_eq!(inspected.server.asked(), 0);
     sandbox.close().await.unwrap();
-    let tally: Tally = inspected.sealed.audit.lock().unwrap().iter().collect();
+    let tally: AuditTally = inspected.sealed.audit.lock().unwrap().iter().collect();
     let blocked: Vec<String> = tally.blocked().map(|asked| asked.to_string()).collect();
     assert_eq!(blocked, [told]);
 }

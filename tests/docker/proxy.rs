@@ -2,7 +2,7 @@
 
 use ralph::exec::{Command, Discard};
 use ralph::gateway::Phantom;
-use ralph::gateway::audit::Protocol;
+use ralph::gateway::audit::AuditProtocol;
 use ralph::sandbox::{Egress, ProxyVariables};
 use rstest::rstest;
 
@@ -43,7 +43,7 @@ async fn programs_that_are_told_of_the_proxy_go_through_it_and_reach_the_same_na
     let audit = sealed.audit.lock().unwrap();
     assert_eq!(audit.len(), 3, "{audit:?}");
     assert!(
-        audit.iter().all(|record| record.protocol == Protocol::Proxy),
+        audit.iter().all(|record| record.protocol == AuditProtocol::Proxy),
         "{audit:?}"
     );
 }

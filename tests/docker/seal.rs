@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ralph::gateway::audit::{Outcome, Record};
+use ralph::gateway::audit::{AuditRecord, AuditVerdict};
 use ralph::network::probe::{Beacon, Canary, ProbeFailure, ProbeResult, checks};
 use ralph::network::{Policy, PolicyRule};
 use ralph::sandbox::docker::SealError;
@@ -86,7 +86,7 @@ async fn an_allowed_name_is_reached_and_written_down() {
     let reached = audit
         .iter()
         .find(|record| record.port == Some(sealed.stand_in.port));
-    assert_eq!(reached.unwrap().verdict, Outcome::Allowed);
+    assert_eq!(reached.unwrap().verdict, AuditVerdict::Allowed);
     // Nothing of what was probed.
     assert!(
         audit
@@ -293,7 +293,7 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
     let audit = sealed.audit.lock().unwrap().clone();
     for port in [80, 22] {
         let asked =
-            |record: &Record| record.host.as_deref() == Some("other.test") && record.port == Some(port);
+            |record: &AuditRecord| record.host.as_deref() == Some("other.test") && record.port == Some(port);
         assert!(audit.iter().any(asked), "{audit:?}");
     }
 }

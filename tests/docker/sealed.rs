@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use ralph::gateway::audit::Record;
+use ralph::gateway::audit::AuditRecord;
 use ralph::gateway::{AddressGuard, Resolver};
 use ralph::network::firewall::SEALED;
 use ralph::network::{HostName, Policy, PolicyRule};
@@ -26,7 +26,7 @@ use crate::room::{Room, prints};
 pub struct Sealed {
     pub room: Room,
     pub stand_in: StandIn,
-    pub audit: Arc<Mutex<Vec<Record>>>,
+    pub audit: Arc<Mutex<Vec<AuditRecord>>>,
 }
 
 impl Sealed {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ralph::gateway::audit::{AuditLog, AuditSink};
-use ralph::gateway::{ByteStream, CredentialInjector, Door};
+use ralph::gateway::{ByteStream, CredentialInjector, ListenerProtocol};
 use ralph::network::{HostName, Policy};
 use tokio::net::TcpStream;
 
@@ -20,7 +20,7 @@ async fn the_file_tells_what_was_blocked_and_how_to_allow_it() {
     let sink: Arc<dyn AuditSink> = log.clone();
     let world = World::with(allowlist(&["a.example"]), |setup| setup.audit = sink);
     for _ in 0..14 {
-        let mut client = world.enter(Door::Tls { port: 443 }).await;
+        let mut client = world.enter(ListenerProtocol::Tls { port: 443 }).await;
         say(&mut client, real_hello("packages.example")).await;
     }
     let blocked: Vec<String> = log.tally().blocked().map(|asked| asked.to_string()).collect();
@@ -65,7 +65,7 @@ async fn a_host_with_an_injected_credential_is_never_tunnelled() {
         setup.injection = Some(Arc::new(broker));
     });
     let world = world.name("api.example");
-    let mut client = world.enter(Door::Tls { port: 443 }).await;
+    let mut client = world.enter(ListenerProtocol::Tls { port: 443 }).await;
     assert_eq!(
         say(&mut client, real_hello("api.example")).await,
         [21, 3, 3, 0, 2, 2, 49]
@@ -75,7 +75,7 @@ async fn a_host_with_an_injected_credential_is_never_tunnelled() {
         .await;
     assert_eq!(server.connections(), 0);
 
-    let mut client = world.enter(Door::Http { port: 80 }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: 80 }).await;
     let request = "POST /v1/messages HTTP/1.1\r\nHost: api.example\r\nContent-Length: 0\r\n\r\n";
     hear_until_after(&mut client, request, "ok").await;
     assert!(

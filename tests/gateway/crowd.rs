@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use ralph::gateway::{Door, Limits};
+use ralph::gateway::{GatewayLimits, ListenerProtocol};
 use rstest::rstest;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,17 +28,20 @@ fn allow_open_files(count: u64) -> Result<(), String> {
 }
 
 #[rstest]
-#[case::http(Door::Http { port: 80 }, b"GET / HT")]
-#[case::tls(Door::Tls { port: 443 }, b"\x16\x03\x01")]
-#[case::proxy(Door::Proxy, b"CONNECT ")]
+#[case::http(ListenerProtocol::Http { port: 80 }, b"GET / HT")]
+#[case::tls(ListenerProtocol::Tls { port: 443 }, b"\x16\x03\x01")]
+#[case::proxy(ListenerProtocol::Proxy, b"CONNECT ")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_thousand_idle_connections_do_not_stop_a_request(#[case] door: Door, #[case] words: &[u8]) {
+async fn five_thousand_idle_connections_do_not_stop_a_request(
+    #[case] door: ListenerProtocol,
+    #[case] words: &[u8],
+) {
     need!(allow_open_files(3 * IDLE as u64));
     let server = Server::http(OK).await;
     // None of them goes by itself before the request is answered.
-    let limits = Limits {
+    let limits = GatewayLimits {
         hello: Duration::from_secs(600),
-        ..Limits::default()
+        ..GatewayLimits::default()
     };
     let world = World::with(allowlist(&[&format!("a.example:{}", server.port)]), |setup| {
         setup.limits = limits;
@@ -58,7 +61,7 @@ async fn five_thousand_idle_connections_do_not_stop_a_request(#[case] door: Door
     // A machine may be busy for a while.
     for _ in 0..5 {
         let began = Instant::now();
-        let mut client = world.enter(Door::Http { port: server.port }).await;
+        let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
         hear_until_after(&mut client, &request, "ok").await;
         fastest = fastest.min(began.elapsed());
         if fastest < Duration::from_secs(5) {
@@ -77,15 +80,15 @@ async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
         }
     })
     .await;
-    let limits = Limits {
+    let limits = GatewayLimits {
         connections: 3,
-        ..Limits::default()
+        ..GatewayLimits::default()
     };
     let world = World::with(allowlist(&[&format!("a.example:{}", server.port)]), |setup| {
         setup.limits = limits;
     });
     let world = world.name("a.example");
-    let address = world.open(Door::Http { port: server.port });
+    let address = world.open(ListenerProtocol::Http { port: server.port });
     let mut working = TcpStream::connect(address).await.unwrap();
     let request = format!(
         "POST / HTTP/1.1\r\nHost: a.example:{}\r\nContent-Length: 9\r\n\r\n",
@@ -115,11 +118,11 @@ async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
 }
 
 #[rstest]
-#[case::http(Door::Http { port: 80 }, b"GET / HTTP/1.1\r\nHost: a.example\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyy".to_vec())]
-#[case::proxy(Door::Proxy, b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\nX: yyyyyyyyyyyyyyyyyyyyy".to_vec())]
-#[case::tls(Door::Tls { port: 443 }, crate::tls::real_hello("a.example"))]
+#[case::http(ListenerProtocol::Http { port: 80 }, b"GET / HTTP/1.1\r\nHost: a.example\r\nX: yyyyyyyyyyyyyyyyyyyyyyyyyyyyy".to_vec())]
+#[case::proxy(ListenerProtocol::Proxy, b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\nX: yyyyyyyyyyyyyyyyyyyyy".to_vec())]
+#[case::tls(ListenerProtocol::Tls { port: 443 }, crate::tls::real_hello("a.example"))]
 #[tokio::test]
-async fn a_beginning_that_trickles_is_cut_off(#[case] door: Door, #[case] beginning: Vec<u8>) {
+async fn a_beginning_that_trickles_is_cut_off(#[case] door: ListenerProtocol, #[case] beginning: Vec<u8>) {
     let world = World::with(allowlist(&["a.example"]), |setup| setup.limits = impatient());
     let mut client = world.enter(door).await;
     let began = Instant::now();
@@ -132,13 +135,13 @@ async fn a_beginning_that_trickles_is_cut_off(#[case] door: Door, #[case] beginn
     }
     hear_all(&mut client).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    world.check_denied(None, "did not come in time").await;
+    world.check_denied(None, "not received in time").await;
 }
 
 #[tokio::test]
 async fn a_head_without_an_end_is_cut_off_by_its_length() {
     let world = World::new(allowlist(&["a.example"]));
-    let mut client = world.enter(Door::Http { port: 80 }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: 80 }).await;
     let head = format!("GET / HTTP/1.1\r\nX: {}", "y".repeat(200 * 1024));
     let answer = String::from_utf8(say(&mut client, head).await).unwrap();
     assert!(
@@ -150,14 +153,14 @@ async fn a_head_without_an_end_is_cut_off_by_its_length() {
 
 #[tokio::test]
 async fn silence_ends_a_connection() {
-    let limits = Limits {
+    let limits = GatewayLimits {
         idle: Duration::from_secs(2),
-        ..Limits::default()
+        ..GatewayLimits::default()
     };
     let server = Server::echo().await;
     let world =
         World::with(ralph::network::Policy::allow_all(), |setup| setup.limits = limits).name("a.example");
-    let mut client = world.enter(Door::Tls { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Tls { port: server.port }).await;
     client
         .write_all(&crate::tls::real_hello("a.example"))
         .await
@@ -188,11 +191,11 @@ proptest! {
     #[test]
     fn whoever_talks_without_an_end_is_cut_off_before_much_is_kept(
         door in prop::sample::select(vec![
-            Door::Http { port: 80 },
-            Door::Tls { port: 443 },
-            Door::Tcp { port: 5432 },
-            Door::Proxy,
-            Door::Dns,
+            ListenerProtocol::Http { port: 80 },
+            ListenerProtocol::Tls { port: 443 },
+            ListenerProtocol::Tcp { port: 5432 },
+            ListenerProtocol::Proxy,
+            ListenerProtocol::Dns,
         ]),
         begin in prop::sample::select(vec![
             "", "GET / HTTP/1.1\r\n", "CONNECT a.example:443 HTTP/1.1\r\n", "CONNECT ", "GET http://a.example/",

@@ -2,8 +2,8 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use ralph::gateway::Door;
-use ralph::gateway::audit::{Outcome, Protocol};
+use ralph::gateway::ListenerProtocol;
+use ralph::gateway::audit::{AuditProtocol, AuditVerdict};
 use ralph::network::Policy;
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -88,7 +88,7 @@ async fn the_answer_comes_from_the_address_that_was_asked() {
 #[tokio::test]
 async fn queries_over_a_connection_are_answered_one_after_another() {
     let world = World::new(allowlist(&["a.example"]));
-    let mut client = world.enter(Door::Dns).await;
+    let mut client = world.enter(ListenerProtocol::Dns).await;
     for (name, code) in [("a.example", 0), ("evil.example", 3)] {
         let query = query(name, 1);
         client
@@ -110,16 +110,20 @@ async fn a_lookup_is_written_down_when_denied_and_when_new() {
     for name in ["a.example", "a.example", "evil.example", "evil.example"] {
         ask_udp(server, &query(name, 1)).await;
     }
-    let records: Vec<(String, Outcome)> = world
+    let records: Vec<(String, AuditVerdict)> = world
         .records()
         .into_iter()
-        .filter(|record| record.protocol == Protocol::Dns)
+        .filter(|record| record.protocol == AuditProtocol::Dns)
         .map(|record| (record.host.unwrap(), record.verdict))
         .collect();
-    let denied = ("evil.example".to_owned(), Outcome::Denied);
+    let denied = ("evil.example".to_owned(), AuditVerdict::Denied);
     assert_eq!(
         records,
-        [("a.example".to_owned(), Outcome::Allowed), denied.clone(), denied]
+        [
+            ("a.example".to_owned(), AuditVerdict::Allowed),
+            denied.clone(),
+            denied
+        ]
     );
 }
 

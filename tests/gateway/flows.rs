@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ralph::gateway::{ByteStream, Door};
+use ralph::gateway::{ByteStream, ListenerProtocol};
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -108,12 +108,12 @@ impl Flow {
 async fn reach(way: Way, inspected: &Inspected, port: u16) -> TcpStream {
     let world = &inspected.world;
     match way {
-        Way::Http => world.enter(Door::Http { port }).await,
-        Way::Tls | Way::Inspected => world.enter(Door::Tls { port }).await,
+        Way::Http => world.enter(ListenerProtocol::Http { port }).await,
+        Way::Tls | Way::Inspected => world.enter(ListenerProtocol::Tls { port }).await,
         Way::Tcp => connect_to_name(world, way.host(), port).await,
-        Way::Proxy => world.enter(Door::Proxy).await,
+        Way::Proxy => world.enter(ListenerProtocol::Proxy).await,
         Way::ConnectHttp | Way::ConnectTls | Way::ConnectInspected => {
-            let mut stream = world.enter(Door::Proxy).await;
+            let mut stream = world.enter(ListenerProtocol::Proxy).await;
             let target = format!("{}:{port}", way.host());
             hear_until_after(&mut stream, &connect(world, &target), "\r\n\r\n").await;
             stream

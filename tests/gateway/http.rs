@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ralph::gateway::Door;
+use ralph::gateway::ListenerProtocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
@@ -20,7 +20,7 @@ async fn every_request_of_a_connection_is_judged_anew() {
     let server = Server::http(OK).await;
     let line = format!("GET a.example:{}/open/*", server.port);
     let world = World::new(allowlist(&[&line])).name("a.example");
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     hear_until_after(&mut client, &get(&server, "/open/1"), "ok").await;
     hear_until_after(&mut client, &get(&server, "/open/2"), "ok").await;
     let answer = String::from_utf8(say(&mut client, get(&server, "/closed")).await).unwrap();
@@ -33,7 +33,7 @@ async fn every_request_of_a_connection_is_judged_anew() {
 async fn pipelined_requests_are_judged_one_by_one() {
     let server = Server::http(OK).await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let other = get(&server, "/2").replace("a.example", "b.example");
     let answer = say(&mut client, get(&server, "/1") + &other + &get(&server, "/3")).await;
     let answer = String::from_utf8(answer).unwrap();
@@ -56,7 +56,7 @@ async fn bodies_pass_in_both_directions_and_are_counted() {
     })
     .await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let head = format!(
         "POST / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n",
         server.port
@@ -86,7 +86,7 @@ async fn a_websocket_is_a_tunnel_once_the_host_agrees() {
     })
     .await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let request = get(&server, "/socket").replace(
         "\r\n\r\n",
         "\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n",
@@ -108,7 +108,7 @@ async fn no_other_protocol_is_changed_to() {
     let server =
         Server::http("HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n").await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let request = get(&server, "/").replace("\r\n\r\n", "\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
     let answer = String::from_utf8(say(&mut client, request).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
@@ -125,7 +125,7 @@ async fn a_connection_that_the_host_closed_meanwhile_is_made_again() {
     })
     .await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     for _ in 0..3 {
         hear_until_after(&mut client, &get(&server, "/"), "ok").await;
         tokio::time::sleep(Duration::from_millis(60)).await;
@@ -138,7 +138,7 @@ async fn an_answer_that_can_be_read_in_two_ways_is_not_passed_on() {
     let server =
         Server::http("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok").await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let answer = String::from_utf8(say(&mut client, get(&server, "/")).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
 }
@@ -155,7 +155,7 @@ async fn a_client_that_waits_to_be_told_to_go_on_is_told_by_the_host() {
     })
     .await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let head = get(&server, "/").replace("GET", "PUT");
     let request = head.replace(
         "\r\n\r\n",
@@ -179,7 +179,7 @@ async fn an_answer_that_comes_before_the_whole_request_is_passed_on() {
     })
     .await;
     let world = world_with(&server);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let head = get(&server, "/").replace("GET", "PUT");
     let request = head.replace("\r\n\r\n", "\r\nContent-Length: 1000000\r\n\r\nbegin");
     let answer = String::from_utf8(say(&mut client, request).await).unwrap();

@@ -2,7 +2,7 @@
 
 use futures_util::future::join_all;
 use http::{Request, Response, StatusCode};
-use ralph::gateway::Door;
+use ralph::gateway::ListenerProtocol;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -32,9 +32,12 @@ async fn many_requests_share_one_connection() {
     let server = identity.serve(|stream, _| answer(stream)).await;
     let target = format!("a.example:{}", server.port);
     let world = World::new(allowlist(&[&target])).name("a.example");
-    let mut tunnel = world.enter(Door::Proxy).await;
+    let mut tunnel = world.enter(ListenerProtocol::Proxy).await;
     hear_until_after(&mut tunnel, &connect(&world, &target), "\r\n\r\n").await;
-    for stream in [world.enter(Door::Tls { port: server.port }).await, tunnel] {
+    for stream in [
+        world.enter(ListenerProtocol::Tls { port: server.port }).await,
+        tunnel,
+    ] {
         let connector = TlsConnector::from(trusting(&identity.pem, &["h2", "http/1.1"]));
         let name = ServerName::try_from("a.example").unwrap();
         let stream = connector.connect(name, stream).await.unwrap();

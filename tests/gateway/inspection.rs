@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use ralph::gateway::audit::{Outcome, Protocol};
-use ralph::gateway::{Door, Inspection, Roots, Setup, Trust};
+use ralph::gateway::audit::{AuditProtocol, AuditVerdict};
+use ralph::gateway::{GatewaySetup, Inspection, InspectionTrust, ListenerProtocol, TrustedRoots};
 use ralph::network::{HostPattern, Policy};
 use rstest::rstest;
 use rustls::ClientConfig;
@@ -26,7 +26,7 @@ use crate::world::{OK, Server, World, allowlist, answer_heads, hear_until_after,
 pub struct Inspected {
     pub world: World,
     pub inspection: Arc<Inspection>,
-    pub trust: Trust,
+    pub trust: InspectionTrust,
 }
 
 impl Inspected {
@@ -39,7 +39,7 @@ impl Inspected {
         lines: &[&str],
         server: &Server,
         identity: &Identity,
-        change: impl FnOnce(&mut Setup),
+        change: impl FnOnce(&mut GatewaySetup),
     ) -> Self {
         let lines: Vec<String> = lines
             .iter()
@@ -49,8 +49,8 @@ impl Inspected {
         Self::of(allowlist(&lines), identity, change)
     }
 
-    fn of(policy: Policy, identity: &Identity, change: impl FnOnce(&mut Setup)) -> Self {
-        let roots = Roots::Pem(identity.pem.clone());
+    fn of(policy: Policy, identity: &Identity, change: impl FnOnce(&mut GatewaySetup)) -> Self {
+        let roots = TrustedRoots::Pem(identity.pem.clone());
         let inspection = Arc::new(Inspection::new(&roots, Timestamp::now()).unwrap());
         let trust = inspection.trust(&identity.pem, Path::new("/trust"));
         let policy = policy.inspecting([HostPattern::parse("a.example").unwrap()]);
@@ -71,7 +71,7 @@ impl Inspected {
         trusting(&self.trust.bundle, &["h2", "http/1.1"])
     }
 
-    async fn enter(&self, door: Door) -> TlsStream<TcpStream> {
+    async fn enter(&self, door: ListenerProtocol) -> TlsStream<TcpStream> {
         self.open("a.example", self.world.enter(door).await)
             .await
             .unwrap()
@@ -103,7 +103,7 @@ fn request(method: &str, path: &str, server: &Server) -> String {
 async fn methods_and_paths_hold_inside() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["GET a.example:{p}/open/*"], &server, &identity);
-    let mut client = inspected.enter(Door::Tls { port: server.port }).await;
+    let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
     for path in ["/open/1", "/open/2"] {
         hear_until_after(&mut client, &request("GET", path, &server), "ok").await;
@@ -117,12 +117,12 @@ async fn methods_and_paths_hold_inside() {
     let record = inspected.world.record(0).await;
     assert_eq!(
         (record.protocol, record.verdict),
-        (Protocol::Https, Outcome::Allowed)
+        (AuditProtocol::Https, AuditVerdict::Allowed)
     );
     let record = inspected.world.record(2).await;
     assert_eq!(
         (record.protocol, record.verdict),
-        (Protocol::Https, Outcome::Denied)
+        (AuditProtocol::Https, AuditVerdict::Denied)
     );
 }
 
@@ -130,7 +130,7 @@ async fn methods_and_paths_hold_inside() {
 async fn another_host_cannot_be_named_inside() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["a.example:{p}", "b.example:{p}"], &server, &identity);
-    let mut client = inspected.enter(Door::Tls { port: server.port }).await;
+    let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     let fronted = request("GET", "/", &server).replace("a.example", "b.example");
     let answer = String::from_utf8(say(&mut client, fronted).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
@@ -146,7 +146,10 @@ async fn another_host_cannot_be_named_inside() {
 async fn a_host_that_is_not_inspected_shows_its_own_certificate() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["b.example:{p}"], &server, &identity);
-    let stream = inspected.world.enter(Door::Tls { port: server.port }).await;
+    let stream = inspected
+        .world
+        .enter(ListenerProtocol::Tls { port: server.port })
+        .await;
     let client = inspected.open("b.example", stream).await.unwrap();
     let shown = client.get_ref().1.peer_certificates().unwrap()[0].clone();
     assert!(rustls_pem(&identity.pem) == shown);
@@ -163,7 +166,10 @@ fn rustls_pem(pem: &[u8]) -> rustls::pki_types::CertificateDer<'static> {
 async fn inspection_allows_nothing(#[case] lines: &[&str], #[case] reason: &str) {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(lines, &server, &identity);
-    let mut stream = inspected.world.enter(Door::Tls { port: server.port }).await;
+    let mut stream = inspected
+        .world
+        .enter(ListenerProtocol::Tls { port: server.port })
+        .await;
     let alert = say(&mut stream, real_hello("a.example")).await;
     assert_eq!(alert, [21, 3, 3, 0, 2, 2, 49]);
     inspected.world.check_denied(Some("a.example"), reason).await;
@@ -174,7 +180,10 @@ async fn a_host_to_be_inspected_is_never_passed_on_unopened() {
     let (server, identity) = https_server().await;
     let lines = ["a.example:{p}"];
     let inspected = Inspected::with(&lines, &server, &identity, |setup| setup.inspection = None);
-    let mut stream = inspected.world.enter(Door::Tls { port: server.port }).await;
+    let mut stream = inspected
+        .world
+        .enter(ListenerProtocol::Tls { port: server.port })
+        .await;
     say(&mut stream, real_hello("a.example")).await;
     inspected
         .world
@@ -197,12 +206,12 @@ async fn a_host_that_proves_nothing_gets_no_request(#[case] identity: Identity, 
         Trusted::No => &other,
     };
     let inspected = Inspected::new(&["a.example:{p}"], &server, roots);
-    let mut client = inspected.enter(Door::Tls { port: server.port }).await;
+    let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     let answer = say(&mut client, request("GET", "/secret", &server)).await;
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
     assert!(
-        answer.contains("x-ralph-error: a.example does not prove to be that host"),
+        answer.contains("x-ralph-error: the TLS handshake with a.example failed"),
         "{answer}"
     );
     assert_eq!(server.seen(), "");
@@ -225,7 +234,7 @@ async fn what_is_injected_is_injected_inside() {
     let inspected = Inspected::with(&lines, &server, &identity, |setup| {
         setup.injection = Some(Arc::new(injection));
     });
-    let mut client = inspected.enter(Door::Tls { port: server.port }).await;
+    let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     let asked = request("POST", "/v1/messages", &server);
     hear_until_after(&mut client, &asked, "ok").await;
     assert!(
@@ -249,7 +258,7 @@ async fn what_is_injected_can_be_asked_for_by_a_tunnel_that_is_opened() {
     let inspected = Inspected::with(&["a.example"], &server, &identity, |setup| {
         setup.injection = Some(Arc::new(injection));
     });
-    let mut stream = inspected.world.enter(Door::Proxy).await;
+    let mut stream = inspected.world.enter(ListenerProtocol::Proxy).await;
     hear_until_after(
         &mut stream,
         &connect(&inspected.world, "a.example:443"),
@@ -267,7 +276,7 @@ async fn what_is_injected_can_be_asked_for_by_a_tunnel_that_is_opened() {
 async fn a_tunnel_of_the_proxy_is_opened_too() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["GET a.example:{p}/open/*"], &server, &identity);
-    let mut stream = inspected.world.enter(Door::Proxy).await;
+    let mut stream = inspected.world.enter(ListenerProtocol::Proxy).await;
     let target = format!("a.example:{}", server.port);
     hear_until_after(&mut stream, &connect(&inspected.world, &target), "\r\n\r\n").await;
     let mut client = inspected.open("a.example", stream).await.unwrap();
@@ -281,7 +290,7 @@ async fn a_tunnel_is_for_the_name_it_was_asked_for_before_it_is_opened() {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["a.example:{p}", "b.example:{p}"], &server, &identity);
     for (asked, meant) in [("a.example", "b.example"), ("b.example", "a.example")] {
-        let mut stream = inspected.world.enter(Door::Proxy).await;
+        let mut stream = inspected.world.enter(ListenerProtocol::Proxy).await;
         let target = format!("{asked}:{}", server.port);
         hear_until_after(&mut stream, &connect(&inspected.world, &target), "\r\n\r\n").await;
         assert!(inspected.open(meant, stream).await.is_err(), "{asked} {meant}");
@@ -323,7 +332,10 @@ async fn a_rule_by_path_on_another_port_denies_tls_that_is_not_opened() {
 async fn a_client_that_does_not_agree_is_written_down(#[case] protocols: &[&str], #[case] reason: &str) {
     let (server, identity) = https_server().await;
     let inspected = Inspected::new(&["a.example:{p}"], &server, &identity);
-    let stream = inspected.world.enter(Door::Tls { port: server.port }).await;
+    let stream = inspected
+        .world
+        .enter(ListenerProtocol::Tls { port: server.port })
+        .await;
     let name = ServerName::try_from("a.example").unwrap();
     let client = TlsConnector::from(trusting(b"", protocols));
     let error = client.connect(name, stream).await.unwrap_err();
@@ -340,7 +352,10 @@ async fn a_client_that_stops_talking_is_not_waited_for() {
     let inspected = Inspected::with(&["a.example:{p}"], &server, &identity, |setup| {
         setup.limits = impatient();
     });
-    let mut stream = inspected.world.enter(Door::Tls { port: server.port }).await;
+    let mut stream = inspected
+        .world
+        .enter(ListenerProtocol::Tls { port: server.port })
+        .await;
     stream.write_all(&real_hello("a.example")).await.unwrap();
     inspected
         .world
@@ -356,12 +371,12 @@ async fn a_narrower_policy_ends_what_is_open_inside() {
         .serve(move |stream, seen| answer_heads(stream, seen, endless))
         .await;
     let inspected = Inspected::new(&["a.example:{p}"], &server, &identity);
-    let mut client = inspected.enter(Door::Tls { port: server.port }).await;
+    let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     hear_until_after(&mut client, &request("GET", "/", &server), "data: 1").await;
     inspected.world.gateway.set_policy(Policy::deny());
     let mut rest = Vec::new();
     let _ = tokio::time::timeout(crate::world::PATIENCE, client.read_to_end(&mut rest))
         .await
         .expect("the connection stays open");
-    assert_eq!(inspected.world.record(0).await.verdict, Outcome::Denied);
+    assert_eq!(inspected.world.record(0).await.verdict, AuditVerdict::Denied);
 }

@@ -1,6 +1,6 @@
 //! Names in the policy, and addresses behind them.
 
-use ralph::gateway::{AddressGuard, Door};
+use ralph::gateway::{AddressGuard, ListenerProtocol};
 use ralph::network::Policy;
 use rstest::rstest;
 use tokio::net::TcpStream;
@@ -37,7 +37,7 @@ async fn five_common_domains_work_together_and_a_sixth_does_not() {
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let world = world_of_common_domains(&lines);
     for (name, server) in COMMON.iter().zip(&servers) {
-        let mut client = world.enter(Door::Http { port: server.port }).await;
+        let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
         let request = format!(
             "GET /{name} HTTP/1.1\r\nHost: {name}:{}\r\nConnection: close\r\n\r\n",
             server.port
@@ -50,7 +50,7 @@ async fn five_common_domains_work_together_and_a_sixth_does_not() {
         assert!(server.seen().starts_with(&format!("GET /{name} ")));
     }
     let mut client = world
-        .enter(Door::Http {
+        .enter(ListenerProtocol::Http {
             port: servers[0].port,
         })
         .await;
@@ -70,7 +70,7 @@ async fn five_common_domains_work_together_within_tls_too() {
     let lines = COMMON.map(|name| format!("{name}:{}", server.port));
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let world = world_of_common_domains(&lines);
-    let door = world.open(Door::Tls { port: server.port });
+    let door = world.open(ListenerProtocol::Tls { port: server.port });
     for name in COMMON {
         let stream = TcpStream::connect(door).await.unwrap();
         let heard = greet(config.clone(), name, stream).await;
@@ -95,7 +95,7 @@ async fn an_allowed_name_that_leads_to_a_denied_address_is_refused(
     let server = Server::http(OK).await;
     let world = World::with(Policy::allow_all(), |setup| setup.guard = AddressGuard::default());
     world.names.set("rebound.example", &[address]);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let request = format!("GET / HTTP/1.1\r\nHost: rebound.example:{}\r\n\r\n", server.port);
     let answer = String::from_utf8(say(&mut client, request).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
@@ -109,7 +109,7 @@ async fn a_name_that_moves_to_a_denied_address_is_refused_from_then_on() {
     let server = Server::http("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await;
     let world = World::new(allowlist(&[&format!("moving.example:{}", server.port)])).name("moving.example");
     let request = format!("GET / HTTP/1.1\r\nHost: moving.example:{}\r\n\r\n", server.port);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     crate::world::hear_until_after(&mut client, &request, "ok").await;
     world
         .names
@@ -124,7 +124,7 @@ async fn of_several_addresses_only_open_ones_are_used() {
     let server = Server::http(OK).await;
     let world = World::new(allowlist(&[&format!("mixed.example:{}", server.port)]));
     world.names.set("mixed.example", &["10.0.0.1", "127.0.0.1"]);
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let request = format!(
         "GET / HTTP/1.1\r\nHost: mixed.example:{}\r\nConnection: close\r\n\r\n",
         server.port
@@ -136,7 +136,7 @@ async fn of_several_addresses_only_open_ones_are_used() {
 #[tokio::test]
 async fn a_name_that_nobody_knows_is_a_bad_gateway() {
     let world = World::new(allowlist(&["nobody.example"]));
-    let mut client = world.enter(Door::Http { port: 80 }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: 80 }).await;
     let answer = say(&mut client, "GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n").await;
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");

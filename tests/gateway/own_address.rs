@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use ralph::gateway::{AddressGuard, Door};
+use ralph::gateway::{AddressGuard, ListenerProtocol};
 use ralph::network::Policy;
 use rstest::rstest;
 use tokio::net::TcpListener;
@@ -86,7 +86,7 @@ async fn check(address: IpAddr) {
         world
     };
     let refusing = world(AddressGuard::default());
-    let mut client = refusing.enter(Door::Http { port }).await;
+    let mut client = refusing.enter(ListenerProtocol::Http { port }).await;
     let answer = String::from_utf8(say(&mut client, &request).await).unwrap();
     assert!(answer.contains("an address of the host"), "{answer}");
     assert!(seen.lock().unwrap().is_empty());
@@ -95,6 +95,6 @@ async fn check(address: IpAddr) {
         .to_string()
         .parse()
         .unwrap()]));
-    let mut client = opening.enter(Door::Http { port }).await;
+    let mut client = opening.enter(ListenerProtocol::Http { port }).await;
     hear_until_after(&mut client, &request, "ok").await;
 }

@@ -3,7 +3,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use proptest::prelude::*;
-use ralph::gateway::{Door, Phantom};
+use ralph::gateway::{ListenerProtocol, Phantom};
 use ralph::network::{Policy, PolicyRule};
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -27,7 +27,7 @@ pub fn connect(world: &World, target: &str) -> String {
 async fn a_whole_address_is_passed_on_without_the_phantom() {
     let server = Server::http(OK).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut client = world.enter(Door::Proxy).await;
+    let mut client = world.enter(ListenerProtocol::Proxy).await;
     let address = format!("a.example:{}", server.port);
     let own = authorization(&world.phantom);
     let request = format!(
@@ -57,7 +57,7 @@ async fn without_the_phantom_nothing_is_served(#[case] field: String) {
     let server = Server::http(OK).await;
     let world = World::new(Policy::allow_all()).name("a.example");
     for method in ["GET http://a.example/", "CONNECT a.example:443"] {
-        let mut client = world.enter(Door::Proxy).await;
+        let mut client = world.enter(ListenerProtocol::Proxy).await;
         let request = format!("{method} HTTP/1.1\r\nHost: a.example\r\n{field}\r\n");
         let answer = String::from_utf8(say(&mut client, request).await).unwrap();
         assert!(answer.starts_with("HTTP/1.1 407 "), "{answer}");
@@ -69,7 +69,7 @@ async fn without_the_phantom_nothing_is_served(#[case] field: String) {
 async fn a_tunnel_to_an_allowed_name_works_end_to_end() {
     let (server, config) = tls_server(&["a.example"]).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut client = world.enter(Door::Proxy).await;
+    let mut client = world.enter(ListenerProtocol::Proxy).await;
     let target = format!("a.example:{}", server.port);
     let answer = hear_until_after(&mut client, &connect(&world, &target), "\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -84,7 +84,7 @@ async fn what_goes_through_a_tunnel_is_for_the_name_it_was_asked_for() {
     let server = Server::echo().await;
     for port in [443, server.port] {
         let world = World::new(Policy::allow_all()).name("cdn.example");
-        let mut client = world.enter(Door::Proxy).await;
+        let mut client = world.enter(ListenerProtocol::Proxy).await;
         hear_until_after(
             &mut client,
             &connect(&world, &format!("cdn.example:{port}")),
@@ -112,7 +112,7 @@ async fn a_tunnel_to_an_address_is_judged_by_the_name_in_it() {
     let world = World::new(Policy::allow_all().denying([denied]));
     let target = format!("127.0.0.1:{}", server.port);
     for (name, passes) in [("evil.example", false), ("a.example", true)] {
-        let mut client = world.enter(Door::Proxy).await;
+        let mut client = world.enter(ListenerProtocol::Proxy).await;
         hear_until_after(&mut client, &connect(&world, &target), "\r\n\r\n").await;
         let hello = real_hello(name);
         client.write_all(&hello).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_tunnel_to_an_address_is_judged_by_the_name_in_it() {
 async fn plain_http_through_a_tunnel_is_judged_too() {
     let server = Server::http(OK).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut client = world.enter(Door::Proxy).await;
+    let mut client = world.enter(ListenerProtocol::Proxy).await;
     let target = format!("a.example:{}", server.port);
     hear_until_after(&mut client, &connect(&world, &target), "\r\n\r\n").await;
     hear_until_after(
@@ -145,11 +145,11 @@ async fn plain_http_through_a_tunnel_is_judged_too() {
 #[case::denied("evil.example:443", "403", "host not in policy")]
 #[case::address("93.184.216.34:443", "403", "not IP addresses")]
 #[case::other_port("a.example:22", "403", "port 22 not in policy")]
-#[case::no_port("a.example", "400", "does not say one host")]
-#[case::path("a.example:443/x", "400", "does not say one host")]
-#[case::user("a.example@evil.example:443", "400", "does not say one host")]
-#[case::odd_port("a.example:0443x", "400", "does not say one host")]
-#[case::whole_address("http://a.example:443", "400", "does not say one host")]
+#[case::no_port("a.example", "400", "missing or ambiguous host")]
+#[case::path("a.example:443/x", "400", "missing or ambiguous host")]
+#[case::user("a.example@evil.example:443", "400", "missing or ambiguous host")]
+#[case::odd_port("a.example:0443x", "400", "missing or ambiguous host")]
+#[case::whole_address("http://a.example:443", "400", "missing or ambiguous host")]
 #[tokio::test]
 async fn a_tunnel_that_may_not_be_is_told_so(
     #[case] target: &str,
@@ -157,7 +157,7 @@ async fn a_tunnel_that_may_not_be_is_told_so(
     #[case] reason: &str,
 ) {
     let world = World::new(allowlist(&["a.example"])).name("a.example");
-    let mut client = world.enter(Door::Proxy).await;
+    let mut client = world.enter(ListenerProtocol::Proxy).await;
     let answer = String::from_utf8(say(&mut client, connect(&world, target)).await).unwrap();
     assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
     assert!(answer.contains(reason), "{answer}");
@@ -166,7 +166,7 @@ async fn a_tunnel_that_may_not_be_is_told_so(
 #[tokio::test]
 async fn a_tunnel_says_one_host_twice_alike() {
     let world = World::new(allowlist(&["a.example"])).name("a.example");
-    let mut client = world.enter(Door::Proxy).await;
+    let mut client = world.enter(ListenerProtocol::Proxy).await;
     let request = connect(&world, "a.example:443").replace("Host: a.example:443", "Host: evil.example:443");
     let answer = String::from_utf8(say(&mut client, request).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
@@ -180,7 +180,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let world = World::new(allowlist(&["a.example:443"])).name("a.example");
-            let mut client = world.enter(Door::Proxy).await;
+            let mut client = world.enter(ListenerProtocol::Proxy).await;
             let request = format!("CONNECT {target} HTTP/1.1\r\n{}\r\n", authorization(&world.phantom));
             let answer = hear_until_after(&mut client, &request, "\r\n\r\n").await;
             let right = target.rsplit_once(':').is_some_and(|(host, port)| {

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::Arc;
 
-use ralph::gateway::Door;
-use ralph::gateway::audit::{Outcome, Protocol};
+use ralph::gateway::ListenerProtocol;
+use ralph::gateway::audit::{AuditProtocol, AuditVerdict};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::process::Command;
@@ -48,14 +48,14 @@ impl Site {
         for (path, content) in &inspected.trust.files {
             fs::write(path, content).unwrap();
         }
-        let proxy = inspected.world.open(Door::Proxy);
+        let proxy = inspected.world.open(ListenerProtocol::Proxy);
         // At the port that the host has, so that programs which know no proxy can be led here.
         let listener = std::net::TcpListener::bind(("127.77.0.1", server.port)).unwrap();
         let door = listener.local_addr().unwrap();
         inspected
             .world
             .gateway
-            .open(Door::Tls { port: server.port }, listener)
+            .open(ListenerProtocol::Tls { port: server.port }, listener)
             .unwrap();
         Self {
             inspected,
@@ -101,7 +101,7 @@ impl Site {
     pub fn check_fetched(&self, output: &Output) {
         let records = self.inspected.world.records();
         let fetched = records.iter().any(|record| {
-            let opened = (record.protocol, record.verdict) == (Protocol::Https, Outcome::Allowed);
+            let opened = (record.protocol, record.verdict) == (AuditProtocol::Https, AuditVerdict::Allowed);
             opened && record.received > 0
         });
         assert!(fetched, "{}\n{records:?}", told(output));

@@ -1,7 +1,7 @@
 //! Requests that two programs would read in two ways never reach a host.
 
 use proptest::prelude::*;
-use ralph::gateway::Door;
+use ralph::gateway::ListenerProtocol;
 use rstest::rstest;
 
 use crate::world::{OK, Server, World, allowlist, say};
@@ -27,7 +27,7 @@ use crate::world::{OK, Server, World, allowlist, say};
 async fn what_can_be_read_in_two_ways_is_refused(#[case] request: &str) {
     let server = Server::http(OK).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let request = request.replace("{h}", &format!("a.example:{}", server.port));
     let answer = String::from_utf8(say(&mut client, request).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 40"), "{answer}");
@@ -39,7 +39,7 @@ async fn what_can_be_read_in_two_ways_is_refused(#[case] request: &str) {
 async fn a_body_that_hides_a_request_stays_a_body() {
     let server = Server::http(OK).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut client = world.enter(Door::Http { port: server.port }).await;
+    let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     let hidden = "GET /hidden HTTP/1.1\r\nHost: evil.example\r\n\r\n";
     let request = format!(
         "POST / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1 \r\nx\r\n{hidden}",
@@ -67,7 +67,7 @@ proptest! {
             let server = Server::http(OK).await;
             let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
             world.names.set("evil.example", &["127.0.0.1"]);
-            let mut client = world.enter(Door::Http { port: server.port }).await;
+            let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
             let host = format!("a.example:{}", server.port);
             let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{}\r\n\r\n", lines.join("\r\n"));
             let _ = tokio::time::timeout(std::time::Duration::from_millis(500), say(&mut client, request)).await;

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ralph::gateway::Door;
+use ralph::gateway::ListenerProtocol;
 use ralph::network::Policy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ async fn connect_to(world: &World, destination: SocketAddr) -> TcpStream {
         TcpStream::connect(listener.local_addr().unwrap()),
         listener.accept()
     );
-    let door = Door::Tcp {
+    let door = ListenerProtocol::Tcp {
         port: destination.port(),
     };
     world.gateway.serve(door, accepted.unwrap().0, destination);

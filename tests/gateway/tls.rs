@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ralph::gateway::{AddressGuard, Door};
+use ralph::gateway::{AddressGuard, ListenerProtocol};
 use ralph::network::Policy;
 use rstest::rstest;
 use rustls::crypto::ring;
@@ -140,7 +140,7 @@ fn with_extension(mut hello: Vec<u8>, kind: u16, content: &[u8]) -> Vec<u8> {
 async fn an_allowed_name_is_reached_end_to_end() {
     let (server, config) = tls_server(&["a.example"]).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let stream = world.enter(Door::Tls { port: server.port }).await;
+    let stream = world.enter(ListenerProtocol::Tls { port: server.port }).await;
     assert_eq!(
         greet(config, "a.example", stream).await.unwrap(),
         "hello from inside"
@@ -159,7 +159,7 @@ async fn an_allowed_name_is_reached_end_to_end() {
 async fn a_hello_in_pieces_is_put_together(#[case] record: usize, #[case] packet: usize) {
     let (server, _) = tls_server(&["a.example"]).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut stream = world.enter(Door::Tls { port: server.port }).await;
+    let mut stream = world.enter(ListenerProtocol::Tls { port: server.port }).await;
     stream.set_nodelay(true).unwrap();
     let message = real_hello("a.example").split_off(5);
     let records: Vec<u8> = message
@@ -183,9 +183,9 @@ async fn a_hello_in_pieces_is_put_together(#[case] record: usize, #[case] packet
 
 #[rstest]
 #[case::denied_name(real_hello("evil.example"), &ACCESS_DENIED, Some("evil.example"), "host not in policy")]
-#[case::encrypted(with_extension(real_hello("a.example"), 0xfe0d, &[0; 50]), &ACCESS_DENIED, None, "hidden name (ECH)")]
-#[case::http(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_vec(), &DECODE_ERROR, None, "no TLS")]
-#[case::second_name(with_extension(real_hello("a.example"), 0, b"\0\x0f\0\0\x0cevil.example"), &DECODE_ERROR, None, "cannot be read")]
+#[case::encrypted(with_extension(real_hello("a.example"), 0xfe0d, &[0; 50]), &ACCESS_DENIED, None, "encrypted server name (ECH)")]
+#[case::http(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_vec(), &DECODE_ERROR, None, "not TLS")]
+#[case::second_name(with_extension(real_hello("a.example"), 0, b"\0\x0f\0\0\x0cevil.example"), &DECODE_ERROR, None, "malformed TLS client hello")]
 #[tokio::test]
 async fn a_hello_that_may_not_pass_is_told_so_at_once(
     #[case] hello: Vec<u8>,
@@ -195,7 +195,7 @@ async fn a_hello_that_may_not_pass_is_told_so_at_once(
 ) {
     let (server, _) = tls_server(&["a.example"]).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut stream = world.enter(Door::Tls { port: server.port }).await;
+    let mut stream = world.enter(ListenerProtocol::Tls { port: server.port }).await;
     assert_eq!(say(&mut stream, hello).await, alert);
     world.check_denied(host, rule).await;
     assert_eq!(server.connections(), 0);
@@ -205,7 +205,7 @@ async fn a_hello_that_may_not_pass_is_told_so_at_once(
 async fn values_that_mean_nothing_are_tolerated() {
     let (server, _) = tls_server(&["a.example"]).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
-    let mut stream = world.enter(Door::Tls { port: server.port }).await;
+    let mut stream = world.enter(ListenerProtocol::Tls { port: server.port }).await;
     stream
         .write_all(&with_extension(real_hello("a.example"), 0x5a5a, &[0]))
         .await
@@ -219,18 +219,18 @@ async fn values_that_mean_nothing_are_tolerated() {
 async fn a_hello_without_a_name_is_refused() {
     let (server, config) = tls_server(&["a.example"]).await;
     let world = World::new(Policy::allow_all());
-    let mut stream = world.enter(Door::Tls { port: server.port }).await;
+    let mut stream = world.enter(ListenerProtocol::Tls { port: server.port }).await;
     let mut client = ClientConnection::new(config, ServerName::try_from("127.0.0.1").unwrap()).unwrap();
     let mut hello = Vec::new();
     client.write_tls(&mut hello).unwrap();
     assert_eq!(say(&mut stream, hello).await, UNRECOGNIZED_NAME);
-    world.check_denied(None, "without a name (SNI)").await;
+    world.check_denied(None, "without a server name (SNI)").await;
 }
 
 #[tokio::test]
 async fn a_hello_that_does_not_come_is_not_waited_for() {
     let world = World::with(Policy::allow_all(), |setup| setup.limits = impatient());
-    let mut stream = world.enter(Door::Tls { port: 443 }).await;
+    let mut stream = world.enter(ListenerProtocol::Tls { port: 443 }).await;
     stream.write_all(&real_hello("a.example")[..40]).await.unwrap();
     assert_eq!(hear_all(&mut stream).await, DECODE_ERROR);
 }
@@ -241,7 +241,7 @@ async fn a_name_that_leads_to_a_denied_address_is_told_so() {
         setup.guard = AddressGuard::default();
     });
     world.names.set("a.example", &["169.254.169.254"]);
-    let mut stream = world.enter(Door::Tls { port: 443 }).await;
+    let mut stream = world.enter(ListenerProtocol::Tls { port: 443 }).await;
     assert_eq!(say(&mut stream, real_hello("a.example")).await, ACCESS_DENIED);
     world.check_denied(Some("a.example"), "a metadata service").await;
 }
@@ -249,7 +249,7 @@ async fn a_name_that_leads_to_a_denied_address_is_told_so() {
 #[tokio::test]
 async fn rules_by_path_do_not_open_what_cannot_be_seen() {
     let world = World::new(allowlist(&["GET a.example/open/*"])).name("a.example");
-    let mut stream = world.enter(Door::Tls { port: 443 }).await;
+    let mut stream = world.enter(ListenerProtocol::Tls { port: 443 }).await;
     assert_eq!(say(&mut stream, real_hello("a.example")).await, ACCESS_DENIED);
     world.check_denied(Some("a.example"), "not inspected").await;
 }

@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ralph::gateway::audit::{Outcome, Record};
-use ralph::gateway::{AddressGuard, Door, Gateway, Limits, Phantom, Resolver, Setup};
+use ralph::gateway::audit::{AuditRecord, AuditVerdict};
+use ralph::gateway::{
+    AddressGuard, Gateway, GatewayLimits, GatewaySetup, ListenerProtocol, Phantom, Resolver,
+};
 use ralph::network::{HostName, Policy, PolicyRule};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -46,7 +48,7 @@ pub struct World {
     pub gateway: Gateway,
     pub names: Arc<Names>,
     pub phantom: Phantom,
-    records: Arc<Mutex<Vec<Record>>>,
+    records: Arc<Mutex<Vec<AuditRecord>>>,
 }
 
 /// The lines of an allowlist.
@@ -60,11 +62,11 @@ impl World {
         Self::with(policy, |_| {})
     }
 
-    pub fn with(policy: Policy, change: impl FnOnce(&mut Setup)) -> Self {
+    pub fn with(policy: Policy, change: impl FnOnce(&mut GatewaySetup)) -> Self {
         let names = Arc::new(Names::default());
         let records = Arc::new(Mutex::new(Vec::new()));
         let phantom = Phantom::random().unwrap();
-        let mut setup = Setup::new(policy, records.clone());
+        let mut setup = GatewaySetup::new(policy, records.clone());
         setup.resolver = names.clone();
         setup.guard = AddressGuard::dangerously_opening(["127.0.0.0/8".parse().unwrap()]);
         setup.phantom = Some(phantom.clone());
@@ -84,7 +86,7 @@ impl World {
     }
 
     /// Opens a door somewhere on loopback.
-    pub fn open(&self, door: Door) -> SocketAddr {
+    pub fn open(&self, door: ListenerProtocol) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         self.gateway.open(door, listener).unwrap();
@@ -92,12 +94,12 @@ impl World {
     }
 
     /// Connects to a door of its own.
-    pub async fn enter(&self, door: Door) -> TcpStream {
+    pub async fn enter(&self, door: ListenerProtocol) -> TcpStream {
         TcpStream::connect(self.open(door)).await.unwrap()
     }
 
     /// The last thing that was written down, once there are so many.
-    pub async fn record(&self, number: usize) -> Record {
+    pub async fn record(&self, number: usize) -> AuditRecord {
         let waiting = async {
             loop {
                 if let Some(record) = self.records.lock().unwrap().get(number).cloned() {
@@ -112,14 +114,14 @@ impl World {
     }
 
     /// What was written down so far.
-    pub fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<AuditRecord> {
         self.records.lock().unwrap().clone()
     }
 
     /// Checks what was written down first.
     pub async fn check_denied(&self, host: Option<&str>, rule: &str) {
         let record = self.record(0).await;
-        assert_eq!(record.verdict, Outcome::Denied, "{record:?}");
+        assert_eq!(record.verdict, AuditVerdict::Denied, "{record:?}");
         assert_eq!(record.host.as_deref(), host, "{record:?}");
         assert!(record.rule.contains(rule), "{record:?}");
         assert_eq!((record.sent, record.received), (0, 0));
@@ -127,8 +129,8 @@ impl World {
 }
 
 /// Limits with short waits.
-pub fn impatient() -> Limits {
-    Limits {
+pub fn impatient() -> GatewayLimits {
+    GatewayLimits {
         hello: Duration::from_millis(300),
         ..Limits::default()
     }

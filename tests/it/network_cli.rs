@@ -87,7 +87,7 @@ fn suggest_makes_an_allowlist_of_what_a_run_reached() {
     assert_eq!(
         ended.stdout,
         "[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n  \"github.com\", # reached 2x\n  \"db.example:5432\", # reached 1x\n  # \"POST docs.example/x\", # blocked 1x\n  # \"evil.example\", # blocked 1x\n]\n\
-         # blocked seen.example 1x: to allow, add \"seen.example\" to sandbox.network.inspect: a line decides by the request, which cannot be seen\n"
+         # blocked seen.example 1x: to allow, add \"seen.example\" to sandbox.network.inspect: a policy line depends on the request, which is encrypted\n"
     );
 }
 

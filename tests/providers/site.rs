@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ralph::gateway::audit::Record;
+use ralph::gateway::audit::AuditRecord;
 use ralph::gateway::{AddressGuard, Resolver};
 use ralph::id::RunId;
 use ralph::network::{HostName, Policy, PolicyRule};
@@ -33,7 +33,7 @@ pub struct Ground {
     pub site: Site,
     pub program: Program,
     pub spec: SandboxSpec,
-    pub audit: Arc<Mutex<Vec<Record>>>,
+    pub audit: Arc<Mutex<Vec<AuditRecord>>>,
 }
 
 impl Ground {

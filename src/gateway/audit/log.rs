@@ -7,64 +7,55 @@ use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 
-use super::{AuditSink, Record, Tally};
+use super::{AuditRecord, AuditSink, AuditTally};
 
-/// Writes records to a file and counts them. A sandbox cannot fill the disk with them: past a size they are only counted.
+/// Writes records to a file and counts them. When the file has its maximum size, records are only counted.
 #[derive(Debug)]
 pub struct AuditLog {
-    inner: Mutex<Inner>,
+    state: Mutex<LogState>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct LogState {
     path: PathBuf,
-    /// Opened for the first record, so that there is no file where nothing is written.
+    /// Opened for the first record, so that there is no empty file.
     file: Option<File>,
-    room: u64,
-    tally: Tally,
+    bytes_left: u64,
+    tally: AuditTally,
 }
 
 impl AuditLog {
-    /// How large the file may get.
-    pub const MOST_BYTES: u64 = 64 * 1024 * 1024;
+    /// The maximum size of the file, in bytes.
+    pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
-    /// Goes on with a file, or begins it with the first record.
+    /// Opens a file. It is created with the first record.
     pub fn open(path: &Path) -> Result<Self, AuditError> {
-        let written = match path.metadata() {
-            Ok(found) => found.len(),
+        let length = match path.metadata() {
+            Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
-            Err(source) => {
-                let path = path.to_owned();
-                return Err(AuditError::Io { path, source });
-            }
+            Err(source) => return Err(AuditError::new(path, source)),
         };
-        let inner = Inner {
+        let state = LogState {
             path: path.to_owned(),
             file: None,
-            room: Self::MOST_BYTES.saturating_sub(written),
+            bytes_left: Self::MAX_BYTES.saturating_sub(length),
             tally: Self::read(path)?.iter().collect(),
         };
         Ok(Self {
-            inner: Mutex::new(inner),
+            state: Mutex::new(state),
         })
     }
 
-    /// Every record of a file; none when there is no file. A last line that was cut off by a crash is passed over.
-    pub fn read(path: &Path) -> Result<Vec<Record>, AuditError> {
+    /// All records of a file; none when it does not exist. A last line that a crash left incomplete is skipped.
+    pub fn read(path: &Path) -> Result<Vec<AuditRecord>, AuditError> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(source) => {
-                let path = path.to_owned();
-                return Err(AuditError::Io { path, source });
-            }
+            Err(source) => return Err(AuditError::new(path, source)),
         };
         let mut records = Vec::new();
         for line in BufReader::new(file).lines() {
-            let line = line.map_err(|source| AuditError::Io {
-                path: path.to_owned(),
-                source,
-            })?;
+            let line = line.map_err(|source| AuditError::new(path, source))?;
             records.extend(serde_json::from_str(&line).ok());
         }
         Ok(records)
@@ -72,8 +63,8 @@ impl AuditLog {
 
     /// The counts so far.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.inner
+    pub fn tally(&self) -> AuditTally {
+        self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .tally
@@ -82,25 +73,25 @@ impl AuditLog {
 }
 
 impl AuditSink for AuditLog {
-    fn record(&self, record: Record) {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.tally.add(&record);
+    fn record(&self, record: AuditRecord) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.tally.add(&record);
         let Ok(mut line) = serde_json::to_vec(&record) else {
             return;
         };
         line.push(b'\n');
         let length = line.len() as u64;
-        if length > inner.room {
+        if length > state.bytes_left {
             return;
         }
-        match inner.append(&line) {
-            Ok(()) => inner.room -= length,
-            Err(error) => tracing::warn!(%error, "the audit of the gateway cannot be written"),
+        match state.append(&line) {
+            Ok(()) => state.bytes_left -= length,
+            Err(error) => tracing::warn!(%error, "cannot write the network audit"),
         }
     }
 }
 
-impl Inner {
+impl LogState {
     fn append(&mut self, line: &[u8]) -> io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
@@ -110,33 +101,35 @@ impl Inner {
     }
 }
 
-/// What can go wrong with an audit file.
+/// An audit file cannot be read.
 #[derive(Debug, Error)]
-pub enum AuditError {
-    /// It cannot be read or written.
-    #[error("the audit file `{}` cannot be used", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+#[error("cannot read the network audit `{}`", path.display())]
+pub struct AuditError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl AuditError {
+    fn new(path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        Self { path, source }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
 
-    use super::super::{Outcome, Protocol};
+    use super::super::{AuditProtocol, AuditVerdict};
     use super::*;
 
-    fn record(host: &str) -> Record {
-        Record {
+    fn record(host: &str) -> AuditRecord {
+        AuditRecord {
             at: Timestamp::UNIX_EPOCH,
-            protocol: Protocol::Tls,
+            protocol: AuditProtocol::Tls,
             host: Some(host.to_owned()),
             port: Some(443),
-            verdict: Outcome::Denied,
+            verdict: AuditVerdict::Denied,
             rule: "host not in policy".to_owned(),
             needs: None,
             sent: 0,
@@ -145,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn records_are_read_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.jsonl");
         assert_eq!(AuditLog::read(&path).unwrap(), []);
@@ -164,11 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_not_written_to_and_still_counted() {
+    fn records_are_counted_when_the_file_is_full() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.jsonl");
         let log = AuditLog::open(&path).unwrap();
-        log.inner.lock().unwrap().room = 300;
+        log.state.lock().unwrap().bytes_left = 300;
         for _ in 0..9 {
             log.record(record("a.example"));
         }

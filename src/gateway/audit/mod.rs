@@ -1,7 +1,7 @@
-//! What a sandbox asked for, and what it was told.
+//! Records the requests of a sandbox and the verdicts of the policy.
 
 mod log;
-mod needs;
+mod remedy;
 mod tally;
 
 use std::fmt;
@@ -11,44 +11,44 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use log::{AuditError, AuditLog};
-pub use needs::Needs;
-pub use tally::{Asked, Tally};
+pub use remedy::AuditRemedy;
+pub use tally::{AuditTally, TallyEntry};
 
-/// One thing that a sandbox asked for. This is a line of the audit file.
+/// One request of a sandbox: a line of the audit file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct AuditRecord {
     /// When it ended.
     pub at: Timestamp,
-    /// How it was asked.
-    pub protocol: Protocol,
-    /// The name or address; as far as it is known.
+    /// The protocol.
+    pub protocol: AuditProtocol,
+    /// The host name or address, if known.
     pub host: Option<String>,
-    /// The port; a lookup has none.
+    /// The port; `None` for a lookup.
     pub port: Option<u16>,
-    /// What came of it.
-    pub verdict: Outcome,
-    /// The line that decided, or the reason.
+    /// Whether it was allowed.
+    pub verdict: AuditVerdict,
+    /// The policy line that decided, or the reason.
     pub rule: String,
-    /// What it needs in order to pass, where that is not a line with its host and port.
+    /// What would allow it, when that is not a line with its host and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub needs: Option<Needs>,
-    /// Bytes that left the sandbox.
+    pub needs: Option<AuditRemedy>,
+    /// Bytes that the sandbox sent.
     pub sent: u64,
-    /// Bytes that came in.
+    /// Bytes that the sandbox received.
     pub received: u64,
 }
 
-/// How something was asked.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// A name was looked up. One that is allowed is written down the first time.
+pub enum AuditProtocol {
+    /// A DNS lookup. An allowed name is recorded once.
     Dns,
     /// A plain HTTP request.
     Http,
     /// A TLS connection.
     Tls,
-    /// A request within a TLS connection that is inspected.
+    /// A request in an inspected TLS connection.
     Https,
     /// Any other connection.
     Tcp,
@@ -56,17 +56,17 @@ pub enum Protocol {
     Proxy,
 }
 
-/// What came of something that was asked.
+/// The verdict on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// It was allowed.
+pub enum AuditVerdict {
+    /// Allowed.
     Allowed,
-    /// It was denied.
+    /// Denied.
     Denied,
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for AuditVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Allowed => "allowed",
@@ -75,22 +75,22 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Receives what was asked. Called from the connection itself, so it must not wait.
+/// Receives audit records. Connections call it directly, so it must not block.
 pub trait AuditSink: Send + Sync {
     /// Takes one record.
-    fn record(&self, record: Record);
+    fn record(&self, record: AuditRecord);
 }
 
-/// Writes nothing down.
+/// Drops all records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAudit;
 
 impl AuditSink for NoAudit {
-    fn record(&self, _record: Record) {}
+    fn record(&self, _record: AuditRecord) {}
 }
 
-impl AuditSink for Mutex<Vec<Record>> {
-    fn record(&self, record: Record) {
+impl AuditSink for Mutex<Vec<AuditRecord>> {
+    fn record(&self, record: AuditRecord) {
         self.lock().unwrap_or_else(PoisonError::into_inner).push(record);
     }
 }

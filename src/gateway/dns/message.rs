@@ -1,10 +1,10 @@
-//! Queries in, answers out, as bytes.
+//! Parses DNS queries and builds responses.
 
 use std::net::Ipv4Addr;
 
 use crate::network::HostName;
 
-/// How long a client may remember an answer, in seconds: a narrower policy is to be felt soon.
+/// The TTL of a response in seconds. It is short, so that a changed policy takes effect soon.
 const TTL: u32 = 5;
 
 const HEADER: usize = 12;
@@ -15,19 +15,19 @@ const RESPONSE: u16 = 0x8080;
 const RECURSION_DESIRED: u16 = 0x0100;
 const OPCODE: u16 = 0x7800;
 
-/// What is known of a name.
+/// The result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Lookup {
-    /// It is allowed and stands at this address.
+pub(in crate::gateway) enum DnsLookup {
+    /// The name is allowed and has this synthetic address.
     At(Ipv4Addr),
-    /// There is no such name, as far as the sandbox is told.
+    /// The name is not allowed, so it does not exist for the sandbox.
     Unknown,
-    /// It cannot be told now.
+    /// There is no free address.
     Unavailable,
 }
 
 #[derive(Clone, Copy)]
-enum Code {
+enum ResponseCode {
     NoError = 0,
     FormatError = 1,
     ServerFailure = 2,
@@ -36,27 +36,33 @@ enum Code {
     Refused = 5,
 }
 
-/// The answer to a query; `None` for what is not even one and gets no answer.
-pub(in crate::gateway) fn answer(query: &[u8], lookup: impl FnOnce(&HostName) -> Lookup) -> Option<Vec<u8>> {
+/// The response to a query; `None` when the bytes are not a query.
+pub(in crate::gateway) fn respond(
+    query: &[u8],
+    lookup: impl FnOnce(&HostName) -> DnsLookup,
+) -> Option<Vec<u8>> {
     let header = Header::parse(query)?;
     if header.is_response() {
         return None;
     }
     if header.flags & OPCODE != 0 {
-        return Some(header.reply(Code::NotImplemented, &[], None));
+        return Some(header.reply(ResponseCode::NotImplemented, &[], None));
     }
     let Some(question) = Question::parse(&query[HEADER..]).filter(|_| header.questions == 1) else {
-        return Some(header.reply(Code::FormatError, &[], None));
+        return Some(header.reply(ResponseCode::FormatError, &[], None));
     };
     if question.class != CLASS_IN {
-        return Some(header.reply(Code::Refused, question.bytes, None));
+        return Some(header.reply(ResponseCode::Refused, question.bytes, None));
     }
-    let found = question.name.as_ref().map_or(Lookup::Unknown, lookup);
+    let found = question.name.as_ref().map_or(DnsLookup::Unknown, lookup);
     let (code, address) = match found {
-        // Every other type has no records here: no IPv6, no services, no keys for encrypted names.
-        Lookup::At(address) => (Code::NoError, (question.kind == TYPE_A).then_some(address)),
-        Lookup::Unknown => (Code::NoSuchName, None),
-        Lookup::Unavailable => (Code::ServerFailure, None),
+        // There are only A records: no IPv6, no services, no keys for encrypted server names.
+        DnsLookup::At(address) => (
+            ResponseCode::NoError,
+            (question.kind == TYPE_A).then_some(address),
+        ),
+        DnsLookup::Unknown => (ResponseCode::NoSuchName, None),
+        DnsLookup::Unavailable => (ResponseCode::ServerFailure, None),
     };
     Some(header.reply(code, question.bytes, address))
 }
@@ -82,7 +88,7 @@ impl Header {
         self.flags & 0x8000 != 0
     }
 
-    fn reply(&self, code: Code, question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
+    fn reply(&self, code: ResponseCode, question: &[u8], address: Option<Ipv4Addr>) -> Vec<u8> {
         let flags = RESPONSE | (self.flags & (RECURSION_DESIRED | OPCODE)) | code as u16;
         let counts = [
             u16::from(!question.is_empty()),
@@ -96,7 +102,7 @@ impl Header {
         }
         reply.extend(question);
         if let Some(address) = address {
-            // The name of the question, by its place.
+            // A pointer to the name in the question.
             reply.extend([0xc0, 0x0c]);
             reply.extend([TYPE_A, CLASS_IN].map(u16::to_be_bytes).concat());
             reply.extend(TTL.to_be_bytes());
@@ -108,7 +114,7 @@ impl Header {
 }
 
 struct Question<'a> {
-    /// `None` when it is no name of a host.
+    /// `None` when it is not a valid host name.
     name: Option<HostName>,
     kind: u16,
     class: u16,
@@ -123,7 +129,7 @@ impl<'a> Question<'a> {
         loop {
             let length = usize::from(*bytes.get(at)?);
             at += 1;
-            // Longer ones are pointers, which a question has no use for.
+            // Longer labels are pointers, which a question must not have.
             if length > 63 || at + length > 255 {
                 return None;
             }
@@ -131,7 +137,7 @@ impl<'a> Question<'a> {
                 break;
             }
             match std::str::from_utf8(bytes.get(at..at + length)?) {
-                // A dot within a label would make another name of it.
+                // A dot in a label would change the name.
                 Ok(label) if !label.contains('.') => labels.push(label),
                 _ => is_text = false,
             }
@@ -168,11 +174,11 @@ mod tests {
         query
     }
 
-    fn lookup(name: &HostName) -> Lookup {
+    fn lookup(name: &HostName) -> DnsLookup {
         match name.as_str() {
-            "a.example" => Lookup::At(ADDRESS),
-            "full.example" => Lookup::Unavailable,
-            _ => Lookup::Unknown,
+            "a.example" => DnsLookup::At(ADDRESS),
+            "full.example" => DnsLookup::Unavailable,
+            _ => DnsLookup::Unknown,
         }
     }
 
@@ -181,15 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn an_allowed_name_has_its_address_for_five_seconds_at_most() {
+    fn an_allowed_name_has_an_address_with_a_short_ttl() {
         let query = query(&[b"A", b"Example"], TYPE_A);
-        let reply = answer(&query, lookup).unwrap();
+        let reply = respond(&query, lookup).unwrap();
         assert_eq!(code_and_answers(&reply), (0, 1));
         assert_eq!(reply[..2], query[..2]);
         assert_eq!(
             reply[12..query.len()],
             query[12..],
-            "the question is repeated as it was asked"
+            "the question is repeated unchanged"
         );
         assert_eq!(reply[reply.len() - 4..], ADDRESS.octets());
         let ttl = u32::from_be_bytes(*reply[reply.len() - 10..].first_chunk().unwrap());
@@ -202,8 +208,8 @@ mod tests {
     #[case::svcb(64)]
     #[case::txt(16)]
     #[case::any(255)]
-    fn an_allowed_name_has_nothing_else(#[case] kind: u16) {
-        let reply = answer(&query(&[b"a", b"example"], kind), lookup).unwrap();
+    fn an_allowed_name_has_no_other_records(#[case] kind: u16) {
+        let reply = respond(&query(&[b"a", b"example"], kind), lookup).unwrap();
         assert_eq!(code_and_answers(&reply), (0, 0));
     }
 
@@ -214,8 +220,8 @@ mod tests {
     #[case::dot_in_a_label(&[b"a.example".as_slice()], 3)]
     #[case::zero_in_a_label(&[b"a\0".as_slice(), b"example"], 3)]
     #[case::not_utf8(&[b"\xff".as_slice(), b"example"], 3)]
-    fn what_is_not_allowed_is_not_there(#[case] labels: &[&[u8]], #[case] code: u8) {
-        let reply = answer(&query(labels, TYPE_A), lookup).unwrap();
+    fn a_name_that_is_not_allowed_does_not_exist(#[case] labels: &[&[u8]], #[case] code: u8) {
+        let reply = respond(&query(labels, TYPE_A), lookup).unwrap();
         assert_eq!(code_and_answers(&reply), (code, 0));
     }
 
@@ -228,15 +234,15 @@ mod tests {
     #[case::a_pointer(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0xc0, 0x0c, 0, 1, 0, 1], Some(1))]
     #[case::two_questions(&[0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1], Some(1))]
     #[case::another_class(&[0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 3], Some(5))]
-    fn what_is_no_question_is_told_so(#[case] query: &[u8], #[case] code: Option<u8>) {
-        let reply = answer(query, |_| panic!("nothing to look up"));
+    fn an_invalid_query_is_an_error(#[case] query: &[u8], #[case] code: Option<u8>) {
+        let reply = respond(query, |_| panic!("nothing to look up"));
         assert_eq!(reply.map(|reply| code_and_answers(&reply).0), code);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_answered_without_a_panic_or_a_leak(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
-            if let Some(reply) = answer(&bytes, lookup) {
+        fn no_bytes_cause_a_panic_or_leak_an_address(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
+            if let Some(reply) = respond(&bytes, lookup) {
                 prop_assert!(reply.len() <= bytes.len() + 16);
                 prop_assert_eq!(reply[7], 0);
             }
@@ -248,7 +254,7 @@ mod tests {
             kind in any::<u16>(),
         ) {
             let labels: Vec<&[u8]> = labels.iter().map(Vec::as_slice).collect();
-            let reply = answer(&query(&labels, kind), lookup).unwrap();
+            let reply = respond(&query(&labels, kind), lookup).unwrap();
             let is_allowed = labels.join(&b'.').eq_ignore_ascii_case(b"a.example") && kind == TYPE_A;
             prop_assert_eq!(reply[7] == 1, is_allowed);
         }

@@ -1,4 +1,4 @@
-//! DNS over datagrams and over connections.
+//! Serves DNS over UDP and TCP.
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-use super::answer;
-use crate::gateway::core::Core;
-use crate::gateway::seats::Seat;
-use crate::gateway::stream::Client;
+use super::respond;
+use crate::gateway::core::GatewayCore;
+use crate::gateway::slots::ConnectionSlot;
+use crate::gateway::stream::ClientStream;
 
-/// The longest query that is read.
-const LONGEST: usize = 4096;
-/// How many queries one connection may carry.
-const QUERIES: usize = 256;
+/// The longest query, in bytes.
+const MAX_QUERY: usize = 4096;
+/// The most queries of one connection.
+const MAX_QUERIES: usize = 256;
 
-/// How long to wait after datagrams could not be received.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Delay after a failed receive.
+const RECEIVE_RETRY: Duration = Duration::from_millis(5);
 
-/// Answers datagrams for as long as it is polled. Each answer comes from the address that was asked.
-pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) -> io::Result<()> {
+/// Answers UDP queries until the future is dropped. Each response is sent from the address that the query was sent to.
+pub(in crate::gateway) async fn serve_udp(core: Arc<GatewayCore>, socket: UdpSocket) -> io::Result<()> {
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-    // The kernel may hand over several datagrams at once.
-    let mut buffer = vec![0; LONGEST * state.gro_segments().max(1)];
+    // The kernel may return several datagrams at once.
+    let mut buffer = vec![0; MAX_QUERY * state.gro_segments().max(1)];
     loop {
         let mut meta = RecvMeta::default();
         let received = socket
@@ -36,12 +36,12 @@ pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) ->
             })
             .await;
         if received.is_err() {
-            // A client that is gone already is told of in the next call; that is no reason to stop.
-            tokio::time::sleep(PAUSE).await;
+            // An ICMP error of an earlier response is reported here too.
+            tokio::time::sleep(RECEIVE_RETRY).await;
             continue;
         }
         for query in buffer[..meta.len].chunks(meta.stride.max(1)) {
-            let Some(reply) = answer(query, |name| core.look_up(name)) else {
+            let Some(reply) = respond(query, |name| core.look_up(name)) else {
                 continue;
             };
             let transmit = Transmit {
@@ -51,7 +51,7 @@ pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) ->
                 segment_size: None,
                 src_ip: meta.dst_ip,
             };
-            // A client whose queue is full asks again.
+            // When the send buffer is full, the client repeats its query.
             let _ = state.try_send((&socket).into(), &transmit);
         }
     }
@@ -59,17 +59,17 @@ pub(in crate::gateway) async fn serve_udp(core: Arc<Core>, socket: UdpSocket) ->
 
 /// Answers the queries of one connection.
 pub(in crate::gateway) async fn serve_tcp(
-    core: &Core,
-    mut client: impl Client,
-    seat: &Seat,
+    core: &GatewayCore,
+    mut client: impl ClientStream,
+    slot: &ConnectionSlot,
 ) -> io::Result<()> {
-    for _ in 0..QUERIES {
-        let query = timeout(core.limits.hello, read_query(&mut client));
+    for _ in 0..MAX_QUERIES {
+        let query = timeout(core.setup.limits.hello, read_query(&mut client));
         let Ok(Ok(Some(query))) = query.await else {
             return Ok(());
         };
-        seat.touch();
-        let Some(reply) = answer(&query, |name| core.look_up(name)) else {
+        slot.touch();
+        let Some(reply) = respond(&query, |name| core.look_up(name)) else {
             return Ok(());
         };
         let length = u16::try_from(reply.len()).map_err(io::Error::other)?;
@@ -80,10 +80,10 @@ pub(in crate::gateway) async fn serve_tcp(
     Ok(())
 }
 
-/// One query; `None` when it is too long to be one.
+/// Reads one query; `None` when it is too long.
 async fn read_query(client: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Vec<u8>>> {
     let length = usize::from(client.read_u16().await?);
-    if length > LONGEST {
+    if length > MAX_QUERY {
         return Ok(None);
     }
     let mut query = vec![0; length];
@@ -99,15 +99,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_query_over_a_connection_takes_no_more_room_than_it_may(
+        fn the_memory_of_a_tcp_query_is_limited(
             bytes in prop::collection::vec(any::<u8>(), 0..6000),
             claimed in any::<u16>(),
         ) {
             let said = [&claimed.to_be_bytes(), bytes.as_slice()].concat();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             match runtime.block_on(read_query(&mut said.as_slice())) {
-                Ok(Some(query)) => prop_assert!(query.len() == usize::from(claimed) && query.capacity() <= LONGEST),
-                Ok(None) => prop_assert!(usize::from(claimed) > LONGEST),
+                Ok(Some(query)) => prop_assert!(query.len() == usize::from(claimed) && query.capacity() <= MAX_QUERY),
+                Ok(None) => prop_assert!(usize::from(claimed) > MAX_QUERY),
                 Err(_) => prop_assert!(bytes.len() < usize::from(claimed)),
             }
         }

@@ -1,17 +1,20 @@
-//! What the gateway says itself.
+//! Responses of the gateway itself.
 
 use crate::network::{Denial, RequestHost};
 
-/// An answer of the gateway's own, after which the connection ends.
+/// The denial of a proxy request without the phantom of the run.
+pub(in crate::gateway) const WRONG_PHANTOM: &str = "not this run's phantom";
+
+/// A response of the gateway itself, after which the connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::gateway) struct Answer {
+pub(in crate::gateway) struct HttpAnswer {
     status: &'static str,
     fields: String,
     text: String,
 }
 
-impl Answer {
-    /// 403, or 400 when it was not clear what is wanted; with the reason where tools show it.
+impl HttpAnswer {
+    /// 403, or 400 for an invalid request, with the reason in a header and in the body.
     pub(in crate::gateway) fn denied(denial: &Denial, host: Option<&RequestHost>) -> Self {
         let reason = denial.to_string();
         let status = match denial {
@@ -26,48 +29,48 @@ impl Answer {
                 format!("to allow it, add \"{wanted}\" to sandbox.network.allowed\n")
             }
             (Denial::NotInspected(_), Some(host)) => {
-                format!("to let it be seen, add \"{host}\" to sandbox.network.inspect\n")
+                format!("to inspect it, add \"{host}\" to sandbox.network.inspect\n")
             }
             _ => String::new(),
         };
         let subject = host.map_or(String::new(), |host| format!("{host}: "));
         Self {
             status,
-            fields: format!("x-ralph-denied: {}\r\n", in_a_field(&reason)),
+            fields: format!("x-ralph-denied: {}\r\n", field_value(&reason)),
             text: format!("ralph: {subject}{reason}\n{advice}"),
         }
     }
 
-    /// 407: the phantom is missing or another run's.
-    pub(in crate::gateway) fn unauthorized() -> Self {
-        let fields =
-            "proxy-authenticate: Basic realm=\"ralph\"\r\nx-ralph-denied: not this run's phantom\r\n";
+    /// 407: the phantom is missing, or belongs to another run.
+    pub(in crate::gateway) fn proxy_authentication_required() -> Self {
         Self {
             status: "407 Proxy Authentication Required",
-            fields: fields.to_owned(),
-            text: "ralph: the proxy needs the phantom of its own run\n".to_owned(),
+            fields: format!(
+                "proxy-authenticate: Basic realm=\"ralph\"\r\nx-ralph-denied: {WRONG_PHANTOM}\r\n"
+            ),
+            text: "ralph: the proxy requires the phantom of this run\n".to_owned(),
         }
     }
 
-    /// 502: the host could not be reached, or gave no answer that can be passed on.
-    pub(in crate::gateway) fn unreachable(reason: &str) -> Self {
+    /// 502: the host cannot be reached, or sent no valid response.
+    pub(in crate::gateway) fn bad_gateway(reason: &str) -> Self {
         Self {
             status: "502 Bad Gateway",
-            fields: format!("x-ralph-error: {}\r\n", in_a_field(reason)),
+            fields: format!("x-ralph-error: {}\r\n", field_value(reason)),
             text: format!("ralph: {reason}\n"),
         }
     }
 
-    /// 200: what the gateway says of itself.
-    pub(in crate::gateway) fn beacon(says: &str) -> Self {
+    /// 200: the text of the beacon.
+    pub(in crate::gateway) fn beacon(text: &str) -> Self {
         Self {
             status: "200 OK",
             fields: String::new(),
-            text: says.to_owned(),
+            text: text.to_owned(),
         }
     }
 
-    /// As it is sent.
+    /// The bytes to send.
     pub(in crate::gateway) fn to_bytes(&self) -> Vec<u8> {
         let Self { status, fields, text } = self;
         let length = text.len();
@@ -76,8 +79,8 @@ impl Answer {
     }
 }
 
-/// What a sandbox said may stand in a reason; it must not make fields of its own.
-fn in_a_field(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_graphic() || c == ' ';
-    text.chars().map(|c| if plain(c) { c } else { '?' }).collect()
+/// Replaces characters that are not allowed in a header. A reason may contain text of the sandbox.
+fn field_value(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_graphic() || c == ' ';
+    text.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
 }

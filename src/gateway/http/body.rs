@@ -1,49 +1,42 @@
-//! How long a message is, and where it ends.
+//! Finds the end of a message body.
 
-use super::head::{Fields, HeadError, RequestHead, ResponseHead, Version};
+use super::head::{HeaderFields, HttpHeadError, HttpVersion, RequestHead, ResponseHead};
 
-/// The longest line of a chunked body that is no data.
-const LONGEST_LINE: usize = 8 * 1024;
+/// The longest line of a chunked body that is not data, in bytes.
+const MAX_LINE: usize = 8 * 1024;
 
-/// What is left of a body.
+/// The rest of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Body {
-    /// So many bytes.
+pub(super) enum MessageBody {
+    /// This many bytes.
     Bytes(u64),
-    /// Chunks that say where they end.
-    Chunked(Chunked),
-    /// All that comes.
-    UntilTheEnd,
+    /// Chunks.
+    Chunked(ChunkedBody),
+    /// All bytes until the connection is closed.
+    UntilClose,
 }
 
-impl Body {
+impl MessageBody {
     /// No body.
     pub(super) const NONE: Self = Self::Bytes(0);
 
-    /// The body of a request. Two ways of saying how long it is are one too many.
-    pub(super) fn of_request(head: &RequestHead) -> Result<Self, HeadError> {
-        match declared(&head.fields, head.version)? {
-            Declared::Nothing => Ok(Self::NONE),
-            Declared::Bytes(length) => Ok(Self::Bytes(length)),
-            Declared::Chunked => Ok(Self::Chunked(Chunked::new(Extensions::Refused))),
-        }
+    /// The body of a request. Two length declarations are an error.
+    pub(super) fn from_request(head: &RequestHead) -> Result<Self, HttpHeadError> {
+        let declared = declared(&head.fields, head.version, false)?;
+        Ok(declared.unwrap_or(Self::NONE))
     }
 
-    /// The body of a response to a request of this method.
-    pub(super) fn of_response(head: &ResponseHead, method: &str) -> Result<Self, HeadError> {
-        let declared = declared(&head.fields, head.version)?;
+    /// The body of a response to a request with this method.
+    pub(super) fn from_response(head: &ResponseHead, method: &str) -> Result<Self, HttpHeadError> {
+        let declared = declared(&head.fields, head.version, true)?;
         if method == "HEAD" || matches!(head.status, 100..200 | 204 | 304) {
             return Ok(Self::NONE);
         }
-        match declared {
-            Declared::Nothing => Ok(Self::UntilTheEnd),
-            Declared::Bytes(length) => Ok(Self::Bytes(length)),
-            Declared::Chunked => Ok(Self::Chunked(Chunked::new(Extensions::Taken))),
-        }
+        Ok(declared.unwrap_or(Self::UntilClose))
     }
 
-    /// How many of these bytes belong to it, which are then behind it.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<usize, HeadError> {
+    /// Consumes the bytes that belong to the body, and returns their number.
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<usize, HttpHeadError> {
         match self {
             Self::Bytes(left) => {
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
@@ -51,37 +44,41 @@ impl Body {
                 Ok(length)
             }
             Self::Chunked(chunked) => chunked.advance(bytes),
-            Self::UntilTheEnd => Ok(bytes.len()),
+            Self::UntilClose => Ok(bytes.len()),
         }
     }
 
-    /// Whether all of it has come.
+    /// Whether the body is complete.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Bytes(left) => *left == 0,
             Self::Chunked(chunked) => chunked.part == Part::Over,
-            Self::UntilTheEnd => false,
+            Self::UntilClose => false,
         }
     }
 }
 
-enum Declared {
-    Nothing,
-    Bytes(u64),
-    Chunked,
-}
-
-fn declared(fields: &Fields, version: Version) -> Result<Declared, HeadError> {
-    let unclear = HeadError::Length;
-    let encoding = fields.one("transfer-encoding").map_err(|_| unclear)?;
-    let length = fields.one("content-length").map_err(|_| unclear)?;
+/// The body that the header fields declare.
+fn declared(
+    fields: &HeaderFields,
+    version: HttpVersion,
+    allows_extensions: bool,
+) -> Result<Option<MessageBody>, HttpHeadError> {
+    let ambiguous = HttpHeadError::Length;
+    let encoding = fields.one("transfer-encoding").map_err(|_| ambiguous)?;
+    let length = fields.one("content-length").map_err(|_| ambiguous)?;
     match (encoding, length) {
-        (None, None) => Ok(Declared::Nothing),
-        (None, Some(length)) => parse_length(length).map(Declared::Bytes).ok_or(unclear),
-        (Some(encoding), None) if version == Version::Http11 && encoding.eq_ignore_ascii_case(b"chunked") => {
-            Ok(Declared::Chunked)
+        (None, None) => Ok(None),
+        (None, Some(length)) => {
+            let length = parse_length(length).ok_or(ambiguous)?;
+            Ok(Some(MessageBody::Bytes(length)))
         }
-        _ => Err(unclear),
+        (Some(encoding), None)
+            if version == HttpVersion::Http11 && encoding.eq_ignore_ascii_case(b"chunked") =>
+        {
+            Ok(Some(MessageBody::Chunked(ChunkedBody::new(allows_extensions))))
+        }
+        _ => Err(ambiguous),
     }
 }
 
@@ -92,11 +89,12 @@ fn parse_length(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Where in a chunked body one is. The bytes pass as they are; only their ends are looked for.
+/// The position in a chunked body. Its bytes are forwarded unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Chunked {
+pub(super) struct ChunkedBody {
     part: Part,
-    extensions: Extensions,
+    /// Whether a chunk may have extensions. Programs differ in how they parse them.
+    allows_extensions: bool,
     line: Vec<u8>,
 }
 
@@ -109,23 +107,16 @@ enum Part {
     Over,
 }
 
-/// Whether a chunk may say more than its size. Programs differ in where they think that ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Extensions {
-    Taken,
-    Refused,
-}
-
-impl Chunked {
-    fn new(extensions: Extensions) -> Self {
+impl ChunkedBody {
+    fn new(allows_extensions: bool) -> Self {
         Self {
             part: Part::Size,
-            extensions,
+            allows_extensions,
             line: Vec::new(),
         }
     }
 
-    fn advance(&mut self, bytes: &[u8]) -> Result<usize, HeadError> {
+    fn advance(&mut self, bytes: &[u8]) -> Result<usize, HttpHeadError> {
         let mut at = 0;
         while at < bytes.len() {
             match self.part {
@@ -143,45 +134,45 @@ impl Chunked {
                 Part::Size | Part::AfterData | Part::Trailer => {
                     self.line.push(bytes[at]);
                     at += 1;
-                    self.look_at_line()?;
+                    self.check_line()?;
                 }
             }
         }
         Ok(at)
     }
 
-    /// Goes on to the next part when the line is whole.
-    fn look_at_line(&mut self) -> Result<(), HeadError> {
-        let unclear = HeadError::Length;
+    /// Advances to the next part when the line is complete.
+    fn check_line(&mut self) -> Result<(), HttpHeadError> {
+        let ambiguous = HttpHeadError::Length;
         let (before, last) = match self.line.as_slice() {
             [before @ .., last] => (before, *last),
             [] => return Ok(()),
         };
-        if before.last() == Some(&b'\r') && last != b'\n' || self.line.len() > LONGEST_LINE {
-            return Err(unclear);
+        if before.last() == Some(&b'\r') && last != b'\n' || self.line.len() > MAX_LINE {
+            return Err(ambiguous);
         }
         if last != b'\n' {
             return Ok(());
         }
-        let line = before.strip_suffix(b"\r").ok_or(unclear)?;
+        let line = before.strip_suffix(b"\r").ok_or(ambiguous)?;
         self.part = match self.part {
-            Part::Size => match parse_size(line, self.extensions).ok_or(unclear)? {
+            Part::Size => match parse_size(line, self.allows_extensions).ok_or(ambiguous)? {
                 0 => Part::Trailer,
                 size => Part::Data(size),
             },
             Part::AfterData if line.is_empty() => Part::Size,
             Part::Trailer if line.is_empty() => Part::Over,
             Part::Trailer if is_trailer(line) => Part::Trailer,
-            _ => return Err(unclear),
+            _ => return Err(ambiguous),
         };
         self.line.clear();
         Ok(())
     }
 }
 
-fn parse_size(line: &[u8], extensions: Extensions) -> Option<u64> {
+fn parse_size(line: &[u8], allows_extensions: bool) -> Option<u64> {
     let digits = match line.iter().position(|byte| *byte == b';') {
-        Some(at) if extensions == Extensions::Taken => line[..at].trim_ascii_end(),
+        Some(at) if allows_extensions => line[..at].trim_ascii_end(),
         Some(_) => return None,
         None => line,
     };
@@ -191,17 +182,17 @@ fn parse_size(line: &[u8], extensions: Extensions) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// A trailer must not say what the head decides.
+/// Whether a line is a valid trailer. It must not contain a field that delimits or routes the message.
 fn is_trailer(line: &[u8]) -> bool {
-    let decides = ["transfer-encoding", "content-length", "host", "connection"];
+    let forbidden = ["transfer-encoding", "content-length", "host", "connection"];
     let Some(colon) = line.iter().position(|byte| *byte == b':') else {
         return false;
     };
     let name = &line[..colon];
-    let shaped = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'_';
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-' || *byte == b'_';
     !name.is_empty()
-        && name.iter().all(shaped)
-        && !decides
+        && name.iter().all(is_name)
+        && !forbidden
             .iter()
             .any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
         && line
@@ -217,63 +208,69 @@ mod tests {
 
     use super::*;
 
-    fn request(fields: &str) -> Result<Body, HeadError> {
+    fn request(fields: &str) -> Result<MessageBody, HttpHeadError> {
         let text = format!("POST / HTTP/1.1\r\n{fields}\r\n");
-        Body::of_request(&RequestHead::parse(Bytes::from(text))?)
+        MessageBody::from_request(&RequestHead::parse(Bytes::from(text))?)
     }
 
-    fn chunked(extensions: Extensions) -> Body {
-        Body::Chunked(Chunked::new(extensions))
+    fn chunked(allows_extensions: bool) -> MessageBody {
+        MessageBody::Chunked(ChunkedBody::new(allows_extensions))
     }
 
     #[rstest]
-    #[case::none("", Ok(Body::NONE))]
-    #[case::length("Content-Length: 5\r\n", Ok(Body::Bytes(5)))]
-    #[case::chunked("Transfer-Encoding: Chunked\r\n", Ok(chunked(Extensions::Refused)))]
-    #[case::both("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(HeadError::Length))]
-    #[case::two_lengths("Content-Length: 5\r\nContent-Length: 6\r\n", Err(HeadError::Length))]
-    #[case::the_same_twice("Content-Length: 5\r\nContent-Length: 5\r\n", Err(HeadError::Length))]
-    #[case::list("Content-Length: 5, 5\r\n", Err(HeadError::Length))]
-    #[case::sign("Content-Length: +5\r\n", Err(HeadError::Length))]
-    #[case::negative("Content-Length: -5\r\n", Err(HeadError::Length))]
-    #[case::hex("Content-Length: 0x5\r\n", Err(HeadError::Length))]
-    #[case::empty("Content-Length:\r\n", Err(HeadError::Length))]
-    #[case::huge("Content-Length: 99999999999999999999\r\n", Err(HeadError::Length))]
-    #[case::identity("Transfer-Encoding: identity\r\n", Err(HeadError::Length))]
-    #[case::two_codings("Transfer-Encoding: gzip, chunked\r\n", Err(HeadError::Length))]
-    #[case::hidden_coding("Transfer-Encoding: xchunked\r\n", Err(HeadError::Length))]
+    #[case::none("", Ok(MessageBody::NONE))]
+    #[case::length("Content-Length: 5\r\n", Ok(MessageBody::Bytes(5)))]
+    #[case::chunked("Transfer-Encoding: Chunked\r\n", Ok(chunked(false)))]
+    #[case::both(
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
+        Err(HttpHeadError::Length)
+    )]
+    #[case::two_lengths("Content-Length: 5\r\nContent-Length: 6\r\n", Err(HttpHeadError::Length))]
+    #[case::the_same_twice("Content-Length: 5\r\nContent-Length: 5\r\n", Err(HttpHeadError::Length))]
+    #[case::list("Content-Length: 5, 5\r\n", Err(HttpHeadError::Length))]
+    #[case::sign("Content-Length: +5\r\n", Err(HttpHeadError::Length))]
+    #[case::negative("Content-Length: -5\r\n", Err(HttpHeadError::Length))]
+    #[case::hex("Content-Length: 0x5\r\n", Err(HttpHeadError::Length))]
+    #[case::empty("Content-Length:\r\n", Err(HttpHeadError::Length))]
+    #[case::huge("Content-Length: 99999999999999999999\r\n", Err(HttpHeadError::Length))]
+    #[case::identity("Transfer-Encoding: identity\r\n", Err(HttpHeadError::Length))]
+    #[case::two_codings("Transfer-Encoding: gzip, chunked\r\n", Err(HttpHeadError::Length))]
+    #[case::hidden_coding("Transfer-Encoding: xchunked\r\n", Err(HttpHeadError::Length))]
     #[case::twice(
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-        Err(HeadError::Length)
+        Err(HttpHeadError::Length)
     )]
-    fn a_request_says_its_length_in_one_way(#[case] fields: &str, #[case] expected: Result<Body, HeadError>) {
+    fn a_request_declares_its_length_once(
+        #[case] fields: &str,
+        #[case] expected: Result<MessageBody, HttpHeadError>,
+    ) {
         assert_eq!(request(fields), expected);
     }
 
     #[rstest]
-    #[case::until_the_end("200 OK", "", "GET", Body::UntilTheEnd)]
-    #[case::head("200 OK", "Content-Length: 5\r\n", "HEAD", Body::NONE)]
-    #[case::no_content("204 x", "", "GET", Body::NONE)]
-    #[case::not_modified("304 x", "Content-Length: 5\r\n", "GET", Body::NONE)]
-    #[case::length("200 OK", "Content-Length: 5\r\n", "GET", Body::Bytes(5))]
-    #[case::chunked("200 OK", "Transfer-Encoding: chunked\r\n", "GET", chunked(Extensions::Taken))]
-    fn a_response_ends_by_its_status_and_fields(
+    #[case::until_close("200 OK", "", "GET", MessageBody::UntilClose)]
+    #[case::head("200 OK", "Content-Length: 5\r\n", "HEAD", MessageBody::NONE)]
+    #[case::no_content("204 x", "", "GET", MessageBody::NONE)]
+    #[case::not_modified("304 x", "Content-Length: 5\r\n", "GET", MessageBody::NONE)]
+    #[case::length("200 OK", "Content-Length: 5\r\n", "GET", MessageBody::Bytes(5))]
+    #[case::chunked("200 OK", "Transfer-Encoding: chunked\r\n", "GET", chunked(true))]
+    fn the_body_of_a_response_depends_on_its_status_and_fields(
         #[case] status: &str,
         #[case] fields: &str,
         #[case] method: &str,
-        #[case] expected: Body,
+        #[case] expected: MessageBody,
     ) {
         let head = format!("HTTP/1.1 {status}\r\n{fields}\r\n");
         let head = ResponseHead::parse(Bytes::from(head)).unwrap();
-        assert_eq!(Body::of_response(&head, method), Ok(expected));
+        assert_eq!(MessageBody::from_response(&head, method), Ok(expected));
     }
 
     #[rstest]
-    #[case::one("5\r\nhello\r\n0\r\n\r\n", Extensions::Refused)]
-    #[case::two("1\r\na\r\nA\r\n0123456789\r\n0\r\n\r\n", Extensions::Refused)]
-    #[case::trailer("0\r\nX-Sum: 1\r\n\r\n", Extensions::Refused)]
-    #[case::extension("1;a=b\r\na\r\n0\r\n\r\n", Extensions::Taken)]
-    fn chunks_end_where_they_say_however_they_come(#[case] text: &str, #[case] extensions: Extensions) {
+    #[case::one("5\r\nhello\r\n0\r\n\r\n", false)]
+    #[case::two("1\r\na\r\nA\r\n0123456789\r\n0\r\n\r\n", false)]
+    #[case::trailer("0\r\nX-Sum: 1\r\n\r\n", false)]
+    #[case::extension("1;a=b\r\na\r\n0\r\n\r\n", true)]
+    fn chunks_are_found_in_pieces_of_any_size(#[case] text: &str, #[case] extensions: bool) {
         let more = format!("{text}GET / HTTP/1.1\r\n");
         let mut whole = chunked(extensions);
         assert_eq!(whole.advance(more.as_bytes()), Ok(text.len()));
@@ -287,7 +284,7 @@ mod tests {
     }
 
     #[rstest]
-    fn chunks_that_can_be_read_in_two_ways_are_refused(
+    fn ambiguous_chunks_are_an_error(
         #[values(
             "5\nhello\r\n",
             "5 \r\nhello",
@@ -308,24 +305,24 @@ mod tests {
         text: &str,
     ) {
         assert_eq!(
-            chunked(Extensions::Refused).advance(text.as_bytes()),
-            Err(HeadError::Length),
+            chunked(false).advance(text.as_bytes()),
+            Err(HttpHeadError::Length),
             "{text:?}"
         );
     }
 
     proptest! {
         #[test]
-        fn no_chunks_are_a_panic_or_fill_the_memory(
+        fn no_chunks_cause_a_panic_or_fill_the_memory(
             pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..40),
         ) {
-            let mut body = Chunked::new(Extensions::Taken);
+            let mut body = ChunkedBody::new(true);
             for piece in pieces {
                 match body.advance(&piece) {
                     Ok(length) => prop_assert!(length <= piece.len()),
                     Err(_) => break,
                 }
-                prop_assert!(body.line.len() <= LONGEST_LINE);
+                prop_assert!(body.line.len() <= MAX_LINE);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! One request passed on, and its answer passed back, byte for byte as they come.
+//! Forwards one request and passes its response back, without buffering the bodies.
 
 use std::io;
 use std::pin::pin;
@@ -8,23 +8,24 @@ use bytes::Buf;
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::answer::Answer;
-use super::ask::Ask;
-use super::body::Body;
-use super::head::{ResponseHead, Version, end_of_head};
-use crate::gateway::core::{Core, Session};
+use super::AfterRequest;
+use super::answer::HttpAnswer;
+use super::body::MessageBody;
+use super::head::{self, HttpVersion, ResponseHead};
+use super::request::ForwardRequest;
+use crate::gateway::core::{GatewayCore, GatewaySession};
 use crate::gateway::dial::DialError;
 use crate::gateway::permit::Permit;
-use crate::gateway::relay::{count, relay};
-use crate::gateway::seats::Seat;
-use crate::gateway::stream::{Buffered, ByteStream, Client};
+use crate::gateway::relay::{self, relay};
+use crate::gateway::slots::ConnectionSlot;
+use crate::gateway::stream::{Buffered, ByteStream, ClientStream};
 use crate::network::RequestHost;
 
-/// The longest head of a response.
-const LONGEST_HEAD: usize = 256 * 1024;
-/// The most interim responses before the one that counts.
-const MOST_INTERIM: usize = 16;
-/// Fields of a response that concern one connection only.
+/// The longest head of a response, in bytes.
+const MAX_HEAD: usize = 256 * 1024;
+/// The most interim responses (1xx) before the final one.
+const MAX_INTERIM: usize = 16;
+/// Header fields of a response that apply to one connection only.
 const NOT_PASSED_BACK: [&str; 5] = [
     "connection",
     "keep-alive",
@@ -33,261 +34,226 @@ const NOT_PASSED_BACK: [&str; 5] = [
     "upgrade",
 ];
 
-/// A connection to where requests are passed on to.
-pub(in crate::gateway) struct Upstream {
+/// A connection to the host of a request.
+pub(in crate::gateway) struct UpstreamConnection {
     host: RequestHost,
     port: u16,
     stream: Buffered<Box<dyn ByteStream>>,
 }
 
-/// What became of the client's connection.
-pub(super) enum Ended {
-    /// It can carry another request.
-    Open,
-    /// It cannot, and nothing more can be said.
-    Broken,
-    /// Nothing was answered yet; this can be.
-    Unanswered(Answer),
-}
-
-/// Passes a request on and its answer back. `kept` is the connection that the last request left open.
-pub(super) async fn exchange<C: Client>(
-    session: &mut Session<'_, C>,
-    ask: Ask,
-    kept: &mut Option<Upstream>,
+/// Forwards a request and passes its response back. `kept` is the upstream connection of the last request.
+pub(super) async fn exchange<C: ClientStream>(
+    session: &mut GatewaySession<'_, C>,
+    request: ForwardRequest,
+    kept: &mut Option<UpstreamConnection>,
     permit: &Permit,
-) -> io::Result<Ended> {
-    let mut reused = kept.take().filter(|upstream| upstream.suits(&ask));
-    // A host may close a connection at any time; then the request is sent once more, where that does no harm.
-    let tries = if reused.is_some() && ask.can_be_repeated() {
+) -> io::Result<AfterRequest> {
+    let mut reused = kept.take().filter(|upstream| upstream.serves(&request));
+    // A host may close an idle connection at any time. Then a repeatable request is sent again.
+    let attempts = if reused.is_some() && request.is_repeatable() {
         2
     } else {
         1
     };
-    let mut transferred = Err(Failure::NoAnswer);
-    for _ in 0..tries {
-        let mut upstream = match reused.take().and_then(Upstream::if_silent) {
+    for _ in 0..attempts {
+        let mut upstream = match reused.take().and_then(UpstreamConnection::if_idle) {
             Some(upstream) => upstream,
-            None => match Upstream::open(session.core, &ask, permit).await {
+            None => match UpstreamConnection::open(session.core, &request, permit).await {
                 Ok(upstream) => upstream,
-                Err(answer) => return Ok(Ended::Unanswered(answer)),
+                Err(answer) => return Ok(AfterRequest::CloseWith(answer)),
             },
         };
-        transferred = transfer(session, &ask, &mut upstream, permit).await;
-        match &transferred {
-            Err(Failure::NoAnswer) => {}
-            Err(Failure::Upgraded) => {
-                relay(&mut session.client, &mut upstream.stream, permit, session.seat).await?;
-                return Ok(Ended::Broken);
+        match transfer(session, &request, &mut upstream, permit).await {
+            Err(TransferError::NoResponse) => {}
+            Err(TransferError::Interrupted) => return Ok(AfterRequest::Close),
+            Err(TransferError::Upgraded) => {
+                relay(&mut session.client, &mut upstream.stream, permit, session.slot).await?;
+                return Ok(AfterRequest::Close);
             }
-            Err(Failure::Broken) => return Ok(Ended::Broken),
-            Ok(finished) => {
-                *kept = (finished.upstream == Fate::Open).then_some(upstream);
-                break;
+            Ok(transferred) => {
+                *kept = transferred.keep_upstream.then_some(upstream);
+                if transferred.keep_client {
+                    return Ok(AfterRequest::KeepOpen);
+                }
+                // In TLS the client must see a regular end, not an interrupted connection.
+                let _ = session.client.stream.shutdown().await;
+                return Ok(AfterRequest::Close);
             }
         }
     }
-    Ok(match transferred {
-        Ok(Finished {
-            client: Fate::Open, ..
-        }) => Ended::Open,
-        Ok(_) => {
-            // Within TLS the client must be told that this is the end, and not where it broke.
-            let _ = session.client.stream.shutdown().await;
-            Ended::Broken
-        }
-        Err(Failure::NoAnswer) => Ended::Unanswered(Answer::unreachable("the host gave no answer")),
-        Err(Failure::Broken | Failure::Upgraded) => Ended::Broken,
-    })
+    let answer = HttpAnswer::bad_gateway("the host sent no valid response");
+    Ok(AfterRequest::CloseWith(answer))
 }
 
-impl Upstream {
-    async fn open(core: &Core, ask: &Ask, permit: &Permit) -> Result<Self, Answer> {
-        match core.open(permit, ask.onward()).await {
+impl UpstreamConnection {
+    async fn open(core: &GatewayCore, request: &ForwardRequest, permit: &Permit) -> Result<Self, HttpAnswer> {
+        match core.open(permit, &request.transport).await {
             Ok(stream) => Ok(Self {
-                host: ask.host.clone(),
-                port: ask.port(),
+                host: request.host.clone(),
+                port: request.port,
                 stream: Buffered::new(stream),
             }),
-            Err(DialError::Denied(denial)) => Err(Answer::denied(&denial, Some(&ask.host))),
-            Err(error) => Err(Answer::unreachable(&error.to_string())),
+            Err(DialError::Denied(denial)) => Err(HttpAnswer::denied(&denial, Some(&request.host))),
+            Err(error) => Err(HttpAnswer::bad_gateway(&error.to_string())),
         }
     }
 
-    fn suits(&self, ask: &Ask) -> bool {
-        ask.goes_to(&self.host, self.port)
+    fn serves(&self, request: &ForwardRequest) -> bool {
+        self.host == request.host && self.port == request.port
     }
 
-    /// Itself, unless it was closed meanwhile or says something unasked.
-    fn if_silent(mut self) -> Option<Self> {
-        let said = !self.stream.buffer.is_empty() || self.stream.fill().now_or_never().is_some();
-        (!said).then_some(self)
+    /// Itself, unless the host closed the connection or sent unexpected bytes.
+    fn if_idle(mut self) -> Option<Self> {
+        let is_idle = self.stream.buffer.is_empty() && self.stream.fill().now_or_never().is_none();
+        is_idle.then_some(self)
     }
 }
 
-/// What became of both connections after an answer.
-struct Finished {
-    client: Fate,
-    upstream: Fate,
+/// Which connections can be used again after a response.
+struct Transferred {
+    keep_client: bool,
+    keep_upstream: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Open,
-    Closed,
-}
-
-/// Why there is no answer to go on from.
-enum Failure {
-    /// Nothing was passed back: the host did not answer, or with something that is no HTTP.
-    NoAnswer,
-    /// Something was passed back, and then it broke.
-    Broken,
-    /// It is a WebSocket now.
+/// Why there is no complete response.
+enum TransferError {
+    /// Nothing was passed back: the host sent no response, or an invalid one.
+    NoResponse,
+    /// The connection broke after a part was passed back.
+    Interrupted,
+    /// The connection is a WebSocket now.
     Upgraded,
 }
 
-/// Sends the request while the answer is awaited: a host may answer before it has heard everything.
-async fn transfer<C: Client>(
-    session: &mut Session<'_, C>,
-    ask: &Ask,
-    upstream: &mut Upstream,
+/// Sends the request while it waits for the response: a host may respond before it received the whole request.
+async fn transfer<C: ClientStream>(
+    session: &mut GatewaySession<'_, C>,
+    request: &ForwardRequest,
+    upstream: &mut UpstreamConnection,
     permit: &Permit,
-) -> Result<Finished, Failure> {
-    let Session { client, seat, .. } = session;
+) -> Result<Transferred, TransferError> {
+    let GatewaySession { client, slot, .. } = session;
     let (client_read, mut client_write) = tokio::io::split(&mut client.stream);
     let mut from_client = Buffered::with_buffer(client_read, std::mem::take(&mut client.buffer));
     let (upstream_read, mut upstream_write) = tokio::io::split(&mut upstream.stream.stream);
     let mut from_upstream = Buffered::with_buffer(upstream_read, std::mem::take(&mut upstream.stream.buffer));
-    let sent = Count(&permit.traffic.sent, seat);
-    let received = Count(&permit.traffic.received, seat);
-    let (answered, request) = {
-        let mut sending = pin!(send(ask, &mut from_client, &mut upstream_write, sent));
-        let mut answering = pin!(pass_back(ask, &mut from_upstream, &mut client_write, received));
+    let sent = Counter(&permit.traffic.sent, slot);
+    let received = Counter(&permit.traffic.received, slot);
+    let (response, request_complete) = {
+        let mut sending = pin!(send(request, &mut from_client, &mut upstream_write, sent));
+        let mut receiving = pin!(pass_back(
+            request,
+            &mut from_upstream,
+            &mut client_write,
+            received
+        ));
         tokio::select! {
             biased;
             sent = &mut sending => match sent {
-                Ok(()) => (answering.await, Fate::Open),
-                // The host may have said no and hung up; that is to be heard.
-                Err(Side::To) => (answering.await, Fate::Closed),
-                Err(Side::From) => (Err(Failure::Broken), Fate::Closed),
+                Ok(()) => (receiving.await, true),
+                // The host may have refused the request and closed its side. Its response is still read.
+                Err(CopyError::Write) => (receiving.await, false),
+                Err(CopyError::Read) => (Err(TransferError::Interrupted), false),
             },
-            answered = &mut answering => (answered, Fate::Closed),
+            response = &mut receiving => (response, false),
         }
     };
     client.buffer = from_client.buffer;
     upstream.stream.buffer = from_upstream.buffer;
-    match request {
-        Fate::Open => answered,
-        // The rest of the request is still on its way: neither connection is at a beginning.
-        Fate::Closed => answered.map(|_| Finished {
-            client: Fate::Closed,
-            upstream: Fate::Closed,
-        }),
-    }
+    // After an incomplete request neither connection is at the start of a message.
+    response.map(|transferred| Transferred {
+        keep_client: transferred.keep_client && request_complete,
+        keep_upstream: transferred.keep_upstream && request_complete,
+    })
 }
 
-/// Counts bytes and keeps the seat.
+/// Counts bytes and records activity.
 #[derive(Clone, Copy)]
-struct Count<'a>(&'a AtomicU64, &'a Seat);
+struct Counter<'a>(&'a AtomicU64, &'a ConnectionSlot);
 
-impl Count<'_> {
-    fn add(self, bytes: usize) {
-        count(self.0, bytes);
+impl Counter<'_> {
+    async fn send(self, bytes: &[u8], to: &mut (impl AsyncWrite + Unpin)) -> Result<(), CopyError> {
+        let sent = relay::send(bytes, to, self.0).await;
         self.1.touch();
+        sent.map_err(|_| CopyError::Write)
     }
 }
 
-/// Which side broke while something was carried.
-enum Side {
-    From,
-    To,
+/// Which side of a copy failed.
+enum CopyError {
+    Read,
+    Write,
+}
+
+impl From<CopyError> for TransferError {
+    fn from(_: CopyError) -> Self {
+        Self::Interrupted
+    }
 }
 
 async fn send<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    ask: &Ask,
+    request: &ForwardRequest,
     from: &mut Buffered<R>,
     to: &mut W,
-    counted: Count<'_>,
-) -> Result<(), Side> {
-    let head = ask.head_to_pass_on();
-    to.write_all(&head).await.map_err(|_| Side::To)?;
-    // TLS keeps back what is not asked for, and so below.
-    to.flush().await.map_err(|_| Side::To)?;
-    counted.add(head.len());
-    carry(ask.body(), from, to, counted).await
+    counter: Counter<'_>,
+) -> Result<(), CopyError> {
+    counter.send(&request.upstream_head(), to).await?;
+    copy(request.body.clone(), from, to, counter).await
 }
 
 async fn pass_back<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    ask: &Ask,
+    request: &ForwardRequest,
     from: &mut Buffered<R>,
     to: &mut W,
-    counted: Count<'_>,
-) -> Result<Finished, Failure> {
-    for _ in 0..MOST_INTERIM {
-        let head = read_response(from).await.ok_or(Failure::NoAnswer)?;
+    counter: Counter<'_>,
+) -> Result<Transferred, TransferError> {
+    for _ in 0..MAX_INTERIM {
+        let head = head::read(from, MAX_HEAD).await.and_then(ResponseHead::parse);
+        let head = head.map_err(|_| TransferError::NoResponse)?;
         match head.status {
-            101 if ask.wants_websocket() && head.fields.lists("upgrade", "websocket") => {
-                let own = "connection: Upgrade\r\nupgrade: websocket\r\n";
-                write_head(&head, own, to, counted).await?;
-                return Err(Failure::Upgraded);
+            101 if request.wants_websocket() && head.fields.lists("upgrade", "websocket") => {
+                let fields = "connection: Upgrade\r\nupgrade: websocket\r\n";
+                counter.send(&client_head(&head, fields), to).await?;
+                return Err(TransferError::Upgraded);
             }
-            101 => return Err(Failure::NoAnswer),
-            100..200 if ask.version() == Version::Http11 => write_head(&head, "", to, counted).await?,
+            101 => return Err(TransferError::NoResponse),
+            100..200 if request.head.version == HttpVersion::Http11 => {
+                counter.send(&client_head(&head, ""), to).await?;
+            }
             100..200 => {}
-            _ => return pass_back_final(ask, &head, (from, to), counted).await,
+            _ => return pass_back_final(request, &head, from, to, counter).await,
         }
     }
-    Err(Failure::NoAnswer)
+    Err(TransferError::NoResponse)
 }
 
 async fn pass_back_final<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    ask: &Ask,
+    request: &ForwardRequest,
     head: &ResponseHead,
-    (from, to): (&mut Buffered<R>, &mut W),
-    counted: Count<'_>,
-) -> Result<Finished, Failure> {
-    let body = Body::of_response(head, ask.method()).map_err(|_| Failure::NoAnswer)?;
-    let ends_with_the_connection = body == Body::UntilTheEnd;
-    let fate = |stays: bool| if stays { Fate::Open } else { Fate::Closed };
-    let host_stays = head.version == Version::Http11 && !head.fields.lists("connection", "close");
-    let finished = Finished {
-        client: fate(ask.keeps_open() && !ends_with_the_connection),
-        upstream: fate(host_stays && !ends_with_the_connection),
-    };
-    let own = match finished.client {
-        Fate::Open => "",
-        Fate::Closed => "connection: close\r\n",
-    };
-    write_head(head, own, to, counted).await?;
-    carry(body, from, to, counted)
-        .await
-        .map_err(|_| Failure::Broken)?;
-    Ok(finished)
-}
-
-/// The head of a response; `None` when there is none that can be read.
-async fn read_response<R: AsyncRead + Unpin>(from: &mut Buffered<R>) -> Option<ResponseHead> {
-    let mut seen = 0;
-    loop {
-        if let Some(end) = end_of_head(&from.buffer, seen).ok()? {
-            return ResponseHead::parse(from.buffer.split_to(end).freeze()).ok();
-        }
-        seen = from.buffer.len();
-        if seen > LONGEST_HEAD {
-            return None;
-        }
-        from.fill_some().await.ok()?;
-    }
-}
-
-/// Writes a response's head without the fields that concern the other connection, and with these of this one.
-async fn write_head<W: AsyncWrite + Unpin>(
-    head: &ResponseHead,
-    own_fields: &str,
+    from: &mut Buffered<R>,
     to: &mut W,
-    counted: Count<'_>,
-) -> Result<(), Failure> {
+    counter: Counter<'_>,
+) -> Result<Transferred, TransferError> {
+    let body = MessageBody::from_response(head, &request.head.method);
+    let body = body.map_err(|_| TransferError::NoResponse)?;
+    let is_delimited = body != MessageBody::UntilClose;
+    let host_keeps_open = head.version == HttpVersion::Http11 && !head.fields.lists("connection", "close");
+    let transferred = Transferred {
+        keep_client: is_delimited && request.keeps_open(),
+        keep_upstream: is_delimited && host_keeps_open,
+    };
+    let fields = if transferred.keep_client {
+        ""
+    } else {
+        "connection: close\r\n"
+    };
+    counter.send(&client_head(head, fields), to).await?;
+    copy(body, from, to, counter).await?;
+    Ok(transferred)
+}
+
+/// The head of a response without the fields of the upstream connection, and with those of the client's.
+fn client_head(head: &ResponseHead, fields: &str) -> Vec<u8> {
     let mut bytes = [b"HTTP/1.1 ", head.status_text.as_ref(), b"\r\n"].concat();
     for (name, value) in head.fields.iter() {
         if !NOT_PASSED_BACK
@@ -297,34 +263,29 @@ async fn write_head<W: AsyncWrite + Unpin>(
             bytes.extend([name, b": ", value, b"\r\n"].concat());
         }
     }
-    bytes.extend(own_fields.as_bytes());
+    bytes.extend(fields.as_bytes());
     bytes.extend(b"\r\n");
-    to.write_all(&bytes).await.map_err(|_| Failure::Broken)?;
-    to.flush().await.map_err(|_| Failure::Broken)?;
-    counted.add(bytes.len());
-    Ok(())
+    bytes
 }
 
-/// Carries a body to its end, each piece as soon as it is there.
-async fn carry<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
-    mut body: Body,
+/// Copies a body to its end, each piece as soon as it arrives.
+async fn copy<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
+    mut body: MessageBody,
     from: &mut Buffered<R>,
     to: &mut W,
-    counted: Count<'_>,
-) -> Result<(), Side> {
+    counter: Counter<'_>,
+) -> Result<(), CopyError> {
     while !body.is_over() {
         if from.buffer.is_empty() {
             match from.fill().await {
-                Ok(0) if body == Body::UntilTheEnd => return Ok(()),
-                Ok(0) | Err(_) => return Err(Side::From),
+                Ok(0) if body == MessageBody::UntilClose => return Ok(()),
+                Ok(0) | Err(_) => return Err(CopyError::Read),
                 Ok(_) => {}
             }
         }
-        let length = body.advance(&from.buffer).map_err(|_| Side::From)?;
-        to.write_all(&from.buffer[..length]).await.map_err(|_| Side::To)?;
-        to.flush().await.map_err(|_| Side::To)?;
+        let length = body.advance(&from.buffer).map_err(|_| CopyError::Read)?;
+        counter.send(&from.buffer[..length], to).await?;
         from.buffer.advance(length);
-        counted.add(length);
     }
     Ok(())
 }

@@ -1,60 +1,73 @@
-//! HTTP/1 by the host that each request names. Every request of a connection is judged anew.
+//! HTTP/1 connections. The policy judges the host of every request.
 
 mod answer;
-mod ask;
 mod body;
 mod exchange;
 mod head;
+mod request;
 
 use std::io;
 use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use super::audit::Protocol;
-use super::core::Session;
+use super::audit::AuditProtocol;
+use super::core::GatewaySession;
 use super::inspect::Inspection;
-use super::permit::Subject;
-use super::stream::Client;
+use super::permit::AuditSubject;
+use super::stream::ClientStream;
 use crate::network::{Denial, HostName, RequestHost};
-use exchange::{Ended, Upstream, exchange};
-use head::{HeadError, RequestHead, end_of_head};
+use exchange::{UpstreamConnection, exchange};
+use head::{HttpHeadError, RequestHead};
 
-pub(super) use answer::Answer;
-pub(super) use ask::{Ask, Onward};
+pub(super) use answer::{HttpAnswer, WRONG_PHANTOM};
+pub(super) use request::{ForwardRequest, UpstreamTransport};
 
-/// Where the requests of a connection may go.
-pub(super) enum Scope {
-    /// To whatever host they name, at this port.
+/// Which hosts the requests of a connection may be for.
+pub(super) enum RequestScope {
+    /// Any host that the policy allows, at this port.
     Port(u16),
-    /// To this host and port, which were asked for before.
+    /// The host and port of a tunnel.
     Tunnel(RequestHost, u16),
-    /// To this host and port, within TLS that was opened.
+    /// The host and port of an inspected TLS connection.
     Inspected(Arc<Inspection>, HostName, u16),
 }
 
+/// What happens to the client's connection after a request.
+pub(super) enum AfterRequest {
+    /// It can carry another request.
+    KeepOpen,
+    /// It is closed.
+    Close,
+    /// It is closed after this response.
+    CloseWith(HttpAnswer),
+}
+
 /// Serves one connection that carries requests.
-pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, scope: Scope) -> io::Result<()> {
+pub(super) async fn serve<C: ClientStream>(
+    mut session: GatewaySession<'_, C>,
+    scope: RequestScope,
+) -> io::Result<()> {
     let mut upstream = None;
     while let Some(read) = read_head(&mut session).await {
-        let asked = read
+        let request = read
             .map_err(Denial::from)
-            .and_then(|head| Ask::within(head, &scope));
-        let served = match asked {
-            Ok(ask) => match session.core.beacon_at(&ask.host) {
-                Some(says) => Served::Refused(Answer::beacon(says)),
-                None => serve_one(&mut session, ask, &mut upstream, scope.protocol()).await?,
+            .and_then(|head| ForwardRequest::in_scope(head, &scope));
+        let after = match request {
+            Ok(request) => match session.core.beacon_at(&request.host) {
+                Some(text) => AfterRequest::CloseWith(HttpAnswer::beacon(text)),
+                None => serve_one(&mut session, request, &mut upstream, scope.protocol()).await?,
             },
             Err(denial) => {
-                session.core.notary.denied(scope.subject(), &denial);
-                Served::Refused(Answer::denied(&denial, None))
+                session.core.audit.denied(scope.subject(), &denial);
+                AfterRequest::CloseWith(HttpAnswer::denied(&denial, None))
             }
         };
-        match served {
-            Served::Open => {}
-            Served::Closed => return Ok(()),
-            Served::Refused(answer) => {
-                session.client.say_goodbye(&answer.to_bytes()).await;
+        match after {
+            AfterRequest::KeepOpen => {}
+            AfterRequest::Close => return Ok(()),
+            AfterRequest::CloseWith(answer) => {
+                session.client.close_with(&answer.to_bytes()).await;
                 return Ok(());
             }
         }
@@ -62,110 +75,81 @@ pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, scope: Scope) 
     Ok(())
 }
 
-/// What became of a connection after one request.
-pub(super) enum Served {
-    /// It can carry another one.
-    Open,
-    /// It has to be closed.
-    Closed,
-    /// It has to be closed with this answer.
-    Refused(Answer),
-}
-
-/// The connection that requests are passed on over, kept for the next one.
-pub(super) type Kept = Option<Upstream>;
-
-/// Passes one request on, if it may pass.
-pub(super) async fn serve_one<C: Client>(
-    session: &mut Session<'_, C>,
-    ask: Ask,
-    upstream: &mut Kept,
-    protocol: Protocol,
-) -> io::Result<Served> {
-    let permit = match session.core.admit(protocol, ask.request()) {
+/// Forwards one request, if the policy allows it. `upstream` is the connection that is kept for the next request.
+pub(super) async fn serve_one<C: ClientStream>(
+    session: &mut GatewaySession<'_, C>,
+    request: ForwardRequest,
+    upstream: &mut Option<UpstreamConnection>,
+    protocol: AuditProtocol,
+) -> io::Result<AfterRequest> {
+    let permit = match session.core.admit(protocol, request.policy_request()) {
         Ok(permit) => permit,
-        Err(denial) => return Ok(Served::Refused(Answer::denied(&denial, Some(&ask.host)))),
+        Err(denial) => {
+            let answer = HttpAnswer::denied(&denial, Some(&request.host));
+            return Ok(AfterRequest::CloseWith(answer));
+        }
     };
-    let _working = session.seat.work();
-    let ended = tokio::select! {
-        ended = exchange(session, ask, upstream, &permit) => ended?,
-        () = permit.revoked() => Ended::Broken,
-    };
-    Ok(match ended {
-        Ended::Open => Served::Open,
-        Ended::Broken => Served::Closed,
-        Ended::Unanswered(answer) => Served::Refused(answer),
-    })
+    let _active = session.slot.activate();
+    tokio::select! {
+        after = exchange(session, request, upstream, &permit) => after,
+        () = permit.revoked() => Ok(AfterRequest::Close),
+    }
 }
 
-/// The head of the next request; `None` when the client is done.
-pub(super) async fn read_head<C: Client>(
-    session: &mut Session<'_, C>,
-) -> Option<Result<RequestHead, HeadError>> {
+/// The head of the next request; `None` when the client closed the connection.
+pub(super) async fn read_head<C: ClientStream>(
+    session: &mut GatewaySession<'_, C>,
+) -> Option<Result<RequestHead, HttpHeadError>> {
     if session.client.buffer.is_empty() && !matches!(session.client.fill().await, Ok(1..)) {
         return None;
     }
-    session.seat.touch();
-    let most = session.core.limits.head_bytes;
-    let client = &mut session.client;
-    let mut seen = 0;
-    let reading = async {
-        loop {
-            if let Some(end) = end_of_head(&client.buffer, seen)? {
-                return RequestHead::parse(client.buffer.split_to(end).freeze());
-            }
-            seen = client.buffer.len();
-            if seen > most {
-                return Err(HeadError::TooLong);
-            }
-            client.fill_some().await.map_err(|_| HeadError::CutOff)?;
+    session.slot.touch();
+    let limits = session.core.setup.limits;
+    let reading = head::read(&mut session.client, limits.head_bytes);
+    let read = timeout(limits.hello, reading).await;
+    let head = read.unwrap_or(Err(HttpHeadError::Incomplete));
+    Some(head.and_then(RequestHead::parse))
+}
+
+/// The host and port of a CONNECT request. A Host field must match them.
+pub(super) fn parse_connect(head: &RequestHead) -> Result<(RequestHost, u16), HttpHeadError> {
+    let (_, port) = head.target.rsplit_once(':').ok_or(HttpHeadError::Host)?;
+    let port: u16 = port.parse().map_err(|_| HttpHeadError::Host)?;
+    let target = request::parse_authority(&head.target, port)?;
+    if let Some(host) = head.fields.one("host").map_err(|_| HttpHeadError::Host)? {
+        let host = std::str::from_utf8(host).map_err(|_| HttpHeadError::Host)?;
+        if request::parse_authority(host, port)? != target {
+            return Err(HttpHeadError::Host);
         }
-    };
-    let read = timeout(session.core.limits.hello, reading).await;
-    Some(read.unwrap_or(Err(HeadError::CutOff)))
-}
-
-/// The host and port that a CONNECT asks for. Where it says them twice, it must be alike.
-pub(super) fn parse_connect(head: &RequestHead) -> Result<(RequestHost, u16), HeadError> {
-    let (_, port) = head.target.rsplit_once(':').ok_or(HeadError::Host)?;
-    let port: u16 = port.parse().map_err(|_| HeadError::Host)?;
-    let target = ask::parse_authority(&head.target, port)?;
-    let host = head.fields.one("host").map_err(|_| HeadError::Host)?;
-    let said = match host.map(std::str::from_utf8) {
-        None => return Ok(target),
-        Some(host) => ask::parse_authority(host.map_err(|_| HeadError::Host)?, port)?,
-    };
-    if said == target {
-        Ok(target)
-    } else {
-        Err(HeadError::Host)
     }
+    Ok(target)
 }
 
-impl From<HeadError> for Denial {
-    fn from(error: HeadError) -> Self {
+impl From<HttpHeadError> for Denial {
+    fn from(error: HttpHeadError) -> Self {
         Self::Invalid(error.reason())
     }
 }
 
-impl Scope {
-    fn protocol(&self) -> Protocol {
+impl RequestScope {
+    fn port(&self) -> u16 {
+        let (Self::Port(port) | Self::Tunnel(_, port) | Self::Inspected(_, _, port)) = self;
+        *port
+    }
+
+    fn protocol(&self) -> AuditProtocol {
         match self {
-            Self::Port(_) | Self::Tunnel(..) => Protocol::Http,
-            Self::Inspected(..) => Protocol::Https,
+            Self::Port(_) | Self::Tunnel(..) => AuditProtocol::Http,
+            Self::Inspected(..) => AuditProtocol::Https,
         }
     }
 
-    fn subject(&self) -> Subject {
-        let (host, port) = match self {
-            Self::Port(port) => (None, *port),
-            Self::Tunnel(host, port) => (Some(host.to_string()), *port),
-            Self::Inspected(_, name, port) => (Some(name.to_string()), *port),
+    fn subject(&self) -> AuditSubject {
+        let host = match self {
+            Self::Port(_) => None,
+            Self::Tunnel(host, _) => Some(host.to_string()),
+            Self::Inspected(_, name, _) => Some(name.to_string()),
         };
-        Subject {
-            protocol: self.protocol(),
-            host,
-            port: Some(port),
-        }
+        AuditSubject::new(self.protocol(), host, Some(self.port()))
     }
 }

@@ -1,4 +1,4 @@
-//! The certificate authority of one run. Its key is made with it and never leaves this process.
+//! The certificate authority of one run. Its key never leaves the process.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,21 +16,21 @@ use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use super::InspectionError;
 use crate::network::HostName;
 
-/// The one protocol that is spoken inside: requests in it can be judged one by one.
+/// The only protocol of inspected connections, because its requests can be judged one by one.
 pub(super) const PROTOCOL: &[u8] = b"http/1.1";
 
-/// Makes certificates for the hosts that are inspected, all of one key, and keeps the last ones.
-pub(super) struct Authority {
+/// Creates certificates for inspected hosts, all with one key, and caches the last ones.
+pub(super) struct CertificateAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     leaf_key: KeyPair,
     signer: Arc<dyn SigningKey>,
     validity: Validity,
-    /// What all connections have in common; only the certificate differs.
+    /// The configuration of all connections, without a certificate.
     template: ServerConfig,
-    leaves: Mutex<Leaves>,
+    cache: Mutex<LeafCache>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     pub(super) fn new(now: Timestamp) -> Result<Self, InspectionError> {
         let validity = Validity::around(now);
         let issuer = CertifiedIssuer::self_signed(authority_params(&validity), KeyPair::generate()?)?;
@@ -48,47 +48,47 @@ impl Authority {
             signer,
             validity,
             template,
-            leaves: Mutex::default(),
+            cache: Mutex::default(),
         })
     }
 
-    /// The certificate that a sandbox has to trust.
+    /// The certificate that a sandbox must trust.
     pub(super) fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// How to answer as this host.
+    /// The TLS configuration for this host.
     pub(super) fn config_for(&self, name: &HostName) -> Result<Arc<ServerConfig>, InspectionError> {
-        let mut leaves = self.leaves.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = leaves.by_name.get(name) {
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(config) = cache.by_name.get(name) {
             return Ok(config.clone());
         }
-        leaves.made += 1;
-        let params = leaf_params(name, leaves.made, &self.validity)?;
+        cache.created += 1;
+        let params = leaf_params(name, cache.created, &self.validity)?;
         let leaf = params.signed_by(&self.leaf_key, &self.issuer)?;
         let certified = CertifiedKey::new(vec![leaf.der().clone()], self.signer.clone());
         let mut config = self.template.clone();
         config.cert_resolver = Arc::new(SingleCertAndKey::from(certified));
         let config = Arc::new(config);
-        leaves.keep(name.clone(), config.clone());
+        cache.insert(name.clone(), config.clone());
         Ok(config)
     }
 }
 
-/// Those made last, by name.
+/// The last certificates by name.
 #[derive(Default)]
-struct Leaves {
+struct LeafCache {
     by_name: HashMap<HostName, Arc<ServerConfig>>,
     oldest_first: VecDeque<HostName>,
-    made: u64,
+    created: u64,
 }
 
-impl Leaves {
-    /// A sandbox can ask for any name below a wildcard; it must not fill the memory with them.
-    const MOST: usize = 256;
+impl LeafCache {
+    /// The limit protects the memory: a sandbox can request any name below a wildcard.
+    const MAX: usize = 256;
 
-    fn keep(&mut self, name: HostName, config: Arc<ServerConfig>) {
-        if self.by_name.len() >= Self::MOST
+    fn insert(&mut self, name: HostName, config: Arc<ServerConfig>) {
+        if self.by_name.len() >= Self::MAX
             && let Some(oldest) = self.oldest_first.pop_front()
         {
             self.by_name.remove(&oldest);
@@ -98,7 +98,7 @@ impl Leaves {
     }
 }
 
-/// From when to when certificates are good. Some clients take none that is good for longer than 398 days.
+/// The validity of certificates. Some clients reject more than 398 days.
 struct Validity {
     from: Timestamp,
     to: Timestamp,
@@ -126,7 +126,7 @@ impl Validity {
 
 fn authority_params(validity: &Validity) -> CertificateParams {
     let mut params = CertificateParams::default();
-    params.distinguished_name = named("ralph: inspection of this sandbox");
+    params.distinguished_name = common_name("ralph: inspection of this sandbox");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     validity.apply(&mut params);
@@ -135,19 +135,19 @@ fn authority_params(validity: &Validity) -> CertificateParams {
 
 fn leaf_params(name: &HostName, number: u64, validity: &Validity) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new([name.to_string()])?;
-    // Names are compared with the alternative ones; this one has a length that long host names exceed.
-    params.distinguished_name = named("ralph: an inspected host");
+    // Clients compare the alternative names. A common name has a length limit that host names can exceed.
+    params.distinguished_name = common_name("ralph: an inspected host");
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    // All are of one key, of which the number would be made by itself.
+    // The default serial number is derived from the key, which all certificates share.
     params.serial_number = Some(SerialNumber::from(number));
     validity.apply(&mut params);
     Ok(params)
 }
 
-fn named(text: &str) -> DistinguishedName {
+fn common_name(text: &str) -> DistinguishedName {
     let mut name = DistinguishedName::new();
     name.push(DnType::CommonName, text);
     name
@@ -162,25 +162,25 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_is_made_once_and_only_so_many_are_kept() {
-        let authority = Authority::new(Timestamp::UNIX_EPOCH).unwrap();
+    fn certificates_are_cached_up_to_a_limit() {
+        let authority = CertificateAuthority::new(Timestamp::UNIX_EPOCH).unwrap();
         let first = authority.config_for(&name("a.example")).unwrap();
         let again = authority.config_for(&name("a.example")).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
-        for number in 0..Leaves::MOST {
+        for number in 0..LeafCache::MAX {
             authority
                 .config_for(&name(&format!("n{number}.example")))
                 .unwrap();
         }
-        let leaves = authority.leaves.lock().unwrap();
-        assert_eq!(leaves.by_name.len(), Leaves::MOST);
-        assert_eq!(leaves.oldest_first.len(), Leaves::MOST);
-        assert!(!leaves.by_name.contains_key(&name("a.example")));
+        let cache = authority.cache.lock().unwrap();
+        assert_eq!(cache.by_name.len(), LeafCache::MAX);
+        assert_eq!(cache.oldest_first.len(), LeafCache::MAX);
+        assert!(!cache.by_name.contains_key(&name("a.example")));
     }
 
     #[test]
-    fn every_name_of_a_host_can_have_a_certificate() {
-        let authority = Authority::new(Timestamp::now()).unwrap();
+    fn every_host_name_can_have_a_certificate() {
+        let authority = CertificateAuthority::new(Timestamp::now()).unwrap();
         let long = format!("{}.example", "a.".repeat(122).trim_end_matches('.'));
         for text in ["mirror", "a_b.example", "xn--bcher-kva.example", &long] {
             assert!(authority.config_for(&name(text)).is_ok(), "{text}");
@@ -188,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn every_run_has_an_authority_of_its_own() {
-        let [one, other] = [(); 2].map(|()| Authority::new(Timestamp::now()).unwrap().pem());
+    fn every_run_has_its_own_authority() {
+        let [one, other] = [(); 2].map(|()| CertificateAuthority::new(Timestamp::now()).unwrap().pem());
         assert_ne!(one, other);
         assert!(!one.contains("PRIVATE"));
     }

@@ -1,5 +1,5 @@
-//! TLS that is opened, for hosts whose requests are to be seen: their method and path are judged, and that they are for the
-//! host that the connection is for. Towards the host it is TLS again, and its certificate is verified.
+//! Decrypts TLS connections to inspected hosts, so that the method, path and host of each request are judged. The connection
+//! to the host uses TLS again, and its certificate is verified.
 
 mod authority;
 mod keystore;
@@ -20,72 +20,73 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
-use super::audit::Protocol;
-use super::core::Session;
-use super::http::{self, Scope};
-use super::permit::Subject;
-use super::stream::{Buffered, Client};
+use super::audit::AuditProtocol;
+use super::core::GatewaySession;
+use super::http::{self, RequestScope};
+use super::permit::AuditSubject;
+use super::stream::{Buffered, ClientStream};
 use crate::network::{Denial, HostName};
-use authority::{Authority, PROTOCOL};
+use authority::{CertificateAuthority, PROTOCOL};
 
-pub use roots::Roots;
-pub use trust::Trust;
+pub use roots::TrustedRoots;
+pub use trust::InspectionTrust;
 
-/// Opens the TLS of one run: with an authority of its own, which exists in memory alone.
+/// Decrypts the TLS connections of one run, with a certificate authority that exists in memory only.
 ///
 /// ```no_run
 /// use std::{path::Path, sync::Arc};
 ///
-/// use ralph::gateway::{Inspection, Roots};
+/// use ralph::gateway::{Inspection, TrustedRoots};
 ///
-/// let inspection = Arc::new(Inspection::new(&Roots::System, jiff::Timestamp::now())?);
+/// let inspection = Arc::new(Inspection::new(&TrustedRoots::System, jiff::Timestamp::now())?);
 /// let image_bundle = b"-----BEGIN CERTIFICATE-----...";
 /// let trust = inspection.trust(image_bundle, Path::new("/etc/ralph"));
-/// // `trust.files` and `trust.env` go into the sandbox, and `inspection` into the gateway's `Setup`.
+/// // `trust.files` and `trust.env` go into the sandbox, and `inspection` into the `GatewaySetup`.
 /// # Ok::<(), ralph::gateway::InspectionError>(())
 /// ```
 pub struct Inspection {
-    authority: Authority,
-    onward: Arc<ClientConfig>,
+    authority: CertificateAuthority,
+    client_config: Arc<ClientConfig>,
 }
 
 impl Inspection {
-    /// An inspection with a new authority. Hosts are verified against `roots`.
-    pub fn new(roots: &Roots, now: Timestamp) -> Result<Self, InspectionError> {
-        let mut onward = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    /// An inspection with a new authority. `roots` verify the certificates of hosts.
+    pub fn new(roots: &TrustedRoots, now: Timestamp) -> Result<Self, InspectionError> {
+        let mut client_config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots.load()?)
             .with_no_client_auth();
-        onward.alpn_protocols = vec![PROTOCOL.to_vec()];
+        client_config.alpn_protocols = vec![PROTOCOL.to_vec()];
         Ok(Self {
-            authority: Authority::new(now)?,
-            onward: Arc::new(onward),
+            authority: CertificateAuthority::new(now)?,
+            client_config: Arc::new(client_config),
         })
     }
 
-    /// What has to be in a sandbox so that its programs trust the inspection: files below `dir`, and variables.
+    /// The files below `dir` and the variables that make the programs of a sandbox trust the inspection.
     ///
-    /// `bundle` is what the image itself trusts, as PEM: most programs take a list in its place, so it is part of that.
+    /// `bundle` are the trusted certificates of the image as PEM. Most programs replace their list by the new one, so it is
+    /// included.
     #[must_use]
-    pub fn trust(&self, bundle: &[u8], dir: &Path) -> Trust {
-        Trust::new(&self.authority.pem(), bundle, dir)
+    pub fn trust(&self, bundle: &[u8], dir: &Path) -> InspectionTrust {
+        InspectionTrust::new(&self.authority.pem(), bundle, dir)
     }
 
-    /// Encrypts a connection to a host, which must prove that it is that host.
-    pub(super) async fn encrypt(
+    /// Opens TLS over a connection to a host and verifies its certificate.
+    pub(super) async fn connect(
         &self,
         name: &HostName,
         stream: TcpStream,
     ) -> io::Result<client::TlsStream<TcpStream>> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
         let server = ServerName::try_from(name.to_string()).map_err(invalid)?;
-        TlsConnector::from(self.onward.clone())
+        TlsConnector::from(self.client_config.clone())
             .connect(server, stream)
             .await
     }
 
-    /// Answers a client as the host.
-    async fn accept<C: Client>(
+    /// Accepts TLS of a client, with a certificate for the host.
+    async fn accept<C: ClientStream>(
         &self,
         name: &HostName,
         client: Buffered<C>,
@@ -101,57 +102,56 @@ impl fmt::Debug for Inspection {
     }
 }
 
-/// Serves one connection whose hello was read and is for this host.
-pub(super) async fn serve<C: Client>(
-    session: Session<'_, C>,
+/// Serves a connection whose client hello has this server name.
+pub(super) async fn serve<C: ClientStream>(
+    session: GatewaySession<'_, C>,
     inspection: Arc<Inspection>,
-    (name, port): (HostName, u16),
+    name: HostName,
+    port: u16,
 ) -> io::Result<()> {
-    let Session { core, seat, client } = session;
+    let GatewaySession { core, slot, client } = session;
     let accepting = inspection.accept(&name, client);
-    let Ok(Ok(client)) = timeout(core.limits.hello, accepting).await else {
-        // What TLS has to say to the client was said.
-        let subject = Subject {
-            protocol: Protocol::Tls,
-            host: Some(name.to_string()),
-            port: Some(port),
-        };
-        core.notary.denied(subject, &Denial::Invalid(NO_HANDSHAKE));
+    let Ok(Ok(client)) = timeout(core.setup.limits.hello, accepting).await else {
+        // The client already got a TLS alert.
+        let subject = AuditSubject::new(AuditProtocol::Tls, Some(name.to_string()), Some(port));
+        core.audit.denied(subject, &Denial::Invalid(HANDSHAKE_FAILED));
         return Ok(());
     };
     let client = Buffered::new(client);
-    let session = Session { core, seat, client };
-    http::serve(session, Scope::Inspected(inspection, name, port)).await
+    let session = GatewaySession { core, slot, client };
+    http::serve(session, RequestScope::Inspected(inspection, name, port)).await
 }
 
-const NO_HANDSHAKE: &str = "an inspected connection that was not agreed on; the client may not trust the inspection, or speak no HTTP/1.1";
+const HANDSHAKE_FAILED: &str = "the TLS handshake of an inspected connection failed; the client may not trust the certificate of the inspection, or not support HTTP/1.1";
 
-impl<C: Client> Client for server::TlsStream<Buffered<C>> {
+impl<C: ClientStream> ClientStream for server::TlsStream<Buffered<C>> {
     fn reset_on_close(&self) {
         self.get_ref().0.stream.reset_on_close();
     }
 }
 
-/// Why TLS cannot be inspected.
+/// An inspection cannot be created.
 #[derive(Debug, Error)]
 pub enum InspectionError {
-    /// No certificate can be made.
-    #[error("the authority of the inspection cannot be made")]
+    /// The certificate authority cannot be created.
+    #[error("cannot create the certificate authority of the inspection")]
     Authority(#[from] rcgen::Error),
-    /// TLS cannot be set up.
-    #[error("the inspection cannot set up TLS")]
+    /// TLS cannot be configured.
+    #[error("cannot configure TLS for the inspection")]
     Tls(#[from] rustls::Error),
-    /// Nobody is trusted, so that no host could be verified.
-    #[error("there is no authority to verify hosts against")]
+    /// There are no trusted certificates to verify hosts with.
+    #[error("the host has no trusted CA certificates")]
     NoRoots,
 }
 
 impl InspectionError {
-    /// What the user can do next.
+    /// What the user can do next. Rendered as `hint:` by the CLI only.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::NoRoots => Some("install this machine's list of authorities (on Debian `ca-certificates`)"),
+            Self::NoRoots => {
+                Some("install the CA certificates of the host (on Debian the package `ca-certificates`)")
+            }
             Self::Authority(_) | Self::Tls(_) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Who is trusted to say which host is which.
+//! The trusted certificates that verify hosts.
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -6,32 +6,32 @@ use rustls::pki_types::pem::PemObject;
 
 use super::InspectionError;
 
-/// The authorities that the certificates of hosts are verified against.
+/// The certificate authorities that verify hosts.
 #[derive(Clone, Debug)]
-pub enum Roots {
-    /// Those this machine trusts.
+pub enum TrustedRoots {
+    /// Those that the host trusts.
     System,
-    /// Those in this text, as PEM.
+    /// Those in this PEM text.
     Pem(Vec<u8>),
 }
 
-impl Roots {
-    /// What cannot be read is passed over, as every program does with the list of its system; an empty list is refused.
+impl TrustedRoots {
+    /// Loads the certificates. Invalid ones are skipped, as other programs do. An empty list is an error.
     pub(super) fn load(&self) -> Result<RootCertStore, InspectionError> {
         let found = match self {
             Self::System => rustls_native_certs::load_native_certs().certs,
             Self::Pem(text) => certificates(text).collect(),
         };
         let mut store = RootCertStore::empty();
-        let (taken, _) = store.add_parsable_certificates(found);
-        if taken == 0 {
+        let (added, _) = store.add_parsable_certificates(found);
+        if added == 0 {
             return Err(InspectionError::NoRoots);
         }
         Ok(store)
     }
 }
 
-/// The certificates in a text, whatever else stands there.
+/// The certificates in a PEM text. Everything else is skipped.
 pub(super) fn certificates(pem: &[u8]) -> impl Iterator<Item = CertificateDer<'static>> {
     CertificateDer::pem_slice_iter(pem).filter_map(Result::ok)
 }
@@ -41,12 +41,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_without_an_authority_is_refused() {
+    fn an_empty_list_is_an_error() {
         for text in [
             "",
             "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
         ] {
-            let loaded = Roots::Pem(text.into()).load();
+            let loaded = TrustedRoots::Pem(text.into()).load();
             assert!(matches!(loaded, Err(InspectionError::NoRoots)), "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! What makes the programs of a sandbox trust the inspection.
+//! The files and variables that make the programs of a sandbox trust the inspection.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use super::keystore;
 use super::roots::certificates;
 
-/// Variables that name a list of authorities which is taken in place of a program's own.
-const REPLACING: [&str; 7] = [
+/// Variables with a file that replaces the trusted certificates of a program.
+const BUNDLE_VARIABLES: [&str; 7] = [
     "SSL_CERT_FILE", // OpenSSL, and with it Python and Ruby; Go; rustls
     "CURL_CA_BUNDLE",
     "GIT_SSL_CAINFO",
@@ -16,58 +16,58 @@ const REPLACING: [&str; 7] = [
     "CARGO_HTTP_CAINFO",
     "NIX_SSL_CERT_FILE",
 ];
-/// The variable that names authorities which Node trusts besides its own.
-const ADDING: &str = "NODE_EXTRA_CA_CERTS";
-const JAVA: &str = "JAVA_TOOL_OPTIONS";
+/// The variable with a file of additional certificates for Node.
+const NODE_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
+const JAVA_VARIABLE: &str = "JAVA_TOOL_OPTIONS";
 
-/// The files: the authority alone, all that is to be trusted, and the same for Java.
-const AUTHORITY: &str = "authority.pem";
-const BUNDLE: &str = "bundle.pem";
-const STORE: &str = "trust.jks";
+/// The files: the authority, all trusted certificates, and the same for Java.
+const AUTHORITY_FILE: &str = "authority.pem";
+const BUNDLE_FILE: &str = "bundle.pem";
+const STORE_FILE: &str = "trust.jks";
 
-/// Files and variables for a sandbox. None of them is secret.
+/// Files and variables for a sandbox. They are not secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trust {
-    /// The files: their paths in the sandbox, and what is in them. Everybody there must be able to read them.
+pub struct InspectionTrust {
+    /// The paths and contents of the files. All users of the sandbox must be able to read them.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// The variables that tell programs of them.
+    /// The variables that point programs to the files.
     pub env: BTreeMap<String, String>,
-    /// All that is to be trusted, as PEM: one of the files. It can also be put in place of the image's own list, for
-    /// programs that know no variable.
+    /// All trusted certificates as PEM, which is one of the files. It can also replace the list of the image, for programs
+    /// that support no variable.
     pub bundle: Vec<u8>,
 }
 
-impl Trust {
+impl InspectionTrust {
     pub(super) fn new(authority: &str, image: &[u8], dir: &Path) -> Self {
-        let bundle = joined(image, authority);
+        let bundle = join(image, authority);
         let trusted: Vec<_> = certificates(&bundle).collect();
-        let store = keystore::trusting(trusted.iter().map(AsRef::as_ref));
+        let store = keystore::trust_store(trusted.iter().map(AsRef::as_ref));
         Self {
             env: Self::variables(dir),
             files: vec![
-                (dir.join(AUTHORITY), authority.into()),
-                (dir.join(BUNDLE), bundle.clone()),
-                (dir.join(STORE), store),
+                (dir.join(AUTHORITY_FILE), authority.into()),
+                (dir.join(BUNDLE_FILE), bundle.clone()),
+                (dir.join(STORE_FILE), store),
             ],
             bundle,
         }
     }
 
-    /// The variables that tell programs of the files below `dir`, whichever authority they are of.
+    /// The variables that point programs to the files below `dir`.
     #[must_use]
     pub fn variables(dir: &Path) -> BTreeMap<String, String> {
         let [authority, bundle, store] =
-            [AUTHORITY, BUNDLE, STORE].map(|name| dir.join(name).display().to_string());
+            [AUTHORITY_FILE, BUNDLE_FILE, STORE_FILE].map(|name| dir.join(name).display().to_string());
         let java = format!("-Djavax.net.ssl.trustStore={store} -Djavax.net.ssl.trustStoreType=JKS");
-        let replacing = REPLACING.map(|variable| (variable, bundle.clone()));
-        let others = [(ADDING, authority), (JAVA, java)];
-        let all = replacing.into_iter().chain(others);
+        let bundles = BUNDLE_VARIABLES.map(|variable| (variable, bundle.clone()));
+        let others = [(NODE_VARIABLE, authority), (JAVA_VARIABLE, java)];
+        let all = bundles.into_iter().chain(others);
         all.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 
-/// The image's list may lack the end of its last line.
-fn joined(image: &[u8], authority: &str) -> Vec<u8> {
+/// Joins the lists. That of the image may lack a line break at its end.
+fn join(image: &[u8], authority: &str) -> Vec<u8> {
     let separator: &[u8] = match image.last() {
         None | Some(b'\n') => b"",
         Some(_) => b"\n",
@@ -80,12 +80,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_image_stays_trusted_beside_the_inspection() {
+    fn the_certificates_of_the_image_stay_trusted() {
         let [own, authority] = [(); 2].map(|()| {
             let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
             made.cert.pem()
         });
-        let trust = Trust::new(&authority, own.trim_end().as_bytes(), Path::new("/trust"));
+        let trust = InspectionTrust::new(&authority, own.trim_end().as_bytes(), Path::new("/trust"));
         assert_eq!(certificates(&trust.bundle).count(), 2);
         let content = |path: &str| {
             let file = trust.files.iter().find(|(own, _)| own == Path::new(path));
@@ -99,8 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_trusts_nobody_trusts_the_inspection() {
-        let trust = Trust::new("pem\n", b"", Path::new("/trust"));
+    fn an_image_without_certificates_trusts_the_inspection() {
+        let trust = InspectionTrust::new("pem\n", b"", Path::new("/trust"));
         assert_eq!(trust.bundle, b"pem\n");
     }
 }

@@ -1,82 +1,66 @@
-//! The first message of TLS, read as far as the name it asks for.
+//! Parses the server name of a TLS client hello.
 
 use crate::network::HostName;
 
-/// The longest hello that is read, over however many records and packets.
-const LONGEST: usize = 16 * 1024;
-/// Each record adds five bytes, and a record may hold a single one.
-const LONGEST_WITH_RECORDS: usize = LONGEST * 6;
+/// The longest client hello, in bytes and over any number of records.
+const MAX_HELLO: usize = 16 * 1024;
+/// The same with record headers of five bytes each. A record may contain a single byte.
+const MAX_WITH_HEADERS: usize = MAX_HELLO * 6;
 
 const RECORD_HANDSHAKE: u8 = 22;
 const RECORD_HEADER: usize = 5;
-const RECORD_LONGEST: usize = 1 << 14;
+const MAX_RECORD: usize = 1 << 14;
 const MESSAGE_CLIENT_HELLO: u8 = 1;
 const MESSAGE_HEADER: usize = 4;
 const EXTENSION_SERVER_NAME: u16 = 0;
-/// Encrypted client hello, and the draft before it: the name that is meant is hidden.
+/// Encrypted client hello (ECH) and its draft, which hide the server name.
 const EXTENSIONS_ENCRYPTED: [u16; 2] = [0xfe0d, 0xffce];
 
-/// What a hello says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::gateway) struct ClientHello {
-    /// The name it asks for.
-    pub(in crate::gateway) server_name: HostName,
-}
-
-/// How far a hello has been read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Parsed {
-    /// There must be more.
-    Partial,
-    /// It is whole.
-    Hello(ClientHello),
-}
-
-/// Why a hello is refused.
+/// Why a client hello is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::gateway) enum HelloError {
-    /// It is no TLS.
+    /// It is not TLS.
     NotTls,
-    /// It is TLS and broken, or says something twice.
+    /// It is malformed, or has a duplicate extension.
     Malformed,
     /// It is too long.
     TooLong,
-    /// It did not come in time, or not to its end.
-    CutOff,
-    /// It asks for no name.
+    /// It did not arrive completely in time.
+    Incomplete,
+    /// It has no server name.
     NoName,
-    /// It hides the name it means. A hello that only pretends to looks the same.
+    /// It has an encrypted server name, or a GREASE extension that looks the same.
     Encrypted,
 }
 
 impl HelloError {
-    /// In words.
+    /// The reason for the audit.
     pub(in crate::gateway) fn reason(self) -> &'static str {
         match self {
-            Self::NotTls => "no TLS",
-            Self::Malformed => "a TLS hello that cannot be read",
-            Self::TooLong => "a TLS hello that is too long",
-            Self::CutOff => "a TLS hello that did not come in time",
-            Self::NoName => "a TLS hello without a name (SNI)",
-            Self::Encrypted => "a TLS hello with a hidden name (ECH)",
+            Self::NotTls => "not TLS",
+            Self::Malformed => "malformed TLS client hello",
+            Self::TooLong => "TLS client hello too long",
+            Self::Incomplete => "TLS client hello incomplete or not received in time",
+            Self::NoName => "TLS client hello without a server name (SNI)",
+            Self::Encrypted => "TLS client hello with an encrypted server name (ECH)",
         }
     }
 }
 
-/// Puts a hello together, record by record.
+/// Reassembles a client hello from records.
 #[derive(Debug, Default)]
 pub(in crate::gateway) struct HelloReader {
     message: Vec<u8>,
-    /// How much of the bytes went into the message.
+    /// The number of input bytes that are in the message.
     used: usize,
 }
 
 impl HelloReader {
-    /// Looks at all that has come so far; what was seen the last time is not looked at again.
-    pub(in crate::gateway) fn look(&mut self, bytes: &[u8]) -> Result<Parsed, HelloError> {
+    /// The server name; `None` when more bytes are needed. `bytes` are all that were received so far.
+    pub(in crate::gateway) fn read(&mut self, bytes: &[u8]) -> Result<Option<HostName>, HelloError> {
         loop {
-            if let Some(body) = whole_message(&self.message)? {
-                return parse_hello(body).map(Parsed::Hello);
+            if let Some(body) = complete_message(&self.message)? {
+                return parse_hello(body).map(Some);
             }
             let rest = bytes.get(self.used..).unwrap_or_default();
             match next_record(rest)? {
@@ -84,19 +68,16 @@ impl HelloReader {
                     self.message.extend_from_slice(fragment);
                     self.used = bytes.len() - after.len();
                 }
-                None if bytes.len() > LONGEST_WITH_RECORDS => return Err(HelloError::TooLong),
-                None => return Ok(Parsed::Partial),
+                None if bytes.len() > MAX_WITH_HEADERS => return Err(HelloError::TooLong),
+                None => return Ok(None),
             }
         }
     }
 }
 
-/// The content of a record, and what comes after it.
-type Record<'a> = (&'a [u8], &'a [u8]);
-
-/// The next record; `None` when it is not whole yet.
-fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloError> {
-    // What is there of the header is checked at once: what is no TLS need not be waited for.
+/// The content of the next record and the bytes after it; `None` when it is incomplete.
+fn next_record(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, HelloError> {
+    // A partial header is checked, so that other protocols are refused without waiting.
     if bytes.first().is_some_and(|kind| *kind != RECORD_HANDSHAKE)
         || bytes.get(1).is_some_and(|major| *major != 3)
     {
@@ -106,14 +87,14 @@ fn next_record(bytes: &[u8]) -> Result<Option<Record<'_>>, HelloError> {
         return Ok(None);
     };
     let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
-    if length == 0 || length > RECORD_LONGEST {
+    if length == 0 || length > MAX_RECORD {
         return Err(HelloError::Malformed);
     }
     Ok(rest.split_at_checked(length))
 }
 
-/// The body of the message; `None` when it is not whole yet.
-fn whole_message(message: &[u8]) -> Result<Option<&[u8]>, HelloError> {
+/// The body of the message; `None` when it is incomplete.
+fn complete_message(message: &[u8]) -> Result<Option<&[u8]>, HelloError> {
     if message.first().is_some_and(|kind| *kind != MESSAGE_CLIENT_HELLO) {
         return Err(HelloError::Malformed);
     }
@@ -121,19 +102,19 @@ fn whole_message(message: &[u8]) -> Result<Option<&[u8]>, HelloError> {
         return Ok(None);
     };
     let length = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
-    if length > LONGEST - MESSAGE_HEADER {
+    if length > MAX_HELLO - MESSAGE_HEADER {
         return Err(HelloError::TooLong);
     }
     match body.len().cmp(&length) {
         std::cmp::Ordering::Less => Ok(None),
         std::cmp::Ordering::Equal => Ok(Some(body)),
-        // A second message within the records of the first.
+        // A second message in the same record.
         std::cmp::Ordering::Greater => Err(HelloError::Malformed),
     }
 }
 
-fn parse_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
-    let mut reader = Reader(body);
+fn parse_hello(body: &[u8]) -> Result<HostName, HelloError> {
+    let mut reader = FieldReader(body);
     let malformed = HelloError::Malformed;
     let version_and_random = 2 + 32;
     reader.take(version_and_random).ok_or(malformed)?;
@@ -143,13 +124,13 @@ fn parse_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
     if reader.0.is_empty() {
         return Err(HelloError::NoName);
     }
-    let mut extensions = Reader(reader.block16().ok_or(malformed)?);
+    let mut extensions = FieldReader(reader.block16().ok_or(malformed)?);
     if !reader.0.is_empty() {
         return Err(malformed);
     }
     let mut server_name = None;
     while !extensions.0.is_empty() {
-        let kind = extensions.number16().ok_or(malformed)?;
+        let kind = extensions.u16().ok_or(malformed)?;
         let content = extensions.block16().ok_or(malformed)?;
         if EXTENSIONS_ENCRYPTED.contains(&kind) {
             return Err(HelloError::Encrypted);
@@ -161,38 +142,37 @@ fn parse_hello(body: &[u8]) -> Result<ClientHello, HelloError> {
             }
         }
     }
-    let server_name = server_name.ok_or(HelloError::NoName)?;
-    Ok(ClientHello { server_name })
+    server_name.ok_or(HelloError::NoName)
 }
 
-/// A list that must hold one name of a host and nothing else.
+/// Parses a list that must contain exactly one host name.
 fn parse_server_name(content: &[u8]) -> Result<HostName, HelloError> {
     const HOST_NAME: u8 = 0;
     let malformed = HelloError::Malformed;
-    let mut outer = Reader(content);
-    let mut list = Reader(outer.block16().ok_or(malformed)?);
+    let mut outer = FieldReader(content);
+    let mut list = FieldReader(outer.block16().ok_or(malformed)?);
     let kind = list.take(1).ok_or(malformed)?;
     let name = list.block16().ok_or(malformed)?;
     if kind != [HOST_NAME] || !list.0.is_empty() || !outer.0.is_empty() {
         return Err(malformed);
     }
     let text = std::str::from_utf8(name).map_err(|_| malformed)?;
-    // By the book there is no dot at the end, and servers differ in what they make of one.
+    // A trailing dot is not allowed, and servers differ in how they treat it.
     let name = HostName::parse(text).ok().filter(|_| !text.ends_with('.'));
     name.ok_or(HelloError::NoName)
 }
 
-/// Takes blocks off the front of some bytes.
-struct Reader<'a>(&'a [u8]);
+/// Reads fields from the front of some bytes.
+struct FieldReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> FieldReader<'a> {
     fn take(&mut self, length: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
         Some(taken)
     }
 
-    fn number16(&mut self) -> Option<u16> {
+    fn u16(&mut self) -> Option<u16> {
         let &[high, low] = self.take(2)?.first_chunk()?;
         Some(u16::from_be_bytes([high, low]))
     }
@@ -203,7 +183,7 @@ impl<'a> Reader<'a> {
     }
 
     fn block16(&mut self) -> Option<&'a [u8]> {
-        let length = usize::from(self.number16()?);
+        let length = usize::from(self.u16()?);
         self.take(length)
     }
 }

@@ -1,4 +1,4 @@
-//! TLS by the name in its hello. It is passed on as it is, or opened where the policy says so.
+//! TLS connections by the server name in the client hello. They are tunnelled, or inspected when the policy says so.
 
 mod hello;
 
@@ -6,133 +6,94 @@ use std::io;
 
 use tokio::time::timeout;
 
-use super::audit::Protocol;
-use super::core::{Passage, Session};
+use super::audit::AuditProtocol;
+use super::core::{GatewaySession, TlsPassage};
 use super::dial::DialError;
 use super::inspect;
-use super::permit::Subject;
+use super::permit::AuditSubject;
 use super::relay::relay;
-use super::stream::{Buffered, Client};
-use crate::network::{Denial, HostName, RequestHost};
+use super::stream::{Buffered, ClientStream};
+use crate::network::{Denial, HostName};
 
-pub(super) use hello::{ClientHello, HelloError};
-use hello::{HelloReader, Parsed};
+pub(super) use hello::HelloError;
+use hello::HelloReader;
 
-/// Serves one connection that must begin with a hello.
-pub(super) async fn serve<C: Client>(mut session: Session<'_, C>, target: Target) -> io::Result<()> {
-    let name = match read_name(&mut session, &target).await {
-        Ok(name) => name,
-        Err(refusal) => {
-            let Refusal {
-                host,
-                denial,
-                alert: code,
-            } = refusal;
-            let subject = Subject {
-                protocol: Protocol::Tls,
-                host,
-                port: Some(target.port),
+const ACCESS_DENIED: u8 = 49;
+const DECODE_ERROR: u8 = 50;
+const INTERNAL_ERROR: u8 = 80;
+const UNRECOGNIZED_NAME: u8 = 112;
+
+/// Serves one TLS connection to this port. Its server name must be `expected`, unless that is `None`.
+pub(super) async fn serve<C: ClientStream>(
+    mut session: GatewaySession<'_, C>,
+    expected: Option<HostName>,
+    port: u16,
+) -> io::Result<()> {
+    let (host, denial, code) = match (read_server_name(&mut session).await, expected) {
+        (Ok(name), Some(expected)) if name != expected => {
+            let denial = Denial::Mismatch {
+                allowed: expected.to_string(),
+                actual: name.to_string(),
             };
-            session.core.notary.denied(subject, &denial);
-            session.client.say_goodbye(&alert(code)).await;
-            return Ok(());
+            (Some(name), denial, UNRECOGNIZED_NAME)
         }
+        (Ok(name), _) => return serve_name(session, name, port).await,
+        (Err(error), expected) => (expected, Denial::Invalid(error.reason()), error.alert()),
     };
-    let permit = match session.core.admit_tls(&name, target.port) {
-        Ok(Passage::Tunnel(permit)) => permit,
-        Ok(Passage::Inspected(inspection)) => {
-            return inspect::serve(session, inspection, (name, target.port)).await;
+    let subject = AuditSubject::new(AuditProtocol::Tls, host.map(|host| host.to_string()), Some(port));
+    session.core.audit.denied(subject, &denial);
+    session.client.close_with(&alert(code)).await;
+    Ok(())
+}
+
+async fn serve_name<C: ClientStream>(
+    mut session: GatewaySession<'_, C>,
+    name: HostName,
+    port: u16,
+) -> io::Result<()> {
+    let permit = match session.core.admit_tls(&name, port) {
+        Ok(TlsPassage::Tunnel(permit)) => permit,
+        Ok(TlsPassage::Inspected(inspection)) => {
+            return inspect::serve(session, inspection, name, port).await;
         }
         Err(_) => {
-            session.client.say_goodbye(&alert(ACCESS_DENIED)).await;
+            session.client.close_with(&alert(ACCESS_DENIED)).await;
             return Ok(());
         }
     };
-    let _working = session.seat.work();
+    let _active = session.slot.activate();
     match session.core.dial(&permit).await {
         Ok(upstream) => {
             let mut upstream = Buffered::new(upstream);
-            relay(&mut session.client, &mut upstream, &permit, session.seat).await
+            relay(&mut session.client, &mut upstream, &permit, session.slot).await
         }
         Err(error) => {
-            tracing::debug!(%error, "a TLS connection was not made");
-            session.client.say_goodbye(&alert(error.alert())).await;
+            tracing::debug!(%error, "a TLS connection of a sandbox failed");
+            session.client.close_with(&alert(error.alert())).await;
             Ok(())
         }
     }
 }
 
-/// What a TLS connection is for.
-pub(super) struct Target {
-    /// The port it is meant for.
-    pub(super) port: u16,
-    /// The name it must be for, where that is known before.
-    pub(super) expected: Option<HostName>,
-}
-
-impl Target {
-    /// One that must be for a host, where that has a name.
-    pub(super) fn within(host: RequestHost, port: u16) -> Self {
-        let expected = match host {
-            RequestHost::Name(name) => Some(name),
-            RequestHost::Address(_) => None,
-        };
-        Self { port, expected }
-    }
-}
-
-/// Reads a hello and leaves it in the buffer.
-pub(super) async fn read_hello<C: Client>(session: &mut Session<'_, C>) -> Result<ClientHello, HelloError> {
+/// Reads the server name of a client hello, which stays in the buffer.
+pub(super) async fn read_server_name<C: ClientStream>(
+    session: &mut GatewaySession<'_, C>,
+) -> Result<HostName, HelloError> {
     let mut reader = HelloReader::default();
     let reading = async {
         loop {
-            match reader.look(&session.client.buffer)? {
-                Parsed::Hello(hello) => return Ok(hello),
-                Parsed::Partial => {
-                    let more = session.client.fill_some().await;
-                    more.map_err(|_| HelloError::CutOff)?;
-                }
+            if let Some(name) = reader.read(&session.client.buffer)? {
+                return Ok(name);
             }
+            let more = session.client.fill_more().await;
+            more.map_err(|_| HelloError::Incomplete)?;
         }
     };
-    let read = timeout(session.core.limits.hello, reading).await;
-    read.unwrap_or(Err(HelloError::CutOff))
+    let read = timeout(session.core.setup.limits.hello, reading).await;
+    read.unwrap_or(Err(HelloError::Incomplete))
 }
 
-/// Why a connection is refused before the policy is asked.
-struct Refusal {
-    host: Option<String>,
-    denial: Denial,
-    alert: u8,
-}
-
-async fn read_name<C: Client>(session: &mut Session<'_, C>, target: &Target) -> Result<HostName, Refusal> {
-    let expected = target.expected.as_ref();
-    let hello = read_hello(session).await.map_err(|error| Refusal {
-        host: expected.map(ToString::to_string),
-        denial: Denial::Invalid(error.reason()),
-        alert: error.alert(),
-    })?;
-    let name = hello.server_name;
-    match expected.filter(|expected| **expected != name) {
-        None => Ok(name),
-        Some(expected) => Err(Refusal {
-            host: Some(name.to_string()),
-            denial: Denial::Mismatch {
-                allowed: expected.to_string(),
-                actual: name.to_string(),
-            },
-            alert: UNRECOGNIZED_NAME,
-        }),
-    }
-}
-
-const DECODE_ERROR: u8 = 50;
-const ACCESS_DENIED: u8 = 49;
-const INTERNAL_ERROR: u8 = 80;
-const UNRECOGNIZED_NAME: u8 = 112;
-
-/// A fatal alert, as a record of its own.
+/// A fatal alert as a TLS record.
 fn alert(description: u8) -> [u8; 7] {
     const ALERT: u8 = 21;
     const FATAL: u8 = 2;
@@ -142,7 +103,7 @@ fn alert(description: u8) -> [u8; 7] {
 impl HelloError {
     fn alert(self) -> u8 {
         match self {
-            Self::NotTls | Self::Malformed | Self::TooLong | Self::CutOff => DECODE_ERROR,
+            Self::NotTls | Self::Malformed | Self::TooLong | Self::Incomplete => DECODE_ERROR,
             Self::NoName => UNRECOGNIZED_NAME,
             Self::Encrypted => ACCESS_DENIED,
         }

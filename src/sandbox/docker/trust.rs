@@ -16,7 +16,7 @@ use super::ground::Ground;
 use super::seal::SealError;
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::engine::{Digest, EngineError};
-use crate::gateway::{Inspection, Trust};
+use crate::gateway::{Inspection, InspectionTrust};
 
 /// Where the files are inside.
 pub(super) const DIRECTORY: &str = "/.ralph/trust";
@@ -33,7 +33,7 @@ const ELSEWHERE: [&str; 2] = ["SSL_CERT_FILE", "NIX_SSL_CERT_FILE"];
 
 /// The variables of a container whose network is inspected.
 pub(super) fn variables() -> BTreeMap<String, String> {
-    Trust::variables(Path::new(DIRECTORY))
+    InspectionTrust::variables(Path::new(DIRECTORY))
 }
 
 impl Ground {

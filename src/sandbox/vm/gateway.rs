@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use super::super::docker::{SealError, proxy_variables};
 use super::super::{Egress, SandboxSpec};
-use crate::gateway::{Door, Gateway, Phantom};
+use crate::gateway::{Gateway, ListenerProtocol, Phantom};
 use crate::network::PolicyMode;
 use crate::network::probe::Beacon;
 
@@ -36,7 +36,9 @@ impl VmGateway {
         };
         let beacon = Beacon::random();
         let gateway = Gateway::new(egress.setup(&spec.network, beacon.clone()));
-        gateway.open(Door::Proxy, listener).map_err(SealError::Gateway)?;
+        gateway
+            .open(ListenerProtocol::Proxy, listener)
+            .map_err(SealError::Gateway)?;
         Ok(Self {
             _gateway: gateway,
             address,

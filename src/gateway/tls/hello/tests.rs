@@ -7,8 +7,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::*;
 
-fn parse(bytes: &[u8]) -> Result<Parsed, HelloError> {
-    HelloReader::default().look(bytes)
+fn parse(bytes: &[u8]) -> Result<Option<HostName>, HelloError> {
+    HelloReader::default().read(bytes)
 }
 
 /// The first bytes that a real client sends.
@@ -64,9 +64,8 @@ fn sni(name: &str) -> Vec<u8> {
     content
 }
 
-fn named(name: &str) -> Parsed {
-    let server_name = HostName::parse(name).unwrap();
-    Parsed::Hello(ClientHello { server_name })
+fn named(name: &str) -> Option<HostName> {
+    Some(HostName::parse(name).unwrap())
 }
 
 #[test]
@@ -84,9 +83,9 @@ fn a_hello_over_many_records_is_put_together(#[values(1, 2, 5, 100, 10_000)] siz
     assert_eq!(parse(&cut), Ok(named("www.example.org")));
     let mut reader = HelloReader::default();
     for length in 0..cut.len() {
-        assert_eq!(reader.look(&cut[..length]), Ok(Parsed::Partial), "{length}");
+        assert_eq!(reader.read(&cut[..length]), Ok(None), "{length}");
     }
-    assert_eq!(reader.look(&cut), Ok(named("www.example.org")));
+    assert_eq!(reader.read(&cut), Ok(named("www.example.org")));
 }
 
 #[test]
@@ -140,7 +139,7 @@ fn what_is_no_hello_is_refused_at_once(#[case] bytes: &[u8], #[case] expected: H
 fn a_hello_is_sixteen_kibibytes_at_most() {
     let name = sni("a.example");
     let padding = |total: usize| vec![0; total - hello(&[(0, &name), (21, &[])]).len()];
-    let longest = LONGEST + RECORD_HEADER;
+    let longest = MAX_HELLO + RECORD_HEADER;
     assert_eq!(
         parse(&hello(&[(0, &name), (21, &padding(longest))])),
         Ok(named("a.example"))
@@ -183,8 +182,8 @@ proptest! {
             let at = at % bytes.len();
             bytes[at] = to;
         }
-        if let (Ok(Parsed::Hello(hello)), Some(seen)) = (parse(&bytes), seen_by_a_server(&bytes)) {
-            prop_assert_eq!(hello.server_name.as_str(), seen);
+        if let (Ok(Some(name)), Some(seen)) = (parse(&bytes), seen_by_a_server(&bytes)) {
+            prop_assert_eq!(name.as_str(), seen);
         }
     }
 
@@ -193,8 +192,8 @@ proptest! {
         let mut bytes = real_hello("www.example.org");
         let at = at % bytes.len();
         bytes[at] = to;
-        if let Ok(Parsed::Hello(hello)) = parse(&bytes) {
-            let name = hello.server_name.as_str().as_bytes();
+        if let Ok(Some(name)) = parse(&bytes) {
+            let name = name.as_str().as_bytes();
             prop_assert!(bytes.to_ascii_lowercase().windows(name.len()).any(|window| window == name));
         }
     }
@@ -217,11 +216,11 @@ proptest! {
         }
         let mut reader = HelloReader::default();
         for end in (0..=bytes.len()).step_by(997).chain([bytes.len()]) {
-            let looked = reader.look(&bytes[..end]);
-            prop_assert!(reader.message.len() <= LONGEST + RECORD_LONGEST);
+            let looked = reader.read(&bytes[..end]);
+            prop_assert!(reader.message.len() <= MAX_HELLO + MAX_RECORD);
             match looked {
-                Ok(Parsed::Partial) => prop_assert!(end <= LONGEST_WITH_RECORDS),
-                Ok(Parsed::Hello(_)) | Err(_) => break,
+                Ok(None) => prop_assert!(end <= MAX_WITH_HEADERS),
+                Ok(Some(_)) | Err(_) => break,
             }
         }
     }

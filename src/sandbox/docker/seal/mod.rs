@@ -26,7 +26,7 @@ pub use self::plan::SealPlan;
 pub use self::step::SealStep;
 use super::super::Egress;
 use super::super::session::Session;
-use crate::gateway::{Gateway, Inspection, Setup};
+use crate::gateway::{Gateway, GatewaySetup, Inspection};
 use crate::guest::holder_protocol::HolderRequest;
 use crate::network::firewall::sealed_state;
 use crate::network::probe::Beacon;
@@ -143,8 +143,8 @@ impl Seal {
         })
     }
 
-    fn setup(&self, beacon: Beacon) -> Setup {
-        Setup {
+    fn setup(&self, beacon: Beacon) -> GatewaySetup {
+        GatewaySetup {
             inspection: self.inspection.clone(),
             ..self.egress.setup(self.plan.policy(), beacon)
         }

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use super::super::proxy;
 use super::SealError;
 use super::link::MOST_FILES;
-use crate::gateway::{Door, Gateway};
+use crate::gateway::{Gateway, ListenerProtocol};
 use crate::guest::holder_protocol::{HolderRequest, Transport};
 use crate::network::firewall::SEALED;
 use crate::network::{Policy, PolicyMode};
@@ -25,7 +25,7 @@ pub struct SealPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Opening {
     listener: (Transport, SocketAddr),
-    door: Door,
+    door: ListenerProtocol,
 }
 
 impl SealPlan {
@@ -112,19 +112,19 @@ fn openings(policy: &Policy) -> Vec<Opening> {
         .filter(|port| ![DNS, proxy::ADDRESS.port()].contains(port));
     let named = named.map(|port| {
         let door = match port {
-            80 => Door::Http { port },
-            443 => Door::Tls { port },
-            port => Door::Tcp { port },
+            80 => ListenerProtocol::Http { port },
+            443 => ListenerProtocol::Tls { port },
+            port => ListenerProtocol::Tcp { port },
         };
         tcp((any, port).into(), door)
     });
     let own = [
         Opening {
             listener: (Transport::Udp, (any, DNS).into()),
-            door: Door::Dns,
+            door: ListenerProtocol::Dns,
         },
-        tcp((any, DNS).into(), Door::Dns),
-        tcp(proxy::ADDRESS.into(), Door::Proxy),
+        tcp((any, DNS).into(), ListenerProtocol::Dns),
+        tcp(proxy::ADDRESS.into(), ListenerProtocol::Proxy),
     ];
     own.into_iter().chain(named).collect()
 }

@@ -1,4 +1,4 @@
-//! What something needs in order to pass.
+//! The configuration change that would allow a request.
 
 use std::net::IpAddr;
 
@@ -6,27 +6,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::network::{Denial, PolicyLine, PolicyRule};
 
-/// What something needs in order to pass, where that is not a line with its host and port.
+/// What would allow a request, when that is not a line with its host and port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Needs {
-    /// This line of `sandbox.network.allowed`, which is about methods or paths.
+pub enum AuditRemedy {
+    /// This line in `sandbox.network.allowed`, with a method or path.
     Line(String),
-    /// An allowlist in place of a policy that denies everything.
+    /// An allowlist instead of a policy that denies everything.
     Allowlist,
-    /// That its host is inspected.
+    /// Inspection of its host.
     Inspection,
-    /// That this line of `sandbox.network.denied` is not there.
+    /// Removal of this line from `sandbox.network.denied`.
     Without(String),
-    /// That this address may be reached.
+    /// Permission for this address.
     Address(IpAddr),
-    /// It never passes, whatever the policy says.
+    /// Nothing: no policy allows it.
     Never,
 }
 
-impl Needs {
-    /// What was denied needs.
-    pub(in crate::gateway) fn of_denied(denial: &Denial) -> Option<Self> {
+impl AuditRemedy {
+    /// What would allow a denied request.
+    pub(in crate::gateway) fn for_denied(denial: &Denial) -> Option<Self> {
         match denial {
             Denial::NotListed | Denial::Port { .. } => None,
             Denial::Request { wanted, .. } => Some(Self::Line(wanted.clone())),
@@ -42,8 +42,8 @@ impl Needs {
         }
     }
 
-    /// What was allowed by a line needed.
-    pub(in crate::gateway) fn of_allowed(line: &PolicyLine) -> Option<Self> {
+    /// What an allowed request needed.
+    pub(in crate::gateway) fn for_allowed(line: &PolicyLine) -> Option<Self> {
         let rule = PolicyRule::parse(line.text()).ok()?;
         (!rule.is_host_only()).then(|| Self::Line(line.text().to_owned()))
     }
