@@ -14,7 +14,7 @@ use ralph::model::{Model, ModelError, ModelReply, Profile};
 use ralph::runner::{self, Budget, DoctorRules, NewRun, Profiles, RunOutcome, RunParts, RunSettings};
 use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
-use ralph::scm::{Identity, LocalForge, Repository};
+use ralph::scm::{CommitIdentity, LocalForge, Repository};
 use ralph::secret::Redactor;
 use ralph::state::{RunDir, RunOwner, Rung, Runs};
 use ralph::usage::{Tokens, Usd};
@@ -235,7 +235,7 @@ fn settings(max_iterations: u32) -> Fallible<RunSettings> {
             doctor: None,
             all: BTreeMap::from([(profile.name.clone(), profile)]),
         },
-        identity: Identity::new("bench", "bench@localhost")?,
+        identity: CommitIdentity::new("bench", "bench@localhost")?,
         prompt_bytes: 200_000,
         iteration_timeout: Duration::from_secs(600),
         idle_timeout: Duration::from_secs(600),

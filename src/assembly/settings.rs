@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{AssemblyError, agents};
 use crate::config::{self, Config, LadderRung};
 use crate::runner::{Budget, DoctorRules, Profiles, RunSettings};
-use crate::scm::Identity;
+use crate::scm::CommitIdentity;
 use crate::state::Rung;
 
 /// How long to wait for an unreachable model that gives no time to retry.
@@ -15,7 +15,7 @@ const MODEL_WAIT: Duration = Duration::from_secs(30);
 /// The settings of a run.
 pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
     let from = &config.settings;
-    let identity = Identity::new(&from.git.user_name, &from.git.user_email)
+    let identity = CommitIdentity::new(&from.git.user_name, &from.git.user_email)
         .map_err(|error| AssemblyError::usage(error.to_string()))?;
     Ok(RunSettings {
         budget: Budget {

@@ -1,7 +1,7 @@
 //! The pull request: opened once the evidence is complete. The run is done only when the forge has that commit.
 
 use crate::event::EventKind;
-use crate::scm::{PullRequest, Readiness};
+use crate::scm::PullRequest;
 use crate::state::{IterationRecord, JournalEntry, RunOutcomeKind};
 use crate::task::{
     CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestText, Task, render_pull_request,
@@ -29,15 +29,11 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         ours: records.map(|record| record.tip.clone()).collect(),
         title: parts.redactor.redact(&title),
         body: parts.redactor.redact(&body),
-        readiness: if task.frontmatter.pr.draft {
-            Readiness::Draft
-        } else {
-            Readiness::Ready
-        },
+        draft: task.frontmatter.pr.draft,
         labels: task.frontmatter.pr.labels.clone(),
     };
     let opened = parts.forge.open(&request).await?;
-    if !parts.forge.holds(&request.branch, &request.commit).await? {
+    if !parts.forge.is_at(&request.branch, &request.commit).await? {
         return Err(Halt::paused(format!(
             "the pull request {} does not contain commit {}",
             opened.location, record.tip

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::Profile;
-use crate::scm::Identity;
+use crate::scm::CommitIdentity;
 use crate::state::Rung;
 
 use super::budget::Budget;
@@ -23,7 +23,7 @@ pub struct RunSettings {
     /// The model profiles.
     pub profiles: Profiles,
     /// The author of commits.
-    pub identity: Identity,
+    pub identity: CommitIdentity,
     /// The approximate size of a prompt, in bytes.
     pub prompt_bytes: usize,
     /// How long one iteration may take.
@@ -56,7 +56,7 @@ impl RunSettings {
                 doctor: None,
                 all: BTreeMap::from([(profile.name.clone(), profile)]),
             },
-            identity: Identity::default(),
+            identity: CommitIdentity::default(),
             prompt_bytes: 200_000,
             iteration_timeout: Duration::from_secs(60 * MINUTE),
             idle_timeout: Duration::from_secs(10 * MINUTE),

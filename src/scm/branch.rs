@@ -1,14 +1,14 @@
-//! What a run's branch is called.
+//! The name of a run's branch.
 
 use std::collections::HashSet;
 
 use super::error::ScmError;
 use super::repository::Repository;
 
-/// Longer parts are cut.
+/// The longest component, in bytes. Longer ones are cut.
 const LONGEST_PART: usize = 48;
 
-/// `<prefix>/<task id>/<title>`, each part made fit for a ref.
+/// `<prefix>/<task id>/<title>`, each component as a [`slug`].
 #[must_use]
 pub fn branch_name(prefix: &str, task_id: &str, title: &str) -> String {
     let parts = prefix.split('/').chain([task_id, title]);
@@ -19,7 +19,7 @@ pub fn branch_name(prefix: &str, task_id: &str, title: &str) -> String {
         .join("/")
 }
 
-/// Lower-case ASCII letters and digits with single dashes between words; `task` when nothing is left.
+/// Lower-case ASCII letters and digits with single dashes between words. `task` if nothing is left.
 #[must_use]
 pub fn slug(text: &str) -> String {
     let lower = text.to_lowercase();
@@ -34,24 +34,16 @@ pub fn slug(text: &str) -> String {
     }
 }
 
-/// The first of `name`, `name-v2`, `name-v3`, ... that is no branch of the repository and not claimed by another run.
-pub async fn free_branch(
-    repository: &Repository,
-    name: &str,
-    claimed: &[String],
-) -> Result<String, ScmError> {
+/// The first of `name`, `name-v2`, `name-v3`, ... that is neither a branch of the repository nor used by another run.
+pub async fn free_branch(repository: &Repository, name: &str, used: &[String]) -> Result<String, ScmError> {
     let top = name.split('/').next().unwrap_or(name);
     let command = repository
         .git
-        .command()
-        .args(["for-each-ref", "--format=%(refname:lstrip=2)"])
+        .command("for-each-ref --format=%(refname:lstrip=2)")
         .arg(format!("refs/heads/{top}"));
     let printed = repository.git.run(&command).await?;
     let existing = String::from_utf8_lossy(&printed);
-    let taken: HashSet<&str> = existing
-        .lines()
-        .chain(claimed.iter().map(String::as_str))
-        .collect();
+    let taken: HashSet<&str> = existing.lines().chain(used.iter().map(String::as_str)).collect();
     let later = (2_u64..).map(|version| format!("{name}-v{version}"));
     let mut names = std::iter::once(name.to_owned()).chain(later);
     Ok(names

@@ -1,4 +1,4 @@
-//! The header of a git bundle, read strictly: it was written where the agent was.
+//! Parses the header of a git bundle strictly, because it comes from the sandbox.
 
 use std::collections::BTreeSet;
 
@@ -6,53 +6,53 @@ use thiserror::Error;
 
 use crate::id::ObjectId;
 
-/// A header of ours is a few lines; a longer one is not ours.
+/// The longest header in bytes. A valid one is a few lines.
 const LONGEST_HEADER: usize = 1024 * 1024;
 
-/// What a bundle says it holds, and where its pack begins.
+/// The header of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// Commits that it builds on.
+pub struct BundleHeader {
+    /// The commits that it requires.
     pub prerequisites: BTreeSet<ObjectId>,
-    /// The one ref in it: what it points at, and its name.
-    pub tip: (ObjectId, String),
-    /// How many bytes come before the pack.
+    /// The object of its only ref.
+    pub tip: ObjectId,
+    /// The length of the header: the position of the pack.
     pub length: usize,
 }
 
-/// Why a bundle is not one of ours.
+/// Why a bundle is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BundleError {
     /// The first line is not that of a bundle.
-    #[error("it is not a git bundle of version 2 or 3")]
+    #[error("not a git bundle of version 2 or 3")]
     Signature,
-    /// It asks for something that is not understood here.
-    #[error("it needs `{0}`, which is not supported")]
+    /// It requires an unknown capability.
+    #[error("the capability `{0}` is not supported")]
     Capability(String),
-    /// A line that cannot be read.
-    #[error("its header holds a line that cannot be read: `{0}`")]
+    /// A malformed line.
+    #[error("malformed header line `{0}`")]
     Line(String),
     /// The header has no end.
-    #[error("its header is cut off or too long")]
+    #[error("the header is truncated or too long")]
     Truncated,
-    /// There must be one ref and there is another number.
-    #[error("it holds {0} refs where one was asked for")]
+    /// It does not contain exactly one ref.
+    #[error("expected one ref, found {0}")]
     Refs(usize),
-    /// The ref is not what was asked for.
-    #[error("it holds {found} where {expected} was asked for")]
+    /// Its ref points at another commit.
+    #[error("expected the commit {expected}, found {found}")]
     WrongTip {
-        /// What was asked for.
+        /// The expected commit.
         expected: ObjectId,
-        /// What is in it.
+        /// The actual commit.
         found: ObjectId,
     },
-    /// It builds on a commit that was not named as known.
-    #[error("it builds on {0}, which the repository does not have")]
+    /// It requires an unknown commit.
+    #[error("it requires {0}, which the repository does not have")]
     UnknownPrerequisite(ObjectId),
 }
 
-impl Header {
-    /// Reads the header of a bundle with exactly one ref.
+impl BundleHeader {
+    /// Parses the header of a bundle with exactly one ref.
     pub fn parse(bundle: &[u8]) -> Result<Self, BundleError> {
         let mut lines = Lines { bundle, at: 0 };
         let capabilities = match lines.next()? {
@@ -68,9 +68,9 @@ impl Header {
                 b"" => break,
                 [b'@', capability @ ..] if capabilities => supported(capability)?,
                 [b'-', rest @ ..] if refs.is_empty() => {
-                    prerequisites.insert(id_and_rest(rest).ok_or_else(|| unreadable(line))?.0);
+                    prerequisites.insert(leading_id(rest).ok_or_else(|| malformed(line))?);
                 }
-                _ => refs.push(id_and_rest(line).ok_or_else(|| unreadable(line))?),
+                _ => refs.push(leading_id(line).ok_or_else(|| malformed(line))?),
             }
         }
         match <[_; 1]>::try_from(refs) {
@@ -110,13 +110,12 @@ fn supported(capability: &[u8]) -> Result<(), BundleError> {
     }
 }
 
-fn id_and_rest(line: &[u8]) -> Option<(ObjectId, String)> {
+fn leading_id(line: &[u8]) -> Option<ObjectId> {
     let text = std::str::from_utf8(line).ok()?;
-    let (id, rest) = text.split_once(' ').unwrap_or((text, ""));
-    Some((ObjectId::parse(id).ok()?, rest.to_owned()))
+    ObjectId::parse(text.split(' ').next()?).ok()
 }
 
-fn unreadable(line: &[u8]) -> BundleError {
+fn malformed(line: &[u8]) -> BundleError {
     BundleError::Line(String::from_utf8_lossy(&line[..line.len().min(100)]).into_owned())
 }
 
@@ -133,7 +132,7 @@ mod tests {
     #[test]
     fn a_header_says_what_the_bundle_builds_on_and_where_the_pack_is() {
         let text = format!("# v2 git bundle\n-{A} base\n{B} HEAD\n\nPACK");
-        let header = Header::parse(text.as_bytes()).unwrap();
+        let header = BundleHeader::parse(text.as_bytes()).unwrap();
         assert_eq!(header.tip, (ObjectId::parse(B).unwrap(), "HEAD".to_owned()));
         assert_eq!(
             header.prerequisites,
@@ -152,14 +151,14 @@ mod tests {
     #[case::filter("# v3 git bundle\n@filter=blob:none\n\n", BundleError::Capability("filter=blob:none".into()))]
     #[case::capability_in_v2("# v2 git bundle\n@object-format=sha1\n\n", BundleError::Line("@object-format=sha1".into()))]
     fn anything_else_is_refused(#[case] bundle: &str, #[case] expected: BundleError) {
-        assert_eq!(Header::parse(bundle.as_bytes()), Err(expected));
+        assert_eq!(BundleHeader::parse(bundle.as_bytes()), Err(expected));
     }
 
     proptest! {
         #[test]
         fn no_bytes_make_it_panic(tail in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Header::parse(&tail);
-            let _ = Header::parse(&[b"# v3 git bundle\n".as_slice(), &tail].concat());
+            let _ = BundleHeader::parse(&tail);
+            let _ = BundleHeader::parse(&[b"# v3 git bundle\n".as_slice(), &tail].concat());
         }
     }
 }

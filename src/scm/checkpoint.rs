@@ -1,10 +1,9 @@
-//! A run's state as commits on `refs/ralph/<run>/state`, moved by compare-and-swap.
+//! Checkpoints: the state of a run as commits on `refs/ralph/<run>/state`, which moves by compare-and-swap.
 //!
-//! Each commit's tree is the previous one's with what changed written over it, so that a checkpoint costs the same
-//! after 200 iterations as after one. Its objects are loose, as those of any small commit: some twenty an iteration.
-//! Nothing here packs the user's repository; their own `git gc --auto` does, and keeps what the ref reaches.
+//! The tree of each commit is the previous tree with the changed files, so a checkpoint costs the same after 200
+//! iterations as after one. An iteration adds about twenty loose objects. ralph never packs the user's repository; the
+//! user's own `git gc --auto` does, and keeps what the ref reaches.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -14,13 +13,13 @@ use tempfile::TempDir;
 use super::entry::TREE;
 use super::error::ScmError;
 use super::git::unexpected;
-use super::import::{Date, Import, NewCommit, Target, read_mark};
+use super::import::{CommitDate, CommitSpec, FastImport, ImportRef, read_mark};
 use super::objects;
 use super::path::{RepoPath, name_problem};
-use super::repository::{Expect, Repository};
+use super::repository::Repository;
 use crate::id::{ObjectId, RunId};
 
-/// Where the tree of the working directory stands in a checkpoint.
+/// The directory of a checkpoint that contains the tree of the working directory.
 const WORK: &str = "work";
 
 /// The checkpoints of one run in the user's repository.
@@ -30,18 +29,18 @@ pub struct Checkpoints {
     run: RunId,
 }
 
-/// What a new checkpoint holds beyond what the previous one did.
+/// What a new checkpoint adds to the previous one.
 #[derive(Clone, Copy, Debug)]
-pub struct Content<'a> {
+pub struct CheckpointContent<'a> {
     /// The iteration that ended.
     pub iteration: u64,
-    /// The branch's tip.
+    /// The tip of the branch.
     pub tip: &'a ObjectId,
     /// The tree of the working directory.
     pub work_tree: &'a ObjectId,
-    /// Files that are new or have changed; those of earlier checkpoints stay.
+    /// New and changed files. Those of earlier checkpoints stay.
     pub files: &'a [StateFile],
-    /// When.
+    /// The time.
     pub at: Timestamp,
 }
 
@@ -50,18 +49,18 @@ pub struct Content<'a> {
 pub struct StateFile {
     /// Its path in the checkpoint, for example `ralph/progress.md`, `journal/000012.jsonl` or `lease.json`.
     pub path: String,
-    /// What it holds.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
-/// A checkpoint that was saved.
+/// A saved checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// The commit it is in.
+    /// Its commit.
     pub commit: ObjectId,
-    /// The iteration that had ended.
+    /// The iteration that ended.
     pub iteration: u64,
-    /// The branch's tip.
+    /// The tip of the branch.
     pub tip: ObjectId,
     /// The tree of the working directory.
     pub work_tree: ObjectId,
@@ -80,35 +79,34 @@ impl Checkpoints {
         format!("refs/ralph/{}/state", self.run)
     }
 
-    /// Saves a checkpoint on top of `expected`, the last one; [`ScmError::RefMoved`] when someone else saved one since.
-    ///
-    /// The tip and the tree must be in the user's repository already.
+    /// Saves a checkpoint on top of `expected`, the last one. Returns [`ScmError::RefMoved`] if another process saved one
+    /// since. The tip and the tree must already be in the user's repository.
     pub async fn save(
         &self,
         expected: Option<&ObjectId>,
-        content: &Content<'_>,
+        content: &CheckpointContent<'_>,
     ) -> Result<ObjectId, ScmError> {
         let message = message(&self.run, content);
-        let commit = NewCommit {
+        let commit = CommitSpec {
             committer: "ralph <ralph@localhost>",
-            date: Date::At(content.at.as_second()),
+            date: CommitDate::At(content.at.as_second()),
             message: &message,
             from: expected,
             merge: Some(content.tip),
         };
         let scratch = format!("refs/ralph/{}/saving", self.run);
-        let mut import = Import::new(Target::Scratch(&scratch), &commit);
+        let mut import = FastImport::new(ImportRef::Discard(&scratch), &commit);
         import.put(&WORK.into(), TREE, content.work_tree);
         for file in content.files {
             import.write(&state_path(&file.path)?, &file.bytes);
         }
         let git = &self.repository.git;
-        let mark = Mark::new()?;
-        let command = import.finish_in_silence(git.command(), self.repository.object_format(), &mark.path()?);
+        let mark = MarkFile::new()?;
+        let command = import.finish_silently(git, self.repository.object_format(), &mark.path()?);
         git.run(&command).await?;
         let saved = mark.read()?;
         self.repository
-            .update_ref(&self.ref_name(), &saved, Expect::from_found(expected))
+            .update_ref(&self.ref_name(), &saved, expected)
             .await?;
         Ok(saved)
     }
@@ -124,26 +122,20 @@ impl Checkpoints {
         Ok(Some(checkpoint))
     }
 
-    /// One file of a checkpoint.
+    /// Reads one file of a checkpoint.
     pub async fn file(&self, checkpoint: &ObjectId, path: &str) -> Result<Option<Vec<u8>>, ScmError> {
         state_path(path)?;
         let mut found = objects::read(&self.repository.git, &[format!("{checkpoint}:{path}")]).await?;
         Ok(found.pop().flatten().map(|object| object.bytes))
     }
 
-    /// All files of a checkpoint in a directory and below it.
+    /// Reads all files of a checkpoint below a directory.
     pub async fn files_in(&self, checkpoint: &ObjectId, dir: &str) -> Result<Vec<StateFile>, ScmError> {
         state_path(dir)?;
         let git = &self.repository.git;
-        let listing = git.command().args([
-            "ls-tree",
-            "-r",
-            "-z",
-            "--full-tree",
-            checkpoint.as_str(),
-            "--",
-            &format!("{dir}/"),
-        ]);
+        let listing =
+            git.command("ls-tree -r -z --full-tree")
+                .args([checkpoint.as_str(), "--", &format!("{dir}/")]);
         let printed = git.run(&listing).await?;
         let text = String::from_utf8_lossy(&printed);
         let entries: Vec<(&str, &str)> = text.split_terminator('\0').filter_map(id_and_path).collect();
@@ -159,15 +151,15 @@ impl Checkpoints {
     }
 }
 
-/// Where git leaves the id of a new commit. Whoever saves has one of their own: of two that do so at a time, neither may
-/// take the other's commit for theirs. And none is in the user's repository, where a kill would leave it.
-struct Mark(TempDir);
+/// The file that git writes the id of a new commit to. Each process has its own, so that two processes cannot confuse their
+/// commits. It is not in the user's repository, where a killed process would leave it behind.
+struct MarkFile(TempDir);
 
-impl Mark {
+impl MarkFile {
     fn new() -> Result<Self, ScmError> {
         let dir = tempfile::tempdir();
         dir.map(Self)
-            .map_err(|source| failed("make", Path::new("temporary directory"), source))
+            .map_err(ScmError::file("create", Path::new("temporary directory")))
     }
 
     fn file(&self) -> PathBuf {
@@ -175,34 +167,25 @@ impl Mark {
     }
 
     fn path(&self) -> Result<String, ScmError> {
-        let unreadable =
-            |path: OsString| failed("name", path.as_ref(), io::ErrorKind::InvalidFilename.into());
-        self.file().into_os_string().into_string().map_err(unreadable)
+        let file = self.file();
+        let text = file.to_str().ok_or(io::ErrorKind::InvalidFilename.into());
+        text.map(str::to_owned).map_err(ScmError::file("use", &file))
     }
 
     fn read(&self) -> Result<ObjectId, ScmError> {
         let file = self.file();
-        let text = std::fs::read(&file).map_err(|source| failed("read", &file, source))?;
+        let text = std::fs::read(&file).map_err(ScmError::file("read", &file))?;
         read_mark(&text)
     }
 }
 
-fn failed(operation: &'static str, path: &Path, source: io::Error) -> ScmError {
-    let path = path.to_owned();
-    ScmError::File {
-        operation,
-        path,
-        source,
-    }
-}
-
-/// From `100644 blob <id><TAB><path>`.
+/// Parses `100644 blob <id><TAB><path>`.
 fn id_and_path(entry: &str) -> Option<(&str, &str)> {
     let (object, path) = entry.split_once('\t')?;
     Some((object.rsplit(' ').next()?, path))
 }
 
-/// A path that can be written and read back, and is not the working directory's.
+/// Checks that a path can be written and read back, and is not in the tree of the working directory.
 fn state_path(path: &str) -> Result<RepoPath, ScmError> {
     let repo_path = RepoPath::from(path);
     let taken = repo_path.components().next() == Some(WORK.as_bytes());
@@ -212,8 +195,8 @@ fn state_path(path: &str) -> Result<RepoPath, ScmError> {
     Ok(repo_path)
 }
 
-fn message(run: &RunId, content: &Content<'_>) -> String {
-    let Content {
+fn message(run: &RunId, content: &CheckpointContent<'_>) -> String {
+    let CheckpointContent {
         iteration,
         tip,
         work_tree,

@@ -1,4 +1,4 @@
-//! A run's private clone inside its sandbox: how it is made and put back into a known state.
+//! A run's private clone inside its sandbox: creating it and resetting it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,53 +11,53 @@ use super::seed::SeedPack;
 use crate::id::ObjectId;
 use crate::sandbox::{Sandbox, SandboxError};
 
-/// What a clone does not show to git: the run's own state.
+/// The run files, which git ignores in a clone.
 const EXCLUDE: &str = "/.ralph/\n/ralph_task.md\n";
-/// The task's place in a clone.
+/// The task file in a clone.
 const TASK_FILE: &str = "ralph_task.md";
 
-/// A clone inside a sandbox. Git runs in there, through [`Sandbox::exec`], never on the host.
+/// A clone inside a sandbox. Git runs inside the sandbox through [`Sandbox::exec`], never on the host.
 #[derive(Clone)]
 pub struct PrivateClone<'a> {
     sandbox: &'a dyn Sandbox,
     dir: PathBuf,
-    pub(super) start: Start,
+    pub(super) start: CloneStart,
 }
 
-/// What a clone starts from.
+/// The initial state of a clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
+pub struct CloneStart {
     /// The run's branch, without `refs/heads/`.
     pub branch: String,
-    /// The commit it starts at.
+    /// The commit that it starts from.
     pub commit: ObjectId,
-    /// Who the commits are by.
-    pub identity: Identity,
-    /// How the repository names its objects.
+    /// The author of commits.
+    pub identity: CommitIdentity,
+    /// The hash function of the repository.
     pub format: ObjectFormat,
 }
 
-/// Who commits are by. Nothing in it can break a commit's header or a configuration file.
+/// The author of commits. Safe in a commit header and in a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct CommitIdentity {
     name: String,
     email: String,
 }
 
-/// A name or an address that git cannot take.
+/// A name or e-mail address that git does not accept.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` cannot be used in a commit: it is empty or holds `<`, `>`, a quote, a backslash or a control character"
+    "`{0}` cannot be used in a commit: it is empty or contains `<`, `>`, a quote, a backslash or a control character"
 )]
-pub struct IdentityError(String);
+pub struct CommitIdentityError(String);
 
-impl Identity {
-    /// Checks a name and an address.
-    pub fn new(name: &str, email: &str) -> Result<Self, IdentityError> {
+impl CommitIdentity {
+    /// Checks a name and an e-mail address.
+    pub fn new(name: &str, email: &str) -> Result<Self, CommitIdentityError> {
         for text in [name, email] {
             let breaks = |c: char| c.is_control() || matches!(c, '<' | '>' | '"' | '\\');
             if text.trim().is_empty() || text.contains(breaks) {
-                return Err(IdentityError(text.to_owned()));
+                return Err(CommitIdentityError(text.to_owned()));
             }
         }
         Ok(Self {
@@ -67,8 +67,8 @@ impl Identity {
     }
 }
 
-impl Default for Identity {
-    /// ralph itself, at no address.
+impl Default for CommitIdentity {
+    /// ralph itself, without a real address.
     fn default() -> Self {
         Self {
             name: "ralph".to_owned(),
@@ -77,27 +77,27 @@ impl Default for Identity {
     }
 }
 
-impl std::fmt::Display for Identity {
+impl std::fmt::Display for CommitIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} <{}>", self.name, self.email)
     }
 }
 
 impl<'a> PrivateClone<'a> {
-    /// The clone that [`PrivateClone::plant`] made in this directory earlier.
+    /// A clone that [`PrivateClone::create`] created earlier.
     #[must_use]
-    pub fn existing(sandbox: &'a dyn Sandbox, dir: PathBuf, start: Start) -> Self {
+    pub fn existing(sandbox: &'a dyn Sandbox, dir: PathBuf, start: CloneStart) -> Self {
         Self { sandbox, dir, start }
     }
 
-    /// Makes a fresh clone: what was in the directory is removed, the packs are copied in, the branch is checked out.
+    /// Creates a clone: empties the directory, copies the packs and checks out the branch.
     ///
-    /// The packs together must hold everything that the commit reaches. The clone shares nothing with the host.
-    pub async fn plant(
+    /// The packs must contain everything that the commit reaches. The clone shares nothing with the host.
+    pub async fn create(
         sandbox: &'a dyn Sandbox,
         dir: PathBuf,
         seed: &[SeedPack],
-        start: Start,
+        start: CloneStart,
     ) -> Result<Self, ScmError> {
         let clone = Self::existing(sandbox, dir, start);
         sandbox.files().remove(&clone.dir).await?;
@@ -109,24 +109,24 @@ impl<'a> PrivateClone<'a> {
             sandbox.files().upload(file, &packs.join(name)).await?;
         }
         clone.check_out().await?;
-        clone.leave_the_task_alone().await?;
+        clone.hide_task_file().await?;
         Ok(clone)
     }
 
-    /// Puts an uncommitted tree into the working directory of a clone that is clean; `HEAD` stays where it is.
+    /// Puts an uncommitted tree into the working directory of a clean clone. `HEAD` does not move.
     pub async fn restore(&self, work_tree: &ObjectId) -> Result<(), ScmError> {
         self.git(&["read-tree", "-m", "-u", "HEAD", work_tree.as_str()])
             .await?;
         self.git(&["reset", "--quiet", "--mixed", "HEAD"]).await?;
-        self.leave_the_task_alone().await
+        self.hide_task_file().await
     }
 
-    /// Puts the branch and the working directory at this commit. Ignored files and the run's own state stay.
+    /// Resets the branch and the working directory to this commit. Ignored files and the run files stay.
     pub async fn reset_to(&self, commit: &ObjectId) -> Result<(), ScmError> {
         let branch = self.start.branch.as_str();
         self.git(&["checkout", "--quiet", "--force", "-B", branch, commit.as_str()])
             .await?;
-        self.git(&[
+        let clean = [
             "clean",
             "--quiet",
             "-f",
@@ -135,23 +135,23 @@ impl<'a> PrivateClone<'a> {
             "/.ralph/",
             "-e",
             "/ralph_task.md",
-        ])
-        .await?;
+        ];
+        self.git(&clean).await?;
         Ok(())
     }
 
-    /// Lets the index remember the trees of its directories again. A commit makes it forget those it touched, and git
-    /// compares what it does not remember file by file: after a few hundred commits that doubles the time of a status.
-    pub async fn renew_index(&self) -> Result<(), ScmError> {
+    /// Rebuilds the index's cache of directory trees. Each commit invalidates the directories that it changed, and git
+    /// then compares them file by file: after a few hundred commits `git status` takes twice as long.
+    pub async fn refresh_index(&self) -> Result<(), ScmError> {
         match self.git(&["write-tree"]).await {
-            // An index with conflicts has no trees.
+            // An index with conflicts has no tree cache.
             Ok(_) | Err(ScmError::Git { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Removes the locks that git leaves behind when it is killed. Only for when no process of the agent's is left.
-    pub async fn break_locks(&self) -> Result<(), ScmError> {
+    /// Removes the lock files of killed git processes. Call it only when no process of the agent is left.
+    pub async fn remove_locks(&self) -> Result<(), ScmError> {
         let git = self.dir.join(".git");
         let found = self.sandbox.files().list(&git).await?;
         let locks = found
@@ -164,7 +164,7 @@ impl<'a> PrivateClone<'a> {
         Ok(())
     }
 
-    /// Where it is, inside.
+    /// Its directory inside the sandbox.
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
@@ -181,10 +181,11 @@ impl<'a> PrivateClone<'a> {
         }
     }
 
-    /// Runs git in the clone and returns what it printed.
+    /// Runs git in the clone and returns its output.
     pub(super) async fn git(&self, args: &[&str]) -> Result<Vec<u8>, ScmError> {
         let git = self.inside();
-        git.run(&git.command().args(args.iter().copied())).await
+        git.run(&git.command(args[0]).args(args[1..].iter().copied()))
+            .await
     }
 
     async fn init(&self) -> Result<(), ScmError> {
@@ -219,8 +220,8 @@ impl<'a> PrivateClone<'a> {
         Ok(())
     }
 
-    /// The task is the runner's to edit: where the project tracks it, git does not look at it.
-    async fn leave_the_task_alone(&self) -> Result<(), ScmError> {
+    /// Only the runner edits the task file. If the project tracks it, git ignores changes to it.
+    async fn hide_task_file(&self) -> Result<(), ScmError> {
         if !self.git(&["ls-files", "-z", "--", TASK_FILE]).await?.is_empty() {
             self.git(&["update-index", "--skip-worktree", "--", TASK_FILE])
                 .await?;
@@ -228,9 +229,9 @@ impl<'a> PrivateClone<'a> {
         Ok(())
     }
 
-    /// Nothing is synced to disk: a clone that a power failure damages is planted anew from what the host has.
+    /// Nothing is synced to disk: a clone that a power failure damages is created again from the host's objects.
     fn config(&self) -> String {
-        let Identity { name, email } = &self.start.identity;
+        let CommitIdentity { name, email } = &self.start.identity;
         format!(
             "[user]\n\tname = \"{name}\"\n\temail = \"{email}\"\n\
              [core]\n\tuntrackedCache = true\n\tfsync = none\n\tlogAllRefUpdates = true\n[status]\n\tshowUntrackedFiles = all\n\
@@ -244,7 +245,7 @@ fn is_lock(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|end| end == "lock")
 }
 
-/// Variables with which the agent's own git trusts the clone, whoever owns its files.
+/// Variables that make the agent's git trust the clone, whichever user owns its files.
 #[must_use]
 pub fn trust_variables(clone_dir: &Path) -> [(String, String); 3] {
     [
@@ -267,6 +268,6 @@ mod tests {
     #[case("a <b>", "a@b")]
     #[case("a\"", "a@b")]
     fn an_identity_cannot_break_a_commit(#[case] name: &str, #[case] email: &str) {
-        assert!(Identity::new(name, email).is_err());
+        assert!(CommitIdentity::new(name, email).is_err());
     }
 }

@@ -1,44 +1,44 @@
-//! What changed between two trees of a clone.
+//! The differences between two trees of a clone.
 
 use std::collections::HashMap;
 
 use super::clone::PrivateClone;
-use super::entry::EntryChange;
+use super::entry::TreeChange;
 use super::error::ScmError;
 use super::git::{failure, unexpected};
 use super::path::RepoPath;
 use crate::exec::{CapturedOutput, Command, Discard};
 use crate::id::ObjectId;
 
-/// How much of a patch is kept: a quarter from its beginning, the rest from its end.
+/// How many bytes of a patch are kept: a quarter from its beginning, the rest from its end.
 const PATCH_BYTES: usize = 1024 * 1024;
-/// Files over this size count as binary.
+/// Larger files count as binary.
 const BIG_FILE: &str = "core.bigFileThreshold=8m";
 
-/// What changed between two trees.
+/// The differences between two trees.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diff {
-    /// The patch. Bounded: where it was cut, a line says so. Bytes that are no UTF-8 are replaced.
+    /// The patch, bounded in size: a line marks where it was cut. Invalid UTF-8 is replaced.
     pub patch: String,
-    /// The files that changed. A rename is a deletion and an addition.
+    /// The changed files. A rename is a deletion and an addition.
     pub files: Vec<FileChange>,
 }
 
-/// A file that changed.
+/// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
-    /// Which one.
+    /// Its path.
     pub path: RepoPath,
-    /// What it was; `None` when it is new.
+    /// Its old content. `None` if it is new.
     pub before: Option<ObjectId>,
-    /// What it is; `None` when it is gone.
+    /// Its new content. `None` if it was deleted.
     pub after: Option<ObjectId>,
-    /// How many lines; `None` for binary files.
-    pub lines: Option<Lines>,
+    /// The changed lines. `None` for a binary file.
+    pub lines: Option<LineCount>,
 }
 
-impl From<EntryChange> for FileChange {
-    fn from(change: EntryChange) -> Self {
+impl From<TreeChange> for FileChange {
+    fn from(change: TreeChange) -> Self {
         Self {
             path: change.path,
             before: change.before.map(|entry| entry.id),
@@ -48,24 +48,24 @@ impl From<EntryChange> for FileChange {
     }
 }
 
-/// How many lines changed.
+/// A number of changed lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lines {
-    /// New ones.
+pub struct LineCount {
+    /// Added lines.
     pub added: u64,
-    /// Lost ones.
+    /// Removed lines.
     pub removed: u64,
 }
 
 impl Diff {
-    /// Reads `--raw --numstat -z`, with or without `--patch`: changed entries, counts, an empty record, the patch.
+    /// Parses `--raw --numstat -z`, with or without `--patch`: changed entries, counts, an empty record, the patch.
     fn parse(printed: &[u8]) -> Option<Self> {
         let mut diff = Self::default();
         let mut at: HashMap<RepoPath, usize> = HashMap::new();
         let mut records = Records(printed);
         while let Some(record) = records.next().filter(|record| !record.is_empty()) {
             if record.starts_with(b":") {
-                let change = EntryChange::parse(record, records.next()?)?;
+                let change = TreeChange::parse(record, records.next()?)?;
                 at.insert(change.path.clone(), diff.files.len());
                 diff.files.push(change.into());
             } else {
@@ -74,18 +74,18 @@ impl Diff {
                 let index = *at.get(&RepoPath::new(fields.next()?))?;
                 diff.files[index].lines = added
                     .zip(removed)
-                    .map(|(added, removed)| Lines { added, removed });
+                    .map(|(added, removed)| LineCount { added, removed });
             }
         }
         diff.patch = String::from_utf8_lossy(records.0).into_owned();
         Some(diff)
     }
 
-    /// The lines of all files together.
+    /// The changed lines of all files.
     #[must_use]
-    pub fn lines(&self) -> Lines {
+    pub fn lines(&self) -> LineCount {
         let known = self.files.iter().filter_map(|file| file.lines);
-        known.fold(Lines::default(), |sum, lines| Lines {
+        known.fold(LineCount::default(), |sum, lines| LineCount {
             added: sum.added + lines.added,
             removed: sum.removed + lines.removed,
         })
@@ -94,39 +94,41 @@ impl Diff {
     /// `3 files changed, 10 lines added, 2 removed`.
     #[must_use]
     pub fn summary(&self) -> String {
-        let Lines { added, removed } = self.lines();
+        let LineCount { added, removed } = self.lines();
         let (files, plural) = (self.files.len(), if self.files.len() == 1 { "" } else { "s" });
         format!("{files} file{plural} changed, {added} lines added, {removed} removed")
     }
 }
 
 impl PrivateClone<'_> {
-    /// What changed between two trees (or commits) of the clone.
+    /// Compares two trees or commits of the clone.
     pub async fn diff(&self, from: &ObjectId, to: &ObjectId) -> Result<Diff, ScmError> {
         if from == to {
             return Ok(Diff::default());
         }
         let git = self.inside();
-        // Two trees need no index, which git would read all the same: there is none of this name.
+        // Git reads the index even to compare two trees. This one does not exist.
         let no_index = self.dir().join(".git/ralph-no-index").display().to_string();
-        let compare = |format: &[&str]| {
-            git.command()
+        let compare = |format: &str| {
+            git.command(&format!("-c {BIG_FILE} diff-tree -r {format}"))
                 .env("GIT_INDEX_FILE", no_index.clone())
-                .args(["-c", BIG_FILE, "diff-tree", "-r", "--no-renames", "--no-color"])
-                .args(["--no-ext-diff", "--no-textconv", "--full-index"])
-                .args(format.iter().copied())
+                .args([
+                    "--no-renames",
+                    "--no-color",
+                    "--no-ext-diff",
+                    "--no-textconv",
+                    "--full-index",
+                ])
                 .args([from.as_str(), to.as_str(), "--"])
         };
-        let all = self
-            .bounded(compare(&["--raw", "--numstat", "--patch", "-z"]))
-            .await?;
+        let all = self.bounded(compare("--raw --numstat --patch -z")).await?;
         if let Some(printed) = all.complete() {
             return Diff::parse(&printed).ok_or_else(|| unexpected("a diff", &printed));
         }
-        // The patch is too long to be kept whole, and what was dropped may be a part of the list before it.
-        let listed = git.run(&compare(&["--raw", "--numstat", "-z"])).await?;
+        // The patch is too long, and the dropped part may include the list before it.
+        let listed = git.run(&compare("--raw --numstat -z")).await?;
         let list = Diff::parse(&listed).ok_or_else(|| unexpected("a diff", &listed))?;
-        let patch = self.bounded(compare(&["--patch"])).await?.text();
+        let patch = self.bounded(compare("--patch")).await?.text();
         Ok(Diff { patch, ..list })
     }
 
@@ -145,7 +147,7 @@ fn number(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Takes one NUL-terminated record after the other; what is left can be taken whole.
+/// Iterates over NUL-terminated records. `self.0` is the rest.
 struct Records<'a>(&'a [u8]);
 
 impl<'a> Iterator for Records<'a> {

@@ -1,4 +1,4 @@
-//! Entries of trees, as git prints them.
+//! Tree entries as git prints them.
 
 use super::path::RepoPath;
 use crate::id::ObjectId;
@@ -7,43 +7,39 @@ use crate::id::ObjectId;
 pub(super) const TREE: u32 = 0o040_000;
 /// The mode of a symbolic link.
 pub(super) const SYMLINK: u32 = 0o120_000;
-/// The mode of a commit of another repository.
+/// The mode of a submodule commit.
 pub(super) const GITLINK: u32 = 0o160_000;
 
-/// What stands at a path in a tree.
+/// The object at a path in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     pub(super) mode: u32,
     pub(super) id: ObjectId,
 }
 
-/// An entry that changed; a directory too, where git was asked for them.
+/// A changed tree entry. Includes directories if git was asked for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct EntryChange {
+pub(super) struct TreeChange {
     pub(super) path: RepoPath,
-    pub(super) before: Option<Entry>,
-    pub(super) after: Option<Entry>,
+    pub(super) before: Option<TreeEntry>,
+    pub(super) after: Option<TreeEntry>,
 }
 
-/// Text that is no entry.
-#[derive(Debug)]
-pub(super) struct Unreadable;
-
-impl Entry {
-    /// From a mode and an id; mode 0 stands for "nothing".
-    pub(super) fn parse(mode: &[u8], id: &[u8]) -> Result<Option<Self>, Unreadable> {
-        match parse_mode(mode).ok_or(Unreadable)? {
-            0 => Ok(None),
-            mode => Ok(Some(Self {
+impl TreeEntry {
+    /// Parses a mode and an id. Mode 0 means that there is no entry: `Some(None)`.
+    pub(super) fn parse(mode: &[u8], id: &[u8]) -> Option<Option<Self>> {
+        match parse_mode(mode)? {
+            0 => Some(None),
+            mode => Some(Some(Self {
                 mode,
-                id: parse_id(id).ok_or(Unreadable)?,
+                id: parse_id(id)?,
             })),
         }
     }
 }
 
-impl EntryChange {
-    /// From `:<mode> <mode> <id> <id> <letter>` of git's `--raw` format, and the path that follows it.
+impl TreeChange {
+    /// Parses `:<mode> <mode> <id> <id> <letter>` of git's `--raw` format, and the path after it.
     pub(super) fn parse(record: &[u8], path: &[u8]) -> Option<Self> {
         let fields: Vec<&[u8]> = record.strip_prefix(b":")?.split(|byte| *byte == b' ').collect();
         let [mode_before, mode_after, before, after, _letter] = fields.as_slice() else {
@@ -51,8 +47,8 @@ impl EntryChange {
         };
         Some(Self {
             path: RepoPath::new(path),
-            before: Entry::parse(mode_before, before).ok()?,
-            after: Entry::parse(mode_after, after).ok()?,
+            before: TreeEntry::parse(mode_before, before)?,
+            after: TreeEntry::parse(mode_after, after)?,
         })
     }
 }

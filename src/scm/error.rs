@@ -1,7 +1,7 @@
-//! What can go wrong between the user's repository and a run's clone.
+//! Errors of the user's repository, a run's clone and the hand-back.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -11,108 +11,117 @@ use crate::exec::ExitStatus;
 use crate::id::ObjectId;
 use crate::sandbox::SandboxError;
 
-/// What can go wrong with git, on the host or in a sandbox.
+/// An error of git, on the host or in a sandbox.
 #[derive(Debug, Error)]
 pub enum ScmError {
     /// Git could not be started on the host.
     #[error("cannot start git")]
     Start(#[source] io::Error),
-    /// The sandbox did not do its part.
+    /// The sandbox failed.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
     /// A git command failed.
     #[error("`{command}` failed ({status}) in `{}`: {stderr}", dir.display())]
     Git {
-        /// The command, as it could be typed.
+        /// The command line.
         command: String,
-        /// Where it ran.
+        /// The working directory.
         dir: PathBuf,
         /// How it ended.
         status: ExitStatus,
-        /// What it said.
+        /// Its error message.
         stderr: String,
     },
-    /// A git command printed more than is read.
-    #[error("`{command}` printed {bytes} bytes, more than is read")]
+    /// A git command printed too much.
+    #[error("`{command}` printed {bytes} bytes, more than ralph reads")]
     OutputTooLong {
         /// The command.
         command: String,
-        /// How much it printed.
+        /// The length of its output.
         bytes: u64,
     },
-    /// A git command printed something else than its documentation says.
-    #[error("cannot read what git printed as {what}: {text}")]
+    /// A git command printed something unexpected.
+    #[error("cannot parse the output of git as {what}: {text}")]
     Unexpected {
         /// What was expected.
         what: &'static str,
-        /// The beginning of what came.
+        /// The beginning of the output.
         text: String,
     },
     /// There is no repository.
     #[error("`{}` is not a git repository: {reason}", path.display())]
     NotARepository {
-        /// Where it was looked for.
+        /// The path.
         path: PathBuf,
-        /// What git said.
+        /// The message of git.
         reason: String,
     },
-    /// The repository holds a part of its history only, so that no complete clone can be made of it.
-    #[error("`{}` is a {kind}: a run needs a repository with its whole history", path.display())]
+    /// The repository has only a part of its history, so it cannot be cloned completely.
+    #[error("`{}` is a {kind}: a run needs a repository with its complete history", path.display())]
     Incomplete {
-        /// Which one.
+        /// The repository.
         path: PathBuf,
-        /// In what way.
-        kind: Incomplete,
+        /// What is missing.
+        kind: IncompleteKind,
     },
-    /// A revision that the repository does not have.
-    #[error("`{0}` names no commit in this repository")]
+    /// A revision that does not exist.
+    #[error("`{0}` is not a commit, branch or tag of this repository")]
     UnknownRevision(String),
-    /// A ref is not where it was expected; someone else moved it.
-    #[error("`{name}` was moved by someone else: expected {}, found {}", or_nothing(.expected.as_ref()), or_nothing(.found.as_ref()))]
+    /// A ref is not at the expected object: another process moved it.
+    #[error("`{name}` was moved by another process: expected {}, found {}", or_nothing(.expected.as_ref()), or_nothing(.found.as_ref()))]
     RefMoved {
         /// The ref.
         name: String,
-        /// Where it should have been; `None`: nowhere.
+        /// The expected object. `None` means that the ref should not exist.
         expected: Option<ObjectId>,
-        /// Where it is.
+        /// The actual object.
         found: Option<ObjectId>,
     },
-    /// A file of the host could not be handled.
+    /// A file operation on the host failed.
     #[error("cannot {operation} `{}`", path.display())]
     File {
         /// What was tried.
         operation: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// The clone's `HEAD` names no commit.
+    /// The clone's `HEAD` is not a commit.
     #[error("the clone has no commit checked out")]
     NoCommit,
     /// A path that cannot be part of a checkpoint.
-    #[error("`{0}` cannot be kept in a checkpoint")]
+    #[error("`{0}` cannot be part of a checkpoint")]
     StatePath(String),
-    /// What the sandbox handed back was not taken.
+    /// The hand-back was refused.
     #[error("the hand-back was refused")]
-    Refused(#[from] Refusal),
+    Refused(#[from] HandBackRefusal),
 }
 
 impl ScmError {
+    /// For `map_err`: a failed operation on a file of the host.
+    pub(super) fn file(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::File {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
     /// What the user can do next.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Start(_) => Some("install git and make sure that it is on the PATH"),
-            Self::NotARepository { .. } => Some("run inside a git repository, or make one with `git init`"),
+            Self::NotARepository { .. } => Some("run inside a git repository, or create one with `git init`"),
             Self::Incomplete { kind, .. } => Some(match kind {
-                Incomplete::Shallow => "fetch the rest with `git fetch --unshallow`",
-                Incomplete::Partial => {
+                IncompleteKind::Shallow => "fetch the rest with `git fetch --unshallow`",
+                IncompleteKind::Partial => {
                     "fetch the rest with `git fetch --refetch --no-filter`, then unset `remote.<name>.promisor`"
                 }
             }),
             Self::UnknownRevision(_) => {
-                Some("`git branch --all` lists what there is; a new repository needs a first commit")
+                Some("list the branches with `git branch --all`; a new repository needs a first commit")
             }
             Self::RefMoved { .. } => {
                 Some("look at it with `git log`, then move it back or choose another name")
@@ -122,69 +131,62 @@ impl ScmError {
     }
 }
 
-/// How a repository lacks a part of its history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Incomplete {
+/// Why a repository does not have its complete history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum IncompleteKind {
     /// Old commits are missing.
+    #[error("shallow clone")]
     Shallow,
-    /// Objects are fetched when they are first needed.
+    /// Objects are fetched on first use.
+    #[error("partial clone")]
     Partial,
 }
 
-impl std::fmt::Display for Incomplete {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Shallow => "shallow clone",
-            Self::Partial => "partial clone",
-        })
-    }
-}
-
-/// Why a hand-back was not taken. Nothing of it is in the user's repository then.
+/// Why a hand-back was refused. Nothing of it is in the user's repository.
 #[derive(Debug, Error)]
-pub enum Refusal {
-    /// The bundle's header is not what was asked for.
+pub enum HandBackRefusal {
+    /// The header of the bundle is not the expected one.
     #[error("the bundle cannot be used")]
     Bundle(#[from] BundleError),
-    /// The bundle is longer than allowed.
+    /// The bundle is too long.
     #[error("the bundle is longer than {limit} bytes")]
     TooLong {
-        /// The limit.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// Git found the pack damaged, incomplete or malformed.
-    #[error("git did not accept the objects: {0}")]
+    /// The pack is damaged, incomplete or malformed.
+    #[error("git refused the objects: {0}")]
     Objects(String),
-    /// The branch was rewritten below the commit that the run started from.
-    #[error("{tip} does not descend from {base}, which the run started from")]
+    /// The branch no longer contains the commit that the run started from.
+    #[error("{tip} does not descend from {base}, where the run started")]
     Rewritten {
-        /// What the run started from.
+        /// The commit that the run started from.
         base: ObjectId,
-        /// What the clone's branch is at.
+        /// The tip of the clone's branch.
         tip: ObjectId,
     },
-    /// A commit holds a name that must not be in a repository.
-    #[error("commit {commit} holds `{path}`: {problem}")]
+    /// A commit contains a forbidden name.
+    #[error("commit {commit} contains `{path}`: {problem}")]
     Name {
-        /// Which commit.
+        /// The commit.
         commit: ObjectId,
-        /// Where.
+        /// The path.
         path: RepoPath,
-        /// What is wrong with it.
+        /// Why it is forbidden.
         problem: NameProblem,
     },
     /// Two names in one directory are the same on some file systems.
-    #[error("commit {commit} holds both `{one}` and `{other}`, which are one file on some systems")]
+    #[error("commit {commit} contains both `{one}` and `{other}`, which are the same file on some systems")]
     Collision {
-        /// Which commit.
+        /// The commit.
         commit: ObjectId,
-        /// One of them.
+        /// The first name.
         one: RepoPath,
-        /// The other.
+        /// The second name.
         other: RepoPath,
     },
-    /// A known secret stands in a message, a name or a file.
-    #[error("a known secret stands in what the agent changed")]
+    /// A message, a name or a file contains a known secret.
+    #[error("the agent's changes contain a known secret")]
     Secret,
 }
 

@@ -1,17 +1,16 @@
-//! Changes that a person should look at before they merge.
+//! Changes that a person has to check before merging.
 
 use std::fmt;
 
-use super::entry::{Entry, EntryChange, GITLINK, SYMLINK, TREE};
+use super::entry::{GITLINK, SYMLINK, TreeChange, TreeEntry};
 use super::error::ScmError;
-use super::git::GitDir;
 use super::history::changes_between;
 use super::objects;
 use super::path::RepoPath;
 use super::repository::Repository;
 use crate::id::ObjectId;
 
-/// Files that decide what runs later, by their whole path or by a directory they are in.
+/// Files and directories, by path, that decide what runs later.
 const POLICY_PATHS: [&str; 22] = [
     "ralph.toml",
     "ralph_task.md",
@@ -37,45 +36,45 @@ const POLICY_PATHS: [&str; 22] = [
     ".cargo",
     "nix.conf",
 ];
-/// Files that decide what runs later, wherever they are.
+/// Files, by name, that decide what runs later.
 const POLICY_NAMES: [&str; 3] = ["CLAUDE.md", "AGENTS.md", ".mcp.json"];
 
-/// A change that a person should look at.
+/// A change that a person has to check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flag {
-    /// Where.
+pub struct ChangeFlag {
+    /// The path.
     pub path: RepoPath,
-    /// Why.
+    /// The reason.
     pub reason: FlagReason,
 }
 
 /// Why a change is flagged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FlagReason {
-    /// The file decides what runs later: git's own, the sandbox's, the CI's or an agent's settings.
+    /// The file decides what runs later: settings of git, the sandbox, CI or an agent.
     PolicyFile,
     /// A symbolic link that stays within the repository.
     Symlink {
-        /// Where it leads.
+        /// Its target.
         target: String,
     },
     /// A symbolic link that leads out of the repository, or into its git directory.
     SymlinkOutside {
-        /// Where it leads.
+        /// Its target.
         target: String,
     },
-    /// A commit of another repository.
+    /// A submodule commit.
     Gitlink,
     /// Another file mode.
     Mode {
-        /// What it was.
+        /// The old mode.
         from: u32,
-        /// What it is.
+        /// The new mode.
         to: u32,
     },
 }
 
-impl fmt::Display for Flag {
+impl fmt::Display for ChangeFlag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.path;
         match &self.reason {
@@ -88,51 +87,38 @@ impl fmt::Display for Flag {
                     shown(target)
                 )
             }
-            FlagReason::Gitlink => write!(f, "`{path}`: a commit of another repository"),
+            FlagReason::Gitlink => write!(f, "`{path}`: a submodule commit"),
             FlagReason::Mode { from, to } => write!(f, "`{path}`: mode changed from {from:o} to {to:o}"),
         }
     }
 }
 
-/// What a person should look at in everything that changed between two commits of the user's repository.
+/// Flags the changes between two commits of the user's repository.
 pub async fn flags_between(
     repository: &Repository,
     from: &ObjectId,
     to: &ObjectId,
-) -> Result<Vec<Flag>, ScmError> {
+) -> Result<Vec<ChangeFlag>, ScmError> {
     let changes = changes_between(&repository.git, from, to).await?;
-    flags(&repository.git, changes.iter()).await
-}
-
-/// What a person should look at in these changes; each thing once.
-pub(super) async fn flags(
-    git: &GitDir,
-    changes: impl Iterator<Item = &EntryChange> + Clone,
-) -> Result<Vec<Flag>, ScmError> {
     let links: Vec<String> = changes
-        .clone()
+        .iter()
         .filter_map(new_link)
         .map(|entry| entry.id.to_string())
         .collect();
-    let mut targets = objects::read(git, &links).await?.into_iter();
-    let mut flags: Vec<Flag> = Vec::new();
-    for change in changes.filter(|change| !is_directory(change)) {
+    let mut targets = objects::read(&repository.git, &links).await?.into_iter();
+    let mut flags = Vec::new();
+    for change in &changes {
         let target = new_link(change).and_then(|_| targets.next()).flatten();
         let target = target.map(|object| String::from_utf8_lossy(&object.bytes).into_owned());
-        for reason in reasons(change, target) {
-            let flag = Flag {
-                path: change.path.clone(),
-                reason,
-            };
-            if !flags.contains(&flag) {
-                flags.push(flag);
-            }
-        }
+        flags.extend(reasons(change, target).into_iter().map(|reason| ChangeFlag {
+            path: change.path.clone(),
+            reason,
+        }));
     }
     Ok(flags)
 }
 
-fn reasons(change: &EntryChange, target: Option<String>) -> Vec<FlagReason> {
+fn reasons(change: &TreeChange, target: Option<String>) -> Vec<FlagReason> {
     let mut reasons = Vec::new();
     if is_policy_file(&change.path) {
         reasons.push(FlagReason::PolicyFile);
@@ -186,22 +172,15 @@ fn leaves(path: &RepoPath, target: &str) -> bool {
     false
 }
 
-fn new_link(change: &EntryChange) -> Option<&Entry> {
+fn new_link(change: &TreeChange) -> Option<&TreeEntry> {
     change.after.as_ref().filter(|entry| entry.mode == SYMLINK)
 }
 
-fn is_directory(change: &EntryChange) -> bool {
-    [&change.before, &change.after]
-        .into_iter()
-        .flatten()
-        .all(|entry| entry.mode == TREE)
-}
-
-fn mode(entry: Option<&Entry>) -> Option<u32> {
+fn mode(entry: Option<&TreeEntry>) -> Option<u32> {
     entry.map(|entry| entry.mode)
 }
 
-/// A link's target, for people.
+/// The target of a link, escaped for display.
 fn shown(target: &str) -> RepoPath {
     RepoPath::new(target)
 }

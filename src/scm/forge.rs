@@ -1,4 +1,4 @@
-//! Where pull requests are opened.
+//! The forge: where a pull request is opened.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,72 +15,63 @@ pub trait Forge: Send + Sync {
     /// The name used in configuration.
     fn name(&self) -> &'static str;
 
-    /// Opens the pull request, or brings the one that is open up to date. Doing it twice is harmless.
-    async fn open(&self, request: &PullRequest) -> Result<Opened, ForgeError>;
+    /// Opens the pull request, or updates the open one. Idempotent.
+    async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError>;
 
-    /// Whether the pull request's branch is at this commit now. Asks; never remembers.
-    async fn holds(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError>;
+    /// Whether the pull request's branch is at this commit. Must not use a cached answer.
+    async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError>;
 }
 
-/// What a pull request should be.
+/// A pull request to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullRequest {
     /// Its branch, without `refs/heads/`.
     pub branch: String,
-    /// The branch it is to be merged into.
+    /// The branch that it is to be merged into.
     pub base_branch: String,
-    /// What its branch is to be at. The user's repository has it.
+    /// The commit of its branch. It is in the user's repository.
     pub commit: ObjectId,
-    /// Where this run may have left the branch earlier. Anywhere else, it is someone else's.
+    /// The commits where this run may have left the branch. A branch at another commit is not changed.
     pub ours: Vec<ObjectId>,
     /// Its title.
     pub title: String,
     /// Its text, in Markdown.
     pub body: String,
-    /// Whether it is ready to be merged.
-    pub readiness: Readiness,
-    /// Labels on it.
+    /// Whether it is a draft.
+    pub draft: bool,
+    /// Its labels.
     pub labels: Vec<String>,
 }
 
-/// Whether a pull request is ready to be merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Readiness {
-    /// Work in progress.
-    Draft,
-    /// Ready for review.
-    Ready,
-}
-
-/// A pull request that is open.
+/// An open pull request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
-    /// Where a person finds it: a link or a file.
+pub struct OpenedPullRequest {
+    /// Its location for people: a URL or a file.
     pub location: String,
-    /// What its branch is at.
+    /// The commit of its branch.
     pub commit: ObjectId,
 }
 
-/// Why a pull request was not opened.
+/// Why a pull request could not be opened.
 #[derive(Debug, Error)]
 pub enum ForgeError {
-    /// Git did not do its part; [`ScmError::RefMoved`] when the branch is someone else's.
+    /// Git failed. [`ScmError::RefMoved`] if the branch is at an unknown commit.
     #[error(transparent)]
     Scm(#[from] ScmError),
-    /// The branch is checked out; moving it would make that working directory look changed.
+    /// The branch is checked out. Moving it would make that working directory look changed.
     #[error("the branch `{branch}` is checked out in `{}`", worktree.display())]
     CheckedOut {
-        /// Which branch.
+        /// The branch.
         branch: String,
-        /// Where.
+        /// The working directory.
         worktree: PathBuf,
     },
     /// The pull-request file could not be written.
     #[error("cannot write the pull request to `{}`", path.display())]
     Write {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -91,7 +82,7 @@ impl ForgeError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Scm(error) => error.hint(),
-            Self::CheckedOut { .. } => Some("check out another branch there, then `ralph resume`"),
+            Self::CheckedOut { .. } => Some("check out another branch there, then run `ralph resume`"),
             Self::Write { .. } => None,
         }
     }

@@ -1,4 +1,4 @@
-//! How git is called: without anybody's settings, hooks, prompts or network.
+//! Runs git without the user's settings, hooks, prompts or network.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use crate::exec::{Command, Discard, Exit, Host, OutputSink};
 use crate::id::ObjectId;
 use crate::sandbox::Sandbox;
 
-/// No single git command of ours takes longer, on any repository we know of.
+/// Limit for one git command. None takes that long on any known repository.
 const TIMEOUT: Duration = Duration::from_secs(900);
-/// The longest output that is read whole.
-const READ_WHOLE: usize = 64 * 1024 * 1024;
-/// How much of a failed command's message is shown.
-const MESSAGE: usize = 2000;
+/// The longest output that is read completely, in bytes.
+const MAX_OUTPUT: usize = 64 * 1024 * 1024;
+/// How many characters of a failed command's message are shown.
+const MAX_MESSAGE: usize = 2000;
 
-/// Settings that stand above whatever the repository's own configuration says.
+/// Settings that override the repository's own configuration.
 const SETTINGS: [&str; 8] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -27,7 +27,7 @@ const SETTINGS: [&str; 8] = [
     "submodule.recurse=false",
 ];
 
-/// Variables that keep the user's and the system's settings out.
+/// Variables that disable the user's and the system's settings.
 const ENVIRONMENT: [(&str, &str); 7] = [
     ("GIT_TERMINAL_PROMPT", "0"),
     ("GIT_CONFIG_NOSYSTEM", "1"),
@@ -38,7 +38,7 @@ const ENVIRONMENT: [(&str, &str); 7] = [
     ("LC_ALL", "C"),
 ];
 
-/// A git directory on the host that no agent can write to.
+/// A git directory on the host. No agent can write to it.
 #[derive(Clone, Debug)]
 pub(super) struct GitDir {
     host: Host,
@@ -50,23 +50,25 @@ impl GitDir {
         Self { host, path }
     }
 
-    /// The same host, another git directory.
-    pub(super) fn beside(&self, path: PathBuf) -> Self {
+    /// Another git directory on the same host.
+    pub(super) fn with_path(&self, path: PathBuf) -> Self {
         Self::new(self.host.clone(), path)
     }
 
-    /// A git command on this directory; never on a working directory.
-    pub(super) fn command(&self) -> Command {
-        hardened(&["--no-optional-locks", "--git-dir=."]).cwd(&self.path)
+    /// A git command on this directory, never on a working directory. `args` are separated by spaces.
+    pub(super) fn command(&self, args: &str) -> Command {
+        hardened(&["--no-optional-locks", "--git-dir=."])
+            .cwd(&self.path)
+            .args(args.split(' '))
     }
 
-    /// Runs it; a failure is an `Exit`.
+    /// Runs a command. Its failure is not an error.
     pub(super) async fn exit(&self, command: &Command) -> Result<Exit, ScmError> {
-        on_host(&self.host, command).await
+        run_on_host(&self.host, command).await
     }
 
-    /// Runs it while somebody looks at what it prints; a failure is an `Exit`.
-    pub(super) async fn watched(
+    /// Runs a command and passes its output to a sink. Its failure is not an error.
+    pub(super) async fn stream(
         &self,
         command: &Command,
         output: &mut dyn OutputSink,
@@ -74,13 +76,13 @@ impl GitDir {
         self.host.run(command, output).await.map_err(ScmError::Start)
     }
 
-    /// Runs it and returns what it printed; a failure is an error.
+    /// Runs a command and returns its output. Its failure is an error.
     pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
         output(command, &self.exit(command).await?)
     }
 }
 
-/// A working directory inside a sandbox, and git in there.
+/// Git in a working directory inside a sandbox.
 #[derive(Clone, Copy)]
 pub(super) struct SandboxGit<'a> {
     pub(super) sandbox: &'a dyn Sandbox,
@@ -88,9 +90,10 @@ pub(super) struct SandboxGit<'a> {
 }
 
 impl SandboxGit<'_> {
-    pub(super) fn command(&self) -> Command {
+    /// A git command in this directory. `args` are separated by spaces.
+    pub(super) fn command(&self, args: &str) -> Command {
         let trusted = format!("safe.directory={}", self.dir.display());
-        hardened(&["-c", &trusted]).cwd(self.dir)
+        hardened(&["-c", &trusted]).cwd(self.dir).args(args.split(' '))
     }
 
     pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
@@ -99,12 +102,12 @@ impl SandboxGit<'_> {
     }
 }
 
-/// Runs a command on the host; a failure is an `Exit`.
-pub(super) async fn on_host(host: &Host, command: &Command) -> Result<Exit, ScmError> {
+/// Runs a command on the host. Its failure is not an error.
+pub(super) async fn run_on_host(host: &Host, command: &Command) -> Result<Exit, ScmError> {
     host.run(command, &mut Discard).await.map_err(ScmError::Start)
 }
 
-/// Git, with our settings and these options before the subcommand.
+/// Git with ralph's settings, and these options before the subcommand.
 pub(super) fn hardened(options: &[&str]) -> Command {
     let mut command = Command::new("git").args(["--no-pager", "--literal-pathspecs"]);
     for setting in SETTINGS {
@@ -116,10 +119,10 @@ pub(super) fn hardened(options: &[&str]) -> Command {
     command
         .args(options.iter().copied())
         .timeout(TIMEOUT)
-        .keep(READ_WHOLE)
+        .keep(MAX_OUTPUT)
 }
 
-/// What a command printed, if it succeeded and all of it is there.
+/// The output of a command that succeeded.
 pub(super) fn output(command: &Command, exit: &Exit) -> Result<Vec<u8>, ScmError> {
     if !exit.success() {
         return Err(failure(command, exit));
@@ -140,19 +143,19 @@ pub(super) fn failure(command: &Command, exit: &Exit) -> ScmError {
     }
 }
 
-/// What a failed command said, for people.
+/// The error message of a failed command.
 pub(super) fn message(exit: &Exit) -> String {
-    exit.stderr.text().trim().chars().take(MESSAGE).collect()
+    exit.stderr.text().trim().chars().take(MAX_MESSAGE).collect()
 }
 
-/// What `--stdin` of git's revision walks reads: this, without what those reach.
+/// The input of git's `--stdin`: the revision `wanted` without what `known` reaches.
 pub(super) fn revisions(wanted: &str, known: &[ObjectId]) -> String {
     known.iter().fold(format!("{wanted}\n"), |lines, id| {
         lines + "^" + id.as_str() + "\n"
     })
 }
 
-/// The one object id that git printed.
+/// Parses output that is one object id.
 pub(super) fn one_id(printed: &[u8]) -> Result<ObjectId, ScmError> {
     std::str::from_utf8(printed)
         .ok()
@@ -160,13 +163,13 @@ pub(super) fn one_id(printed: &[u8]) -> Result<ObjectId, ScmError> {
         .ok_or_else(|| unexpected("an object id", printed))
 }
 
-/// The error for output that cannot be read.
+/// The error for output that cannot be parsed.
 pub(super) fn unexpected(what: &'static str, printed: &[u8]) -> ScmError {
     let text = String::from_utf8_lossy(&printed[..printed.len().min(200)]).into_owned();
     ScmError::Unexpected { what, text }
 }
 
-/// `git status ...` without the settings before it, which are always the same.
+/// The command line without ralph's settings, which are always the same.
 fn subcommand(command: &Command) -> String {
     let mut args = command.args.iter().peekable();
     let mut rest = Vec::new();

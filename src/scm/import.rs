@@ -1,56 +1,56 @@
-//! One commit as a `git fast-import` stream: a tree is edited where it changes, whatever its size.
+//! Creates one commit with `git fast-import`. The cost depends on what changes, not on the size of the tree.
 
 use super::error::ScmError;
-use super::git::unexpected;
+use super::git::{GitDir, SandboxGit, unexpected};
 use super::path::RepoPath;
 use super::repository::ObjectFormat;
 use crate::exec::Command;
 use crate::id::ObjectId;
 
-/// A commit to be made.
-pub(super) struct NewCommit<'a> {
-    /// Who it is by: `Name <email>`.
+/// The description of a new commit.
+pub(super) struct CommitSpec<'a> {
+    /// The author and committer: `Name <email>`.
     pub(super) committer: &'a str,
-    pub(super) date: Date,
+    pub(super) date: CommitDate,
     pub(super) message: &'a str,
-    /// The first parent, whose tree the edits start from; without one they start from an empty tree.
+    /// The first parent, whose tree is edited. `None` starts from an empty tree.
     pub(super) from: Option<&'a ObjectId>,
-    /// One more parent, whose tree plays no part.
+    /// One more parent. Its tree is ignored.
     pub(super) merge: Option<&'a ObjectId>,
 }
 
-/// When a commit was made.
+/// The date of a commit.
 #[derive(Clone, Copy)]
-pub(super) enum Date {
-    /// By the clock of where git runs.
+pub(super) enum CommitDate {
+    /// The current time where git runs.
     Now,
-    /// So many seconds after 1970.
+    /// Seconds since 1970.
     At(i64),
 }
 
-/// A `fast-import` stream being written.
-pub(super) struct Import<'a> {
-    target: Target<'a>,
-    date: Date,
+/// A `fast-import` stream.
+pub(super) struct FastImport<'a> {
+    import_ref: ImportRef<'a>,
+    date: CommitDate,
     stream: Vec<u8>,
 }
 
-/// What fast-import does with the ref it must be given.
-pub(super) enum Target<'a> {
-    /// The ref will point at the commit, wherever it was before.
-    Lasting(&'a str),
-    /// The ref is never written; nothing will point at the commit.
-    Scratch(&'a str),
+/// What `fast-import` does with its ref, which is mandatory.
+pub(super) enum ImportRef<'a> {
+    /// The ref points at the commit afterwards, wherever it was before.
+    Keep(&'a str),
+    /// The ref is never written. No ref points at the commit.
+    Discard(&'a str),
 }
 
-impl<'a> Import<'a> {
+impl<'a> FastImport<'a> {
     /// Starts the commit.
-    pub(super) fn new(target: Target<'a>, commit: &NewCommit<'_>) -> Self {
-        let (Target::Lasting(name) | Target::Scratch(name)) = target;
+    pub(super) fn new(import_ref: ImportRef<'a>, commit: &CommitSpec<'_>) -> Self {
+        let (ImportRef::Keep(name) | ImportRef::Discard(name)) = import_ref;
         let (committer, message) = (commit.committer, commit.message);
         let date = match commit.date {
-            Date::Now => "now".to_owned(),
-            Date::At(seconds) => format!("{seconds} +0000"),
+            CommitDate::Now => "now".to_owned(),
+            CommitDate::At(seconds) => format!("{seconds} +0000"),
         };
         let mut stream = format!(
             "commit {name}\nmark :1\ncommitter {committer} {date}\ndata {}\n{message}\n",
@@ -60,13 +60,13 @@ impl<'a> Import<'a> {
             stream += &parent.map(|id| format!("{word} {id}\n")).unwrap_or_default();
         }
         Self {
-            target,
+            import_ref,
             date: commit.date,
             stream: stream.into_bytes(),
         }
     }
 
-    /// Puts an object that exists at `path`.
+    /// Puts an existing object at `path`.
     pub(super) fn put(&mut self, path: &RepoPath, mode: u32, id: &ObjectId) {
         self.line(&format!("M {mode:06o} {id} "), path);
     }
@@ -79,36 +79,39 @@ impl<'a> Import<'a> {
         self.stream.push(b'\n');
     }
 
-    /// Removes `path`, if it is there.
+    /// Removes `path`, if it exists.
     pub(super) fn remove(&mut self, path: &RepoPath) {
         self.line("D ", path);
     }
 
-    /// The command that makes the commit and prints what [`read_ids`] reads.
-    pub(super) fn finish(mut self, git: Command, format: ObjectFormat) -> Command {
+    /// The arguments and input that create the commit and print what [`read_ids`] parses.
+    pub(super) fn finish(mut self, git: SandboxGit<'_>, format: ObjectFormat) -> Command {
         self.stream.extend_from_slice(b"\nget-mark :1\nls :1 \"\"\n");
-        self.end(git, format)
+        let (args, stream) = self.end(format);
+        git.command(args).stdin(stream)
     }
 
-    /// The command that makes the commit, prints nothing, and writes its id to this file for [`read_mark`]. One that
-    /// prints is killed half-way, and leaves half a pack, when nobody lives to read it.
-    pub(super) fn finish_in_silence(mut self, git: Command, format: ObjectFormat, marks: &str) -> Command {
+    /// The command that creates the commit, prints nothing, and writes its id to this file for [`read_mark`]. A command
+    /// that prints would be killed half-way, and leave half a pack, if this process is killed.
+    pub(super) fn finish_silently(mut self, git: &GitDir, format: ObjectFormat, marks: &str) -> Command {
         self.stream.push(b'\n');
-        self.end(git, format).arg(format!("--export-marks={marks}"))
+        let (args, stream) = self.end(format);
+        git.command(args)
+            .stdin(stream)
+            .arg(format!("--export-marks={marks}"))
     }
 
-    fn end(mut self, git: Command, format: ObjectFormat) -> Command {
-        if let Target::Scratch(name) = self.target {
+    fn end(mut self, format: ObjectFormat) -> (&'static str, Vec<u8>) {
+        if let ImportRef::Discard(name) = self.import_ref {
             let forget = format!("reset {name}\nfrom {}\n", format.zero());
             self.stream.extend_from_slice(forget.as_bytes());
         }
         self.stream.extend_from_slice(b"done\n");
-        let dates = match self.date {
-            Date::Now => "--date-format=now",
-            Date::At(_) => "--date-format=raw",
+        let args = match self.date {
+            CommitDate::Now => "fast-import --quiet --force --done --date-format=now",
+            CommitDate::At(_) => "fast-import --quiet --force --done --date-format=raw",
         };
-        let options = ["fast-import", "--quiet", "--force", "--done", dates];
-        git.args(options).stdin(self.stream)
+        (args, self.stream)
     }
 
     fn line(&mut self, command: &str, path: &RepoPath) {
@@ -125,7 +128,7 @@ impl<'a> Import<'a> {
     }
 }
 
-/// The commit that was made, from the text of a marks file.
+/// The new commit, from the content of a marks file.
 pub(super) fn read_mark(text: &[u8]) -> Result<ObjectId, ScmError> {
     let id = text
         .strip_prefix(b":1 ")
@@ -134,7 +137,7 @@ pub(super) fn read_mark(text: &[u8]) -> Result<ObjectId, ScmError> {
         .ok_or_else(|| unexpected("a new commit", text))
 }
 
-/// The commit that was made and its tree.
+/// The new commit and its tree.
 pub(super) fn read_ids(printed: &[u8]) -> Result<(ObjectId, ObjectId), ScmError> {
     let text = String::from_utf8_lossy(printed);
     let mut lines = text.lines();

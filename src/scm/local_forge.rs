@@ -1,12 +1,12 @@
-//! The forge without a server: a branch in the user's repository and a file that describes it.
+//! The forge without a server: a branch in the user's repository, and a file with the pull request.
 
 use std::path::PathBuf;
 
 use async_trait::async_trait;
 
 use super::error::ScmError;
-use super::forge::{Forge, ForgeError, Opened, PullRequest, Readiness};
-use super::repository::{Expect, Repository};
+use super::forge::{Forge, ForgeError, OpenedPullRequest, PullRequest};
+use super::repository::Repository;
 use crate::atomic_file::{FileAccess, write_durably};
 use crate::id::ObjectId;
 
@@ -18,14 +18,14 @@ pub struct LocalForge {
 }
 
 impl LocalForge {
-    /// Pull requests in this repository, described in this file.
+    /// Opens pull requests in this repository and describes them in this file.
     #[must_use]
     pub fn new(repository: Repository, file: PathBuf) -> Self {
         Self { repository, file }
     }
 
-    /// Moves the branch, unless it is where it should be.
-    async fn place_branch(&self, request: &PullRequest) -> Result<(), ForgeError> {
+    /// Moves the branch to the commit of the pull request.
+    async fn move_branch(&self, request: &PullRequest) -> Result<(), ForgeError> {
         let name = ref_name(&request.branch);
         let found = self.repository.read_ref(&name).await?;
         if found.as_ref() == Some(&request.commit) {
@@ -44,18 +44,15 @@ impl LocalForge {
                 worktree,
             });
         }
-        let expected = Expect::from_found(found.as_ref());
         self.repository
-            .update_ref(&name, &request.commit, expected)
+            .update_ref(&name, &request.commit, found.as_ref())
             .await?;
         Ok(())
     }
 
     async fn checked_out_in(&self, name: &str) -> Result<Option<PathBuf>, ScmError> {
         let git = &self.repository.git;
-        let printed = git
-            .run(&git.command().args(["worktree", "list", "--porcelain", "-z"]))
-            .await?;
+        let printed = git.run(&git.command("worktree list --porcelain -z")).await?;
         let text = String::from_utf8_lossy(&printed);
         let mut worktree = "";
         for line in text.split('\0') {
@@ -75,21 +72,21 @@ impl Forge for LocalForge {
         "local"
     }
 
-    async fn open(&self, request: &PullRequest) -> Result<Opened, ForgeError> {
-        self.place_branch(request).await?;
+    async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError> {
+        self.move_branch(request).await?;
         write_durably(&self.file, describe(request).as_bytes(), FileAccess::Private).map_err(|source| {
             ForgeError::Write {
                 path: self.file.clone(),
                 source,
             }
         })?;
-        Ok(Opened {
+        Ok(OpenedPullRequest {
             location: self.file.display().to_string(),
             commit: request.commit.clone(),
         })
     }
 
-    async fn holds(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
+    async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError> {
         let found = self.repository.read_ref(&ref_name(branch)).await?;
         Ok(found.as_ref() == Some(commit))
     }
@@ -100,9 +97,10 @@ fn ref_name(branch: &str) -> String {
 }
 
 fn describe(request: &PullRequest) -> String {
-    let state = match request.readiness {
-        Readiness::Draft => "draft",
-        Readiness::Ready => "ready for review",
+    let state = if request.draft {
+        "draft"
+    } else {
+        "ready for review"
     };
     let labels = match request.labels.as_slice() {
         [] => String::new(),

@@ -1,24 +1,13 @@
-//! Git: the user's repository, a run's private clone, and the way work comes back.
+//! Git: the user's repository, a run's private clone, the hand-back of work, and pull requests.
 //!
 //! A run never works in the user's repository. [`SeedPack`] packs what the base commit reaches,
-//! [`PrivateClone::plant`] makes a clone of it inside the sandbox, [`PrivateClone::snapshot`] says what is in there
-//! after each iteration. [`take`] brings it back: a bundle is made inside, checked in a quarantine repository and
-//! only then are its objects added to the user's repository. [`Checkpoints`] keeps the run's state on
-//! `refs/ralph/<run>/state`, and a [`Forge`] opens the pull request.
+//! [`PrivateClone::create`] clones it inside the sandbox, and [`PrivateClone::snapshot`] records its content after each
+//! iteration. [`hand_back`] creates a bundle inside the sandbox, checks it in a quarantine repository, and only then adds
+//! its objects to the user's repository. [`Checkpoints`] saves the run's state on `refs/ralph/<run>/state`, and a
+//! [`Forge`] opens the pull request.
 //!
-//! The host runs git on the user's repository and on the quarantine alone; hooks, prompts, the network and everybody's
-//! settings are off.
-//!
-//! ```no_run
-//! use ralph::{Repository, Surroundings};
-//!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let host = Surroundings::from_process()?.host();
-//! let repository = Repository::open(host, "path/to/repository".as_ref()).await?;
-//! println!("{}", repository.resolve("HEAD").await?);
-//! # Ok(())
-//! # }
-//! ```
+//! The host runs git only on the user's repository and on the quarantine repository, without hooks, prompts, network and
+//! the user's settings.
 
 mod agent_settings;
 mod branch;
@@ -48,18 +37,18 @@ mod worktree;
 
 pub use agent_settings::agent_settings;
 pub use branch::{branch_name, free_branch, slug};
-pub use checkpoint::{Checkpoint, Checkpoints, Content, StateFile};
-pub use clone::{Identity, IdentityError, PrivateClone, Start, trust_variables};
-pub use diff::{Diff, FileChange, Lines};
-pub use error::{Incomplete, Refusal, ScmError};
-pub use flag::{Flag, FlagReason, flags_between};
-pub use forge::{Forge, ForgeError, Opened, PullRequest, Readiness};
-pub use handback::{DEFAULT_LIMIT, HandBack, NewCommit, Request, take};
+pub use checkpoint::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
+pub use clone::{CloneStart, CommitIdentity, CommitIdentityError, PrivateClone, trust_variables};
+pub use diff::{Diff, FileChange, LineCount};
+pub use error::{HandBackRefusal, IncompleteKind, ScmError};
+pub use flag::{ChangeFlag, FlagReason, flags_between};
+pub use forge::{Forge, ForgeError, OpenedPullRequest, PullRequest};
+pub use handback::{DEFAULT_BUNDLE_LIMIT, HandBack, HandBackRequest, hand_back};
 pub use local_forge::LocalForge;
 pub use mirror::DiffKind;
 pub use path::{NameProblem, RepoPath};
-pub use repository::{Expect, ObjectFormat, Repository, Warning};
+pub use repository::{CloneWarning, ObjectFormat, Repository};
 pub use seed::SeedPack;
-pub use snapshot::{Change, DirtyPath, Snapshot};
-pub use status::Head;
+pub use snapshot::{DirtyPath, PathChange, Snapshot};
+pub use status::GitHead;
 pub use worktree::main_worktree;

@@ -1,35 +1,32 @@
-//! Reading many objects with one git process.
+//! Reads many objects with one git process.
 
 use super::error::ScmError;
 use super::git::{GitDir, unexpected};
 use crate::id::ObjectId;
 
-/// An object and what it holds.
+/// An object and its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Object {
+pub(super) struct GitObject {
     pub(super) id: ObjectId,
     pub(super) bytes: Vec<u8>,
 }
 
-/// Reads the named objects in order; `None` for one that does not exist. No name may hold a line break.
-pub(super) async fn read(git: &GitDir, names: &[String]) -> Result<Vec<Option<Object>>, ScmError> {
+/// Reads objects by name, in order. `None` for an object that does not exist. A name must not contain a line break.
+pub(super) async fn read(git: &GitDir, names: &[String]) -> Result<Vec<Option<GitObject>>, ScmError> {
     if names.is_empty() {
         return Ok(Vec::new());
     }
-    let command = git
-        .command()
-        .args(["cat-file", "--batch"])
-        .stdin(names.join("\n") + "\n");
+    let command = git.command("cat-file --batch").stdin(names.join("\n") + "\n");
     let printed = git.run(&command).await?;
     let objects = parse(&printed).ok_or_else(|| unexpected("objects", &printed))?;
     if objects.len() == names.len() {
         Ok(objects)
     } else {
-        Err(unexpected("as many objects as were asked for", &printed))
+        Err(unexpected("one object per name", &printed))
     }
 }
 
-/// The entries of a tree object: mode, name and id.
+/// The names in a tree object, whose entries are mode, name and id.
 pub(super) fn tree_names(bytes: &[u8], id_bytes: usize) -> Option<Vec<Vec<u8>>> {
     let mut names = Vec::new();
     let mut rest = bytes;
@@ -42,7 +39,7 @@ pub(super) fn tree_names(bytes: &[u8], id_bytes: usize) -> Option<Vec<Vec<u8>>> 
     Some(names)
 }
 
-fn parse(printed: &[u8]) -> Option<Vec<Option<Object>>> {
+fn parse(printed: &[u8]) -> Option<Vec<Option<GitObject>>> {
     let mut objects = Vec::new();
     let mut rest = printed;
     while !rest.is_empty() {
@@ -57,7 +54,7 @@ fn parse(printed: &[u8]) -> Option<Vec<Option<Object>>> {
         let id = ObjectId::parse(fields.next()?).ok()?;
         let size: usize = fields.nth(1)?.parse().ok()?;
         let bytes = rest.get(..size)?.to_vec();
-        objects.push(Some(Object { id, bytes }));
+        objects.push(Some(GitObject { id, bytes }));
         rest = rest.get(size + 1..)?;
     }
     Some(objects)

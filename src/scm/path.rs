@@ -1,38 +1,39 @@
-//! Paths in a repository: bytes, and which of them must not be there.
+//! Paths in a repository, and names that are forbidden there.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
+use thiserror::Error;
 use unicode_normalization::UnicodeNormalization;
 
-/// Where the run's own state lives in a clone. None of it is ever committed by ralph.
+/// The directory of the run files in a clone. ralph never commits it.
 const PRIVATE_DIR: &[u8] = b".ralph";
-/// The task in a clone; the runner's, not the agent's.
+/// The task file in a clone. Only the runner changes it.
 const TASK_FILE: &[u8] = b"ralph_task.md";
 
-/// A path as git stores it: bytes separated by slashes, relative to the top of the repository.
+/// A path as git stores it: bytes separated by slashes, relative to the root of the repository.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoPath(Vec<u8>);
 
 impl RepoPath {
-    /// Wraps the bytes that git printed.
+    /// Creates a path from the bytes that git printed.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
-    /// The bytes.
+    /// The path as bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether it belongs to the run's own state (`.ralph/`, `ralph_task.md`) and not to the work.
+    /// Whether it is one of the run files (`.ralph/`, `ralph_task.md`).
     #[must_use]
     pub fn is_private(&self) -> bool {
         self.0 == TASK_FILE || self.components().next() == Some(PRIVATE_DIR)
     }
 
-    /// The directory and the name of its last component.
+    /// The directory and the last component.
     #[must_use]
     pub fn split(&self) -> (&[u8], &[u8]) {
         match self.0.iter().rposition(|byte| *byte == b'/') {
@@ -47,7 +48,7 @@ impl RepoPath {
     }
 }
 
-/// Bytes that could confuse a terminal or a reader are written as escapes.
+/// Escapes bytes that could confuse a terminal or a reader.
 impl fmt::Display for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.0.utf8_chunks() {
@@ -79,32 +80,25 @@ impl From<&str> for RepoPath {
     }
 }
 
-/// Why a name must not be in a repository.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a name is forbidden in a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum NameProblem {
-    /// It is `.git`, or another spelling that some file system takes for it.
+    /// It is `.git`, or another spelling of it on some file system.
+    #[error("some file systems treat it as a git directory")]
     DotGit,
     /// It is `.`, `..` or empty, so the path leads elsewhere.
+    #[error("it leads out of its directory")]
     Traversal,
 }
 
-impl fmt::Display for NameProblem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::DotGit => "some file systems take it for a git directory",
-            Self::Traversal => "it leads out of its directory",
-        })
-    }
-}
-
-/// What is wrong with a path, if anything.
+/// The first problem of a path, if any.
 pub(super) fn name_problem(path: &RepoPath) -> Option<NameProblem> {
     path.components().find_map(component_problem)
 }
 
-/// Two names of one directory that are the same on a file system that folds case or normalises Unicode.
+/// Finds two names of one directory that are the same on a file system that folds case or normalises Unicode.
 ///
-/// Only pairs with one of `added` in them count: what the user's repository already holds is the user's own.
+/// Only pairs with a name in `added` count: what is already in the user's repository is not checked.
 pub(super) fn collision<'a>(names: &'a [Vec<u8>], added: &HashSet<&[u8]>) -> Option<(&'a [u8], &'a [u8])> {
     let mut seen: HashMap<String, &'a [u8]> = HashMap::with_capacity(names.len());
     for name in names {
@@ -121,7 +115,7 @@ fn component_problem(component: &[u8]) -> Option<NameProblem> {
     if matches!(component, b"" | b"." | b"..") {
         return Some(NameProblem::Traversal);
     }
-    // NTFS takes a backslash for a separator and drops what follows a colon (an alternate stream).
+    // On NTFS a backslash is a separator, and a colon starts the name of an alternate stream.
     let aliases = component
         .split(|byte| *byte == b'\\')
         .map(|part| part.split(|byte| *byte == b':').next().unwrap_or(part));
@@ -143,7 +137,7 @@ fn component_problem(component: &[u8]) -> Option<NameProblem> {
     None
 }
 
-/// Code points that HFS+ ignores in names, and that people cannot see.
+/// Invisible code points, which HFS+ ignores in names.
 fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{200b}' | '\u{feff}')
 }
@@ -151,7 +145,7 @@ fn is_invisible(c: char) -> bool {
 fn folded(name: &[u8]) -> String {
     match std::str::from_utf8(name) {
         Ok(text) => text.nfkc().flat_map(char::to_lowercase).nfc().collect(),
-        // Distinct invalid names must stay distinct.
+        // Different invalid names must stay different.
         Err(_) => format!("\0{}", RepoPath::new(name)),
     }
 }

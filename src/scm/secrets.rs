@@ -1,18 +1,22 @@
-//! Looking for known secrets in what is about to be taken over.
+//! Searches a hand-back for known secrets.
 
 use super::entry::{GITLINK, TREE};
 use super::error::ScmError;
 use super::git::{GitDir, failure};
-use super::history::Commit;
+use super::history::HistoryCommit;
 use crate::exec::{OutputLine, OutputSink};
 use crate::id::ObjectId;
 use crate::secret::Redactor;
 
-/// How much of the objects is kept once it was looked at: nothing needs it.
+/// How much of the output is kept. Nothing uses it.
 const KEPT: usize = 4096;
 
-/// Whether a known secret stands in a message, a name or a file that these commits bring.
-pub(super) async fn any_in(git: &GitDir, commits: &[Commit], redactor: &Redactor) -> Result<bool, ScmError> {
+/// Whether a message, a name or a file of these commits contains a known secret.
+pub(super) async fn any_in(
+    git: &GitDir,
+    commits: &[HistoryCommit],
+    redactor: &Redactor,
+) -> Result<bool, ScmError> {
     if redactor.is_empty() {
         return Ok(false);
     }
@@ -34,8 +38,7 @@ pub(super) async fn any_in(git: &GitDir, commits: &[Commit], redactor: &Redactor
         .map(ObjectId::as_str)
         .collect();
     let command = git
-        .command()
-        .args(["cat-file", "--batch"])
+        .command("cat-file --batch")
         .stdin(objects.join("\n") + "\n")
         .keep(KEPT);
     let mut search = Search {
@@ -43,7 +46,7 @@ pub(super) async fn any_in(git: &GitDir, commits: &[Commit], redactor: &Redactor
         overlap: String::new(),
         found: false,
     };
-    let exit = git.watched(&command, &mut search).await?;
+    let exit = git.stream(&command, &mut search).await?;
     if exit.success() {
         Ok(search.found)
     } else {
@@ -51,10 +54,10 @@ pub(super) async fn any_in(git: &GitDir, commits: &[Commit], redactor: &Redactor
     }
 }
 
-/// Looks at output as it comes, however long it is.
+/// Searches output of any length while it arrives.
 struct Search<'a> {
     redactor: &'a Redactor,
-    /// The end of the last piece: a very long line arrives in several, and a secret may stand across two.
+    /// The end of the last piece. A long line arrives in pieces, and a secret may span two of them.
     overlap: String,
     found: bool,
 }

@@ -1,67 +1,67 @@
-//! What a clone holds now, committed or not, and how some of it is committed.
+//! Snapshots of a clone with its uncommitted work, and commits of parts of it.
 //!
-//! After one `git status` the cost depends on what changed, not on the size of the repository: changed files are
-//! hashed through a small index of their own, and `fast-import` edits the tree of `HEAD`.
+//! After one `git status` the cost depends on what changed, not on the size of the repository: changed files are hashed
+//! through a small separate index, and `fast-import` edits the tree of `HEAD`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use super::clone::PrivateClone;
-use super::entry::{Entry, EntryChange, parse_id, parse_mode};
+use super::entry::{TreeChange, TreeEntry, parse_id, parse_mode};
 use super::error::ScmError;
 use super::git::{one_id, unexpected};
-use super::import::{Date, Import, NewCommit, Target, read_ids};
+use super::import::{CommitDate, CommitSpec, FastImport, ImportRef, read_ids};
 use super::path::RepoPath;
-use super::status::{Difference, Head, OnDisk, Status};
+use super::status::{DiskState, GitHead, GitStatus, PathStatus};
 use crate::id::ObjectId;
 
-/// The ref, in the clone, of the commit that holds uncommitted work.
+/// The ref in the clone of the commit with the uncommitted work.
 pub(super) const WORK_REF: &str = "refs/ralph/work";
-/// Who uncommitted work is by, and when: always the same, so that the same work has the same id.
+/// The committer of uncommitted work. Fixed, like the date, so that the same work has the same id.
 const WORK_COMMITTER: &str = "ralph <ralph@localhost>";
-/// The year 2100. Git walks history by date: a commit older than its parents would make it walk all of it.
-const WORK_DATE: Date = Date::At(4_102_444_800);
+/// The year 2100. Git walks history by date, and would walk all of it for a commit older than its parents.
+const WORK_DATE: CommitDate = CommitDate::At(4_102_444_800);
 
-/// What a clone holds at one moment.
+/// The content of a clone at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The commit that is checked out.
     pub tip: ObjectId,
-    /// What `HEAD` points at; an agent may have left the run's branch.
-    pub head: Head,
+    /// What `HEAD` points at. An agent may have left the run's branch.
+    pub head: GitHead,
     /// The tree of the working directory: committed, uncommitted and untracked files, without ignored ones and
     /// without the run's own state.
     pub tree: ObjectId,
-    /// How it differs from the tip.
+    /// The paths that differ from the tip.
     pub dirty: Vec<DirtyPath>,
-    /// The commit in the clone that holds the tree, where it is not the tip's.
+    /// The commit with the tree, if it is not the tip.
     pub(super) work: Option<ObjectId>,
 }
 
 /// A path in the working directory that differs from the tip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirtyPath {
-    /// Which one.
+    /// The path.
     pub path: RepoPath,
-    /// In what way.
-    pub change: Change,
+    /// How it differs.
+    pub change: PathChange,
 }
 
 /// How a path differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum PathChange {
     /// It is new.
     Added,
-    /// Its content or its mode is another.
+    /// Its content or mode has changed.
     Modified,
-    /// It is gone.
+    /// It was deleted.
     Deleted,
-    /// It is a repository of its own, which is not part of the tree.
+    /// It is a nested repository, which is not part of the tree.
     Repository,
 }
 
 impl PrivateClone<'_> {
-    /// Takes stock of the working directory.
+    /// Takes a snapshot of the working directory.
     pub async fn snapshot(&self) -> Result<Snapshot, ScmError> {
         let status = self.status(&[]).await?;
         let edits = self.edits(&status.differences).await?;
@@ -71,14 +71,14 @@ impl PrivateClone<'_> {
                 .await?;
             (one_id(&tree)?, None)
         } else {
-            let commit = NewCommit {
+            let commit = CommitSpec {
                 committer: WORK_COMMITTER,
                 date: WORK_DATE,
                 message: "Uncommitted work\n",
                 from: Some(&status.tip),
                 merge: None,
             };
-            let (work, tree) = self.import(Target::Lasting(WORK_REF), &commit, &edits).await?;
+            let (work, tree) = self.import(ImportRef::Keep(WORK_REF), &commit, &edits).await?;
             (tree, Some(work))
         };
         Ok(Snapshot {
@@ -90,24 +90,24 @@ impl PrivateClone<'_> {
         })
     }
 
-    /// Commits these paths (everything that changed when there are none); `None` when nothing changed.
+    /// Commits these paths, or all changes if `paths` is empty. Returns `None` if nothing changed.
     ///
-    /// Other changes stay as they are, staged ones too. No hook runs.
+    /// Other changes stay as they are, also staged ones. No hook runs.
     pub async fn commit(&self, message: &str, paths: &[String]) -> Result<Option<ObjectId>, ScmError> {
         let status = self.status(paths).await?;
         let edits = self.edits(&status.differences).await?;
         if edits.is_empty() {
             return Ok(None);
         }
-        let commit = NewCommit {
+        let commit = CommitSpec {
             committer: &self.start.identity.to_string(),
-            date: Date::Now,
+            date: CommitDate::Now,
             message: &format!("{}\n", message.trim_end()),
             from: Some(&status.tip),
             merge: None,
         };
         let (made, _tree) = self
-            .import(Target::Scratch("refs/ralph/committing"), &commit, &edits)
+            .import(ImportRef::Discard("refs/ralph/committing"), &commit, &edits)
             .await?;
         let (new, old) = (made.as_str(), status.tip.as_str());
         self.git(&["update-ref", "-m", "commit", "HEAD", new, old])
@@ -116,27 +116,20 @@ impl PrivateClone<'_> {
         Ok(Some(made))
     }
 
-    async fn status(&self, paths: &[String]) -> Result<Status, ScmError> {
+    async fn status(&self, paths: &[String]) -> Result<GitStatus, ScmError> {
         let git = self.inside();
-        let command = git
-            .command()
-            .args(Status::ARGS)
-            .arg("--")
-            .args(paths.iter().cloned());
-        Status::parse(&git.run(&command).await?)
+        let command = git.command(GitStatus::ARGS).args(paths.iter().cloned());
+        GitStatus::parse(&git.run(&command).await?)
     }
 
-    /// How the tip's tree has to be edited to be what is on disk: deletions first, so that a file can become a
+    /// The edits that turn the tip's tree into what is on disk. Deletions come first, so that a file can become a
     /// directory.
-    async fn edits(
-        &self,
-        differences: &BTreeMap<RepoPath, Difference>,
-    ) -> Result<Vec<EntryChange>, ScmError> {
+    async fn edits(&self, differences: &BTreeMap<RepoPath, PathStatus>) -> Result<Vec<TreeChange>, ScmError> {
         let mut on_disk = self.hash_files(differences).await?;
-        let mut edits: Vec<EntryChange> = differences
+        let mut edits: Vec<TreeChange> = differences
             .iter()
-            .filter(|(_, difference)| difference.on_disk != OnDisk::Repository)
-            .map(|(path, difference)| EntryChange {
+            .filter(|(_, difference)| difference.on_disk != DiskState::Repository)
+            .map(|(path, difference)| TreeChange {
                 path: path.clone(),
                 before: difference.head.clone(),
                 after: on_disk.remove(path),
@@ -150,12 +143,12 @@ impl PrivateClone<'_> {
     /// Writes the files that are on disk into the clone's object store, as `git add` would.
     async fn hash_files(
         &self,
-        differences: &BTreeMap<RepoPath, Difference>,
-    ) -> Result<HashMap<RepoPath, Entry>, ScmError> {
+        differences: &BTreeMap<RepoPath, PathStatus>,
+    ) -> Result<HashMap<RepoPath, TreeEntry>, ScmError> {
         let (mut known, mut present) = (Vec::new(), Vec::new());
         for (path, difference) in differences
             .iter()
-            .filter(|(_, found)| found.on_disk == OnDisk::File)
+            .filter(|(_, found)| found.on_disk == DiskState::File)
         {
             present.extend_from_slice(path.as_bytes());
             present.push(0);
@@ -168,25 +161,21 @@ impl PrivateClone<'_> {
         }
         let index = self.dir().join(".git/ralph-index");
         self.sandbox().files().remove(&index).await?;
-        // What is known of a file decides how its line ends are converted.
+        // The index entry of a file decides how its line ends are converted.
         if !known.is_empty() {
-            self.with_index(&index, &["update-index", "-z", "--index-info"], known)
+            self.with_index(&index, "update-index -z --index-info", known)
                 .await?;
         }
-        let add = ["update-index", "-z", "--add", "--remove", "--stdin"];
-        self.with_index(&index, &add, present).await?;
-        let printed = self
-            .with_index(&index, &["ls-files", "--stage", "-z"], Vec::new())
+        self.with_index(&index, "update-index -z --add --remove --stdin", present)
             .await?;
+        let printed = self.with_index(&index, "ls-files --stage -z", Vec::new()).await?;
         parse_stage(&printed).ok_or_else(|| unexpected("an index", &printed))
     }
 
-    async fn with_index(&self, index: &Path, args: &[&str], stdin: Vec<u8>) -> Result<Vec<u8>, ScmError> {
+    async fn with_index(&self, index: &Path, args: &str, stdin: Vec<u8>) -> Result<Vec<u8>, ScmError> {
         let git = self.inside();
         let command = git
-            .command()
-            .args(["-c", "core.untrackedCache=false"])
-            .args(args.iter().copied())
+            .command(&format!("-c core.untrackedCache=false {args}"))
             .env("GIT_INDEX_FILE", index.display().to_string())
             .stdin(stdin);
         git.run(&command).await
@@ -194,11 +183,11 @@ impl PrivateClone<'_> {
 
     async fn import(
         &self,
-        target: Target<'_>,
-        commit: &NewCommit<'_>,
-        edits: &[EntryChange],
+        import_ref: ImportRef<'_>,
+        commit: &CommitSpec<'_>,
+        edits: &[TreeChange],
     ) -> Result<(ObjectId, ObjectId), ScmError> {
-        let mut import = Import::new(target, commit);
+        let mut import = FastImport::new(import_ref, commit);
         for edit in edits {
             match &edit.after {
                 Some(entry) => import.put(&edit.path, entry.mode, &entry.id),
@@ -206,10 +195,10 @@ impl PrivateClone<'_> {
             }
         }
         let git = self.inside();
-        read_ids(&git.run(&import.finish(git.command(), self.start.format)).await?)
+        read_ids(&git.run(&import.finish(git, self.start.format)).await?)
     }
 
-    async fn put_into_index(&self, edits: &[EntryChange]) -> Result<(), ScmError> {
+    async fn put_into_index(&self, edits: &[TreeChange]) -> Result<(), ScmError> {
         let zero = self.start.format.zero();
         let lines: Vec<u8> = edits
             .iter()
@@ -219,39 +208,41 @@ impl PrivateClone<'_> {
             })
             .collect();
         let git = self.inside();
-        let args = ["update-index", "-z", "--add", "--replace", "--index-info"];
-        git.run(&git.command().args(args).stdin(lines)).await?;
+        let command = git
+            .command("update-index -z --add --replace --index-info")
+            .stdin(lines);
+        git.run(&command).await?;
         Ok(())
     }
 }
 
-fn dirty(differences: &BTreeMap<RepoPath, Difference>, edits: &[EntryChange]) -> Vec<DirtyPath> {
+fn dirty(differences: &BTreeMap<RepoPath, PathStatus>, edits: &[TreeChange]) -> Vec<DirtyPath> {
     let edited = edits.iter().map(|edit| DirtyPath {
         path: edit.path.clone(),
         change: match (&edit.before, &edit.after) {
-            (None, _) => Change::Added,
-            (Some(_), Some(_)) => Change::Modified,
-            (Some(_), None) => Change::Deleted,
+            (None, _) => PathChange::Added,
+            (Some(_), Some(_)) => PathChange::Modified,
+            (Some(_), None) => PathChange::Deleted,
         },
     });
     let repositories = differences
         .iter()
-        .filter(|(_, difference)| difference.on_disk == OnDisk::Repository)
+        .filter(|(_, difference)| difference.on_disk == DiskState::Repository)
         .map(|(path, _)| DirtyPath {
             path: path.clone(),
-            change: Change::Repository,
+            change: PathChange::Repository,
         });
     let mut dirty: Vec<DirtyPath> = edited.chain(repositories).collect();
     dirty.sort_by(|a, b| a.path.cmp(&b.path));
     dirty
 }
 
-fn index_line(entry: &Entry, path: &RepoPath) -> Vec<u8> {
+fn index_line(entry: &TreeEntry, path: &RepoPath) -> Vec<u8> {
     let start = format!("{:06o} {} 0\t", entry.mode, entry.id);
     [start.as_bytes(), path.as_bytes(), b"\0"].concat()
 }
 
-fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, Entry>> {
+fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, TreeEntry>> {
     let records = printed
         .split(|byte| *byte == 0)
         .filter(|record| !record.is_empty());
@@ -261,7 +252,7 @@ fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, Entry>> {
             let mut fields = record[..tab].split(|byte| *byte == b' ');
             let mode = parse_mode(fields.next()?)?;
             let id = parse_id(fields.next()?)?;
-            Some((RepoPath::new(&record[tab + 1..]), Entry { mode, id }))
+            Some((RepoPath::new(&record[tab + 1..]), TreeEntry { mode, id }))
         })
         .collect()
 }

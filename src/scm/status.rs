@@ -1,8 +1,8 @@
-//! What `git status --porcelain=v2 -z` says.
+//! Parses `git status --porcelain=v2 -z`.
 
 use std::collections::BTreeMap;
 
-use super::entry::{Entry, GITLINK, parse_id, parse_mode};
+use super::entry::{GITLINK, TreeEntry, parse_id, parse_mode};
 use super::error::ScmError;
 use super::git::unexpected;
 use super::path::RepoPath;
@@ -10,54 +10,46 @@ use crate::id::ObjectId;
 
 /// What `HEAD` points at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Head {
+pub enum GitHead {
     /// This branch, without `refs/heads/`.
     Branch(String),
     /// A commit, and no branch.
     Detached,
 }
 
-/// What stands at a path in the working directory.
+/// What is at a path in the working directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OnDisk {
+pub(super) enum DiskState {
     File,
     Nothing,
-    /// A repository of its own: a submodule, or one the agent made. Git does not look inside, nor do we.
+    /// A nested repository: a submodule, or one that the agent created. Git and ralph ignore its content.
     Repository,
 }
 
 /// A path that differs from `HEAD`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Difference {
-    pub(super) head: Option<Entry>,
-    pub(super) index: Option<Entry>,
-    pub(super) on_disk: OnDisk,
+pub(super) struct PathStatus {
+    pub(super) head: Option<TreeEntry>,
+    pub(super) index: Option<TreeEntry>,
+    pub(super) on_disk: DiskState,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Status {
+pub(super) struct GitStatus {
     pub(super) tip: ObjectId,
-    pub(super) head: Head,
-    /// Without the run's own state.
-    pub(super) differences: BTreeMap<RepoPath, Difference>,
+    pub(super) head: GitHead,
+    /// The paths that differ from `HEAD`, without the run files.
+    pub(super) differences: BTreeMap<RepoPath, PathStatus>,
 }
 
-impl Status {
-    /// The arguments whose output [`Status::parse`] reads. Renames are a deletion and an addition.
-    pub(super) const ARGS: [&str; 8] = [
-        // Not `--untracked-files=all`: git keeps its cache of untracked files for the configured mode alone.
-        "-c",
-        "status.showUntrackedFiles=all",
-        "status",
-        "--porcelain=v2",
-        "--branch",
-        "-z",
-        "--no-renames",
-        "--ignore-submodules=all",
-    ];
+impl GitStatus {
+    /// The arguments whose output [`GitStatus::parse`] reads; paths follow. A rename is a deletion and an addition.
+    /// Not `--untracked-files=all`, because git caches untracked files only for the configured mode.
+    pub(super) const ARGS: &str = "-c status.showUntrackedFiles=all status --porcelain=v2 --branch -z --no-renames \
+         --ignore-submodules=all --";
 
     pub(super) fn parse(printed: &[u8]) -> Result<Self, ScmError> {
-        let (mut tip, mut head) = (None, Head::Detached);
+        let (mut tip, mut head) = (None, GitHead::Detached);
         let mut differences = BTreeMap::new();
         for record in printed
             .split(|byte| *byte == 0)
@@ -70,7 +62,7 @@ impl Status {
                 }
             } else if let Some(name) = record.strip_prefix(b"# branch.head ") {
                 if name != b"(detached)" {
-                    head = Head::Branch(String::from_utf8_lossy(name).into_owned());
+                    head = GitHead::Branch(String::from_utf8_lossy(name).into_owned());
                 }
             } else if !record.starts_with(b"#") {
                 let (path, difference) =
@@ -89,35 +81,35 @@ impl Status {
     }
 }
 
-/// A file whose deletion is staged and that is still there comes twice: as deleted and as untracked.
-fn add(differences: &mut BTreeMap<RepoPath, Difference>, path: RepoPath, new: Difference) {
+/// Git lists a file whose deletion is staged but which still exists twice: as deleted and as untracked.
+fn add(differences: &mut BTreeMap<RepoPath, PathStatus>, path: RepoPath, new: PathStatus) {
     differences
         .entry(path)
         .and_modify(|old| {
-            if new.on_disk == OnDisk::File {
-                old.on_disk = OnDisk::File;
+            if new.on_disk == DiskState::File {
+                old.on_disk = DiskState::File;
             }
             old.head = old.head.take().or_else(|| new.head.clone());
         })
         .or_insert(new);
 }
 
-fn parse_record(record: &[u8]) -> Option<(RepoPath, Difference)> {
+fn parse_record(record: &[u8]) -> Option<(RepoPath, PathStatus)> {
     match record.first()? {
         b'?' => Some(untracked(record.get(2..)?)),
         b'1' => {
             let [_, _, _, head_mode, index_mode, disk_mode, head_id, index_id, path] = fields(record)?;
-            let difference = Difference {
-                head: Entry::parse(head_mode, head_id).ok()?,
-                index: Entry::parse(index_mode, index_id).ok()?,
+            let difference = PathStatus {
+                head: TreeEntry::parse(head_mode, head_id)?,
+                index: TreeEntry::parse(index_mode, index_id)?,
                 on_disk: on_disk(&[head_mode, index_mode, disk_mode])?,
             };
             Some((RepoPath::new(path), difference))
         }
         b'u' => {
             let [_, _, _, _, our_mode, _, disk_mode, _, our_id, _, path] = fields(record)?;
-            let difference = Difference {
-                head: Entry::parse(our_mode, our_id).ok()?,
+            let difference = PathStatus {
+                head: TreeEntry::parse(our_mode, our_id)?,
                 index: None,
                 on_disk: on_disk(&[our_mode, disk_mode])?,
             };
@@ -127,12 +119,12 @@ fn parse_record(record: &[u8]) -> Option<(RepoPath, Difference)> {
     }
 }
 
-fn untracked(path: &[u8]) -> (RepoPath, Difference) {
+fn untracked(path: &[u8]) -> (RepoPath, PathStatus) {
     let (path, on_disk) = match path.strip_suffix(b"/") {
-        Some(dir) => (dir, OnDisk::Repository),
-        None => (path, OnDisk::File),
+        Some(dir) => (dir, DiskState::Repository),
+        None => (path, DiskState::File),
     };
-    let difference = Difference {
+    let difference = PathStatus {
         head: None,
         index: None,
         on_disk,
@@ -140,19 +132,19 @@ fn untracked(path: &[u8]) -> (RepoPath, Difference) {
     (RepoPath::new(path), difference)
 }
 
-/// The space-separated fields; the last one is a path and may hold spaces.
+/// The space-separated fields. The last one is a path and may contain spaces.
 fn fields<const N: usize>(record: &[u8]) -> Option<[&[u8]; N]> {
     let fields: Vec<&[u8]> = record.splitn(N, |byte| *byte == b' ').collect();
     fields.try_into().ok()
 }
 
-/// From the modes in all places, the working directory's last.
-fn on_disk(modes: &[&[u8]]) -> Option<OnDisk> {
+/// Derived from the modes in `HEAD`, in the index and, last, on disk.
+fn on_disk(modes: &[&[u8]]) -> Option<DiskState> {
     let modes: Vec<u32> = modes.iter().map(|mode| parse_mode(mode)).collect::<Option<_>>()?;
     Some(match modes.last()? {
-        _ if modes.contains(&GITLINK) => OnDisk::Repository,
-        0 => OnDisk::Nothing,
-        _ => OnDisk::File,
+        _ if modes.contains(&GITLINK) => DiskState::Repository,
+        0 => DiskState::Nothing,
+        _ => DiskState::File,
     })
 }
 
@@ -163,12 +155,12 @@ mod tests {
     const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     const Z: &str = "0000000000000000000000000000000000000000";
 
-    fn parse(records: &[String]) -> Status {
+    fn parse(records: &[String]) -> GitStatus {
         let printed = format!(
             "# branch.oid {A}\0# branch.head ralph/t/x\0{}\0",
             records.join("\0")
         );
-        Status::parse(printed.as_bytes()).unwrap()
+        GitStatus::parse(printed.as_bytes()).unwrap()
     }
 
     #[test]
@@ -182,19 +174,19 @@ mod tests {
             "? nested/".to_owned(),
             "? .ralph/notes.md".to_owned(),
         ]);
-        assert_eq!(status.head, Head::Branch("ralph/t/x".into()));
-        let found: Vec<(String, OnDisk)> = status
+        assert_eq!(status.head, GitHead::Branch("ralph/t/x".into()));
+        let found: Vec<(String, DiskState)> = status
             .differences
             .iter()
             .map(|(path, difference)| (path.to_string(), difference.on_disk))
             .collect();
         let expected = [
-            ("gone", OnDisk::Nothing),
-            ("module", OnDisk::Repository),
-            ("nested", OnDisk::Repository),
-            ("new\\nfile", OnDisk::File),
-            ("torn", OnDisk::File),
-            ("with space", OnDisk::File),
+            ("gone", DiskState::Nothing),
+            ("module", DiskState::Repository),
+            ("nested", DiskState::Repository),
+            ("new\\nfile", DiskState::File),
+            ("torn", DiskState::File),
+            ("with space", DiskState::File),
         ];
         assert_eq!(found, expected.map(|(path, kind)| (path.to_owned(), kind)));
     }
@@ -206,17 +198,17 @@ mod tests {
             "? kept".to_owned(),
         ]);
         let kept = &status.differences[&"kept".into()];
-        assert_eq!(kept.on_disk, OnDisk::File);
+        assert_eq!(kept.on_disk, DiskState::File);
         assert!(kept.head.is_some());
     }
 
     #[test]
     fn a_clone_without_a_commit_and_garbage_are_errors() {
-        let unborn = Status::parse(b"# branch.oid (initial)\0# branch.head x\0");
+        let unborn = GitStatus::parse(b"# branch.oid (initial)\0# branch.head x\0");
         assert!(matches!(unborn, Err(ScmError::NoCommit)));
         for bad in ["", "1 .M", "9 x"] {
             let printed = format!("# branch.oid {A}\0{bad}\0");
-            let parsed = Status::parse(printed.as_bytes());
+            let parsed = GitStatus::parse(printed.as_bytes());
             assert_eq!(parsed.is_ok(), bad.is_empty(), "{bad:?}");
         }
     }

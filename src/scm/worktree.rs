@@ -1,10 +1,10 @@
-//! Which directory of a repository is its main worktree.
+//! Finds the main worktree of a repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The main worktree of the repository that `path` is in, told by the files that git itself goes by: no process is
-/// started. Where a repository has none (it is bare), the worktree at hand; outside any repository, `path`.
+/// The main worktree of the repository that contains `path`. Reads git's own files and starts no process. Returns the
+/// current worktree if the repository is bare, and `path` if there is no repository.
 #[must_use]
 pub fn main_worktree(path: &Path) -> PathBuf {
     let Some(worktree) = path.ancestors().find(|dir| dir.join(".git").exists()) else {
@@ -13,7 +13,8 @@ pub fn main_worktree(path: &Path) -> PathBuf {
     linked_from(worktree).unwrap_or_else(|| worktree.to_owned())
 }
 
-/// The worktree that a linked one belongs to. Its `.git` is a file that leads to a directory, where `commondir` leads on.
+/// The main worktree of a linked one. Its `.git` is a file with the path of a directory, whose `commondir` has the path of
+/// the common git directory.
 fn linked_from(worktree: &Path) -> Option<PathBuf> {
     let link = fs::read_to_string(worktree.join(".git")).ok()?;
     let git_dir = worktree.join(link.strip_prefix("gitdir:")?.trim());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ralph::model::Profile;
 use ralph::runner::{Budget, DoctorRules, Profiles, RunSettings};
-use ralph::scm::Identity;
+use ralph::scm::CommitIdentity;
 use ralph::state::Rung;
 use ralph::usage::{Price, Usd};
 use serde::Deserialize;
@@ -92,7 +92,7 @@ impl SettingsShape {
                     .map(|name| (name.to_owned(), self.profile(name)))
                     .into(),
             },
-            identity: Identity::new("ralph", "ralph@localhost").unwrap(),
+            identity: CommitIdentity::new("ralph", "ralph@localhost").unwrap(),
             prompt_bytes: 100_000,
             iteration_timeout: Duration::from_millis(self.iteration_timeout_ms),
             idle_timeout: Duration::from_secs(30),

@@ -1,6 +1,6 @@
 use jiff::Timestamp;
 use ralph::id::RunId;
-use ralph::scm::{Checkpoints, Content, StateFile};
+use ralph::scm::{CheckpointContent, Checkpoints, StateFile};
 
 use super::*;
 
@@ -35,7 +35,7 @@ impl Saver {
         iteration: u64,
         files: &[StateFile],
     ) -> Result<ObjectId, ScmError> {
-        let content = Content {
+        let content = CheckpointContent {
             iteration,
             tip: &self.world.base,
             work_tree: &self.tree,
@@ -138,7 +138,7 @@ async fn everything_survives_garbage_collection_and_travels_with_the_ref() {
     clone.commit("done", &[]).await.unwrap();
     write(clone.dir(), "draft", "y\n");
     let back = saver.world.take(&clone, &[]).await.unwrap();
-    let content = Content {
+    let content = CheckpointContent {
         iteration: 1,
         tip: &back.tip,
         work_tree: &back.work_tree,

@@ -1,12 +1,12 @@
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ralph::scm::{Change, Head, Lines, Snapshot};
+use ralph::scm::{GitHead, LineCount, PathChange, Snapshot};
 use rstest::rstest;
 
 use super::*;
 
-fn changes(snapshot: &Snapshot) -> Vec<(String, Change)> {
+fn changes(snapshot: &Snapshot) -> Vec<(String, PathChange)> {
     snapshot
         .dirty
         .iter()
@@ -50,7 +50,7 @@ async fn a_planted_clone_is_whole_private_and_on_its_branch() {
     );
     let snapshot = clone.snapshot().await.unwrap();
     assert_eq!(snapshot.tip, world.base);
-    assert_eq!(snapshot.head, Head::Branch(BRANCH.to_owned()));
+    assert_eq!(snapshot.head, GitHead::Branch(BRANCH.to_owned()));
     assert_eq!(snapshot.dirty, []);
     assert_eq!(
         snapshot.tree.as_str(),
@@ -96,7 +96,7 @@ async fn a_renewed_index_remembers_the_trees_that_commits_made_it_forget() {
     write(clone.dir(), "a/b/c", "two\n");
     clone.commit("Two", &[]).await.unwrap().unwrap();
     assert!(!index_knows_its_trees(clone.dir()));
-    clone.renew_index().await.unwrap();
+    clone.refresh_index().await.unwrap();
     assert!(index_knows_its_trees(clone.dir()));
     assert_eq!(clone.snapshot().await.unwrap().dirty, []);
 }
@@ -120,7 +120,7 @@ async fn an_index_with_a_conflict_is_left_as_it_is() {
         .stdin(stdin)
         .status();
     assert!(made.unwrap().success());
-    clone.renew_index().await.unwrap();
+    clone.refresh_index().await.unwrap();
     assert_eq!(git(clone.dir(), &["ls-files", "--unmerged"]).lines().count(), 3);
 }
 
@@ -162,17 +162,17 @@ async fn a_snapshot_sees_every_kind_of_change() {
 
     let snapshot = clone.snapshot().await.unwrap();
     let expected = [
-        ("dir", Change::Added),
-        ("dir/x", Change::Deleted),
-        ("edit", Change::Modified),
-        ("file", Change::Deleted),
-        ("file/inside", Change::Added),
-        ("gone", Change::Deleted),
-        ("nested", Change::Repository),
-        ("new/deep/file", Change::Added),
-        ("o\\xff \"q\"\\nx", Change::Added),
-        ("run", Change::Modified),
-        ("staged", Change::Modified),
+        ("dir", PathChange::Added),
+        ("dir/x", PathChange::Deleted),
+        ("edit", PathChange::Modified),
+        ("file", PathChange::Deleted),
+        ("file/inside", PathChange::Added),
+        ("gone", PathChange::Deleted),
+        ("nested", PathChange::Repository),
+        ("new/deep/file", PathChange::Added),
+        ("o\\xff \"q\"\\nx", PathChange::Added),
+        ("run", PathChange::Modified),
+        ("staged", PathChange::Modified),
     ];
     assert_eq!(
         changes(&snapshot),
@@ -313,7 +313,7 @@ async fn a_diff_counts_lines_and_bounds_the_patch() {
     std::fs::write(dir.join("bin"), [0, 1, 2, 0]).unwrap();
     let small = clone.snapshot().await.unwrap();
     let diff = clone.diff(&world.base, &small.tree).await.unwrap();
-    let files: Vec<(String, bool, bool, Option<Lines>)> = diff
+    let files: Vec<(String, bool, bool, Option<LineCount>)> = diff
         .files
         .iter()
         .map(|file| {
@@ -325,7 +325,7 @@ async fn a_diff_counts_lines_and_bounds_the_patch() {
             )
         })
         .collect();
-    let lines = |added, removed| Some(Lines { added, removed });
+    let lines = |added, removed| Some(LineCount { added, removed });
     assert_eq!(
         files,
         [
@@ -357,7 +357,7 @@ async fn uncommitted_work_is_restored_into_a_new_clone() {
     let before = clone.snapshot().await.unwrap();
     let back = world.take(&clone, &[]).await.unwrap();
 
-    let seed = SeedPack::make(
+    let seed = SeedPack::create(
         &world.repository,
         &[&back.tip, &back.work_tree],
         &[],
@@ -367,7 +367,7 @@ async fn uncommitted_work_is_restored_into_a_new_clone() {
     .unwrap();
     let mut start = world.start();
     start.commit = back.tip.clone();
-    let again = PrivateClone::plant(&world.sandbox, world.sandbox_root().join("again"), &[seed], start)
+    let again = PrivateClone::create(&world.sandbox, world.sandbox_root().join("again"), &[seed], start)
         .await
         .unwrap();
     again.restore(&back.work_tree).await.unwrap();
@@ -392,7 +392,7 @@ async fn a_reset_puts_branch_and_files_back() {
     let snapshot = clone.snapshot().await.unwrap();
     assert_eq!(
         (snapshot.tip, snapshot.head, snapshot.dirty),
-        (world.base.clone(), Head::Branch(BRANCH.to_owned()), vec![])
+        (world.base.clone(), GitHead::Branch(BRANCH.to_owned()), vec![])
     );
     assert!(clone.dir().join(".ralph/notes.md").exists());
 }

@@ -1,4 +1,4 @@
-use ralph::scm::{Forge, ForgeError, LocalForge, PullRequest, Readiness};
+use ralph::scm::{Forge, ForgeError, LocalForge, PullRequest};
 
 use super::*;
 
@@ -39,7 +39,7 @@ impl Desk {
             ours: vec![self.first.clone(), self.second.clone()],
             title: "Fix it".to_owned(),
             body: "All tests pass.".to_owned(),
-            readiness: Readiness::Draft,
+            draft: true,
             labels: vec!["ralph".to_owned()],
         }
     }
@@ -48,9 +48,9 @@ impl Desk {
 #[tokio::test]
 async fn a_pull_request_is_a_branch_and_a_file_and_can_be_updated() {
     let desk = Desk::new().await;
-    assert!(!desk.forge.holds(BRANCH, &desk.first).await.unwrap());
+    assert!(!desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
     let opened = desk.forge.open(&desk.request(&desk.first)).await.unwrap();
-    assert!(desk.forge.holds(BRANCH, &desk.first).await.unwrap());
+    assert!(desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
     let text = std::fs::read_to_string(&opened.location).unwrap();
     for part in [
         "# Fix it\n",
@@ -65,8 +65,8 @@ async fn a_pull_request_is_a_branch_and_a_file_and_can_be_updated() {
     for _ in 0..2 {
         desk.forge.open(&desk.request(&desk.second)).await.unwrap();
     }
-    assert!(desk.forge.holds(BRANCH, &desk.second).await.unwrap());
-    assert!(!desk.forge.holds(BRANCH, &desk.first).await.unwrap());
+    assert!(desk.forge.is_at(BRANCH, &desk.second).await.unwrap());
+    assert!(!desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
     assert_eq!(git(&desk.world.user(), &["status", "--porcelain"]), "");
     desk.world.fsck();
 }
@@ -81,7 +81,7 @@ async fn a_branch_that_someone_else_moved_is_left_alone() {
         matches!(error, ForgeError::Scm(ScmError::RefMoved { .. })),
         "{error:?}"
     );
-    assert!(desk.forge.holds(BRANCH, &desk.world.base).await.unwrap());
+    assert!(desk.forge.is_at(BRANCH, &desk.world.base).await.unwrap());
 }
 
 #[tokio::test]
@@ -99,5 +99,5 @@ async fn a_branch_that_is_checked_out_is_not_moved_under_its_user() {
         "{error:?}"
     );
     assert!(error.hint().is_some());
-    assert!(desk.forge.holds(BRANCH, &desk.first).await.unwrap());
+    assert!(desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
 }

@@ -1,4 +1,4 @@
-use ralph::scm::{Flag, FlagReason, Refusal, flags_between};
+use ralph::scm::{ChangeFlag, FlagReason, HandBackRefusal};
 
 use super::*;
 
@@ -13,13 +13,8 @@ async fn commits_and_uncommitted_work_come_back_and_nothing_of_the_users_moves()
 
     let back = world.take(&clone, &[]).await.unwrap();
     assert_eq!(back.tip, tip);
-    let subjects: Vec<&str> = back
-        .new_commits
-        .iter()
-        .map(|commit| commit.subject.as_str())
-        .collect();
-    assert_eq!(subjects, ["Fix it"]);
-    assert_eq!(back.flags, []);
+    assert_eq!(back.new_commits, [tip.clone()]);
+    assert_eq!(world.flags(&back).await, []);
     let user = world.user();
     assert_eq!(git(&user, &["show", &format!("{tip}:a.txt")]), "fixed\n");
     assert_eq!(
@@ -103,13 +98,19 @@ async fn an_amended_commit_is_fine_and_a_rewritten_base_is_not() {
     world.take(&clone, &[]).await.unwrap();
     git(clone.dir(), &["commit", "--quiet", "--amend", "-m", "better"]);
     let back = world.take(&clone, std::slice::from_ref(&first)).await.unwrap();
-    assert_eq!(back.new_commits[0].subject, "better");
+    assert_eq!(
+        git(
+            &world.user(),
+            &["log", "-1", "--format=%s", back.new_commits[0].as_str()]
+        ),
+        "better\n"
+    );
 
     git(clone.dir(), &["checkout", "--quiet", "--orphan", "fresh"]);
     git(clone.dir(), &["commit", "--quiet", "-m", "from nothing"]);
     let error = world.take(&clone, &[first]).await.unwrap_err();
     assert!(
-        matches!(&error, ScmError::Refused(Refusal::Rewritten { base, .. }) if *base == world.base),
+        matches!(&error, ScmError::Refused(HandBackRefusal::Rewritten { base, .. }) if *base == world.base),
         "{error:?}"
     );
 }
@@ -157,7 +158,7 @@ async fn a_repository_with_longer_ids_works_alike() {
     init(&user, &[("a", "1\n"), ("d/b", "2\n")]);
     let repository = Repository::open(host(), &user).await.unwrap();
     let base = repository.resolve("HEAD").await.unwrap();
-    let seed = SeedPack::make(&repository, &[&base], &[], &dir.path().join("seed"))
+    let seed = SeedPack::create(&repository, &[&base], &[], &dir.path().join("seed"))
         .await
         .unwrap();
     let root = dir.path().join("sandbox");
@@ -197,7 +198,7 @@ async fn what_a_person_should_look_at_is_flagged() {
     git(dir, &["update-index", "--add", "--cacheinfo", &module]);
     git(dir, &["commit", "--quiet", "-m", "things"]);
     let back = world.take(&clone, &[]).await.unwrap();
-    let flag = |path: &str, reason| Flag {
+    let flag = |path: &str, reason| ChangeFlag {
         path: path.into(),
         reason,
     };
@@ -225,11 +226,5 @@ async fn what_a_person_should_look_at_is_flagged() {
             },
         ),
     ];
-    assert_eq!(back.flags, expected);
-    assert_eq!(
-        flags_between(&world.repository, &world.base, &back.tip)
-            .await
-            .unwrap(),
-        expected
-    );
+    assert_eq!(world.flags(&back).await, expected);
 }

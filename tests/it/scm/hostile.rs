@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use ralph::scm::bundle::BundleError;
-use ralph::scm::{NameProblem, Refusal};
+use ralph::scm::{HandBackRefusal, NameProblem};
 use ralph::secret::Redactor;
 use rstest::rstest;
 
@@ -67,8 +67,8 @@ async fn a_tree_with_a_name_that_means_something_else_is_refused(#[case] name: &
     let refused = matches!(
         &error,
         ScmError::Refused(
-            Refusal::Objects(_)
-                | Refusal::Name {
+            HandBackRefusal::Objects(_)
+                | HandBackRefusal::Name {
                     problem: NameProblem::DotGit | NameProblem::Traversal,
                     ..
                 }
@@ -84,14 +84,14 @@ async fn tip_only(world: &World, clone: &PrivateClone<'_>, commit: &ObjectId) ->
     let mut snapshot = clone.snapshot().await?;
     git(clone.dir(), &["update-ref", "HEAD", commit.as_str()]);
     snapshot.tip = commit.clone();
-    let request = Request {
+    let request = HandBackRequest {
         base: &world.base,
         snapshot: &snapshot,
         known: &[],
         limit: 1024 * 1024,
         redactor: &Redactor::default(),
     };
-    take(&world.repository, clone, &request, &world.dir.path().join("run")).await
+    hand_back(&world.repository, clone, &request, &world.dir.path().join("run")).await
 }
 
 #[rstest]
@@ -108,7 +108,7 @@ async fn names_that_are_one_file_elsewhere_are_refused(#[case] one: &str, #[case
     let commit = clone.commit("collide", &[]).await.unwrap().unwrap();
     let error = world.take(&clone, &[]).await.unwrap_err();
     assert!(
-        matches!(error, ScmError::Refused(Refusal::Collision { .. })),
+        matches!(error, ScmError::Refused(HandBackRefusal::Collision { .. })),
         "{error:?}"
     );
     nothing_arrived(&world, &before, &commit).await;
@@ -133,7 +133,7 @@ async fn a_bad_name_that_a_later_commit_removes_is_refused_too() {
     clone.commit("hide it", &[]).await.unwrap().unwrap();
     let error = world.take(&clone, &[]).await.unwrap_err();
     assert!(
-        matches!(error, ScmError::Refused(Refusal::Collision { .. })),
+        matches!(error, ScmError::Refused(HandBackRefusal::Collision { .. })),
         "{error:?}"
     );
 }
@@ -227,14 +227,14 @@ async fn a_filter_of_the_clone_runs_in_the_sandbox_and_not_on_the_host() {
     write(clone.dir(), "a.txt", "changed\n");
     let snapshot = clone.snapshot().await.unwrap();
     let in_sandbox = std::fs::read_to_string(&trace).unwrap();
-    let request = Request {
+    let request = HandBackRequest {
         base: &world.base,
         snapshot: &snapshot,
         known: &[],
         limit: 1024 * 1024,
         redactor: &Redactor::default(),
     };
-    let back = take(&world.repository, &clone, &request, &world.dir.path().join("run"))
+    let back = hand_back(&world.repository, &clone, &request, &world.dir.path().join("run"))
         .await
         .unwrap();
     assert_eq!(
@@ -242,7 +242,8 @@ async fn a_filter_of_the_clone_runs_in_the_sandbox_and_not_on_the_host() {
         in_sandbox,
         "nothing ran while it was taken"
     );
-    assert_eq!(back.flags.len(), 1, "{:?}", back.flags);
+    let flags = world.flags(&back).await;
+    assert_eq!(flags.len(), 1, "{flags:?}");
 }
 
 type Change = fn(&[u8]) -> Vec<u8>;
@@ -289,16 +290,16 @@ fn unknown_prerequisite(bundle: &[u8]) -> Vec<u8> {
 }
 
 #[rstest]
-#[case::truncated(cut, |refusal: &Refusal| matches!(refusal, Refusal::Objects(_)))]
-#[case::truncated_header(cut_in_header, |refusal: &Refusal| matches!(refusal, Refusal::Bundle(BundleError::Truncated)))]
-#[case::damaged(flip, |refusal: &Refusal| matches!(refusal, Refusal::Objects(_)))]
-#[case::oversized(too_long, |refusal: &Refusal| matches!(refusal, Refusal::TooLong { .. }))]
-#[case::empty(nothing, |refusal: &Refusal| matches!(refusal, Refusal::Bundle(BundleError::Truncated)))]
-#[case::unknown_base(unknown_prerequisite, |refusal: &Refusal| matches!(refusal, Refusal::Bundle(BundleError::UnknownPrerequisite(_))))]
+#[case::truncated(cut, |refusal: &HandBackRefusal| matches!(refusal, HandBackRefusal::Objects(_)))]
+#[case::truncated_header(cut_in_header, |refusal: &HandBackRefusal| matches!(refusal, HandBackRefusal::Bundle(BundleError::Truncated)))]
+#[case::damaged(flip, |refusal: &HandBackRefusal| matches!(refusal, HandBackRefusal::Objects(_)))]
+#[case::oversized(too_long, |refusal: &HandBackRefusal| matches!(refusal, HandBackRefusal::TooLong { .. }))]
+#[case::empty(nothing, |refusal: &HandBackRefusal| matches!(refusal, HandBackRefusal::Bundle(BundleError::Truncated)))]
+#[case::unknown_base(unknown_prerequisite, |refusal: &HandBackRefusal| matches!(refusal, HandBackRefusal::Bundle(BundleError::UnknownPrerequisite(_))))]
 #[tokio::test]
 async fn a_bundle_that_is_not_whole_is_refused(
     #[case] change: Change,
-    #[case] expected: fn(&Refusal) -> bool,
+    #[case] expected: fn(&HandBackRefusal) -> bool,
 ) {
     let world = World::new().await;
     let clone = world.plant().await;
@@ -336,20 +337,20 @@ async fn another_commit_than_the_snapshot_saw_is_refused() {
         &["commit-tree", "-p", "HEAD", "-m", "swapped", "HEAD^{tree}"],
     );
     git(clone.dir(), &["update-ref", "refs/ralph/work", other.trim()]);
-    let request = Request {
+    let request = HandBackRequest {
         base: &world.base,
         snapshot: &snapshot,
         known: &[],
         limit: 1024 * 1024,
         redactor: &Redactor::default(),
     };
-    let error = take(&world.repository, &clone, &request, &world.dir.path().join("run"))
+    let error = hand_back(&world.repository, &clone, &request, &world.dir.path().join("run"))
         .await
         .unwrap_err();
     assert!(
         matches!(
             error,
-            ScmError::Refused(Refusal::Bundle(BundleError::WrongTip { .. }))
+            ScmError::Refused(HandBackRefusal::Bundle(BundleError::WrongTip { .. }))
         ),
         "{error:?}"
     );
@@ -386,7 +387,7 @@ async fn a_pack_that_lacks_objects_is_refused() {
     }));
     let error = world.take(&clone, &[]).await.unwrap_err();
     assert!(
-        matches!(error, ScmError::Refused(Refusal::Objects(_))),
+        matches!(error, ScmError::Refused(HandBackRefusal::Objects(_))),
         "{error:?}"
     );
     nothing_arrived(&world, &before, &commit).await;
@@ -401,7 +402,7 @@ async fn a_clone_of_another_repository_is_refused() {
     foreign.commit("thin against an unknown base", &[]).await.unwrap();
     let error = world.take(&foreign, &[]).await.unwrap_err();
     assert!(
-        matches!(error, ScmError::Refused(Refusal::Rewritten { .. })),
+        matches!(error, ScmError::Refused(HandBackRefusal::Rewritten { .. })),
         "{error:?}"
     );
     world.fsck();

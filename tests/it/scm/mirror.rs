@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ralph::scm::{DiffKind, Expect, Repository, ScmError, SeedPack};
+use ralph::scm::{DiffKind, Repository, ScmError, SeedPack};
 
 use super::{World, git, write};
 use crate::support::dir_sandbox::host;
@@ -39,10 +39,7 @@ async fn a_mirror_keeps_the_branches_of_runs() {
     let mirror = Repository::mirror(host(), &url, &mirrors).await.unwrap();
     let ours = ["refs/ralph/r2345/state", "refs/heads/ralph/t1/fix"];
     for name in ours {
-        mirror
-            .update_ref(name, &world.base, Expect::Absent)
-            .await
-            .unwrap();
+        mirror.update_ref(name, &world.base, None).await.unwrap();
     }
     let again = Repository::mirror(host(), &url, &mirrors).await.unwrap();
     for name in ours {
@@ -74,7 +71,7 @@ async fn a_seed_leaves_out_what_the_clone_has() {
     commit_file(&user, "new.txt", "new\n");
     let tip = world.repository.resolve("HEAD").await.unwrap();
     let dir = world.dir.path().join("increment");
-    let seed = SeedPack::make(&world.repository, &[&tip], &[&world.base], &dir)
+    let seed = SeedPack::create(&world.repository, &[&tip], &[&world.base], &dir)
         .await
         .unwrap();
     let pack = seed.files().next().unwrap();

@@ -11,7 +11,10 @@ mod repository;
 use std::path::{Path, PathBuf};
 
 use ralph::id::ObjectId;
-use ralph::scm::{HandBack, Identity, PrivateClone, Repository, Request, ScmError, SeedPack, Start, take};
+use ralph::scm::{
+    ChangeFlag, CloneStart, CommitIdentity, HandBack, HandBackRequest, PrivateClone, Repository, ScmError,
+    SeedPack, flags_between, hand_back,
+};
 use ralph::secret::Redactor;
 use tempfile::TempDir;
 
@@ -36,7 +39,7 @@ impl World {
         init(&user, files);
         let repository = Repository::open(host(), &user).await.unwrap();
         let base = repository.resolve("HEAD").await.unwrap();
-        let seed = SeedPack::make(&repository, &[&base], &[], &dir.path().join("seed"))
+        let seed = SeedPack::create(&repository, &[&base], &[], &dir.path().join("seed"))
             .await
             .unwrap();
         let root = dir.path().join("sandbox");
@@ -54,32 +57,39 @@ impl World {
         Self::with(&[("a.txt", "one\n"), ("d/b.txt", "two\n"), ("d/e/c.txt", "three\n")]).await
     }
 
-    fn start(&self) -> Start {
-        Start {
+    fn start(&self) -> CloneStart {
+        CloneStart {
             branch: BRANCH.to_owned(),
             commit: self.base.clone(),
-            identity: Identity::new("Ralph", "ralph@example.org").unwrap(),
+            identity: CommitIdentity::new("Ralph", "ralph@example.org").unwrap(),
             format: self.repository.object_format(),
         }
     }
 
     async fn plant(&self) -> PrivateClone<'_> {
         let dir = self.sandbox_root().join("work");
-        PrivateClone::plant(&self.sandbox, dir, std::slice::from_ref(&self.seed), self.start())
+        PrivateClone::create(&self.sandbox, dir, std::slice::from_ref(&self.seed), self.start())
             .await
             .unwrap()
     }
 
     async fn take(&self, clone: &PrivateClone<'_>, known: &[ObjectId]) -> Result<HandBack, ScmError> {
         let snapshot = clone.snapshot().await?;
-        let request = Request {
+        let request = HandBackRequest {
             base: &self.base,
             snapshot: &snapshot,
             known,
             limit: 1024 * 1024,
             redactor: &Redactor::default(),
         };
-        take(&self.repository, clone, &request, &self.dir.path().join("run")).await
+        hand_back(&self.repository, clone, &request, &self.dir.path().join("run")).await
+    }
+
+    /// What a person has to check in the work that came back.
+    async fn flags(&self, back: &HandBack) -> Vec<ChangeFlag> {
+        flags_between(&self.repository, &self.base, &back.commit)
+            .await
+            .unwrap()
     }
 
     fn user(&self) -> PathBuf {
