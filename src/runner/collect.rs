@@ -1,7 +1,7 @@
 //! The end of the agent's work: its commits and its working tree are handed back to the user's repository.
 
 use crate::sandbox::SandboxErrorKind;
-use crate::scm::{self, Diff, Head, Refusal, ScmError, Snapshot};
+use crate::scm::{self, Diff, GitHead, HandBackRefusal, ScmError, Snapshot};
 use crate::text::error_chain;
 
 use super::RunError;
@@ -33,7 +33,7 @@ pub(super) async fn collect(
 ) -> Result<Collected, Halt> {
     let reason = match hand_back(workplace, progress).await {
         Ok(collected) => return Ok(collected),
-        Err(RunError::Scm(ScmError::Refused(refusal @ Refusal::Secret))) => {
+        Err(RunError::Scm(ScmError::Refused(refusal @ HandBackRefusal::Secret))) => {
             let files = changed_files(workplace, progress).await?;
             workplace.reset_clone(progress).await?;
             return Err(Halt::paused(format!(
@@ -61,18 +61,18 @@ pub(super) async fn collect(
 async fn hand_back(workplace: &mut Workplace<'_>, progress: &RunProgress<'_>) -> Result<Collected, RunError> {
     let (facts, dir) = (progress.facts(), workplace.inputs.dir);
     let clone = workplace.private_clone(&progress.tip);
-    clone.break_locks().await?;
+    clone.remove_locks().await?;
     let snapshot = clone.snapshot().await?;
     let diff = clone.diff(&progress.tree, &snapshot.tree).await?;
-    let request = scm::Request {
+    let request = scm::HandBackRequest {
         base: &facts.base,
         snapshot: &snapshot,
         known: &workplace.known,
-        limit: scm::DEFAULT_LIMIT,
+        limit: scm::DEFAULT_BUNDLE_LIMIT,
         redactor: &workplace.inputs.parts.redactor,
     };
-    let handed = scm::take(&workplace.repo, &clone, &request, dir.path()).await?;
-    if snapshot.head != Head::Branch(facts.branch.clone()) {
+    let handed = scm::hand_back(&workplace.repo, &clone, &request, dir.path()).await?;
+    if snapshot.head != GitHead::Branch(facts.branch.clone()) {
         workplace
             .reporter
             .warn("the agent left the branch of the run; its work is moved back to that branch");
@@ -80,7 +80,7 @@ async fn hand_back(workplace: &mut Workplace<'_>, progress: &RunProgress<'_>) ->
         clone.restore(&snapshot.tree).await?;
     }
     if (progress.iterations() + 1).is_multiple_of(RENEW_INDEX_EVERY) {
-        clone.renew_index().await?;
+        clone.refresh_index().await?;
     }
     let mut records = progress.journal.records();
     let is_new_tree = !records.any(|record| record.tree == snapshot.tree);

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::event::EventKind;
 use crate::id::ObjectId;
-use crate::scm::{Change, Snapshot};
+use crate::scm::{PathChange, Snapshot};
 use crate::state::{IterationRecord, JournalEntry, StateError};
 
 use super::agent_work::AgentWork;
@@ -161,12 +161,12 @@ fn metrics(record: &IterationRecord, spent: &Ledger) -> serde_json::Value {
     })
 }
 
-fn change_word(change: Change) -> &'static str {
+fn change_word(change: PathChange) -> &'static str {
     match change {
-        Change::Added => "added",
-        Change::Modified => "modified",
-        Change::Deleted => "deleted",
-        Change::Repository => "repository of its own (not handed back)",
+        PathChange::Added => "added",
+        PathChange::Modified => "modified",
+        PathChange::Deleted => "deleted",
+        PathChange::Repository => "repository of its own (not handed back)",
     }
 }
 

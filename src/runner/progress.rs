@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::id::ObjectId;
-use crate::scm::{Checkpoint, Checkpoints, Content, StateFile};
+use crate::scm::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 use crate::state::{IterationRecord, Journal, JournalEntry, JournalLine, RunFacts, StateError, to_json};
 use crate::task::{CheckboxId, Task, render_ticks};
 
@@ -143,7 +143,7 @@ impl<'a> RunProgress<'a> {
         }
         let changed = self.files.take_unsaved()?.into_iter();
         files.extend(changed.map(|(name, bytes)| file(&format!("ralph/{name}"), bytes)));
-        let content = Content {
+        let content = CheckpointContent {
             iteration: u64::from(self.iterations()),
             tip: &self.tip,
             work_tree: &self.tree,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::id::ObjectId;
 use crate::sandbox::{Reuse, Sandbox, SandboxErrorKind, SandboxSpec, clone_dir};
-use crate::scm::{PrivateClone, Repository, ScmError, SeedPack, Start};
+use crate::scm::{CloneStart, PrivateClone, Repository, ScmError, SeedPack};
 use crate::state::{RunOutcomeKind, StateError, write_atomically};
 use crate::text::error_chain;
 
@@ -47,7 +47,7 @@ impl<'a> Workplace<'a> {
         let facts = inputs.dir.facts();
         repo.pin_base(&facts.id, &facts.base).await?;
         Ok(Self {
-            seed: SeedPack::make(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
+            seed: SeedPack::create(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
             known: vec![facts.base.clone()],
             inputs,
             reporter,
@@ -97,7 +97,7 @@ impl<'a> Workplace<'a> {
         if progress.is_saved() {
             packs.push(self.pack_since_base(commit, &progress.tree).await?);
         }
-        PrivateClone::plant(self.sandbox(), dir.to_owned(), &packs, self.start_at(commit)).await?;
+        PrivateClone::create(self.sandbox(), dir.to_owned(), &packs, self.start_at(commit)).await?;
         Ok(())
     }
 
@@ -200,11 +200,11 @@ impl<'a> Workplace<'a> {
             _ => {}
         }
         let base = &dir.facts().base;
-        Ok(SeedPack::make(&self.repo, &[commit, tree], &[base], &scratch).await?)
+        Ok(SeedPack::create(&self.repo, &[commit, tree], &[base], &scratch).await?)
     }
 
-    fn start_at(&self, commit: &ObjectId) -> Start {
-        Start {
+    fn start_at(&self, commit: &ObjectId) -> CloneStart {
+        CloneStart {
             branch: self.inputs.dir.facts().branch.clone(),
             commit: commit.clone(),
             identity: self.inputs.settings.identity.clone(),
