@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use ralph::engine::{Engine, EngineEnvironment};
 use ralph::exec::{Command, Discard, Host};
 use ralph::id::RunId;
-use ralph::sandbox::docker::{DockerOptions, DockerProvider};
-use ralph::sandbox::{Sandbox, SandboxSpec};
+use ralph::sandbox::docker::{self, DockerOptions};
+use ralph::sandbox::{Provider, Sandbox, SandboxSpec};
 use tempfile::TempDir;
 
 use super::Fallible;
@@ -54,14 +54,15 @@ impl Stage {
     }
 
     /// A provider that knows of no other's sandboxes, as a new process would have it.
-    pub(crate) fn provider(&self) -> DockerProvider {
-        DockerProvider::new(DockerOptions {
+    pub(crate) fn provider(&self) -> impl Provider {
+        docker::provider(DockerOptions {
             base: self.dir.path().join("sandboxes"),
-            surroundings: self.surroundings.clone(),
+            engine: self.surroundings.clone(),
             host: self.host.clone(),
             guest_dir: self.dir.path().join("guest"),
             cache: self.dir.path().join("image-files"),
-            machine: "bench".to_owned(),
+            host_name: "bench".to_owned(),
+            clock: ralph::clock::system(),
         })
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ralph::exec::{Command, Discard, Host};
 use ralph::id::RunId;
-use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::connect::{ProviderChoice, connect};
 use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, SandboxSpec};
 
@@ -21,7 +21,7 @@ const PER_ROUND: usize = 10;
 pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
-    let provider = connect(&Choice::Tart(TartOptions {
+    let provider = connect(&ProviderChoice::Tart(TartOptions {
         vm: site.options(),
         dependencies: String::new(),
         boot_timeout: TartOptions::BOOT_TIMEOUT,
@@ -34,7 +34,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     };
     let tart = tart.measure(&image).await?;
     let site = Site::with(&["sbx"], &image);
-    let provider = connect(&Choice::DockerSandbox(site.options()))?;
+    let provider = connect(&ProviderChoice::DockerSandbox(site.options()))?;
     let sbx = Scene {
         figure: "docker-sandbox-warm",
         call: &["sbx", "exec"],

@@ -6,7 +6,7 @@ use crate::config::{AgentName, Config};
 use crate::engine::{Engine, EngineError};
 use crate::image::{ImageAgent, ImageError, Origin, Rebuild, Recipe, Tools, Wish, ensure, plan, survey};
 use crate::nix::FlakeInputs;
-use crate::sandbox::connect::Ground;
+use crate::sandbox::connect::ImageSource;
 use crate::scm::main_worktree;
 
 use super::{AssemblyContext, AssemblyError, provider};
@@ -49,10 +49,10 @@ pub(crate) async fn prepare(
         })
     };
     match (provider::image_source(context, config)?, named) {
-        (Ground::Nothing, _) => return as_named(None),
-        (Ground::NamedImage, named) => return as_named(named),
-        (Ground::EngineImage, Some(named)) => return as_named(Some(named)),
-        (Ground::EngineImage, None) => {}
+        (ImageSource::Nothing, _) => return as_named(None),
+        (ImageSource::NamedImage, named) => return as_named(named),
+        (ImageSource::EngineImage, Some(named)) => return as_named(Some(named)),
+        (ImageSource::EngineImage, None) => {}
     }
     let wish = Wish {
         rebuild,
@@ -76,7 +76,7 @@ pub(crate) async fn at_hand(
     config: &Config,
     project: &Path,
 ) -> Result<Option<String>, AssemblyError> {
-    if provider::image_source(context, config)? != Ground::EngineImage {
+    if provider::image_source(context, config)? != ImageSource::EngineImage {
         return Ok(None);
     }
     let tools = tools(context)?;

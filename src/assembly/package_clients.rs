@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::config::Config;
 use crate::engine::ImageFiles;
 use crate::network::{ConfigDirectory, ConfigTree, PackageClient, PackageConfig, Preset};
-use crate::sandbox::connect::Ground;
+use crate::sandbox::connect::ImageSource;
 
 use super::{AssemblyContext, AssemblyError, image, provider};
 
@@ -55,7 +55,7 @@ impl PackageClientFiles {
         config: &Config,
         name: &str,
     ) -> Result<(), AssemblyError> {
-        if provider::image_source(context, config)? != Ground::EngineImage {
+        if provider::image_source(context, config)? != ImageSource::EngineImage {
             return Ok(());
         }
         let engine = image::connect(context).await?;

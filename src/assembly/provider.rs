@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
 use crate::network::{PackageConfig, Policy};
-use crate::sandbox::connect::{Choice, Ground, check_policy, connect};
+use crate::sandbox::connect::{ImageSource, ProviderChoice, check_policy, connect};
 use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, DaytonaProgress};
 use crate::sandbox::docker::DockerOptions;
 use crate::sandbox::local::LocalOptions;
@@ -47,32 +47,34 @@ pub(crate) fn connected_with(
         return Ok(provider.clone());
     }
     let mut choice = choice(context, config)?;
-    if let (Choice::Daytona(options), Some(brokered)) = (&mut choice, brokered) {
+    if let (ProviderChoice::Daytona(options), Some(brokered)) = (&mut choice, brokered) {
         options.secrets.clone_from(&brokered.handed_over);
     }
     Ok(connect(&choice)?)
 }
 
 /// What sandboxes of the provider start from. A provider of your own gets the configured image name as it is.
-pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> Result<Ground, AssemblyError> {
+pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> Result<ImageSource, AssemblyError> {
     match context.provider {
-        Some(_) => Ok(Ground::NamedImage),
-        None => Ok(choice(context, config)?.ground()),
+        Some(_) => Ok(ImageSource::NamedImage),
+        None => Ok(choice(context, config)?.image_source()),
     }
 }
 
-fn choice(context: &AssemblyContext, config: &Config) -> Result<Choice, AssemblyError> {
+fn choice(context: &AssemblyContext, config: &Config) -> Result<ProviderChoice, AssemblyError> {
     let surroundings = &context.surroundings;
     Ok(match config.provider() {
-        SandboxType::Local => Choice::Local(LocalOptions {
+        SandboxType::Local => ProviderChoice::Local(LocalOptions {
             base: surroundings.runs()?.dir().to_owned(),
             path: surroundings.var("PATH").unwrap_or("/usr/bin:/bin").to_owned(),
             passthrough: config.passthrough(),
         }),
-        SandboxType::Docker => Choice::Docker(docker(surroundings)?),
-        SandboxType::DockerSandbox => Choice::DockerSandbox(vm_options(surroundings, "docker-sandboxes")?),
-        SandboxType::Tart => Choice::Tart(tart(surroundings, config)?),
-        SandboxType::Daytona => Choice::Daytona(daytona(context, config)?),
+        SandboxType::Docker => ProviderChoice::Docker(docker(surroundings)?),
+        SandboxType::DockerSandbox => {
+            ProviderChoice::DockerSandbox(vm_options(surroundings, "docker-sandboxes")?)
+        }
+        SandboxType::Tart => ProviderChoice::Tart(tart(surroundings, config)?),
+        SandboxType::Daytona => ProviderChoice::Daytona(daytona(context, config)?),
     })
 }
 
@@ -80,11 +82,12 @@ fn choice(context: &AssemblyContext, config: &Config) -> Result<Choice, Assembly
 pub(crate) fn docker(surroundings: &Surroundings) -> Result<DockerOptions, AssemblyError> {
     Ok(DockerOptions {
         base: surroundings.data_dir()?.join("sandboxes"),
-        surroundings: surroundings.engine(),
+        engine: surroundings.engine(),
         guest_dir: surroundings.data_dir()?.join("guest"),
         cache: surroundings.cache_dir()?.join("image-files"),
         host: surroundings.host(),
-        machine: surroundings.owner().host,
+        host_name: surroundings.owner().host,
+        clock: surroundings.clock(),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::gateway::{AddressGuard, Phantom};
 use crate::id::RunId;
 use crate::network::Policy;
-use crate::sandbox::{Egress, ProxyVariables, Purpose, Reuse, SandboxSpec};
+use crate::sandbox::{Egress, Purpose, Reuse, SandboxSpec};
 use crate::state::RunDir;
 use crate::task::Task;
 
@@ -86,11 +86,7 @@ fn egress(config: &Config) -> Result<Egress, AssemblyError> {
     Ok(Egress {
         guard: AddressGuard::dangerously_opening(network.dangerously_allow_addresses.iter().copied()),
         phantom: Some(phantom),
-        proxy_variables: if network.proxy_variables {
-            ProxyVariables::Set
-        } else {
-            ProxyVariables::Unset
-        },
+        proxy_variables: network.proxy_variables,
         ..Egress::default()
     })
 }

@@ -136,7 +136,7 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> Result<CliExit, Cli
 
 async fn rules(context: &Context) -> Result<CliExit, CliError> {
     let policy = policy(context).await?;
-    let plan = SealPlan::of(&policy).map_err(SandboxError::from)?;
+    let plan = SealPlan::new(&policy).map_err(SandboxError::from)?;
     match plan {
         Some(plan) => context.ui.data(plan.to_string().trim_end())?,
         None => context

@@ -1,4 +1,4 @@
-//! Listeners on this machine's own addresses that no sandbox may be heard by.
+//! Canaries: listeners on the addresses of the host that no sandbox may reach.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -9,71 +9,71 @@ use thiserror::Error;
 
 use crate::network::probe::Canary;
 
-/// The most addresses of one family that are listened at.
-const MOST: usize = 3;
-/// How long a datagram of this machine may take to itself.
-const NEAR: Duration = Duration::from_millis(200);
+/// How many addresses of each family are used.
+const MAX_ADDRESSES: usize = 3;
+/// How long a packet of the host to itself may take.
+const LOCAL_TIMEOUT: Duration = Duration::from_millis(200);
 const DNS: u16 = 53;
 
-/// Listeners that can be heard from outside a sandbox, and were.
+/// Listeners that the host itself can reach. That was tested.
 #[derive(Debug, Default)]
 pub(super) struct Canaries {
     tcp: Vec<TcpListener>,
     udp: Vec<UdpSocket>,
 }
 
-/// Why there are no canaries, though a sandbox could reach this machine. Nothing can be shown without them.
+/// Why there are no canaries although the host has addresses. Without them the network cannot be verified.
 #[derive(Debug, Error)]
 pub enum CanaryError {
-    /// The system failed.
-    #[error("this machine does not tell its own addresses")]
+    /// The addresses of the host are unknown.
+    #[error("cannot list the addresses of this host")]
     NoAddresses(#[source] io::Error),
-    /// It has addresses, and does not hear itself there.
-    #[error("no listener of this machine is heard, the last one at {address}")]
-    Unheard {
+    /// The host cannot reach its own listeners.
+    #[error("this host cannot reach its own listener at {address}")]
+    Unreachable {
         /// The last address that was tried.
         address: IpAddr,
-        /// Why it is not heard there.
+        /// Why it was not reached.
         #[source]
         source: io::Error,
     },
 }
 
 impl Canaries {
-    /// Listens wherever a sandbox could reach this machine if nothing held it back.
+    /// Listens at all addresses at which a sandbox without a seal could reach the host.
     pub(super) fn open() -> Result<Self, CanaryError> {
         Self::at(&own_addresses().map_err(CanaryError::NoAddresses)?)
     }
 
-    /// Listens at these addresses. A listener that this machine itself is not heard by shows nothing, and is left out;
-    /// but where there is an address, there is a listener of each kind in the end.
+    /// Listens at these addresses. Listeners that the host itself cannot reach prove nothing and are left out. If there
+    /// is an address, there must be at least one TCP and one UDP listener.
     fn at(addresses: &[IpAddr]) -> Result<Self, CanaryError> {
         let mut canaries = Self::default();
-        let mut unheard = None;
+        let mut unreached = None;
         for &address in addresses {
-            let failed = |source| CanaryError::Unheard { address, source };
-            match heard_tcp(address) {
+            let failed = |source| CanaryError::Unreachable { address, source };
+            match tcp_canary(address) {
                 Ok(listener) => canaries.tcp.push(listener),
-                Err(error) => unheard = Some(failed(error)),
+                Err(error) => unreached = Some(failed(error)),
             }
-            match heard_udp(SocketAddr::new(address, 0)) {
+            match udp_canary(SocketAddr::new(address, 0)) {
                 Ok(socket) => canaries.udp.push(socket),
-                Err(error) => unheard = Some(failed(error)),
+                Err(error) => unreached = Some(failed(error)),
             }
         }
-        match unheard {
-            Some(unheard) if canaries.tcp.is_empty() || canaries.udp.is_empty() => return Err(unheard),
+        match unreached {
+            Some(unreached) if canaries.tcp.is_empty() || canaries.udp.is_empty() => return Err(unreached),
             Some(_) | None => {}
         }
-        // That port belongs to this machine's own resolver, where there is one, and to root, where that is somebody else.
+        // The DNS port may be used by a resolver of the host, or need root.
         let dns = addresses.iter().map(|&address| SocketAddr::new(address, DNS));
         canaries
             .udp
-            .extend(dns.filter_map(|address| heard_udp(address).ok()));
+            .extend(dns.filter_map(|address| udp_canary(address).ok()));
         Ok(canaries)
     }
 
-    /// Where they are.
+    /// Their addresses.
     pub(super) fn all(&self) -> Vec<Canary> {
         let tcp = self.tcp.iter().filter_map(|one| one.local_addr().ok());
         let udp = self.udp.iter().filter_map(|one| one.local_addr().ok());
@@ -84,34 +84,34 @@ impl Canaries {
         tcp.map(Canary::Tcp).chain(udp.map(datagrams)).collect()
     }
 
-    /// One that has heard something since.
-    pub(super) fn heard(&self) -> Option<SocketAddr> {
-        let called = self.tcp.iter().find(|one| one.accept().is_ok());
+    /// The address of a canary that was reached since.
+    pub(super) fn reached(&self) -> Option<SocketAddr> {
+        let tcp = self.tcp.iter().find(|one| one.accept().is_ok());
         let sent_to = || self.udp.iter().find(|one| one.recv(&mut [0; 64]).is_ok());
-        match called {
+        match tcp {
             Some(tcp) => tcp.local_addr().ok(),
             None => sent_to()?.local_addr().ok(),
         }
     }
 }
 
-/// A listener that this machine has just been heard by.
-fn heard_tcp(address: IpAddr) -> io::Result<TcpListener> {
+/// A TCP listener that the host has just reached.
+fn tcp_canary(address: IpAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind((address, 0))?;
-    let caller = TcpStream::connect_timeout(&listener.local_addr()?, NEAR)?;
+    let caller = TcpStream::connect_timeout(&listener.local_addr()?, LOCAL_TIMEOUT)?;
     listener.set_nonblocking(true)?;
-    let (_, heard) = listener.accept()?;
-    expect(heard == caller.local_addr()?)?;
+    let (_, peer) = listener.accept()?;
+    expect(peer == caller.local_addr()?)?;
     Ok(listener)
 }
 
-fn heard_udp(address: SocketAddr) -> io::Result<UdpSocket> {
+fn udp_canary(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = UdpSocket::bind(address)?;
     let sender = UdpSocket::bind((address.ip(), 0))?;
     sender.send_to(b"?", socket.local_addr()?)?;
-    socket.set_read_timeout(Some(NEAR))?;
-    let (_, heard) = socket.recv_from(&mut [0; 64])?;
-    expect(heard == sender.local_addr()?)?;
+    socket.set_read_timeout(Some(LOCAL_TIMEOUT))?;
+    let (_, peer) = socket.recv_from(&mut [0; 64])?;
+    expect(peer == sender.local_addr()?)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -122,7 +122,7 @@ fn expect(holds: bool) -> io::Result<()> {
         .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
-/// The addresses of this machine that others can reach, some of each family.
+/// The addresses of the host that other hosts can reach, some of each family.
 fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let mut all: Vec<IpAddr> = get_if_addrs()?
         .into_iter()
@@ -134,12 +134,12 @@ fn own_addresses() -> io::Result<Vec<IpAddr>> {
     let (four, six): (Vec<IpAddr>, Vec<IpAddr>) = all.into_iter().partition(IpAddr::is_ipv4);
     Ok(four
         .into_iter()
-        .take(MOST)
-        .chain(six.into_iter().take(MOST))
+        .take(MAX_ADDRESSES)
+        .chain(six.into_iter().take(MAX_ADDRESSES))
         .collect())
 }
 
-/// Whether it leads to this machine, from beyond its own wire.
+/// Whether other hosts can reach this address.
 fn is_reachable(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(four) => !four.is_loopback(),
@@ -155,21 +155,21 @@ mod tests {
 
     use rstest::rstest;
 
-    /// Nobody's, and no test's either.
+    /// An address that no host has.
     const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(240, 0, 0, 1));
     const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[rstest]
     #[case::no_address(&[], true)]
-    #[case::heard(&[HERE], true)]
-    #[case::one_of_two_is_heard(&[HERE, ELSEWHERE], true)]
-    #[case::none_is_heard(&[ELSEWHERE], false)]
-    fn a_machine_with_addresses_has_canaries_or_there_is_no_proof(
+    #[case::reached(&[HERE], true)]
+    #[case::one_of_two_is_reached(&[HERE, ELSEWHERE], true)]
+    #[case::none_is_reached(&[ELSEWHERE], false)]
+    fn a_host_with_addresses_needs_a_canary_that_it_reaches(
         #[case] addresses: &[IpAddr],
-        #[case] shown: bool,
+        #[case] expected: bool,
     ) {
         let opened = Canaries::at(addresses);
-        assert_eq!(opened.is_ok(), shown, "{opened:?}");
+        assert_eq!(opened.is_ok(), expected, "{opened:?}");
         if let Ok(canaries) = opened {
             let kinds = canaries.tcp.len().min(canaries.udp.len());
             assert_eq!(kinds, addresses.len().min(1));
@@ -182,28 +182,28 @@ mod tests {
     #[case("fe80::42", false)]
     #[case("172.17.0.1", true)]
     #[case("2001:db8::5", true)]
-    fn an_address_is_listened_at_when_others_can_reach_it(#[case] address: IpAddr, #[case] expected: bool) {
+    fn addresses_that_other_hosts_reach_are_used(#[case] address: IpAddr, #[case] expected: bool) {
         assert_eq!(is_reachable(address), expected);
     }
 
     #[test]
-    fn a_canary_hears_whoever_reaches_it() {
-        let tcp = heard_tcp(Ipv4Addr::LOCALHOST.into()).unwrap();
-        let udp = heard_udp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+    fn a_canary_reports_that_it_was_reached() {
+        let tcp = tcp_canary(Ipv4Addr::LOCALHOST.into()).unwrap();
+        let udp = udp_canary(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         let address = udp.local_addr().unwrap();
         let canaries = Canaries {
             tcp: vec![tcp],
             udp: vec![udp],
         };
         assert_eq!(canaries.all().len(), 2);
-        assert_eq!(canaries.heard(), None);
+        assert_eq!(canaries.reached(), None);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
         sender.send_to(b"!", address).unwrap();
-        assert_eq!(canaries.heard(), Some(address));
+        assert_eq!(canaries.reached(), Some(address));
         let Some(Canary::Tcp(address)) = canaries.all().first().copied() else {
             panic!("{canaries:?}");
         };
         TcpStream::connect(address).unwrap();
-        assert_eq!(canaries.heard(), Some(address));
+        assert_eq!(canaries.reached(), Some(address));
     }
 }

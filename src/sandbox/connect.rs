@@ -1,9 +1,9 @@
-//! Chooses a provider. Nothing else does.
+//! Chooses a provider by configuration.
 
 use std::sync::Arc;
 
 use super::daytona::{DaytonaOptions, DaytonaProvider};
-use super::docker::{DockerOptions, DockerProvider};
+use super::docker::{self, DockerOptions};
 use super::docker_sandbox;
 use super::local::{LocalOptions, LocalProvider};
 use super::tart::{self, TartOptions};
@@ -11,22 +11,22 @@ use super::vm::VmOptions;
 use super::{NetworkEnforcement, Provider, SandboxError};
 use crate::network::{Policy, PolicyMode};
 
-/// Which provider to use, with what it needs to know.
+/// A provider and its options.
 #[derive(Clone, Debug)]
-pub enum Choice {
+pub enum ProviderChoice {
     /// Plain processes in a directory of the host.
     Local(LocalOptions),
     /// Containers of a Docker Engine.
     Docker(DockerOptions),
-    /// Docker's own sandboxes.
+    /// VMs of Docker Sandboxes.
     DockerSandbox(VmOptions),
-    /// Virtual machines on a Mac.
+    /// VMs of Tart, on a Mac.
     Tart(TartOptions),
     /// Sandboxes in the cloud.
     Daytona(DaytonaOptions),
 }
 
-impl Choice {
+impl ProviderChoice {
     /// The name used in `sandbox.type`.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -41,38 +41,38 @@ impl Choice {
 
     /// What its sandboxes start from.
     #[must_use]
-    pub fn ground(&self) -> Ground {
+    pub fn image_source(&self) -> ImageSource {
         match self {
-            Self::Local(_) => Ground::Nothing,
-            Self::Docker(_) | Self::DockerSandbox(_) => Ground::EngineImage,
-            Self::Tart(_) | Self::Daytona(_) => Ground::NamedImage,
+            Self::Local(_) => ImageSource::Nothing,
+            Self::Docker(_) | Self::DockerSandbox(_) => ImageSource::EngineImage,
+            Self::Tart(_) | Self::Daytona(_) => ImageSource::NamedImage,
         }
     }
 }
 
 /// What sandboxes start from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
-    /// What is there.
+pub enum ImageSource {
+    /// The file system of the host.
     Nothing,
-    /// An image of a container engine, which must be there first.
+    /// An image of a container engine, which must exist before.
     EngineImage,
-    /// An image that the provider finds by its name.
+    /// An image or template that the provider finds by its name.
     NamedImage,
 }
 
-/// The provider that was chosen. Whether it can be used here it says when that is needed: [`Provider::check`].
-pub fn connect(choice: &Choice) -> Result<Arc<dyn Provider>, SandboxError> {
+/// Creates the chosen provider. It does not connect to anything yet: see [`Provider::check`].
+pub fn connect(choice: &ProviderChoice) -> Result<Arc<dyn Provider>, SandboxError> {
     Ok(match choice {
-        Choice::Local(options) => Arc::new(LocalProvider::new(options.clone())),
-        Choice::Docker(options) => Arc::new(DockerProvider::new(options.clone())),
-        Choice::DockerSandbox(options) => Arc::new(docker_sandbox::provider(options.clone())),
-        Choice::Tart(options) => Arc::new(tart::provider(options.clone())),
-        Choice::Daytona(options) => Arc::new(DaytonaProvider::new(options.clone())),
+        ProviderChoice::Local(options) => Arc::new(LocalProvider::new(options.clone())),
+        ProviderChoice::Docker(options) => Arc::new(docker::provider(options.clone())),
+        ProviderChoice::DockerSandbox(options) => Arc::new(docker_sandbox::provider(options.clone())),
+        ProviderChoice::Tart(options) => Arc::new(tart::provider(options.clone())),
+        ProviderChoice::Daytona(options) => Arc::new(DaytonaProvider::new(options.clone())),
     })
 }
 
-/// Refuses a policy that the provider cannot enforce. Whether that ends the run is the user's choice.
+/// Fails if the provider cannot enforce a policy.
 pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), SandboxError> {
     let reason = match (provider.capabilities().network, policy.mode()) {
         (NetworkEnforcement::Names, _) => match provider.objection(policy) {
@@ -81,12 +81,10 @@ pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), Sand
         },
         (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, PolicyMode::Deny) => return Ok(()),
         (_, PolicyMode::AllowAll) if !policy.restricts() => return Ok(()),
-        (_, PolicyMode::Record) => "it does not see which names are used, so there is nothing to record",
-        (NetworkEnforcement::Nothing, _) => "its commands reach whatever this machine reaches",
-        (NetworkEnforcement::AllOrNothing, _) => {
-            "it can open the network or close it, and tells no names apart"
-        }
-        (NetworkEnforcement::Cidrs, _) => "it knows address ranges, not names",
+        (_, PolicyMode::Record) => "it does not see which hosts are used, so nothing can be recorded",
+        (NetworkEnforcement::Nothing, _) => "its commands can reach everything that the host can reach",
+        (NetworkEnforcement::AllOrNothing, _) => "it can only allow or deny the whole network",
+        (NetworkEnforcement::Cidrs, _) => "it can only restrict address ranges, not host names",
     };
     Err(unenforceable(provider, reason.to_owned()))
 }
@@ -106,8 +104,8 @@ mod tests {
     use crate::exec::Host;
     use crate::network::{HostPattern, PolicyRule};
 
-    fn local() -> Choice {
-        Choice::Local(LocalOptions {
+    fn local() -> ProviderChoice {
+        ProviderChoice::Local(LocalOptions {
             base: "/nowhere".into(),
             path: "/usr/bin:/bin".to_owned(),
             passthrough: BTreeMap::new(),
@@ -126,7 +124,7 @@ mod tests {
     #[case::all_denied(Policy::deny(), false)]
     #[case::one_denied(Policy::allow_all().denying([PolicyRule::parse("github.com").unwrap()]), false)]
     #[case::all_recorded(Policy::record(), false)]
-    fn local_refuses_every_policy_that_restricts(#[case] policy: Policy, #[case] taken: bool) {
+    fn local_rejects_every_restricting_policy(#[case] policy: Policy, #[case] taken: bool) {
         let provider = connect(&local()).unwrap();
         match check_policy(provider.as_ref(), &policy) {
             Ok(()) => assert!(taken, "{policy:?} was taken"),
@@ -138,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn a_mac_refuses_to_have_tls_opened() {
-        let mac = Choice::Tart(TartOptions {
+    fn tart_rejects_tls_inspection() {
+        let mac = ProviderChoice::Tart(TartOptions {
             vm: VmOptions {
                 base: "/nowhere".into(),
                 guest_dir: "/nowhere".into(),
@@ -160,6 +158,6 @@ mod tests {
     #[test]
     fn local_says_that_it_isolates_nothing() {
         let notice = connect(&local()).unwrap().capabilities().notice();
-        assert!(notice.is_some_and(|text| text.contains("isolates nothing but the directory")));
+        assert!(notice.is_some_and(|text| text.contains("has no isolation")));
     }
 }

@@ -233,7 +233,7 @@ mod tests {
         let error = SandboxError::from_cause(SandboxErrorKind::Failed, cause);
         assert_eq!(
             error.to_string(),
-            "the session with the guest in the sandbox is lost"
+            "lost the connection to the guest in the sandbox"
         );
         assert_eq!(error.source().unwrap().to_string(), "eof");
         assert!(error.cause::<io::Error>().is_some());

@@ -1,15 +1,14 @@
-//! What a sandbox was made from, as a short text that is another one when that is.
+//! Hashes what a sandbox is created from.
 
 use std::fmt::Debug;
 
 use crate::engine::Digest;
 
-/// How many digits of a hash tell two of them apart.
+/// The length of a fingerprint in hexadecimal digits.
 const DIGITS: usize = 32;
 
-/// The fingerprint of these parts. It is made of how they are shown, which cannot fail as writing them down can: a path
-/// need not be text, and two sandboxes that both could not be told would be taken for one.
-pub(super) fn of(parts: &impl Debug) -> String {
+/// Hashes the `Debug` output of the parts. Serializing them could fail, because a path need not be UTF-8.
+pub(super) fn fingerprint(parts: &impl Debug) -> String {
     Digest::sha256(format!("{parts:?}").as_bytes()).hex()[..DIGITS].to_owned()
 }
 
@@ -23,14 +22,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_are_no_text_make_nothing_alike() {
+    fn paths_that_are_not_utf8_differ() {
         let mount = |bytes: &[u8]| ReadOnlyMount {
             source: PathBuf::from(OsStr::from_bytes(bytes)),
             target: "/tools".into(),
         };
-        let one = of(&("deny", mount(b"/a\xff")));
-        assert_eq!(one, of(&("deny", mount(b"/a\xff"))));
-        assert_ne!(one, of(&("allow-all", mount(b"/a\xff"))));
-        assert_ne!(one, of(&("deny", mount(b"/a\xfe"))));
+        let one = fingerprint(&("deny", mount(b"/a\xff")));
+        assert_eq!(one, fingerprint(&("deny", mount(b"/a\xff"))));
+        assert_ne!(one, fingerprint(&("allow-all", mount(b"/a\xff"))));
+        assert_ne!(one, fingerprint(&("deny", mount(b"/a\xfe"))));
     }
 }

@@ -1,4 +1,4 @@
-//! Sandboxes: a [`Provider`] makes them, a [`Sandbox`] is one that lives.
+//! Sandboxes: a [`Provider`] creates them, a [`Sandbox`] is a live one.
 //!
 //! ```no_run
 //! use ralph::exec::{Command, Discard};
@@ -20,6 +20,7 @@
 //! ```
 
 mod canary;
+mod command_output;
 pub mod connect;
 pub mod daytona;
 pub mod docker;
@@ -29,23 +30,23 @@ mod error;
 pub mod escapes;
 mod files;
 mod fingerprint;
-mod guest;
-mod life;
-mod limits;
-mod listed;
+mod guest_file;
+mod host_policy;
+mod lifecycle;
+mod listing;
 pub mod local;
 mod name;
 mod owner;
-mod place;
-mod reach;
-mod script;
+mod sandbox_dir;
 pub mod selftest;
 pub mod session;
-mod shelf;
+mod session_slot;
+mod shell;
 mod spec;
 pub mod tart;
 pub mod vm;
-mod warm;
+mod wait_limits;
+mod workspace_provider;
 
 use std::path::{Path, PathBuf};
 
@@ -58,51 +59,50 @@ use crate::usage::Usd;
 
 pub use canary::CanaryError;
 pub use error::{SandboxError, SandboxErrorKind};
-pub use listed::{Activity, Listed, Removable, Standing};
-pub use spec::{Egress, ProxyVariables, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
+pub use listing::{RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
+pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
 
-/// Ends every process in a sandbox but those that it comes from itself, for where nothing outside can.
-const END: &str = include_str!("end.sh");
+/// A shell script that ends all processes of the user except for its own ancestors.
+const END_PROCESSES: &str = include_str!("end_processes.sh");
 
-/// What a provider can enforce. Asked before anything is created.
+/// What a provider can enforce. It is checked before anything is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
-    /// What keeps the sandbox apart from the host.
+    /// How sandboxes are isolated from the host.
     pub isolation: Isolation,
-    /// What part of a network policy holds.
+    /// Which kind of network policy is enforced.
     pub network: NetworkEnforcement,
-    /// Whether memory and processor limits hold.
+    /// Whether memory and processor limits are enforced.
     pub resources: Enforced,
-    /// Whether what an agent program spends is stopped in the middle of an iteration. Where it is not, that is read
-    /// from its transcript when the iteration is over.
+    /// Whether a budget can end an agent in the middle of an iteration. Otherwise its usage is read from its transcript
+    /// after the iteration.
     pub metering: Enforced,
-    /// Whether a port inside can be opened in a person's browser.
+    /// Whether a port inside can be opened in a browser.
     pub preview: bool,
     /// How a credential is used that stays outside the sandbox.
     pub credentials: CredentialRoute,
 }
 
 impl Capabilities {
-    /// What a person should be told before anything runs in such a sandbox; `None` when it holds what it promises.
+    /// A warning for sandboxes without isolation, to show before anything runs in one.
     #[must_use]
     pub fn notice(&self) -> Option<&'static str> {
         match self.isolation {
             Isolation::DirectoryOnly => Some(
-                "this sandbox isolates nothing but the directory: its commands run as you, with your files, your \
-                 processes and your network within reach",
+                "this sandbox has no isolation: its commands run as your user, with access to your files, processes and \
+                 network",
             ),
-            Isolation::Container | Isolation::Machine => None,
+            Isolation::Container | Isolation::Vm => None,
         }
     }
 
-    /// What a person should be told before an agent program spends money in such a sandbox.
+    /// A warning for sandboxes without metering, to show before an agent that costs money runs in one.
     #[must_use]
     pub fn spending_notice(&self) -> Option<&'static str> {
         match self.metering {
             Enforced::Yes => None,
             Enforced::No => Some(
-                "what the agent spends is read from its transcript after each iteration: nothing stops it in the middle \
-                 of one",
+                "the cost of the agent is only known after each iteration: a budget cannot end it in the middle of one",
             ),
         }
     }
@@ -137,52 +137,53 @@ impl CredentialRoute {
     }
 }
 
-/// What keeps a sandbox apart from the host.
+/// How a sandbox is isolated from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Nothing but a directory of its own.
+    /// Only by a directory of its own.
     DirectoryOnly,
-    /// A container.
+    /// By a container.
     Container,
-    /// A virtual machine.
-    Machine,
+    /// By a VM.
+    #[serde(rename = "machine")]
+    Vm,
 }
 
-/// What part of a network policy a provider enforces.
+/// Which kind of network policy a provider enforces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NetworkEnforcement {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// That there is no network, or that there is one.
+    /// No network or an unrestricted one.
     AllOrNothing,
     /// Address ranges.
     Cidrs,
-    /// Names.
+    /// Host names.
     Names,
 }
 
-/// Whether a limit holds.
+/// Whether something is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Enforced {
-    /// It does.
+    /// It is.
     Yes,
-    /// It does not; the provider says so.
+    /// It is not.
     No,
 }
 
-/// What an hour of a sandbox that runs costs, about.
+/// The approximate cost of a running sandbox per hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HourlyCost {
     /// The price.
     pub price: Usd,
-    /// What it is the price of, for people.
+    /// The resources that this price is for.
     pub resources: String,
 }
 
-/// Makes sandboxes of one kind. Implementations hold a client, never a running sandbox.
+/// Creates sandboxes of one kind. Implementations hold a client, never a running sandbox.
 #[async_trait]
 pub trait Provider: Send + Sync {
     /// The name used in `sandbox.type`.
@@ -191,40 +192,40 @@ pub trait Provider: Send + Sync {
     /// What sandboxes of this kind can enforce.
     fn capabilities(&self) -> Capabilities;
 
-    /// Why it cannot enforce a policy of the kind that it enforces otherwise; `None` when it can.
+    /// Why it cannot enforce this policy although it enforces this kind of policy; `None` if it can.
     fn objection(&self, _policy: &Policy) -> Option<String> {
         None
     }
 
-    /// What an hour of such a sandbox costs; `None` where nobody asks for money by the hour.
+    /// The cost of such a sandbox per hour; `None` if it is free.
     fn hourly_cost(&self, _spec: &SandboxSpec) -> Option<HourlyCost> {
         None
     }
 
-    /// Whether sandboxes can be made here at all. Asked before there is a run to make one for.
+    /// Fails if the provider cannot be used on this host. It is called before a run is created.
     async fn check(&self) -> Result<(), SandboxError> {
         Ok(())
     }
 
-    /// Makes a new sandbox and starts it.
+    /// Creates and starts a sandbox.
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError>;
 
-    /// Finds the sandbox an earlier process of the same run made; `None` when it is gone.
+    /// Opens the sandbox that an earlier process of the same run created; `None` if it is gone.
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError>;
 
-    /// All sandboxes of this kind, of whatever run. Those that are nothing but a part of their run are not told.
-    async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
+    /// All sandboxes of this kind, of any run, except for `local` ones, which are a part of their run.
+    async fn list(&self) -> Result<Vec<SandboxListing>, SandboxError> {
         Ok(Vec::new())
     }
 
-    /// A sandbox that was listed, to look into it; it stays in the hands of whoever has it.
+    /// Opens a listed sandbox to run commands in it, without taking it over from its owner.
     async fn attach(&self, _id: &str) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
         Ok(None)
     }
 
-    /// Removes a sandbox that was listed, with all that belongs to it. False when it is not there, may not be removed,
-    /// or somebody took it meanwhile.
-    async fn remove(&self, _id: &str, _removable: Removable) -> Result<bool, SandboxError> {
+    /// Removes a listed sandbox and its workspace. Returns false if it does not exist, if `scope` excludes it, or if
+    /// another process took it over meanwhile.
+    async fn remove(&self, _id: &str, _scope: RemovalScope) -> Result<bool, SandboxError> {
         Ok(false)
     }
 }
@@ -232,18 +233,18 @@ pub trait Provider: Send + Sync {
 /// One live sandbox. Dropping it without [`Sandbox::close`] leaves it to the orphan sweep (or to a resume).
 #[async_trait]
 pub trait Sandbox: Send + Sync {
-    /// What to call it in messages.
+    /// Its name, for messages.
     fn id(&self) -> &str;
 
-    /// The absolute directory, inside, that belongs to the run. The clone lives in a directory below it.
+    /// The absolute path inside of the directory that belongs to the run. It contains the clone.
     fn root(&self) -> &Path;
 
-    /// The files of the sandbox.
+    /// Its files.
     fn files(&self) -> &dyn SandboxFiles;
 
-    /// Runs a command to its end; each line of output goes to `output` as it comes.
+    /// Runs a command to its end. Each line of output is passed to `output` immediately.
     ///
-    /// A command that fails is an `Exit`, not an error. Without a `cwd` it starts in [`Sandbox::root`].
+    /// A failing command is an `Exit`, not an error. Without a `cwd` it starts in [`Sandbox::root`].
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError>;
 
     /// Like [`Sandbox::exec`], but bypasses the warm session, so that processes of the agent cannot influence the
@@ -256,23 +257,23 @@ pub trait Sandbox: Send + Sync {
         self.exec(command, output).await
     }
 
-    /// Shows again that what keeps it apart holds. Asked before each iteration; an error means that nothing may run in it.
+    /// Verifies the isolation again. It is called before each iteration; after an error no command may run.
     async fn verify(&self) -> Result<(), SandboxError> {
         Ok(())
     }
 
-    /// What a person should know of that went differently than it should have, each thing once.
+    /// Warnings for the user since the last call.
     fn notices(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Ends every process that was started in this sandbox and everything those left behind.
+    /// Ends all processes that were started in the sandbox, and their children.
     async fn end_processes(&self) -> Result<(), SandboxError>;
 
-    /// Starts it again after [`Sandbox::stop`]; harmless when it runs.
+    /// Starts it after [`Sandbox::stop`]. Does nothing if it runs.
     async fn start(&self) -> Result<(), SandboxError>;
 
-    /// Ends its processes and keeps its files; harmless when it is stopped. Commands fail until it is started.
+    /// Ends its processes and keeps its files. Commands fail until it is started again. Does nothing if it is stopped.
     async fn stop(&self) -> Result<(), SandboxError>;
 
     /// A URL by which a person's browser reaches a port inside. `None` if the provider has no such URLs.
@@ -280,7 +281,7 @@ pub trait Sandbox: Send + Sync {
         Ok(None)
     }
 
-    /// Removes it. Calling it for one that is gone is harmless.
+    /// Removes it. Does nothing if it is gone.
     async fn close(&self) -> Result<(), SandboxError>;
 }
 
@@ -289,47 +290,47 @@ pub trait Sandbox: Send + Sync {
 /// No path leads out of the root, neither through `..` nor through a symlink that the agent created.
 #[async_trait]
 pub trait SandboxFiles: Send + Sync {
-    /// Reads a file; at most `limit` bytes, an error if it is longer.
+    /// Reads a file. Fails if it is longer than `limit` bytes.
     async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError>;
 
-    /// Writes a file whole and atomically, with these permission bits, making parent directories as needed.
+    /// Replaces a file atomically, with these permission bits. Creates missing parent directories.
     async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError>;
 
-    /// Adds to the end of a file, making it (mode 644) when it is not there.
+    /// Appends to a file. Creates it with mode 644 if it does not exist.
     async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError>;
 
-    /// The entries of a directory, by name.
+    /// The entries of a directory, sorted by name.
     async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, SandboxError>;
 
-    /// Makes a directory and its parents; one that exists is fine.
+    /// Creates a directory and its parents, if they do not exist.
     async fn mkdir(&self, path: &Path) -> Result<(), SandboxError>;
 
-    /// Removes a file or a whole directory; one that is not there is fine.
+    /// Removes a file or a directory with its content, if it exists.
     async fn remove(&self, path: &Path) -> Result<(), SandboxError>;
 
-    /// Copies a file of the host in.
+    /// Copies a file from the host into the sandbox.
     async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError>;
 
-    /// Copies a file out to the host; an error if it is longer than `limit`.
+    /// Copies a file from the sandbox to the host. Fails if it is longer than `limit` bytes.
     async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError>;
 }
 
 /// One entry of a directory in a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirEntry {
-    /// Its name, without the directory.
+    /// The name, without the directory.
     pub name: String,
     /// Whether it is a directory.
     pub is_dir: bool,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Its permission bits.
+    /// The permission bits.
     pub mode: u32,
-    /// When it was last changed.
+    /// The modification time.
     pub mod_time: jiff::Timestamp,
 }
 
-/// The clone inside a sandbox's root.
+/// The path of the clone inside a sandbox.
 #[must_use]
 pub fn clone_dir(sandbox: &dyn Sandbox) -> PathBuf {
     sandbox.root().join("work")

@@ -1,4 +1,4 @@
-//! The process that has a sandbox in its hands.
+//! The process that owns a sandbox.
 
 use std::fs;
 
@@ -6,50 +6,49 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use serde::{Deserialize, Serialize};
 
-/// The process that has a sandbox in its hands.
+/// The process that owns a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Owner {
-    /// The machine.
+    /// The name of its host.
     host: String,
-    /// The process.
     pid: u32,
-    /// When it started, where the system tells: process numbers are used again.
+    /// When it started, in clock ticks since boot, because process ids are reused. `None` where `/proc` is missing.
     started: Option<u64>,
 }
 
 impl Owner {
-    /// This process, on the machine of that name.
+    /// This process, on the host with this name.
     pub(super) fn this_process(host: &str) -> Self {
         let pid = std::process::id();
         Self {
             host: host.to_owned(),
             pid,
-            started: start_of(pid),
+            started: start_time(pid),
         }
     }
 
-    /// As it is written on a container.
-    pub(super) fn as_json(&self) -> String {
+    /// The value of the owner label of a container.
+    pub(super) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Whether it is, or was, a process of the same machine as `here`.
-    pub(super) fn is_of_this_machine(&self, here: &Self) -> bool {
-        self.host == here.host
+    /// Whether both are processes of the same host.
+    pub(super) fn is_on_same_host(&self, other: &Self) -> bool {
+        self.host == other.host
     }
 
-    /// Whether it is sure to have ended, as seen from where `here` is. Of another machine nobody can say so.
+    /// Whether the process has certainly ended, as seen by `here`. A process of another host is never considered dead.
     pub(super) fn is_dead(&self, here: &Self) -> bool {
-        if !self.is_of_this_machine(here) {
+        if !self.is_on_same_host(here) {
             return false;
         }
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let lives = pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
-        let is_another = match (self.started, start_of(self.pid)) {
+        let exists = pid.is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+        let is_another = match (self.started, start_time(self.pid)) {
             (Some(then), Some(now)) => then != now,
             _ => false,
         };
-        !lives || is_another || is_unburied(self.pid)
+        !exists || is_another || is_zombie(self.pid)
     }
 }
 
@@ -59,18 +58,16 @@ impl std::fmt::Display for Owner {
     }
 }
 
-/// When a process started, in ticks since the machine did: field 22.
-fn start_of(pid: u32) -> Option<u64> {
-    stat(pid, 22)?.parse().ok()
+fn start_time(pid: u32) -> Option<u64> {
+    stat_field(pid, 22)?.parse().ok()
 }
 
-/// Whether a process has ended and only its parent does not know yet.
-fn is_unburied(pid: u32) -> bool {
-    stat(pid, 3).is_some_and(|state| state == "Z" || state == "X")
+fn is_zombie(pid: u32) -> bool {
+    stat_field(pid, 3).is_some_and(|state| state == "Z" || state == "X")
 }
 
-/// A field of what the system says of a process, from the third on: the second is its name, which may hold anything.
-fn stat(pid: u32, field: usize) -> Option<String> {
+/// A field of `/proc/PID/stat`, from the third on: the second is the program name, which may contain spaces.
+fn stat_field(pid: u32, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
     fields.split_ascii_whitespace().nth(field - 3).map(str::to_owned)
@@ -81,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_owner_is_dead_when_nothing_or_another_process_has_its_number() {
+    fn an_owner_is_dead_if_its_pid_is_free_or_reused() {
         let here = Owner::this_process("here");
         assert!(!here.is_dead(&here));
         let earlier = Owner {
@@ -97,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_say_that_a_process_of_another_machine_is_dead() {
+    fn a_process_of_another_host_is_never_dead() {
         let here = Owner::this_process("here");
         let far = Owner {
             host: "there".to_owned(),

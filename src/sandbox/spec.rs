@@ -1,4 +1,4 @@
-//! What a sandbox is made from.
+//! What a sandbox is created from.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,36 +16,36 @@ use crate::id::RunId;
 use crate::network::Policy;
 use crate::network::probe::Beacon;
 
-/// What to make a sandbox from.
+/// What a sandbox is created from.
 #[derive(Clone, Debug)]
 pub struct SandboxSpec {
     /// The run it belongs to.
     pub run: RunId,
-    /// What is done in it.
+    /// What it is used for.
     pub purpose: Purpose,
     /// The image, for providers that have images.
     pub image: Option<String>,
-    /// What of the host it sees besides its workspace. It can change none of it.
+    /// Host paths that it sees read-only, in addition to its workspace.
     pub mounts: Vec<ReadOnlyMount>,
-    /// Its limits.
+    /// Its resource limits.
     pub resources: Resources,
-    /// Which names it may reach.
+    /// Which hosts it may reach.
     pub network: Policy,
-    /// What its gateway works with, for providers that put it behind one.
+    /// The settings of its gateway, for providers that use one.
     pub egress: Egress,
-    /// Variables every command in it sees. Nothing confidential.
+    /// Variables of all its commands. They must not be confidential.
     pub env: BTreeMap<String, String>,
-    /// How long a command that has ended may be kept waiting by a child that holds its streams.
+    /// How long to wait after a command has ended for child processes that keep its streams open.
     pub completion_grace: Duration,
-    /// Whether it may be used again.
+    /// Whether it may be reused.
     pub reuse: Reuse,
 }
 
 impl SandboxSpec {
-    /// How long a child that holds its streams is waited for, unless somebody says otherwise.
+    /// The default of `completion_grace`.
     pub const USUAL_GRACE: Duration = Duration::from_secs(5);
 
-    /// A sandbox without limits that reaches every name, as `local` makes them. Other fields can be set afterwards.
+    /// A sandbox without limits and with an unrestricted network.
     #[must_use]
     pub fn unrestricted(run: RunId) -> Self {
         Self {
@@ -63,38 +63,28 @@ impl SandboxSpec {
     }
 }
 
-/// What the gateway of a sandbox works with, beside the policy. None of it is part of the sandbox.
+/// The settings of the gateway of a sandbox, except for the policy. They do not affect whether a sandbox is reused.
 #[derive(Clone)]
 pub struct Egress {
-    /// Who resolves the names that are allowed.
+    /// Resolves allowed host names.
     pub resolver: Arc<dyn Resolver>,
-    /// Which addresses they may lead to.
+    /// Which addresses they may resolve to.
     pub guard: AddressGuard,
-    /// Where everything is written down that was asked for.
+    /// Where requests are recorded.
     pub audit: Arc<dyn AuditSink>,
-    /// The credential of the explicit proxy; without one it serves nobody.
+    /// The credential of the explicit proxy. Without one the proxy rejects all requests.
     pub phantom: Option<Phantom>,
-    /// Whether commands are told of that proxy.
-    pub proxy_variables: ProxyVariables,
-    /// Who adds credentials, where somebody does.
+    /// Whether commands get the variables of that proxy (`HTTP_PROXY` and the like). They are not needed in a sealed
+    /// sandbox, where all connections lead to the gateway anyway.
+    pub proxy_variables: bool,
+    /// Adds credentials to requests.
     pub injection: Option<Arc<dyn CredentialInjector>>,
-    /// Whom hosts are verified against whose TLS the policy has opened.
+    /// The certificate authorities that inspected hosts are verified against.
     pub roots: TrustedRoots,
 }
 
-/// Whether commands are told of the explicit proxy by the variables that are usual for it (`HTTP_PROXY` and the like).
-/// Nothing needs them where every connection comes to the gateway anyway.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ProxyVariables {
-    /// They are not.
-    #[default]
-    Unset,
-    /// They are, with the run's phantom.
-    Set,
-}
-
 impl Egress {
-    /// The set-up of a gateway for this policy, which says of itself what this beacon has.
+    /// The configuration of a gateway for this policy. The gateway serves the beacon.
     pub(super) fn setup(&self, policy: &Policy, beacon: Beacon) -> GatewaySetup {
         GatewaySetup {
             resolver: self.resolver.clone(),
@@ -114,7 +104,7 @@ impl Default for Egress {
             guard: AddressGuard::default(),
             audit: Arc::new(NoAudit),
             phantom: None,
-            proxy_variables: ProxyVariables::default(),
+            proxy_variables: false,
             injection: None,
             roots: TrustedRoots::System,
         }
@@ -131,36 +121,36 @@ impl fmt::Debug for Egress {
     }
 }
 
-/// What is done in a sandbox: from it comes its name, and by it a later run of the same task finds it.
+/// What a sandbox is used for. Its name is derived from it, and a later run of the same task finds it by it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Purpose {
     /// The agent.
     pub agent: String,
     /// The branch it works on.
     pub branch: String,
-    /// The task, as one of all repositories of this machine.
+    /// Identifies the task among all repositories of the host.
     pub task: String,
 }
 
-/// A file or directory of the host that a sandbox sees and cannot change.
+/// A file or directory of the host that a sandbox sees read-only.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReadOnlyMount {
-    /// Where it is on the host.
+    /// The path on the host.
     pub source: PathBuf,
-    /// Where it is seen.
+    /// The path inside.
     pub target: PathBuf,
 }
 
-/// Whether a sandbox may be used again.
+/// Whether a sandbox may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     /// By the iterations of its run, and by a later run of the same task.
     Allowed,
-    /// Not even by the next iteration.
+    /// Each iteration gets a new one.
     Never,
 }
 
-/// Limits of a sandbox; `None` leaves one to the provider.
+/// Resource limits of a sandbox. `None` is the default of the provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Resources {
     /// Bytes of memory.

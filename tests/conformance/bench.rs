@@ -1,4 +1,4 @@
-//! A sandbox to try things on, and the few ways in which the contracts look at it.
+//! A sandbox under test, and helpers for contracts.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,41 +9,41 @@ use std::time::Duration;
 use ralph::exec::{Command, Discard, Exit};
 use ralph::id::RunId;
 use ralph::network::Policy;
-use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::connect::{ProviderChoice, connect};
 use ralph::sandbox::local::LocalOptions;
 use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
+use crate::bench_pool::{BenchPool, CreateBench};
 use crate::support::guest::{self, SessionProvider};
 use crate::support::vms::Site;
 use crate::support::{base, engine};
-use crate::yard::{Make, Yard};
 
-/// Long enough for every contract, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Long enough for every contract on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Waits for something that must end; a contract that hangs fails by it.
+/// Panics if a future does not complete in time.
 pub async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
+    tokio::time::timeout(TIMEOUT, future)
         .await
-        .expect("it does not end")
+        .expect("it does not complete")
 }
 
-/// The providers, and how to make a bench of each.
-pub const PROVIDERS: [(&str, Make); 7] = [
+/// The providers, and how to create a bench of each.
+pub const PROVIDERS: [(&str, CreateBench); 7] = [
     ("local", |_| Box::pin(local())),
     ("session", |_| Box::pin(session())),
     ("docker", |_| Box::pin(docker())),
-    ("daytona", |yard| Box::pin(daytona(yard))),
+    ("daytona", |pool| Box::pin(daytona(pool))),
     ("sbx", |_| Box::pin(docker_sandbox("sbx"))),
     ("docker_sandbox_plugin", |_| Box::pin(docker_sandbox("docker"))),
     ("tart", |_| Box::pin(tart())),
 ];
 
-/// How many bytes of output show that nothing is kept of them, in the time there is.
+/// How many bytes of output show that they are not kept in memory.
 const FLOOD: u64 = 1_000_000_000;
-/// On a fake, all of which is in this process.
+/// For fakes, which run in this process.
 const FLOOD_OF_A_FAKE: u64 = FLOOD / 10;
 
 /// A sandbox of one provider.
@@ -51,31 +51,24 @@ pub struct Bench {
     pub provider: Arc<dyn Provider>,
     pub spec: SandboxSpec,
     pub sandbox: Box<dyn Sandbox>,
-    /// A directory of the host, for what goes in and comes out.
+    /// A host directory for uploads and downloads.
     pub host: TempDir,
-    /// How many bytes of output show that nothing is kept of them, in the time there is.
+    /// How many bytes of output show that they are not kept in memory.
     pub flood: u64,
-    /// What was there before anything was tried.
-    found: BTreeSet<Vec<u8>>,
-    /// What the provider stands on: a directory, or a fake.
-    _ground: Box<dyn Any + Send + Sync>,
+    /// The files of a new sandbox.
+    initial: BTreeSet<Vec<u8>>,
+    /// The directory or fake that the provider needs.
+    _backing: Box<dyn Any + Send + Sync>,
 }
 
-/// Whether a bench is as it was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tidied {
-    Yes,
-    No,
-}
-
-/// The `local` provider: always here.
+/// The `local` provider, which is always available.
 async fn local() -> Result<Bench, String> {
     let home = TempDir::new().unwrap();
-    let provider = connect(&Choice::Local(options(&home))).unwrap();
+    let provider = connect(&ProviderChoice::Local(options(&home))).unwrap();
     Ok(Bench::new(provider, None, home, FLOOD).await)
 }
 
-/// The files of `local`, and commands over a session with a guest.
+/// The files of `local`, with commands in a warm session.
 async fn session() -> Result<Bench, String> {
     let home = TempDir::new().unwrap();
     let guest = guest::install(home.path())?;
@@ -83,36 +76,36 @@ async fn session() -> Result<Bench, String> {
     Ok(Bench::new(provider, None, home, FLOOD).await)
 }
 
-/// The `docker` provider, on the engine that answers.
+/// The `docker` provider, if there is an engine.
 async fn docker() -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let home = TempDir::new().unwrap();
-    let provider = connect(&Choice::Docker(engine::options(home.path()))).unwrap();
+    let provider = connect(&ProviderChoice::Docker(engine::options(home.path()))).unwrap();
     Ok(Bench::new(provider, Some(image), home, FLOOD).await)
 }
 
-/// The `daytona` provider, at the yard's whole fake.
-async fn daytona(yard: &Yard) -> Result<Bench, String> {
-    let daytona = yard.daytona().await?;
-    let provider = connect(&Choice::Daytona(daytona.options())).unwrap();
+/// The `daytona` provider, with a fake Daytona.
+async fn daytona(pool: &BenchPool) -> Result<Bench, String> {
+    let daytona = pool.daytona().await?;
+    let provider = connect(&ProviderChoice::Daytona(daytona.options())).unwrap();
     let image = Some(daytona.image.clone());
     Ok(Bench::new(provider, image, (), FLOOD_OF_A_FAKE).await)
 }
 
-/// The `docker-sandbox` provider, on a program that stands in for `sbx`, or for `docker sandbox`.
+/// The `docker-sandbox` provider, with a fake of `sbx` or `docker sandbox`.
 async fn docker_sandbox(program: &str) -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&[program], &image);
-    let provider = connect(&Choice::DockerSandbox(site.options()));
+    let provider = connect(&ProviderChoice::DockerSandbox(site.options()));
     Ok(Bench::new(provider.unwrap(), Some(image), site, FLOOD_OF_A_FAKE).await)
 }
 
-/// The `tart` provider, on a program that stands in for `tart`.
+/// The `tart` provider, with a fake of `tart`.
 async fn tart() -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
     site.install("softnet", 0o4755);
-    let provider = connect(&Choice::Tart(TartOptions {
+    let provider = connect(&ProviderChoice::Tart(TartOptions {
         vm: site.options(),
         dependencies: String::new(),
         boot_timeout: TartOptions::BOOT_TIMEOUT,
@@ -132,14 +125,14 @@ impl Bench {
     async fn new(
         provider: Arc<dyn Provider>,
         image: Option<String>,
-        ground: impl Any + Send + Sync,
+        backing: impl Any + Send + Sync,
         flood: u64,
     ) -> Self {
         let spec = SandboxSpec {
             image,
             env: BTreeMap::from([("FROM_SPEC".to_owned(), "of the spec".to_owned())]),
             completion_grace: Duration::from_millis(300),
-            // What needs a network is not tried here.
+            // The network is not a part of the contract.
             network: Policy::deny(),
             ..SandboxSpec::unrestricted(RunId::random())
         };
@@ -150,30 +143,30 @@ impl Bench {
             sandbox,
             host: TempDir::new().unwrap(),
             flood,
-            found: BTreeSet::new(),
-            _ground: Box::new(ground),
+            initial: BTreeSet::new(),
+            _backing: Box::new(backing),
         };
-        bench.found = bench.contents().await;
+        bench.initial = bench.contents().await;
         bench
     }
 
-    /// Leaves everything as it was found, if that can be.
-    pub async fn tidy(&mut self) -> Tidied {
+    /// Removes all files that were created since. Returns false if that fails.
+    pub async fn clean(&mut self) -> bool {
         self.sandbox.end_processes().await.unwrap();
         let found = self.contents().await;
-        let left: Vec<u8> = found.difference(&self.found).flatten().copied().collect();
+        let left: Vec<u8> = found.difference(&self.initial).flatten().copied().collect();
         if !left.is_empty() {
             self.exec(Command::new("xargs").args(["-0", "rm", "-rf", "--"]).stdin(left))
                 .await;
-            if self.contents().await != self.found {
-                return Tidied::No;
+            if self.contents().await != self.initial {
+                return false;
             }
         }
         self.host = TempDir::new().unwrap();
-        Tidied::Yes
+        true
     }
 
-    /// What is in the root, and in the directories that sandboxes have there: paths, each with the byte that ends it.
+    /// The paths in the root and in the standard directories of sandboxes, each followed by a NUL byte.
     async fn contents(&self) -> BTreeSet<Vec<u8>> {
         // Not every provider has a `tmp` of its own.
         let line = "find . work home tmp -mindepth 1 -maxdepth 1 -print0 2> /dev/null; true";
@@ -209,9 +202,9 @@ impl Bench {
         exit.stdout.text()
     }
 
-    /// A shell line that never ends and shows that it lives, for [`Bench::lives`].
+    /// A shell line that runs forever and creates a file again and again, for [`Bench::lives`].
     pub fn heartbeat(&self, name: &str) -> String {
-        // A path may have spaces, and this line stands in quotes of either kind.
+        // Callers put this line into quotes of either kind.
         let path = self.path(name).to_string_lossy().replace(' ', "\\ ");
         format!("while :; do : > {path}; sleep 0.02; done")
     }
@@ -229,7 +222,7 @@ impl Bench {
         self.has(name).await
     }
 
-    /// Waits for a heartbeat that is being ended: the word for it may still be under way.
+    /// Waits until a heartbeat ends.
     pub async fn stops(&self, name: &str) {
         while self.lives(name).await {}
     }
@@ -241,7 +234,7 @@ impl Bench {
         }
     }
 
-    /// Another sandbox, in which a child that holds the streams is waited for so long.
+    /// Another sandbox, with this completion grace.
     pub async fn another(&self, grace: Duration) -> Box<dyn Sandbox> {
         let spec = SandboxSpec {
             run: RunId::random(),

@@ -1,8 +1,8 @@
-//! One body of tests, run for every provider.
+//! The contract of sandboxes, tested for every provider.
 //!
-//! A contract is a plain function that takes a [`bench::Bench`]; the list at the top of its file makes it a test for
-//! every provider, named `area::contract::provider`. A new provider is one line in [`bench::PROVIDERS`]. Whether all that was
-//! asked of Daytona is as Daytona's own documents say is one more test, after all others.
+//! Each function that takes a [`bench::Bench`] is one clause of the contract. The list at the top of its file makes it a
+//! test for every provider, named `area::contract::provider`. A new provider is one line in [`bench::PROVIDERS`]. The last
+//! test validates all requests to Daytona against its OpenAPI documents.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,13 +13,13 @@
     reason = "tests look at the machine they run on and stop where they stand"
 )]
 
-/// Makes each function a contract, which is tried on such a bench.
+/// Lists functions as contracts, by the kind of bench that they need.
 macro_rules! contract {
-    ($($wants:ident: $($check:ident),+);+) => {
-        pub fn contracts() -> Vec<crate::yard::Contract> {
-            vec![$($(crate::yard::Contract {
+    ($($bench:ident: $($check:ident),+);+) => {
+        pub fn contracts() -> Vec<crate::bench_pool::Contract> {
+            vec![$($(crate::bench_pool::Contract {
                 name: concat!(module_path!(), "::", stringify!($check)),
-                wants: crate::yard::Wants::$wants,
+                bench: crate::bench_pool::BenchKind::$bench,
                 check: |bench| Box::pin($check(bench)),
             }),+),+]
         }
@@ -30,11 +30,11 @@ mod bench;
 mod environment;
 mod exec;
 mod files;
-mod judged;
 mod life;
 mod output;
+mod validated_daytona;
 use ::support;
-mod yard;
+mod bench_pool;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -42,15 +42,15 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Conclusion, Trial};
 
 use bench::PROVIDERS;
-use yard::{Contract, Yard};
+use bench_pool::{BenchPool, Contract};
 
-/// Most of the time is spent waiting, so more at once than there are processors.
+/// Tests mostly wait, so more of them run at once than there are processors.
 const THREADS: usize = 4;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(THREADS);
-    let yard = Arc::new(Yard::open());
+    let pool = Arc::new(BenchPool::open());
     let contracts = [
         environment::contracts(),
         exec::contracts(),
@@ -58,33 +58,33 @@ fn main() -> ExitCode {
         life::contracts(),
         output::contracts(),
     ];
-    // Provider by provider for each contract, so that few of them wait for a bench of the same one.
+    // Consecutive tests use different providers, so that few of them wait for the same one.
     let trials = contracts
         .into_iter()
         .flatten()
-        .flat_map(|contract| trials(&yard, contract));
-    let tried = libtest_mimic::run(&arguments, trials.collect());
-    yard.close();
-    // Whatever was tried at Daytona is judged when all of it is over, whichever contracts these were.
-    let judged = yard.tried_daytona().map(|daytona| {
+        .flat_map(|contract| trials(&pool, contract));
+    let tested = libtest_mimic::run(&arguments, trials.collect());
+    pool.close();
+    // The requests to Daytona are validated after all tests, regardless of the filter.
+    let validated = pool.used_daytona().map(|daytona| {
         let all = Arguments {
             filter: None,
             skip: Vec::new(),
             ..arguments
         };
-        libtest_mimic::run(&all, vec![daytona.verdict()])
+        libtest_mimic::run(&all, vec![daytona.validation()])
     });
-    let mut conclusions = [Some(tried), judged].into_iter().flatten();
+    let mut conclusions = [Some(tested), validated].into_iter().flatten();
     let failed = conclusions.find(Conclusion::has_failed);
     failed.map_or(ExitCode::SUCCESS, |failed| failed.exit_code())
 }
 
-fn trials(yard: &Arc<Yard>, contract: Contract) -> Vec<Trial> {
+fn trials(pool: &Arc<BenchPool>, contract: Contract) -> Vec<Trial> {
     let trial = |(provider, make)| {
         let area = contract.name.trim_start_matches("conformance::");
-        let (name, yard) = (format!("{area}::{provider}"), Arc::clone(yard));
+        let (name, pool) = (format!("{area}::{provider}"), Arc::clone(pool));
         Trial::test(name.clone(), move || {
-            yard.try_out(contract, (provider, make), &name);
+            pool.test(contract, provider, make, &name);
             Ok(())
         })
     };

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use ralph::network::Policy;
 use ralph::sandbox::{ReadOnlyMount, SandboxSpec};
 
+use crate::docker_test::{DockerTest, MEMORY, prints, shell};
 use crate::need;
-use crate::room::{MEMORY, Room, prints, shell};
 
 #[tokio::test]
 async fn the_agent_has_no_capability_and_no_way_to_gain_one() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let status = prints(sandbox.as_ref(), "cat /proc/self/status").await;
     for line in [
@@ -32,7 +32,7 @@ async fn the_agent_has_no_capability_and_no_way_to_gain_one() {
 
 #[tokio::test]
 async fn the_engine_is_told_every_limit() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let of = |template: &str| room.inspect(sandbox.id(), template);
     assert_eq!(of("{{.HostConfig.Privileged}}"), "false");
@@ -49,7 +49,7 @@ async fn the_engine_is_told_every_limit() {
 
 #[tokio::test]
 async fn nothing_of_the_host_is_seen_but_the_workspace_the_guest_and_its_door() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let mounts = "{{range .Mounts}}{{.Destination}} {{.RW}}\n{{end}}";
     let mounts = room.inspect(sandbox.id(), mounts);
@@ -73,7 +73,7 @@ async fn nothing_of_the_host_is_seen_but_the_workspace_the_guest_and_its_door() 
 
 #[tokio::test]
 async fn a_mount_that_was_asked_for_can_be_read_and_not_changed() {
-    let mut room = need!(Room::new().await);
+    let mut room = need!(DockerTest::new().await);
     let cache = room.dir.path().join("cache");
     fs::create_dir(&cache).unwrap();
     fs::write(cache.join("kept"), "as it was").unwrap();
@@ -90,7 +90,7 @@ async fn a_mount_that_was_asked_for_can_be_read_and_not_changed() {
 
 #[tokio::test]
 async fn a_container_tells_whose_it_is() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let label = |name: &str| room.inspect(sandbox.id(), &format!("{{{{index .Config.Labels \"{name}\"}}}}"));
     assert_eq!(sandbox.id(), format!("agent-loop-test-ralph-{}", room.spec.run));
@@ -103,12 +103,12 @@ async fn a_container_tells_whose_it_is() {
 
 #[tokio::test]
 async fn a_sandbox_that_may_reach_everything_has_a_network() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let spec = SandboxSpec {
         network: Policy::allow_all(),
         ..room.spec.clone()
     };
-    let sandbox = ralph::sandbox::Provider::create(&room.provider, &spec)
+    let sandbox = ralph::sandbox::Provider::create(room.provider.as_ref(), &spec)
         .await
         .unwrap();
     assert!(

@@ -6,8 +6,8 @@ use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::sandbox::SandboxErrorKind;
 use rstest::rstest;
 
+use crate::docker_test::{DockerTest, prints, shell};
 use crate::need;
-use crate::room::{Room, prints, shell};
 use crate::support::engine::docker;
 
 /// Held by a limit of processes and of memory. Never to be run outside a container that has both.
@@ -15,7 +15,7 @@ const FORK_BOMB: &str = "bomb() { bomb | bomb & }; bomb; sleep 30";
 
 #[tokio::test]
 async fn a_fork_bomb_ends_with_the_processes_of_the_sandbox() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let (sandbox, other) = (room.create().await, room.create_another().await);
     let pids = room.inspect(sandbox.id(), "{{.HostConfig.PidsLimit}} {{.HostConfig.Memory}}");
     assert!(
@@ -36,7 +36,7 @@ async fn a_fork_bomb_ends_with_the_processes_of_the_sandbox() {
 
 #[tokio::test]
 async fn twice_the_memory_is_refused_and_named() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let hog = "head -c 600m /dev/zero | tail -c 512m > /dev/null";
     let exit = shell(sandbox.as_ref(), hog).await;
@@ -48,7 +48,7 @@ async fn twice_the_memory_is_refused_and_named() {
 
 #[tokio::test]
 async fn a_filled_disk_in_memory_fills_nothing_else() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let exit = shell(sandbox.as_ref(), "cat /dev/zero > /tmp/full").await;
     assert!(!exit.success(), "{}", exit.status);
@@ -66,7 +66,7 @@ async fn a_filled_disk_in_memory_fills_nothing_else() {
 
 #[tokio::test]
 async fn an_endless_printer_is_ended_in_time_and_fills_no_memory() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let started = Instant::now();
     let command = Command::new("yes").timeout(Duration::from_secs(1)).keep(1 << 16);
@@ -79,14 +79,14 @@ async fn an_endless_printer_is_ended_in_time_and_fills_no_memory() {
 
 #[tokio::test]
 async fn who_kills_the_session_ends_its_own_command_and_no_later_one() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let exit = shell(sandbox.as_ref(), "kill -9 -1").await;
     assert!(!exit.success());
     assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
     let notices = sandbox.notices();
     assert!(
-        notices.iter().any(|notice| notice.contains("opened again")),
+        notices.iter().any(|notice| notice.contains("reopening it")),
         "{notices:?}"
     );
     assert_eq!(sandbox.notices(), Vec::<String>::new());
@@ -95,7 +95,7 @@ async fn who_kills_the_session_ends_its_own_command_and_no_later_one() {
 
 #[tokio::test]
 async fn evidence_does_not_come_by_the_session() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let parent = Command::shell("tr '\\0' ' ' < /proc/$PPID/cmdline; echo $PPID");
     let warm = sandbox.exec(&parent, &mut Discard).await.unwrap().stdout.text();
@@ -113,7 +113,7 @@ async fn evidence_does_not_come_by_the_session() {
 
 #[tokio::test]
 async fn who_left_its_session_is_gone_before_evidence() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let line = "setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 0.1; done' >/dev/null 2>&1 & echo $!";
     prints(sandbox.as_ref(), line).await;
@@ -130,7 +130,7 @@ async fn who_left_its_session_is_gone_before_evidence() {
 #[tokio::test]
 async fn a_sandbox_that_grows_beyond_its_limit_is_stopped_and_named(#[case] dir: &str) {
     const LIMIT: u64 = 40 << 20;
-    let mut room = need!(Room::new().await);
+    let mut room = need!(DockerTest::new().await);
     room.spec.resources.disk_bytes = Some(LIMIT);
     let sandbox = room.create().await;
     prints(
@@ -142,7 +142,7 @@ async fn a_sandbox_that_grows_beyond_its_limit_is_stopped_and_named(#[case] dir:
     let fill = format!("while :; do head -c 4000000 /dev/zero >> {dir}/full; sleep 0.05; done");
     let command = Command::shell(fill).timeout(Duration::from_secs(60));
     let error = sandbox.exec(&command, &mut Discard).await.unwrap_err();
-    assert!(error.to_string().ends_with("and may take 40 MB"), "{error}");
+    assert!(error.to_string().ends_with("and may use 40 MB"), "{error}");
     assert_eq!(error.kind(), SandboxErrorKind::Failed);
 
     let full = || {

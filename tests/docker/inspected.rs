@@ -8,12 +8,12 @@ use ralph::exec::{Command, Discard};
 use ralph::gateway::TrustedRoots;
 use ralph::gateway::audit::AuditTally;
 use ralph::network::{HostPattern, Policy, PolicyRule};
-use ralph::sandbox::{Provider, Sandbox};
+use ralph::sandbox::Sandbox;
 use rstest::rstest;
 
+use crate::docker_test::{prints, shell};
 use crate::life::disown;
 use crate::need;
-use crate::room::{prints, shell};
 use crate::sealed::{AllAt, Sealed, StandIn, certified, own_listener};
 use crate::support::derived::Derived;
 

@@ -4,14 +4,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use ralph::sandbox::Provider;
 use ralph::sandbox::docker::SealError;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::daemon::Daemon;
+use crate::docker_test::{DockerTest, prints};
 use crate::need;
-use crate::room::{Room, prints};
 use crate::sealed::{expected_rules, reason, saved};
 use crate::support::{base, engine, skip};
 
@@ -74,14 +73,11 @@ async fn without_nf_tables_the_older_tables_hold_and_without_both_nothing_runs()
     );
 }
 
-async fn room(daemon: &Daemon) -> Room {
+async fn room(daemon: &Daemon) -> DockerTest {
     let dir = TempDir::new().unwrap();
     let mut options = engine::options(dir.path());
-    options
-        .surroundings
-        .env
-        .insert("DOCKER_HOST".to_owned(), daemon.host());
-    Room::on(daemon.engine().await, options, base::NAME.to_owned(), dir)
+    options.engine.env.insert("DOCKER_HOST".to_owned(), daemon.host());
+    DockerTest::on(daemon.engine().await, options, base::NAME.to_owned(), dir)
 }
 
 /// A file of what containers may not ask of the kernel; all else they may.

@@ -3,12 +3,11 @@
 use std::path::Path;
 
 use ralph::exec::{Command, Discard};
-use ralph::sandbox::docker::DockerProvider;
 use ralph::sandbox::{Provider, Resources, Reuse, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
+use crate::docker_test::{DockerTest, prints, sandbox_dirs, shell};
 use crate::need;
-use crate::room::{Room, places, prints, shell};
 use crate::support::engine::docker;
 
 /// What may differ between two asks for one sandbox.
@@ -34,17 +33,17 @@ fn differently(spec: &SandboxSpec, what: &str) -> SandboxSpec {
 #[case::the_network("network")]
 #[tokio::test]
 async fn a_sandbox_made_from_something_else_is_not_used_again(#[case] what: &str) {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let changed = differently(&room.spec, what);
     assert!(room.provider.reopen(&changed).await.unwrap().is_none());
     assert!(!room.has(sandbox.id()).await);
-    assert_eq!(places(room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(room.dir.path()), 0);
 }
 
 #[tokio::test]
 async fn a_later_run_of_the_task_takes_over_what_nobody_has() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let first = room.create().await;
     first
         .files()
@@ -64,7 +63,7 @@ async fn a_later_run_of_the_task_takes_over_what_nobody_has() {
 
 #[tokio::test]
 async fn a_container_that_got_the_name_of_a_lost_one_is_left_to_its_owner() {
-    let (room, other) = (need!(Room::new().await), need!(Room::new().await));
+    let (room, other) = (need!(DockerTest::new().await), need!(DockerTest::new().await));
     let lost = room.create().await;
     let holder = format!("{}-net", lost.id());
     docker(&room.engine, &["rm", "--force", lost.id(), &holder]);
@@ -87,7 +86,7 @@ async fn a_container_that_got_the_name_of_a_lost_one_is_left_to_its_owner() {
 #[case::it_must_not_be_used_again(true, Reuse::Never)]
 #[tokio::test]
 async fn a_later_run_of_the_task_gets_one_of_its_own(#[case] nobody_has_it: bool, #[case] reuse: Reuse) {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let first = room.create().await;
     if nobody_has_it {
         first.stop().await.unwrap();
@@ -106,7 +105,7 @@ async fn a_later_run_of_the_task_gets_one_of_its_own(#[case] nobody_has_it: bool
 
 #[tokio::test]
 async fn a_container_removed_by_hand_is_a_sandbox_that_is_gone() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     prints(sandbox.as_ref(), "true").await;
     docker(&room.engine, &["rm", "--force", sandbox.id()]);
@@ -120,7 +119,7 @@ async fn a_container_removed_by_hand_is_a_sandbox_that_is_gone() {
 
 #[tokio::test]
 async fn a_container_stopped_by_hand_is_a_sandbox_that_is_lost() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     prints(sandbox.as_ref(), "echo I was here > /proc/1/fd/2").await;
     docker(&room.engine, &["kill", sandbox.id()]);
@@ -137,7 +136,7 @@ async fn a_container_stopped_by_hand_is_a_sandbox_that_is_lost() {
 
 #[tokio::test]
 async fn an_image_that_is_not_there_is_named() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let spec = SandboxSpec {
         image: Some("ralph-test-no-such-image:1".to_owned()),
         ..room.spec.clone()
@@ -147,12 +146,12 @@ async fn an_image_that_is_not_there_is_named() {
         error.to_string(),
         "not found: the image `ralph-test-no-such-image:1`"
     );
-    assert_eq!(places(room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(room.dir.path()), 0);
 }
 
 #[tokio::test]
 async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let guest = std::fs::read_dir(room.dir.path().join("guest")).unwrap();
     let guest = guest.map(|entry| entry.unwrap().path()).next().unwrap();
@@ -161,7 +160,10 @@ async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said()
     std::fs::write(&guest, "no program").unwrap();
     assert_eq!(prints(sandbox.as_ref(), "echo well").await, "well\n");
     let notices = sandbox.notices();
-    assert!(notices[1].contains("commands go one by one"), "{notices:?}");
+    assert!(
+        notices[1].contains("no warm session, using one exec per command"),
+        "{notices:?}"
+    );
     assert_eq!(prints(sandbox.as_ref(), "echo again").await, "again\n");
     assert_eq!(sandbox.notices(), Vec::<String>::new());
     sandbox.close().await.unwrap();
@@ -169,7 +171,7 @@ async fn where_the_guest_cannot_run_commands_go_the_engines_way_and_it_is_said()
 
 #[tokio::test]
 async fn eight_sandboxes_at_once_do_not_cross() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let specs: Vec<SandboxSpec> = (0..8).map(|_| room.another_run()).collect();
     let work = specs.iter().map(|spec| async {
         let sandbox = room.provider.create(spec).await.unwrap();
@@ -185,11 +187,11 @@ async fn eight_sandboxes_at_once_do_not_cross() {
         sandbox.close().await.unwrap();
     });
     futures_util::future::join_all(work).await;
-    assert_eq!(places(room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(room.dir.path()), 0);
 }
 
 /// Makes it look as if the process that had the only sandbox here had ended.
-pub fn disown(room: &Room) {
+pub fn disown(room: &DockerTest) {
     let places = std::fs::read_dir(room.dir.path().join("sandboxes")).unwrap();
     for place in places {
         let file = place.unwrap().path().join("sandbox.json");
@@ -201,8 +203,8 @@ pub fn disown(room: &Room) {
 }
 
 /// Another provider over the same directory, as another process would have.
-pub fn elsewhere(room: &Room) -> DockerProvider {
-    DockerProvider::new(crate::support::engine::options(room.dir.path()))
+pub fn elsewhere(room: &DockerTest) -> impl Provider {
+    ralph::sandbox::docker::provider(crate::support::engine::options(room.dir.path()))
 }
 
 fn is_gone<T>(tried: &Result<T, SandboxError>) -> bool {

@@ -11,14 +11,14 @@
 )]
 
 mod daemon;
-mod door;
+mod docker_test;
 #[allow(dead_code, reason = "`tests/escapes` uses all of it")]
 mod elsewhere;
 mod faults;
-mod half_made;
 mod hardening;
 mod hostile;
 mod inspected;
+mod interrupted_creation;
 mod kernels;
 mod killed;
 mod life;
@@ -27,12 +27,12 @@ mod orphans;
 mod presets;
 mod proxy;
 mod refused;
-mod room;
 mod rootless;
 mod runs;
 mod seal;
 mod seal_lost;
 mod sealed;
+mod session_socket;
 mod site;
 mod steps;
 use ::support::{self, need};

@@ -2,15 +2,15 @@
 
 use std::fs;
 
-use ralph::sandbox::{Activity, Listed, Provider, Removable, Standing};
+use ralph::sandbox::{Provider, RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
 
+use crate::docker_test::{DockerTest, prints, sandbox_dirs};
 use crate::life::{disown, elsewhere};
 use crate::need;
-use crate::room::{Room, places, prints};
 use crate::site::LEFT_BEHIND;
 use crate::support::engine::docker;
 
-async fn listed(room: &Room, id: &str) -> Option<Listed> {
+async fn listed(room: &DockerTest, id: &str) -> Option<SandboxListing> {
     let all = elsewhere(room).list().await.unwrap();
     all.into_iter().find(|one| one.id == id)
 }
@@ -18,50 +18,50 @@ async fn listed(room: &Room, id: &str) -> Option<Listed> {
 #[tokio::test]
 async fn a_sandbox_in_use_is_nobodys_to_prune() {
     let _held = LEFT_BEHIND.lock().await;
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     let found = listed(&room, sandbox.id()).await.unwrap();
     assert_eq!(
         (found.activity, found.standing),
-        (Activity::Running, Standing::InUse)
+        (SandboxActivity::Running, SandboxOwnership::InUse)
     );
     assert_eq!(found.run.as_ref(), Some(&room.spec.run));
-    let pruned = elsewhere(&room).remove(sandbox.id(), Removable::Orphans).await;
+    let pruned = elsewhere(&room).remove(sandbox.id(), RemovalScope::Orphans).await;
     assert!(!pruned.unwrap());
     prints(sandbox.as_ref(), "true").await;
     assert!(
         elsewhere(&room)
-            .remove(sandbox.id(), Removable::Any)
+            .remove(sandbox.id(), RemovalScope::Any)
             .await
             .unwrap()
     );
     assert!(!room.has(sandbox.id()).await);
-    assert_eq!(places(room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(room.dir.path()), 0);
 }
 
 #[tokio::test]
 async fn a_sandbox_whose_owner_ended_is_pruned_with_its_workspace() {
     let _held = LEFT_BEHIND.lock().await;
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     sandbox.stop().await.unwrap();
     disown(&room);
     let found = listed(&room, sandbox.id()).await.unwrap();
     assert_eq!(
         (found.activity, found.standing),
-        (Activity::Stopped, Standing::OwnerEnded)
+        (SandboxActivity::Stopped, SandboxOwnership::OwnerEnded)
     );
     assert!(
         elsewhere(&room)
-            .remove(sandbox.id(), Removable::Orphans)
+            .remove(sandbox.id(), RemovalScope::Orphans)
             .await
             .unwrap()
     );
     assert!(!room.has(sandbox.id()).await);
-    assert_eq!(places(room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(room.dir.path()), 0);
     assert!(
         !elsewhere(&room)
-            .remove(sandbox.id(), Removable::Orphans)
+            .remove(sandbox.id(), RemovalScope::Orphans)
             .await
             .unwrap()
     );
@@ -70,14 +70,14 @@ async fn a_sandbox_whose_owner_ended_is_pruned_with_its_workspace() {
 #[tokio::test]
 async fn a_sandbox_whose_workspace_is_gone_is_an_orphan() {
     let _held = LEFT_BEHIND.lock().await;
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     fs::remove_dir_all(room.dir.path().join("sandboxes").join(sandbox.id())).unwrap();
     let found = listed(&room, sandbox.id()).await.unwrap();
-    assert_eq!(found.standing, Standing::WorkspaceGone);
+    assert_eq!(found.standing, SandboxOwnership::WorkspaceGone);
     assert!(
         elsewhere(&room)
-            .remove(sandbox.id(), Removable::Orphans)
+            .remove(sandbox.id(), RemovalScope::Orphans)
             .await
             .unwrap()
     );
@@ -87,28 +87,28 @@ async fn a_sandbox_whose_workspace_is_gone_is_an_orphan() {
 #[tokio::test]
 async fn a_workspace_whose_container_is_gone_is_pruned_when_its_owner_ended() {
     let _held = LEFT_BEHIND.lock().await;
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let sandbox = room.create().await;
     docker(&room.engine, &["rm", "--force", sandbox.id()]);
     let found = listed(&room, sandbox.id()).await.unwrap();
     assert_eq!(
         (found.activity, found.standing),
-        (Activity::Removed, Standing::InUse)
+        (SandboxActivity::Removed, SandboxOwnership::InUse)
     );
     disown(&room);
     assert!(
         elsewhere(&room)
-            .remove(sandbox.id(), Removable::Orphans)
+            .remove(sandbox.id(), RemovalScope::Orphans)
             .await
             .unwrap()
     );
-    assert_eq!(places(room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(room.dir.path()), 0);
 }
 
 #[tokio::test]
 async fn the_next_start_removes_what_a_killed_process_left_running() {
     let _held = LEFT_BEHIND.lock().await;
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let left = room.create().await;
     disown(&room);
     let mut other_task = room.another_run();
@@ -117,5 +117,5 @@ async fn the_next_start_removes_what_a_killed_process_left_running() {
     let next = elsewhere(&room).create(&other_task).await.unwrap();
     assert!(!room.has(left.id()).await);
     next.close().await.unwrap();
-    assert_eq!(places(room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(room.dir.path()), 0);
 }

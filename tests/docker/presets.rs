@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ralph::network::packages::Packages;
+use ralph::network::PackageClient;
 
 use crate::need;
 use crate::site::Site;
@@ -46,7 +46,7 @@ impl Mirrored {
         let site = Site::new().await?;
         let base = base::image(&site.engine).await?;
         let image = Derived::of(&site.engine, &base, &FILES, VARIABLES);
-        let presets: Vec<String> = Packages::ALL
+        let presets: Vec<String> = PackageClient::ALL
             .iter()
             .map(|client| format!("'packages:{client}'"))
             .collect();

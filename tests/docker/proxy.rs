@@ -3,11 +3,11 @@
 use ralph::exec::{Command, Discard};
 use ralph::gateway::Phantom;
 use ralph::gateway::audit::AuditProtocol;
-use ralph::sandbox::{Egress, ProxyVariables};
+use ralph::sandbox::Egress;
 use rstest::rstest;
 
+use crate::docker_test::{prints, shell};
 use crate::need;
-use crate::room::{prints, shell};
 use crate::sealed::Sealed;
 use crate::site::Site;
 use crate::support::ralph::{doing, finish, run, script, whole_task};
@@ -17,7 +17,7 @@ async fn programs_that_are_told_of_the_proxy_go_through_it_and_reach_the_same_na
     let mut sealed = need!(Sealed::new().await);
     sealed.room.spec.egress = Egress {
         phantom: Some(Phantom::random().unwrap()),
-        proxy_variables: ProxyVariables::Set,
+        proxy_variables: true,
         ..sealed.room.spec.egress
     };
     let sandbox = sealed.room.create().await;

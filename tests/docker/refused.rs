@@ -9,7 +9,7 @@ use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Json, Response};
 use ralph::id::RunId;
 use ralph::network::{Policy, PolicyRule};
-use ralph::sandbox::docker::{DockerProvider, SealError};
+use ralph::sandbox::docker::SealError;
 use ralph::sandbox::{Provider, SandboxError, SandboxSpec};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -28,10 +28,10 @@ async fn docker_desktop_is_refused_before_anything_is_made() {
     assert!(
         refused
             .hint()
-            .is_some_and(|hint| hint.contains("use an engine on this machine itself"))
+            .is_some_and(|hint| hint.contains("use an engine on the host itself"))
     );
     assert_eq!(desktop.made(), [] as [Value; 0]);
-    assert_eq!(crate::room::places(desktop.dir.path()), 0);
+    assert_eq!(crate::docker_test::sandbox_dirs(desktop.dir.path()), 0);
 }
 
 #[tokio::test]
@@ -73,13 +73,13 @@ impl Desktop {
     async fn create(&self, network: Policy) -> SandboxError {
         let mut options = engine::options(self.dir.path());
         let host = format!("unix://{}", self.dir.path().join("socket").display());
-        options.surroundings.env.insert("DOCKER_HOST".to_owned(), host);
+        options.engine.env.insert("DOCKER_HOST".to_owned(), host);
         let spec = SandboxSpec {
             image: Some("image:1".to_owned()),
             network,
             ..SandboxSpec::unrestricted(RunId::random())
         };
-        let made = DockerProvider::new(options).create(&spec).await;
+        let made = ralph::sandbox::docker::provider(options).create(&spec).await;
         made.map(drop).unwrap_err()
     }
 

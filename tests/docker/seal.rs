@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use ralph::gateway::audit::{AuditRecord, AuditVerdict};
 use ralph::network::probe::{Beacon, Canary, ProbeFailure, ProbeResult, checks};
 use ralph::network::{Policy, PolicyRule};
+use ralph::sandbox::SandboxSpec;
 use ralph::sandbox::docker::SealError;
-use ralph::sandbox::{Provider, SandboxSpec};
 use rstest::rstest;
 use tokio::net::TcpListener;
 
+use crate::docker_test::{DockerTest, prints, shell};
 use crate::need;
-use crate::room::{Room, prints, shell};
 use crate::sealed::{AllAt, Sealed, StandIn, acceptor, expected_rules, holder, is_alone, reason, saved};
 use crate::site::Site;
 use crate::support::ralph::{doing, finish, run, script, whole_task};
@@ -300,7 +300,7 @@ async fn a_policy_that_allows_names_it_does_not_list_is_sealed_too(#[case] polic
 
 #[tokio::test]
 async fn what_is_seen_from_an_open_sandbox_fails_the_checks() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let spec = SandboxSpec {
         network: Policy::allow_all(),
         ..room.spec.clone()
@@ -311,7 +311,7 @@ async fn what_is_seen_from_an_open_sandbox_fails_the_checks() {
     let canary = Canary::Tcp(heard.local_addr().unwrap());
     let beacon = Beacon {
         name: "gateway.ralph.invalid".to_owned(),
-        says: "0123".to_owned(),
+        nonce: "0123".to_owned(),
     };
     let checks = checks(&Policy::deny(), &beacon, &[canary]);
     let canary = checks.last().unwrap();

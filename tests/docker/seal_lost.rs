@@ -4,9 +4,9 @@ use ralph::exec::{Command, Discard};
 use ralph::sandbox::Provider;
 use ralph::sandbox::docker::SealError;
 
+use crate::docker_test::sandbox_dirs;
 use crate::life::{disown, elsewhere};
 use crate::need;
-use crate::room::places;
 use crate::sealed::{Sealed, eventually_async, holder, is_alone, open_files, reason};
 use crate::site::LEFT_BEHIND;
 use crate::support::engine::docker;
@@ -64,7 +64,7 @@ async fn a_sandbox_without_its_holder_is_made_anew() {
             .is_none()
     );
     assert!(!sealed.room.has(sandbox.id()).await);
-    assert_eq!(places(sealed.room.dir.path()), 0);
+    assert_eq!(sandbox_dirs(sealed.room.dir.path()), 0);
 }
 
 #[tokio::test]
@@ -141,7 +141,7 @@ async fn nothing_is_left_of_a_seal() {
         sandbox.close().await.unwrap();
         drop(sandbox);
         assert!(!sealed.room.has(&holder).await);
-        assert_eq!(places(sealed.room.dir.path()), 0);
+        assert_eq!(sandbox_dirs(sealed.room.dir.path()), 0);
         // What the first one opened for all stays.
         let before = *before.get_or_insert_with(open_files);
         eventually_async(|| open_files() <= before).await;
@@ -157,7 +157,9 @@ async fn a_holder_that_outlived_its_sandbox_is_pruned() {
     docker(&sealed.room.engine, &["rm", "--force", sandbox.id()]);
     std::fs::remove_dir_all(sealed.room.dir.path().join("sandboxes").join(sandbox.id())).unwrap();
     let provider = elsewhere(&sealed.room);
-    let removed = provider.remove(&holder, ralph::sandbox::Removable::Orphans).await;
+    let removed = provider
+        .remove(&holder, ralph::sandbox::RemovalScope::Orphans)
+        .await;
     assert!(removed.unwrap());
     assert!(!sealed.room.has(&holder).await);
 }

@@ -13,25 +13,25 @@ use ralph::gateway::{AddressGuard, Resolver};
 use ralph::network::firewall::SEALED;
 use ralph::network::{HostName, Policy, PolicyRule};
 use ralph::sandbox::docker::SealError;
-use ralph::sandbox::{Egress, Provider, Sandbox, SandboxError};
+use ralph::sandbox::{Egress, Sandbox, SandboxError};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use crate::room::{Room, prints};
+use crate::docker_test::{DockerTest, prints};
 
 /// A server that an allowed name leads to, and a sandbox that may reach that name alone.
 pub struct Sealed {
-    pub room: Room,
+    pub room: DockerTest,
     pub stand_in: StandIn,
     pub audit: Arc<Mutex<Vec<AuditRecord>>>,
 }
 
 impl Sealed {
     pub async fn new() -> Result<Self, String> {
-        let mut room = Room::new().await?;
+        let mut room = DockerTest::new().await?;
         let stand_in = StandIn::start().await;
         let audit = Arc::new(Mutex::new(Vec::new()));
         let rule = format!("allowed.test:{}", stand_in.port);

@@ -15,8 +15,8 @@ use crate::support::ralph::{finish, script, whole_task};
 async fn an_engine_of_another_machine_is_refused() {
     let site = need!(Site::new().await);
     let address = far_away(site.engine.endpoint()).await;
-    let cause = format!("the engine at {address} is not on this machine");
-    expect_refused(&site, &address, &[&cause, "hint: use an engine of this machine"]);
+    let cause = format!("the engine at {address} is not on this host");
+    expect_refused(&site, &address, &[&cause, "hint: use an engine on this host"]);
 }
 
 #[tokio::test]

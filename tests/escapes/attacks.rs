@@ -2,9 +2,9 @@
 
 use rstest::rstest;
 
+use crate::docker_test::{DockerTest, prints, shell};
 use crate::elsewhere::{Echoes, Elsewhere};
 use crate::need;
-use crate::room::{Room, prints, shell};
 use crate::world::{ALLOWED, World};
 
 const CURL: &str = "curl --silent --show-error --fail --insecure --max-time 10";
@@ -104,7 +104,7 @@ async fn an_allowed_name_does_not_open_another_one(#[case] arguments: &str) {
 
 #[tokio::test]
 async fn one_sandbox_does_not_reach_another() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let (one, other) = (room.create().await, room.create_another().await);
     let serve = "perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(LocalAddr => \"0.0.0.0\", LocalPort => 8080, \
         Listen => 5, ReuseAddr => 1) or die; open(F, \">ready\"); close F; while ($c = $s->accept) { print F; print $c \"inside\\n\"; close $c }' \

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ralph::sandbox::Provider;
 
+use crate::docker_test::prints;
 use crate::need;
-use crate::room::prints;
 use crate::sealed::outside;
 use crate::world::{ALLOWED, World};
 

@@ -2,7 +2,7 @@
 //! Other suites cover:
 //!
 //! - interrupted creation, ralph killed during a download, lost parts of a sandbox, disk, memory and processes:
-//!   `tests/docker` (`half_made`, `mid_download`, `seal_lost`, `hostile`);
+//!   `tests/docker` (`interrupted_creation`, `mid_download`, `seal_lost`, `hostile`);
 //! - privileges and leftovers: `matrix` here, `tests/docker` (`hardening`, `orphans`);
 //! - the phantom and its credential: `tests/broker`, `tests/agents`;
 //! - ambiguous requests, names that change their address, many and slow connections: `tests/gateway`;
@@ -19,13 +19,13 @@
 
 mod attacks;
 #[allow(dead_code, reason = "this binary uses a part of it")]
+#[path = "../docker/docker_test.rs"]
+mod docker_test;
+#[allow(dead_code, reason = "this binary uses a part of it")]
 #[path = "../docker/elsewhere.rs"]
 mod elsewhere;
 mod interrupted;
 mod matrix;
-#[allow(dead_code, reason = "this binary uses a part of it")]
-#[path = "../docker/room.rs"]
-mod room;
 #[allow(dead_code, reason = "this binary uses a part of it")]
 #[path = "../docker/sealed.rs"]
 mod sealed;

@@ -6,8 +6,8 @@ use ralph::sandbox::escapes::{AttackVerdict, escapes};
 use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxSpec};
 use serde_json::Value;
 
+use crate::docker_test::DockerTest;
 use crate::need;
-use crate::room::Room;
 use crate::support::ralph::{Place, finish};
 use crate::support::{base, engine};
 
@@ -60,7 +60,7 @@ fn local_enforces_nothing_and_is_not_attacked() {
 
 #[tokio::test]
 async fn a_successful_attack_is_reported_with_what_it_reached() {
-    let room = need!(Room::new().await);
+    let room = need!(DockerTest::new().await);
     let spec = room.spec.clone();
     let matrix = escapes(&Careless(room), spec).await.unwrap();
     let tried = |name: &str| matrix.cases.iter().find(|tried| tried.name == name).unwrap();
@@ -74,7 +74,7 @@ async fn a_successful_attack_is_reported_with_what_it_reached() {
 }
 
 /// Creates sandboxes that may reach more names than the policy allows.
-struct Careless(Room);
+struct Careless(DockerTest);
 
 #[async_trait]
 impl Provider for Careless {

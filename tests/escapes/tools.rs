@@ -2,8 +2,8 @@
 
 use rstest::rstest;
 
+use crate::docker_test::{prints, shell};
 use crate::need;
-use crate::room::{prints, shell};
 use crate::world::{World, toolchain};
 
 const APT: &str = "mkdir -p a/lists/partial a/archives/partial && \

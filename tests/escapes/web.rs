@@ -5,8 +5,8 @@ use std::time::Duration;
 use ralph::network::{Policy, PolicyRule};
 use rstest::rstest;
 
+use crate::docker_test::{prints, shell};
 use crate::need;
-use crate::room::{prints, shell};
 use crate::world::{ALLOWED, COMMON, World};
 
 const CURL: &str = "curl --silent --show-error --max-time 20 --cacert /workspace/ca.pem";

@@ -26,8 +26,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
+use crate::docker_test::DockerTest;
 use crate::elsewhere::{bind, number};
-use crate::room::Room;
 use crate::sealed::AllAt;
 use crate::support::base;
 use crate::support::engine::docker;
@@ -45,7 +45,7 @@ const BIG: usize = 32 << 20;
 
 /// A room whose sandboxes may reach [`ALLOWED`], which is served by this test.
 pub struct World {
-    pub room: Room,
+    pub room: DockerTest,
     phantom: Phantom,
     asked: Arc<AtomicUsize>,
     ca: String,
@@ -55,12 +55,12 @@ pub struct World {
 impl World {
     /// On the engine of the host. The error says why there is none.
     pub async fn new() -> Result<Self, String> {
-        Self::in_room(Room::new().await?).await
+        Self::in_room(DockerTest::new().await?).await
     }
 
     /// With an image that has package managers, and a server with packages for them.
     pub async fn with_tools() -> Result<Self, String> {
-        let mut room = Room::new().await?;
+        let mut room = DockerTest::new().await?;
         let image = base::tools(&room.engine).await?;
         room.spec.image = Some(image.clone());
         room.spec.mounts.extend(toolchain());
@@ -74,7 +74,7 @@ impl World {
         Ok(world)
     }
 
-    async fn in_room(mut room: Room) -> Result<Self, String> {
+    async fn in_room(mut room: DockerTest) -> Result<Self, String> {
         // An address that only this test uses.
         let address = Ipv4Addr::from_bits(Ipv4Addr::new(127, 78, 0, 0).to_bits() + u32::from(number()));
         let files = repository();

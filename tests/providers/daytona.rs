@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::{HostName, Policy, PolicyRule};
-use ralph::sandbox::connect::{Choice, check_policy, connect};
+use ralph::sandbox::connect::{ProviderChoice, check_policy, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
-use ralph::sandbox::{Provider, Removable, Sandbox, SandboxSpec};
+use ralph::sandbox::{Provider, RemovalScope, Sandbox, SandboxSpec};
 use ralph::secret::Secret;
 use rstest::rstest;
 
@@ -26,7 +26,7 @@ pub async fn scene() -> Result<Scene, String> {
     let engine = engine::engine().await?;
     let image = base::image(&engine).await?;
     let daytona = Daytona::start(engine).await;
-    let provider = connect(&Choice::Daytona(daytona.options())).unwrap();
+    let provider = connect(&ProviderChoice::Daytona(daytona.options())).unwrap();
     Ok(Scene {
         daytona,
         provider,
@@ -207,11 +207,17 @@ async fn whose_a_sandbox_is_stands_on_it_and_only_orphans_are_pruned() {
     assert!(
         !scene
             .provider
-            .remove(sandbox.id(), Removable::Orphans)
+            .remove(sandbox.id(), RemovalScope::Orphans)
             .await
             .unwrap()
     );
-    assert!(scene.provider.remove(sandbox.id(), Removable::Any).await.unwrap());
+    assert!(
+        scene
+            .provider
+            .remove(sandbox.id(), RemovalScope::Any)
+            .await
+            .unwrap()
+    );
     assert!(scene.daytona.sandboxes().is_empty());
 }
 
@@ -234,7 +240,7 @@ fn with_secret(scene: &Scene, value: &str) -> Arc<dyn Provider> {
         value: Secret::new(value),
         hosts: vec![HostName::parse("api.example.org").unwrap()],
     };
-    connect(&Choice::Daytona(DaytonaOptions {
+    connect(&ProviderChoice::Daytona(DaytonaOptions {
         secrets: vec![secret],
         ..scene.daytona.options()
     }))
@@ -279,7 +285,7 @@ async fn a_credential_that_changed_reaches_the_sandbox_of_a_resumed_run() {
     );
     assert_eq!(seen(again.as_ref()).await, seen(sandbox.as_ref()).await);
     let left = with_secret(&scene, MODEL_KEY)
-        .remove(again.id(), Removable::Any)
+        .remove(again.id(), RemovalScope::Any)
         .await;
     assert!(left.unwrap() && scene.daytona.vault().is_empty());
 }
@@ -294,7 +300,7 @@ async fn daytona_builds_a_dockerfile_where_it_is_asked_to() {
     };
     let mut spec = scene.spec.clone();
     spec.resources.memory_bytes = Some(3 << 30);
-    let provider = connect(&Choice::Daytona(options)).unwrap();
+    let provider = connect(&ProviderChoice::Daytona(options)).unwrap();
     let sandbox = provider.create(&spec).await.unwrap();
     assert_eq!(
         witness(sandbox.as_ref(), "cat /built").await.stdout.text(),
@@ -316,7 +322,7 @@ async fn a_dockerfile_that_cannot_be_built_is_told_with_its_reason() {
         dockerfile: Some("FRUM scratch\n".to_owned()),
         ..scene.daytona.options()
     };
-    let Err(error) = connect(&Choice::Daytona(options))
+    let Err(error) = connect(&ProviderChoice::Daytona(options))
         .unwrap()
         .create(&scene.spec)
         .await
@@ -370,7 +376,7 @@ async fn a_port_has_a_link() {
 
 #[tokio::test]
 async fn spending_is_not_stopped_in_the_middle_and_an_hour_has_a_price() {
-    let provider = connect(&Choice::Daytona(DaytonaOptions::new(
+    let provider = connect(&ProviderChoice::Daytona(DaytonaOptions::new(
         "http://127.0.0.1:9",
         None,
         "test",
@@ -387,7 +393,7 @@ const CROWD: usize = 50;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_sandboxes_at_once_do_not_cross() {
     let daytona = need!(Daytona::in_namespaces().await);
-    let provider = &connect(&Choice::Daytona(daytona.options())).unwrap();
+    let provider = &connect(&ProviderChoice::Daytona(daytona.options())).unwrap();
     let all_there = &tokio::sync::Barrier::new(CROWD);
     let work = (0..CROWD).map(|number| async move {
         let sandbox = provider.create(&spec("any:v1")).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::HostName;
-use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::connect::{ProviderChoice, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
 use ralph::sandbox::{Provider, SandboxErrorKind};
 use ralph::secret::Secret;
@@ -38,7 +38,7 @@ async fn without_a_key_it_says_which_is_missing(
         key: key.map(Secret::new),
         ..scene.daytona.options()
     };
-    let provider = connect(&Choice::Daytona(options)).unwrap();
+    let provider = connect(&ProviderChoice::Daytona(options)).unwrap();
     let error = provider.check().await.unwrap_err();
     assert!(told(&error).contains(expected), "{}", told(&error));
     assert_eq!(error.kind(), kind);
@@ -48,7 +48,7 @@ async fn without_a_key_it_says_which_is_missing(
 /// A Daytona whose sandboxes are made in no time, and a provider that keeps a credential there.
 async fn quick(fault: &Fault) -> Result<(Daytona, Arc<dyn Provider>), String> {
     let daytona = Daytona::in_namespaces().await?;
-    let provider = connect(&Choice::Daytona(DaytonaOptions {
+    let provider = connect(&ProviderChoice::Daytona(DaytonaOptions {
         read_timeout: if *fault == Fault::Hangs {
             SOON
         } else {
@@ -176,7 +176,7 @@ async fn a_stream_that_breaks_off_costs_one_command_and_no_file() {
     assert_eq!(exit.unwrap().status, ExitStatus::Signal(9));
     let notices = sandbox.notices();
     assert!(
-        notices.iter().any(|notice| notice.contains("opened again")),
+        notices.iter().any(|notice| notice.contains("reopening it")),
         "{notices:?}"
     );
     let after = sandbox

@@ -194,7 +194,7 @@ async fn an_agent_program_works_with_a_credential_that_its_sandbox_never_holds()
     ended.expect(
         0,
         &[
-            "nothing stops it in the middle of one",
+            "a budget cannot end it in the middle of one",
             "Both say hello.",
             "done: ",
         ],

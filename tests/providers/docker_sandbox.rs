@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ralph::network::{Policy, PolicyRule};
-use ralph::sandbox::connect::{Choice, connect};
-use ralph::sandbox::{Provider, Removable, SandboxErrorKind, SandboxSpec};
+use ralph::sandbox::connect::{ProviderChoice, connect};
+use ralph::sandbox::{Provider, RemovalScope, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
 use crate::support::vms::Site;
@@ -14,7 +14,7 @@ use crate::{need, spec, told, witness};
 async fn scene(programs: &[&str]) -> Result<(Site, Arc<dyn Provider>, SandboxSpec), String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(programs, &image);
-    let provider = connect(&Choice::DockerSandbox(site.options())).unwrap();
+    let provider = connect(&ProviderChoice::DockerSandbox(site.options())).unwrap();
     Ok((site, provider, spec(&image)))
 }
 
@@ -117,8 +117,18 @@ async fn machines_that_are_not_written_down_here_are_not_ours() {
         listed.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(),
         [sandbox.id()]
     );
-    assert!(!provider.remove("somebody-elses", Removable::Any).await.unwrap());
-    assert!(!provider.remove(sandbox.id(), Removable::Orphans).await.unwrap());
+    assert!(
+        !provider
+            .remove("somebody-elses", RemovalScope::Any)
+            .await
+            .unwrap()
+    );
+    assert!(
+        !provider
+            .remove(sandbox.id(), RemovalScope::Orphans)
+            .await
+            .unwrap()
+    );
     sandbox.close().await.unwrap();
     assert!(theirs.exists());
 }

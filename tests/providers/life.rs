@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ralph::sandbox::{Activity, Removable, Reuse, SandboxErrorKind, SandboxSpec};
+use ralph::sandbox::{RemovalScope, Reuse, SandboxActivity, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
 use crate::need;
@@ -157,11 +157,14 @@ async fn machines_are_listed_once_in_two_seconds() {
     provider.list().await.unwrap();
     let before = lists();
     for _ in 0..5 {
-        assert_eq!(provider.list().await.unwrap()[0].activity, Activity::Running);
+        assert_eq!(
+            provider.list().await.unwrap()[0].activity,
+            SandboxActivity::Running
+        );
     }
     assert!(lists() <= before + 1, "{} lists", lists() - before);
     tokio::time::sleep(Duration::from_millis(2100)).await;
     provider.list().await.unwrap();
     assert!(lists() > before);
-    assert!(provider.remove(sandbox.id(), Removable::Any).await.unwrap());
+    assert!(provider.remove(sandbox.id(), RemovalScope::Any).await.unwrap());
 }

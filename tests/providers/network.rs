@@ -180,7 +180,7 @@ async fn a_machine_that_is_not_closed_is_never_used(
     let error = refused(&ground).await;
     let source = error.cause::<SealError>().expect("it is not sealed");
     assert!(
-        matches!(source, SealError::Heard(_) | SealError::Probe(_)),
+        matches!(source, SealError::Escaped(_) | SealError::Probe(_)),
         "{source:?}"
     );
     assert!(ground.machines().is_empty() && ground.places().is_empty());

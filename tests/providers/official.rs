@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ralph::network::{HostName, Policy, PolicyRule};
-use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::connect::{ProviderChoice, connect};
 use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
-use ralph::sandbox::{Removable, SandboxSpec};
+use ralph::sandbox::{RemovalScope, SandboxSpec};
 use ralph::secret::Secret;
 
 use crate::support::daytona::prism::Prism;
@@ -24,7 +24,7 @@ async fn what_no_contract_asks_of_daytona_is_as_its_documents_say() {
     let image = need!(base::image(&engine).await);
     let daytona = Daytona::start(engine).await;
     let prism = need!(Prism::before(&daytona).await);
-    let provider = connect(&Choice::Daytona(DaytonaOptions {
+    let provider = connect(&ProviderChoice::Daytona(DaytonaOptions {
         dockerfile: Some(format!("FROM {image}\nENV BUILT=yes\n")),
         secrets: vec![DaytonaSecret {
             variable: "MODEL_KEY".to_owned(),
@@ -51,7 +51,7 @@ async fn what_no_contract_asks_of_daytona_is_as_its_documents_say() {
     assert!(sandbox.preview(8080).await.unwrap().is_some());
     provider.reopen(&spec).await.unwrap().unwrap();
     assert_eq!(provider.list().await.unwrap().len(), 1);
-    assert!(provider.remove(sandbox.id(), Removable::Any).await.unwrap());
+    assert!(provider.remove(sandbox.id(), RemovalScope::Any).await.unwrap());
     assert_eq!(prism.complaints(&daytona), [""; 0]);
     assert!(daytona.sandboxes().is_empty() && daytona.vault().is_empty());
 }

@@ -10,7 +10,7 @@ use ralph::gateway::audit::AuditRecord;
 use ralph::gateway::{AddressGuard, Resolver};
 use ralph::id::RunId;
 use ralph::network::{HostName, Policy, PolicyRule};
-use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::connect::{ProviderChoice, connect};
 use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Egress, Provider, Purpose, SandboxSpec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -85,12 +85,12 @@ impl Ground {
     pub fn provider(&self) -> Arc<dyn Provider> {
         let vm = self.site.options();
         let choice = match self.program {
-            Program::Tart => Choice::Tart(TartOptions {
+            Program::Tart => ProviderChoice::Tart(TartOptions {
                 vm,
                 dependencies: String::new(),
                 boot_timeout: TartOptions::BOOT_TIMEOUT,
             }),
-            Program::Sbx | Program::DockerSandbox => Choice::DockerSandbox(vm),
+            Program::Sbx | Program::DockerSandbox => ProviderChoice::DockerSandbox(vm),
         };
         connect(&choice).unwrap()
     }

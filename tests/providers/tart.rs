@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::Policy;
-use ralph::sandbox::connect::{Choice, connect};
+use ralph::sandbox::connect::{ProviderChoice, connect};
 use ralph::sandbox::tart::TartOptions;
 use ralph::sandbox::{Provider, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
@@ -38,7 +38,7 @@ impl Scene {
             dependencies: dependencies.to_owned(),
             boot_timeout,
         };
-        connect(&Choice::Tart(options)).unwrap()
+        connect(&ProviderChoice::Tart(options)).unwrap()
     }
 
     fn spec(&self) -> SandboxSpec {

@@ -6,39 +6,39 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use ralph::exec::{Command, Discard, ExitStatus, OutputLine, OutputSink, OutputStream};
 
-use crate::room::{Room, in_time};
+use crate::guest_session::{GuestSession, in_time};
 
 /// More than the guest needs, and far less than what goes through it here.
 const LITTLE_MEMORY: u64 = 24 * 1024 * 1024;
 
 #[tokio::test]
 async fn a_gigabyte_passes_through_a_small_guest() {
-    let room = crate::need!(Room::open().await);
-    let exit = room.shell("head -c 1000000000 /dev/zero").await;
+    let bench = crate::need!(GuestSession::open().await);
+    let exit = bench.shell("head -c 1000000000 /dev/zero").await;
     assert_eq!(exit.stdout.total(), 1_000_000_000);
-    assert!(room.memory_of_the_guest() < LITTLE_MEMORY);
+    assert!(bench.memory_of_the_guest() < LITTLE_MEMORY);
 }
 
 #[tokio::test]
 async fn bytes_go_in_and_come_out_as_they_are() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let bytes: Vec<u8> = (0..30_000_019_u32)
         .map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8)
         .collect();
-    let exit = room
+    let exit = bench
         .exec(Command::new("cat").stdin(bytes.clone()).keep(200_000_000))
         .await;
     assert!(exit.stdout.complete().unwrap() == bytes);
-    assert!(room.memory_of_the_guest() < LITTLE_MEMORY);
+    assert!(bench.memory_of_the_guest() < LITTLE_MEMORY);
 }
 
 #[tokio::test]
 async fn input_goes_no_faster_than_it_is_read() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let command = Command::shell("sleep 0.5; wc -c").stdin(vec![7; 100_000_000]);
-    let exit = room.exec(command).await;
+    let exit = bench.exec(command).await;
     assert_eq!(exit.stdout.text(), "100000000\n");
-    assert!(room.memory_of_the_guest() < LITTLE_MEMORY);
+    assert!(bench.memory_of_the_guest() < LITTLE_MEMORY);
 }
 
 /// Takes nothing before it is allowed to.
@@ -63,36 +63,36 @@ impl OutputSink for Reluctant {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_slow_listener_slows_its_own_command_down_and_no_other() {
-    let room = Arc::new(crate::need!(Room::open().await));
+    let bench = Arc::new(crate::need!(GuestSession::open().await));
     let (allow, allowed) = mpsc::channel();
     // While nobody takes what it prints, a command is not silent.
     let command = Command::shell("head -c 50000000 /dev/zero; : > printed").idle(Duration::from_secs(5));
     let slow = tokio::spawn({
-        let room = Arc::clone(&room);
+        let bench = Arc::clone(&bench);
         async move {
             let mut sink = Reluctant { allowed, bytes: 0 };
-            let exit = room.session.exec(&command, &mut sink).await.unwrap();
+            let exit = bench.session.exec(&command, &mut sink).await.unwrap();
             (exit, sink.bytes)
         }
     });
     for _ in 0..50 {
-        assert_eq!(room.prints("echo quick").await, "quick\n");
+        assert_eq!(bench.prints("echo quick").await, "quick\n");
     }
     tokio::time::sleep(Duration::from_secs(6)).await;
     assert!(
-        !room.path("printed").exists(),
+        !bench.path("printed").exists(),
         "all was printed and nobody took it"
     );
     drop(allow);
     let (exit, taken) = in_time(slow).await.unwrap();
     assert_eq!((exit.status, exit.streams_held), (ExitStatus::Code(0), false));
     assert_eq!((exit.stdout.total(), taken), (50_000_000, 50_000_000));
-    assert!(room.memory_of_the_guest() < LITTLE_MEMORY);
+    assert!(bench.memory_of_the_guest() < LITTLE_MEMORY);
 }
 
 #[tokio::test]
 async fn two_hundred_commands_at_once_do_not_cross() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let commands = (0..200_u32).map(|number| {
         let line = "head -c 2000000 /dev/zero | tr '\\0' x; cat; echo $OWN >&2; exit $CODE";
         let own = format!("own-{number}");
@@ -101,8 +101,8 @@ async fn two_hundred_commands_at_once_do_not_cross() {
             .env("CODE", (number % 256).to_string())
             .stdin(own.clone())
             .keep(8_000_000);
-        let room = &room;
-        async move { (number, own, room.exec(command).await) }
+        let bench = &bench;
+        async move { (number, own, bench.exec(command).await) }
     });
     for (number, own, exit) in join_all(commands).await {
         assert_eq!(exit.status, ExitStatus::Code((number % 256).cast_signed()));
@@ -112,18 +112,18 @@ async fn two_hundred_commands_at_once_do_not_cross() {
         assert_eq!(rest, own.as_bytes());
         assert_eq!(exit.stderr.text(), format!("{own}\n"));
     }
-    assert_eq!(room.prints("echo on").await, "on\n");
+    assert_eq!(bench.prints("echo on").await, "on\n");
 }
 
 #[tokio::test]
 async fn late_output_is_never_heard_in_another_command() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let line =
         "(trap '' TERM; for n in $(seq 4000); do echo late; echo late >&2; sleep 0.005; done) & exit 0";
-    let (noise, ()) = tokio::join!(room.shell(line), async {
+    let (noise, ()) = tokio::join!(bench.shell(line), async {
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until {
-            let exit = room.shell("echo out; echo err >&2").await;
+            let exit = bench.shell("echo out; echo err >&2").await;
             assert_eq!(
                 (exit.stdout.text(), exit.stderr.text()),
                 ("out\n".into(), "err\n".into())
@@ -136,27 +136,27 @@ async fn late_output_is_never_heard_in_another_command() {
 
 #[tokio::test]
 async fn a_command_that_closed_its_streams_is_waited_for() {
-    let room = crate::need!(Room::open().await);
-    let exit = room.shell("exec <&- >&- 2>&-; sleep 0.4; exit 7").await;
+    let bench = crate::need!(GuestSession::open().await);
+    let exit = bench.shell("exec <&- >&- 2>&-; sleep 0.4; exit 7").await;
     assert_eq!((exit.status, exit.streams_held), (ExitStatus::Code(7), false));
     assert!(exit.duration >= Duration::from_millis(400));
 }
 
 #[tokio::test]
 async fn input_of_a_command_that_reads_nothing_holds_nothing_up() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let command = Command::shell("exec <&-; sleep 0.2; echo through").stdin(vec![0; 20_000_000]);
-    assert_eq!(room.exec(command).await.stdout.text(), "through\n");
+    assert_eq!(bench.exec(command).await.stdout.text(), "through\n");
     let command = Command::shell("head -c 3; sleep 0.2").stdin(vec![b'x'; 20_000_000]);
-    assert_eq!(room.exec(command).await.stdout.text(), "xxx");
+    assert_eq!(bench.exec(command).await.stdout.text(), "xxx");
 }
 
 #[tokio::test]
 async fn arguments_that_are_too_long_are_an_error_and_not_the_end() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     for length in [3_000_000, 20_000_000] {
         let command = Command::new("true").args(vec!["x".repeat(100_000); length / 100_000]);
-        let error = room.try_exec(command).await.unwrap_err();
+        let error = bench.try_exec(command).await.unwrap_err();
         let source = std::error::Error::source(&error)
             .unwrap()
             .downcast_ref::<std::io::Error>();
@@ -164,5 +164,5 @@ async fn arguments_that_are_too_long_are_an_error_and_not_the_end() {
     }
     let mut output = Discard;
     let command = Command::new("true").arg("x".repeat(100_000));
-    assert!(room.session.exec(&command, &mut output).await.unwrap().success());
+    assert!(bench.session.exec(&command, &mut output).await.unwrap().success());
 }

@@ -8,12 +8,12 @@ use ralph::sandbox::SandboxError;
 use ralph::sandbox::session::SessionError;
 use rstest::rstest;
 
-use crate::room::{Room, beats, goes_on, in_time};
+use crate::guest_session::{GuestSession, beats, goes_on, in_time};
 
 /// Whether the command failed because its session was lost.
 fn is_lost(result: &Result<Exit, SandboxError>) -> bool {
     result.as_ref().is_err_and(|error| {
-        error.to_string().contains("`a room`") && matches!(error.cause(), Some(SessionError::Lost { .. }))
+        error.to_string().contains("`a bench`") && matches!(error.cause(), Some(SessionError::Lost { .. }))
     })
 }
 
@@ -26,27 +26,27 @@ fn is_lost(result: &Result<Exit, SandboxError>) -> bool {
 #[case::stopped("setsid sh -c \"kill -STOP \\$\\$; $BEAT\" &")]
 #[tokio::test]
 async fn a_timeout_reaches_a_child(#[case] escape: &str) {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let line = format!("{escape} sleep 30");
     let command = Command::shell(line)
-        .env("BEAT", room.heartbeat("beat"))
+        .env("BEAT", bench.heartbeat("beat"))
         .timeout(Duration::from_millis(500));
     let started = Instant::now();
-    let exit = room.exec(command).await;
+    let exit = bench.exec(command).await;
     assert_eq!((exit.status, exit.streams_held), (ExitStatus::TimedOut, false));
     assert!(
         started.elapsed() < Duration::from_secs(5),
         "{:?}",
         started.elapsed()
     );
-    assert!(!room.lives("beat").await);
+    assert!(!bench.lives("beat").await);
 }
 
 #[tokio::test]
 async fn a_command_is_asked_before_it_is_killed() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let line = "trap 'echo asked; exit 0' TERM; for n in $(seq 1000); do sleep 0.02; done";
-    let exit = room
+    let exit = bench
         .exec(Command::shell(line).timeout(Duration::from_secs(3)))
         .await;
     assert_eq!(exit.status, ExitStatus::TimedOut);
@@ -55,30 +55,33 @@ async fn a_command_is_asked_before_it_is_killed() {
 
 #[tokio::test]
 async fn ending_one_command_leaves_the_others_and_what_they_left_alone() {
-    let room = crate::need!(Room::open().await);
-    let released = format!("setsid sh -c '{}' > /dev/null 2>&1 &", room.heartbeat("released"));
-    room.prints(&released).await;
-    let timed = Command::shell(format!("setsid sh -c '{}' & sleep 30", room.heartbeat("timed")))
+    let bench = crate::need!(GuestSession::open().await);
+    let released = format!(
+        "setsid sh -c '{}' > /dev/null 2>&1 &",
+        bench.heartbeat("released")
+    );
+    bench.prints(&released).await;
+    let timed = Command::shell(format!("setsid sh -c '{}' & sleep 30", bench.heartbeat("timed")))
         .timeout(Duration::from_millis(400));
     let other = Command::shell(format!(
         "setsid sh -c '{}' & until [ -e go ]; do sleep 0.05; done; kill $!",
-        room.heartbeat("other")
+        bench.heartbeat("other")
     ));
     let mut outputs = (Discard, Discard);
     let ((), other) = tokio::join!(
         async {
-            let timed = room.session.exec(&timed, &mut outputs.0).await;
+            let timed = bench.session.exec(&timed, &mut outputs.0).await;
             assert_eq!(timed.unwrap().status, ExitStatus::TimedOut);
-            assert!(!room.lives("timed").await);
-            in_time(goes_on(&room.path("other"))).await;
-            std::fs::write(room.path("go"), "").unwrap();
+            assert!(!bench.lives("timed").await);
+            in_time(goes_on(&bench.path("other"))).await;
+            std::fs::write(bench.path("go"), "").unwrap();
         },
-        room.session.exec(&other, &mut outputs.1),
+        bench.session.exec(&other, &mut outputs.1),
     );
     assert_eq!(other.unwrap().status, ExitStatus::Code(0));
-    in_time(goes_on(&room.path("released"))).await;
-    room.session.end_processes().await.unwrap();
-    assert!(!room.lives("released").await);
+    in_time(goes_on(&bench.path("released"))).await;
+    bench.session.end_processes().await.unwrap();
+    assert!(!bench.lives("released").await);
 }
 
 #[rstest]
@@ -87,100 +90,101 @@ async fn ending_one_command_leaves_the_others_and_what_they_left_alone() {
 #[case::its_group("kill -9 0; sleep 30")]
 #[tokio::test]
 async fn a_command_that_kills(#[case] line: &str) {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     let line = format!(
         "setsid sh -c '{}' > /dev/null 2>&1 & {line}",
-        room.heartbeat("beat")
+        bench.heartbeat("beat")
     );
-    room.wait_for("guest").await;
-    let exit = room.shell(&line).await;
+    bench.wait_for("guest").await;
+    let exit = bench.shell(&line).await;
     assert_eq!(exit.status, ExitStatus::Signal(9));
-    assert_eq!(room.prints("echo on").await, "on\n");
-    in_time(room.session.end_processes()).await.unwrap();
-    assert!(!room.lives("beat").await);
+    assert_eq!(bench.prints("echo on").await, "on\n");
+    in_time(bench.session.end_processes()).await.unwrap();
+    assert!(!bench.lives("beat").await);
 }
 
 #[tokio::test]
 async fn what_a_lost_keeper_kept_is_ended_and_what_it_printed_is_heard() {
-    let room = crate::need!(Room::open().await);
-    let beat = room.heartbeat("beat");
+    let bench = crate::need!(GuestSession::open().await);
+    let beat = bench.heartbeat("beat");
     let line = format!("echo before; setsid sh -c '{beat}' & sleep 0.1; kill -9 $PPID; sleep 30");
-    let exit = room.shell(&line).await;
+    let exit = bench.shell(&line).await;
     assert_eq!(exit.status, ExitStatus::Signal(9));
     assert_eq!(exit.stdout.text(), "before\n");
-    assert!(!room.lives("beat").await);
+    assert!(!bench.lives("beat").await);
 }
 
 #[tokio::test]
 async fn a_stopped_keeper_does_not_keep_a_command_from_being_ended() {
-    let room = crate::need!(Room::open().await);
-    let line = format!("kill -STOP $PPID; {}", room.heartbeat("beat"));
-    let exit = room
+    let bench = crate::need!(GuestSession::open().await);
+    let line = format!("kill -STOP $PPID; {}", bench.heartbeat("beat"));
+    let exit = bench
         .exec(Command::shell(line).timeout(Duration::from_millis(300)))
         .await;
     assert_eq!(exit.status, ExitStatus::TimedOut);
-    assert!(!room.lives("beat").await);
+    assert!(!bench.lives("beat").await);
 }
 
 #[tokio::test]
 async fn a_session_whose_guest_was_killed_fails_and_can_be_allowed_again() {
-    let mut room = crate::need!(Room::open().await);
-    let beat = Command::shell(format!("setsid sh -c '{}' & sleep 30", room.heartbeat("beat")));
+    let mut bench = crate::need!(GuestSession::open().await);
+    let beat = Command::shell(format!("setsid sh -c '{}' & sleep 30", bench.heartbeat("beat")));
     let sleeps = vec![Command::new("sleep").arg("30"); 20];
-    let killer = Command::shell(format!("sleep 0.3; kill -9 {}; sleep 30", room.guest_id()));
+    let killer = Command::shell(format!("sleep 0.3; kill -9 {}; sleep 30", bench.guest_id()));
     let commands = sleeps.into_iter().chain([beat, killer]);
-    for result in join_all(commands.map(|command| room.try_exec(command))).await {
+    for result in join_all(commands.map(|command| bench.try_exec(command))).await {
         assert!(is_lost(&result), "{result:?}");
     }
-    assert!(!room.session.is_open());
-    assert!(is_lost(&room.try_exec(Command::new("true")).await));
+    assert!(!bench.session.is_open());
+    assert!(is_lost(&bench.try_exec(Command::new("true")).await));
     // Its keeper sees the end of the guest no sooner than the session does.
-    in_time(async { while room.lives("beat").await {} }).await;
-    room.reopen().await;
-    assert_eq!(room.prints("echo again").await, "again\n");
+    in_time(async { while bench.lives("beat").await {} }).await;
+    bench.reopen().await;
+    assert_eq!(bench.prints("echo again").await, "again\n");
 }
 
 #[tokio::test]
 async fn a_guest_that_does_not_answer_is_given_up() {
-    let room = crate::need!(Room::open().await);
-    let line = format!("kill -STOP {}; sleep 30", room.guest_id());
+    let bench = crate::need!(GuestSession::open().await);
+    let line = format!("kill -STOP {}; sleep 30", bench.guest_id());
     let command = Command::shell(line).timeout(Duration::from_secs(3));
-    let result = room.try_exec(command).await;
+    let result = bench.try_exec(command).await;
     let error = result.unwrap_err();
     assert!(
         matches!(error.cause(), Some(SessionError::Silent { .. })),
         "{error:?}"
     );
-    assert!(!room.session.is_open());
+    assert!(!bench.session.is_open());
 }
 
 #[tokio::test]
 async fn a_command_that_kills_its_keeper_and_the_guest_only_ends_the_session() {
-    let room = crate::need!(Room::of_a_stranger().await);
+    let bench = crate::need!(GuestSession::as_unique_user().await);
     // The guest first: it would still tell of a keeper that ended before it.
-    let line = format!("kill -9 {} $PPID; sleep 30", room.guest_id());
-    assert!(is_lost(&room.try_exec(Command::shell(line)).await));
+    let line = format!("kill -9 {} $PPID; sleep 30", bench.guest_id());
+    assert!(is_lost(&bench.try_exec(Command::shell(line)).await));
 }
 
 #[tokio::test]
 async fn a_session_that_is_dropped_ends_what_runs_and_leaves_what_was_left() {
-    let room = crate::need!(Room::open().await);
-    let (left, running) = (room.heartbeat("left"), room.heartbeat("running"));
-    room.prints(&format!(
-        "setsid sh -c '{left}' > /dev/null 2>&1 & echo $! > left-id"
-    ))
-    .await;
+    let bench = crate::need!(GuestSession::open().await);
+    let (left, running) = (bench.heartbeat("left"), bench.heartbeat("running"));
+    bench
+        .prints(&format!(
+            "setsid sh -c '{left}' > /dev/null 2>&1 & echo $! > left-id"
+        ))
+        .await;
     let command = Command::shell(format!("setsid sh -c '{running}' & sleep 30"));
     let mut output = Discard;
     tokio::select! {
-        exit = room.session.exec(&command, &mut output) => panic!("{exit:?}"),
-        () = room.wait_for("running") => {}
+        exit = bench.session.exec(&command, &mut output) => panic!("{exit:?}"),
+        () = bench.wait_for("running") => {}
     }
-    let Room {
+    let GuestSession {
         dir,
         mut guest,
         session,
-    } = room;
+    } = bench;
     drop(session);
     assert!(in_time(guest.wait()).await.unwrap().success());
     assert!(!beats(&dir.path().join("running")).await);
@@ -192,31 +196,31 @@ async fn a_session_that_is_dropped_ends_what_runs_and_leaves_what_was_left() {
 
 #[tokio::test]
 async fn a_dropped_command_is_ended_and_the_session_goes_on() {
-    let room = crate::need!(Room::open().await);
+    let bench = crate::need!(GuestSession::open().await);
     for round in 0..10 {
         let name = format!("beat-{round}");
         let command = Command::shell(format!(
             "setsid sh -c '{}' & head -c 100000000000 /dev/zero",
-            room.heartbeat(&name)
+            bench.heartbeat(&name)
         ));
         let mut output = Discard;
         tokio::select! {
-            exit = room.session.exec(&command, &mut output) => panic!("{exit:?}"),
-            () = room.wait_for(&name) => {}
+            exit = bench.session.exec(&command, &mut output) => panic!("{exit:?}"),
+            () = bench.wait_for(&name) => {}
         }
-        assert_eq!(room.prints("echo on").await, "on\n");
+        assert_eq!(bench.prints("echo on").await, "on\n");
         // The word for it goes to its keeper, and this went to another.
-        in_time(async { while room.lives(&name).await {} }).await;
+        in_time(async { while bench.lives(&name).await {} }).await;
     }
 }
 
 #[tokio::test]
 async fn no_process_of_a_command_that_ended_is_left() {
-    let room = crate::need!(Room::open().await);
-    let below = format!("ps -o pid= --ppid {} | wc -l", room.guest_id());
+    let bench = crate::need!(GuestSession::open().await);
+    let below = format!("ps -o pid= --ppid {} | wc -l", bench.guest_id());
     for _ in 0..50 {
-        room.prints("true; (exit 3) & sleep 0.001").await;
+        bench.prints("true; (exit 3) & sleep 0.001").await;
     }
     // The keeper of the command that counts.
-    in_time(async { while room.prints(&below).await.trim() != "1" {} }).await;
+    in_time(async { while bench.prints(&below).await.trim() != "1" {} }).await;
 }

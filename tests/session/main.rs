@@ -10,8 +10,8 @@
 )]
 
 mod flow;
+mod guest_session;
 mod hostile;
 mod life;
 mod protocol;
-mod room;
 use ::support::{self, need};

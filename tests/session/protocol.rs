@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use ralph::exec::{Command, Discard};
 use ralph::sandbox::SandboxError;
-use ralph::sandbox::session::{Session, SessionError, Surroundings};
+use ralph::sandbox::session::{SessionContext, SessionError, WarmSession};
 use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use crate::room::in_time;
+use crate::guest_session::in_time;
 
 const HELLO: u8 = 16;
 const STDOUT: u8 = 17;
@@ -25,17 +25,17 @@ fn hello() -> Vec<u8> {
 }
 
 /// Opens a session with whoever is at the other end of the returned stream, after they said `first`.
-async fn open(first: &[u8]) -> (Result<Session, SessionError>, DuplexStream) {
+async fn open(first: &[u8]) -> (Result<WarmSession, SessionError>, DuplexStream) {
     let (ours, mut theirs) = duplex(64 * 1024 * 1024);
     theirs.write_all(first).await.unwrap();
     let (from_guest, to_guest) = tokio::io::split(ours);
-    let surroundings = Surroundings {
+    let context = SessionContext {
         sandbox: "a fake".to_owned(),
         env: BTreeMap::new(),
         dir: "/".into(),
         grace: Duration::ZERO,
     };
-    let opening = Session::open(from_guest, to_guest, surroundings);
+    let opening = WarmSession::open(from_guest, to_guest, context);
     (in_time(opening).await, theirs)
 }
 
@@ -70,13 +70,13 @@ async fn a_stream_that_ends_before_the_hello_is_an_error() {
     let (ours, theirs) = duplex(64);
     drop(theirs);
     let (from_guest, to_guest) = tokio::io::split(ours);
-    let surroundings = Surroundings {
+    let context = SessionContext {
         sandbox: "a fake".to_owned(),
         env: BTreeMap::new(),
         dir: "/".into(),
         grace: Duration::ZERO,
     };
-    let error = Session::open(from_guest, to_guest, surroundings)
+    let error = WarmSession::open(from_guest, to_guest, context)
         .await
         .unwrap_err();
     assert!(matches!(error, SessionError::Lost { .. }), "{error:?}");

@@ -80,11 +80,12 @@ pub fn host() -> Host {
 pub fn options(dir: &Path) -> DockerOptions {
     DockerOptions {
         base: dir.join("sandboxes"),
-        surroundings: surroundings(),
+        engine: surroundings(),
         guest_dir: dir.join("guest"),
         cache: dir.join("image-files"),
         host: host(),
-        machine: "test".to_owned(),
+        host_name: "test".to_owned(),
+        clock: ralph::clock::system(),
     }
 }
 

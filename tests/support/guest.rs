@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use ralph::exec::{Command, Exit, OutputSink};
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
-use ralph::sandbox::session::{Session, SessionError, Surroundings};
+use ralph::sandbox::session::{SessionContext, SessionError, WarmSession};
 use ralph::sandbox::{Capabilities, Provider, Sandbox, SandboxError, SandboxFiles, SandboxSpec};
 use tokio::process::Child;
 
@@ -45,9 +45,9 @@ pub fn start(program: &Path, wrapper: &[&str]) -> Child {
 }
 
 /// Opens a session with a guest that was started.
-pub async fn converse(guest: &mut Child, surroundings: Surroundings) -> Result<Session, SessionError> {
+pub async fn converse(guest: &mut Child, context: SessionContext) -> Result<WarmSession, SessionError> {
     let (stdout, stdin) = (guest.stdout.take().unwrap(), guest.stdin.take().unwrap());
-    Session::open(stdout, stdin, surroundings).await
+    WarmSession::open(stdout, stdin, context).await
 }
 
 /// Sandboxes with the files of `local`, whose commands run over a session: one guest for each.
@@ -63,7 +63,7 @@ pub struct SessionProvider {
 struct Room(Mutex<Option<Arc<Open>>>);
 
 struct Open {
-    session: Session,
+    session: WarmSession,
     _guest: Child,
 }
 
@@ -95,7 +95,7 @@ impl SessionProvider {
         ]);
         env.extend(spec.env.clone());
         let sandbox = SessionSandbox {
-            surroundings: Surroundings {
+            context: SessionContext {
                 sandbox: files.id().to_owned(),
                 env,
                 dir: files.root().to_owned(),
@@ -135,7 +135,7 @@ impl Provider for SessionProvider {
 
 struct SessionSandbox {
     files: Box<dyn Sandbox>,
-    surroundings: Surroundings,
+    context: SessionContext,
     guest: PathBuf,
     room: Arc<Room>,
 }
@@ -185,7 +185,7 @@ impl Sandbox for SessionSandbox {
             return Ok(());
         }
         let mut guest = start(&self.guest, &[]);
-        let session = converse(&mut guest, self.surroundings.clone()).await.unwrap();
+        let session = converse(&mut guest, self.context.clone()).await.unwrap();
         let open = Open {
             session,
             _guest: guest,

@@ -2,7 +2,7 @@
 
 use super::super::Context;
 use super::super::error::{CliError, CliExit};
-use super::{Listed, ProviderArgs};
+use super::{ProviderArgs, SandboxListing};
 
 /// List the sandboxes of all runs and their owners
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub(super) async fn ls(context: &Context, args: ListSandboxesArgs) -> Result<Cli
 }
 
 /// Prints sandboxes as JSON, or one per line.
-pub(super) fn show(context: &Context, listed: &[Listed], json: bool) -> Result<(), CliError> {
+pub(super) fn show(context: &Context, listed: &[SandboxListing], json: bool) -> Result<(), CliError> {
     if json {
         return context.ui.json(&listed);
     }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 
 use crate::assembly::provider;
-use crate::sandbox::{Listed, Provider};
+use crate::sandbox::{Provider, SandboxListing};
 
 use super::Context;
 use super::error::{CliError, CliExit};
@@ -60,9 +60,10 @@ impl ProviderArgs {
 }
 
 /// Finds a sandbox by its own name or by its run.
-async fn find_sandbox(provider: &dyn Provider, name: &str) -> Result<Listed, CliError> {
+async fn find_sandbox(provider: &dyn Provider, name: &str) -> Result<SandboxListing, CliError> {
     let listed = provider.list().await?;
-    let matches = |one: &Listed| one.id == name || one.run.as_ref().is_some_and(|run| run.as_str() == name);
+    let matches =
+        |one: &SandboxListing| one.id == name || one.run.as_ref().is_some_and(|run| run.as_str() == name);
     listed.into_iter().find(matches).ok_or_else(|| {
         CliError::usage(format!(
             "there is no sandbox `{name}` of the provider `{}`",

@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use crate::sandbox::{Listed, Removable};
+use crate::sandbox::{RemovalScope, SandboxListing};
 
 use super::super::Context;
 use super::super::error::{CliError, CliExit};
@@ -36,7 +36,7 @@ pub(in super::super) async fn prune(
     listed.retain(|one| one.standing.is_orphan() && is_old(one, args.max_age, now));
     let mut removed = Vec::new();
     for one in listed {
-        if args.dry_run || provider.remove(&one.id, Removable::Orphans).await? {
+        if args.dry_run || provider.remove(&one.id, RemovalScope::Orphans).await? {
             removed.push(one);
         }
     }
@@ -51,7 +51,7 @@ pub(in super::super) async fn prune(
 }
 
 /// A sandbox of unknown age counts as old.
-fn is_old(one: &Listed, max_age: Option<AgeArg>, now: Timestamp) -> bool {
+fn is_old(one: &SandboxListing, max_age: Option<AgeArg>, now: Timestamp) -> bool {
     match (max_age, one.created) {
         (Some(AgeArg(age)), Some(created)) => {
             let lived = now.duration_since(created);

@@ -1,6 +1,6 @@
 //! `ralph sandbox rm`
 
-use crate::sandbox::{Removable, Standing};
+use crate::sandbox::{RemovalScope, SandboxOwnership};
 
 use super::super::Context;
 use super::super::error::{CliError, CliExit};
@@ -23,11 +23,11 @@ pub(super) async fn rm(context: &Context, args: RemoveSandboxArgs) -> Result<Cli
     let provider = args.provider.connect(context)?;
     for name in &args.sandboxes {
         let listed = find_sandbox(provider.as_ref(), name).await?;
-        if listed.standing == Standing::InUse && !args.force {
+        if listed.standing == SandboxOwnership::InUse && !args.force {
             return Err(CliError::usage(format!("`{}` is in use", listed.id))
                 .with_hint("`ralph stop` ends its run; `--force` removes it anyway"));
         }
-        if provider.remove(&listed.id, Removable::Any).await? {
+        if provider.remove(&listed.id, RemovalScope::Any).await? {
             context.ui.say(format_args!("Removed {}.", listed.id));
         }
     }

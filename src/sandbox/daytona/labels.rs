@@ -36,7 +36,7 @@ impl DaytonaLabels {
         let labels = [
             (KIND.0, KIND.1.to_owned()),
             (RUN, self.run.to_string()),
-            (OWNER, self.owner.as_json()),
+            (OWNER, self.owner.to_json()),
             (FINGERPRINT, self.fingerprint.clone()),
             (SECRETS, self.secrets.join(&SEPARATOR.to_string())),
             (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
@@ -72,7 +72,7 @@ pub(super) fn common_label() -> BTreeMap<&'static str, String> {
 pub(super) fn fingerprint(spec: &SandboxSpec, options: &DaytonaOptions) -> String {
     // The values may change: they are not part of the sandbox.
     let secrets: Vec<&str> = options.secrets.iter().map(|one| one.variable.as_str()).collect();
-    fingerprint::of(&(
+    fingerprint::fingerprint(&(
         &spec.image,
         spec.network.lines(),
         &spec.resources,

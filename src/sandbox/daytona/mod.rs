@@ -41,8 +41,8 @@ use self::wire::{
 use super::name::names;
 use super::owner::Owner;
 use super::{
-    Activity, Capabilities, CredentialRoute, Enforced, HourlyCost, Isolation, Listed, NetworkEnforcement,
-    Provider, Removable, Sandbox, SandboxError, SandboxSpec, Standing,
+    Capabilities, CredentialRoute, Enforced, HourlyCost, Isolation, NetworkEnforcement, Provider,
+    RemovalScope, Sandbox, SandboxActivity, SandboxError, SandboxListing, SandboxOwnership, SandboxSpec,
 };
 use crate::network::Policy;
 
@@ -181,10 +181,10 @@ impl DaytonaProvider {
     }
 
     /// All sandboxes of ralph, also those of other hosts.
-    async fn census(&self) -> Result<Vec<(DaytonaSandboxInfo, Listed)>, SandboxError> {
+    async fn census(&self) -> Result<Vec<(DaytonaSandboxInfo, SandboxListing)>, SandboxError> {
         let found = self.api().await?.sandboxes(&labels::common_label()).await;
         let found = found.map_err(to_sandbox_error)?;
-        let mut listed: Vec<(DaytonaSandboxInfo, Listed)> = found
+        let mut listed: Vec<(DaytonaSandboxInfo, SandboxListing)> = found
             .into_iter()
             .filter_map(|info| {
                 let listed = self.listed(&info)?;
@@ -195,21 +195,21 @@ impl DaytonaProvider {
         Ok(listed)
     }
 
-    fn listed(&self, info: &DaytonaSandboxInfo) -> Option<Listed> {
+    fn listed(&self, info: &DaytonaSandboxInfo) -> Option<SandboxListing> {
         let labels = DaytonaLabels::parse(&info.labels)?;
-        Some(Listed {
+        Some(SandboxListing {
             id: info.name.clone(),
             provider: NAME,
             run: Some(labels.run),
             activity: match info.state.phase() {
-                DaytonaPhase::Started | DaytonaPhase::Changing => Activity::Running,
-                DaytonaPhase::Stopped | DaytonaPhase::Failed => Activity::Stopped,
+                DaytonaPhase::Started | DaytonaPhase::Changing => SandboxActivity::Running,
+                DaytonaPhase::Stopped | DaytonaPhase::Failed => SandboxActivity::Stopped,
                 DaytonaPhase::Removed => return None,
             },
             standing: if labels.owner.is_dead(&self.owner) {
-                Standing::OwnerEnded
+                SandboxOwnership::OwnerEnded
             } else {
-                Standing::InUse
+                SandboxOwnership::InUse
             },
             owner: Some(labels.owner.to_string()),
             image: info.snapshot.clone(),
@@ -283,7 +283,7 @@ impl Provider for DaytonaProvider {
         Ok(reopened.map(|sandbox| -> Box<dyn Sandbox> { Box::new(sandbox) }))
     }
 
-    async fn list(&self) -> Result<Vec<Listed>, SandboxError> {
+    async fn list(&self) -> Result<Vec<SandboxListing>, SandboxError> {
         Ok(self
             .census()
             .await?
@@ -298,21 +298,21 @@ impl Provider for DaytonaProvider {
             .await?
             .into_iter()
             .find(|(_, listed)| listed.id == id);
-        let Some((info, Listed { run: Some(run), .. })) = found else {
+        let Some((info, SandboxListing { run: Some(run), .. })) = found else {
             return Ok(None);
         };
         let opened = prepare::open(self.api().await?, info, &SandboxSpec::unrestricted(run)).await;
         Ok(Some(Box::new(opened.map_err(|error| failed(id, error))?)))
     }
 
-    async fn remove(&self, id: &str, removable: Removable) -> Result<bool, SandboxError> {
+    async fn remove(&self, id: &str, scope: RemovalScope) -> Result<bool, SandboxError> {
         let found = self
             .census()
             .await?
             .into_iter()
             .find(|(_, listed)| listed.id == id);
         match found {
-            Some((info, listed)) if removable == Removable::Any || listed.standing.is_orphan() => {
+            Some((info, listed)) if scope == RemovalScope::Any || listed.standing.is_orphan() => {
                 let removed = discard(self.api().await?, &info).await;
                 removed.map(|()| true).map_err(|error| failed(id, error))
             }

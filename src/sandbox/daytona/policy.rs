@@ -2,27 +2,27 @@
 
 use super::wire::DaytonaNetwork;
 use crate::network::{HostPattern, Policy};
-use crate::sandbox::reach::{Reach, wildcard};
+use crate::sandbox::host_policy::{HostPolicy, wildcard};
 
 /// The most names in Daytona's allow list.
 const MAX_DOMAINS: usize = 10;
 
 /// The network settings for a policy. The error says why Daytona cannot enforce it.
 pub(super) fn compile(policy: &Policy) -> Result<DaytonaNetwork, String> {
-    match Reach::of(policy)? {
-        Reach::Nothing => Ok(DaytonaNetwork {
+    match HostPolicy::new(policy)? {
+        HostPolicy::Nothing => Ok(DaytonaNetwork {
             block_all: Some(true),
             domains: None,
         }),
-        Reach::Everything { but } | Reach::Only { but, .. } if !but.is_empty() => {
+        HostPolicy::Everything { except } | HostPolicy::Only { except, .. } if !except.is_empty() => {
             Err("Daytona has no list of denied names".to_owned())
         }
-        Reach::Everything { .. } => Ok(DaytonaNetwork::default()),
-        Reach::Only { hosts, .. } if hosts.len() > MAX_DOMAINS => Err(format!(
+        HostPolicy::Everything { .. } => Ok(DaytonaNetwork::default()),
+        HostPolicy::Only { hosts, .. } if hosts.len() > MAX_DOMAINS => Err(format!(
             "Daytona's allow list holds {MAX_DOMAINS} names, and the policy has {}",
             hosts.len()
         )),
-        Reach::Only { hosts, .. } => {
+        HostPolicy::Only { hosts, .. } => {
             let names: Vec<String> = hosts.into_iter().map(domain).collect::<Result<_, _>>()?;
             Ok(DaytonaNetwork {
                 block_all: None,

@@ -17,10 +17,10 @@ use super::toolbox::Toolbox;
 use super::wire::DaytonaSandboxInfo;
 use crate::guest;
 use crate::sandbox::SandboxSpec;
-use crate::sandbox::guest::arch;
-use crate::sandbox::life::Life;
-use crate::sandbox::session::Surroundings;
-use crate::sandbox::warm::Warm;
+use crate::sandbox::guest_file::guest_program;
+use crate::sandbox::lifecycle::Lifecycle;
+use crate::sandbox::session::SessionContext;
+use crate::sandbox::session_slot::SessionSlot;
 
 const PREPARE: &str = include_str!("prepare.sh");
 
@@ -37,7 +37,7 @@ pub(super) async fn open(
     let facts = SandboxFacts::read(&toolbox, &secrets::placeholder_variables(&info)).await?;
     let root = facts.home.join("ralph");
     let env = variables(&facts, spec);
-    let surroundings = Surroundings {
+    let context = SessionContext {
         sandbox: info.name.clone(),
         env: env.clone(),
         dir: root.clone(),
@@ -46,11 +46,11 @@ pub(super) async fn open(
     let opener = |guest| TerminalOpener {
         toolbox: toolbox.clone(),
         guest,
-        surroundings,
+        context,
     };
-    let warm = match install(&toolbox, &facts).await? {
-        Ok(guest) => Warm::new(opener(guest)),
-        Err(reason) => Warm::never(opener(PathBuf::new()), reason),
+    let slot = match install(&toolbox, &facts).await? {
+        Ok(guest) => SessionSlot::new(opener(guest)),
+        Err(reason) => SessionSlot::without_guest(opener(PathBuf::new()), reason),
     };
     let files = RemoteFiles {
         toolbox: toolbox.clone(),
@@ -62,8 +62,8 @@ pub(super) async fn open(
         info,
         files,
         exec: ToolboxSessionExec { toolbox, root, env },
-        warm,
-        life: Life::running(),
+        slot,
+        lifecycle: Lifecycle::running(),
     })
 }
 
@@ -115,19 +115,15 @@ async fn install(
     toolbox: &Toolbox,
     facts: &SandboxFacts,
 ) -> Result<Result<PathBuf, &'static str>, DaytonaError> {
-    let Some(program) = guest::PROGRAM else {
-        return Ok(Err("this ralph was built without the guest"));
-    };
-    let processor = match facts.processor.as_str() {
+    let arch = match facts.processor.as_str() {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    if processor != arch() {
-        return Ok(Err(
-            "the sandbox has another processor architecture than the host",
-        ));
-    }
+    let program = match guest_program(arch) {
+        Ok(program) => program,
+        Err(reason) => return Ok(Err(reason)),
+    };
     let file = facts.home.join(format!(".ralph/guest-{:016x}", guest::VERSION));
     let installed = file.to_string_lossy();
     if toolbox.script("[ -x \"$1\" ]", &[&installed]).await?.exit_code == 0 {

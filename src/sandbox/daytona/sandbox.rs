@@ -13,10 +13,9 @@ use super::terminal::TerminalOpener;
 use super::wire::{DaytonaPhase, DaytonaSandboxInfo};
 use super::{DaytonaError, discard, failed};
 use crate::exec::{Command, Exit, OutputSink};
-use crate::sandbox::life::{Life, State};
-use crate::sandbox::session::SessionError;
-use crate::sandbox::warm::Warm;
-use crate::sandbox::{DirEntry, END, Sandbox, SandboxError, SandboxFiles};
+use crate::sandbox::lifecycle::{Lifecycle, LifecycleState};
+use crate::sandbox::session_slot::{SessionSlot, WarmSandbox};
+use crate::sandbox::{DirEntry, END_PROCESSES, Sandbox, SandboxError, SandboxFiles};
 
 /// How often activity is reported while a command runs. Daytona does not detect it by itself.
 const TOUCH_INTERVAL: Duration = Duration::from_secs(120);
@@ -28,36 +27,16 @@ pub(super) struct DaytonaSandbox {
     pub(super) info: DaytonaSandboxInfo,
     pub(super) files: RemoteFiles,
     pub(super) exec: ToolboxSessionExec,
-    pub(super) warm: Warm<TerminalOpener>,
-    pub(super) life: Life,
+    pub(super) slot: SessionSlot<TerminalOpener>,
+    pub(super) lifecycle: Lifecycle,
 }
 
 impl DaytonaSandbox {
-    fn gone(&self) -> SandboxError {
-        SandboxError::gone(&self.info.name)
-    }
-
-    fn running(&self) -> Result<(), SandboxError> {
-        match self.life.state() {
-            State::Running => Ok(()),
-            State::Stopped => Err(SandboxError::stopped(&self.info.name)),
-            State::Closed => Err(self.gone()),
-        }
-    }
-
-    /// Asks the control plane what an error means for the sandbox.
+    /// The error of the sandbox for an error of Daytona. Only the control plane knows whether the sandbox still runs.
     async fn explain(&self, error: DaytonaError) -> SandboxError {
-        let name = &self.info.name;
-        match self.api.sandbox(&self.info.id).await {
-            Ok(None) => self.gone(),
-            Ok(Some(info)) => match info.state.phase() {
-                DaytonaPhase::Started | DaytonaPhase::Changing => failed(name, error),
-                DaytonaPhase::Removed => self.gone(),
-                DaytonaPhase::Stopped | DaytonaPhase::Failed => {
-                    SandboxError::lost(name, format!("its state at Daytona is `{}`", info.state.0))
-                }
-            },
-            Err(_) => failed(name, error),
+        match self.unusable_reason().await {
+            Ok(Some(reason)) => reason,
+            Ok(None) | Err(_) => failed(&self.info.name, error),
         }
     }
 
@@ -66,21 +45,6 @@ impl DaytonaSandbox {
             Ok(done) => Ok(done),
             Err(FilesError::Operation(error)) => Err(error),
             Err(FilesError::Daytona(error)) => Err(self.explain(error).await),
-        }
-    }
-
-    /// The result of a command whose warm session was lost. If the sandbox still runs, something inside killed both.
-    async fn exit_after_lost_session(
-        &self,
-        command: &Command,
-        lost: SessionError,
-    ) -> Result<Exit, SandboxError> {
-        match self.api.sandbox(&self.info.id).await {
-            Ok(Some(info)) if info.state.phase() == DaytonaPhase::Started => {
-                Ok(self.warm.survive(command, &lost).await)
-            }
-            Ok(None) => Err(self.gone()),
-            Ok(Some(_)) | Err(_) => Err(SandboxError::session(&self.info.name, lost)),
         }
     }
 
@@ -102,6 +66,38 @@ impl DaytonaSandbox {
 }
 
 #[async_trait]
+impl WarmSandbox for DaytonaSandbox {
+    type Opener = TerminalOpener;
+
+    fn slot(&self) -> &SessionSlot<TerminalOpener> {
+        &self.slot
+    }
+
+    async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError> {
+        let name = &self.info.name;
+        let found = self.api.sandbox(&self.info.id).await;
+        let Some(info) = found.map_err(|error| failed(name, error))? else {
+            return Ok(Some(SandboxError::gone(name)));
+        };
+        Ok(match info.state.phase() {
+            DaytonaPhase::Started | DaytonaPhase::Changing => None,
+            DaytonaPhase::Removed => Some(SandboxError::gone(name)),
+            DaytonaPhase::Stopped | DaytonaPhase::Failed => {
+                let reason = format!("its state at Daytona is `{}`", info.state.0);
+                Some(SandboxError::lost(name, reason))
+            }
+        })
+    }
+
+    async fn exec_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        match self.exec.run(command, &self.files, output).await {
+            Ok(exit) => Ok(exit),
+            Err(error) => Err(self.explain(error).await),
+        }
+    }
+}
+
+#[async_trait]
 impl Sandbox for DaytonaSandbox {
     #[expect(clippy::misnamed_getters, reason = "the user knows it by its name")]
     fn id(&self) -> &str {
@@ -117,19 +113,8 @@ impl Sandbox for DaytonaSandbox {
     }
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        self.running()?;
-        let session = match self.warm.session().await {
-            Ok(Some(session)) => session,
-            Ok(None) => return self.exec_trusted(command, output).await,
-            Err(error) => return Err(self.explain(error).await),
-        };
-        match self.with_activity(session.exec(command, output)).await {
-            Err(error) => match error.cause::<SessionError>() {
-                Some(lost) => self.exit_after_lost_session(command, lost.clone()).await,
-                None => Err(error),
-            },
-            exit => exit,
-        }
+        self.lifecycle.check_running(&self.info.name)?;
+        self.with_activity(self.exec_warm(command, output)).await
     }
 
     async fn exec_trusted(
@@ -137,29 +122,20 @@ impl Sandbox for DaytonaSandbox {
         command: &Command,
         output: &mut dyn OutputSink,
     ) -> Result<Exit, SandboxError> {
-        self.running()?;
-        match self
-            .with_activity(self.exec.run(command, &self.files, output))
-            .await
-        {
-            Ok(exit) => Ok(exit),
-            Err(error) => Err(self.explain(error).await),
-        }
+        self.lifecycle.check_running(&self.info.name)?;
+        self.with_activity(self.exec_plain(command, output)).await
     }
 
     fn notices(&self) -> Vec<String> {
-        self.warm.notices()
+        self.slot.take_notices()
     }
 
     async fn end_processes(&self) -> Result<(), SandboxError> {
-        if self.life.state() != State::Running {
+        if self.lifecycle.state() != LifecycleState::Running {
             return Ok(());
         }
-        // The guest reports to running commands that they were ended. Errors do not matter: it is killed with the rest.
-        if let Some(session) = self.warm.take().await {
-            let _ = session.end_processes().await;
-        }
-        match self.exec.toolbox.script(END, &[]).await {
+        self.slot.end_commands().await;
+        match self.exec.toolbox.script(END_PROCESSES, &[]).await {
             Ok(ended) if ended.exit_code == 0 => Ok(()),
             Ok(_) => Err(SandboxError::processes(
                 &self.info.name,
@@ -170,7 +146,7 @@ impl Sandbox for DaytonaSandbox {
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
-        self.life.enter(State::Running, &self.info.name)?;
+        self.lifecycle.enter(LifecycleState::Running, &self.info.name)?;
         match self.api.start(&self.info.id, START_TIMEOUT).await {
             Ok(_) => Ok(()),
             Err(error) => Err(self.explain(error).await),
@@ -178,8 +154,8 @@ impl Sandbox for DaytonaSandbox {
     }
 
     async fn stop(&self) -> Result<(), SandboxError> {
-        self.life.enter(State::Stopped, &self.info.name)?;
-        self.warm.take().await;
+        self.lifecycle.enter(LifecycleState::Stopped, &self.info.name)?;
+        self.slot.close().await;
         match self.api.stop(&self.info.id).await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.explain(error).await),
@@ -194,8 +170,8 @@ impl Sandbox for DaytonaSandbox {
     }
 
     async fn close(&self) -> Result<(), SandboxError> {
-        self.life.enter(State::Closed, &self.info.name)?;
-        self.warm.take().await;
+        self.lifecycle.enter(LifecycleState::Closed, &self.info.name)?;
+        self.slot.close().await;
         let removed = discard(&self.api, &self.info).await;
         removed.map_err(|error| failed(&self.info.name, error))
     }

@@ -12,9 +12,10 @@ use tokio::time::{Instant, sleep};
 use super::DaytonaError;
 use super::files::RemoteFiles;
 use super::toolbox::Toolbox;
-use crate::exec::{Command, Exit, ExitStatus, OutputRecorder, OutputSink, OutputStream};
-use crate::sandbox::limits::{Ending, Limits};
-use crate::sandbox::script;
+use crate::exec::{Command, Exit, ExitStatus, OutputSink, OutputStream};
+use crate::sandbox::command_output::CommandOutput;
+use crate::sandbox::shell;
+use crate::sandbox::wait_limits::{WaitEnd, WaitLimits};
 
 /// How often a log whose connection broke is opened again.
 const MAX_REOPENS: u32 = 5;
@@ -52,12 +53,12 @@ impl ToolboxSessionExec {
         let line = self.line(command, input.as_deref());
         let id = self.toolbox.start(&session.id, line).await?;
         let mut log = SessionLog::new(command.keep);
-        let limits = Limits::of(command, started);
+        let limits = WaitLimits::new(command, started);
         let ending = self.follow(&session.id, &id, &mut log, &limits, output).await?;
         let status = match ending {
-            Ending::Finished => self.exit_code(&session.id, &id).await?,
-            Ending::TimedOut => ExitStatus::TimedOut,
-            Ending::Idle => ExitStatus::Idle,
+            WaitEnd::Finished => self.exit_code(&session.id, &id).await?,
+            WaitEnd::TimedOut => ExitStatus::TimedOut,
+            WaitEnd::Idle => ExitStatus::Idle,
         };
         session.end().await?;
         Ok(log.into_exit(status, started, output))
@@ -73,8 +74,8 @@ impl ToolboxSessionExec {
         let input = input.map_or("/dev/null".into(), |path| path.to_string_lossy());
         format!(
             "( {} && exec {command} ) < {}",
-            script::surroundings(&dir, env),
-            script::quoted(&input)
+            shell::enter(&dir, env),
+            shell::quote(&input)
         )
     }
 
@@ -84,9 +85,9 @@ impl ToolboxSessionExec {
         session: &str,
         command: &str,
         log: &mut SessionLog,
-        limits: &Limits,
+        limits: &WaitLimits,
         output: &mut dyn OutputSink,
-    ) -> Result<Ending, DaytonaError> {
+    ) -> Result<WaitEnd, DaytonaError> {
         let mut last_output = Instant::now();
         for opened in 0.. {
             let (mut reader, _writer) = self.toolbox.logs(session, command).await?.split();
@@ -98,17 +99,17 @@ impl ToolboxSessionExec {
                             last_output = Instant::now();
                             log.push(&bytes, output);
                         }
-                        Ok(None) => return Ok(Ending::Finished),
+                        Ok(None) => return Ok(WaitEnd::Finished),
                         Err(error) => break error,
                     },
-                    ending = limits.ring(last_output) => return Ok(ending),
+                    ending = limits.exceeded(last_output) => return Ok(ending),
                 }
             };
             if opened == MAX_REOPENS {
                 return Err(error);
             }
         }
-        Ok(Ending::Finished)
+        Ok(WaitEnd::Finished)
     }
 
     async fn exit_code(&self, session: &str, command: &str) -> Result<ExitStatus, DaytonaError> {
@@ -171,8 +172,7 @@ impl Drop for ToolboxSession {
 /// Splits a log into its two streams.
 #[derive(Debug)]
 struct SessionLog {
-    stdout: OutputRecorder,
-    stderr: OutputRecorder,
+    output: CommandOutput,
     /// The stream of the current line.
     line: Option<OutputStream>,
     /// The beginning of a line whose marker is not complete yet.
@@ -186,8 +186,7 @@ struct SessionLog {
 impl SessionLog {
     fn new(keep: usize) -> Self {
         Self {
-            stdout: OutputRecorder::new(OutputStream::Stdout, keep),
-            stderr: OutputRecorder::new(OutputStream::Stderr, keep),
+            output: CommandOutput::new(keep),
             line: None,
             mark: Vec::new(),
             read: 0,
@@ -212,7 +211,7 @@ impl SessionLog {
             };
             let end = rest.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
             let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
-            self.recording(stream).push(piece, output);
+            self.output.push(stream, piece, output);
             if end.is_some() {
                 self.line = None;
             }
@@ -238,28 +237,14 @@ impl SessionLog {
                 .last()
                 .filter(|last| **last != b'\n')
                 .map(|_| OutputStream::Stdout);
-            self.stdout.push(&bytes, output);
+            self.output.push(OutputStream::Stdout, &bytes, output);
         }
         rest
     }
 
-    fn recording(&mut self, stream: OutputStream) -> &mut OutputRecorder {
-        match stream {
-            OutputStream::Stdout => &mut self.stdout,
-            OutputStream::Stderr => &mut self.stderr,
-        }
-    }
-
-    fn into_exit(mut self, status: ExitStatus, started: Instant, output: &mut dyn OutputSink) -> Exit {
-        self.stdout.finish(output);
-        self.stderr.finish(output);
-        Exit {
-            status,
-            duration: started.elapsed(),
-            stdout: self.stdout.into_captured(),
-            stderr: self.stderr.into_captured(),
-            streams_held: false,
-        }
+    fn into_exit(self, status: ExitStatus, started: Instant, output: &mut dyn OutputSink) -> Exit {
+        let duration = started.elapsed();
+        self.output.into_exit(status, duration, false, output)
     }
 }
 

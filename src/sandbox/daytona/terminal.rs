@@ -11,12 +11,13 @@ use async_trait::async_trait;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::time::{interval, timeout};
 
-use super::DaytonaError;
 use super::socket::{SocketReader, SocketWriter};
 use super::toolbox::Toolbox;
+use super::{DaytonaError, failed};
 use crate::exec::Command;
-use crate::sandbox::session::{Session, SessionError, Surroundings};
-use crate::sandbox::warm::Opener;
+use crate::sandbox::SandboxError;
+use crate::sandbox::session::{SessionContext, SessionError, WarmSession};
+use crate::sandbox::session_slot::SessionOpener;
 
 /// How long the shell may take to start and execute the guest.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,14 +32,19 @@ pub(super) struct TerminalOpener {
     pub(super) toolbox: Toolbox,
     /// The path of the guest in the sandbox.
     pub(super) guest: PathBuf,
-    pub(super) surroundings: Surroundings,
+    pub(super) context: SessionContext,
 }
 
 #[async_trait]
-impl Opener for TerminalOpener {
-    type Error = DaytonaError;
+impl SessionOpener for TerminalOpener {
+    async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
+        let opened = self.try_open().await;
+        opened.map_err(|error| failed(&self.context.sandbox, error))
+    }
+}
 
-    async fn open(&self) -> Result<Result<Session, SessionError>, DaytonaError> {
+impl TerminalOpener {
+    async fn try_open(&self) -> Result<Result<WarmSession, SessionError>, DaytonaError> {
         let id = format!("ralph-{:016x}", fastrand::u64(..));
         let (mut reader, mut writer) = self.toolbox.open_terminal(&id).await?.split();
         let marker = [fastrand::u64(..), fastrand::u64(..)].map(|half| format!("{half:016x}"));
@@ -67,7 +73,7 @@ impl Opener for TerminalOpener {
             id,
         ));
         let (from_guest, to_guest) = split(ours);
-        Ok(Session::open(from_guest, to_guest, self.surroundings.clone()).await)
+        Ok(WarmSession::open(from_guest, to_guest, self.context.clone()).await)
     }
 }
 

@@ -1,7 +1,7 @@
-//! How much disk a sandbox takes, watched while its commands run: its workspace is a directory of this machine, what its
-//! container writes elsewhere is one of the engine's, and no engine limits either.
+//! Watches the disk usage of a sandbox while its commands run. Its workspace is a directory of the host, and what its
+//! container writes elsewhere is stored by the engine. No engine limits either.
 
-mod room;
+mod free_space;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -12,61 +12,56 @@ use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-use self::room::{Measured, Room};
-use super::plain::Plain;
+use self::free_space::{DiskMeasurement, FreeSpace};
+use super::exec::ContainerCommands;
 
-/// How often it is looked at.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How much longer than a measurement the pause after it is.
-const PATIENCE: u32 = 5;
-/// What the blocks of a file are counted in.
-const BLOCK: u64 = 512;
+/// The pause after a measurement is this much longer than the measurement.
+const PAUSE_FACTOR: u32 = 5;
+/// The unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
 
-/// The disk that a sandbox takes.
+/// Watches the disk usage of one sandbox.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(super) struct DiskWatch {
     workspace: PathBuf,
-    container: Plain,
-    /// Where the engine keeps its containers.
-    engine: Option<PathBuf>,
+    container: ContainerCommands,
+    /// Where the engine stores its containers, if this host can see it.
+    engine_dir: Option<PathBuf>,
+    /// In bytes.
     limit: Option<u64>,
-    measured: Arc<Mutex<Option<Measured>>>,
+    measured: Arc<Mutex<Option<DiskMeasurement>>>,
 }
 
-impl Disk {
-    /// Of this workspace, and of what this container writes elsewhere.
-    pub(super) fn new(workspace: PathBuf, container: Plain) -> Self {
+impl DiskWatch {
+    pub(super) fn new(
+        workspace: PathBuf,
+        container: ContainerCommands,
+        engine_dir: Option<PathBuf>,
+        limit: Option<u64>,
+    ) -> Self {
         Self {
             workspace,
             container,
-            engine: None,
-            limit: None,
+            engine_dir,
+            limit,
             measured: Arc::default(),
         }
     }
 
-    /// The same, when the engine keeps its containers in this directory.
-    pub(super) fn kept_in(self, engine: Option<PathBuf>) -> Self {
-        Self { engine, ..self }
-    }
-
-    /// The same, when it may be so many bytes.
-    pub(super) fn limited_to(self, limit: Option<u64>) -> Self {
-        Self { limit, ..self }
-    }
-
-    /// Returns, with the reason, when the sandbox takes more than it may or hardly anything is left.
-    pub(super) async fn runs_out(&self) -> String {
+    /// Returns a reason once the sandbox exceeds its limit or a disk is almost full.
+    pub(super) async fn exceeded(&self) -> String {
         loop {
-            let Some(room) = Room::of(&self.workspace, self.engine.as_deref()) else {
-                // There is no workspace: that is told elsewhere.
+            let Some(free) = FreeSpace::query(&self.workspace, self.engine_dir.as_deref()) else {
+                // Without a workspace the command fails for that reason.
                 return std::future::pending().await;
             };
-            if let Some(reason) = room.shortage() {
+            if let Some(reason) = free.shortage() {
                 return reason;
             }
             let pause = match self.limit {
-                Some(limit) => match self.exceeds(limit, room).await {
+                Some(limit) => match self.check_limit(limit, free).await {
                     Ok(pause) => pause,
                     Err(reason) => return reason,
                 },
@@ -76,57 +71,61 @@ impl Disk {
         }
     }
 
-    /// How long to wait until it is looked at again, or what is wrong. Only where enough of the disk is gone for it to
-    /// matter is it measured: that takes long where there are many files.
-    async fn exceeds(&self, limit: u64, room: Room) -> Result<Duration, String> {
+    /// Returns the pause until the next check, or why the limit is exceeded. Measuring many files takes long, so it is
+    /// done only if enough disk space was used since the last measurement.
+    async fn check_limit(&self, limit: u64, free: FreeSpace) -> Result<Duration, String> {
         let known = *self.measured.lock().await;
-        if known.is_some_and(|known| known.most(room, Instant::now()).is_some_and(|most| most <= limit)) {
+        let at_most = known.and_then(|known| known.upper_bound(free, Instant::now()));
+        if at_most.is_some_and(|size| size <= limit) {
             return Ok(PAUSE);
         }
         let began = Instant::now();
-        match self.measure(room).await {
+        match self.measure(free).await {
             Some(size) if size > limit => Err(format!(
-                "it takes {} MB of the disk and may take {} MB",
+                "it uses {} MB of the disk and may use {} MB",
                 size >> 20,
                 limit >> 20
             )),
-            _ => Ok(PAUSE.max(began.elapsed() * PATIENCE)),
+            _ => Ok(PAUSE.max(began.elapsed() * PAUSE_FACTOR)),
         }
     }
 
-    /// Measures it to the end, also when the command that this was begun for has ended: the next one has the use of it.
-    async fn measure(&self, room: Room) -> Option<u64> {
+    /// Measures in a task of its own: if the command ends first, the next command uses the result.
+    async fn measure(&self, free: FreeSpace) -> Option<u64> {
         let mut measured = self.measured.clone().lock_owned().await;
         let (workspace, container) = (self.workspace.clone(), self.container.clone());
         let measuring = tokio::spawn(async move {
-            let below = tokio::task::spawn_blocking(move || size(&workspace));
-            let (below, beside) = tokio::join!(below, written_by(&container));
-            let size = below.unwrap_or(0) + beside;
-            *measured = Some(Measured::new(size, room, Instant::now()));
+            let workspace = tokio::task::spawn_blocking(move || dir_size(&workspace));
+            let (workspace, container) = tokio::join!(workspace, container_size(&container));
+            let size = workspace.unwrap_or(0) + container;
+            *measured = Some(DiskMeasurement::new(size, free, Instant::now()));
             size
         });
         measuring.await.ok()
     }
 }
 
-/// What a container wrote outside its mounts. An engine that does not tell is no reason to end what runs: whatever is
-/// wrong with it shows elsewhere.
-async fn written_by(container: &Plain) -> u64 {
+/// The bytes that a container wrote outside its mounts. Zero if the engine fails: that alone must not end a command.
+async fn container_size(container: &ContainerCommands) -> u64 {
     let size = container.engine.container_size(&container.container).await;
     size.unwrap_or_else(|error| {
-        tracing::warn!(%error, container = container.container, "what it takes of the disk is not known");
+        tracing::warn!(%error, container = container.container, "cannot measure the size of a container");
         0
     })
 }
 
-/// What everything below a directory takes. What cannot be read, or is gone meanwhile, takes nothing.
-fn size(dir: &Path) -> u64 {
+/// The bytes on disk of everything below a directory. Unreadable files count as empty.
+fn dir_size(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| {
-        // Of the link itself, where it is one.
-        let found = entry.metadata().ok()?;
-        let below = if found.is_dir() { size(&entry.path()) } else { 0 };
-        Some(found.blocks() * BLOCK + below)
+        // Does not follow links.
+        let metadata = entry.metadata().ok()?;
+        let below = if metadata.is_dir() {
+            dir_size(&entry.path())
+        } else {
+            0
+        };
+        Some(metadata.blocks() * BLOCK_BYTES + below)
     });
     sizes.sum()
 }
@@ -138,13 +137,13 @@ mod tests {
     const MEGABYTE: u64 = 1 << 20;
 
     #[test]
-    fn what_is_there_counts_and_links_lead_nowhere() {
+    fn files_count_and_links_are_not_followed() {
         let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(elsewhere.path().join("large"), vec![1; 8 << 20]).unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), dir.path().join("link")).unwrap();
         fs::create_dir(dir.path().join("below")).unwrap();
         fs::write(dir.path().join("below/file"), vec![1; 2 << 20]).unwrap();
-        let measured = size(dir.path());
+        let measured = dir_size(dir.path());
         assert!((2 * MEGABYTE..3 * MEGABYTE).contains(&measured), "{measured}");
     }
 }

@@ -2,8 +2,8 @@
 
 mod network;
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -11,141 +11,89 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use super::super::life::{Life, State};
-use super::super::place::Place;
-use super::super::session::SessionError;
-use super::super::shelf::Shelf;
-use super::super::warm::Warm;
+use super::super::files::WorkspaceFiles;
+use super::super::lifecycle::{Lifecycle, LifecycleState};
+use super::super::sandbox_dir::SandboxDir;
+use super::super::session_slot::{SessionSlot, WarmSandbox};
 use super::super::{Sandbox, SandboxError, SandboxErrorKind, SandboxFiles};
-use super::disk::Disk;
-use super::opener::ByExec;
-use super::plain::{Plain, PlainError};
+use super::disk::DiskWatch;
+use super::engine_failed_for;
+use super::exec::ContainerCommands;
 use super::seal::Seal;
-use super::{failed, on_host};
+use super::session_opener::ExecSessionOpener;
+use crate::clock::Clock;
 use crate::engine::{ContainerState, Engine, EngineError, ExecState};
 use crate::exec::{Command, Exit, ExitStatus, OutputSink};
 
-/// Kills every process of the agent's at once: all that this one may kill, which is all but the first. The kernel
-/// does it in one go, so that nothing can be started meanwhile.
+/// Kills all processes that this one may kill: all but the first. The kernel does it in one step, so that no process
+/// can start another meanwhile.
 const KILL_ALL: &str = "kill -9 -1";
 
-/// The signal that ends what nothing else does, and the code by which a shell tells that it did.
 const SIGKILL: i32 = 9;
+/// The exit code of a shell whose command was killed.
 const KILLED: i32 = 128 + SIGKILL;
 
-/// How long the engine may take to tell that memory ran out, and how often it is asked.
-const OOM_PATIENCE: Duration = Duration::from_secs(2);
-const OOM_PAUSE: Duration = Duration::from_millis(20);
+/// How long the engine may take to report that memory ran out.
+const OOM_TIMEOUT: Duration = Duration::from_secs(2);
+const OOM_POLL: Duration = Duration::from_millis(20);
 
-/// How much of a container's log a message holds.
+/// How many lines of the log of a container an error message shows.
 const LOG_LINES: u32 = 10;
 
 /// One live container and its workspace.
-#[derive(Debug)]
 pub(super) struct DockerSandbox {
-    name: String,
-    place: Place,
-    disk: Disk,
-    shelf: Shelf,
-    plain: Plain,
-    warm: Warm<ByExec>,
-    life: Life,
-    /// Whether something may run that was started in here.
-    used: AtomicBool,
-    /// Where its network is sealed, and in our hands.
-    seal: Option<Seal>,
+    pub(super) name: String,
+    pub(super) dir: SandboxDir,
+    pub(super) disk: DiskWatch,
+    pub(super) files: WorkspaceFiles,
+    pub(super) exec: ContainerCommands,
+    pub(super) slot: SessionSlot<ExecSessionOpener>,
+    pub(super) lifecycle: Lifecycle,
+    /// Whether processes may run that were started in the sandbox.
+    pub(super) used: AtomicBool,
+    /// Set if its network is sealed, and this process owns it.
+    pub(super) seal: Option<Seal>,
+    pub(super) clock: Arc<dyn Clock>,
 }
 
 impl DockerSandbox {
-    /// The sandbox at this place, whose container runs.
-    pub(super) fn new(plain: Plain, warm: Warm<ByExec>, place: Place, shelf: Shelf) -> Self {
-        Self {
-            name: place.name(),
-            disk: Disk::new(place.workspace(), plain.clone()),
-            shelf,
-            plain,
-            warm,
-            place,
-            life: Life::running(),
-            used: AtomicBool::new(true),
-            seal: None,
-        }
-    }
-
-    /// The same, with the seal of its network, where it has one.
-    pub(super) fn sealed(mut self, seal: Option<Seal>) -> Self {
-        self.seal = seal;
-        self
-    }
-
-    /// The same, when nothing runs in it yet.
-    pub(super) fn fresh(mut self) -> Self {
-        self.used = AtomicBool::new(false);
-        self
-    }
-
-    /// The same, when its engine keeps containers in this directory.
-    pub(super) fn kept_in(mut self, engine: Option<PathBuf>) -> Self {
-        self.disk = self.disk.kept_in(engine);
-        self
-    }
-
-    /// The same, when it may take only so many bytes of the disk.
-    pub(super) fn limited_to(mut self, disk: Option<u64>) -> Self {
-        self.disk = self.disk.limited_to(disk);
-        self
-    }
-
     fn engine(&self) -> &Engine {
-        &self.plain.engine
+        &self.exec.engine
     }
 
-    /// Its container, by id: another may have its name once it is gone.
+    /// The id of its container. Once it is gone, another container may have its name.
     fn container(&self) -> &str {
-        &self.plain.container
+        &self.exec.container
     }
 
-    fn gone(&self) -> SandboxError {
-        SandboxError::gone(&self.name)
+    /// Its container and that of its holder.
+    fn containers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.container()).chain(self.seal.as_ref().map(Seal::holder))
     }
 
-    fn lost(&self, reason: &str) -> SandboxError {
-        SandboxError::lost(&self.name, reason)
-    }
-
-    /// What an error of the engine's means for the sandbox.
-    async fn explain(&self, error: EngineError) -> SandboxError {
+    /// The error of the sandbox for an error of the engine.
+    async fn engine_failed(&self, error: EngineError) -> SandboxError {
         match error {
-            EngineError::NotFound { .. } => self.gone(),
-            EngineError::Conflict { .. } => self.why_stopped().await,
-            error => self.failed(error),
+            EngineError::NotFound { .. } => SandboxError::gone(&self.name),
+            EngineError::Conflict { .. } => self.stop_reason().await,
+            error => engine_failed_for(&self.name, error),
         }
     }
 
-    fn failed(&self, source: EngineError) -> SandboxError {
-        failed(&self.name, source)
-    }
-
-    async fn why_stopped(&self) -> SandboxError {
-        if self.life.state() == State::Stopped {
+    /// Why the container does not run.
+    async fn stop_reason(&self) -> SandboxError {
+        if self.lifecycle.state() == LifecycleState::Stopped {
             return SandboxError::stopped(&self.name);
         }
-        match self.engine().container(self.container()).await {
-            Ok(None) => self.gone(),
-            Ok(Some(container)) => match container.state {
-                ContainerState::OutOfMemory => self.lost("it was killed for its use of memory"),
-                ContainerState::Stopped | ContainerState::Created => {
-                    self.lost(&format!("its container was stopped{}", self.last_words().await))
-                }
-                ContainerState::Paused => self.lost("its container was paused"),
-                ContainerState::Running => self.lost("its container was started anew"),
-            },
-            Err(error) => self.failed(error),
+        match self.unusable_reason().await {
+            Ok(Some(reason)) => reason,
+            Ok(None) => SandboxError::lost(&self.name, "its container was restarted"),
+            Err(error) => error,
         }
     }
 
-    /// What the engine kept of the container's output, for a message.
-    async fn last_words(&self) -> String {
+    /// The end of the container's log, for an error message.
+    async fn log_tail(&self) -> String {
         let log = self.engine().container_log(self.container(), LOG_LINES).await;
         match log.unwrap_or_default().trim() {
             "" => String::new(),
@@ -153,29 +101,17 @@ impl DockerSandbox {
         }
     }
 
-    /// A session ended under a command. When the container is well, something inside ended it, and the command with it.
-    async fn survive(&self, command: &Command, lost: SessionError) -> Result<Exit, SandboxError> {
-        match self.engine().container(self.container()).await {
-            Ok(Some(found)) if found.state == ContainerState::Running => {
-                Ok(self.warm.survive(command, &lost).await)
-            }
-            Ok(_) => Err(self.why_stopped().await),
-            Err(error) => Err(self.explain(error).await),
+    /// Marks an exit whose command was killed because the sandbox ran out of memory. Only the engine knows that.
+    async fn with_memory_status(&self, exit: Exit, started: Timestamp) -> Exit {
+        if exit.success() {
+            return exit;
         }
-    }
-
-    /// Names the cause where a command was killed for the sandbox's use of memory: the engine knows.
-    async fn with_cause(&self, exit: Exit, started: Timestamp) -> Exit {
         let killed = matches!(
             exit.status,
             ExitStatus::Signal(SIGKILL) | ExitStatus::Code(KILLED)
         );
-        if exit.success() {
-            return exit;
-        }
-        // What killed the command may be told before what it was killed for.
-        let patience = if killed { OOM_PATIENCE } else { Duration::ZERO };
-        let give_up = Instant::now() + patience;
+        // The exit may be reported before the lack of memory.
+        let give_up = Instant::now() + if killed { OOM_TIMEOUT } else { Duration::ZERO };
         loop {
             match self.engine().ran_out_of_memory(self.container(), started).await {
                 Ok(true) if killed => {
@@ -185,13 +121,89 @@ impl DockerSandbox {
                     };
                 }
                 Ok(true) => {
-                    self.warm
-                        .tell("a process in the sandbox was killed for its use of memory".to_owned());
+                    let notice = "a process in the sandbox was killed because memory ran out";
+                    self.slot.add_notice(notice.to_owned());
                     return exit;
                 }
-                Ok(false) if Instant::now() < give_up => sleep(OOM_PAUSE).await,
+                Ok(false) if Instant::now() < give_up => sleep(OOM_POLL).await,
                 Ok(false) | Err(_) => return exit,
             }
+        }
+    }
+
+    /// Runs a command on a sealed network, and ends everything in the sandbox if it uses too much disk space.
+    async fn run_limited(
+        &self,
+        run: impl Future<Output = Result<Exit, SandboxError>> + Send,
+    ) -> Result<Exit, SandboxError> {
+        self.ensure_sealed().await?;
+        self.used.store(true, Ordering::Relaxed);
+        let started = self.clock.now();
+        let reason = tokio::select! {
+            exit = run => return Ok(self.with_memory_status(exit?, started).await),
+            reason = self.disk.exceeded() => reason,
+        };
+        self.end_processes().await?;
+        let message = format!(
+            "all processes in the sandbox `{}` were ended: {reason}",
+            self.name
+        );
+        Err(SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(
+            "find what uses the disk with `ralph sandbox exec`, free some space or raise `sandbox.resources.disk`, then \
+             run `ralph resume`",
+        )))
+    }
+
+    /// Kills every process. Restarts the container if that is the only way.
+    async fn kill_processes(&self) -> Result<(), SandboxError> {
+        match self.exec.script(KILL_ALL, &[]).await {
+            Ok(ExecState::Exited(_)) => Ok(()),
+            // No process can be started, for example because the process limit is reached.
+            Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
+            Err(EngineError::Conflict { .. }) if self.lifecycle.state() == LifecycleState::Stopped => Ok(()),
+            // The container ended with its processes. Its files still exist.
+            Err(EngineError::Conflict { .. }) => {
+                self.slot.add_notice(self.stop_reason().await.to_string());
+                self.restart().await
+            }
+            Err(error) => Err(self.engine_failed(error).await),
+        }
+    }
+}
+
+#[async_trait]
+impl WarmSandbox for DockerSandbox {
+    type Opener = ExecSessionOpener;
+
+    fn slot(&self) -> &SessionSlot<ExecSessionOpener> {
+        &self.slot
+    }
+
+    async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError> {
+        let found = self.engine().container(self.container()).await;
+        let found = found.map_err(|error| engine_failed_for(&self.name, error))?;
+        let Some(container) = found else {
+            return Ok(Some(SandboxError::gone(&self.name)));
+        };
+        let reason = match container.state {
+            ContainerState::Running => return Ok(None),
+            _ if self.lifecycle.state() == LifecycleState::Stopped => {
+                return Ok(Some(SandboxError::stopped(&self.name)));
+            }
+            ContainerState::OutOfMemory => "it was killed because memory ran out".to_owned(),
+            ContainerState::Stopped | ContainerState::Created => {
+                format!("its container was stopped{}", self.log_tail().await)
+            }
+            ContainerState::Paused => "its container was paused".to_owned(),
+        };
+        Ok(Some(SandboxError::lost(&self.name, reason)))
+    }
+
+    async fn exec_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        match self.exec.run(command, output).await {
+            Ok(exit) => Ok(exit),
+            Err(error) if error.cause::<EngineError>().is_none() => Err(error),
+            Err(error) => Err(self.unusable_reason().await?.unwrap_or(error)),
         }
     }
 }
@@ -203,15 +215,15 @@ impl Sandbox for DockerSandbox {
     }
 
     fn root(&self) -> &Path {
-        &self.shelf.root
+        self.files.root()
     }
 
     fn files(&self) -> &dyn SandboxFiles {
-        &self.shelf
+        &self.files
     }
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        self.within_disk(self.run_warm(command, output)).await
+        self.run_limited(self.exec_warm(command, output)).await
     }
 
     async fn exec_trusted(
@@ -219,7 +231,7 @@ impl Sandbox for DockerSandbox {
         command: &Command,
         output: &mut dyn OutputSink,
     ) -> Result<Exit, SandboxError> {
-        self.within_disk(self.run_plain(command, output)).await
+        self.run_limited(self.exec_plain(command, output)).await
     }
 
     async fn verify(&self) -> Result<(), SandboxError> {
@@ -228,29 +240,15 @@ impl Sandbox for DockerSandbox {
     }
 
     fn notices(&self) -> Vec<String> {
-        self.warm.notices()
+        self.slot.take_notices()
     }
 
     async fn end_processes(&self) -> Result<(), SandboxError> {
         if !self.used.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        // The guest tells what runs that it was ended. Whether it can is no matter: it is killed with the rest.
-        if let Some(session) = self.warm.take().await {
-            let _ = session.end_processes().await;
-        }
-        let ended = match self.plain.script(KILL_ALL, &[]).await {
-            Ok(ExecState::Exited(_)) => Ok(()),
-            // Nothing can be started in there any more, as when it is full of processes.
-            Ok(ExecState::NotStarted | ExecState::Running) => self.restart().await,
-            Err(EngineError::Conflict { .. }) if self.life.state() == State::Stopped => Ok(()),
-            // It did not survive what ran in it. Its files did.
-            Err(EngineError::Conflict { .. }) => {
-                self.warm.tell(self.why_stopped().await.to_string());
-                self.restart().await
-            }
-            Err(error) => Err(self.explain(error).await),
-        };
+        self.slot.end_commands().await;
+        let ended = self.kill_processes().await;
         if ended.is_err() {
             self.used.store(true, Ordering::Relaxed);
         }
@@ -258,84 +256,29 @@ impl Sandbox for DockerSandbox {
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
-        self.life.enter(State::Running, &self.name)?;
+        self.lifecycle.enter(LifecycleState::Running, &self.name)?;
         self.run().await
     }
 
     async fn stop(&self) -> Result<(), SandboxError> {
-        self.life.enter(State::Stopped, &self.name)?;
-        self.let_go_of_network().await;
+        self.lifecycle.enter(LifecycleState::Stopped, &self.name)?;
+        self.close_gateway().await;
         for container in self.containers() {
             if let Err(error) = self.engine().kill_container(container).await {
-                return Err(self.explain(error).await);
+                return Err(self.engine_failed(error).await);
             }
         }
         Ok(())
     }
 
     async fn close(&self) -> Result<(), SandboxError> {
-        self.life.enter(State::Closed, &self.name)?;
-        self.let_go_of_network().await;
+        self.lifecycle.enter(LifecycleState::Closed, &self.name)?;
+        self.close_gateway().await;
         for container in self.containers() {
             if let Err(error) = self.engine().remove_container(container).await {
-                return Err(self.explain(error).await);
+                return Err(self.engine_failed(error).await);
             }
         }
-        let place = self.place.clone();
-        let removed = tokio::task::spawn_blocking(move || place.remove()).await;
-        removed
-            .unwrap_or_else(|error| Err(io::Error::other(error)))
-            .map_err(|source| on_host("remove", &self.place, source))
-    }
-}
-
-impl DockerSandbox {
-    async fn run_warm(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        self.ensure_sealed().await?;
-        let session = match self.warm.session().await {
-            Ok(Some(session)) => session,
-            Ok(None) => return self.run_plain(command, output).await,
-            Err(error) => return Err(self.explain(error).await),
-        };
-        self.used.store(true, Ordering::Relaxed);
-        let started = Timestamp::now();
-        match session.exec(command, output).await {
-            Ok(exit) => Ok(self.with_cause(exit, started).await),
-            Err(error) => match error.cause::<SessionError>() {
-                Some(lost) => self.survive(command, lost.clone()).await,
-                None => Err(error),
-            },
-        }
-    }
-
-    async fn run_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        self.ensure_sealed().await?;
-        self.used.store(true, Ordering::Relaxed);
-        let started = Timestamp::now();
-        match self.plain.run(command, &self.shelf.root, output).await {
-            Ok(exit) => Ok(self.with_cause(exit, started).await),
-            Err(PlainError::Start(source)) => Err(SandboxError::not_started(&command.program, source)),
-            Err(PlainError::Engine(error)) => Err(self.explain(error).await),
-        }
-    }
-
-    /// Lets a command run for as long as there is room on the disk.
-    async fn within_disk(
-        &self,
-        run: impl Future<Output = Result<Exit, SandboxError>> + Send,
-    ) -> Result<Exit, SandboxError> {
-        let reason = tokio::select! {
-            ended = run => return ended,
-            reason = self.disk.runs_out() => reason,
-        };
-        self.end_processes().await?;
-        let message = format!(
-            "all processes in the sandbox `{}` were ended: {reason}",
-            self.name
-        );
-        Err(SandboxError::new(SandboxErrorKind::Failed, message).with_hint(Some(
-            "find what uses the disk with `ralph sandbox exec`, free some space or raise `sandbox.resources.disk`, then \
-             run `ralph resume`",
-        )))
+        self.dir.remove().await
     }
 }

@@ -1,55 +1,64 @@
-//! Who the agent is inside: not root, and the owner of its workspace.
+//! The user of the agent inside a container: not root, and the owner of the workspace.
+
+use std::fmt;
 
 use rustix::process::{getgid, getuid};
 
+use super::super::SandboxError;
 use super::super::files::FileOwner;
-use super::unshared::Unshared;
+use super::unshared;
 use crate::engine::UserMapping;
 
-/// Who works for a ralph that is root: the first plain user of a machine, and `agent` in our images.
-const PLAIN: FileOwner = FileOwner { uid: 1000, gid: 1000 };
+/// The user of the agent if ralph runs as root: usually the first regular user, and `agent` in ralph's images.
+const REGULAR: FileOwner = FileOwner { uid: 1000, gid: 1000 };
 
-/// Who the agent is.
+/// The user of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Agent {
-    /// Inside.
+pub(super) struct AgentUser {
+    /// The user inside.
     inside: FileOwner,
-    /// On the host, where that is not ralph itself.
+    /// The user on the host, if that is not the user of this process.
     pub(super) outside: Option<FileOwner>,
 }
 
-impl Agent {
-    /// Who the agent is for this process on such an engine, so that both may write to the workspace.
-    pub(super) fn on(users: UserMapping) -> Result<Self, Unshared> {
+impl AgentUser {
+    /// Chooses a user such that both the agent and this process can write to the workspace.
+    pub(super) fn new(users: UserMapping) -> Result<Self, SandboxError> {
         let me = FileOwner {
             uid: getuid().as_raw(),
             gid: getgid().as_raw(),
         };
-        Self::of(me, users)
+        Self::for_user(me, users)
     }
 
-    fn of(me: FileOwner, users: UserMapping) -> Result<Self, Unshared> {
+    fn for_user(me: FileOwner, users: UserMapping) -> Result<Self, SandboxError> {
         match users {
             UserMapping::Same if me.uid == 0 => Ok(Self {
-                inside: PLAIN,
-                outside: Some(PLAIN),
+                inside: REGULAR,
+                outside: Some(REGULAR),
             }),
             UserMapping::Same => Ok(Self {
                 inside: me,
                 outside: None,
             }),
-            // Root inside is the engine's own plain user outside, and nobody else can write to that user's files.
+            // Root inside is the user of the engine on the host; other users inside cannot write to that user's files.
             UserMapping::Rootless => Ok(Self {
                 inside: FileOwner { uid: 0, gid: 0 },
                 outside: None,
             }),
-            UserMapping::Remapped => Err(Unshared::Remapped),
+            UserMapping::Remapped => Err(unshared(
+                "the engine maps user ids (`userns-remap`)",
+                "use a rootless engine, which isolates its containers from root as well, remove `userns-remap` from the \
+                 settings of the engine, or choose another provider",
+            )),
         }
     }
+}
 
-    /// As an engine writes it.
-    pub(super) fn as_text(self) -> String {
-        format!("{}:{}", self.inside.uid, self.inside.gid)
+/// In the format of an engine, `uid:gid`.
+impl fmt::Display for AgentUser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.inside.uid, self.inside.gid)
     }
 }
 
@@ -61,7 +70,7 @@ mod tests {
 
     #[rstest]
     #[case::a_plain_user(1234, UserMapping::Same, "1234:1234", None)]
-    #[case::root(0, UserMapping::Same, "1000:1000", Some(PLAIN))]
+    #[case::root(0, UserMapping::Same, "1000:1000", Some(REGULAR))]
     #[case::an_engine_of_ones_own(1234, UserMapping::Rootless, "0:0", None)]
     fn the_agent_owns_its_workspace(
         #[case] uid: u32,
@@ -69,13 +78,14 @@ mod tests {
         #[case] inside: &str,
         #[case] outside: Option<FileOwner>,
     ) {
-        let agent = Agent::of(FileOwner { uid, gid: uid }, users).unwrap();
-        assert_eq!((agent.as_text().as_str(), agent.outside), (inside, outside));
+        let agent = AgentUser::for_user(FileOwner { uid, gid: uid }, users).unwrap();
+        assert_eq!((agent.to_string().as_str(), agent.outside), (inside, outside));
     }
 
     #[test]
-    fn an_engine_that_gives_users_other_numbers_is_refused() {
+    fn an_engine_that_maps_user_ids_is_rejected() {
         let me = FileOwner { uid: 1, gid: 1 };
-        assert_eq!(Agent::of(me, UserMapping::Remapped), Err(Unshared::Remapped));
+        let error = AgentUser::for_user(me, UserMapping::Remapped).unwrap_err();
+        assert!(error.to_string().ends_with("(`userns-remap`)"), "{error}");
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::super::vm::limit_flags;
-use super::super::{Activity, Resources};
+use super::super::{Resources, SandboxActivity};
 use super::policy::NetworkRules;
 use crate::exec::{Command, Host};
 
@@ -125,10 +125,10 @@ struct ListedSandbox {
 
 impl SandboxList {
     /// The state of each sandbox, by name.
-    pub(super) fn into_map(self) -> BTreeMap<String, Activity> {
+    pub(super) fn into_map(self) -> BTreeMap<String, SandboxActivity> {
         let activity = |status: &str| match status {
-            "running" => Activity::Running,
-            _ => Activity::Stopped,
+            "running" => SandboxActivity::Running,
+            _ => SandboxActivity::Stopped,
         };
         let sandboxes = self.sandboxes.into_iter();
         sandboxes
@@ -170,8 +170,8 @@ mod tests {
     fn both_lists_are_parsed(#[case] text: &str) {
         let list: SandboxList = serde_json::from_str(text).unwrap();
         let expected = [
-            ("a".to_owned(), Activity::Running),
-            ("b".to_owned(), Activity::Stopped),
+            ("a".to_owned(), SandboxActivity::Running),
+            ("b".to_owned(), SandboxActivity::Stopped),
         ];
         assert_eq!(list.into_map(), BTreeMap::from(expected));
     }

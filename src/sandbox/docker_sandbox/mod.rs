@@ -11,11 +11,11 @@ use async_trait::async_trait;
 
 use self::cli::{SandboxCli, SandboxList, TemplateList};
 use self::policy::NetworkRules;
-use super::place::Place;
-use super::vm::{VmDriver, VmNetwork, VmOptions, VmPlan, VmProvider, host_cli};
+use super::sandbox_dir::SandboxDir;
+use super::vm::{self, VmDriver, VmNetwork, VmOptions, VmPlan, host_cli};
 use super::{
-    Activity, Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider,
-    ReadOnlyMount, SandboxError,
+    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, ReadOnlyMount,
+    SandboxActivity, SandboxError,
 };
 use crate::exec::{Command, Host};
 use crate::network::Policy;
@@ -30,7 +30,7 @@ pub fn provider(options: VmOptions) -> impl Provider {
         host: options.host.clone(),
         base: options.base.clone(),
     };
-    VmProvider::new(driver, options)
+    vm::provider(driver, options)
 }
 
 /// Creates VMs with either of the two programs.
@@ -71,7 +71,7 @@ impl DockerSandboxDriver {
 
     /// The host paths that are shared with a VM: workspace, guest and configured mounts.
     fn shared_paths(plan: &VmPlan) -> Result<Vec<String>, SandboxError> {
-        let mut paths = vec![plan.place.workspace().to_string_lossy().into_owned()];
+        let mut paths = vec![plan.dir.workspace().to_string_lossy().into_owned()];
         if let Some(dir) = plan.guest_dir() {
             paths.push(format!("{}:ro", dir.display()));
         }
@@ -100,7 +100,7 @@ impl VmDriver for DockerSandboxDriver {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            isolation: Isolation::Machine,
+            isolation: Isolation::Vm,
             network: NetworkEnforcement::Names,
             resources: match self.cli() {
                 SandboxCli::Sbx => Enforced::Yes,
@@ -171,7 +171,7 @@ impl VmDriver for DockerSandboxDriver {
     }
 
     async fn stop(&self, vm: &str) -> Result<(), SandboxError> {
-        if self.list().await?.get(vm) != Some(&Activity::Running) {
+        if self.list().await?.get(vm) != Some(&SandboxActivity::Running) {
             return Ok(());
         }
         self.run(self.cli().command(["stop", vm])).await.map(drop)
@@ -184,7 +184,7 @@ impl VmDriver for DockerSandboxDriver {
         self.run(self.cli().remove(vm)).await.map(drop)
     }
 
-    async fn list(&self) -> Result<BTreeMap<String, Activity>, SandboxError> {
+    async fn list(&self) -> Result<BTreeMap<String, SandboxActivity>, SandboxError> {
         let list = self.cli().command(["ls", "--json"]);
         let sandboxes: SandboxList = host_cli::run_json(&self.host, list).await?;
         Ok(sandboxes.into_map())
@@ -194,8 +194,8 @@ impl VmDriver for DockerSandboxDriver {
         self.cli().command(["exec", "-i", vm])
     }
 
-    fn root(&self, place: &Place) -> PathBuf {
-        place.workspace()
+    fn root(&self, dir: &SandboxDir) -> PathBuf {
+        dir.workspace()
     }
 
     fn guest(&self, file: &Path) -> PathBuf {

@@ -1,6 +1,6 @@
 //! Translates a network policy to the rules of Docker Sandboxes: names, with or without a port.
 
-use super::super::reach::{Reach, wildcard};
+use super::super::host_policy::{HostPolicy, wildcard};
 use crate::network::{HostPattern, Policy};
 
 /// What a sandbox may reach.
@@ -13,12 +13,12 @@ pub(super) enum NetworkRules {
 
 /// The rules of a policy. The error says why they cannot be enforced.
 pub(super) fn rules(policy: &Policy) -> Result<NetworkRules, String> {
-    Ok(match Reach::of(policy)? {
-        Reach::Nothing => NetworkRules::Nothing,
-        Reach::Everything { but } => NetworkRules::Everything { except: all(but)? },
-        Reach::Only { hosts, but } => NetworkRules::Only {
+    Ok(match HostPolicy::new(policy)? {
+        HostPolicy::Nothing => NetworkRules::Nothing,
+        HostPolicy::Everything { except } => NetworkRules::Everything { except: all(except)? },
+        HostPolicy::Only { hosts, except } => NetworkRules::Only {
             hosts: all(hosts)?,
-            except: all(but)?,
+            except: all(except)?,
         },
     })
 }

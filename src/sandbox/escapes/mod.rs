@@ -135,7 +135,7 @@ impl EscapeError {
 /// If the provider cannot enforce a policy at all, no attack runs: it would succeed on the host itself.
 pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<EscapeReport, EscapeError> {
     let setup = AttackSetup::open().await.map_err(EscapeError::Setup)?;
-    let in_vm = provider.capabilities().isolation == Isolation::Machine;
+    let in_vm = provider.capabilities().isolation == Isolation::Vm;
     let policy = if in_vm {
         setup.policy_without_wildcard()
     } else {

@@ -120,7 +120,7 @@ impl AttackSetup {
 
     /// What reached the host since the last call.
     pub(super) fn take_hits(&self) -> Vec<String> {
-        let canaries = std::iter::from_fn(|| self.canaries.heard().or_else(|| self.rebound.heard()));
+        let canaries = std::iter::from_fn(|| self.canaries.reached().or_else(|| self.rebound.reached()));
         let mut hits: Vec<String> = canaries.map(|address| format!("received at {address}")).collect();
         let unknown = std::mem::take(&mut *lock(&self.resolver.unknown));
         hits.extend(unknown.iter().map(|name| format!("asked for {name}")));

@@ -1,4 +1,4 @@
-//! What can go wrong with a session.
+//! Why a warm session failed.
 
 use std::io;
 use std::sync::Arc;
@@ -8,27 +8,27 @@ use thiserror::Error;
 
 use crate::guest::frame::FrameError;
 
-/// Why a session cannot be used, or can no longer be used. Every command that ran gets the same one.
+/// Why a warm session cannot be used, or cannot be used any more. All running commands get the same error.
 #[derive(Clone, Debug, Error)]
 pub enum SessionError {
-    /// The program at the other end is not the guest of this ralph.
-    #[error("the guest in the sandbox has version {theirs:016x}, this ralph speaks with {ours:016x}")]
+    /// The guest belongs to another version of ralph.
+    #[error("the guest in the sandbox has version {theirs:016x}, but this ralph needs {ours:016x}")]
     Version {
-        /// The version it named.
+        /// The version in its hello.
         theirs: u64,
         /// The version of the guest in this ralph.
         ours: u64,
     },
-    /// The stream broke or ended, or what came over it makes no sense.
-    #[error("the session with the guest in the sandbox is lost")]
+    /// The stream broke or ended, or the guest violated the protocol.
+    #[error("lost the connection to the guest in the sandbox")]
     Lost {
-        /// How that showed.
+        /// The I/O or protocol error.
         source: Arc<io::Error>,
     },
-    /// The guest did not say what it must have said by now: it was stopped, or whatever carries the stream hangs.
-    #[error("the guest in the sandbox has not answered for {after:?}")]
+    /// The guest did not reply in time: it was stopped, or its stream hangs.
+    #[error("the guest in the sandbox did not reply within {after:?}")]
     Silent {
-        /// How long it was waited for.
+        /// The timeout.
         after: Duration,
     },
 }
@@ -38,14 +38,14 @@ impl SessionError {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Version { .. } => Some("remove the sandbox; a new one gets the guest of this ralph"),
+            Self::Version { .. } => Some("remove the sandbox; a new sandbox gets the guest of this ralph"),
             Self::Lost { .. } | Self::Silent { .. } => None,
         }
     }
 
-    /// What came over the stream is not what a guest says.
-    pub(super) fn nonsense(what: &'static str) -> Self {
-        io::Error::new(io::ErrorKind::InvalidData, what).into()
+    /// The guest violated the protocol.
+    pub(super) fn protocol(message: &'static str) -> Self {
+        io::Error::new(io::ErrorKind::InvalidData, message).into()
     }
 }
 

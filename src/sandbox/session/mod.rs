@@ -1,17 +1,15 @@
-//! The warm way into a sandbox: many commands over one stream of bytes, each in about a millisecond.
+//! The warm session with a sandbox: many commands over one stream of bytes, about a millisecond each.
 //!
-//! At the other end of the stream is the [guest](crate::guest), which starts, feeds, watches and ends the commands. A
-//! provider that can carry bytes in and out of a sandbox opens a [`Session`], and its `exec` is one call. The rules are
-//! those of every sandbox: how a command is ended, who is waited for, what is kept of the output.
+//! At the other end of the stream is the [guest](crate::guest), which starts, monitors and ends the commands. A provider
+//! that can carry bytes into a sandbox and back opens a [`WarmSession`], and its `exec` is one call of the session.
 //!
-//! What a command leaves behind is never heard in another one, and nothing in the sandbox can write to the stream or
-//! read it. But the guest runs as the same user as the commands: one of them may kill it. Then every command that runs
-//! fails with [`SessionError::Lost`](SessionError), and the provider opens a new session. For this reason evidence is not gathered
-//! over a session.
+//! The output of a command never appears in another one, and no process in the sandbox can read or write the stream. But
+//! the guest runs as the same user as the commands, so a command can kill it. Then all running commands fail with
+//! [`SessionError::Lost`], and the provider opens a new session. For this reason evidence is not gathered through it.
 
-mod call;
 mod error;
-mod exchange;
+mod router;
+mod session_call;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,34 +25,34 @@ use tokio::time::timeout;
 
 pub use self::error::SessionError;
 
-use self::call::Call;
-use self::exchange::Exchange;
+use self::router::MessageRouter;
+use self::session_call::SessionCall;
 use super::SandboxError;
 use crate::exec::{Command, Exit, OutputSink};
 use crate::guest::VERSION;
 use crate::guest::frame::FrameDecoder;
 use crate::guest::message::FromGuest;
 
-/// How long a guest may take to say hello.
-const HELLO_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a guest may take to send its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What every command of a session shares.
+/// What all commands of a session have in common.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Surroundings {
-    /// What to call the sandbox in messages.
+pub struct SessionContext {
+    /// The name of the sandbox, for messages.
     pub sandbox: String,
-    /// All variables a command sees besides its own. Nothing of the guest's environment reaches it.
+    /// The variables of all commands. They inherit nothing from the guest.
     pub env: BTreeMap<String, String>,
-    /// Where commands without a `cwd` start; a relative `cwd` is relative to it.
+    /// The working directory of commands without a `cwd`. A relative `cwd` is relative to it.
     pub dir: PathBuf,
-    /// How long a command that has ended may be kept waiting by a child that holds its streams.
+    /// How long to wait after a command has ended for child processes that keep its streams open.
     pub grace: Duration,
 }
 
-/// Names of variables only: their values may be confidential.
-impl fmt::Debug for Surroundings {
+/// Shows the names of variables only, because their values may be confidential.
+impl fmt::Debug for SessionContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Surroundings")
+        f.debug_struct("SessionContext")
             .field("sandbox", &self.sandbox)
             .field("env", &self.env.keys().collect::<Vec<_>>())
             .field("dir", &self.dir)
@@ -63,65 +61,65 @@ impl fmt::Debug for Surroundings {
     }
 }
 
-/// An open stream to a guest. Dropping it ends the commands that run, and the guest.
+/// An open session. Dropping it ends the running commands and the guest.
 #[derive(Debug)]
-pub struct Session {
-    surroundings: Surroundings,
-    exchange: Arc<Exchange>,
+pub struct WarmSession {
+    context: SessionContext,
+    router: Arc<MessageRouter>,
     tasks: [JoinHandle<()>; 2],
 }
 
-impl Session {
-    /// Waits for the guest's hello on `from_guest`, its standard output; `to_guest` is its standard input.
+impl WarmSession {
+    /// Waits for the hello of the guest. `from_guest` is its standard output and `to_guest` its standard input.
     pub async fn open(
         mut from_guest: impl AsyncRead + Send + Unpin + 'static,
         to_guest: impl AsyncWrite + Send + Unpin + 'static,
-        surroundings: Surroundings,
+        context: SessionContext,
     ) -> Result<Self, SessionError> {
         let mut decoder = FrameDecoder::default();
-        let after = HELLO_PATIENCE;
-        timeout(after, hello(&mut from_guest, &mut decoder))
+        let after = HELLO_TIMEOUT;
+        timeout(after, read_hello(&mut from_guest, &mut decoder))
             .await
             .map_err(|_| SessionError::Silent { after })??;
-        let (exchange, outgoing) = Exchange::new();
-        let exchange = Arc::new(exchange);
-        // Neither task keeps the exchange alive: that is for the session alone.
-        let listening = tokio::spawn(listen(from_guest, decoder, Arc::downgrade(&exchange)));
-        let speaking = tokio::spawn(speak(to_guest, outgoing, Arc::downgrade(&exchange)));
+        let (router, outgoing) = MessageRouter::new();
+        let router = Arc::new(router);
+        // Only the session keeps the router alive.
+        let receiving = tokio::spawn(receive(from_guest, decoder, Arc::downgrade(&router)));
+        let sending = tokio::spawn(send(to_guest, outgoing, Arc::downgrade(&router)));
         Ok(Self {
-            surroundings,
-            exchange,
-            tasks: [listening, speaking],
+            context,
+            router,
+            tasks: [receiving, sending],
         })
     }
 
-    /// Runs a command to its end, as [`Sandbox::exec`](super::Sandbox::exec) has it. Dropping the future ends the command.
+    /// Runs a command to its end, like [`Sandbox::exec`](super::Sandbox::exec). Dropping the future ends the command.
     pub async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        Call::open(&self.exchange, &self.surroundings)?
+        SessionCall::open(&self.router, &self.context)?
             .run(command, output)
             .await
     }
 
-    /// Ends every process that was started over this session and everything those left behind.
+    /// Ends all processes that were started in this session, and everything they left behind.
     pub async fn end_processes(&self) -> Result<(), SandboxError> {
-        Call::open(&self.exchange, &self.surroundings)?.end_all().await
+        SessionCall::open(&self.router, &self.context)?.end_all().await
     }
 
-    /// Whether commands can be run. Once they cannot, they never can again: open another session.
+    /// Whether commands can run. A closed session never opens again.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.exchange.is_open()
+        self.router.is_open()
     }
 }
 
-impl Drop for Session {
+impl Drop for WarmSession {
     fn drop(&mut self) {
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }
 
-/// Takes the first frame, which must be the hello of our own guest.
-async fn hello(
+/// Reads the first frame, which must be the hello of this ralph's guest.
+async fn read_hello(
     from_guest: &mut (impl AsyncRead + Unpin),
     decoder: &mut FrameDecoder,
 ) -> Result<(), SessionError> {
@@ -133,45 +131,49 @@ async fn hello(
                     theirs,
                     ours: VERSION,
                 }),
-                _ => Err(SessionError::nonsense("the guest did not say hello")),
+                _ => Err(SessionError::protocol("the guest did not send a hello")),
             };
         }
-        more(from_guest, decoder).await?;
+        read_more(from_guest, decoder).await?;
     }
 }
 
-/// Hands what the guest says to the commands, until the stream or the session ends.
-async fn listen(mut from_guest: impl AsyncRead + Unpin, mut decoder: FrameDecoder, exchange: Weak<Exchange>) {
-    let why = loop {
-        let Some(exchange) = exchange.upgrade() else {
+/// Delivers messages of the guest until the stream or the session ends.
+async fn receive(
+    mut from_guest: impl AsyncRead + Unpin,
+    mut decoder: FrameDecoder,
+    router: Weak<MessageRouter>,
+) {
+    let reason = loop {
+        let Some(router) = router.upgrade() else {
             return;
         };
-        if let Err(error) = exchange.deliver(&mut decoder) {
+        if let Err(error) = router.deliver(&mut decoder) {
             break error;
         }
-        drop(exchange);
-        if let Err(error) = more(&mut from_guest, &mut decoder).await {
+        drop(router);
+        if let Err(error) = read_more(&mut from_guest, &mut decoder).await {
             break error;
         }
     };
-    exchange.upgrade().inspect(|exchange| exchange.close(why));
+    router.upgrade().inspect(|router| router.close(reason));
 }
 
-async fn more(
+async fn read_more(
     from_guest: &mut (impl AsyncRead + Unpin),
     decoder: &mut FrameDecoder,
 ) -> Result<(), SessionError> {
     match from_guest.read_buf(decoder.buffer()).await? {
-        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest has ended").into()),
+        0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the guest has exited").into()),
         _ => Ok(()),
     }
 }
 
-/// Sends what the commands have to say, until the stream or the session ends.
-async fn speak(
+/// Sends frames to the guest until the stream or the session ends.
+async fn send(
     mut to_guest: impl AsyncWrite + Unpin,
     mut outgoing: UnboundedReceiver<Vec<u8>>,
-    exchange: Weak<Exchange>,
+    router: Weak<MessageRouter>,
 ) {
     while let Some(bytes) = outgoing.recv().await {
         let sent = async {
@@ -179,9 +181,7 @@ async fn speak(
             to_guest.flush().await
         };
         if let Err(error) = sent.await {
-            exchange
-                .upgrade()
-                .inspect(|exchange| exchange.close(error.into()));
+            router.upgrade().inspect(|router| router.close(error.into()));
             return;
         }
     }

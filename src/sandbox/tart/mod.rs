@@ -16,12 +16,12 @@ use async_trait::async_trait;
 use self::cli::{Tart, TartVm, command};
 use self::gateway_address::GatewayAddress;
 use self::softnet::{AllowedAddresses, SoftnetMode};
-use super::place::Place;
-use super::reach::opens_no_tls;
-use super::vm::{VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, VmProvider, limit_flags};
+use super::host_policy::inspection_unsupported;
+use super::sandbox_dir::SandboxDir;
+use super::vm::{self, VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, limit_flags};
 use super::{
-    Activity, Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, SandboxError,
-    SandboxErrorKind,
+    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, SandboxActivity,
+    SandboxError, SandboxErrorKind,
 };
 use crate::exec::Command;
 use crate::network::Policy;
@@ -60,7 +60,7 @@ pub fn provider(options: TartOptions) -> impl Provider {
         dependencies: options.dependencies,
         boot_timeout: options.boot_timeout,
     };
-    VmProvider::new(driver, options.vm)
+    vm::provider(driver, options.vm)
 }
 
 /// Creates VMs with `tart`.
@@ -106,7 +106,7 @@ impl TartDriver {
 
     /// Starts a VM, and waits until commands can be run in it.
     async fn run(&self, name: &str, run: Command, plan: &VmPlan) -> Result<(), SandboxError> {
-        let run = self.tart.start(run, &plan.place.log()).await?;
+        let run = self.tart.start(run, &plan.dir.log()).await?;
         agent::wait_until_ready(&self.tart, name, &run, self.boot_timeout).await
     }
 }
@@ -117,7 +117,7 @@ impl VmDriver for TartDriver {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities {
-            isolation: Isolation::Machine,
+            isolation: Isolation::Vm,
             network: NetworkEnforcement::Names,
             resources: Enforced::Yes,
             metering: Enforced::Yes,
@@ -127,7 +127,7 @@ impl VmDriver for TartDriver {
     }
 
     fn objection(&self, policy: &Policy) -> Option<String> {
-        opens_no_tls(policy)
+        inspection_unsupported(policy)
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
@@ -196,12 +196,12 @@ impl VmDriver for TartDriver {
         self.tart.delete(vm).await
     }
 
-    async fn list(&self) -> Result<BTreeMap<String, Activity>, SandboxError> {
+    async fn list(&self) -> Result<BTreeMap<String, SandboxActivity>, SandboxError> {
         let activity = |vm: &TartVm| {
             if vm.is_running() {
-                Activity::Running
+                SandboxActivity::Running
             } else {
-                Activity::Stopped
+                SandboxActivity::Stopped
             }
         };
         let vms = self.tart.list().await?;
@@ -212,7 +212,7 @@ impl VmDriver for TartDriver {
         command(["exec", "-i", vm])
     }
 
-    fn root(&self, _place: &Place) -> PathBuf {
+    fn root(&self, _dir: &SandboxDir) -> PathBuf {
         Path::new(SHARED).join(WORKSPACE)
     }
 
@@ -225,7 +225,7 @@ impl VmDriver for TartDriver {
 /// The command that starts a VM, and lives as long as it.
 fn run_command(plan: &VmPlan, allowed: AllowedAddresses) -> Result<Command, SandboxError> {
     let mut run = command(["run", &plan.name(), "--no-graphics"]);
-    run = run.arg(shared_dir(WORKSPACE, &plan.place.workspace(), "")?);
+    run = run.arg(shared_dir(WORKSPACE, &plan.dir.workspace(), "")?);
     if let Some(dir) = plan.guest_dir() {
         run = run.arg(shared_dir(GUEST, dir, ":ro")?);
     }

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use super::super::docker::SealError;
-use super::super::guest::Guest;
-use super::super::place::Place;
-use super::super::{Activity, Capabilities, Resources, SandboxError, SandboxSpec};
+use super::super::guest_file::GuestFile;
+use super::super::sandbox_dir::SandboxDir;
+use super::super::{Capabilities, Resources, SandboxActivity, SandboxError, SandboxSpec};
 use super::network::VmNetwork;
 use crate::exec::Command;
 use crate::network::Policy;
@@ -45,13 +45,13 @@ pub(in crate::sandbox) trait VmDriver: Clone + Debug + Send + Sync + 'static {
     async fn remove(&self, vm: &str) -> Result<(), SandboxError>;
 
     /// All VMs by name, also those that ralph did not create.
-    async fn list(&self) -> Result<BTreeMap<String, Activity>, SandboxError>;
+    async fn list(&self) -> Result<BTreeMap<String, SandboxActivity>, SandboxError>;
 
     /// The host command that runs another command in a VM. Program and arguments are appended to it.
     fn exec(&self, vm: &str) -> Command;
 
     /// The path of the workspace in the VM.
-    fn root(&self, place: &Place) -> PathBuf;
+    fn root(&self, dir: &SandboxDir) -> PathBuf;
 
     /// The path of the guest in the VM.
     fn guest(&self, file: &Path) -> PathBuf;
@@ -61,22 +61,22 @@ pub(in crate::sandbox) trait VmDriver: Clone + Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(in crate::sandbox) struct VmPlan {
     /// Its directory on the host.
-    pub(in crate::sandbox) place: Place,
+    pub(in crate::sandbox) dir: SandboxDir,
     pub(in crate::sandbox) spec: SandboxSpec,
-    pub(in crate::sandbox) guest: Guest,
+    pub(in crate::sandbox) guest: GuestFile,
 }
 
 impl VmPlan {
     /// The name of the VM.
     pub(in crate::sandbox) fn name(&self) -> String {
-        self.place.name()
+        self.dir.name()
     }
 
     /// The directory of the guest on the host, if there is a guest.
     pub(in crate::sandbox) fn guest_dir(&self) -> Option<&Path> {
         match &self.guest {
-            Guest::Here(file) => file.parent(),
-            Guest::Missing(_) => None,
+            GuestFile::Present(file) => file.parent(),
+            GuestFile::Missing(_) => None,
         }
     }
 

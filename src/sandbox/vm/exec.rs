@@ -6,11 +6,9 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 
-use super::super::END;
-use super::super::SandboxError;
-use super::super::script;
-use super::super::session::{Session, SessionError, Surroundings};
-use super::super::warm::Opener;
+use super::super::session::{SessionContext, SessionError, WarmSession};
+use super::super::session_slot::SessionOpener;
+use super::super::{END_PROCESSES, SandboxError, shell};
 use crate::exec::{Command, Discard, Exit, ExitStatus, Host, OutputSink};
 
 /// A shell script that reads the working directory and the variables from the first line of its input and executes the
@@ -28,7 +26,7 @@ pub(super) struct VmExec {
     pub(super) exec: Command,
     /// The path of the guest in the VM.
     pub(super) guest: PathBuf,
-    pub(super) surroundings: Surroundings,
+    pub(super) context: SessionContext,
 }
 
 impl VmExec {
@@ -49,20 +47,20 @@ impl VmExec {
 
     /// Ends all processes of ralph in the VM.
     pub(super) async fn end_all(&self) -> io::Result<Exit> {
-        let command = self.exec.clone().args(["/bin/sh", "-c", END]);
+        let command = self.exec.clone().args(["/bin/sh", "-c", END_PROCESSES]);
         self.host.run(&command, &mut Discard).await
     }
 
     fn wrap(&self, command: &Command) -> Command {
-        let root = &self.surroundings.dir;
+        let root = &self.context.dir;
         let dir = command
             .cwd
             .as_ref()
             .map_or_else(|| root.clone(), |cwd| root.join(cwd));
-        let mut env: BTreeMap<String, String> = self.surroundings.env.clone();
+        let mut env: BTreeMap<String, String> = self.context.env.clone();
         env.insert(MARK.to_owned(), "1".to_owned());
         env.extend(command.env.clone());
-        let mut input = script::surroundings(&dir, &env).into_bytes();
+        let mut input = shell::enter(&dir, &env).into_bytes();
         input.push(b'\n');
         input.extend_from_slice(command.stdin.as_deref().unwrap_or_default());
         Command {
@@ -80,16 +78,12 @@ impl VmExec {
 }
 
 #[async_trait]
-impl Opener for VmExec {
-    type Error = SandboxError;
-
-    async fn open(&self) -> Result<Result<Session, SessionError>, SandboxError> {
+impl SessionOpener for VmExec {
+    async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
         let guest = self.guest.to_string_lossy();
         let command = self.exec.clone().args([guest, "session".into()]);
         Ok(match self.host.open_piped(&command) {
-            Ok((from_guest, to_guest)) => {
-                Session::open(from_guest, to_guest, self.surroundings.clone()).await
-            }
+            Ok((from_guest, to_guest)) => WarmSession::open(from_guest, to_guest, self.context.clone()).await,
             Err(error) => Err(error.into()),
         })
     }

@@ -28,7 +28,7 @@ impl VmGateway {
         let address = listener.local_addr().map_err(failed)?;
         let phantom = match &spec.egress.phantom {
             Some(phantom) => phantom.clone(),
-            None => Phantom::random().map_err(|error| SealError::Untried(error.to_string()))?,
+            None => Phantom::random().map_err(|error| SealError::NotProbed(error.to_string()))?,
         };
         let egress = Egress {
             phantom: Some(phantom.clone()),

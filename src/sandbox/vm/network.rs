@@ -50,7 +50,7 @@ impl VmNetwork {
         if matches!(self, Self::Open | Self::Attached) {
             return Ok(());
         }
-        let untried = |reason: String| SealError::Untried(reason);
+        let untried = |reason: String| SealError::NotProbed(reason);
         let opened = tokio::task::spawn_blocking(Canaries::open).await;
         let canaries = opened.map_err(|error| untried(error.to_string()))??;
         let checks = self.checks(&canaries.all())?;
@@ -66,8 +66,8 @@ impl VmNetwork {
             check.judge(result)?;
         }
         canaries
-            .heard()
-            .map_or(Ok(()), |address| Err(SealError::Heard(address)))
+            .reached()
+            .map_or(Ok(()), |address| Err(SealError::Escaped(address)))
     }
 
     /// The probes; none if nothing is restricted. It is an error if there is no address to probe.
@@ -92,7 +92,7 @@ impl VmNetwork {
         }));
         if checks.is_empty() {
             let reason = "the host has no address that the VM could probe";
-            return Err(SealError::Untried(reason.to_owned()));
+            return Err(SealError::NotProbed(reason.to_owned()));
         }
         Ok(checks)
     }
@@ -122,7 +122,7 @@ impl CurlCheck {
         let (code, output) = printed.split_once(' ').unwrap_or((printed, ""));
         let code: i32 = code.parse().unwrap_or(NO_CURL);
         if code >= NO_CURL {
-            return Err(SealError::Untried("the VM has no `curl`".to_owned()));
+            return Err(SealError::NotProbed("the VM has no `curl`".to_owned()));
         }
         let holds = match &self.expected {
             CurlResult::Body(body) => code == 0 && output == body,
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_network_that_cannot_be_probed_is_an_error() {
         let untried = VmNetwork::Blocked.checks(&[]).unwrap_err();
-        assert!(matches!(untried, SealError::Untried(_)), "{untried:?}");
+        assert!(matches!(untried, SealError::NotProbed(_)), "{untried:?}");
     }
 
     #[test]

@@ -1,138 +1,129 @@
-//! A sandbox and its network: it runs on one that is sealed and shown to be, or not at all.
+//! The network of a sandbox: no command runs unless the network is sealed and that was verified.
 
 use jiff::Timestamp;
 
 use super::super::super::SandboxError;
-use super::super::super::life::State;
-use super::super::seal::{Ready, Seal, SealError, SealStep, Standing};
+use super::super::super::lifecycle::LifecycleState;
+use super::super::super::session_slot::WarmSandbox;
+use super::super::seal::{HolderNetwork, SealError, SealState, SealStep};
 use super::DockerSandbox;
 use crate::engine::ContainerState;
 
 impl DockerSandbox {
-    /// Runs its container, on a network that is sealed and shown to be.
+    /// Starts its container on a sealed network, and verifies the seal.
     pub(in super::super) async fn run(&self) -> Result<(), SandboxError> {
-        let ready = match &self.seal {
+        let network = match &self.seal {
             Some(seal) => seal.make_ready().await,
-            None => Ok(Ready::Same),
+            None => Ok(HolderNetwork::Unchanged),
         };
-        let ready = match ready {
-            Ok(ready) => ready,
-            Err(error) => return Err(self.explain_seal(error).await),
+        let network = match network {
+            Ok(network) => network,
+            Err(error) => return Err(self.seal_failed(error).await),
         };
-        let is_elsewhere = match ready {
-            Ready::Same => false,
-            Ready::Found(since) => self.started_before(since).await?,
-            Ready::New => true,
+        let has_old_network = match network {
+            HolderNetwork::Unchanged => false,
+            HolderNetwork::RunningSince(since) => self.started_before(since).await?,
+            HolderNetwork::New => true,
         };
-        if is_elsewhere {
+        if has_old_network {
             self.restart_container().await?;
         } else {
             self.start_container().await?;
         }
         if let Some(seal) = &self.seal {
-            SealStep::SandboxStarted.done(seal.holder());
+            SealStep::SandboxStarted.report(seal.holder());
         }
         self.prove().await
     }
 
-    /// Whether it has run since before its holder was started: then it is on the network that was.
+    /// Whether its container runs since before its holder was started, and so is not on the network of the holder.
     async fn started_before(&self, holder: Option<Timestamp>) -> Result<bool, SandboxError> {
         match self.engine().container(self.container()).await {
             Ok(Some(found)) if found.state == ContainerState::Running => Ok(found.started < holder),
             Ok(_) => Ok(false),
-            Err(error) => Err(self.explain(error).await),
+            Err(error) => Err(self.engine_failed(error).await),
         }
     }
 
-    /// Shows that its network is sealed; otherwise it is closed altogether.
+    /// Verifies that its network is sealed. Closes the gateway if it is not.
     pub(super) async fn prove(&self) -> Result<(), SandboxError> {
         let Some(seal) = &self.seal else {
             return Ok(());
         };
-        let mut proved = Err(SealError::Untried("the guest cannot run in it".to_owned()));
-        // A session may be lost by what runs inside: that says nothing about the network.
+        let mut proved = Err(SealError::NotProbed("the guest cannot run in it".to_owned()));
+        // A process inside may end a session. That says nothing about the network, so it is tried twice.
         for _ in 0..2 {
-            match self.warm.session().await {
+            match self.slot.session().await {
                 Ok(Some(session)) => {
-                    SealStep::SessionOpened.done(seal.holder());
+                    SealStep::SessionOpened.report(seal.holder());
                     proved = seal.prove(&session).await;
                 }
                 Ok(None) => {}
-                Err(error) => return Err(self.explain(error).await),
+                Err(error) => return Err(self.unusable_reason().await?.unwrap_or(error)),
             }
-            if !matches!(proved, Err(SealError::Untried(_))) {
+            if !matches!(proved, Err(SealError::NotProbed(_))) {
                 break;
             }
-            self.warm.take().await;
+            self.slot.close().await;
         }
         match proved {
             Ok(()) => Ok(()),
             Err(error) => {
-                seal.let_go().await;
-                Err(self.explain_seal(error).await)
+                seal.close_gateway().await;
+                Err(self.seal_failed(error).await)
             }
         }
     }
 
-    /// Nothing runs on a network whose seal is broken. One that was not sealed yet, since it was found again, is now.
+    /// Fails if the seal is broken. Seals the network of a sandbox that was reopened and not started yet.
     pub(super) async fn ensure_sealed(&self) -> Result<(), SandboxError> {
-        let standing = match &self.seal {
-            Some(seal) if self.life.state() == State::Running => seal.standing().await,
+        let state = match &self.seal {
+            Some(seal) if self.lifecycle.state() == LifecycleState::Running => seal.state().await,
             Some(_) | None => return Ok(()),
         };
-        match standing {
-            Standing::Holds => Ok(()),
-            Standing::NotYet => self.run().await,
-            Standing::Broken => Err(self.explain_seal(SealError::HolderEnded).await),
+        match state {
+            SealState::Intact => Ok(()),
+            SealState::NotSealed => self.run().await,
+            SealState::Broken => Err(self.seal_failed(SealError::HolderEnded).await),
         }
     }
 
-    /// What an error of the seal's means for the sandbox: its holder ended alone, or with it.
-    async fn explain_seal(&self, error: SealError) -> SandboxError {
-        if !matches!(error, SealError::HolderEnded | SealError::Line(_)) {
-            return self.unsealed(error);
-        }
-        match self.engine().container(self.container()).await {
-            Ok(Some(found)) if found.state == ContainerState::Running => self.unsealed(error),
-            Ok(None) => self.gone(),
-            Ok(Some(_)) => self.why_stopped().await,
-            Err(error) => self.explain(error).await,
+    /// The error of the sandbox for an error of its seal. A holder may have ended alone, or together with the sandbox.
+    async fn seal_failed(&self, error: SealError) -> SandboxError {
+        let reason = match error {
+            SealError::HolderEnded | SealError::Connection(_) => self.unusable_reason().await,
+            _ => Ok(None),
+        };
+        match reason {
+            Ok(None) => error.into_sandbox_error(&self.name),
+            Ok(Some(reason)) | Err(reason) => reason,
         }
     }
 
-    pub(super) async fn start_container(&self) -> Result<(), SandboxError> {
+    async fn start_container(&self) -> Result<(), SandboxError> {
         match self.engine().start_container(self.container()).await {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.explain(error).await),
+            Err(error) => Err(self.engine_failed(error).await),
         }
     }
 
-    pub(super) async fn restart_container(&self) -> Result<(), SandboxError> {
-        self.warm.take().await;
+    async fn restart_container(&self) -> Result<(), SandboxError> {
+        self.slot.close().await;
         match self.engine().kill_container(self.container()).await {
             Ok(()) => self.start_container().await,
-            Err(error) => Err(self.explain(error).await),
+            Err(error) => Err(self.engine_failed(error).await),
         }
     }
 
-    pub(super) fn unsealed(&self, error: SealError) -> SandboxError {
-        error.into_sandbox_error(&self.name)
-    }
-
-    /// Ends everything in it by stopping it whole.
+    /// Ends all processes by restarting the container.
     pub(super) async fn restart(&self) -> Result<(), SandboxError> {
         self.restart_container().await?;
         self.prove().await
     }
 
-    pub(super) async fn let_go_of_network(&self) {
+    pub(super) async fn close_gateway(&self) {
         if let Some(seal) = &self.seal {
-            seal.let_go().await;
+            seal.close_gateway().await;
         }
-    }
-
-    /// Its own container, and that of its network's holder.
-    pub(super) fn containers(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(self.container()).chain(self.seal.as_ref().map(Seal::holder))
     }
 }

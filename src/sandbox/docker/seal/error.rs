@@ -1,4 +1,4 @@
-//! Why a sandbox's network is not sealed.
+//! Why the network of a sandbox is not sealed.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,67 +11,67 @@ use crate::engine::EngineError;
 use crate::gateway::{GatewayError, InspectionError};
 use crate::network::probe::ProbeFailure;
 
-/// Why a sandbox's network is not sealed, or cannot be shown to be. No command of an agent's runs then.
+/// Why the network of a sandbox is not sealed, or why that cannot be verified. No command of the agent runs then.
 #[derive(Debug, Error)]
 pub enum SealError {
-    /// There is no guest that could hold it.
-    #[error("there is nothing to hold it: {0}")]
+    /// There is no guest program to run in a holder.
+    #[error("no holder can run: {0}")]
     NoGuest(&'static str),
-    /// The engine is Docker Desktop, whose containers run in a virtual machine.
+    /// The engine is Docker Desktop, whose containers run in a VM.
     #[error(
-        "Docker Desktop runs its containers in a virtual machine, whose sockets cannot be shared with this one"
+        "Docker Desktop runs its containers in a virtual machine, which cannot share sockets with the host"
     )]
     Desktop,
     /// The engine failed.
-    #[error("the container engine failed its holder")]
+    #[error("the container engine failed for its holder")]
     Engine(#[from] EngineError),
-    /// The holder runs, and its socket cannot be reached: engine and ralph do not share a kernel.
-    #[error("the socket of its holder cannot be reached from this machine")]
-    OutOfReach(#[source] io::Error),
-    /// The line to the holder broke.
-    #[error("the line to its holder broke")]
-    Line(#[source] io::Error),
-    /// The holder could not do it.
-    #[error("its holder says: {0}")]
+    /// The holder runs but its socket cannot be reached: engine and ralph do not share a kernel.
+    #[error("cannot connect to the socket of its holder")]
+    HolderUnreachable(#[source] io::Error),
+    /// The connection to the holder broke.
+    #[error("lost the connection to its holder")]
+    Connection(#[source] io::Error),
+    /// The holder reported an error.
+    #[error("its holder failed: {0}")]
     Failed(String),
-    /// The holder is gone.
+    /// The holder does not run any more.
     #[error("its holder has ended")]
     HolderEnded,
-    /// What is in force is not what should be.
-    #[error("the kernel has something else in force:\n{0}")]
+    /// The rules in the kernel are not those of the seal.
+    #[error("the rules in the kernel differ from the seal:\n{0}")]
     Different(String),
-    /// The policy names more ports than can be listened at.
-    #[error("the policy needs {0} listeners, and a sandbox has 253 at most")]
+    /// The policy names more ports than a holder can pass on.
+    #[error("the policy needs {0} listeners, but a sandbox can have at most 253")]
     TooManyPorts(usize),
     /// The gateway cannot use a listener.
-    #[error("the gateway cannot be opened")]
+    #[error("cannot start the gateway")]
     Gateway(#[source] GatewayError),
-    /// The gateway cannot listen where the sandbox would look for it.
-    #[error("the gateway cannot listen at {address}, which its network leads to")]
+    /// The gateway cannot listen at the address that the sandbox connects to.
+    #[error("the gateway cannot listen at {address}, the address of the host in the network of the sandbox")]
     Listen {
-        /// The address of this machine, as the sandbox sees it.
+        /// The address of the host, as the sandbox sees it.
         address: IpAddr,
         /// Why.
         source: io::Error,
     },
     /// TLS cannot be inspected.
-    #[error("its TLS cannot be inspected")]
+    #[error("cannot inspect TLS")]
     Inspection(#[from] InspectionError),
-    /// The sandbox cannot be made to trust the inspection.
-    #[error("what makes it trust the inspection cannot be written")]
+    /// The certificates that the sandbox must trust cannot be written.
+    #[error("cannot write the certificates for TLS inspection")]
     Trust(#[source] io::Error),
-    /// Nothing can be tried from inside.
-    #[error("nothing can be tried from inside: {0}")]
-    Untried(String),
-    /// Nothing outside would hear it.
-    #[error("nothing can be shown from outside")]
+    /// No probe could run inside.
+    #[error("cannot run probes in the sandbox: {0}")]
+    NotProbed(String),
+    /// No listener outside could receive a probe.
+    #[error("cannot verify from outside that nothing leaves the sandbox")]
     NoCanaries(#[from] CanaryError),
-    /// A probe saw what must not be.
+    /// A probe did not see what it must see.
     #[error(transparent)]
     Probe(#[from] ProbeFailure),
-    /// A listener of this machine's heard from inside the sandbox.
-    #[error("the sandbox was heard outside, at {0}")]
-    Heard(SocketAddr),
+    /// A listener on the host received a probe from inside.
+    #[error("the sandbox reached the host at {0}")]
+    Escaped(SocketAddr),
 }
 
 impl SealError {
@@ -89,11 +89,11 @@ impl SealError {
     fn kind(&self) -> SandboxErrorKind {
         match self {
             Self::Engine(source) if source.is_unreachable() => SandboxErrorKind::Unreachable,
-            Self::HolderEnded | Self::Line(_) | Self::Untried(_) => SandboxErrorKind::Lost,
+            Self::HolderEnded | Self::Connection(_) | Self::NotProbed(_) => SandboxErrorKind::Lost,
             Self::Engine(_)
             | Self::NoGuest(_)
             | Self::Desktop
-            | Self::OutOfReach(_)
+            | Self::HolderUnreachable(_)
             | Self::Failed(_)
             | Self::Different(_)
             | Self::TooManyPorts(_)
@@ -103,7 +103,7 @@ impl SealError {
             | Self::Trust(_)
             | Self::NoCanaries(_)
             | Self::Probe(_)
-            | Self::Heard(_) => SandboxErrorKind::Failed,
+            | Self::Escaped(_) => SandboxErrorKind::Failed,
         }
     }
 
@@ -114,34 +114,35 @@ impl SealError {
             Self::Engine(source) => source.hint(),
             Self::Inspection(source) => source.hint(),
             Self::Trust(_) => None,
-            Self::HolderEnded | Self::Line(_) => {
-                Some("`ralph resume` makes a new sandbox from the run's last checkpoint")
+            Self::HolderEnded | Self::Connection(_) => {
+                Some("`ralph resume` creates a new sandbox from the last checkpoint of the run")
             }
             Self::NoGuest(_) | Self::Desktop => Some(
-                "use an engine on this machine itself, another `--type`, or sandbox.network.policy = \"deny\"",
+                "use an engine on the host itself or another provider, or set sandbox.network.policy = \"deny\"",
             ),
-            Self::OutOfReach(_) => Some(
-                "the engine seems to be on another machine, or in a virtual one: use one on this machine itself, or \
-                 another `--type`",
+            Self::HolderUnreachable(_) => Some(
+                "the engine seems to be on another host or in a VM: use an engine on this host itself, or another provider",
             ),
             Self::NoCanaries(_) => Some(
-                "ralph listens at this machine's own addresses to show that no sandbox reaches them; a firewall may keep \
-                 this machine from itself: `ralph selftest` tries it again",
+                "ralph listens at the addresses of this host to verify that no sandbox reaches them, and a firewall may \
+                 block that; `ralph selftest` tries it again",
             ),
-            Self::TooManyPorts(_) => Some("name fewer ports in sandbox.network.allowed"),
+            Self::TooManyPorts(_) => Some("use fewer ports in sandbox.network.allowed"),
             Self::Listen { .. } => Some(
-                "that address must be one of this machine's; where it is not, the machine's network is not Softnet's own",
+                "that address must belong to this host; if it does not, the network of the VM is not that of Softnet",
             ),
             Self::Failed(_) => Some(
-                "the engine's kernel needs nf_tables or ip_tables, and containers the capability NET_ADMIN; `docker logs` \
-                 of the container whose name ends in `-net` may say more",
+                "the kernel of the engine needs nf_tables or ip_tables, and containers need the capability NET_ADMIN; \
+                 see `docker logs` of the container whose name ends in `-net`",
             ),
-            Self::Different(_) | Self::Untried(_) | Self::Probe(_) | Self::Heard(_) | Self::Gateway(_) => {
-                Some(
-                    "nothing ran in this sandbox; remove it with `ralph sandbox rm`, and if it happens again, something \
-                 on this machine changes its network: please report what was seen",
-                )
-            }
+            Self::Different(_)
+            | Self::NotProbed(_)
+            | Self::Probe(_)
+            | Self::Escaped(_)
+            | Self::Gateway(_) => Some(
+                "no command ran in this sandbox; remove it with `ralph sandbox rm`. If it happens again, something on this \
+                 host changes its network: please report it",
+            ),
         }
     }
 }

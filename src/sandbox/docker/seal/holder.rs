@@ -1,4 +1,4 @@
-//! The container that holds a sandbox's network, and the image it is made from: nothing but the guest.
+//! The holder: the container that owns the network of a sealed sandbox. Its image contains only the guest program.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::SealError;
-use super::link::Link;
+use super::holder_connection::HolderConnection;
 use crate::engine::{
     Container, ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, ContainerState, Digest,
     Engine, EngineError, TarStream,
@@ -19,71 +19,71 @@ use crate::engine::{
 use crate::exec::Discard;
 use crate::guest;
 
-/// Where names are asked for inside. Any address would do, since all lead to the gateway; this one is the gateway's
-/// own, before the first that stands for a name.
+/// The DNS server of the sandbox. Any address would do, since all lead to the gateway. This one is never used as the
+/// address of a name.
 const DNS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
-/// The program, and where it shares a directory with ralph.
+/// The guest program in the image, and the directory that it shares with ralph.
 const PROGRAM: &str = "guest";
 const SHARED: &str = "/run";
-/// By which images of ours are known, to `ralph image prune` as well: the hash that the tag is the beginning of.
+/// The label of all images of ralph, also used by `ralph image prune`. The tag is a prefix of its value.
 const HASH_LABEL: &str = "ralph.image.hash";
-/// More than enough for one process that waits.
+/// Limits of the holder, which is one waiting process.
 const MEMORY: u64 = 64 << 20;
 const PIDS: u32 = 8;
 
-/// The last lines of a holder that ended.
+/// How many lines of the log of an ended holder an error message shows.
 const LOG_LINES: u32 = 5;
-/// How often to see whether one that does not answer still runs.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often to check whether a holder that does not respond still runs.
+const STATE_POLL: Duration = Duration::from_millis(250);
 
-/// The holder of one sandbox's network.
+/// The holder of one sandbox.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Holder {
     pub(in super::super) engine: Engine,
-    /// Its container, by id.
+    /// The id of its container.
     pub(in super::super) container: String,
     /// The directory that it shares with ralph.
     pub(in super::super) dir: PathBuf,
 }
 
-/// Which network a holder has once it runs.
+/// The network of a holder that was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Ready {
-    /// The one that is sealed already.
-    Same,
-    /// The one it has had since then, as far as the engine can tell.
-    Found(Option<Timestamp>),
-    /// A new one, which the sandbox has to join.
+pub(in super::super) enum HolderNetwork {
+    /// It is sealed already.
+    Unchanged,
+    /// The holder runs since this time, if the engine knows.
+    RunningSince(Option<Timestamp>),
+    /// It is new, so a running sandbox must be restarted to join it.
     New,
 }
 
 impl Holder {
-    /// Starts it where it does not run.
-    pub(super) async fn start(&self) -> Result<Ready, SealError> {
+    /// Starts the holder unless it runs.
+    pub(super) async fn start(&self) -> Result<HolderNetwork, SealError> {
         let found = self.find().await?;
         if found.state == ContainerState::Running {
-            return Ok(Ready::Found(found.started));
+            return Ok(HolderNetwork::RunningSince(found.started));
         }
         self.engine.start_container(&self.container).await?;
-        Ok(Ready::New)
+        Ok(HolderNetwork::New)
     }
 
-    /// A line to it, as soon as it is there.
-    pub(super) async fn connect(&self) -> Result<Link, SealError> {
+    /// Connects to the holder once it listens.
+    pub(super) async fn connect(&self) -> Result<HolderConnection, SealError> {
         tokio::select! {
-            connected = Link::connect(&self.dir) => connected,
-            ended = self.ends() => {
+            connected = HolderConnection::open(&self.dir) => connected,
+            ended = self.wait_for_end() => {
                 ended?;
                 let log = self.engine.container_log(&self.container, LOG_LINES).await?;
-                Err(SealError::Failed(format!("it ended at once: {}", log.trim())))
+                Err(SealError::Failed(format!("it exited immediately: {}", log.trim())))
             }
         }
     }
 
-    /// Returns when it does not run any more.
-    async fn ends(&self) -> Result<(), SealError> {
+    /// Returns when the holder does not run any more.
+    async fn wait_for_end(&self) -> Result<(), SealError> {
         loop {
-            sleep(LOOK).await;
+            sleep(STATE_POLL).await;
             if self.find().await?.state != ContainerState::Running {
                 return Ok(());
             }
@@ -96,12 +96,12 @@ impl Holder {
     }
 }
 
-/// The holder of a sandbox's network, by the name of the sandbox.
+/// The name of the container of a holder.
 pub(in super::super) fn name(sandbox: &str) -> String {
     format!("{sandbox}-net")
 }
 
-/// The container of a holder that shares this directory with ralph.
+/// The container of a holder. `dir` is the host directory that it shares with ralph.
 pub(in super::super) fn container(
     sandbox: &str,
     image: String,
@@ -114,7 +114,7 @@ pub(in super::super) fn container(
         command: [&format!("/{PROGRAM}"), "hold", SHARED]
             .map(str::to_owned)
             .to_vec(),
-        // Capabilities are for the first process only when it is root; it has no other.
+        // Only root gets the capabilities of the container.
         user: "0:0".to_owned(),
         work_dir: PathBuf::from("/"),
         env: BTreeMap::new(),
@@ -135,7 +135,7 @@ pub(in super::super) fn container(
     }
 }
 
-/// The image of holders, which the engine is given when it has none.
+/// The image of holders. It is loaded into the engine if it is missing.
 pub(in super::super) async fn image(engine: &Engine) -> Result<String, EngineError> {
     let tag = format!("v{:08x}", guest::VERSION >> 32);
     let name = format!("agent-loop-sandbox-holder:{tag}");
@@ -147,7 +147,7 @@ pub(in super::super) async fn image(engine: &Engine) -> Result<String, EngineErr
     Ok(name)
 }
 
-/// Writes what `docker load` reads.
+/// Writes an archive for `docker load`.
 fn write_image(out: &mut dyn Write, name: &str, arch: &str) -> io::Result<()> {
     let layer = layer()?;
     let config = json!({

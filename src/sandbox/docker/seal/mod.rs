@@ -1,15 +1,15 @@
-//! The seal of a sandbox's network: nothing is within reach but the gateway, and that is shown from inside.
+//! Seals the network of a sandbox: its only peer is the gateway, which is verified from inside.
 //!
-//! A *holder* container has a network with loopback only, behind which every address is its own. It hands ralph the
-//! listeners of that network, which are the gateway's doors. The sandbox joins the holder's network, without any
-//! capability. When ralph ends, nobody listens; when the holder ends, ralph stops listening.
+//! The *holder* container has a network with loopback only, in which every address is local. It passes its listening
+//! sockets to ralph, where the gateway serves them. The sandbox joins the network of the holder without any capability.
+//! When ralph ends, nothing listens any more; when the holder ends, the gateway is closed.
 
 mod error;
 pub(super) mod holder;
-mod link;
-mod plan;
-mod proof;
-mod step;
+mod holder_connection;
+mod probes;
+mod seal_plan;
+mod seal_step;
 
 use std::os::fd::OwnedFd;
 
@@ -20,48 +20,49 @@ use tokio::task::JoinHandle;
 
 pub use self::error::SealError;
 use self::holder::Holder;
-pub(super) use self::holder::Ready;
-use self::link::Link;
-pub use self::plan::SealPlan;
-pub use self::step::SealStep;
+pub(super) use self::holder::HolderNetwork;
+use self::holder_connection::HolderConnection;
+pub use self::seal_plan::SealPlan;
+pub use self::seal_step::SealStep;
 use super::super::Egress;
-use super::super::session::Session;
+use super::super::session::WarmSession;
 use crate::gateway::{Gateway, GatewaySetup, Inspection};
 use crate::guest::holder_protocol::HolderRequest;
 use crate::network::firewall::sealed_state;
 use crate::network::probe::Beacon;
 
-/// The seal of one sandbox's network.
+/// The seal of the network of one sandbox.
 #[derive(Debug)]
 pub(super) struct Seal {
     holder: Holder,
     plan: SealPlan,
     egress: Egress,
     inspection: Option<Arc<Inspection>>,
-    watch: Mutex<Option<Watch>>,
+    gateway: Mutex<Option<GatewayTask>>,
 }
 
-/// A gateway that works for as long as its holder does.
+/// A gateway that runs as long as its holder.
 #[derive(Debug)]
-struct Watch {
+struct GatewayTask {
     beacon: Beacon,
-    questions: mpsc::Sender<oneshot::Sender<Result<String, SealError>>>,
+    /// Asks the holder for the rules in its kernel.
+    queries: mpsc::Sender<oneshot::Sender<Result<String, SealError>>>,
     task: JoinHandle<()>,
 }
 
-/// Whether a sandbox is behind its gateway.
+/// Whether the network of a sandbox is sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It is.
-    Holds,
-    /// Nobody has sealed it, or somebody let go of it.
-    NotYet,
-    /// It was, and its holder has ended.
+pub(super) enum SealState {
+    /// It is sealed.
+    Intact,
+    /// It was not sealed yet, or the gateway was closed.
+    NotSealed,
+    /// It was sealed, and its holder has ended.
     Broken,
 }
 
 impl Seal {
-    /// The seal that this holder is for. Nothing is sealed yet.
+    /// A seal that is not set up yet.
     pub(super) fn new(
         holder: Holder,
         plan: SealPlan,
@@ -73,73 +74,73 @@ impl Seal {
             plan,
             egress: egress.clone(),
             inspection,
-            watch: Mutex::default(),
+            gateway: Mutex::default(),
         }
     }
 
-    /// The holder's container.
+    /// The id of the container of its holder.
     pub(super) fn holder(&self) -> &str {
         &self.holder.container
     }
 
-    /// Makes the network ready: starts the holder where it does not run, seals, and opens the gateway's doors.
-    pub(super) async fn make_ready(&self) -> Result<Ready, SealError> {
-        let mut watch = self.watch.lock().await;
-        if watch.as_ref().is_some_and(Watch::is_on) {
-            return Ok(Ready::Same);
+    /// Seals the network: starts the holder unless it runs, sets up the firewall and opens the gateway.
+    pub(super) async fn make_ready(&self) -> Result<HolderNetwork, SealError> {
+        let mut gateway = self.gateway.lock().await;
+        if gateway.as_ref().is_some_and(GatewayTask::is_running) {
+            return Ok(HolderNetwork::Unchanged);
         }
-        *watch = None;
-        let ready = self.holder.start().await?;
-        SealStep::HolderStarted.done(self.holder());
-        *watch = Some(self.take_over().await?);
-        Ok(ready)
+        *gateway = None;
+        let network = self.holder.start().await?;
+        SealStep::HolderStarted.report(self.holder());
+        *gateway = Some(self.open_gateway().await?);
+        Ok(network)
     }
 
-    /// Whether the sandbox is behind its gateway.
-    pub(super) async fn standing(&self) -> Standing {
-        match &*self.watch.lock().await {
-            None => Standing::NotYet,
-            Some(watch) if watch.is_on() => Standing::Holds,
-            Some(_) => Standing::Broken,
+    /// Whether the network is sealed, without asking the kernel.
+    pub(super) async fn state(&self) -> SealState {
+        match &*self.gateway.lock().await {
+            None => SealState::NotSealed,
+            Some(gateway) if gateway.is_running() => SealState::Intact,
+            Some(_) => SealState::Broken,
         }
     }
 
-    /// Shows that the seal holds: by what the kernel says is in force, and by what is seen from inside.
-    pub(super) async fn prove(&self, session: &Session) -> Result<(), SealError> {
-        let watch = self.watch.lock().await;
-        let watch = watch.as_ref().ok_or(SealError::HolderEnded)?;
-        compare(&watch.ask().await?)?;
-        SealStep::KernelAsked.done(self.holder());
-        proof::carry_out(session, self.plan.policy(), &watch.beacon).await?;
-        SealStep::Proved.done(self.holder());
+    /// Verifies the seal: by the rules in the kernel, and by probes from inside.
+    pub(super) async fn prove(&self, session: &WarmSession) -> Result<(), SealError> {
+        let gateway = self.gateway.lock().await;
+        let gateway = gateway.as_ref().ok_or(SealError::HolderEnded)?;
+        check_rules(&gateway.kernel_rules().await?)?;
+        SealStep::KernelAsked.report(self.holder());
+        probes::run_probes(session, self.plan.policy(), &gateway.beacon).await?;
+        SealStep::Proved.report(self.holder());
         Ok(())
     }
 
-    /// Closes the gateway. What the sandbox had open ends.
-    pub(super) async fn let_go(&self) {
-        if let Some(Watch { questions, task, .. }) = self.watch.lock().await.take() {
-            drop(questions);
+    /// Closes the gateway and all connections of the sandbox.
+    pub(super) async fn close_gateway(&self) {
+        if let Some(GatewayTask { queries, task, .. }) = self.gateway.lock().await.take() {
+            drop(queries);
             let _ = task.await;
         }
     }
 
-    /// Has the holder seal its network, and opens a gateway at the listeners it hands over.
-    async fn take_over(&self) -> Result<Watch, SealError> {
-        let mut link = self.holder.connect().await?;
-        SealStep::HolderReached.done(self.holder());
-        obeyed(&mut link, &SealPlan::walls()).await?;
-        SealStep::WallsRaised.done(self.holder());
-        let listeners = obeyed(&mut link, &self.plan.listeners()).await?;
-        SealStep::ListenersHandedOver.done(self.holder());
+    /// Lets the holder set up its network, and opens a gateway at the sockets it passes on.
+    async fn open_gateway(&self) -> Result<GatewayTask, SealError> {
+        let mut holder = self.holder.connect().await?;
+        SealStep::HolderReached.report(self.holder());
+        request(&mut holder, &SealPlan::firewall_request()).await?;
+        SealStep::WallsRaised.report(self.holder());
+        let listeners = request(&mut holder, &self.plan.listeners_request()).await?;
+        SealStep::ListenersHandedOver.report(self.holder());
         let beacon = Beacon::random();
         let gateway = Gateway::new(self.setup(beacon.clone()));
         self.plan.open(&gateway, listeners)?;
-        SealStep::GatewayOpened.done(self.holder());
-        let (questions, asked) = mpsc::channel(1);
-        Ok(Watch {
+        SealStep::GatewayOpened.report(self.holder());
+        let (queries, received) = mpsc::channel(1);
+        Ok(GatewayTask {
             beacon,
-            questions,
-            task: tokio::spawn(keep(link, gateway, asked)),
+            queries,
+            task: tokio::spawn(run_gateway(holder, gateway, received)),
         })
     }
 
@@ -151,62 +152,59 @@ impl Seal {
     }
 }
 
-impl Watch {
-    fn is_on(&self) -> bool {
+impl GatewayTask {
+    fn is_running(&self) -> bool {
         !self.task.is_finished()
     }
 
-    /// What the holder says is in force.
-    async fn ask(&self) -> Result<String, SealError> {
-        let (answer, answered) = oneshot::channel();
-        let asked = self.questions.send(answer).await;
-        asked.map_err(|_| SealError::HolderEnded)?;
-        answered.await.map_err(|_| SealError::HolderEnded)?
+    /// The rules in the kernel, according to the holder.
+    async fn kernel_rules(&self) -> Result<String, SealError> {
+        let (reply, rules) = oneshot::channel();
+        let sent = self.queries.send(reply).await;
+        sent.map_err(|_| SealError::HolderEnded)?;
+        rules.await.map_err(|_| SealError::HolderEnded)?
     }
 }
 
-/// Keeps the gateway for as long as the holder is there and somebody may ask.
-async fn keep(
-    mut link: Link,
+/// Keeps the gateway open until the holder ends or the seal is dropped.
+async fn run_gateway(
+    mut holder: HolderConnection,
     gateway: Gateway,
-    mut questions: mpsc::Receiver<oneshot::Sender<Result<String, SealError>>>,
+    mut queries: mpsc::Receiver<oneshot::Sender<Result<String, SealError>>>,
 ) {
     loop {
-        let question = tokio::select! {
-            question = questions.recv() => question,
-            () = link.is_over() => None,
+        let query = tokio::select! {
+            query = queries.recv() => query,
+            () = holder.closed() => None,
         };
-        let Some(question) = question else {
+        let Some(reply) = query else {
             break;
         };
-        let answer = link
-            .order(&HolderRequest::Describe)
-            .await
-            .map(|answer| answer.state);
-        let broken = answer.is_err();
-        // Whoever asked may not wait any more.
-        let _ = question.send(answer);
-        if broken {
+        let reply_of_holder = holder.request(&HolderRequest::Describe).await;
+        let is_broken = reply_of_holder.is_err();
+        // The receiver may have stopped waiting.
+        let _ = reply.send(reply_of_holder.map(|reply| reply.rules));
+        if is_broken {
             break;
         }
     }
     drop(gateway);
 }
 
-/// Gives an order, after which the kernel must have in force what it should; returns what was handed over.
-async fn obeyed(link: &mut Link, order: &HolderRequest) -> Result<Vec<OwnedFd>, SealError> {
-    let answer = link.order(order).await?;
-    compare(&answer.state)?;
-    Ok(answer.listeners)
+/// Sends a request to the holder, checks the rules in the kernel afterwards, and returns the sockets it passed on.
+async fn request(holder: &mut HolderConnection, request: &HolderRequest) -> Result<Vec<OwnedFd>, SealError> {
+    let reply = holder.request(request).await?;
+    check_rules(&reply.rules)?;
+    Ok(reply.listeners)
 }
 
-/// Whether what is in force is what must be.
-fn compare(state: &str) -> Result<(), SealError> {
+/// Whether the rules in the kernel are exactly those of the seal.
+fn check_rules(rules: &str) -> Result<(), SealError> {
     let expected = [true, false].map(sealed_state);
-    if expected.iter().any(|expected| expected == state) {
+    if expected.iter().any(|expected| expected == rules) {
         Ok(())
     } else {
-        Err(SealError::Different(state.to_owned()))
+        Err(SealError::Different(rules.to_owned()))
     }
 }
 
@@ -215,13 +213,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_that_is_missing_or_one_too_many_is_seen() {
+    fn a_missing_or_an_additional_rule_is_an_error() {
         let state = sealed_state(true);
-        compare(&state).unwrap();
+        check_rules(&state).unwrap();
         for line in state.lines() {
             let without = state.replacen(&format!("{line}\n"), "", 1);
-            assert!(compare(&without).is_err(), "without {line}");
+            assert!(check_rules(&without).is_err(), "without {line}");
         }
-        assert!(compare(&format!("up eth0\n{state}")).is_err());
+        assert!(check_rules(&format!("up eth0\n{state}")).is_err());
     }
 }

@@ -1,0 +1,357 @@
+//! The container engine as the backend of a provider.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use async_trait::async_trait;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::OnceCell;
+
+use super::super::files::{FileOwner, WorkspaceFiles};
+use super::super::guest_file::GuestFile;
+use super::super::lifecycle::Lifecycle;
+use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
+use super::super::session_slot::SessionSlot;
+use super::super::workspace_provider::{FoundSandbox, Instance, WorkspaceBackend};
+use super::super::{
+    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, SandboxActivity, SandboxError,
+    SandboxSpec,
+};
+use super::container::{self, ROOT, label};
+use super::create;
+use super::disk::DiskWatch;
+use super::exec::ContainerCommands;
+use super::sandbox::DockerSandbox;
+use super::seal::holder::{self, Holder};
+use super::seal::{Seal, SealError, SealPlan};
+use super::session_opener::ExecSessionOpener;
+use super::user::AgentUser;
+use super::{DockerOptions, engine_failed, engine_failed_for, proxy, unshared};
+use crate::clock::Clock;
+use crate::engine::{Container, ContainerState, Digest, Engine, EngineEndpoint};
+use crate::id::RunId;
+use crate::network::PolicyMode;
+
+const NAME: &str = "docker";
+
+/// The soft limit of open files that ralph asks for: every connection of a sandbox needs two.
+const OPEN_FILES: u64 = 65_536;
+
+/// Containers of an engine, which is connected when it is first needed.
+pub(super) struct DockerBackend {
+    options: DockerOptions,
+    host: OnceCell<EngineHost>,
+}
+
+/// A connected engine, and what is the same for all of its sandboxes.
+pub(super) struct EngineHost {
+    pub(super) engine: Engine,
+    /// How many processors the engine has.
+    pub(super) processors: u32,
+    pub(super) user: AgentUser,
+    pub(super) guest: GuestFile,
+    /// The directory that caches files of images.
+    pub(super) cache: PathBuf,
+    is_docker_desktop: bool,
+    /// Where the engine stores its containers, if this host can see it.
+    data_dir: Option<PathBuf>,
+    pub(super) clock: Arc<dyn Clock>,
+}
+
+/// What a container is connected to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NetworkMode {
+    /// The engine's bridge, because the policy allows everything.
+    Bridge,
+    /// Nothing.
+    Disconnected,
+    /// The network of a holder.
+    Sealed(SealPlan),
+}
+
+impl DockerBackend {
+    pub(super) fn new(options: DockerOptions) -> Self {
+        Self {
+            options,
+            host: OnceCell::new(),
+        }
+    }
+
+    async fn host(&self) -> Result<&EngineHost, SandboxError> {
+        self.host
+            .get_or_try_init(|| EngineHost::connect(&self.options))
+            .await
+    }
+}
+
+impl EngineHost {
+    async fn connect(options: &DockerOptions) -> Result<Self, SandboxError> {
+        let engine = Engine::connect(&options.engine, &options.host).await;
+        let engine = engine.map_err(engine_failed)?;
+        if !matches!(engine.endpoint(), EngineEndpoint::Unix(_)) {
+            return Err(unshared(
+                format!("the engine at {} is not on this host", engine.endpoint()),
+                "use an engine on this host (unset DOCKER_HOST, or run `docker context use default`), run ralph on the \
+                 host of the engine, or use the `daytona` provider",
+            ));
+        }
+        let info = engine.info().await.map_err(engine_failed)?;
+        raise_open_files_limit();
+        Ok(Self {
+            user: AgentUser::new(info.users)?,
+            guest: GuestFile::install(&options.guest_dir, &info.arch)?,
+            processors: info.cpus,
+            cache: options.cache.clone(),
+            is_docker_desktop: info.is_docker_desktop,
+            data_dir: info.data_dir,
+            clock: options.clock.clone(),
+            engine,
+        })
+    }
+
+    /// The digest of the image of a spec; `None` if the engine does not have it.
+    pub(super) async fn image(&self, spec: &SandboxSpec) -> Result<Option<Digest>, SandboxError> {
+        let name = spec.image.as_deref();
+        let name = name.ok_or_else(|| SandboxError::unavailable(NAME, "no image is set (sandbox.image)"))?;
+        let image = self.engine.image(name).await.map_err(engine_failed)?;
+        Ok(image.map(|image| image.id))
+    }
+
+    /// How a sandbox is connected under the policy of its spec.
+    pub(super) fn network_mode(&self, spec: &SandboxSpec) -> Result<NetworkMode, SealError> {
+        let Some(plan) = SealPlan::new(&spec.network)? else {
+            return Ok(NetworkMode::Bridge);
+        };
+        match (&self.guest, self.is_docker_desktop, spec.network.mode()) {
+            (GuestFile::Present(_), false, _) => Ok(NetworkMode::Sealed(plan)),
+            // Without any network no holder is needed.
+            (_, _, PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
+            (GuestFile::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
+            (GuestFile::Present(_), true, _) => Err(SealError::Desktop),
+        }
+    }
+
+    /// The sandbox of a directory, whose container has this id. Without a spec it belongs to another process.
+    pub(super) fn sandbox(
+        &self,
+        dir: &SandboxDir,
+        container: String,
+        spec: Option<&SandboxSpec>,
+        seal: Option<Seal>,
+    ) -> DockerSandbox {
+        // The explicit proxy is a part of the gateway.
+        let proxy = spec.filter(|_| seal.is_some());
+        let exec = ContainerCommands {
+            engine: self.engine.clone(),
+            container,
+            proxy: proxy.and_then(|spec| proxy::phantom(&spec.egress)),
+        };
+        let opener = ExecSessionOpener {
+            exec: exec.clone(),
+            sandbox: dir.name(),
+            socket_dir: dir.session_socket_dir(),
+            grace: spec.map_or(SandboxSpec::USUAL_GRACE, |spec| spec.completion_grace),
+        };
+        DockerSandbox {
+            name: dir.name(),
+            disk: DiskWatch::new(
+                dir.workspace(),
+                exec.clone(),
+                self.data_dir.clone(),
+                spec.and_then(|spec| spec.resources.disk_bytes),
+            ),
+            files: WorkspaceFiles::new(&dir.name(), PathBuf::from(ROOT), dir.workspace(), dir.staging())
+                .owned_by(self.user.outside),
+            slot: match &self.guest {
+                GuestFile::Present(_) => SessionSlot::new(opener),
+                GuestFile::Missing(reason) => SessionSlot::without_guest(opener, reason),
+            },
+            exec,
+            dir: dir.clone(),
+            lifecycle: Lifecycle::running(),
+            used: AtomicBool::new(true),
+            clock: self.clock.clone(),
+            seal,
+        }
+    }
+
+    pub(super) fn holder(&self, dir: &SandboxDir, container: String) -> Holder {
+        Holder {
+            engine: self.engine.clone(),
+            container,
+            dir: dir.holder_dir(),
+        }
+    }
+
+    /// The container of this name, if it belongs to this directory.
+    async fn container_of(&self, dir: &SandboxDir, name: &str) -> Result<Option<Container>, SandboxError> {
+        let found = self.engine.container(name).await;
+        let found = found.map_err(|error| engine_failed_for(&dir.name(), error))?;
+        Ok(found.filter(|container| dir_of(container).as_ref() == Some(dir)))
+    }
+}
+
+#[async_trait]
+impl WorkspaceBackend for DockerBackend {
+    const NAME: &'static str = NAME;
+
+    type Sandbox = DockerSandbox;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            isolation: Isolation::Container,
+            network: match crate::guest::PROGRAM {
+                Some(_) => NetworkEnforcement::Names,
+                None => NetworkEnforcement::AllOrNothing,
+            },
+            resources: Enforced::Yes,
+            metering: Enforced::Yes,
+            preview: false,
+            credentials: CredentialRoute::Gateway,
+        }
+    }
+
+    async fn check(&self) -> Result<(), SandboxError> {
+        self.host().await.map(drop)
+    }
+
+    async fn file_owner(&self) -> Result<Option<FileOwner>, SandboxError> {
+        Ok(self.host().await?.user.outside)
+    }
+
+    async fn fingerprint(&self, spec: &SandboxSpec) -> Result<Option<String>, SandboxError> {
+        let host = self.host().await?;
+        let image = host.image(spec).await?;
+        Ok(image.map(|image| container::fingerprint(spec, &image, host.user)))
+    }
+
+    async fn create(
+        &self,
+        dir: &SandboxDir,
+        spec: &SandboxSpec,
+        record: &SandboxRecord,
+    ) -> Result<Option<DockerSandbox>, SandboxError> {
+        create::create(self.host().await?, dir, spec, record).await
+    }
+
+    async fn open(
+        &self,
+        dir: &SandboxDir,
+        spec: &SandboxSpec,
+    ) -> Result<Option<DockerSandbox>, SandboxError> {
+        let host = self.host().await?;
+        let Some(container) = host.container_of(dir, &dir.name()).await? else {
+            return Ok(None);
+        };
+        let unsealed = |error: SealError| error.into_sandbox_error(&dir.name());
+        let seal = match host.network_mode(spec).map_err(unsealed)? {
+            NetworkMode::Bridge | NetworkMode::Disconnected => None,
+            NetworkMode::Sealed(plan) => {
+                let holder = host.container_of(dir, &holder::name(&dir.name())).await?;
+                let holder = holder.filter(|holder| container.shares_network_of.as_ref() == Some(&holder.id));
+                let (Some(holder), Some(image)) = (holder, host.image(spec).await?) else {
+                    return Ok(None);
+                };
+                let inspection = host.inspection(spec, &image, dir).await.map_err(unsealed)?;
+                let holder = host.holder(dir, holder.id);
+                Some(Seal::new(holder, plan, &spec.egress, inspection))
+            }
+        };
+        Ok(Some(host.sandbox(dir, container.id, Some(spec), seal)))
+    }
+
+    async fn attach(&self, found: &FoundSandbox) -> Result<Option<DockerSandbox>, SandboxError> {
+        let host = self.host().await?;
+        let instance = found.instance.as_ref();
+        let instance = instance.filter(|instance| instance.activity != SandboxActivity::Removed);
+        let container = instance.and_then(|instance| instance.ids.first());
+        Ok(container.map(|container| host.sandbox(&found.dir, container.clone(), None, None)))
+    }
+
+    async fn instances(&self, _dirs: &[SandboxDir]) -> Result<Vec<Instance>, SandboxError> {
+        let containers = self.host().await?.engine.containers(label::RUN).await;
+        let mut by_dir: BTreeMap<SandboxDir, Vec<Container>> = BTreeMap::new();
+        for container in containers.map_err(engine_failed)? {
+            if let Some(dir) = dir_of(&container) {
+                by_dir.entry(dir).or_default().push(container);
+            }
+        }
+        Ok(by_dir
+            .into_iter()
+            .filter_map(|(dir, parts)| instance(dir, parts))
+            .collect())
+    }
+
+    async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
+        let host = self.host().await?;
+        for name in [dir.name(), holder::name(&dir.name())] {
+            if let Some(container) = host.container_of(dir, &name).await? {
+                let removed = host.engine.remove_container(&container.id).await;
+                removed.map_err(|error| engine_failed_for(&dir.name(), error))?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, instance: &Instance) -> Result<(), SandboxError> {
+        for container in &instance.ids {
+            let removed = self.host().await?.engine.remove_container(container).await;
+            removed.map_err(|error| engine_failed_for(&instance.name, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// The sandbox whose directory these containers belong to: its own and its holder, or the holder alone if that is left.
+fn instance(dir: SandboxDir, mut containers: Vec<Container>) -> Option<Instance> {
+    containers.sort_by_key(is_holder);
+    let is_running =
+        |container: &Container| matches!(container.state, ContainerState::Running | ContainerState::Paused);
+    let was_interrupted = containers
+        .iter()
+        .all(|container| container.state == ContainerState::Created);
+    let first = containers.first()?;
+    let owner = first.labels.get(label::OWNER);
+    let run = first.labels.get(label::RUN);
+    Some(Instance {
+        name: first.name.clone(),
+        dir,
+        activity: match (is_holder(first), is_running(first)) {
+            (true, _) => SandboxActivity::Removed,
+            (false, true) => SandboxActivity::Running,
+            (false, false) => SandboxActivity::Stopped,
+        },
+        needs_sweep: containers.iter().any(is_running) || was_interrupted,
+        image: (!is_holder(first)).then(|| first.image.clone()),
+        created: first.created,
+        creator: (
+            run.and_then(|run| RunId::parse(run).ok()),
+            owner.and_then(|owner| serde_json::from_str(owner).ok()),
+        ),
+        ids: containers.iter().map(|container| container.id.clone()).collect(),
+    })
+}
+
+fn is_holder(container: &Container) -> bool {
+    container.labels.get(label::ROLE).map(String::as_str) == Some(label::HOLDER)
+}
+
+fn dir_of(container: &Container) -> Option<SandboxDir> {
+    SandboxDir::from_workspace(container.labels.get(label::WORKSPACE)?.as_ref())
+}
+
+fn raise_open_files_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(OPEN_FILES).min(OPEN_FILES);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit {
+            current: Some(wanted),
+            ..limit
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, raised) {
+            tracing::warn!(%error, "cannot raise the limit of open files");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The container of a sandbox, as a value.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::super::guest_file::GuestFile;
+use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
+use super::super::{Resources, SandboxSpec, fingerprint};
+use super::backend::EngineHost;
+use super::inspection;
+use super::session_socket;
+use super::user::AgentUser;
+use crate::engine::{ContainerLimits, ContainerMount, ContainerNetwork, ContainerSpec, Digest};
+
+/// Where the workspace is inside.
+pub(super) const ROOT: &str = "/workspace";
+
+/// Where the guest program is inside.
+pub(super) const GUEST: &str = "/.ralph/guest";
+
+/// The labels of containers of ralph.
+pub(super) mod label {
+    /// The run it was created for. Every container of ralph has this label.
+    pub(in super::super) const RUN: &str = "ralph.run";
+    /// The process that created it.
+    pub(in super::super) const OWNER: &str = "ralph.owner";
+    /// The version of ralph that created it.
+    pub(in super::super) const VERSION: &str = "ralph.version";
+    /// The fingerprint of the sandbox.
+    pub(in super::super) const FINGERPRINT: &str = "ralph.fingerprint";
+    /// The path of its workspace on the host.
+    pub(in super::super) const WORKSPACE: &str = "ralph.workspace";
+    /// [`HOLDER`] for a holder; the container of a sandbox has no such label.
+    pub(in super::super) const ROLE: &str = "ralph.role";
+    /// The role of a holder.
+    pub(in super::super) const HOLDER: &str = "holder";
+}
+
+/// The limit of processes and threads: enough for a parallel build, and a bound for a fork bomb.
+const PIDS: u32 = 4096;
+/// The size limit of `/tmp` if memory has no limit. `/tmp` counts as memory.
+const TMP_BYTES: u64 = 2 << 30;
+
+/// The first process. It starts nothing for the agent, reaps orphaned processes and never exits. Killing every process
+/// kills its `sleep` too; then it starts another.
+const KEEP: [&str; 3] = ["/bin/sh", "-c", "while :; do sleep 2147483647 & wait; done"];
+
+/// Changes with everything that a sandbox is created from.
+pub(super) fn fingerprint(spec: &SandboxSpec, image: &Digest, user: AgentUser) -> String {
+    fingerprint::fingerprint(&(
+        crate::guest::VERSION,
+        image.to_string(),
+        user.to_string(),
+        spec.network.lines(),
+        &spec.mounts,
+        &spec.resources,
+        &spec.env,
+        &spec.purpose.task,
+    ))
+}
+
+/// The labels of the containers of a sandbox.
+pub(super) fn labels(record: &SandboxRecord, dir: &SandboxDir) -> BTreeMap<String, String> {
+    let labels = [
+        (label::RUN, record.run.to_string()),
+        (label::OWNER, record.owner.to_json()),
+        (label::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
+        (label::FINGERPRINT, record.fingerprint.clone()),
+        (label::WORKSPACE, dir.workspace().display().to_string()),
+    ];
+    labels.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The container of a sandbox.
+pub(super) fn container(
+    host: &EngineHost,
+    spec: &SandboxSpec,
+    image: &Digest,
+    dir: &SandboxDir,
+    labels: BTreeMap<String, String>,
+    network: ContainerNetwork,
+) -> ContainerSpec {
+    ContainerSpec {
+        name: dir.name(),
+        image: image.to_string(),
+        command: KEEP.map(str::to_owned).to_vec(),
+        user: host.user.to_string(),
+        work_dir: PathBuf::from(ROOT),
+        env: variables(spec),
+        labels,
+        mounts: mounts(spec, &host.guest, dir),
+        in_memory: BTreeMap::from([(PathBuf::from("/tmp"), tmp_options(&spec.resources))]),
+        limits: limits(&spec.resources, host.processors),
+        network,
+        manages_network: false,
+    }
+}
+
+fn variables(spec: &SandboxSpec) -> BTreeMap<String, String> {
+    let own = [
+        ("HOME", format!("{ROOT}/home")),
+        ("TMPDIR", "/tmp".to_owned()),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("USER", "agent".to_owned()),
+    ];
+    let mut env = BTreeMap::from(own.map(|(name, value)| (name.to_owned(), value)));
+    if spec.network.inspects_any() {
+        env.extend(inspection::variables());
+    }
+    env.extend(spec.env.clone());
+    env
+}
+
+fn mounts(spec: &SandboxSpec, guest: &GuestFile, dir: &SandboxDir) -> Vec<ContainerMount> {
+    let own = ContainerMount {
+        source: dir.workspace(),
+        target: PathBuf::from(ROOT),
+        read_only: false,
+    };
+    let read_only = |source: PathBuf, target: &str| ContainerMount {
+        source,
+        target: PathBuf::from(target),
+        read_only: true,
+    };
+    let guest = match guest {
+        GuestFile::Present(file) => vec![
+            read_only(file.clone(), GUEST),
+            read_only(dir.session_socket_dir(), session_socket::DIRECTORY),
+        ],
+        GuestFile::Missing(_) => vec![],
+    };
+    let trust = spec
+        .network
+        .inspects_any()
+        .then(|| read_only(dir.trust(), inspection::DIRECTORY));
+    let others = spec.mounts.iter().map(|mount| ContainerMount {
+        source: mount.source.clone(),
+        target: mount.target.clone(),
+        read_only: true,
+    });
+    let ours = std::iter::once(own).chain(guest).chain(trust);
+    ours.chain(others).collect()
+}
+
+/// `/tmp` counts as memory and gets at most half of it.
+fn tmp_options(resources: &Resources) -> String {
+    let size = resources
+        .memory_bytes
+        .map_or(TMP_BYTES, |bytes| (bytes / 2).min(TMP_BYTES));
+    format!("rw,exec,nosuid,nodev,mode=1777,size={size}")
+}
+
+fn limits(resources: &Resources, processors: u32) -> ContainerLimits {
+    ContainerLimits {
+        memory_bytes: resources.memory_bytes,
+        // An engine rejects a limit above what it has.
+        cpu_millis: resources
+            .cpu_millis
+            .map(|millis| millis.min(processors.saturating_mul(1000))),
+        pids: Some(PIDS),
+    }
+}

@@ -1,0 +1,91 @@
+//! Creates the containers of a sandbox.
+
+use std::sync::atomic::AtomicBool;
+
+use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
+use super::super::workspace_provider::missing_image;
+use super::super::{SandboxError, SandboxSpec};
+use super::backend::{EngineHost, NetworkMode};
+use super::container::{self, label};
+use super::engine_failed_for;
+use super::sandbox::DockerSandbox;
+use super::seal::{Seal, SealError, SealStep, holder};
+use crate::engine::{ContainerNetwork, EngineError};
+
+/// Creates and starts a sandbox, and verifies that its network is sealed. `None` if the engine has a container with the
+/// same name already. Removes all containers again if anything fails.
+pub(super) async fn create(
+    host: &EngineHost,
+    dir: &SandboxDir,
+    spec: &SandboxSpec,
+    record: &SandboxRecord,
+) -> Result<Option<DockerSandbox>, SandboxError> {
+    let mut containers = Vec::new();
+    let created = create_containers(host, dir, spec, record, &mut containers).await;
+    if created.is_err() {
+        for container in containers.iter().rev() {
+            let removed = host.engine.remove_container(container).await;
+            removed.map_err(|error| engine_failed_for(&dir.name(), error))?;
+        }
+    }
+    match created {
+        Err(error) if matches!(error.cause(), Some(EngineError::Conflict { .. })) => Ok(None),
+        created => created.map(Some),
+    }
+}
+
+/// Adds the id of every container it creates to `created`.
+async fn create_containers(
+    host: &EngineHost,
+    dir: &SandboxDir,
+    spec: &SandboxSpec,
+    record: &SandboxRecord,
+    created: &mut Vec<String>,
+) -> Result<DockerSandbox, SandboxError> {
+    let name = dir.name();
+    let failed = |error: EngineError| engine_failed_for(&name, error);
+    let unsealed = |error: SealError| error.into_sandbox_error(&name);
+    let image = host.image(spec).await?;
+    let image = image.ok_or_else(|| missing_image(spec))?;
+    let labels = container::labels(record, dir);
+
+    let (network, seal) = match host.network_mode(spec).map_err(unsealed)? {
+        NetworkMode::Bridge => (ContainerNetwork::Bridge, None),
+        NetworkMode::Disconnected => (ContainerNetwork::Isolated { dns: None }, None),
+        NetworkMode::Sealed(plan) => {
+            let inspection = host.inspection(spec, &image, dir).await.map_err(unsealed)?;
+            let holder_image = holder::image(&host.engine).await.map_err(failed)?;
+            let mut labels = labels.clone();
+            labels.insert(label::ROLE.to_owned(), label::HOLDER.to_owned());
+            let holder = holder::container(&name, holder_image, &dir.holder_dir(), labels);
+            let holder = host.engine.create_container(&holder).await.map_err(failed)?;
+            created.push(holder.clone());
+            SealStep::HolderCreated.report(&holder);
+            let seal = Seal::new(host.holder(dir, holder.clone()), plan, &spec.egress, inspection);
+            (ContainerNetwork::SharedWith(holder), Some(seal))
+        }
+    };
+
+    // The engine creates the container while the holder sets up its network.
+    let container = container::container(host, spec, &image, dir, labels, network);
+    let sealed = async {
+        match &seal {
+            Some(seal) => seal.make_ready().await.map(drop),
+            None => Ok(()),
+        }
+    };
+    let (container, sealed) = tokio::join!(host.engine.create_container(&container), sealed);
+    let container = container.map_err(failed)?;
+    created.push(container.clone());
+    if let Some(seal) = &seal {
+        SealStep::SandboxCreated.report(seal.holder());
+    }
+    sealed.map_err(unsealed)?;
+
+    let sandbox = host.sandbox(dir, container, Some(spec), seal);
+    sandbox.run().await?;
+    Ok(DockerSandbox {
+        used: AtomicBool::new(false),
+        ..sandbox
+    })
+}

@@ -1,0 +1,231 @@
+//! Runs commands through the exec API of the engine, without the guest.
+//!
+//! This is slower than the warm session and less precise: a signal appears as an exit code, and the engine decides when
+//! the streams of a finished command are closed. Evidence is gathered this way.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, sleep};
+
+use super::super::SandboxError;
+use super::super::command_output::CommandOutput;
+use super::super::wait_limits::{WaitEnd, WaitLimits};
+use super::container::ROOT;
+use super::{engine_failed, proxy};
+use crate::engine::{ContainerExec, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
+use crate::exec::{Command, Exit, ExitStatus, OutputSink, OutputStream};
+use crate::gateway::Phantom;
+
+/// How long a command may take to end after SIGTERM, and after SIGKILL.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the engine may take to know the exit code of a command whose streams are closed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+const EXIT_POLL: Duration = Duration::from_millis(5);
+/// Signals the processes of a command, which have [`MARK`] in their environment.
+const SIGNAL_MARKED: &str = include_str!("signal_marked.sh");
+const MARK: &str = "RALPH_MARK";
+
+/// Runs commands in one container.
+#[derive(Clone, Debug)]
+pub(super) struct ContainerCommands {
+    pub(super) engine: Engine,
+    pub(super) container: String,
+    /// The credential of the explicit proxy, if commands are to use it.
+    pub(super) proxy: Option<Phantom>,
+}
+
+impl ContainerCommands {
+    /// Runs a command to its end. Errors of the engine are the cause of the returned error.
+    pub(super) async fn run(
+        &self,
+        command: &Command,
+        output: &mut dyn OutputSink,
+    ) -> Result<Exit, SandboxError> {
+        let mark = format!("{:016x}", fastrand::u64(..));
+        let root = PathBuf::from(ROOT);
+        let spec = ExecSpec {
+            argv: std::iter::once(&command.program)
+                .chain(&command.args)
+                .cloned()
+                .collect(),
+            env: std::iter::once((MARK.to_owned(), mark.clone()))
+                .chain(self.variables())
+                .chain(command.env.clone())
+                .collect(),
+            cwd: Some(
+                command
+                    .cwd
+                    .as_ref()
+                    .map_or_else(|| root.clone(), |dir| root.join(dir)),
+            ),
+            stdin: command.stdin.is_some(),
+        };
+        let started = Instant::now();
+        let exec = self.engine.exec(&self.container, &spec).await;
+        let guard = KillOnDrop(Some((self.clone(), mark)));
+        let mut running = RunningExec::new(exec.map_err(engine_failed)?, command);
+        let limits = WaitLimits::new(command, started);
+        let status = match running.wait(&limits, output).await.map_err(engine_failed)? {
+            WaitEnd::Finished => running.exit_status(command).await?,
+            WaitEnd::TimedOut => ExitStatus::TimedOut,
+            WaitEnd::Idle => ExitStatus::Idle,
+        };
+        if matches!(status, ExitStatus::TimedOut | ExitStatus::Idle) {
+            guard.end(&mut running, output).await.map_err(engine_failed)?;
+        }
+        guard.release();
+        let streams_held = running.streams_held;
+        Ok(running
+            .output
+            .into_exit(status, started.elapsed(), streams_held, output))
+    }
+
+    /// Variables of all commands, in addition to those of the container.
+    pub(super) fn variables(&self) -> BTreeMap<String, String> {
+        let variables = |phantom| proxy::variables(phantom, proxy::ADDRESS);
+        self.proxy.as_ref().map(variables).unwrap_or_default()
+    }
+
+    /// Runs a shell script to its end and drops its output.
+    pub(super) async fn script(&self, script: &str, args: &[&str]) -> Result<ExecState, EngineError> {
+        let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
+        let spec = ExecSpec {
+            argv: words.into_iter().map(str::to_owned).collect(),
+            env: BTreeMap::new(),
+            cwd: Some("/".into()),
+            stdin: false,
+        };
+        let mut exec = self.engine.exec(&self.container, &spec).await?;
+        while let Some(piece) = exec.next().await {
+            piece?;
+        }
+        exit_state(&mut exec).await
+    }
+}
+
+/// The state of a command whose streams are closed. The engine knows the exit code a moment later.
+async fn exit_state(exec: &mut ContainerExec) -> Result<ExecState, EngineError> {
+    let give_up = Instant::now() + EXIT_TIMEOUT;
+    loop {
+        match exec.state().await? {
+            ExecState::Running if Instant::now() < give_up => sleep(EXIT_POLL).await,
+            state => return Ok(state),
+        }
+    }
+}
+
+/// Kills the command with this mark if it is dropped before the command has ended.
+struct KillOnDrop(Option<(ContainerCommands, String)>);
+
+impl KillOnDrop {
+    /// Ends the command and everything it started: SIGTERM first, then SIGKILL.
+    async fn end(
+        &self,
+        running: &mut RunningExec<'_>,
+        output: &mut dyn OutputSink,
+    ) -> Result<(), EngineError> {
+        for signal in ["TERM", "KILL"] {
+            if let Some((commands, mark)) = &self.0 {
+                commands.script(SIGNAL_MARKED, &[mark, signal]).await?;
+            }
+            running.wait(&WaitLimits::timeout(END_TIMEOUT), output).await?;
+        }
+        Ok(())
+    }
+
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        let Some((commands, mark)) = self.0.take() else {
+            return;
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            // The caller is gone, so an error cannot be reported.
+            runtime.spawn(async move { commands.script(SIGNAL_MARKED, &[&mark, "KILL"]).await });
+        }
+    }
+}
+
+/// A command while it runs.
+struct RunningExec<'a> {
+    exec: ContainerExec,
+    stdin: Option<Pin<Box<dyn AsyncWrite + Send>>>,
+    /// The input that was not sent yet.
+    input: &'a [u8],
+    output: CommandOutput,
+    /// What the engine itself printed: why the command could not be started.
+    engine_message: Vec<u8>,
+    streams_held: bool,
+}
+
+impl<'a> RunningExec<'a> {
+    fn new(mut exec: ContainerExec, command: &'a Command) -> Self {
+        Self {
+            stdin: exec.stdin.take(),
+            exec,
+            input: command.stdin.as_deref().unwrap_or_default(),
+            output: CommandOutput::new(command.keep),
+            engine_message: Vec::new(),
+            streams_held: true,
+        }
+    }
+
+    /// Sends input and records output until the streams are closed or a limit is exceeded.
+    async fn wait(
+        &mut self,
+        limits: &WaitLimits,
+        output: &mut dyn OutputSink,
+    ) -> Result<WaitEnd, EngineError> {
+        let mut last_output = Instant::now();
+        loop {
+            if !self.streams_held {
+                return Ok(WaitEnd::Finished);
+            }
+            tokio::select! {
+                piece = self.exec.next() => {
+                    last_output = Instant::now();
+                    match piece.transpose()? {
+                        Some(ExecOutput::Stdout(bytes)) => self.output.push(OutputStream::Stdout, &bytes, output),
+                        Some(ExecOutput::Stderr(bytes)) => self.output.push(OutputStream::Stderr, &bytes, output),
+                        Some(ExecOutput::Engine(bytes)) => self.engine_message.extend_from_slice(&bytes),
+                        None => self.streams_held = false,
+                    }
+                }
+                () = send_input(&mut self.stdin, &mut self.input), if self.stdin.is_some() => {}
+                end = limits.exceeded(last_output) => return Ok(end),
+            }
+        }
+    }
+
+    async fn exit_status(&mut self, command: &Command) -> Result<ExitStatus, SandboxError> {
+        match exit_state(&mut self.exec).await.map_err(engine_failed)? {
+            ExecState::Exited(code) => Ok(ExitStatus::Code(code)),
+            ExecState::Running | ExecState::NotStarted => {
+                let message = String::from_utf8_lossy(&self.engine_message).trim().to_owned();
+                let cause = io::Error::new(io::ErrorKind::NotFound, message);
+                Err(SandboxError::not_started(&command.program, cause))
+            }
+        }
+    }
+}
+
+/// Sends as much input as the command accepts. Closes the stream after the last byte, or if the command closed it.
+async fn send_input(stdin: &mut Option<Pin<Box<dyn AsyncWrite + Send>>>, input: &mut &[u8]) {
+    let Some(pipe) = stdin else { return };
+    match pipe.write(input).await {
+        Ok(written) if written < input.len() => *input = &input[written..],
+        Ok(_) | Err(_) => {
+            let _ = pipe.shutdown().await;
+            *stdin = None;
+        }
+    }
+}

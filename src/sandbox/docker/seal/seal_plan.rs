@@ -1,0 +1,175 @@
+//! What a seal consists of, as a value.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use super::super::proxy;
+use super::SealError;
+use super::holder_connection::MAX_LISTENERS;
+use crate::gateway::{Gateway, ListenerProtocol};
+use crate::guest::holder_protocol::{HolderRequest, Transport};
+use crate::network::firewall::SEALED;
+use crate::network::{Policy, PolicyMode};
+
+const DNS: u16 = 53;
+
+/// How the network of a sandbox is sealed under a policy. Its `Display` shows the commands that would set it up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealPlan {
+    policy: Policy,
+    listeners: Vec<SealListener>,
+}
+
+/// A listening socket of the gateway, and the protocol it serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SealListener {
+    listener: (Transport, SocketAddr),
+    door: ListenerProtocol,
+}
+
+impl SealPlan {
+    /// The plan for a policy; `None` if the policy restricts nothing.
+    pub fn new(policy: &Policy) -> Result<Option<Self>, SealError> {
+        let restricts = match policy.mode() {
+            PolicyMode::AllowAll => policy.restricts(),
+            PolicyMode::Deny | PolicyMode::Allowlist | PolicyMode::Record => true,
+        };
+        let listeners = listeners(policy);
+        match listeners.len() {
+            _ if !restricts => Ok(None),
+            count if count > MAX_LISTENERS => Err(SealError::TooManyPorts(count)),
+            _ => Ok(Some(Self {
+                policy: policy.clone(),
+                listeners,
+            })),
+        }
+    }
+
+    pub(super) fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The first request to the holder: set up the firewall.
+    pub(super) fn firewall_request() -> HolderRequest {
+        HolderRequest::Seal {
+            firewall: SEALED.to_string(),
+        }
+    }
+
+    /// The second request: pass on its listening sockets.
+    pub(super) fn listeners_request(&self) -> HolderRequest {
+        HolderRequest::Listen {
+            listeners: self.listeners.iter().map(|one| one.listener).collect(),
+        }
+    }
+
+    /// Lets the gateway serve the sockets of the holder.
+    pub(super) fn open(&self, gateway: &Gateway, listeners: Vec<OwnedFd>) -> Result<(), SealError> {
+        let (received, expected) = (listeners.len(), self.listeners.len());
+        if received != expected {
+            let reason = format!("it passed on {received} listeners instead of {expected}");
+            return Err(SealError::Failed(reason));
+        }
+        for (one, listener) in self.listeners.iter().zip(listeners) {
+            match one.listener.0 {
+                Transport::Tcp => gateway.open(one.door, listener.into()),
+                Transport::Udp => gateway.open_dns(listener.into()),
+            }
+            .map_err(SealError::Gateway)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for SealPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "# every IPv4 address is the sandbox's own, and there is no other interface"
+        )?;
+        writeln!(f, "ip route add local 0.0.0.0/0 dev lo")?;
+        writeln!(f, "# iptables-restore and ip6tables-restore")?;
+        write!(f, "{SEALED}")?;
+        writeln!(f, "# the gateway listens")?;
+        for SealListener { listener, door } in &self.listeners {
+            let (transport, address) = listener;
+            writeln!(f, "{transport} {address} # {door}")?;
+        }
+        Ok(())
+    }
+}
+
+/// DNS, the proxy, and all ports that the policy mentions.
+fn listeners(policy: &Policy) -> Vec<SealListener> {
+    let any = Ipv4Addr::UNSPECIFIED;
+    let tcp = |address: SocketAddr, door| SealListener {
+        listener: (Transport::Tcp, address),
+        door,
+    };
+    let named = policy
+        .ports()
+        .into_iter()
+        .filter(|port| ![DNS, proxy::ADDRESS.port()].contains(port));
+    let named = named.map(|port| {
+        let door = match port {
+            80 => ListenerProtocol::Http { port },
+            443 => ListenerProtocol::Tls { port },
+            port => ListenerProtocol::Tcp { port },
+        };
+        tcp((any, port).into(), door)
+    });
+    let own = [
+        SealListener {
+            listener: (Transport::Udp, (any, DNS).into()),
+            door: ListenerProtocol::Dns,
+        },
+        tcp((any, DNS).into(), ListenerProtocol::Dns),
+        tcp(proxy::ADDRESS.into(), ListenerProtocol::Proxy),
+    ];
+    own.into_iter().chain(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+    use crate::network::{HostPattern, PolicyRule};
+
+    fn rules<const N: usize>(lines: [&str; N]) -> [PolicyRule; N] {
+        lines.map(|line| PolicyRule::parse(line).unwrap())
+    }
+
+    #[rstest]
+    #[case::nothing_is_restricted(Policy::allow_all(), false)]
+    #[case::something_is(Policy::allow_all().denying(rules(["a.example"])), true)]
+    #[case::something_is_inspected(Policy::allow_all().inspecting([HostPattern::parse("a.example").unwrap()]), true)]
+    #[case::everything_is(Policy::deny(), true)]
+    #[case::names_are_listed(Policy::allowlist([]), true)]
+    #[case::names_are_written_down(Policy::record(), true)]
+    fn every_policy_that_restricts_or_inspects_is_sealed(#[case] policy: Policy, #[case] sealed: bool) {
+        assert_eq!(SealPlan::new(&policy).unwrap().is_some(), sealed);
+    }
+
+    #[test]
+    fn a_plan_is_displayed_as_commands() {
+        let policy = Policy::allowlist(rules(["a.example", "db.example:5432", "dns.example:53"]));
+        let plan = SealPlan::new(&policy).unwrap().unwrap();
+        let expected = format!(
+            "# every IPv4 address is the sandbox's own, and there is no other interface\n\
+             ip route add local 0.0.0.0/0 dev lo\n# iptables-restore and ip6tables-restore\n{SEALED}\
+             # the gateway listens\nudp 0.0.0.0:53 # DNS\ntcp 0.0.0.0:53 # DNS\ntcp 127.0.0.1:3128 # the proxy\n\
+             tcp 0.0.0.0:80 # HTTP at port 80\ntcp 0.0.0.0:443 # TLS at port 443\n\
+             tcp 0.0.0.0:5432 # TCP at port 5432\n"
+        );
+        assert_eq!(plan.to_string(), expected);
+    }
+
+    #[test]
+    fn a_policy_with_too_many_ports_is_rejected() {
+        let rules = (1..400).map(|port| PolicyRule::parse(&format!("a.example:{port}")).unwrap());
+        let refused = SealPlan::new(&Policy::allowlist(rules));
+        assert!(matches!(refused, Err(SealError::TooManyPorts(_))), "{refused:?}");
+    }
+}

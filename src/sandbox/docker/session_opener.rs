@@ -1,0 +1,108 @@
+//! Opens warm sessions with the guest in a container, through one exec that stays open.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::super::SandboxError;
+use super::super::session::{SessionContext, SessionError, WarmSession};
+use super::super::session_slot::SessionOpener;
+use super::container::{GUEST, ROOT};
+use super::engine_failed_for;
+use super::exec::ContainerCommands;
+use super::session_socket::{self, SessionSocket};
+use crate::engine::{EngineError, ExecSpec};
+
+/// The `PATH` of an engine for images that set none.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How long a guest may take to connect to the socket.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Opens warm sessions in one container.
+#[derive(Debug)]
+pub(super) struct ExecSessionOpener {
+    pub(super) exec: ContainerCommands,
+    /// The name of the sandbox.
+    pub(super) sandbox: String,
+    /// The directory of the session socket on the host.
+    pub(super) socket_dir: PathBuf,
+    pub(super) grace: Duration,
+}
+
+#[async_trait]
+impl SessionOpener for ExecSessionOpener {
+    async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
+        self.try_open()
+            .await
+            .map_err(|error| engine_failed_for(&self.sandbox, error))
+    }
+}
+
+impl ExecSessionOpener {
+    async fn try_open(&self) -> Result<Result<WarmSession, SessionError>, EngineError> {
+        let (engine, container) = (&self.exec.engine, &self.exec.container);
+        let found = engine.container(container).await?;
+        let found = found.ok_or_else(|| EngineError::NotFound {
+            subject: container.clone(),
+        })?;
+        // Without a socket the session uses the stream of the exec, which is only slower.
+        let socket = SessionSocket::open(&self.socket_dir).ok();
+        let mut argv = vec![GUEST, "session"];
+        argv.extend(socket.as_ref().map(|_| session_socket::PATH));
+        let spec = ExecSpec {
+            argv: argv.into_iter().map(str::to_owned).collect(),
+            env: BTreeMap::new(),
+            cwd: Some(PathBuf::from("/")),
+            stdin: true,
+        };
+        let mut exec = engine.exec(container, &spec).await?;
+        let mut to_guest = exec.stdin.take().ok_or_else(|| EngineError::InvalidResponse {
+            subject: container.clone(),
+            reason: "the exec has no standard input".to_owned(),
+        })?;
+        let mut env = found.env;
+        env.extend(self.exec.variables());
+        env.entry("PATH".to_owned())
+            .or_insert_with(|| DEFAULT_PATH.to_owned());
+        let context = SessionContext {
+            sandbox: self.sandbox.clone(),
+            env,
+            dir: PathBuf::from(ROOT),
+            grace: self.grace,
+        };
+        let opened = async {
+            let mut from_guest = BufReader::new(exec.into_stdout());
+            if let Some(socket) = socket {
+                to_guest.write_all(&socket.password()).await?;
+                to_guest.flush().await?;
+                if let Some(stream) = accept(socket, &mut from_guest).await? {
+                    let (from_guest, to_guest) = stream.into_split();
+                    return WarmSession::open(from_guest, to_guest, context).await;
+                }
+            }
+            WarmSession::open(from_guest, to_guest, context).await
+        };
+        Ok(opened.await)
+    }
+}
+
+/// Waits for the guest to connect to the socket. `None` if it uses the stream of the exec.
+async fn accept(
+    socket: SessionSocket,
+    from_guest: &mut (impl AsyncBufRead + Unpin),
+) -> io::Result<Option<UnixStream>> {
+    let connected = async {
+        tokio::select! {
+            stream = socket.accept() => stream.map(Some),
+            first_bytes = from_guest.fill_buf() => first_bytes.map(|_| None),
+        }
+    };
+    timeout(CONNECT_TIMEOUT, connected).await.unwrap_or(Ok(None))
+}

@@ -1,0 +1,330 @@
+//! The `local` provider: plain processes of the host in a directory of their own. It isolates nothing else.
+
+mod local_dirs;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+
+use self::local_dirs::LocalDirs;
+use super::files::WorkspaceFiles;
+use super::lifecycle::{Lifecycle, LifecycleState};
+use super::{
+    Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError,
+    SandboxFiles, SandboxSpec,
+};
+use crate::exec::{Command, Exit, Host, OutputSink, RunningCommand};
+
+const NAME: &str = "local";
+
+/// What the provider needs to know.
+#[derive(Clone, PartialEq, Eq)]
+pub struct LocalOptions {
+    /// The directory below which each run gets its own.
+    pub base: PathBuf,
+    /// The `PATH` of the commands.
+    pub path: String,
+    /// Variables that commands inherit from the host. They inherit no others.
+    pub passthrough: BTreeMap<String, String>,
+}
+
+/// Shows the names of variables only, because their values may be confidential.
+impl fmt::Debug for LocalOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalOptions")
+            .field("base", &self.base)
+            .field("path", &self.path)
+            .field("passthrough", &self.passthrough.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// Creates sandboxes that are directories of the host: `<base>/<run>/sandbox`.
+#[derive(Debug)]
+pub struct LocalProvider {
+    options: LocalOptions,
+}
+
+impl LocalProvider {
+    /// A provider that keeps its sandboxes below `options.base`.
+    #[must_use]
+    pub fn new(options: LocalOptions) -> Self {
+        Self { options }
+    }
+
+    fn open(&self, dirs: LocalDirs, spec: &SandboxSpec) -> Box<dyn Sandbox> {
+        let inside = |name: &str| dirs.root.join(name).to_string_lossy().into_owned();
+        let mut env = BTreeMap::from([
+            ("PATH".to_owned(), self.options.path.clone()),
+            ("HOME".to_owned(), inside("home")),
+            ("TMPDIR".to_owned(), inside("tmp")),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        ]);
+        env.extend(self.options.passthrough.clone());
+        env.extend(spec.env.clone());
+        let host = Host::new(env)
+            .with_dir(&dirs.root)
+            .with_grace(spec.completion_grace)
+            .with_name(&dirs.root);
+        let id = format!("{NAME}-{}", spec.run);
+        Box::new(LocalSandbox {
+            files: WorkspaceFiles::new(&id, dirs.root.clone(), dirs.root.clone(), dirs.staging.clone()),
+            id,
+            dirs,
+            host,
+            lifecycle: Lifecycle::running(),
+        })
+    }
+
+    fn error(&self, operation: &str, spec: &SandboxSpec, error: io::Error) -> SandboxError {
+        let dirs = LocalDirs::new(&self.options.base, &spec.run);
+        SandboxError::host(operation, &dirs.root, error)
+    }
+}
+
+#[async_trait]
+impl Provider for LocalProvider {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            isolation: Isolation::DirectoryOnly,
+            network: NetworkEnforcement::Nothing,
+            resources: Enforced::No,
+            metering: Enforced::Yes,
+            preview: true,
+            credentials: CredentialRoute::Loopback,
+        }
+    }
+
+    async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+        let (base, run) = (self.options.base.clone(), spec.run.clone());
+        let dirs = blocking(move || LocalDirs::create(&base, &run)).await;
+        Ok(self.open(dirs.map_err(|error| self.error("create", spec, error))?, spec))
+    }
+
+    async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        let (base, run) = (self.options.base.clone(), spec.run.clone());
+        let dirs = blocking(move || LocalDirs::open(&base, &run)).await;
+        let dirs = dirs.map_err(|error| self.error("open", spec, error))?;
+        Ok(dirs.map(|dirs| self.open(dirs, spec)))
+    }
+}
+
+/// One directory and the processes started in it.
+#[derive(Debug)]
+struct LocalSandbox {
+    id: String,
+    dirs: LocalDirs,
+    host: Host,
+    files: WorkspaceFiles,
+    /// Locked while a command starts, so that none starts while the sandbox is being stopped.
+    lifecycle: Lifecycle,
+}
+
+impl LocalSandbox {
+    fn start_command<'a>(&self, command: &'a Command) -> Result<RunningCommand<'a>, SandboxError> {
+        let started = self
+            .lifecycle
+            .while_running(&self.id, || self.host.start(command))?;
+        started.map_err(|error| {
+            if self.dirs.root.is_dir() {
+                SandboxError::not_started(&command.program, error)
+            } else {
+                SandboxError::gone(&self.id)
+            }
+        })
+    }
+
+    fn processes(&self, error: io::Error) -> SandboxError {
+        SandboxError::processes(&self.id, error)
+    }
+}
+
+#[async_trait]
+impl Sandbox for LocalSandbox {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn root(&self) -> &Path {
+        &self.dirs.root
+    }
+
+    fn files(&self) -> &dyn SandboxFiles {
+        &self.files
+    }
+
+    async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+        let running = self.start_command(command)?;
+        running
+            .finish(output)
+            .await
+            .map_err(|error| self.processes(error))
+    }
+
+    async fn end_processes(&self) -> Result<(), SandboxError> {
+        self.host.kill_all().await.map_err(|error| self.processes(error))
+    }
+
+    async fn start(&self) -> Result<(), SandboxError> {
+        self.lifecycle.enter(LifecycleState::Running, &self.id)
+    }
+
+    async fn stop(&self) -> Result<(), SandboxError> {
+        self.lifecycle.enter(LifecycleState::Stopped, &self.id)?;
+        self.end_processes().await
+    }
+
+    async fn preview(&self, port: u16) -> Result<Option<String>, SandboxError> {
+        Ok(Some(format!("http://127.0.0.1:{port}")))
+    }
+
+    async fn close(&self) -> Result<(), SandboxError> {
+        self.lifecycle.enter(LifecycleState::Closed, &self.id)?;
+        self.end_processes().await?;
+        let dirs = self.dirs.clone();
+        let removed = blocking(move || dirs.remove()).await;
+        removed.map_err(|error| SandboxError::host("remove", &self.dirs.root, error))
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(io::Error::other)?
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::time::Duration;
+
+    use rstest::rstest;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::exec::Discard;
+    use crate::id::RunId;
+
+    fn provider(base: &Path) -> LocalProvider {
+        LocalProvider::new(LocalOptions {
+            base: base.to_owned(),
+            path: "/usr/bin:/bin".to_owned(),
+            passthrough: BTreeMap::from([("PASSED".to_owned(), "by choice".to_owned())]),
+        })
+    }
+
+    fn spec() -> SandboxSpec {
+        SandboxSpec {
+            env: BTreeMap::from([("OF_SPEC".to_owned(), "1".to_owned())]),
+            completion_grace: Duration::from_millis(100),
+            ..SandboxSpec::unrestricted(RunId::parse("r2345").unwrap())
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_see_only_the_variables_of_options_and_spec() {
+        let base = TempDir::new().unwrap();
+        let sandbox = provider(base.path()).create(&spec()).await.unwrap();
+        let exit = sandbox.exec(&Command::new("env"), &mut Discard).await.unwrap();
+        let text = exit.stdout.text();
+        let seen: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once('=')).collect();
+        let names: Vec<&str> = seen.keys().copied().collect();
+        assert_eq!(
+            names,
+            [
+                "HOME",
+                "LANG",
+                "OF_SPEC",
+                "PASSED",
+                "PATH",
+                "RALPH_MARK",
+                "TMPDIR"
+            ]
+        );
+        assert_eq!(Path::new(seen["HOME"]), sandbox.root().join("home"));
+        assert_eq!(Path::new(seen["TMPDIR"]), sandbox.root().join("tmp"));
+    }
+
+    #[rstest]
+    #[case::an_absolute_path("/etc/passwd")]
+    #[case::a_path_upwards("work/../../secret")]
+    #[case::a_link_to_a_file("file")]
+    #[case::a_link_upwards("up/secret")]
+    #[case::a_link_to_a_link("hop/secret")]
+    #[tokio::test]
+    async fn a_path_that_leads_out_is_an_error(#[case] path: &str) {
+        let base = TempDir::new().unwrap();
+        let sandbox = provider(base.path()).create(&spec()).await.unwrap();
+        fs::write(base.path().join("r2345/secret"), "x").unwrap();
+        for (target, link) in [("/etc/passwd", "file"), ("work/../..", "up"), ("up", "hop")] {
+            symlink(target, sandbox.root().join(link)).unwrap();
+        }
+        let (path, files) = (Path::new(path), sandbox.files());
+        let expected = format!("`{}` leads out of the sandbox", path.display());
+        let tried = [
+            files.read(path, 10).await.map(drop),
+            files.write(path, b"x", 0o644).await,
+            files.append(path, b"x").await,
+            files.list(path).await.map(drop),
+            files.mkdir(path).await,
+        ];
+        for result in tried {
+            assert_eq!(result.unwrap_err().to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_values() {
+        assert!(!format!("{:?}", provider(Path::new("/nowhere"))).contains("by choice"));
+    }
+
+    #[tokio::test]
+    async fn closing_keeps_other_files_of_the_run() {
+        let base = TempDir::new().unwrap();
+        let run_dir = base.path().join("r2345");
+        let first = provider(base.path()).create(&spec()).await.unwrap();
+        fs::write(run_dir.join("journal"), "kept").unwrap();
+        first.close().await.unwrap();
+        assert_eq!(fs::read_dir(&run_dir).unwrap().count(), 1);
+        fs::remove_file(run_dir.join("journal")).unwrap();
+        let second = provider(base.path()).create(&spec()).await.unwrap();
+        second.close().await.unwrap();
+        assert!(!run_dir.exists());
+    }
+
+    #[tokio::test]
+    async fn an_interrupted_creation_is_completed() {
+        let base = TempDir::new().unwrap();
+        fs::create_dir_all(base.path().join("r2345/sandbox")).unwrap();
+        fs::create_dir_all(base.path().join("r2345/staging")).unwrap();
+        fs::write(base.path().join("r2345/staging/half"), "a fi").unwrap();
+        let sandbox = provider(base.path()).reopen(&spec()).await.unwrap().unwrap();
+        sandbox
+            .files()
+            .write(Path::new("work/file"), b"whole", 0o644)
+            .await
+            .unwrap();
+        assert_eq!(
+            fs::read_dir(base.path().join("r2345/staging")).unwrap().count(),
+            0
+        );
+    }
+
+    #[tokio::test]
+    async fn a_preview_is_a_port_of_the_host() {
+        let base = TempDir::new().unwrap();
+        let sandbox = provider(base.path()).create(&spec()).await.unwrap();
+        assert_eq!(
+            sandbox.preview(8080).await.unwrap().as_deref(),
+            Some("http://127.0.0.1:8080")
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! The host directory of one sandbox: its workspace, and a record of who owns it.
+//!
+//! The labels of a container cannot be changed, so the current owner is recorded in a file beside the workspace.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::SandboxError;
+use super::files::{self, FileOwner};
+use super::owner::Owner;
+use crate::atomic_file::{FileAccess, write_atomically};
+use crate::id::RunId;
+
+/// The directories that every workspace has.
+const DIRECTORIES: [&str; 2] = ["work", "home"];
+
+/// The host directory of one sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SandboxDir {
+    dir: PathBuf,
+}
+
+/// What is recorded about a sandbox in its directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SandboxRecord {
+    /// The run that owns it now.
+    pub(super) run: RunId,
+    /// The task it was created for.
+    pub(super) task: String,
+    /// Changes with everything that the sandbox was created from.
+    pub(super) fingerprint: String,
+    /// The process that owns it now.
+    pub(super) owner: Owner,
+}
+
+/// The result of locking a sandbox directory.
+#[derive(Debug)]
+pub(super) enum DirLock {
+    /// Locked until this value is dropped. There is no lock file if the directory does not exist.
+    Held(Option<File>),
+    /// The record changed, or the directory was removed, since it was read.
+    Changed,
+}
+
+impl SandboxDir {
+    /// The directory of the sandbox with this name.
+    pub(super) fn new(base: &Path, name: &str) -> Self {
+        Self { dir: base.join(name) }
+    }
+
+    /// The directory that a workspace belongs to.
+    pub(super) fn from_workspace(workspace: &Path) -> Option<Self> {
+        let found = Self {
+            dir: workspace.parent()?.to_owned(),
+        };
+        (found.workspace() == workspace).then_some(found)
+    }
+
+    /// All sandbox directories below `base`.
+    pub(super) fn all(base: &Path) -> Result<Vec<Self>, SandboxError> {
+        let list = || -> io::Result<Vec<Self>> {
+            let mut dirs = Vec::new();
+            for entry in fs::read_dir(base)? {
+                let entry = entry?;
+                if entry.file_type()?.is_dir() {
+                    dirs.push(Self { dir: entry.path() });
+                }
+            }
+            Ok(dirs)
+        };
+        match list() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            dirs => dirs.map_err(|error| SandboxError::host("list", base, error)),
+        }
+    }
+
+    /// Creates the directories and the record. Returns false if the directory exists already.
+    pub(super) fn create(
+        &self,
+        record: &SandboxRecord,
+        owner: Option<FileOwner>,
+    ) -> Result<bool, SandboxError> {
+        match self.try_create(record, owner) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(self.error("create", error)),
+        }
+    }
+
+    fn try_create(&self, record: &SandboxRecord, owner: Option<FileOwner>) -> io::Result<()> {
+        if let Some(base) = self.dir.parent() {
+            fs::create_dir_all(base)?;
+        }
+        DirBuilder::new().mode(0o700).create(&self.dir)?;
+        self.write_record(record)?;
+        fs::create_dir(self.staging())?;
+        // Users inside the sandbox may pass through; on the host the parent directory keeps other users out.
+        DirBuilder::new().mode(0o711).create(self.session_socket_dir())?;
+        fs::create_dir(self.trust())?;
+        fs::set_permissions(self.trust(), Permissions::from_mode(0o755))?;
+        fs::create_dir(self.holder_dir())?;
+        // The holder is root without the capability to override file permissions. On the host, only the owner of the
+        // sandbox directory gets this far.
+        fs::set_permissions(self.holder_dir(), Permissions::from_mode(0o777))?;
+        let private = |dir: &Path| -> io::Result<()> {
+            DirBuilder::new().mode(0o700).create(dir)?;
+            owner.map_or(Ok(()), |owner| chown(dir, Some(owner.uid), Some(owner.gid)))
+        };
+        private(&self.workspace())?;
+        DIRECTORIES
+            .iter()
+            .try_for_each(|name| private(&self.workspace().join(name)))
+    }
+
+    /// The record; `None` if there is none, or if it cannot be parsed.
+    pub(super) fn record(&self) -> Option<SandboxRecord> {
+        let bytes = fs::read(self.dir.join("sandbox.json")).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Replaces the record.
+    pub(super) fn record_owner(&self, record: &SandboxRecord) -> Result<(), SandboxError> {
+        self.write_record(record)
+            .map_err(|error| self.error("take over", error))
+    }
+
+    fn write_record(&self, record: &SandboxRecord) -> io::Result<()> {
+        let bytes = serde_json::to_vec(record)?;
+        write_atomically(&self.dir.join("sandbox.json"), &bytes, FileAccess::Private)
+    }
+
+    /// Replaces the record of a dead owner. Returns false if another process was faster.
+    pub(super) fn claim(&self, dead: &SandboxRecord, record: &SandboxRecord) -> Result<bool, SandboxError> {
+        match self.lock(Some(dead))? {
+            DirLock::Held(_lock) => self.record_owner(record).map(|()| true),
+            DirLock::Changed => Ok(false),
+        }
+    }
+
+    /// Keeps other processes from claiming the sandbox, provided that its record is still `seen`.
+    pub(super) fn lock(&self, seen: Option<&SandboxRecord>) -> Result<DirLock, SandboxError> {
+        let lock = match File::create(self.dir.join("lock")) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // What does not exist cannot be claimed.
+                return Ok(seen.map_or(DirLock::Held(None), |_| DirLock::Changed));
+            }
+            Err(error) => return Err(self.error("lock", error)),
+        };
+        flock(&lock, FlockOperation::LockExclusive).map_err(|error| self.error("lock", error.into()))?;
+        if self.record().as_ref() == seen {
+            Ok(DirLock::Held(Some(lock)))
+        } else {
+            Ok(DirLock::Changed)
+        }
+    }
+
+    /// Marks the sandbox as completely created.
+    pub(super) fn finish(&self) -> Result<(), SandboxError> {
+        File::create(self.finished_file())
+            .map(drop)
+            .map_err(|error| self.error("create", error))
+    }
+
+    /// Whether the sandbox was completely created. Its owner may have been killed before.
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished_file().exists()
+    }
+
+    /// Whether the directory does not exist.
+    pub(super) fn is_gone(&self) -> bool {
+        self.dir
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// When the directory was last changed.
+    pub(super) fn modified(&self) -> Option<Timestamp> {
+        let modified = fs::metadata(&self.dir).and_then(|dir| dir.modified()).ok()?;
+        Timestamp::try_from(modified).ok()
+    }
+
+    /// The name of the sandbox.
+    pub(super) fn name(&self) -> String {
+        let name = self.dir.file_name().unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+
+    /// What the sandbox sees as its root.
+    pub(super) fn workspace(&self) -> PathBuf {
+        self.dir.join("workspace")
+    }
+
+    /// Where files are written before they are moved into the workspace.
+    pub(super) fn staging(&self) -> PathBuf {
+        self.dir.join("staging")
+    }
+
+    /// Holds the socket of the warm session. The sandbox sees it read-only.
+    pub(super) fn session_socket_dir(&self) -> PathBuf {
+        self.dir.join("door")
+    }
+
+    /// Holds the certificates that the sandbox trusts. The sandbox sees it read-only.
+    pub(super) fn trust(&self) -> PathBuf {
+        self.dir.join("trust")
+    }
+
+    /// Shared with the holder. The sandbox does not see it.
+    pub(super) fn holder_dir(&self) -> PathBuf {
+        self.dir.join("holder")
+    }
+
+    /// The log of the host process that keeps the sandbox running.
+    pub(super) fn log(&self) -> PathBuf {
+        self.dir.join("log")
+    }
+
+    /// Removes the directory and everything in it, if it exists.
+    pub(super) async fn remove(&self) -> Result<(), SandboxError> {
+        let dir = self.dir.clone();
+        tokio::task::spawn_blocking(move || files::remove_all(&dir))
+            .await
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(|error| self.error("remove", error))
+    }
+
+    fn finished_file(&self) -> PathBuf {
+        self.dir.join("finished")
+    }
+
+    fn error(&self, operation: &str, error: io::Error) -> SandboxError {
+        SandboxError::host(operation, &self.dir, error)
+    }
+}

@@ -1,0 +1,392 @@
+//! What is the same for every provider whose sandboxes have a workspace on the host: naming, taking over, listing and
+//! removing sandboxes. A [`WorkspaceBackend`] does the rest.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::files::FileOwner;
+use super::name::names;
+use super::owner::Owner;
+use super::sandbox_dir::{DirLock, SandboxDir, SandboxRecord};
+use super::{
+    Capabilities, Provider, RemovalScope, Reuse, Sandbox, SandboxActivity, SandboxError, SandboxErrorKind,
+    SandboxListing, SandboxOwnership, SandboxSpec,
+};
+use crate::id::RunId;
+use crate::network::Policy;
+
+/// Runs the containers or VMs of one provider.
+#[async_trait]
+pub(super) trait WorkspaceBackend: Send + Sync + 'static {
+    /// The name used in `sandbox.type`.
+    const NAME: &'static str;
+
+    /// A live sandbox.
+    type Sandbox: Sandbox + 'static;
+
+    /// What its sandboxes can enforce.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Why it cannot enforce a policy; `None` if it can.
+    fn objection(&self, _policy: &Policy) -> Option<String> {
+        None
+    }
+
+    /// Whether the backend can be used on this host.
+    async fn check(&self) -> Result<(), SandboxError>;
+
+    /// Who owns the files of a workspace, if that is not the user of this process.
+    async fn file_owner(&self) -> Result<Option<FileOwner>, SandboxError> {
+        Ok(None)
+    }
+
+    /// Changes with everything that a sandbox is created from. `None` if the image of the spec does not exist.
+    async fn fingerprint(&self, spec: &SandboxSpec) -> Result<Option<String>, SandboxError>;
+
+    /// Creates and starts a sandbox. `None` if the backend uses the name for something else already. Removes whatever
+    /// it created if it fails, except for the directory.
+    async fn create(
+        &self,
+        dir: &SandboxDir,
+        spec: &SandboxSpec,
+        record: &SandboxRecord,
+    ) -> Result<Option<Self::Sandbox>, SandboxError>;
+
+    /// Opens the sandbox of this directory. `None` if a part of it is missing. The caller starts it.
+    async fn open(&self, dir: &SandboxDir, spec: &SandboxSpec)
+    -> Result<Option<Self::Sandbox>, SandboxError>;
+
+    /// Opens a sandbox that belongs to another process, to run commands in it. `None` if that is not possible.
+    async fn attach(&self, found: &FoundSandbox) -> Result<Option<Self::Sandbox>, SandboxError>;
+
+    /// All containers or VMs of ralph, `dirs` being the directories below the base directory.
+    async fn instances(&self, dirs: &[SandboxDir]) -> Result<Vec<Instance>, SandboxError>;
+
+    /// Removes what runs for the sandbox of this directory, if anything does.
+    async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError>;
+
+    /// Removes exactly this instance. Another sandbox may have its name by now.
+    async fn remove(&self, instance: &Instance) -> Result<(), SandboxError> {
+        self.remove_at(&instance.dir).await
+    }
+}
+
+/// What a backend runs for one sandbox.
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) name: String,
+    pub(super) dir: SandboxDir,
+    /// How the backend identifies its containers, the sandbox's own first.
+    pub(super) ids: Vec<String>,
+    pub(super) activity: SandboxActivity,
+    /// Whether its owner must have been killed, if it is an orphan: a process that ends normally stops its sandbox.
+    pub(super) needs_sweep: bool,
+    pub(super) image: Option<String>,
+    pub(super) created: Option<Timestamp>,
+    /// The run and the process that created it, where the backend has labels.
+    pub(super) creator: (Option<RunId>, Option<Owner>),
+}
+
+/// A sandbox that was found: its listing, its directory, and what runs for it.
+#[derive(Debug)]
+pub(super) struct FoundSandbox {
+    pub(super) listing: SandboxListing,
+    pub(super) dir: SandboxDir,
+    pub(super) record: Option<SandboxRecord>,
+    pub(super) instance: Option<Instance>,
+}
+
+/// A provider whose sandboxes have a workspace on the host.
+pub(super) struct WorkspaceProvider<B> {
+    backend: B,
+    base: PathBuf,
+    owner: Owner,
+}
+
+impl<B: WorkspaceBackend> WorkspaceProvider<B> {
+    /// A provider that keeps its sandbox directories below `base`.
+    pub(super) fn new(backend: B, base: PathBuf, host_name: &str) -> Self {
+        Self {
+            backend,
+            base,
+            owner: Owner::this_process(host_name),
+        }
+    }
+
+    /// The directories that have a record.
+    fn records(&self) -> Result<Vec<(SandboxDir, SandboxRecord)>, SandboxError> {
+        let dirs = SandboxDir::all(&self.base)?.into_iter();
+        Ok(dirs
+            .filter_map(|dir| Some((dir.clone(), dir.record()?)))
+            .collect())
+    }
+
+    fn find_run(&self, run: &RunId) -> Result<Option<(SandboxDir, SandboxRecord)>, SandboxError> {
+        let mut records = self.records()?.into_iter();
+        Ok(records.find(|(_, record)| &record.run == run))
+    }
+
+    /// Creates a sandbox under the first of its names that is free.
+    async fn create_named(
+        &self,
+        spec: &SandboxSpec,
+        record: &SandboxRecord,
+    ) -> Result<B::Sandbox, SandboxError> {
+        let owner = self.backend.file_owner().await?;
+        for name in names(spec, &self.base) {
+            let dir = SandboxDir::new(&self.base, &name);
+            if !dir.create(record, owner)? {
+                continue;
+            }
+            match self.backend.create(&dir, spec, record).await {
+                Ok(Some(sandbox)) => return Ok(sandbox),
+                Ok(None) => dir.remove().await?,
+                Err(error) => {
+                    dir.remove().await?;
+                    return Err(error);
+                }
+            }
+        }
+        let reason = format!("all names for a sandbox of run {} are taken", spec.run);
+        Err(SandboxError::unavailable(B::NAME, reason))
+    }
+
+    /// Takes over a sandbox of the same task and with the same fingerprint whose owner has ended.
+    async fn take_over(
+        &self,
+        spec: &SandboxSpec,
+        record: &SandboxRecord,
+    ) -> Result<Option<B::Sandbox>, SandboxError> {
+        for (dir, found) in self.records()? {
+            let fits = found.task == record.task && found.fingerprint == record.fingerprint;
+            if !fits || !found.owner.is_dead(&self.owner) || !dir.claim(&found, record)? {
+                continue;
+            }
+            match self.open_and_start(&dir, spec).await {
+                Ok(Some(sandbox)) => return Ok(Some(sandbox)),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(sandbox = dir.name(), %error, "cannot reuse a sandbox, removing it");
+                }
+            }
+            self.discard(&dir).await?;
+        }
+        Ok(None)
+    }
+
+    async fn open_and_start(
+        &self,
+        dir: &SandboxDir,
+        spec: &SandboxSpec,
+    ) -> Result<Option<B::Sandbox>, SandboxError> {
+        let Some(sandbox) = self.backend.open(dir, spec).await? else {
+            return Ok(None);
+        };
+        sandbox.start().await?;
+        Ok(Some(sandbox))
+    }
+
+    async fn discard(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
+        self.backend.remove_at(dir).await?;
+        dir.remove().await
+    }
+
+    /// Removes sandboxes whose owner process was killed. A process that exits normally stops its own sandbox.
+    async fn sweep(&self) -> Result<(), SandboxError> {
+        for found in self.census().await? {
+            if !found
+                .instance
+                .as_ref()
+                .is_some_and(|instance| instance.needs_sweep)
+            {
+                continue;
+            }
+            // The orphan of another user can only be removed by that user.
+            if let Err(error) = self.remove_found(&found, RemovalScope::Orphans).await {
+                tracing::warn!(sandbox = found.listing.id, %error, "cannot remove an orphaned sandbox");
+            }
+        }
+        Ok(())
+    }
+
+    /// All sandboxes by name: those that the backend knows, and directories whose container or VM is gone.
+    async fn census(&self) -> Result<Vec<FoundSandbox>, SandboxError> {
+        let dirs = SandboxDir::all(&self.base)?;
+        let instances = self.backend.instances(&dirs).await?;
+        let seen: BTreeSet<SandboxDir> = instances.iter().map(|instance| instance.dir.clone()).collect();
+        let alone = dirs.into_iter().filter(|dir| !seen.contains(dir));
+        let mut found: Vec<FoundSandbox> = alone.map(|dir| self.found(dir, None)).collect();
+        found.extend(
+            instances
+                .into_iter()
+                .map(|instance| self.found(instance.dir.clone(), Some(instance))),
+        );
+        found.sort_by(|one, other| one.listing.id.cmp(&other.listing.id));
+        Ok(found)
+    }
+
+    fn found(&self, dir: SandboxDir, instance: Option<Instance>) -> FoundSandbox {
+        let record = dir.record();
+        let (creator_run, creator) = instance.as_ref().map_or((None, None), |it| it.creator.clone());
+        let run = record.as_ref().map(|record| record.run.clone()).or(creator_run);
+        let owner = record.as_ref().map(|record| record.owner.clone()).or(creator);
+        let listing = SandboxListing {
+            // Without a directory, the instance may be a holder, which has a name of its own.
+            id: match &instance {
+                Some(instance) if dir.is_gone() => instance.name.clone(),
+                Some(_) | None => dir.name(),
+            },
+            provider: B::NAME,
+            run,
+            activity: instance
+                .as_ref()
+                .map_or(SandboxActivity::Removed, |instance| instance.activity),
+            standing: self.ownership(&dir, owner.as_ref()),
+            owner: owner.map(|owner| owner.to_string()),
+            image: instance.as_ref().and_then(|instance| instance.image.clone()),
+            workspace: dir.workspace(),
+            created: match &instance {
+                Some(instance) => instance.created,
+                None => dir.modified(),
+            },
+        };
+        FoundSandbox {
+            listing,
+            dir,
+            record,
+            instance,
+        }
+    }
+
+    /// Without a record a sandbox is being created right now, or its creation was interrupted. A workspace that this
+    /// host does not have may be on another host that uses the same engine.
+    fn ownership(&self, dir: &SandboxDir, owner: Option<&Owner>) -> SandboxOwnership {
+        match owner {
+            Some(owner) if owner.is_dead(&self.owner) => SandboxOwnership::OwnerEnded,
+            Some(owner) if owner.is_on_same_host(&self.owner) && dir.is_gone() => {
+                SandboxOwnership::WorkspaceGone
+            }
+            Some(_) | None => SandboxOwnership::InUse,
+        }
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<FoundSandbox>, SandboxError> {
+        let found = self.census().await?;
+        Ok(found.into_iter().find(|found| found.listing.id == id))
+    }
+
+    /// Removes a sandbox, unless `scope` excludes it or another process took it over meanwhile.
+    async fn remove_found(&self, found: &FoundSandbox, scope: RemovalScope) -> Result<bool, SandboxError> {
+        if scope == RemovalScope::Orphans && !found.listing.standing.is_orphan() {
+            return Ok(false);
+        }
+        let DirLock::Held(lock) = found.dir.lock(found.record.as_ref())? else {
+            return Ok(false);
+        };
+        if let Some(instance) = &found.instance {
+            self.backend.remove(instance).await?;
+        }
+        // A directory that did not exist may exist by now: that of another sandbox with the same name.
+        if lock.is_some() {
+            found.dir.remove().await?;
+        }
+        Ok(true)
+    }
+}
+
+#[async_trait]
+impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
+    fn name(&self) -> &'static str {
+        B::NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.backend.capabilities()
+    }
+
+    fn objection(&self, policy: &Policy) -> Option<String> {
+        self.backend.objection(policy)
+    }
+
+    async fn check(&self) -> Result<(), SandboxError> {
+        self.backend.check().await
+    }
+
+    async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.backend.check().await?;
+        let Some(fingerprint) = self.backend.fingerprint(spec).await? else {
+            return Err(missing_image(spec));
+        };
+        if let Some((dir, _)) = self.find_run(&spec.run)? {
+            let exists = io::ErrorKind::AlreadyExists.into();
+            return Err(SandboxError::host("create", &dir.workspace(), exists));
+        }
+        let record = SandboxRecord {
+            run: spec.run.clone(),
+            task: spec.purpose.task.clone(),
+            fingerprint,
+            owner: self.owner.clone(),
+        };
+        if spec.reuse == Reuse::Allowed
+            && let Some(sandbox) = self.take_over(spec, &record).await?
+        {
+            return Ok(Box::new(sandbox));
+        }
+        self.sweep().await?;
+        Ok(Box::new(self.create_named(spec, &record).await?))
+    }
+
+    async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        let Some((dir, record)) = self.find_run(&spec.run)? else {
+            return Ok(None);
+        };
+        let fits = self.backend.fingerprint(spec).await?.as_ref() == Some(&record.fingerprint);
+        let opened = match fits {
+            true => self.backend.open(&dir, spec).await?,
+            false => None,
+        };
+        let Some(sandbox) = opened else {
+            self.discard(&dir).await?;
+            return Ok(None);
+        };
+        dir.record_owner(&SandboxRecord {
+            owner: self.owner.clone(),
+            ..record
+        })?;
+        Ok(Some(Box::new(sandbox)))
+    }
+
+    async fn list(&self) -> Result<Vec<SandboxListing>, SandboxError> {
+        let found = self.census().await?;
+        Ok(found.into_iter().map(|found| found.listing).collect())
+    }
+
+    async fn attach(&self, id: &str) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
+        let Some(found) = self.find(id).await? else {
+            return Ok(None);
+        };
+        let attached = self.backend.attach(&found).await?;
+        Ok(attached.map(|sandbox| -> Box<dyn Sandbox> { Box::new(sandbox) }))
+    }
+
+    async fn remove(&self, id: &str, scope: RemovalScope) -> Result<bool, SandboxError> {
+        match self.find(id).await? {
+            Some(found) => self.remove_found(&found, scope).await,
+            None => Ok(false),
+        }
+    }
+}
+
+/// The error for a spec whose image does not exist.
+pub(super) fn missing_image(spec: &SandboxSpec) -> SandboxError {
+    let image = spec.image.as_deref().unwrap_or_default();
+    SandboxError::new(
+        SandboxErrorKind::Failed,
+        format!("the image `{image}` does not exist"),
+    )
+    .with_hint(Some("check the name of the image, or pull or build it first"))
+}

@@ -1,0 +1,156 @@
+//! Each step towards a sealed network is the last one: ralph is killed after it, or the holder is. No command of the agent's
+//! runs, nothing leaves, and the next start clears up.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use ralph::engine::Engine;
+use ralph::sandbox::docker::SealStep;
+use rustix::process::{Signal, getpid, kill_process};
+
+use crate::docker_test::sandbox_dirs;
+use crate::elsewhere::Elsewhere;
+use crate::need;
+use crate::sealed::{Sealed, holder, is_there};
+use crate::site::{LEFT_BEHIND, Site};
+use crate::steps;
+use crate::support::ralph::{doing, finish, in_place_of, run, script, whole_task};
+
+/// What tells ralph in a process of this test's from the test itself: the step to end at, and the arguments.
+const LAST_STEP: &str = "LAST_STEP";
+const ARGUMENTS: &str = "ARGUMENTS";
+
+#[tokio::test]
+async fn every_step_is_told_once_and_in_order() {
+    let sealed = need!(Sealed::new().await);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let listening = steps::on_this_thread({
+        let told = told.clone();
+        move |step| told.lock().unwrap().push(step.to_owned())
+    });
+    let sandbox = sealed.room.create().await;
+    drop(listening);
+    sandbox.close().await.unwrap();
+    // The sandbox is made while its network is.
+    let free = SealStep::SandboxCreated.to_string();
+    let in_order = |names: &[String]| {
+        names
+            .iter()
+            .filter(|name| **name != free)
+            .cloned()
+            .collect::<Vec<_>>()
+    };
+    let (told, all) = (
+        told.lock().unwrap().clone(),
+        SealStep::ALL.map(|step| step.to_string()),
+    );
+    assert_eq!(in_order(&told), in_order(&all));
+    assert_eq!(told.iter().filter(|name| **name == free).count(), 1);
+}
+
+#[tokio::test]
+async fn ralph_killed_after_any_step_runs_nothing_and_the_next_start_clears_up() {
+    let _held = LEFT_BEHIND.lock().await;
+    let site = need!(Site::new().await);
+    let elsewhere = need!(Elsewhere::new().await);
+    let mut earlier = BTreeSet::new();
+    for step in SealStep::ALL {
+        let mut struck = killed_after(step, &site.scripted(&script([doing([run("touch started")])])));
+        let ended = finish(struck.env("RALPH_SANDBOX__REUSE_CONTAINER", "false"));
+        assert_eq!(ended.code, None, "{step}: {ended:?}");
+        assert!(!site.has_started(), "{step}");
+        // Of what was left before, the start has cleared up everything.
+        let left = site.all_containers();
+        assert!(!left.is_empty(), "{step}");
+        assert!(left.is_disjoint(&earlier), "{step}: {left:?} {earlier:?}");
+        for container in &left {
+            assert!(
+                is_closed(&site.engine, container, &elsewhere),
+                "{step}: {container}"
+            );
+        }
+        elsewhere.hears_this_machine().await;
+        earlier = left;
+    }
+    finish(&mut site.scripted(&script([whole_task()]))).expect(0, &["done: "]);
+    site.expect_nothing_left();
+}
+
+/// The process that is killed: ralph, as it is, and whoever is told of its steps.
+#[test]
+fn ralph_itself() {
+    let (Ok(last), Ok(arguments)) = (std::env::var(LAST_STEP), std::env::var(ARGUMENTS)) else {
+        return;
+    };
+    steps::everywhere(move |step| {
+        if step == last {
+            kill_process(getpid(), Signal::KILL).unwrap();
+        }
+    });
+    let arguments = arguments.split('\n').map(OsString::from);
+    let code = ralph::cli::main_with(std::iter::once("ralph".into()).chain(arguments));
+    panic!("it came to its end: {code:?}");
+}
+
+#[tokio::test]
+async fn a_holder_killed_after_any_step_leaves_no_sandbox_that_is_open() {
+    let sealed = need!(Sealed::new().await);
+    for last in SealStep::ALL {
+        let spec = &sealed.room.spec;
+        let name = format!("agent-loop-test-ralph-{}-net", spec.run);
+        let listening = steps::on_this_thread(move |step| {
+            if step == last.to_string() {
+                // What does not run yet cannot be killed.
+                let verb: &[&str] = match last {
+                    SealStep::HolderCreated => &["rm", "--force"],
+                    _ => &["kill"],
+                };
+                let killed = Command::new("docker").args(verb).arg(&name).output().unwrap();
+                assert_eq!(
+                    killed.stdout,
+                    format!("{name}\n").as_bytes(),
+                    "{last}: {killed:?}"
+                );
+            }
+        });
+        let made = sealed.room.provider.create(spec).await;
+        drop(listening);
+        if let Ok(sandbox) = made {
+            assert_eq!(last, SealStep::Proved);
+            let verified = sandbox.verify().await;
+            assert!(verified.is_err(), "{last}: {verified:?}");
+            assert!(sealed.is_closed(sandbox.id()).await, "{last}");
+            sandbox.close().await.unwrap();
+            assert!(!is_there(&holder(sandbox.as_ref())).await);
+        }
+        assert_eq!(sandbox_dirs(sealed.room.dir.path()), 0, "{last}");
+    }
+    assert_eq!(sealed.stand_in.asked(), 0);
+}
+
+/// The same command, which is killed after this step.
+fn killed_after(step: SealStep, ralph: &Command) -> Command {
+    let arguments: Vec<&str> = ralph
+        .get_args()
+        .map(|argument| argument.to_str().unwrap())
+        .collect();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    in_place_of(&mut command, ralph);
+    command
+        .args(["--exact", "interrupted_creation::ralph_itself"])
+        .env(LAST_STEP, step.to_string())
+        .env(ARGUMENTS, arguments.join("\n"));
+    command
+}
+
+/// Whether nothing in a container reaches an address that this machine reaches. In one that does not run, nothing does.
+fn is_closed(engine: &Engine, container: &str, elsewhere: &Elsewhere) -> bool {
+    let url = elsewhere.spelled("http://{address}:8080/");
+    let asked = Command::new("docker")
+        .env("DOCKER_HOST", engine.endpoint().to_string())
+        .args(["exec", container, "curl", "--silent", "--max-time", "5", &url])
+        .output();
+    !asked.unwrap().status.success() && elsewhere.heard() == 0
+}
