@@ -29,10 +29,8 @@ pub(super) async fn build(
 ) -> Result<(), EngineError> {
     let tag = build.tag.to_string();
     let beside = build.log.parent().unwrap_or(Path::new("."));
-    let context = tempfile::tempdir_in(beside).map_err(|source| EngineError::File {
-        path: beside.to_owned(),
-        source,
-    })?;
+    let context =
+        tempfile::tempdir_in(beside).map_err(EngineError::io("create a directory in", beside.display()))?;
     let command = command(engine, &build, context.path());
     let unpacked = unpack(build.context, context.path()).await;
     unpacked.map_err(|source| EngineError::Content {
@@ -43,10 +41,7 @@ pub(super) async fn build(
         .host
         .run(&command, log)
         .await
-        .map_err(|source| EngineError::Program {
-            program: command.program.clone(),
-            source,
-        })?;
+        .map_err(EngineError::io("run", &command.program))?;
     if exit.success() {
         return Ok(());
     }

@@ -47,7 +47,7 @@ async fn run_helper(host: &Host, helper: &str, key: &str) -> Result<Option<Regis
         .stdin(key)
         .timeout(HELPER_TIMEOUT);
     let exit = host.run(&command, &mut Discard).await;
-    let exit = exit.map_err(|source| EngineError::Program { program, source })?;
+    let exit = exit.map_err(EngineError::io("run", program))?;
     let output = exit.stdout.complete().filter(|_| exit.success());
     Ok(output.and_then(|output| serde_json::from_slice(&output).ok()))
 }

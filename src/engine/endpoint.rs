@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{Digest, EngineError};
 
@@ -134,11 +134,11 @@ fn tls(address: &str, certificates: PathBuf) -> EngineEndpoint {
 
 /// The current context, unless it is `default`, which stands for the default sockets.
 fn current_context(environment: &EngineEnvironment) -> Result<Option<String>, EngineError> {
-    let named = environment.var("DOCKER_CONTEXT").map(ToOwned::to_owned);
-    let name = match (named, environment.docker_dir()) {
-        (Some(name), _) => Some(name),
+    let name = match (environment.var("DOCKER_CONTEXT"), environment.docker_dir()) {
+        (Some(name), _) => Some(name.to_owned()),
         (None, Some(dir)) => {
-            read_json::<CliConfig>(&dir.join("config.json"))?.and_then(|config| config.current_context)
+            let config = read_json::<Value>(&dir.join("config.json"))?.unwrap_or_default();
+            config["currentContext"].as_str().map(ToOwned::to_owned)
         }
         (None, None) => None,
     };
@@ -152,21 +152,19 @@ fn context_endpoint(environment: &EngineEnvironment, name: &str) -> Result<Engin
     };
     let contexts = environment.docker_dir().ok_or_else(unknown)?.join("contexts");
     let id = Digest::sha256(name.as_bytes());
-    let meta: ContextMeta =
+    let meta: Value =
         read_json(&contexts.join("meta").join(id.hex()).join("meta.json"))?.ok_or_else(unknown)?;
+    let host = meta.pointer("/Endpoints/docker/Host").and_then(Value::as_str);
     let certificates = contexts.join("tls").join(id.hex()).join("docker");
     parse(
-        &meta.endpoints.docker.host,
+        host.ok_or_else(unknown)?,
         certificates.is_dir().then_some(certificates),
     )
 }
 
 /// Reads a JSON file of the Docker CLI; `None` when it does not exist.
 pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, EngineError> {
-    let failed = |source: io::Error| EngineError::File {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = EngineError::io("read", path.display());
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
             .map(Some)
@@ -174,31 +172,6 @@ pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, E
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(error)),
     }
-}
-
-/// The part of the `config.json` of the Docker CLI that is used.
-#[derive(Deserialize)]
-struct CliConfig {
-    #[serde(rename = "currentContext")]
-    current_context: Option<String>,
-}
-
-/// The part of the `meta.json` of a context that is used.
-#[derive(Deserialize)]
-struct ContextMeta {
-    #[serde(rename = "Endpoints")]
-    endpoints: ContextEndpoints,
-}
-
-#[derive(Deserialize)]
-struct ContextEndpoints {
-    docker: ContextEndpoint,
-}
-
-#[derive(Deserialize)]
-struct ContextEndpoint {
-    #[serde(rename = "Host")]
-    host: String,
 }
 
 #[cfg(test)]

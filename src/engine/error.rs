@@ -1,6 +1,7 @@
 //! Errors of a container engine.
 
 use std::error::Error as StdError;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
@@ -37,11 +38,13 @@ pub enum EngineError {
         /// The name of the context.
         name: String,
     },
-    /// A file of the Docker CLI or a log file cannot be read or written.
-    #[error("cannot use `{}`", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
+    /// A file or program of the host cannot be used.
+    #[error("cannot {operation} `{target}`")]
+    Io {
+        /// The operation, as a verb.
+        operation: &'static str,
+        /// The file or program.
+        target: String,
         /// The cause.
         source: io::Error,
     },
@@ -113,14 +116,6 @@ pub enum EngineError {
         /// The cause.
         source: io::Error,
     },
-    /// A program could not be started on the host.
-    #[error("cannot run `{program}`")]
-    Program {
-        /// The program.
-        program: String,
-        /// The cause.
-        source: io::Error,
-    },
     /// The response of the engine is not valid.
     #[error("invalid response of the container engine for {subject}: {reason}")]
     InvalidResponse {
@@ -159,9 +154,8 @@ impl EngineError {
             Self::Disconnected { .. } => "check that the engine is running: `docker info`",
             Self::NoTag { .. } => "use a reference like `registry/name:tag`",
             Self::Build { .. } => "fix the error in the last lines of the log above, then build again",
-            Self::File { .. }
+            Self::Io { .. }
             | Self::Content { .. }
-            | Self::Program { .. }
             | Self::InvalidResponse { .. }
             | Self::Conflict { .. }
             | Self::Api { .. } => return None,
@@ -172,6 +166,16 @@ impl EngineError {
     #[must_use]
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::NoEngine { .. } | Self::Disconnected { .. })
+    }
+
+    /// For `map_err`: an I/O error with its operation and target.
+    pub(super) fn io(operation: &'static str, target: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        let target = target.to_string();
+        move |source| Self::Io {
+            operation,
+            target,
+            source,
+        }
     }
 
     /// Classifies an error of the API client for a request about `subject`.

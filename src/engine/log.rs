@@ -22,10 +22,7 @@ pub(super) struct BuildLog<'a> {
 
 impl<'a> BuildLog<'a> {
     pub(super) fn create(path: &Path, output: &'a mut dyn OutputSink) -> Result<Self, EngineError> {
-        let file = File::create(path).map_err(|source| EngineError::File {
-            path: path.to_owned(),
-            source,
-        })?;
+        let file = File::create(path).map_err(EngineError::io("create", path.display()))?;
         Ok(Self {
             path: path.to_owned(),
             file: LineWriter::new(file),

@@ -70,8 +70,9 @@ impl Engine {
             ..Default::default()
         };
         let docker = self.long_running();
-        let reports = docker.create_image(Some(options), None, credentials);
-        follow(&image.to_string(), reports.boxed(), progress).await
+        let reports = docker.create_image(Some(options), None, credentials).boxed();
+        let to_progress = |info: CreateImageInfo| report(info.id, info.status, info.progress_detail);
+        follow(&image.to_string(), reports, to_progress, progress).await
     }
 
     /// Pushes an image to its registry.
@@ -86,8 +87,11 @@ impl Engine {
             ..Default::default()
         };
         let docker = self.long_running();
-        let reports = docker.push_image(image.repository(), Some(options), credentials);
-        follow(&image.to_string(), reports.boxed(), progress).await
+        let reports = docker
+            .push_image(image.repository(), Some(options), credentials)
+            .boxed();
+        let to_progress = |info: PushImageInfo| report(None, info.status, info.progress_detail);
+        follow(&image.to_string(), reports, to_progress, progress).await
     }
 
     /// Loads an archive in the format of `docker save`. `subject` names it in errors.
@@ -105,8 +109,10 @@ impl Engine {
             quiet: !progress.wants_amounts(),
             ..ImportImageOptions::default()
         };
-        let reports = docker.import_image_stream(options, body, None);
-        let loaded = follow(subject, reports.boxed(), progress).await;
+        let reports = docker.import_image_stream(options, body, None).boxed();
+        let to_progress =
+            |info: BuildInfo| report(info.id, info.status.or(info.stream), info.progress_detail);
+        let loaded = follow(subject, reports, to_progress, progress).await;
         prefer_writer_error(subject, loaded, writer).await
     }
 }
@@ -127,41 +133,19 @@ pub(super) async fn prefer_writer_error<T>(
 }
 
 /// Passes reports on until the last one or the first error.
-async fn follow<R: ApiReport>(
+async fn follow<R>(
     subject: &str,
     mut reports: impl Stream<Item = Result<R, ApiError>> + Unpin,
+    to_progress: impl Fn(R) -> Option<TransferProgress>,
     progress: &mut dyn ProgressSink,
 ) -> Result<(), EngineError> {
     while let Some(report) = reports.next().await {
         let report = report.map_err(|error| EngineError::from_api(subject, error))?;
-        if let Some(report) = report.into_progress() {
+        if let Some(report) = to_progress(report) {
             progress.progress(report);
         }
     }
     Ok(())
-}
-
-/// A progress report of the API.
-trait ApiReport {
-    fn into_progress(self) -> Option<TransferProgress>;
-}
-
-impl ApiReport for CreateImageInfo {
-    fn into_progress(self) -> Option<TransferProgress> {
-        report(self.id, self.status, self.progress_detail)
-    }
-}
-
-impl ApiReport for PushImageInfo {
-    fn into_progress(self) -> Option<TransferProgress> {
-        report(None, self.status, self.progress_detail)
-    }
-}
-
-impl ApiReport for BuildInfo {
-    fn into_progress(self) -> Option<TransferProgress> {
-        report(self.id, self.status.or(self.stream), self.progress_detail)
-    }
 }
 
 fn report(

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ralph::gateway::audit::{AuditLog, AuditSink};
+use ralph::gateway::audit::{AuditLog, AuditSink, AuditTally};
 use ralph::gateway::{ByteStream, CredentialInjector, ListenerProtocol};
 use ralph::network::{HostName, Policy};
 use tokio::net::TcpStream;
@@ -16,14 +16,14 @@ use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
 async fn the_file_tells_what_was_blocked_and_how_to_allow_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("network.jsonl");
-    let log = Arc::new(AuditLog::open(&file).unwrap());
-    let sink: Arc<dyn AuditSink> = log.clone();
+    let sink: Arc<dyn AuditSink> = Arc::new(AuditLog::open(&file).unwrap());
     let world = World::with(allowlist(&["a.example"]), |setup| setup.audit = sink);
     for _ in 0..14 {
         let mut client = world.enter(ListenerProtocol::Tls { port: 443 }).await;
         say(&mut client, real_hello("packages.example")).await;
     }
-    let blocked: Vec<String> = log.tally().blocked().map(|asked| asked.to_string()).collect();
+    let tally: AuditTally = AuditLog::read(&file).unwrap().iter().collect();
+    let blocked: Vec<String> = tally.blocked().map(|entry| entry.to_string()).collect();
     let expected =
         "blocked packages.example 14x: to allow, add \"packages.example\" to sandbox.network.allowed";
     assert_eq!(blocked, [expected]);

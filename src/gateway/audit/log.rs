@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 
 use thiserror::Error;
 
-use super::{AuditRecord, AuditSink, AuditTally};
+use super::{AuditRecord, AuditSink};
 
-/// Writes records to a file and counts them. When the file has its maximum size, records are only counted.
+/// Writes records to a file. When the file has its maximum size, later records are dropped.
 #[derive(Debug)]
 pub struct AuditLog {
     state: Mutex<LogState>,
@@ -21,7 +21,6 @@ struct LogState {
     /// Opened for the first record, so that there is no empty file.
     file: Option<File>,
     bytes_left: u64,
-    tally: AuditTally,
 }
 
 impl AuditLog {
@@ -39,7 +38,6 @@ impl AuditLog {
             path: path.to_owned(),
             file: None,
             bytes_left: Self::MAX_BYTES.saturating_sub(length),
-            tally: Self::read(path)?.iter().collect(),
         };
         Ok(Self {
             state: Mutex::new(state),
@@ -60,22 +58,11 @@ impl AuditLog {
         }
         Ok(records)
     }
-
-    /// The counts so far.
-    #[must_use]
-    pub fn tally(&self) -> AuditTally {
-        self.state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .tally
-            .clone()
-    }
 }
 
 impl AuditSink for AuditLog {
     fn record(&self, record: AuditRecord) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.tally.add(&record);
         let Ok(mut line) = serde_json::to_vec(&record) else {
             return;
         };
@@ -153,11 +140,10 @@ mod tests {
             AuditLog::read(&path).unwrap(),
             [record("a.example"), record("b.example")]
         );
-        assert_eq!(again.tally().blocked().count(), 2);
     }
 
     #[test]
-    fn records_are_counted_when_the_file_is_full() {
+    fn a_full_file_is_not_written_to() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.jsonl");
         let log = AuditLog::open(&path).unwrap();
@@ -166,6 +152,5 @@ mod tests {
             log.record(record("a.example"));
         }
         assert!(std::fs::metadata(&path).unwrap().len() <= 300);
-        assert_eq!(log.tally().blocked().next().unwrap().count, 9);
     }
 }

@@ -11,8 +11,6 @@ use super::{AuditProtocol, AuditRecord, AuditRemedy, AuditVerdict};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuditTally {
     counts: BTreeMap<TallyKey, u64>,
-    /// The number of requests to hosts beyond the limit.
-    others: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -119,8 +117,6 @@ impl AuditTally {
         };
         if self.counts.len() < Self::MAX_HOSTS || self.counts.contains_key(&key) {
             *self.counts.entry(key).or_default() += 1;
-        } else {
-            self.others += 1;
         }
     }
 
@@ -133,12 +129,6 @@ impl AuditTally {
     pub fn reached(&self) -> impl Iterator<Item = TallyEntry> {
         self.entries(AuditVerdict::Allowed)
             .filter(|entry| entry.port.is_some())
-    }
-
-    /// The number of requests to hosts beyond the limit.
-    #[must_use]
-    pub fn others(&self) -> u64 {
-        self.others
     }
 
     fn entries(&self, verdict: AuditVerdict) -> std::vec::IntoIter<TallyEntry> {
@@ -281,6 +271,5 @@ mod tests {
             tally.add(&record(AuditProtocol::Dns, &host, None, AuditVerdict::Denied));
         }
         assert_eq!(tally.blocked().count(), AuditTally::MAX_HOSTS);
-        assert_eq!(tally.others(), 5000 - AuditTally::MAX_HOSTS as u64);
     }
 }
