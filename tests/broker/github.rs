@@ -111,7 +111,7 @@ async fn only_the_phantom_of_the_run_is_served(#[case] shown: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_refused_is_told_with_what_to_do() {
+async fn a_refused_token_is_reported_with_a_remedy() {
     let desk = Desk::new(GitHubAccess::Read, "github_pat_expired_0123456789").await;
     let refused = desk.git("ls-remote DOOR/acme/widget.git");
     refused.expect(128, &["remote: ralph: ", "put a valid one into `GITHUB_PAT`"]);
@@ -133,11 +133,7 @@ async fn pushing_is_a_choice_of_the_owner() {
 #[case::another_repository("GET", "/repos/acme/secret", 403)]
 #[case::the_account("GET", "/user", 403)]
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_tells_of_the_repository_alone(
-    #[case] method: &str,
-    #[case] path: &str,
-    #[case] status: u16,
-) {
+async fn the_api_serves_this_repository_only(#[case] method: &str, #[case] path: &str, #[case] status: u16) {
     let desk = Desk::new(GitHubAccess::Read, TOKEN).await;
     let answer = desk.api(method.parse().unwrap(), path).send().await.unwrap();
     assert_eq!(answer.status(), status);

@@ -84,7 +84,7 @@ async fn what_costs_nothing_is_not_metered() {
 }
 
 #[tokio::test]
-async fn a_refused_credential_is_told_with_what_to_do() {
+async fn a_refused_credential_is_reported_with_a_remedy() {
     let service = ModelService::scripted("another-key-entirely", |_| Answer::Words(USED)).await;
     let world = World::new(CredentialKind::AnthropicKey, &service).await;
     let response = world
@@ -169,7 +169,7 @@ async fn a_redirect_is_not_followed() {
 }
 
 #[tokio::test]
-async fn health_tells_version_mode_and_runs() {
+async fn health_reports_version_mode_and_runs() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let world = World::new(CredentialKind::AnthropicKey, &service).await;
     let health = world.http.get(format!("http://{}/health", world.address));

@@ -35,8 +35,8 @@ async fn the_real_litellm_is_served_and_metered() {
 
     let world = world(&proxy, MASTER_KEY).await;
     every_language_is_counted(&world).await;
-    a_rate_limit_is_told(&world).await;
-    a_wrong_key_is_told(&proxy).await;
+    a_rate_limit_is_reported(&world).await;
+    a_wrong_key_is_reported(&proxy).await;
 }
 
 async fn every_language_is_counted(world: &World) {
@@ -50,9 +50,9 @@ async fn every_language_is_counted(world: &World) {
     {
         for stream in [false, true] {
             let response = world.call(path, &body(path, model, stream)).send().await.unwrap();
-            let (status, heard) = (response.status(), response.text().await.unwrap());
-            assert_eq!(status, 200, "{path}: {heard}");
-            assert!(!heard.contains("CANARY"), "{heard}");
+            let (status, received) = (response.status(), response.text().await.unwrap());
+            assert_eq!(status, 200, "{path}: {received}");
+            assert!(!received.contains("CANARY"), "{received}");
             let notices = world.notices();
             let Some(MeterNotice::Spent {
                 tokens, cost, basis, ..
@@ -60,23 +60,27 @@ async fn every_language_is_counted(world: &World) {
             else {
                 panic!("{notices:?}");
             };
-            assert_eq!(*basis, CostBasis::Reported, "{path}, stream: {stream}: {heard}");
+            assert_eq!(
+                *basis,
+                CostBasis::Reported,
+                "{path}, stream: {stream}: {received}"
+            );
             assert_eq!(
                 (tokens.input, tokens.output),
                 (USED.input, USED.output),
-                "{path}: {heard}"
+                "{path}: {received}"
             );
             if calls == 0 {
                 assert!(
                     cost.is_some_and(|cost| cost > Usd::ZERO),
-                    "{path}, stream: {stream}: {heard}"
+                    "{path}, stream: {stream}: {received}"
                 );
             }
         }
     }
 }
 
-async fn a_rate_limit_is_told(world: &World) {
+async fn a_rate_limit_is_reported(world: &World) {
     let path = "/v1/chat/completions";
     let mut call = body(path, "zai/glm-4.7", true);
     call["messages"][0]["content"] = json!("slow down");
@@ -90,7 +94,7 @@ async fn a_rate_limit_is_told(world: &World) {
     assert!((6..30).contains(&wait.as_secs()), "{wait:?}");
 }
 
-async fn a_wrong_key_is_told(proxy: &Proxy) {
+async fn a_wrong_key_is_reported(proxy: &Proxy) {
     let world = world(proxy, "sk-wrong-CANARY-0123456789").await;
     let path = "/v1/chat/completions";
     let response = world

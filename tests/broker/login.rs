@@ -92,7 +92,7 @@ async fn many_users_renew_a_login_once() {
 
 /// Two runs of two processes with one login: whoever renews it, neither shows what it became.
 #[tokio::test]
-async fn whoever_uses_a_login_keeps_its_renewed_tokens_to_itself() {
+async fn renewed_tokens_are_redacted() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let home = tempfile::tempdir().unwrap();
     let vault = Vault::in_files(home.path());
@@ -135,7 +135,7 @@ async fn an_outage_is_bridged_while_the_token_lasts() {
 
 /// Whoever asked for the token may be gone by the time that it is renewed; its fruit must not be lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_goes_on_when_nobody_waits_for_it_any_more() {
+async fn a_renewal_continues_when_its_caller_is_cancelled() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     service.on_refresh(OnRefresh::Slowly);
     let home = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ async fn two_processes_renew_a_login_once() {
     }
 }
 
-/// A process that died before the token server heard of it leaves its mark, and the login as it was.
+/// A process that died before the token server received of it leaves its mark, and the login as it was.
 #[tokio::test]
 async fn a_crash_before_a_refresh_costs_nothing() {
     let service = ModelService::answering(Answer::Words(USED)).await;
@@ -199,10 +199,10 @@ async fn a_crash_before_a_refresh_costs_nothing() {
     );
 }
 
-/// A process that is killed after the token server renewed the login, and before it heard so, has used it up. The lock
+/// A process that is killed after the token server renewed the login, and before it received so, has used it up. The lock
 /// is free again, and its owner is told what happened.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_amid_a_refresh_is_told_from_a_login_that_was_refused() {
+async fn a_crash_during_a_renewal_is_distinguished_from_a_refused_login() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     service.on_refresh(OnRefresh::RenewAndHang);
     let home = Home::new();

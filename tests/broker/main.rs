@@ -12,9 +12,9 @@
 use ::support::{self, need};
 
 mod budget;
-mod door;
 mod github;
 mod inject;
+mod injection;
 mod keychain;
 mod litellm;
 mod login;

@@ -8,7 +8,7 @@ use ralph::gateway::meter::MeterNotice;
 
 use crate::support::model_service::{Answer, ModelService, USED};
 use crate::support::ralph::eventually;
-use crate::world::{PATIENCE, World, body};
+use crate::world::{TIMEOUT, World, body};
 
 /// The service says ten words with pauses between: they come one by one, as far as a busy machine lets them.
 #[tokio::test]
@@ -22,23 +22,23 @@ async fn a_stream_is_not_held_back() {
         .send()
         .await
         .unwrap();
-    let mut heard = Vec::new();
-    while let Some(chunk) = tokio::time::timeout(PATIENCE, response.chunk())
+    let mut received = Vec::new();
+    while let Some(chunk) = tokio::time::timeout(TIMEOUT, response.chunk())
         .await
         .unwrap()
         .unwrap()
     {
-        heard.push((started.elapsed(), chunk));
+        received.push((started.elapsed(), chunk));
     }
     let at = |text: &str| {
-        let found = heard
+        let found = received
             .iter()
             .find(|(_, chunk)| String::from_utf8_lossy(chunk).contains(text));
         found.unwrap_or_else(|| panic!("{text} did not come")).0
     };
     let (first, last) = (at("message_start"), at("message_stop"));
     assert!(last >= first + PAUSE * 9, "{first:?} {last:?}");
-    let words = heard
+    let words = received
         .iter()
         .filter(|(_, chunk)| String::from_utf8_lossy(chunk).contains("word "));
     assert!(words.count() >= 5, "words came together");

@@ -28,8 +28,8 @@ async fn every_language_and_form_is_counted(
         .send()
         .await
         .unwrap();
-    let heard = response.text().await.unwrap();
-    assert_eq!(heard.contains("data: "), stream, "{heard}");
+    let received = response.text().await.unwrap();
+    assert_eq!(received.contains("data: "), stream, "{received}");
     let spent = MeteredUsage {
         calls: 1,
         tokens: TOKENS,
@@ -113,7 +113,7 @@ async fn what_litellm_says_of_the_cost_counts() {
 }
 
 #[tokio::test]
-async fn a_refused_call_costs_nothing_and_a_limit_is_told() {
+async fn a_refused_call_costs_nothing_and_a_limit_is_reported() {
     let headers = vec![
         ("content-type", "application/json".to_owned()),
         ("retry-after", "30".to_owned()),

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::support::model_service::{KEY, ModelService};
 
 /// How long anything may take that a test waits for.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A dollar per million tokens, either way: a token costs a millionth.
 pub fn price() -> Price {

@@ -10,10 +10,10 @@ use ralph::network::{HostName, Policy};
 use tokio::net::TcpStream;
 
 use crate::tls::real_hello;
-use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
+use crate::world::{OK, Server, World, allowlist, say, send_and_read_until};
 
 #[tokio::test]
-async fn the_file_tells_what_was_blocked_and_how_to_allow_it() {
+async fn the_file_shows_what_was_blocked_and_how_to_allow_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("network.jsonl");
     let sink: Arc<dyn AuditSink> = Arc::new(AuditLog::open(&file).unwrap());
@@ -77,7 +77,7 @@ async fn a_host_with_an_injected_credential_is_never_tunnelled() {
 
     let mut client = world.enter(ListenerProtocol::Http { port: 80 }).await;
     let request = "POST /v1/messages HTTP/1.1\r\nHost: api.example\r\nContent-Length: 0\r\n\r\n";
-    hear_until_after(&mut client, request, "ok").await;
+    send_and_read_until(&mut client, request, "ok").await;
     assert!(
         server
             .seen()

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::need;
-use crate::world::{OK, Server, World, allowlist, hear_all, hear_until_after, impatient, say};
+use crate::world::{OK, Server, World, allowlist, impatient, read_all, say, send_and_read_until};
 
 const IDLE: usize = 5000;
 
@@ -33,7 +33,7 @@ fn allow_open_files(count: u64) -> Result<(), String> {
 #[case::proxy(ListenerProtocol::Proxy, b"CONNECT ")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn five_thousand_idle_connections_do_not_stop_a_request(
-    #[case] door: ListenerProtocol,
+    #[case] protocol: ListenerProtocol,
     #[case] words: &[u8],
 ) {
     need!(allow_open_files(3 * IDLE as u64));
@@ -47,7 +47,7 @@ async fn five_thousand_idle_connections_do_not_stop_a_request(
         setup.limits = limits;
     });
     let world = world.name("a.example");
-    let crowded = world.open(door);
+    let crowded = world.open(protocol);
     let mut idle = Vec::new();
     for number in 0..IDLE {
         let mut client = TcpStream::connect(crowded).await.unwrap();
@@ -62,7 +62,7 @@ async fn five_thousand_idle_connections_do_not_stop_a_request(
     for _ in 0..5 {
         let began = Instant::now();
         let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
-        hear_until_after(&mut client, &request, "ok").await;
+        send_and_read_until(&mut client, &request, "ok").await;
         fastest = fastest.min(began.elapsed());
         if fastest < Duration::from_secs(5) {
             break;
@@ -72,7 +72,7 @@ async fn five_thousand_idle_connections_do_not_stop_a_request(
 }
 
 #[tokio::test]
-async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
+async fn an_idle_connection_is_evicted_and_an_active_one_stays() {
     let server = Server::new(|mut stream, seen| async move {
         let mut chunk = [0; 4096];
         while let Ok(count @ 1..) = stream.read(&mut chunk).await {
@@ -100,21 +100,21 @@ async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(crate::world::PATIENCE, begun).await.unwrap();
+    tokio::time::timeout(crate::world::TIMEOUT, begun).await.unwrap();
     let mut idle = Vec::new();
     for _ in 0..4 {
         idle.push(TcpStream::connect(address).await.unwrap());
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(hear_all(&mut idle[0]).await, b"");
-    assert_eq!(hear_all(&mut idle[1]).await, b"");
+    assert_eq!(read_all(&mut idle[0]).await, b"");
+    assert_eq!(read_all(&mut idle[1]).await, b"");
     let _ = working.write_all(b"123456789").await;
     let seen = async {
         while !server.seen().ends_with("123456789") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(crate::world::PATIENCE, seen).await.unwrap();
+    tokio::time::timeout(crate::world::TIMEOUT, seen).await.unwrap();
 }
 
 #[rstest]
@@ -122,9 +122,12 @@ async fn whoever_is_idle_makes_room_and_whoever_works_stays() {
 #[case::proxy(ListenerProtocol::Proxy, b"CONNECT a.example:443 HTTP/1.1\r\nHost: a.example\r\nX: yyyyyyyyyyyyyyyyyyyyy".to_vec())]
 #[case::tls(ListenerProtocol::Tls { port: 443 }, crate::tls::real_hello("a.example"))]
 #[tokio::test]
-async fn a_beginning_that_trickles_is_cut_off(#[case] door: ListenerProtocol, #[case] beginning: Vec<u8>) {
+async fn a_beginning_that_trickles_is_cut_off(
+    #[case] protocol: ListenerProtocol,
+    #[case] beginning: Vec<u8>,
+) {
     let world = World::with(allowlist(&["a.example"]), |setup| setup.limits = impatient());
-    let mut client = world.enter(door).await;
+    let mut client = world.enter(protocol).await;
     let began = Instant::now();
     // Bytes enough for more than three times as long as is waited.
     for byte in beginning.iter().take(50) {
@@ -133,7 +136,7 @@ async fn a_beginning_that_trickles_is_cut_off(#[case] door: ListenerProtocol, #[
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    hear_all(&mut client).await;
+    read_all(&mut client).await;
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     world.check_denied(None, "not received in time").await;
 }
@@ -165,8 +168,8 @@ async fn silence_ends_a_connection() {
         .write_all(&crate::tls::real_hello("a.example"))
         .await
         .unwrap();
-    let heard = hear_all(&mut client).await;
-    assert_eq!(heard[..3], [22, 3, 1], "the echo came, and then the end");
+    let received = read_all(&mut client).await;
+    assert_eq!(received[..3], [22, 3, 1], "the echo came, and then the end");
 }
 
 /// More than a gateway keeps of what it cannot make sense of, and what the kernel holds of a connection on both sides.
@@ -189,8 +192,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn whoever_talks_without_an_end_is_cut_off_before_much_is_kept(
-        door in prop::sample::select(vec![
+    fn endless_input_is_cut_off_before_it_uses_much_memory(
+        protocol in prop::sample::select(vec![
             ListenerProtocol::Http { port: 80 },
             ListenerProtocol::Tls { port: 443 },
             ListenerProtocol::Tcp { port: 5432 },
@@ -209,9 +212,9 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let world = World::with(allowlist(&["a.example"]), |setup| setup.limits = impatient());
-            let mut client = world.enter(door).await;
+            let mut client = world.enter(protocol).await;
             let said = talk(&mut client, begin.as_bytes(), &again).await;
-            assert!(said < MUCH, "{door:?} {begin:?} {again:?}");
+            assert!(said < MUCH, "{protocol:?} {begin:?} {again:?}");
         });
     }
 }

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
-use crate::world::{PATIENCE, World, allowlist};
+use crate::world::{TIMEOUT, World, allowlist};
 
 fn query(name: &str, kind: u16) -> Vec<u8> {
     let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
@@ -37,7 +37,7 @@ async fn ask_udp(server: SocketAddr, query: &[u8]) -> Vec<u8> {
     socket.connect(server).await.unwrap();
     socket.send(query).await.unwrap();
     let mut reply = [0; 512];
-    let count = timeout(PATIENCE, socket.recv(&mut reply)).await.unwrap().unwrap();
+    let count = timeout(TIMEOUT, socket.recv(&mut reply)).await.unwrap().unwrap();
     reply[..count].to_vec()
 }
 

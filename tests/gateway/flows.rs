@@ -13,7 +13,7 @@ use crate::inspection::Inspected;
 use crate::proxy::{authorization, connect};
 use crate::tcp::connect_to_name;
 use crate::tls::Identity;
-use crate::world::{Server, hear_until, hear_until_after, say};
+use crate::world::{Server, read_until_text, say, send_and_read_until};
 
 /// How a request gets to its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ async fn reach(way: Way, inspected: &Inspected, port: u16) -> TcpStream {
         Way::ConnectHttp | Way::ConnectTls | Way::ConnectInspected => {
             let mut stream = world.enter(ListenerProtocol::Proxy).await;
             let target = format!("{}:{port}", way.host());
-            hear_until_after(&mut stream, &connect(world, &target), "\r\n\r\n").await;
+            send_and_read_until(&mut stream, &connect(world, &target), "\r\n\r\n").await;
             stream
         }
     }
@@ -155,7 +155,7 @@ async fn check_events(way: Way) {
     write(&mut flow.client, request.as_bytes()).await;
     for number in 0..3 {
         // The server does not go on before this one has arrived.
-        hear_until(&mut flow.client, &format!("data: {number}\n\n")).await;
+        read_until_text(&mut flow.client, &format!("data: {number}\n\n")).await;
         arrived.add_permits(1);
     }
     // It ends in peace: in TLS anything else would look like something cut off.
@@ -182,12 +182,12 @@ async fn check_websocket(way: Way) {
     })
     .await;
     let request = flow.request("Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n");
-    hear_until_after(&mut flow.client, &request, "\r\n\r\n").await;
+    send_and_read_until(&mut flow.client, &request, "\r\n\r\n").await;
     for frame in [b"\x81\x05hello", b"\x81\x05again"] {
         write(&mut flow.client, frame).await;
-        let mut heard = [0; 7];
-        flow.client.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, frame);
+        let mut received = [0; 7];
+        flow.client.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, frame);
     }
 }
 
@@ -236,7 +236,7 @@ async fn what_the_host_cuts_off_is_cut_off_for_the_client(
     })
     .await;
     let request = flow.request("");
-    hear_until_after(&mut flow.client, &request, "half").await;
+    send_and_read_until(&mut flow.client, &request, "half").await;
     let error = flow.client.read_to_end(&mut Vec::new()).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ralph::gateway::ListenerProtocol;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
+use crate::world::{OK, Server, World, allowlist, say, send_and_read_until};
 
 fn world_with(server: &Server) -> World {
     World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example")
@@ -16,13 +16,13 @@ fn get(server: &Server, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn every_request_of_a_connection_is_judged_anew() {
+async fn every_request_of_a_connection_is_judged() {
     let server = Server::http(OK).await;
     let line = format!("GET a.example:{}/open/*", server.port);
     let world = World::new(allowlist(&[&line])).name("a.example");
     let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
-    hear_until_after(&mut client, &get(&server, "/open/1"), "ok").await;
-    hear_until_after(&mut client, &get(&server, "/open/2"), "ok").await;
+    send_and_read_until(&mut client, &get(&server, "/open/1"), "ok").await;
+    send_and_read_until(&mut client, &get(&server, "/open/2"), "ok").await;
     let answer = String::from_utf8(say(&mut client, get(&server, "/closed")).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 403 Forbidden"), "{answer}");
     assert_eq!(server.connections(), 1, "the connection to the host is kept");
@@ -91,7 +91,7 @@ async fn a_websocket_is_a_tunnel_once_the_host_agrees() {
         "\r\n\r\n",
         "\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n",
     );
-    let head = hear_until_after(&mut client, &request, "\r\n\r\n").await;
+    let head = send_and_read_until(&mut client, &request, "\r\n\r\n").await;
     assert!(
         head.contains("upgrade: websocket") && head.contains("Sec-WebSocket-Accept: x"),
         "{head}"
@@ -127,14 +127,14 @@ async fn a_connection_that_the_host_closed_meanwhile_is_made_again() {
     let world = world_with(&server);
     let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
     for _ in 0..3 {
-        hear_until_after(&mut client, &get(&server, "/"), "ok").await;
+        send_and_read_until(&mut client, &get(&server, "/"), "ok").await;
         tokio::time::sleep(Duration::from_millis(60)).await;
     }
     assert_eq!(server.connections(), 3);
 }
 
 #[tokio::test]
-async fn an_answer_that_can_be_read_in_two_ways_is_not_passed_on() {
+async fn an_ambiguous_response_is_not_passed_on() {
     let server =
         Server::http("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\nok").await;
     let world = world_with(&server);
@@ -144,7 +144,7 @@ async fn an_answer_that_can_be_read_in_two_ways_is_not_passed_on() {
 }
 
 #[tokio::test]
-async fn a_client_that_waits_to_be_told_to_go_on_is_told_by_the_host() {
+async fn a_100_continue_is_passed_on() {
     let server = Server::new(|mut stream, seen| async move {
         let mut chunk = [0; 4096];
         let _ = stream.read(&mut chunk).await;
@@ -161,13 +161,13 @@ async fn a_client_that_waits_to_be_told_to_go_on_is_told_by_the_host() {
         "\r\n\r\n",
         "\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n",
     );
-    hear_until_after(&mut client, &request, "100 Continue\r\n\r\n").await;
-    hear_until_after(&mut client, "body", "ok").await;
+    send_and_read_until(&mut client, &request, "100 Continue\r\n\r\n").await;
+    send_and_read_until(&mut client, "body", "ok").await;
     assert_eq!(server.seen(), "body");
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_before_the_whole_request_is_passed_on() {
+async fn an_early_response_is_passed_on() {
     let server = Server::new(|mut stream, _| async move {
         let mut chunk = [0; 4096];
         let _ = stream.read(&mut chunk).await;

@@ -10,7 +10,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::proxy::connect;
 use crate::tls::{Identity, trusting};
-use crate::world::{World, allowlist, hear_until_after};
+use crate::world::{World, allowlist, send_and_read_until};
 
 const REQUESTS: usize = 50;
 
@@ -33,7 +33,7 @@ async fn many_requests_share_one_connection() {
     let target = format!("a.example:{}", server.port);
     let world = World::new(allowlist(&[&target])).name("a.example");
     let mut tunnel = world.enter(ListenerProtocol::Proxy).await;
-    hear_until_after(&mut tunnel, &connect(&world, &target), "\r\n\r\n").await;
+    send_and_read_until(&mut tunnel, &connect(&world, &target), "\r\n\r\n").await;
     for stream in [
         world.enter(ListenerProtocol::Tls { port: server.port }).await,
         tunnel,
@@ -56,9 +56,9 @@ async fn ask(client: h2::client::SendRequest<bytes::Bytes>, number: usize) {
     let response = response.await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     let mut body = response.into_body();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(data) = body.data().await {
-        heard.extend(data.unwrap());
+        received.extend(data.unwrap());
     }
-    assert_eq!(heard, format!("/{number}").into_bytes());
+    assert_eq!(received, format!("/{number}").into_bytes());
 }

@@ -20,7 +20,7 @@ use crate::audit::Broker;
 use crate::proxy::connect;
 use crate::tcp::connect_to_name;
 use crate::tls::{Identity, real_hello, trusting};
-use crate::world::{OK, Server, World, allowlist, answer_heads, hear_until_after, impatient, say};
+use crate::world::{OK, Server, World, allowlist, answer_heads, impatient, say, send_and_read_until};
 
 /// A world in which `a.example` is inspected and its server is trusted, and what a sandbox in it would trust.
 pub struct Inspected {
@@ -71,8 +71,8 @@ impl Inspected {
         trusting(&self.trust.bundle, &["h2", "http/1.1"])
     }
 
-    async fn enter(&self, door: ListenerProtocol) -> TlsStream<TcpStream> {
-        self.open("a.example", self.world.enter(door).await)
+    async fn enter(&self, protocol: ListenerProtocol) -> TlsStream<TcpStream> {
+        self.open("a.example", self.world.enter(protocol).await)
             .await
             .unwrap()
     }
@@ -106,7 +106,7 @@ async fn methods_and_paths_hold_inside() {
     let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     assert_eq!(client.get_ref().1.alpn_protocol(), Some(b"http/1.1".as_slice()));
     for path in ["/open/1", "/open/2"] {
-        hear_until_after(&mut client, &request("GET", path, &server), "ok").await;
+        send_and_read_until(&mut client, &request("GET", path, &server), "ok").await;
     }
     let answer = say(&mut client, request("POST", "/open/3", &server)).await;
     let answer = String::from_utf8(answer).unwrap();
@@ -236,7 +236,7 @@ async fn what_is_injected_is_injected_inside() {
     });
     let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
     let asked = request("POST", "/v1/messages", &server);
-    hear_until_after(&mut client, &asked, "ok").await;
+    send_and_read_until(&mut client, &asked, "ok").await;
     assert!(
         broker
             .seen()
@@ -259,7 +259,7 @@ async fn what_is_injected_can_be_asked_for_by_a_tunnel_that_is_opened() {
         setup.injection = Some(Arc::new(injection));
     });
     let mut stream = inspected.world.enter(ListenerProtocol::Proxy).await;
-    hear_until_after(
+    send_and_read_until(
         &mut stream,
         &connect(&inspected.world, "a.example:443"),
         "\r\n\r\n",
@@ -267,7 +267,7 @@ async fn what_is_injected_can_be_asked_for_by_a_tunnel_that_is_opened() {
     .await;
     let mut client = inspected.open("a.example", stream).await.unwrap();
     let asked = "POST /v1/messages HTTP/1.1\r\nHost: a.example\r\nContent-Length: 0\r\n\r\n";
-    hear_until_after(&mut client, asked, "ok").await;
+    send_and_read_until(&mut client, asked, "ok").await;
     let expected = "POST /v1/messages HTTP/1.1\r\nhost: a.example\r\n";
     assert!(broker.seen().starts_with(expected), "{}", broker.seen());
 }
@@ -278,9 +278,9 @@ async fn a_tunnel_of_the_proxy_is_opened_too() {
     let inspected = Inspected::new(&["GET a.example:{p}/open/*"], &server, &identity);
     let mut stream = inspected.world.enter(ListenerProtocol::Proxy).await;
     let target = format!("a.example:{}", server.port);
-    hear_until_after(&mut stream, &connect(&inspected.world, &target), "\r\n\r\n").await;
+    send_and_read_until(&mut stream, &connect(&inspected.world, &target), "\r\n\r\n").await;
     let mut client = inspected.open("a.example", stream).await.unwrap();
-    hear_until_after(&mut client, &request("GET", "/open/1", &server), "ok").await;
+    send_and_read_until(&mut client, &request("GET", "/open/1", &server), "ok").await;
     let answer = say(&mut client, request("GET", "/closed", &server)).await;
     assert!(answer.starts_with(b"HTTP/1.1 403 "), "{answer:?}");
 }
@@ -292,7 +292,7 @@ async fn a_tunnel_is_for_the_name_it_was_asked_for_before_it_is_opened() {
     for (asked, meant) in [("a.example", "b.example"), ("b.example", "a.example")] {
         let mut stream = inspected.world.enter(ListenerProtocol::Proxy).await;
         let target = format!("{asked}:{}", server.port);
-        hear_until_after(&mut stream, &connect(&inspected.world, &target), "\r\n\r\n").await;
+        send_and_read_until(&mut stream, &connect(&inspected.world, &target), "\r\n\r\n").await;
         assert!(inspected.open(meant, stream).await.is_err(), "{asked} {meant}");
     }
     assert_eq!(server.seen(), "");
@@ -307,7 +307,7 @@ async fn tls_on_any_other_port_is_opened_too(#[case] lines: &[&str]) {
     let inspected = Inspected::new(lines, &server, &identity);
     let stream = connect_to_name(&inspected.world, "a.example", server.port).await;
     let mut client = inspected.open("a.example", stream).await.unwrap();
-    hear_until_after(&mut client, &request("GET", "/open/1", &server), "ok").await;
+    send_and_read_until(&mut client, &request("GET", "/open/1", &server), "ok").await;
     let fronted = request("GET", "/open/2", &server).replace("a.example", "b.example");
     let answer = say(&mut client, fronted).await;
     assert!(answer.starts_with(b"HTTP/1.1 403 "), "{answer:?}");
@@ -372,10 +372,10 @@ async fn a_narrower_policy_ends_what_is_open_inside() {
         .await;
     let inspected = Inspected::new(&["a.example:{p}"], &server, &identity);
     let mut client = inspected.enter(ListenerProtocol::Tls { port: server.port }).await;
-    hear_until_after(&mut client, &request("GET", "/", &server), "data: 1").await;
+    send_and_read_until(&mut client, &request("GET", "/", &server), "data: 1").await;
     inspected.world.gateway.set_policy(Policy::deny());
     let mut rest = Vec::new();
-    let _ = tokio::time::timeout(crate::world::PATIENCE, client.read_to_end(&mut rest))
+    let _ = tokio::time::timeout(crate::world::TIMEOUT, client.read_to_end(&mut rest))
         .await
         .expect("the connection stays open");
     assert_eq!(inspected.world.record(0).await.verdict, AuditVerdict::Denied);

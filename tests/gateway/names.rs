@@ -73,8 +73,8 @@ async fn five_common_domains_work_together_within_tls_too() {
     let door = world.open(ListenerProtocol::Tls { port: server.port });
     for name in COMMON {
         let stream = TcpStream::connect(door).await.unwrap();
-        let heard = greet(config.clone(), name, stream).await;
-        assert_eq!(heard.unwrap(), "hello from inside", "{name}");
+        let received = greet(config.clone(), name, stream).await;
+        assert_eq!(received.unwrap(), "hello from inside", "{name}");
     }
     let stream = TcpStream::connect(door).await.unwrap();
     assert!(greet(config, "sixth.example", stream).await.is_err());
@@ -110,7 +110,7 @@ async fn a_name_that_moves_to_a_denied_address_is_refused_from_then_on() {
     let world = World::new(allowlist(&[&format!("moving.example:{}", server.port)])).name("moving.example");
     let request = format!("GET / HTTP/1.1\r\nHost: moving.example:{}\r\n\r\n", server.port);
     let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
-    crate::world::hear_until_after(&mut client, &request, "ok").await;
+    crate::world::send_and_read_until(&mut client, &request, "ok").await;
     world
         .names
         .set("moving.example", &["10.0.0.1", "169.254.169.254"]);
@@ -134,7 +134,7 @@ async fn of_several_addresses_only_open_ones_are_used() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_knows_is_a_bad_gateway() {
+async fn an_unknown_name_is_a_bad_gateway() {
     let world = World::new(allowlist(&["nobody.example"]));
     let mut client = world.enter(ListenerProtocol::Http { port: 80 }).await;
     let answer = say(&mut client, "GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n").await;

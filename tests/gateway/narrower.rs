@@ -6,7 +6,7 @@ use ralph::network::Policy;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::tls::{real_hello, tls_server};
-use crate::world::{Server, World, allowlist, hear_all, hear_until_after};
+use crate::world::{Server, World, allowlist, read_all, send_and_read_until};
 
 #[tokio::test]
 async fn a_narrower_policy_closes_older_connections_and_leaves_the_rest() {
@@ -29,22 +29,22 @@ async fn a_narrower_policy_closes_older_connections_and_leaves_the_rest() {
     for host in [&stays, &goes] {
         let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;
         let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-        hear_until_after(&mut client, &request, "data: 1").await;
+        send_and_read_until(&mut client, &request, "data: 1").await;
         clients.push(client);
     }
     world.gateway.set_policy(allowlist(&[&stays]));
     let [mut staying, mut going] = <[_; 2]>::try_from(clients).unwrap();
-    hear_all(&mut going).await;
+    read_all(&mut going).await;
     let record = world.record(0).await;
     assert_eq!(
         (record.host.as_deref(), record.verdict),
         (Some("goes.example"), AuditVerdict::Denied)
     );
     let silence = std::time::Duration::from_millis(100);
-    let heard = tokio::time::timeout(silence, staying.read(&mut [0; 1])).await;
+    let received = tokio::time::timeout(silence, staying.read(&mut [0; 1])).await;
     assert!(
-        heard.is_err(),
-        "the other one is neither closed nor disturbed: {heard:?}"
+        received.is_err(),
+        "the other one is neither closed nor disturbed: {received:?}"
     );
     assert_eq!(world.records().len(), 1);
 }
@@ -57,7 +57,7 @@ async fn a_tunnel_ends_when_its_name_is_denied() {
     client.write_all(&real_hello("a.example")).await.unwrap();
     client.read_exact(&mut [0; 5]).await.unwrap();
     world.gateway.set_policy(Policy::deny());
-    hear_all(&mut client).await;
+    read_all(&mut client).await;
     assert_eq!(world.record(0).await.verdict, AuditVerdict::Denied);
 }
 
@@ -70,6 +70,6 @@ async fn a_gateway_that_is_gone_leaves_nothing_open() {
     client.write_all(&real_hello("a.example")).await.unwrap();
     client.read_exact(&mut [0; 5]).await.unwrap();
     drop(world);
-    hear_all(&mut client).await;
+    read_all(&mut client).await;
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use crate::need;
 use crate::support::skip::{self, program};
-use crate::world::{OK, World, answer_heads, hear_until_after, say};
+use crate::world::{OK, World, answer_heads, say, send_and_read_until};
 
 /// Tells the process inside the namespace from the one outside.
 const INSIDE: &str = "INSIDE_A_NETWORK_OF_ITS_OWN";
@@ -96,5 +96,5 @@ async fn check(address: IpAddr) {
         .parse()
         .unwrap()]));
     let mut client = opening.enter(ListenerProtocol::Http { port }).await;
-    hear_until_after(&mut client, &request, "ok").await;
+    send_and_read_until(&mut client, &request, "ok").await;
 }

@@ -9,7 +9,7 @@ use rstest::rstest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::tls::{greet, real_hello, tls_server};
-use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
+use crate::world::{OK, Server, World, allowlist, say, send_and_read_until};
 
 pub fn authorization(phantom: &Phantom) -> String {
     let pair = BASE64_STANDARD.encode(format!("ralph:{}", phantom.expose()));
@@ -33,8 +33,8 @@ async fn a_whole_address_is_passed_on_without_the_phantom() {
     let request = format!(
         "GET http://{address}/x HTTP/1.1\r\nHost: {address}\r\n{own}Proxy-Connection: keep-alive\r\n\r\n"
     );
-    hear_until_after(&mut client, &request, "ok").await;
-    hear_until_after(&mut client, &request, "ok").await;
+    send_and_read_until(&mut client, &request, "ok").await;
+    send_and_read_until(&mut client, &request, "ok").await;
     assert!(
         server.seen().starts_with("GET /x HTTP/1.1\r\n"),
         "{}",
@@ -71,7 +71,7 @@ async fn a_tunnel_to_an_allowed_name_works_end_to_end() {
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
     let mut client = world.enter(ListenerProtocol::Proxy).await;
     let target = format!("a.example:{}", server.port);
-    let answer = hear_until_after(&mut client, &connect(&world, &target), "\r\n\r\n").await;
+    let answer = send_and_read_until(&mut client, &connect(&world, &target), "\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(
         greet(config, "a.example", client).await.unwrap(),
@@ -85,14 +85,17 @@ async fn what_goes_through_a_tunnel_is_for_the_name_it_was_asked_for() {
     for port in [443, server.port] {
         let world = World::new(Policy::allow_all()).name("cdn.example");
         let mut client = world.enter(ListenerProtocol::Proxy).await;
-        hear_until_after(
+        send_and_read_until(
             &mut client,
             &connect(&world, &format!("cdn.example:{port}")),
             "\r\n\r\n",
         )
         .await;
-        let heard = say(&mut client, real_hello("a.example")).await;
-        assert!(heard.is_empty() || heard == [21, 3, 3, 0, 2, 2, 112], "{heard:?}");
+        let received = say(&mut client, real_hello("a.example")).await;
+        assert!(
+            received.is_empty() || received == [21, 3, 3, 0, 2, 2, 112],
+            "{received:?}"
+        );
         let record = world.record(0).await;
         assert!(
             record.rule.contains(
@@ -113,7 +116,7 @@ async fn a_tunnel_to_an_address_is_judged_by_the_name_in_it() {
     let target = format!("127.0.0.1:{}", server.port);
     for (name, passes) in [("evil.example", false), ("a.example", true)] {
         let mut client = world.enter(ListenerProtocol::Proxy).await;
-        hear_until_after(&mut client, &connect(&world, &target), "\r\n\r\n").await;
+        send_and_read_until(&mut client, &connect(&world, &target), "\r\n\r\n").await;
         let hello = real_hello(name);
         client.write_all(&hello).await.unwrap();
         let mut echoed = vec![0; hello.len()];
@@ -128,8 +131,8 @@ async fn plain_http_through_a_tunnel_is_judged_too() {
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
     let mut client = world.enter(ListenerProtocol::Proxy).await;
     let target = format!("a.example:{}", server.port);
-    hear_until_after(&mut client, &connect(&world, &target), "\r\n\r\n").await;
-    hear_until_after(
+    send_and_read_until(&mut client, &connect(&world, &target), "\r\n\r\n").await;
+    send_and_read_until(
         &mut client,
         &format!("GET / HTTP/1.1\r\nHost: {target}\r\n\r\n"),
         "ok",
@@ -151,7 +154,7 @@ async fn plain_http_through_a_tunnel_is_judged_too() {
 #[case::odd_port("a.example:0443x", "400", "missing or ambiguous host")]
 #[case::whole_address("http://a.example:443", "400", "missing or ambiguous host")]
 #[tokio::test]
-async fn a_tunnel_that_may_not_be_is_told_so(
+async fn a_denied_tunnel_is_refused_with_the_reason(
     #[case] target: &str,
     #[case] status: &str,
     #[case] reason: &str,
@@ -176,13 +179,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_line_opens_a_tunnel_but_the_right_one(target in "[ -~]{0,20}|a\\.example[ -~]{0,6}|[ -~]{0,4}a\\.example:443") {
+    fn only_a_valid_connect_line_opens_a_tunnel(target in "[ -~]{0,20}|a\\.example[ -~]{0,6}|[ -~]{0,4}a\\.example:443") {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let world = World::new(allowlist(&["a.example:443"])).name("a.example");
             let mut client = world.enter(ListenerProtocol::Proxy).await;
             let request = format!("CONNECT {target} HTTP/1.1\r\n{}\r\n", authorization(&world.phantom));
-            let answer = hear_until_after(&mut client, &request, "\r\n\r\n").await;
+            let answer = send_and_read_until(&mut client, &request, "\r\n\r\n").await;
             let right = target.rsplit_once(':').is_some_and(|(host, port)| {
                 let digits = port.bytes().all(|byte| byte.is_ascii_digit());
                 ["a.example", "a.example."].contains(&host.to_lowercase().as_str())

@@ -18,7 +18,7 @@ use crate::tls::Identity;
 use crate::world::Server;
 
 /// How long a program may take. Some of them are slow to start.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 /// A host with files, of which those below `/open` may be fetched, and what a program needs to reach it.
 pub struct Site {
@@ -26,7 +26,7 @@ pub struct Site {
     server: Server,
     pub dir: TempDir,
     proxy: SocketAddr,
-    pub door: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Site {
@@ -51,7 +51,7 @@ impl Site {
         let proxy = inspected.world.open(ListenerProtocol::Proxy);
         // At the port that the host has, so that programs which know no proxy can be led here.
         let listener = std::net::TcpListener::bind(("127.77.0.1", server.port)).unwrap();
-        let door = listener.local_addr().unwrap();
+        let address = listener.local_addr().unwrap();
         inspected
             .world
             .gateway
@@ -62,7 +62,7 @@ impl Site {
             server,
             dir,
             proxy,
-            door,
+            address,
         }
     }
 
@@ -91,7 +91,7 @@ impl Site {
 
     /// Checks what a program fetched, and that it came over an opened connection.
     pub fn check(&self, output: &Output, expected: &str) {
-        let said = told(output);
+        let said = output_text(output);
         assert!(output.status.success(), "{said}");
         assert!(said.contains(expected), "{said}");
         self.check_fetched(output);
@@ -104,7 +104,7 @@ impl Site {
             let opened = (record.protocol, record.verdict) == (AuditProtocol::Https, AuditVerdict::Allowed);
             opened && record.received > 0
         });
-        assert!(fetched, "{}\n{records:?}", told(output));
+        assert!(fetched, "{}\n{records:?}", output_text(output));
     }
 }
 
@@ -114,13 +114,13 @@ fn variable(name: &str) -> (&str, String) {
 
 pub async fn run(command: &mut Command) -> Output {
     let running = command.stdin(std::process::Stdio::null()).output();
-    timeout(PATIENCE, running)
+    timeout(TIMEOUT, running)
         .await
         .expect("the program did not end")
         .unwrap()
 }
 
-pub fn told(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     let [out, err] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     format!("{out}{err}")
 }

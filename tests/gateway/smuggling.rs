@@ -24,7 +24,7 @@ use crate::world::{OK, Server, World, allowlist, say};
 #[case::http2_preface("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")]
 #[case::zero_byte("GET / HTTP/1.1\r\nHost: {h}\0.evil.example\r\n\r\n")]
 #[tokio::test]
-async fn what_can_be_read_in_two_ways_is_refused(#[case] request: &str) {
+async fn an_ambiguous_request_is_refused(#[case] request: &str) {
     let server = Server::http(OK).await;
     let world = World::new(allowlist(&[&format!("a.example:{}", server.port)])).name("a.example");
     let mut client = world.enter(ListenerProtocol::Http { port: server.port }).await;

@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::dns::address_of;
 use crate::tls::real_hello;
-use crate::world::{OK, Server, World, allowlist, hear_until_after, say};
+use crate::world::{OK, Server, World, allowlist, say, send_and_read_until};
 
 /// A connection that the gateway is told was made to this destination, as a sandbox's own network would make it.
 async fn connect_to(world: &World, destination: SocketAddr) -> TcpStream {
@@ -18,10 +18,10 @@ async fn connect_to(world: &World, destination: SocketAddr) -> TcpStream {
         TcpStream::connect(listener.local_addr().unwrap()),
         listener.accept()
     );
-    let door = ListenerProtocol::Tcp {
+    let protocol = ListenerProtocol::Tcp {
         port: destination.port(),
     };
-    world.gateway.serve(door, accepted.unwrap().0, destination);
+    world.gateway.serve(protocol, accepted.unwrap().0, destination);
     client.unwrap()
 }
 
@@ -36,13 +36,13 @@ async fn a_name_and_port_are_reached_by_the_made_up_address() {
     let world = World::new(allowlist(&[&format!("db.example:{}", server.port)])).name("db.example");
     let mut client = connect_to_name(&world, "db.example", server.port).await;
     client.write_all(b"\0\0\0\x08ping").await.unwrap();
-    let mut heard = [0; 8];
-    client.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"\0\0\0\x08ping");
+    let mut received = [0; 8];
+    client.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"\0\0\0\x08ping");
 }
 
 #[tokio::test]
-async fn a_host_that_speaks_first_is_heard() {
+async fn a_host_can_send_first() {
     let server = Server::new(|mut stream, _| async move {
         stream.write_all(b"SSH-2.0-test\r\n").await.unwrap();
         let mut chunk = [0; 64];
@@ -52,8 +52,8 @@ async fn a_host_that_speaks_first_is_heard() {
     .await;
     let world = World::new(allowlist(&[&format!("git.example:{}", server.port)])).name("git.example");
     let mut client = connect_to_name(&world, "git.example", server.port).await;
-    crate::world::hear_until(&mut client, "SSH-2.0-test\r\n").await;
-    hear_until_after(&mut client, "SSH-2.0-client\r\n", "SSH-2.0-client\r\n").await;
+    crate::world::read_until_text(&mut client, "SSH-2.0-test\r\n").await;
+    send_and_read_until(&mut client, "SSH-2.0-client\r\n", "SSH-2.0-client\r\n").await;
 }
 
 #[tokio::test]
@@ -63,8 +63,8 @@ async fn an_address_that_stands_for_no_name_is_reset() {
     for address in ["127.0.0.1", "198.18.0.9", "93.184.216.34"] {
         let destination = SocketAddr::new(address.parse().unwrap(), server.port);
         let mut client = connect_to(&world, destination).await;
-        let mut heard = Vec::new();
-        let error = client.read_to_end(&mut heard).await.unwrap_err();
+        let mut received = Vec::new();
+        let error = client.read_to_end(&mut received).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{address}");
     }
     assert_eq!(server.connections(), 0);
@@ -77,13 +77,16 @@ async fn tls_and_http_on_another_port_are_for_the_same_name() {
     let mut client = connect_to_name(&world, "a.example", server.port).await;
     say(&mut client, real_hello("evil.example")).await;
     let record = world.record(1).await;
-    assert!(record.rule.contains("evil.example is meant"), "{record:?}");
+    assert!(
+        record.rule.contains("the request names evil.example"),
+        "{record:?}"
+    );
 
     let mut client = connect_to_name(&world, "a.example", server.port).await;
     let answer = say(&mut client, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").await;
     assert!(answer.starts_with(b"HTTP/1.1 403 "), "{answer:?}");
     let mut client = connect_to_name(&world, "a.example", server.port).await;
-    hear_until_after(&mut client, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "ok").await;
+    send_and_read_until(&mut client, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", "ok").await;
     assert!(!server.seen().contains("evil"));
 }
 

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::world::{Server, World, allowlist, hear_all, impatient, say};
+use crate::world::{Server, World, allowlist, impatient, read_all, say};
 
 /// A fatal alert: access denied, no such name, cannot be read.
 const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
@@ -100,9 +100,9 @@ pub async fn greet(
 ) -> std::io::Result<String> {
     let name = ServerName::try_from(name).unwrap();
     let mut stream = TlsConnector::from(config).connect(name, stream).await?;
-    let mut heard = String::new();
-    stream.read_to_string(&mut heard).await?;
-    Ok(heard)
+    let mut received = String::new();
+    stream.read_to_string(&mut received).await?;
+    Ok(received)
 }
 
 /// The first bytes of a real client.
@@ -187,7 +187,7 @@ async fn a_hello_in_pieces_is_put_together(#[case] record: usize, #[case] packet
 #[case::http(b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n".to_vec(), &DECODE_ERROR, None, "not TLS")]
 #[case::second_name(with_extension(real_hello("a.example"), 0, b"\0\x0f\0\0\x0cevil.example"), &DECODE_ERROR, None, "malformed TLS client hello")]
 #[tokio::test]
-async fn a_hello_that_may_not_pass_is_told_so_at_once(
+async fn a_denied_hello_gets_an_alert_at_once(
     #[case] hello: Vec<u8>,
     #[case] alert: &[u8],
     #[case] host: Option<&str>,
@@ -232,11 +232,11 @@ async fn a_hello_that_does_not_come_is_not_waited_for() {
     let world = World::with(Policy::allow_all(), |setup| setup.limits = impatient());
     let mut stream = world.enter(ListenerProtocol::Tls { port: 443 }).await;
     stream.write_all(&real_hello("a.example")[..40]).await.unwrap();
-    assert_eq!(hear_all(&mut stream).await, DECODE_ERROR);
+    assert_eq!(read_all(&mut stream).await, DECODE_ERROR);
 }
 
 #[tokio::test]
-async fn a_name_that_leads_to_a_denied_address_is_told_so() {
+async fn a_name_with_a_denied_address_is_refused_with_the_reason() {
     let world = World::with(allowlist(&["a.example"]), |setup| {
         setup.guard = AddressGuard::default();
     });

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use rstest::rstest;
 
 use crate::need;
-use crate::site::{Site, run, told};
+use crate::site::{Site, output_text, run};
 use crate::support::skip::program;
 
 #[rstest]
@@ -21,14 +21,14 @@ async fn a_client_trusts_the_inspection_and_is_denied_by_path(#[case] name: &str
     site.check(&output, "it works");
     let denied = run(site.command(name).args(args).arg(site.url("/closed"))).await;
     assert!(
-        !denied.status.success() && told(&denied).contains("403"),
+        !denied.status.success() && output_text(&denied).contains("403"),
         "{}",
-        told(&denied)
+        output_text(&denied)
     );
 }
 
 #[tokio::test]
-async fn without_the_files_nobody_trusts_it() {
+async fn without_the_files_it_is_not_trusted() {
     need!(program("curl"));
     let site = Site::new().await;
     let mut command = site.command("curl");
@@ -36,7 +36,11 @@ async fn without_the_files_nobody_trusts_it() {
         command.env_remove(variable);
     }
     let output = run(command.args(["--silent", "--show-error", &site.url("/open/file")])).await;
-    assert!(told(&output).contains("certificate"), "{}", told(&output));
+    assert!(
+        output_text(&output).contains("certificate"),
+        "{}",
+        output_text(&output)
+    );
 }
 
 #[tokio::test]
@@ -52,11 +56,11 @@ async fn openssl_verifies_it() {
         "-servername",
         "a.example",
     ]);
-    let output = run(command.args(["-connect", &site.door.to_string()])).await;
+    let output = run(command.args(["-connect", &site.address.to_string()])).await;
     assert!(
-        told(&output).contains("Verify return code: 0 (ok)"),
+        output_text(&output).contains("Verify return code: 0 (ok)"),
         "{}",
-        told(&output)
+        output_text(&output)
     );
 }
 
@@ -68,7 +72,7 @@ async fn node_fetches_through_it() {
         const lookup = (name, options, done) => options.all ? done(null, [{ address: host, family: 4 }]) : done(null, host, 4);
         require('https').get(url, { lookup }, answer => answer.pipe(process.stdout))
             .on('error', error => { console.error(error); process.exit(1) })";
-    let address = site.door.ip().to_string();
+    let address = site.address.ip().to_string();
     let output = run(site
         .command("node")
         .args(["-e", script, &site.url("/open/file"), &address]))
@@ -93,7 +97,13 @@ func main() {
     let cache = site.dir.path().join("cache");
     let mut command = site.command("go");
     command.env("GOCACHE", &cache).env("HOME", site.dir.path());
-    let output = run(command.args(["run", "main.go", &site.url("/open/file"), &site.door.to_string()])).await;
+    let output = run(command.args([
+        "run",
+        "main.go",
+        &site.url("/open/file"),
+        &site.address.to_string(),
+    ]))
+    .await;
     site.check(&output, "it works");
 }
 
@@ -124,7 +134,7 @@ async fn git_clones_through_it() {
         &["clone", "--quiet", &site.url("/open/repository.git"), "clone"],
     ] {
         let output = run(&mut git(args)).await;
-        assert!(output.status.success(), "{args:?}: {}", told(&output));
+        assert!(output.status.success(), "{args:?}: {}", output_text(&output));
     }
     let log = run(&mut git(&["-C", "clone", "log", "--format=%s"])).await;
     site.check(&log, "first");
@@ -169,7 +179,7 @@ async fn pip_installs_through_it() {
         "pack",
     ]);
     let installed = run(&mut pip).await;
-    assert!(installed.status.success(), "{}", told(&installed));
+    assert!(installed.status.success(), "{}", output_text(&installed));
     let output = run(site.command(venv.join("bin/python")).args(["-c", "import pack"])).await;
     site.check(&output, "packed");
 }
@@ -237,7 +247,7 @@ async fn java_fetches_through_it() {
     need!(program("keytool"));
     let site = Site::new().await;
     let hosts = site.dir.path().join("hosts");
-    fs::write(&hosts, format!("{} a.example\n", site.door.ip())).unwrap();
+    fs::write(&hosts, format!("{} a.example\n", site.address.ip())).unwrap();
     // The one program of every Java that fetches over HTTPS; that it is no list of revoked certificates comes after.
     let mut keytool = site.command("keytool");
     keytool.arg(format!("-J-Djdk.net.hosts.file={}", hosts.display()));

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// How long anything may take that a test waits for.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The names of a test, which can be changed at any time.
 #[derive(Default)]
@@ -85,17 +85,17 @@ impl World {
         self
     }
 
-    /// Opens a door somewhere on loopback.
-    pub fn open(&self, door: ListenerProtocol) -> SocketAddr {
+    /// Opens a listener on loopback.
+    pub fn open(&self, protocol: ListenerProtocol) -> SocketAddr {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        self.gateway.open(door, listener).unwrap();
+        self.gateway.open(protocol, listener).unwrap();
         address
     }
 
-    /// Connects to a door of its own.
-    pub async fn enter(&self, door: ListenerProtocol) -> TcpStream {
-        TcpStream::connect(self.open(door)).await.unwrap()
+    /// Connects to a new listener.
+    pub async fn enter(&self, protocol: ListenerProtocol) -> TcpStream {
+        TcpStream::connect(self.open(protocol)).await.unwrap()
     }
 
     /// The last thing that was written down, once there are so many.
@@ -108,9 +108,7 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(PATIENCE, waiting)
-            .await
-            .expect("nothing was written down")
+        timeout(TIMEOUT, waiting).await.expect("nothing was written down")
     }
 
     /// What was written down so far.
@@ -139,33 +137,33 @@ pub fn impatient() -> GatewayLimits {
 /// Says something and hears everything until the other side ends. A reset is an end too.
 pub async fn say(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), text: impl AsRef<[u8]>) -> Vec<u8> {
     let _ = stream.write_all(text.as_ref()).await;
-    hear_all(stream).await
+    read_all(stream).await
 }
 
 /// Everything until the other side ends.
-pub async fn hear_all(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
-    let mut heard = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut heard))
+pub async fn read_all(stream: &mut (impl AsyncRead + Unpin)) -> Vec<u8> {
+    let mut received = Vec::new();
+    let _ = timeout(TIMEOUT, stream.read_to_end(&mut received))
         .await
         .expect("the connection stays open");
-    heard
+    received
 }
 
 /// Reads until the text has come.
-pub async fn hear_until(stream: &mut (impl AsyncRead + Unpin), text: &str) -> String {
-    let mut heard = Vec::new();
+pub async fn read_until_text(stream: &mut (impl AsyncRead + Unpin), text: &str) -> String {
+    let mut received = Vec::new();
     let hearing = async {
-        while !String::from_utf8_lossy(&heard).contains(text) {
+        while !String::from_utf8_lossy(&received).contains(text) {
             let mut chunk = [0; 4096];
             let count = stream.read(&mut chunk).await.unwrap();
-            assert!(count > 0, "ended after {:?}", String::from_utf8_lossy(&heard));
-            heard.extend(&chunk[..count]);
+            assert!(count > 0, "ended after {:?}", String::from_utf8_lossy(&received));
+            received.extend(&chunk[..count]);
         }
     };
-    timeout(PATIENCE, hearing)
+    timeout(TIMEOUT, hearing)
         .await
         .unwrap_or_else(|_| panic!("{text:?} did not come"));
-    String::from_utf8(heard).unwrap()
+    String::from_utf8(received).unwrap()
 }
 
 /// A server on loopback that treats each connection alike, and counts them.
@@ -256,12 +254,12 @@ pub async fn answer_heads(
 pub const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// Says something and reads until the answer has come.
-pub async fn hear_until_after(
+pub async fn send_and_read_until(
     stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     said: &str,
     text: &str,
 ) -> String {
     stream.write_all(said.as_bytes()).await.unwrap();
     stream.flush().await.unwrap();
-    hear_until(stream, text).await
+    read_until_text(stream, text).await
 }

@@ -160,8 +160,8 @@ mod tests {
             "# every IPv4 address is the sandbox's own, and there is no other interface\n\
              ip route add local 0.0.0.0/0 dev lo\n# iptables-restore and ip6tables-restore\n{SEALED}\
              # the gateway listens\nudp 0.0.0.0:53 # DNS\ntcp 0.0.0.0:53 # DNS\ntcp 127.0.0.1:3128 # the proxy\n\
-             tcp 0.0.0.0:80 # HTTP at port 80\ntcp 0.0.0.0:443 # TLS at port 443\n\
-             tcp 0.0.0.0:5432 # TCP at port 5432\n"
+             tcp 0.0.0.0:80 # HTTP on port 80\ntcp 0.0.0.0:443 # TLS on port 443\n\
+             tcp 0.0.0.0:5432 # TCP on port 5432\n"
         );
         assert_eq!(plan.to_string(), expected);
     }

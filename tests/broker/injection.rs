@@ -43,19 +43,19 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
             call.len()
         );
         stream.write_all(request.as_bytes()).await.unwrap();
-        let mut heard = String::new();
-        while !heard.contains("message_stop") {
+        let mut received = String::new();
+        while !received.contains("message_stop") {
             let mut chunk = [0; 4096];
             let count = stream.read(&mut chunk).await.unwrap();
-            assert!(count > 0, "ended after {heard}");
-            heard.push_str(&String::from_utf8_lossy(&chunk[..count]));
+            assert!(count > 0, "ended after {received}");
+            received.push_str(&String::from_utf8_lossy(&chunk[..count]));
         }
-        assert!(heard.starts_with("HTTP/1.1 200 "), "{heard}");
+        assert!(received.starts_with("HTTP/1.1 200 "), "{received}");
         // The end of a chunked body.
-        while !heard.ends_with("0\r\n\r\n") {
+        while !received.ends_with("0\r\n\r\n") {
             let mut chunk = [0; 64];
             let count = stream.read(&mut chunk).await.unwrap();
-            heard.push_str(&String::from_utf8_lossy(&chunk[..count]));
+            received.push_str(&String::from_utf8_lossy(&chunk[..count]));
         }
     }
     assert_eq!(service.requests().len(), 2);
@@ -63,7 +63,7 @@ async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
 
     // TLS to the same name would carry a key that nobody sees.
     let mut tls = enter(ListenerProtocol::Tcp { port: 443 }).await;
-    let mut heard = Vec::new();
-    let _ = tls.read_to_end(&mut heard).await;
-    assert!(heard.is_empty());
+    let mut received = Vec::new();
+    let _ = tls.read_to_end(&mut received).await;
+    assert!(received.is_empty());
 }
