@@ -93,7 +93,7 @@ impl Ralph {
         equipment.report_limits(&context, &config);
         let spec = equipment.connect_spec(&context, &config, {
             let mut spec = sandbox_spec(&context, &config, SandboxUse::for_run(&dir, &config, image)).await?;
-            spec.egress.audit = Arc::new(AuditLog::open(&dir.network_file())?);
+            spec.egress.audit = Arc::new(AuditLog::open(&dir.network_file(), context.surroundings.clock())?);
             spec
         })?;
         let settings = RunSettings {

@@ -45,7 +45,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::clock::Clock;
 use crate::network::Policy;
 use crate::network::probe::Beacon;
 use audit::AuditSink;
@@ -80,8 +79,6 @@ pub struct GatewaySetup {
     pub inspection: Option<Arc<Inspection>>,
     /// Receives audit records.
     pub audit: Arc<dyn AuditSink>,
-    /// The source of timestamps.
-    pub clock: Arc<dyn Clock>,
     /// Limits of the resources that the sandbox can use.
     pub limits: GatewayLimits,
 }
@@ -99,7 +96,6 @@ impl GatewaySetup {
             beacon: None,
             inspection: None,
             audit,
-            clock: crate::clock::system(),
             limits: GatewayLimits::default(),
         }
     }
@@ -120,10 +116,7 @@ impl Gateway {
         let core = GatewayCore {
             policies: current,
             names: Mutex::default(),
-            audit: AuditWriter {
-                sink: setup.audit.clone(),
-                clock: setup.clock.clone(),
-            },
+            audit: AuditWriter(setup.audit.clone()),
             slots: ConnectionSlots::new(setup.limits.connections),
             setup,
         };

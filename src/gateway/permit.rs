@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 use super::audit::{AuditProtocol, AuditRecord, AuditRemedy, AuditSink, AuditVerdict};
-use crate::clock::Clock;
 use crate::network::{Denial, HostName, Policy, PolicyLine, PolicyRequest, PolicyVerdict};
 
 /// The policy in force, and its changes.
@@ -14,10 +13,7 @@ pub(super) type PolicyReceiver = watch::Receiver<Policy>;
 
 /// Writes audit records. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct AuditWriter {
-    pub(super) sink: Arc<dyn AuditSink>,
-    pub(super) clock: Arc<dyn Clock>,
-}
+pub(super) struct AuditWriter(pub(super) Arc<dyn AuditSink>);
 
 impl AuditWriter {
     /// Records a denial before any traffic.
@@ -48,8 +44,7 @@ impl AuditWriter {
                 AuditRemedy::for_denied(denial),
             ),
         };
-        self.sink.record(AuditRecord {
-            at: self.clock.now(),
+        self.0.record(AuditRecord {
             protocol: subject.protocol,
             host: subject.host,
             port: subject.port,

@@ -16,7 +16,7 @@ use crate::world::{OK, Server, World, allowlist, say, send_and_read_until};
 async fn the_file_shows_what_was_blocked_and_how_to_allow_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("network.jsonl");
-    let sink: Arc<dyn AuditSink> = Arc::new(AuditLog::open(&file).unwrap());
+    let sink: Arc<dyn AuditSink> = Arc::new(AuditLog::open(&file, ralph::clock::system()).unwrap());
     let world = World::with(allowlist(&["a.example"]), |setup| setup.audit = sink);
     for _ in 0..14 {
         let mut client = world.enter(ListenerProtocol::Tls { port: 443 }).await;

@@ -3,16 +3,26 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
+use serde::Serialize;
 use thiserror::Error;
 
 use super::{AuditRecord, AuditSink};
+use crate::clock::Clock;
 
 /// Writes records to a file. When the file has its maximum size, later records are dropped.
-#[derive(Debug)]
 pub struct AuditLog {
     state: Mutex<LogState>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    at: Timestamp,
+    #[serde(flatten)]
+    record: &'a AuditRecord,
 }
 
 #[derive(Debug)]
@@ -28,7 +38,7 @@ impl AuditLog {
     pub const MAX_BYTES: u64 = 64 * 1024 * 1024;
 
     /// Opens a file. It is created with the first record.
-    pub fn open(path: &Path) -> Result<Self, AuditError> {
+    pub fn open(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, AuditError> {
         let length = match path.metadata() {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -41,6 +51,7 @@ impl AuditLog {
         };
         Ok(Self {
             state: Mutex::new(state),
+            clock,
         })
     }
 
@@ -63,7 +74,11 @@ impl AuditLog {
 impl AuditSink for AuditLog {
     fn record(&self, record: AuditRecord) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Ok(mut line) = serde_json::to_vec(&record) else {
+        let line = AuditLine {
+            at: self.clock.now(),
+            record: &record,
+        };
+        let Ok(mut line) = serde_json::to_vec(&line) else {
             return;
         };
         line.push(b'\n');
@@ -105,14 +120,11 @@ impl AuditError {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::super::{AuditProtocol, AuditVerdict};
     use super::*;
 
     fn record(host: &str) -> AuditRecord {
         AuditRecord {
-            at: Timestamp::UNIX_EPOCH,
             protocol: AuditProtocol::Tls,
             host: Some(host.to_owned()),
             port: Some(443),
@@ -129,10 +141,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.jsonl");
         assert_eq!(AuditLog::read(&path).unwrap(), []);
-        let log = AuditLog::open(&path).unwrap();
+        let log = AuditLog::open(&path, crate::clock::system()).unwrap();
         assert!(!path.exists());
         log.record(record("a.example"));
-        let again = AuditLog::open(&path).unwrap();
+        let again = AuditLog::open(&path, crate::clock::system()).unwrap();
         again.record(record("b.example"));
         let text = std::fs::read_to_string(&path).unwrap() + "{\"at\":\"1970-";
         std::fs::write(&path, text).unwrap();
@@ -146,7 +158,7 @@ mod tests {
     fn a_full_file_is_not_written_to() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("network.jsonl");
-        let log = AuditLog::open(&path).unwrap();
+        let log = AuditLog::open(&path, crate::clock::system()).unwrap();
         log.state.lock().unwrap().bytes_left = 300;
         for _ in 0..9 {
             log.record(record("a.example"));

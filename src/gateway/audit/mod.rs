@@ -7,18 +7,15 @@ mod tally;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use log::{AuditError, AuditLog};
 pub use remedy::AuditRemedy;
 pub use tally::{AuditTally, TallyEntry};
 
-/// One request of a sandbox: a line of the audit file.
+/// One request of a sandbox: a line of the audit file, which adds the time of its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditRecord {
-    /// When it ended.
-    pub at: Timestamp,
     /// The protocol.
     pub protocol: AuditProtocol,
     /// The host name or address, if known.

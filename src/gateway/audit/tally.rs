@@ -164,14 +164,12 @@ impl<'a> FromIterator<&'a AuditRecord> for AuditTally {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
     use rstest::rstest;
 
     use super::*;
 
     fn record(protocol: AuditProtocol, host: &str, port: Option<u16>, verdict: AuditVerdict) -> AuditRecord {
         AuditRecord {
-            at: Timestamp::UNIX_EPOCH,
             protocol,
             host: Some(host.to_owned()),
             port,
