@@ -127,8 +127,8 @@ impl<'a> ToGuest<'a> {
             Self::Stdin(bytes) => (STDIN, *bytes),
             Self::StdinEnd => (STDIN_END, &[][..]),
             Self::Credit(channel, bytes) => {
-                fields.u8(*channel as u8);
-                fields.u32(*bytes);
+                fields.put([*channel as u8]);
+                fields.put(bytes.to_be_bytes());
                 (CREDIT, &*fields.0)
             }
             Self::Kill => (KILL, &[][..]),
@@ -159,22 +159,22 @@ impl<'a> FromGuest<'a> {
         let mut fields = Writer::default();
         let (kind, payload) = match self {
             Self::Hello(version) => {
-                fields.u64(*version);
+                fields.put(version.to_be_bytes());
                 (HELLO, &*fields.0)
             }
             Self::Output(channel, bytes) => (*channel as u8, *bytes),
             Self::Credit(bytes) => {
-                fields.u32(*bytes);
+                fields.put(bytes.to_be_bytes());
                 (CREDIT, &*fields.0)
             }
             Self::Exit { status, streams_held } => {
                 status.write(&mut fields);
-                fields.u8(u8::from(*streams_held));
+                fields.put([u8::from(*streams_held)]);
                 (EXIT, &*fields.0)
             }
             Self::Failed(stage, errno) => {
-                fields.u8(*stage as u8);
-                fields.i32(*errno);
+                fields.put([*stage as u8]);
+                fields.put(errno.to_be_bytes());
                 (FAILED, &*fields.0)
             }
             Self::AllEnded => (ALL_ENDED, &[][..]),
@@ -241,8 +241,8 @@ impl CommandStatus {
             Self::TimedOut => (2, 0),
             Self::Idle => (3, 0),
         };
-        fields.u8(code);
-        fields.i32(value);
+        fields.put([code]);
+        fields.put(value.to_be_bytes());
     }
 
     fn read(fields: &mut Reader<'_>) -> Option<Self> {
@@ -266,7 +266,7 @@ impl<'a> StartCommand<'a> {
             fields.bytes(value);
         }
         fields.bytes(self.cwd);
-        fields.u8(u8::from(self.has_stdin));
+        fields.put([u8::from(self.has_stdin)]);
         fields.duration(Some(self.limits.grace));
         fields.duration(self.limits.timeout);
         fields.duration(self.limits.idle);
@@ -298,24 +298,12 @@ impl<'a> StartCommand<'a> {
 struct Writer(Vec<u8>);
 
 impl Writer {
-    fn u8(&mut self, value: u8) {
-        self.0.push(value);
-    }
-
-    fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_be_bytes());
-    }
-
-    fn i32(&mut self, value: i32) {
-        self.0.extend_from_slice(&value.to_be_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_be_bytes());
+    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.0.extend_from_slice(&bytes);
     }
 
     fn count(&mut self, value: usize) {
-        self.u32(u32::try_from(value).unwrap_or(u32::MAX));
+        self.put(u32::try_from(value).unwrap_or(u32::MAX).to_be_bytes());
     }
 
     fn bytes(&mut self, value: &[u8]) {
@@ -324,9 +312,9 @@ impl Writer {
     }
 
     fn duration(&mut self, value: Option<Duration>) {
-        self.u8(u8::from(value.is_some()));
+        self.put([u8::from(value.is_some())]);
         let micros = value.map_or(0, |value| u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
-        self.u64(micros);
+        self.put(micros.to_be_bytes());
     }
 }
 

@@ -59,31 +59,19 @@ pub(crate) fn mount_tmpfs(target: &CStr) -> io::Result<()> {
 /// Denies other processes of the same user access to this one: its environment, memory and open files.
 pub(crate) fn deny_inspection() -> io::Result<()> {
     const PR_SET_DUMPABLE: c_int = 4;
-    // SAFETY: takes a number, does not touch our memory.
-    checked(unsafe {
-        prctl(
-            PR_SET_DUMPABLE,
-            0 as c_ulong,
-            0 as c_ulong,
-            0 as c_ulong,
-            0 as c_ulong,
-        )
-    })
+    set_process_option(PR_SET_DUMPABLE, 0)
 }
 
 /// Makes this process the new parent of descendants whose own parent exits.
 pub(crate) fn become_subreaper() -> io::Result<()> {
     const PR_SET_CHILD_SUBREAPER: c_int = 36;
-    // SAFETY: takes a number, does not touch our memory.
-    checked(unsafe {
-        prctl(
-            PR_SET_CHILD_SUBREAPER,
-            1 as c_ulong,
-            0 as c_ulong,
-            0 as c_ulong,
-            0 as c_ulong,
-        )
-    })
+    set_process_option(PR_SET_CHILD_SUBREAPER, 1)
+}
+
+fn set_process_option(option: c_int, value: c_ulong) -> io::Result<()> {
+    const UNUSED: c_ulong = 0;
+    // SAFETY: takes numbers, does not touch our memory.
+    checked(unsafe { prctl(option, value, UNUSED, UNUSED, UNUSED) })
 }
 
 /// Puts this process into a new session and process group.
@@ -269,7 +257,7 @@ pub(crate) fn poll_files(entries: &mut [PollEntry], timeout: Option<Duration>) -
 }
 
 /// The error number of a failed call, as an error.
-fn checked(returned: c_int) -> io::Result<()> {
+pub(super) fn checked(returned: c_int) -> io::Result<()> {
     if returned < 0 {
         Err(io::Error::last_os_error())
     } else {

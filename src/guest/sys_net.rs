@@ -11,6 +11,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
 
+use super::sys::checked;
+
 unsafe extern "C" {
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
     fn sendmsg(fd: c_int, message: *const Message, flags: c_int) -> isize;
@@ -67,12 +69,7 @@ impl TableSocket {
         let mut length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
         let value = bytes.as_mut_ptr().cast();
         // SAFETY: the length is that of the bytes, which outlive the call.
-        let got = unsafe { getsockopt(self.socket.as_raw_fd(), self.level, name, value, &raw mut length) };
-        if got == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        checked(unsafe { getsockopt(self.socket.as_raw_fd(), self.level, name, value, &raw mut length) })
     }
 
     /// Replaces a table. The kernel writes the counters of the `old_count` entries that it had.
@@ -90,12 +87,7 @@ impl TableSocket {
         let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
         let value = bytes.as_ptr().cast();
         // SAFETY: the length is that of the bytes, there are `old_count` counters, and both outlive the call.
-        let set = unsafe { setsockopt(self.socket.as_raw_fd(), self.level, name, value, length) };
-        if set == 0 {
-            Ok(())
-        } else {
-            Err(io::Error::last_os_error())
-        }
+        checked(unsafe { setsockopt(self.socket.as_raw_fd(), self.level, name, value, length) })
     }
 }
 
@@ -135,9 +127,7 @@ fn open_socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<File> 
     const SOCK_CLOEXEC: c_int = 0o2_000_000;
     // SAFETY: takes numbers, does not touch our memory.
     let fd = unsafe { socket(domain, kind | SOCK_CLOEXEC, protocol) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    checked(fd)?;
     // SAFETY: it was just opened and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }

@@ -1,4 +1,4 @@
-# Adds a file to the end of another. $1: the file, $2: the other. Ends with the number of the error.
+# Appends the file $1 to the file $2 and removes $1. Exits with an error number.
 from=$1 to=$2
 fail() { rm -f -- "$from"; exit "$1"; }
 [ ! -d "$to" ] || fail 21

@@ -1,5 +1,4 @@
-# Moves a file to where a path leads, whole, with these permission bits. $1: the file, $2: the path, $3: the bits.
-# Ends with the number of the error.
+# Moves the file $1 to the path $2, following symlinks, with the permission bits $3. Exits with an error number.
 from=$1 to=$2
 fail() { rm -f -- "$from"; exit "$1"; }
 if [ -L "$to" ]; then

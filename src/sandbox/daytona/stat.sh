@@ -1,4 +1,4 @@
-# Prints the length and the permission bits of a file. $1: its path. Ends with the number of the error.
+# Prints the length and the permission bits of the file $1. Exits with an error number.
 [ ! -d "$1" ] || exit 21
 [ -e "$1" ] || exit 2
 [ -f "$1" ] || exit 22
