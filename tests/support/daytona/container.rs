@@ -1,4 +1,4 @@
-//! A sandbox that is a container without a network, with a user of its own.
+//! A sandbox as a container without a network, with its own user.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use tokio::io::AsyncWriteExt;
 
 use super::room::{Piece, Running};
 
-/// Who commands run as.
+/// The user of commands.
 const USER: &str = "1000:1000";
-/// The first process: it takes in what others leave behind, and starts nothing.
+/// The first process. It reaps orphans.
 const KEEP: &str = "mkfifo /tmp/.keep; exec 3<>/tmp/.keep; while :; do read -r <&3; done";
-/// Makes the user.
+/// Creates the user.
 const MAKE_USER: &str = "mkdir -p /daytona && chown 1000:1000 /daytona && \
                          echo daytona:x:1000:1000::/daytona:/bin/bash >> /etc/passwd";
 
@@ -29,7 +29,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// A container of this image that runs, or why there is none.
+    /// Starts a container of this image. The error says why that failed.
     pub async fn make(engine: &Engine, image: &str, env: &[String]) -> Result<Self, String> {
         let endpoint = engine.endpoint().to_string();
         let version = ClientVersion {
@@ -109,7 +109,7 @@ impl Container {
     }
 }
 
-/// Builds an image from a Dockerfile alone; the engine keeps what was built once.
+/// Builds an image from a Dockerfile without a context. The engine caches it.
 pub async fn build(engine: &Engine, dockerfile: &str) -> Result<String, String> {
     let hash = ralph::engine::Digest::sha256(dockerfile.as_bytes());
     let name = format!("ralph-test-daytona-build:{}", &hash.hex()[..12]);

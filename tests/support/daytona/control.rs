@@ -1,4 +1,4 @@
-//! The control plane: sandboxes and snapshots, their states, and what is refused.
+//! The control plane: sandboxes and snapshots, their states and errors.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::{Refusal, Remote, Shared, Tier};
 pub type Answer = Result<Json<Value>, Refusal>;
 type Pairs = Query<HashMap<String, String>>;
 
-/// What a sandbox starts from when nothing is said.
+/// The default snapshot.
 const USUAL_SNAPSHOT: &str = "daytonaio/sandbox:0.5.0";
-/// Time stands still here.
+/// All timestamps are the same.
 pub const NOW: &str = "2026-11-15T00:00:00.000Z";
 
-/// How often something new is looked at before it is there.
+/// How many polls a new sandbox or snapshot takes until it is ready.
 const LOOKS: u32 = 2;
 
 pub fn routes() -> Router<Arc<Shared>> {
@@ -138,7 +138,7 @@ async fn list(State(shared): State<Arc<Shared>>, Query(query): Pairs) -> Answer 
     Ok(Json(json!({ "items": items, "nextCursor": next })))
 }
 
-/// A sandbox as a listing has it: with less of it.
+/// A sandbox in a list, which has fewer fields.
 fn item(sandbox: &Value) -> Value {
     let fields = sandbox.as_object().unwrap().iter();
     let told = fields.filter(|(name, _)| !["env", "volumes"].contains(&name.as_str()));
@@ -222,7 +222,7 @@ async fn preview(State(shared): State<Arc<Shared>>, Path((id, port)): Path<(Stri
 }
 
 impl Shared {
-    /// What a new sandbox starts from: an image, or why that could not be built; its resources, and the state it begins in.
+    /// What a new sandbox starts from: an image or its build error, the resources, and the first state.
     async fn ground_of(&self, new: &Value) -> Result<(Result<String, String>, Value, &'static str), Refusal> {
         let usual = |field: &str, usual: u32| {
             if new[field].is_null() {
@@ -244,7 +244,7 @@ impl Shared {
         Ok((Ok(image), size, "creating"))
     }
 
-    /// The id of the sandbox that has this id or name.
+    /// The id of the sandbox with this id or name.
     fn key_of(&self, id: &str) -> Option<String> {
         let sandboxes = self.sandboxes.lock().unwrap();
         let found = sandboxes

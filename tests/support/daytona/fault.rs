@@ -1,4 +1,4 @@
-//! What can be made to go wrong.
+//! Injected faults.
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
@@ -9,27 +9,27 @@ use serde_json::{Value, json};
 
 use super::Refusal;
 
-/// The longest body that is written down.
+/// The longest request body that is recorded.
 const LONGEST: usize = 64 << 20;
 
-/// What goes wrong with one request.
+/// A fault of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It is refused with this status.
+    /// The response has this error status.
     Status(u16),
-    /// It is refused with 429 and told to wait so many seconds.
+    /// The response is 429, with `Retry-After` in seconds.
     Wait(u32),
-    /// It is heard and done, and then nobody says so.
+    /// The request is handled, but the response is an error.
     HeardButUnanswered,
-    /// It is heard and done, and then nobody says anything.
+    /// The request is handled, but the connection is closed without a response.
     HeardAndHangs,
-    /// Its answer has a field that nobody knows yet.
+    /// The response has an unknown field.
     NewField,
-    /// It is answered with something that is no answer.
+    /// The response cannot be decoded.
     Nonsense,
-    /// It is never answered.
+    /// There is no response.
     Hangs,
-    /// The stream it opens breaks off in the middle.
+    /// The WebSocket breaks in the middle.
     BreaksOff,
 }
 
@@ -48,7 +48,7 @@ impl Fault {
         }
     }
 
-    /// What comes of it when the request was heard.
+    /// The response after the request was handled.
     pub async fn instead_of(&self, answer: Response) -> Response {
         match self {
             Self::HeardButUnanswered => Refusal(502, "Bad Gateway".to_owned()).into_response(),
@@ -69,7 +69,7 @@ async fn with_new_field(answer: Response) -> Response {
     (status, Json(value)).into_response()
 }
 
-/// The request, and its body where that is JSON.
+/// The request, and its body if it is JSON.
 pub async fn recorded(request: Request) -> (Request, Value) {
     let is_json = request
         .headers()

@@ -1,4 +1,4 @@
-//! Files of a sandbox, by the toolbox.
+//! The file calls of the toolbox.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use super::{Refusal, Shared};
 
 type Pairs = Query<HashMap<String, String>>;
 
-/// How `find` tells an entry; names may hold anything but a slash and a zero.
+/// The output format of `find`. Names may contain anything but a slash and a zero.
 const TOLD: &str = "-printf '%y %s %m %T@ %f\\0'";
 const UPLOAD: &str = "mkdir -p -- \"$(dirname -- \"$1\")\" && cat > \"$1\"";
 const DOWNLOAD: &str = "[ -f \"$1\" ] || exit 2; cat -- \"$1\"";
 const DELETE: &str =
     "[ -e \"$1\" ] || exit 2; if [ \"$2\" = true ]; then rm -r -- \"$1\"; else rm -- \"$1\"; fi";
-/// What stands between the files of an answer that holds several.
+/// The boundary between the files of a multipart response.
 const BOUNDARY: &str = "DAYTONA-FILE-BOUNDARY";
 
 pub async fn list(
@@ -120,7 +120,7 @@ pub async fn download_all(
     Ok(([(CONTENT_TYPE, kind)], body).into_response())
 }
 
-/// What a script prints that ends well; everything else is a file that is not there.
+/// The output of a script. If it fails, the file does not exist.
 async fn done(shared: &Shared, id: &str, (script, args): (&str, &[&str])) -> Result<Vec<u8>, Refusal> {
     let ended = shared.room(id)?.script(script, args, b"").await;
     match ended.code {

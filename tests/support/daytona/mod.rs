@@ -1,7 +1,7 @@
-//! A whole Daytona on the loopback: the control plane with its states and refusals, a vault, and toolboxes whose sandboxes
-//! are containers of the engine at hand. Its shapes are those of the official `OpenAPI`, against which [`prism`] holds them,
-//! and the official SDK can drive it; its behaviour is that of the official daemon: lines of a log are marked, a terminal
-//! drops who listens too slowly, a sandbox that does not run takes no commands.
+//! A fake of Daytona on loopback: the control plane with its states and errors, a vault, and toolboxes whose sandboxes are
+//! containers. Its types are those of the official `OpenAPI` documents, against which [`prism`] checks them, and the
+//! official SDK can drive it. It behaves like the official daemon: lines of a log are marked, a terminal disconnects slow
+//! readers, a stopped sandbox runs no commands.
 
 mod container;
 mod control;
@@ -38,20 +38,20 @@ use self::session::Session;
 use self::terminal::Terminal;
 use self::vault::Kept;
 
-/// The one key that opens it.
+/// The only valid API key.
 pub const KEY: &str = "dtn_5f0c2b9a77e1";
 
-/// A Daytona that runs; it stops when dropped, and its sandboxes go with it.
+/// A running fake. It stops when dropped, and removes its sandboxes.
 pub struct Daytona {
     address: SocketAddr,
     shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
-/// What all requests see.
+/// The state that all requests share.
 struct Shared {
     ground: Ground,
-    /// Where toolboxes are said to be.
+    /// The URL of toolboxes in responses.
     toolboxes: Mutex<String>,
     sandboxes: Mutex<HashMap<String, Remote>>,
     snapshots: Mutex<HashMap<String, Value>>,
@@ -64,12 +64,12 @@ struct Shared {
     broken: Notify,
 }
 
-/// What an organisation may do.
+/// The tier of an organisation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// Choose what its sandboxes reach.
+    /// It can set the network policy of its sandboxes.
     High,
-    /// Not that.
+    /// It cannot.
     Low,
 }
 
@@ -78,18 +78,18 @@ pub enum Tier {
 struct Remote {
     json: Value,
     room: Room,
-    /// How often it is looked at before it is where it is going.
+    /// How many polls it takes to reach its next state.
     looks_left: u32,
 }
 
 impl Daytona {
-    /// One whose sandboxes are containers of this engine.
+    /// A fake whose sandboxes are containers of this engine.
     pub async fn start(engine: Engine) -> Self {
         Self::on(Ground::Engine(Box::new(engine))).await
     }
 
-    /// One whose sandboxes are namespaces of this machine, or why there can be none. Hundreds of them fit on it; what they
-    /// hold does not outlive a stop.
+    /// A fake whose sandboxes are namespaces of the host, which hold hundreds of them. Their files are lost at a stop. The
+    /// error says why namespaces are impossible.
     pub async fn in_namespaces() -> Result<Self, String> {
         let ground = Ground::Namespaces;
         ground.room("", &[]).await?.remove_now();
@@ -130,17 +130,17 @@ impl Daytona {
         }
     }
 
-    /// What a provider needs to know of it.
+    /// The options of a provider for this fake.
     pub fn options(&self) -> DaytonaOptions {
         DaytonaOptions::new(self.api_url(), Some(Secret::new(KEY)), "test")
     }
 
-    /// Where its control plane answers.
+    /// The URL of its control plane.
     pub fn api_url(&self) -> String {
         format!("{}/api", self.url())
     }
 
-    /// Where it answers.
+    /// Its URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -151,23 +151,23 @@ impl Daytona {
         self.shared.faults.lock().unwrap().extend(faults);
     }
 
-    /// Fails nothing any more.
+    /// Removes all faults.
     pub fn forget_faults(&self) {
         self.shared.faults.lock().unwrap().clear();
     }
 
-    /// Says that toolboxes are elsewhere, where somebody passes on what they are asked.
+    /// Sets the URL of toolboxes, for a proxy in between.
     pub fn say_toolboxes_are_at(&self, url: &str) {
         url.clone_into(&mut self.shared.toolboxes.lock().unwrap());
     }
 
-    /// The names of what the vault keeps.
+    /// The names of the credentials in the vault.
     pub fn vault(&self) -> Vec<String> {
         let vault = self.shared.vault.lock().unwrap();
         vault.values().map(Kept::name).collect()
     }
 
-    /// Makes the organisation one of another tier.
+    /// Sets the tier of the organisation.
     pub fn set_tier(&self, tier: Tier) {
         *self.shared.tier.lock().unwrap() = tier;
     }
@@ -179,7 +179,7 @@ impl Daytona {
         meant.map(|(_, body)| body.clone()).collect()
     }
 
-    /// The names of the sandboxes there are.
+    /// The names of all sandboxes.
     pub fn sandboxes(&self) -> Vec<String> {
         let sandboxes = self.shared.sandboxes.lock().unwrap();
         let names = sandboxes
@@ -188,27 +188,27 @@ impl Daytona {
         names.collect()
     }
 
-    /// What a script prints in a sandbox.
+    /// The output of a script in a sandbox.
     pub async fn script(&self, name: &str, script: &str) -> String {
         let room = self.named(name, |one| one.room.clone());
         let ended = room.script(script, &[], b"").await;
         String::from_utf8_lossy(&ended.output).into_owned()
     }
 
-    /// Takes a sandbox away, as what happens at Daytona may.
+    /// Removes a sandbox, as Daytona may do.
     pub async fn lose(&self, name: &str) {
         let id = self.named(name, |one| one.json["id"].as_str().unwrap().to_owned());
         let lost = self.shared.sandboxes.lock().unwrap().remove(&id);
         lost.unwrap().room.remove().await;
     }
 
-    /// Stops a sandbox, as Daytona does with one that nobody uses.
+    /// Stops a sandbox, as Daytona does with an idle one.
     pub async fn stop_for_being_idle(&self, name: &str) {
         self.named(name, |one| one.room.clone()).stop().await;
         self.set_state(name, "stopped");
     }
 
-    /// Breaks off every terminal that somebody is connected to.
+    /// Breaks the connections of all terminals.
     pub fn break_terminals(&self) {
         self.shared.broken.notify_waiters();
     }
@@ -218,7 +218,7 @@ impl Daytona {
         look(sandboxes.values().find(|one| one.json["name"] == name).unwrap())
     }
 
-    /// Puts a sandbox into a state, as what happens at Daytona may.
+    /// Sets the state of a sandbox, as Daytona may do.
     pub fn set_state(&self, name: &str, state: &str) {
         let mut sandboxes = self.shared.sandboxes.lock().unwrap();
         let one = sandboxes
@@ -239,7 +239,7 @@ impl Drop for Daytona {
     }
 }
 
-/// An answer that says no, as the official ones do.
+/// An error response in Daytona's format.
 struct Refusal(u16, String);
 
 impl IntoResponse for Refusal {
@@ -253,7 +253,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-/// Asks for the key, writes the request down, and fails those that are to fail.
+/// Checks the key, records the request, and injects faults.
 async fn guard(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
     let name = format!("{} {}", request.method(), request.uri().path());
     if !is_known(request.headers()) {
@@ -290,7 +290,7 @@ impl Shared {
         Some(faults.remove(at).1)
     }
 
-    /// Whether the log or terminal that is open now is to break off.
+    /// Whether the log or terminal that is being opened must break.
     fn breaks_off(&self, what: &str) -> bool {
         let mut faults = self.faults.lock().unwrap();
         let at = faults
@@ -299,7 +299,7 @@ impl Shared {
         at.map(|at| faults.remove(at)).is_some()
     }
 
-    /// The room of a sandbox that takes commands.
+    /// The room of a running sandbox.
     fn room(&self, id: &str) -> Result<Room, Refusal> {
         let sandboxes = self.sandboxes.lock().unwrap();
         let Some(found) = sandboxes.get(id) else {

@@ -1,5 +1,5 @@
-//! A sandbox that is nothing but namespaces of this machine: processes and mounts of its own. It costs next to nothing, so
-//! that hundreds of them fit on one machine. It sees this machine's programs and may change none; its files are in memory.
+//! A sandbox as a set of namespaces of the host, with its own processes and mounts. It is cheap, so that hundreds of them fit
+//! on one host. It sees the host's programs read-only; its files are in memory.
 
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
@@ -12,25 +12,24 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::room::{Piece, Running};
 
-/// The first process. It says when all is in its place, takes in what others leave behind, and starts nothing. It ends when
-/// nobody is left who could write to it.
+/// The first process. It reports when the mounts are ready, and reaps orphans. It exits when its input is closed.
 const FIRST: &str = "mount -o remount,bind,ro / 2>/dev/null; mount -t tmpfs tmpfs /mnt && mount -t tmpfs tmpfs /tmp && \
                      echo ready && while read -r; do :; done";
 const HOME: &str = "HOME=/mnt";
 const PATH: &str = "PATH=/usr/local/bin:/usr/bin:/bin";
 const PIECE: usize = 64 * 1024;
 
-/// One set of namespaces. It ends with its first process.
+/// A set of namespaces. They end with their first process.
 #[derive(Clone)]
 pub struct Namespaces {
     first: Arc<Mutex<Child>>,
-    /// The first process, as this machine counts.
+    /// The process id of the first process on the host.
     pid: u32,
     env: Vec<String>,
 }
 
 impl Namespaces {
-    /// Namespaces with these variables, or why there are none.
+    /// Creates namespaces with these variables. The error says why that failed.
     pub async fn make(env: &[String]) -> Result<Self, String> {
         let mut first = tokio::process::Command::new("unshare");
         first.args(["--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"]);
@@ -64,7 +63,7 @@ impl Namespaces {
         })
     }
 
-    /// Ends everything in them. Doing so twice is harmless.
+    /// Kills everything in them. Calling it twice is harmless.
     pub fn end(&self) {
         let mut first = self.first.lock().unwrap();
         let _ = first.kill();

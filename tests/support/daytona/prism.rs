@@ -1,8 +1,8 @@
-//! Prism between a client and the fake: it holds every request and every answer against Daytona's own `OpenAPI` documents.
+//! Prism between a client and the fake: it checks all requests and responses against Daytona's `OpenAPI` documents.
 //!
-//! Prism takes every body for text and knows no streams. So the bytes of a download are judged by Prism and come straight, and
-//! a request that becomes a stream goes straight alone. So does an upload, of which Daytona's document says that it is a form
-//! and not of what, which Prism takes for none at all; the official SDK shows that it is right.
+//! Prism treats all bodies as text and has no WebSockets. So a download goes through Prism and also directly, for its bytes,
+//! and a WebSocket goes directly only. So does an upload: Daytona's document does not describe its form, which Prism rejects;
+//! the official SDK shows that it is right.
 
 use std::fmt::Write;
 use std::fs::File;
@@ -31,13 +31,13 @@ use tokio::task::JoinHandle;
 use super::Daytona;
 
 const DOCUMENTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/daytona");
-/// What Prism answers for itself has a type that begins so.
+/// The prefix of the error types in Prism's own responses.
 const VERDICT: &str = "https://stoplight.io/prism/errors";
-/// How long Prism takes to begin, at the most.
+/// How long Prism may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LONGEST: usize = 1 << 30;
 
-/// A Prism for each document, and a front that knows which is asked. They end with it.
+/// One Prism for each document, and a front that selects one. They end when this is dropped.
 pub struct Prism {
     address: SocketAddr,
     front: Arc<Front>,
@@ -50,17 +50,17 @@ struct Front {
     client: reqwest::Client,
     /// The fake itself.
     daytona: String,
-    /// Who judges calls of the control plane, and calls of toolboxes.
+    /// The ports of the Prisms for the control plane and for toolboxes.
     control: String,
     toolboxes: String,
     violations: Mutex<Vec<String>>,
-    /// How many calls were judged, and how many went to the fake beside that.
+    /// How many calls were checked, and how many went to the fake directly.
     judged: AtomicUsize,
     straight: AtomicUsize,
 }
 
 impl Prism {
-    /// Puts Prism before a fake, or says why it cannot.
+    /// Starts Prism in front of a fake. The error says why that failed.
     pub async fn before(daytona: &Daytona) -> Result<Self, String> {
         let program = std::env::var_os("RALPH_TEST_PRISM")
             .map(PathBuf::from)
@@ -105,7 +105,7 @@ impl Prism {
         Ok(prism)
     }
 
-    /// What a provider needs to know to come this way.
+    /// The options of a provider that goes through Prism.
     pub fn options(&self, daytona: &Daytona) -> DaytonaOptions {
         DaytonaOptions {
             api_url: format!("http://{}/api", self.address),
@@ -113,7 +113,7 @@ impl Prism {
         }
     }
 
-    /// What was wrong with requests and answers, and whether some of them nobody looked at.
+    /// The violations that Prism found, and calls that it did not check.
     pub fn complaints(&self, daytona: &Daytona) -> Vec<String> {
         let mut complaints = self.front.violations.lock().unwrap().clone();
         let [judged, straight] =
@@ -153,7 +153,7 @@ impl Drop for Prism {
     }
 }
 
-/// A Prism that holds what goes to an address against a document, and its port.
+/// Starts a Prism for a document in front of an upstream; returns its port.
 fn judge(program: &Path, document: &Path, upstream: &str) -> (Child, u16) {
     let port = free_port();
     let mut command = Command::new(program);
@@ -168,13 +168,13 @@ fn judge(program: &Path, document: &Path, upstream: &str) -> (Child, u16) {
     (command.spawn().unwrap(), port)
 }
 
-/// One of Daytona's own documents.
+/// One of Daytona's documents.
 fn document(name: &str) -> Value {
     let file = File::open(format!("{DOCUMENTS}/{name}.gz")).unwrap();
     serde_json::from_reader(GzDecoder::new(file)).unwrap()
 }
 
-/// The document of toolboxes, whose paths begin at one sandbox, with the sandbox before each path.
+/// The document of toolboxes, with the sandbox before each path.
 fn of_one_sandbox() -> Value {
     let mut document = document("toolbox.json");
     let sandbox = json!({ "name": "sandboxId", "in": "path", "required": true, "type": "string" });
@@ -192,7 +192,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-/// Prism closes a connection that nobody has used for a while, perhaps just when the next request comes: so none is used twice.
+/// A client that does not reuse connections: Prism closes idle ones, perhaps just as the next request comes.
 fn client() -> reqwest::Client {
     let client = reqwest::Client::builder().no_proxy();
     client.pool_max_idle_per_host(0).build().unwrap()
@@ -216,7 +216,7 @@ async fn pass_on(State(front): State<Arc<Front>>, request: Request) -> Response 
     judged.map(Body::from)
 }
 
-/// What is asked: a method, headers and a body.
+/// A request: method, headers and body.
 type Asked<'a> = (&'a Method, &'a HeaderMap, &'a Bytes);
 type Answer = axum::http::Response<Bytes>;
 
@@ -266,7 +266,7 @@ impl Front {
         }
     }
 
-    /// Opens a stream with the fake, and carries it.
+    /// Opens a WebSocket to the fake and forwards it.
     async fn stream(&self, mut request: Request) -> Response {
         self.straight.fetch_add(1, Ordering::SeqCst);
         let address = self.daytona.trim_start_matches("http://");

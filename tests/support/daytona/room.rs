@@ -1,4 +1,4 @@
-//! What a sandbox of the fake is: a container, or, where there are to be very many of them, namespaces.
+//! The sandboxes of the fake: containers, or namespaces if very many are needed.
 
 use std::pin::Pin;
 
@@ -12,11 +12,11 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use super::container::{self, Container};
 use super::namespaces::Namespaces;
 
-/// What the sandboxes of a fake stand on.
+/// What the sandboxes of a fake are made of.
 pub enum Ground {
     /// A container engine, with its images.
     Engine(Box<Engine>),
-    /// This machine; every image is taken for it.
+    /// The host. All images are the host itself.
     Namespaces,
 }
 
@@ -25,31 +25,31 @@ pub enum Ground {
 pub enum Room {
     Container(Container),
     Namespaces(Namespaces),
-    /// None, since its image could not be built.
+    /// Nothing, because its image could not be built.
     Nowhere,
 }
 
-/// A command that runs.
+/// A running command.
 pub struct Running {
     pub output: BoxStream<'static, Piece>,
     pub input: Pin<Box<dyn AsyncWrite + Send>>,
     pub code: BoxFuture<'static, i64>,
 }
 
-/// What a command prints.
+/// A piece of output.
 pub enum Piece {
     Output(Bytes),
     Error(Bytes),
 }
 
-/// A command that has ended.
+/// The result of a command.
 pub struct Ended {
     pub code: i64,
     pub output: Vec<u8>,
 }
 
 impl Ground {
-    /// Whether there is such an image.
+    /// Whether the image exists.
     pub async fn has(&self, image: &str) -> bool {
         match self {
             Self::Engine(engine) => engine.image(image).await.is_ok_and(|found| found.is_some()),
@@ -57,7 +57,7 @@ impl Ground {
         }
     }
 
-    /// Builds an image, or says why it cannot be.
+    /// Builds an image.
     pub async fn build(&self, dockerfile: &str) -> Result<String, String> {
         match self {
             Self::Engine(engine) => container::build(engine, dockerfile).await,
@@ -65,7 +65,7 @@ impl Ground {
         }
     }
 
-    /// A room of this image that runs, or why there is none.
+    /// Starts a room of this image. The error says why that failed.
     pub async fn room(&self, image: &str, env: &[String]) -> Result<Room, String> {
         match self {
             Self::Engine(engine) => Container::make(engine, image, env).await.map(Room::Container),
@@ -98,7 +98,7 @@ impl Room {
         }
     }
 
-    /// As [`Room::remove`], for where nothing can be awaited.
+    /// Like [`Room::remove`], without await.
     pub fn remove_now(&self) {
         match self {
             Self::Container(room) => room.remove_now(),
@@ -116,7 +116,7 @@ impl Room {
         }
     }
 
-    /// Runs a shell script to its end, with these bytes to read.
+    /// Runs a shell script to its end, with this input.
     pub async fn script(&self, script: &str, args: &[&str], input: &[u8]) -> Ended {
         let words = [&["/bin/sh", "-c", script, "sh"], args].concat();
         let Running {
@@ -144,7 +144,7 @@ impl Room {
 }
 
 impl Piece {
-    /// The bytes, wherever they were printed.
+    /// The bytes of either stream.
     pub fn into_bytes(self) -> Bytes {
         match self {
             Self::Output(bytes) | Self::Error(bytes) => bytes,

@@ -1,4 +1,4 @@
-//! Sessions of a sandbox: commands whose output is kept by the line and can be listened to.
+//! Sessions of a sandbox: commands whose output is stored by line and can be followed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,18 +16,18 @@ use tokio::sync::Notify;
 use super::room::{Piece, Room};
 use super::{Refusal, Shared};
 
-/// Ends a session and all that it started, leaves first.
+/// Kills a session and all its descendants.
 const END: &str = "end() { for child in $(pgrep -P \"$1\"); do end \"$child\"; done; kill -9 \"$1\" 2>/dev/null; }; \
                    while read -r first; do end \"$first\"; done < \"/tmp/.session-$1\"; rm -f \"/tmp/.session-$1\"";
 const RUN: &str = "echo $$ >> \"/tmp/.session-$1\"; eval \"$2\"";
 
-/// A session: its commands, by their ids.
+/// The commands of a session, by id.
 #[derive(Clone, Default)]
 pub struct Session {
     commands: BTreeMap<String, (String, Arc<Log>)>,
 }
 
-/// What a command of a session has printed, line by line, and how it ended.
+/// The output of a command by line, and its exit code.
 #[derive(Default)]
 struct Log {
     state: Mutex<(Vec<u8>, Option<i64>)>,
@@ -174,7 +174,7 @@ impl Session {
 }
 
 impl Log {
-    /// Runs a command and takes what it prints by the line; a last line without an end gets one.
+    /// Runs a command and stores its output by line. A missing last newline is added.
     async fn record(&self, room: &Room, session: &str, line: &str) {
         let argv = ["/bin/sh", "-c", RUN, "sh", session, line];
         let mut running = room.start_command(&argv).await;
@@ -209,7 +209,7 @@ impl Log {
         self.more.notify_waiters();
     }
 
-    /// All that was printed, marked and by the stream.
+    /// The whole output, with markers and by stream.
     fn told(&self) -> Value {
         let state = self.state.lock().unwrap();
         let text = String::from_utf8_lossy(&state.0).into_owned();
@@ -220,7 +220,7 @@ impl Log {
         json!({ "output": text, "stdout": of("\u{1}\u{1}\u{1}"), "stderr": of("\u{2}\u{2}\u{2}") })
     }
 
-    /// Sends the log from its beginning, and its end when there is one.
+    /// Sends the log from its beginning to its end.
     async fn show(self: Arc<Self>, mut socket: WebSocket, breaks_off: bool) {
         let mut sent = 0;
         loop {

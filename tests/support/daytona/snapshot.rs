@@ -1,4 +1,4 @@
-//! Snapshots: images that Daytona was given once.
+//! Snapshots: registered images.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ async fn snapshot(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> 
 }
 
 impl Shared {
-    /// A snapshot that sandboxes can start from.
+    /// A snapshot from which sandboxes can start.
     pub fn active_snapshot(&self, name: &str) -> Result<Value, Refusal> {
         let snapshots = self.snapshots.lock().unwrap();
         match snapshots.get(name) {

@@ -1,4 +1,4 @@
-//! Terminals of a sandbox: a shell behind a real one, whose bytes go over a WebSocket.
+//! Terminals of a sandbox: a shell behind a pseudo-terminal, over a WebSocket.
 
 use std::sync::Arc;
 
@@ -15,12 +15,12 @@ use tokio::sync::mpsc;
 use super::room::{Room, Running};
 use super::{Refusal, Shared};
 
-/// How many messages may wait for somebody who listens slowly. One more, and nobody listens.
+/// How many messages are buffered for a slow reader before it is disconnected.
 const QUEUE: usize = 256;
-/// The longest message that is taken.
+/// The longest message that is accepted.
 const LONGEST: usize = 64 * 1024;
 
-/// A terminal that nobody is connected to yet; afterwards only its name is taken.
+/// A terminal before its connection; afterwards only its name is kept.
 pub struct Terminal(Option<Running>);
 
 pub async fn open(
@@ -39,7 +39,7 @@ pub async fn open(
             format!("PTY session with ID '{name}' already exists"),
         ));
     }
-    // The terminal is made inside: the engine's own would come through a client that looks for headers in its bytes.
+    // The pseudo-terminal is created inside: the engine's own would go through a client that parses its bytes as headers.
     let shell = "echo $$ > \"/tmp/.terminal-$1\"; exec script -q -f -c 'exec bash -i -l' /dev/null";
     let argv = ["/bin/sh", "-c", shell, "sh", &name];
     let running = room.start_command(&argv).await;
@@ -98,7 +98,7 @@ async fn refuse(mut socket: WebSocket) {
     let _ = socket.send(Message::Text(error.to_string().into())).await;
 }
 
-/// Carries bytes both ways until either side ends.
+/// Forwards bytes in both directions until either side ends.
 async fn serve(socket: WebSocket, running: Running) {
     let (mut sink, mut stream) = socket.split();
     let connected = json!({ "type": "control", "status": "connected" });

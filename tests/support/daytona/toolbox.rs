@@ -1,4 +1,4 @@
-//! The toolbox of a sandbox: which calls it takes, and commands that are run to their end.
+//! The toolbox of a sandbox: its routes, and scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Refusal, Shared, files, session, terminal};
 
-/// Runs a line in a directory (`$1`), with variables after it.
+/// Runs a line in the directory `$1`, with the variables after it.
 const EXECUTE: &str = "cd -- \"$1\" || exit; line=$2; shift 2; exec env -- \"$@\" sh -c \"$line\"";
 
 pub fn routes() -> Router<Arc<Shared>> {

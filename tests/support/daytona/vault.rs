@@ -1,4 +1,4 @@
-//! The vault: credentials that sandboxes see placeholders of.
+//! The vault: credentials for which sandboxes have placeholders.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::control::{Answer, NOW};
 use super::{Refusal, Shared};
 
-/// A credential. Nobody is told its value.
+/// A credential. No response contains its value.
 pub struct Kept {
     json: Value,
 }
@@ -88,7 +88,7 @@ fn unknown(id: &str) -> Refusal {
 }
 
 impl Shared {
-    /// What a new sandbox sees in place of the credentials it asks for, as variables.
+    /// The variables of a new sandbox, with placeholders for its credentials.
     pub fn placeholders(&self, new: &Value) -> Result<Vec<String>, Refusal> {
         let vault = self.vault.lock().unwrap();
         let asked = new["secrets"].as_array().into_iter().flatten();
