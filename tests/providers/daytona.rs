@@ -49,9 +49,7 @@ async fn what_passes_by_itself_is_asked_for_again() {
 #[tokio::test]
 async fn a_sandbox_that_was_made_unheard_is_taken_and_not_made_twice() {
     let scene = need!(scene().await);
-    scene
-        .daytona
-        .fail("POST /api/sandbox", [Fault::HeardButUnanswered]);
+    scene.daytona.fail("POST /api/sandbox", [Fault::HandledThenError]);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     assert_eq!(scene.daytona.sandboxes(), [sandbox.id()]);
     sandbox.close().await.unwrap();

@@ -134,7 +134,7 @@ async fn a_killed_run_is_resumed_in_the_sandbox_it_had() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_is_killed_while_its_sandbox_is_made_leaks_and_loses_nothing() {
     let site = need!(Site::new().await);
-    site.daytona.fail("POST /api/sandbox", [Fault::HeardAndHangs]);
+    site.daytona.fail("POST /api/sandbox", [Fault::HandledThenHangs]);
     let mut live = Live::start(&mut site.scripted(&script([whole_task()])));
     eventually("the sandbox is half made", || site.daytona.sandboxes().len() == 1);
     live.signal("KILL");
@@ -147,7 +147,7 @@ async fn a_run_that_is_killed_while_its_sandbox_is_made_leaks_and_loses_nothing(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_run_left_that_was_killed_while_its_sandbox_was_made_is_pruned() {
     let site = need!(Site::new().await);
-    site.daytona.fail("POST /api/sandbox", [Fault::HeardAndHangs]);
+    site.daytona.fail("POST /api/sandbox", [Fault::HandledThenHangs]);
     let mut live = Live::start(&mut site.scripted(&script([whole_task()])));
     eventually("the sandbox is half made", || site.daytona.sandboxes().len() == 1);
     live.signal("KILL");

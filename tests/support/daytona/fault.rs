@@ -20,9 +20,9 @@ pub enum Fault {
     /// The response is 429, with `Retry-After` in seconds.
     Wait(u32),
     /// The request is handled, but the response is an error.
-    HeardButUnanswered,
-    /// The request is handled, but the connection is closed without a response.
-    HeardAndHangs,
+    HandledThenError,
+    /// The request is handled, but there is no response.
+    HandledThenHangs,
     /// The response has an unknown field.
     NewField,
     /// The response cannot be decoded.
@@ -36,7 +36,7 @@ pub enum Fault {
 impl Fault {
     pub async fn instead_of_an_answer(&self) -> Option<Response> {
         match self {
-            Self::Status(status) => Some(Refusal(*status, "told to fail".to_owned()).into_response()),
+            Self::Status(status) => Some(Refusal(*status, "injected fault".to_owned()).into_response()),
             Self::Wait(seconds) => {
                 let mut response = Refusal(429, "Too Many Requests".to_owned()).into_response();
                 response.headers_mut().insert("retry-after", (*seconds).into());
@@ -44,15 +44,15 @@ impl Fault {
             }
             Self::Nonsense => Some((StatusCode::OK, "<html>").into_response()),
             Self::Hangs => std::future::pending().await,
-            Self::HeardButUnanswered | Self::HeardAndHangs | Self::NewField | Self::BreaksOff => None,
+            Self::HandledThenError | Self::HandledThenHangs | Self::NewField | Self::BreaksOff => None,
         }
     }
 
     /// The response after the request was handled.
     pub async fn instead_of(&self, answer: Response) -> Response {
         match self {
-            Self::HeardButUnanswered => Refusal(502, "Bad Gateway".to_owned()).into_response(),
-            Self::HeardAndHangs => std::future::pending().await,
+            Self::HandledThenError => Refusal(502, "Bad Gateway".to_owned()).into_response(),
+            Self::HandledThenHangs => std::future::pending().await,
             Self::NewField => with_new_field(answer).await,
             _ => answer,
         }
