@@ -133,7 +133,7 @@ mod tests {
     fn a_header_says_what_the_bundle_builds_on_and_where_the_pack_is() {
         let text = format!("# v2 git bundle\n-{A} base\n{B} HEAD\n\nPACK");
         let header = BundleHeader::parse(text.as_bytes()).unwrap();
-        assert_eq!(header.tip, (ObjectId::parse(B).unwrap(), "HEAD".to_owned()));
+        assert_eq!(header.tip, ObjectId::parse(B).unwrap());
         assert_eq!(
             header.prerequisites,
             BTreeSet::from([ObjectId::parse(A).unwrap()])

@@ -8,6 +8,17 @@
 //!
 //! The host runs git only on the user's repository and on the quarantine repository, without hooks, prompts, network and
 //! the user's settings.
+//!
+//! ```no_run
+//! use ralph::{Repository, Surroundings};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let host = Surroundings::from_process()?.host();
+//! let repository = Repository::open(host, "path/to/repository".as_ref()).await?;
+//! println!("{}", repository.resolve("HEAD").await?);
+//! # Ok(())
+//! # }
+//! ```
 
 mod agent_settings;
 mod branch;

@@ -64,7 +64,7 @@ impl Task {
         })
     }
 
-    /// The title: the first heading, or the id if there is none.
+    /// The title: the first heading, or else the id.
     #[must_use]
     pub fn title(&self) -> &str {
         self.heading

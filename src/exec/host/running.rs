@@ -197,7 +197,7 @@ impl Limits {
     }
 }
 
-/// Waits for a limit; forever if there is none.
+/// Waits for a limit. Without one, waits forever.
 async fn reached(limit: Option<(Instant, StopReason)>) -> StopReason {
     match limit {
         Some((at, reason)) => {
