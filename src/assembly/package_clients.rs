@@ -66,7 +66,8 @@ impl PackageClientFiles {
                 .flat_map(|packages| packages.image_paths(&self.env))
                 .collect();
             let cache = provider::docker(&context.surroundings)?.cache;
-            self.image = engine.image_files(&found.id, &paths, &cache).await?;
+            let now = context.surroundings.clock().now();
+            self.image = engine.image_files(&found.id, &paths, &cache, now).await?;
         }
         Ok(())
     }

@@ -9,9 +9,13 @@ use jiff::Timestamp;
 use super::{Engine, EngineError};
 
 impl Engine {
-    /// Whether a process of the container was killed since then because the container ran out of memory.
-    pub async fn ran_out_of_memory(&self, container: &str, since: Timestamp) -> Result<bool, EngineError> {
-        let until = Timestamp::now();
+    /// Whether a process of the container was killed between these times because the container ran out of memory.
+    pub async fn ran_out_of_memory(
+        &self,
+        container: &str,
+        since: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, EngineError> {
         let seconds = |at: Timestamp| format!("{}.{:09}", at.as_second(), at.subsec_nanosecond());
         let options = EventsOptions {
             since: Some(seconds(since)),

@@ -31,17 +31,20 @@ const MAX_AGE: SignedDuration = SignedDuration::from_mins(5);
 impl Engine {
     /// The files of an image at these paths, and those directly in these directories. Files that are missing, too long or
     /// not UTF-8 are left out. The result is cached in the directory `cache`, since an image never changes.
+    ///
+    /// Containers that a killed process left behind are removed when they are older than five minutes at `now`.
     pub async fn image_files(
         &self,
         image: &Digest,
         paths: &BTreeSet<String>,
         cache: &Path,
+        now: Timestamp,
     ) -> Result<ImageFiles, EngineError> {
         let store = cache.join(format!("{}.json", image.hex()));
         let mut known = load(&store);
         let missing: Vec<&String> = paths.iter().filter(|path| !known.contains_key(*path)).collect();
         if !missing.is_empty() {
-            known.extend(self.read_image(image, &missing).await?);
+            known.extend(self.read_image(image, &missing, now).await?);
             write_cache(&store, &serde_json::to_vec(&known).unwrap_or_default());
         }
         known.retain(|path, _| paths.contains(path));
@@ -49,8 +52,13 @@ impl Engine {
     }
 
     /// Reads files through a container that is never started.
-    async fn read_image(&self, image: &Digest, paths: &[&String]) -> Result<CachedFiles, EngineError> {
-        self.remove_abandoned().await?;
+    async fn read_image(
+        &self,
+        image: &Digest,
+        paths: &[&String],
+        now: Timestamp,
+    ) -> Result<CachedFiles, EngineError> {
+        self.remove_abandoned(now).await?;
         let container = self.create_container(&unstarted(image, LABEL)).await?;
         let read = async {
             let mut known = CachedFiles::new();
@@ -70,8 +78,7 @@ impl Engine {
         read
     }
 
-    async fn remove_abandoned(&self) -> Result<(), EngineError> {
-        let now = Timestamp::now();
+    async fn remove_abandoned(&self, now: Timestamp) -> Result<(), EngineError> {
         for container in self.containers(LABEL).await? {
             if container
                 .created

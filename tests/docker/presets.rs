@@ -148,14 +148,20 @@ async fn what_was_read_of_an_image_is_not_read_again_and_nothing_is_left_of_it()
         tempfile::tempdir().unwrap(),
         BTreeSet::from(["etc/npmrc".to_owned()]),
     );
-    let first = engine.image_files(&found.id, &paths, cache.path()).await.unwrap();
+    let first = engine
+        .image_files(&found.id, &paths, cache.path(), jiff::Timestamp::now())
+        .await
+        .unwrap();
     assert_eq!(first["etc/npmrc"], FILES[1].1);
     drop(image);
-    let again = engine.image_files(&found.id, &paths, cache.path()).await.unwrap();
+    let again = engine
+        .image_files(&found.id, &paths, cache.path(), jiff::Timestamp::now())
+        .await
+        .unwrap();
     assert_eq!(again, first);
     let more = BTreeSet::from(["etc/pip.conf".to_owned()]);
     engine
-        .image_files(&found.id, &more, cache.path())
+        .image_files(&found.id, &more, cache.path(), jiff::Timestamp::now())
         .await
         .expect_err("the image is gone");
 }

@@ -63,7 +63,10 @@ impl EngineHost {
         let named = named.map(|path| path.trim_start_matches('/'));
         let candidates: Vec<&str> = named.chain(BUNDLES).collect();
         let paths: BTreeSet<String> = candidates.iter().copied().map(str::to_owned).collect();
-        let mut files = self.engine.image_files(image, &paths, &self.cache).await?;
+        let mut files = self
+            .engine
+            .image_files(image, &paths, &self.cache, self.clock.now())
+            .await?;
         Ok(candidates
             .into_iter()
             .find_map(|path| files.remove(path))

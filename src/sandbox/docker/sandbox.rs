@@ -113,7 +113,11 @@ impl DockerSandbox {
         // The exit may be reported before the lack of memory.
         let give_up = Instant::now() + if killed { OOM_TIMEOUT } else { Duration::ZERO };
         loop {
-            match self.engine().ran_out_of_memory(self.container(), started).await {
+            match self
+                .engine()
+                .ran_out_of_memory(self.container(), started, self.clock.now())
+                .await
+            {
                 Ok(true) if killed => {
                     return Exit {
                         status: ExitStatus::OutOfMemory,
