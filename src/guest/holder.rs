@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::firewall::KernelFirewall;
-use super::holder_protocol::{HolderRequest, HolderResponse, SOCKET, Transport};
+use super::holder_protocol::{HolderRequest, HolderResponse, SOCKET, ListenerTransport};
 use super::links;
 use super::sys::{self, PollEntry};
 use super::sys_net::{self, IpFamily};
@@ -142,12 +142,12 @@ fn families() -> impl Iterator<Item = IpFamily> {
 }
 
 /// Opens a listener. Retries while the listener of an earlier ralph is still open.
-fn open_listener(transport: Transport, address: SocketAddr) -> io::Result<OwnedFd> {
+fn open_listener(transport: ListenerTransport, address: SocketAddr) -> io::Result<OwnedFd> {
     let deadline = Instant::now() + LISTEN_TIMEOUT;
     loop {
         let opened = match transport {
-            Transport::Tcp => TcpListener::bind(address).map(OwnedFd::from),
-            Transport::Udp => UdpSocket::bind(address).map(OwnedFd::from),
+            ListenerTransport::Tcp => TcpListener::bind(address).map(OwnedFd::from),
+            ListenerTransport::Udp => UdpSocket::bind(address).map(OwnedFd::from),
         };
         match opened {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {

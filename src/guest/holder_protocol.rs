@@ -15,19 +15,21 @@ pub(crate) enum HolderRequest {
         firewall: String,
     },
     /// Open listeners and pass them to ralph, in this order.
-    Listen { listeners: Vec<(Transport, SocketAddr)> },
+    Listen {
+        listeners: Vec<(ListenerTransport, SocketAddr)>,
+    },
     /// Describe the state of the namespace, and change nothing.
     Describe,
 }
 
 /// The transport protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub(crate) enum ListenerTransport {
     Tcp,
     Udp,
 }
 
-impl fmt::Display for Transport {
+impl fmt::Display for ListenerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tcp => "tcp",
@@ -49,8 +51,8 @@ impl HolderRequest {
     pub(crate) fn parse(text: &str) -> Result<Self, HolderProtocolError> {
         let listener = |line: &str| {
             let (transport, address) = match line.split_once(' ')? {
-                ("tcp", address) => (Transport::Tcp, address),
-                ("udp", address) => (Transport::Udp, address),
+                ("tcp", address) => (ListenerTransport::Tcp, address),
+                ("udp", address) => (ListenerTransport::Udp, address),
                 _ => return None,
             };
             Some((transport, address.parse().ok()?))

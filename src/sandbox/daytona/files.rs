@@ -5,14 +5,16 @@ use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use async_trait::async_trait;
 use reqwest::multipart::Part;
 use reqwest::{Body, Response};
 use tempfile::NamedTempFile;
 
 use super::DaytonaError;
+use super::handle::DaytonaHandle;
 use super::toolbox::Toolbox;
 use super::wire::ToolboxFileInfo;
-use crate::sandbox::{DirEntry, SandboxError};
+use crate::sandbox::{DirEntry, SandboxError, SandboxFiles};
 
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -30,6 +32,7 @@ const EACCES: i32 = 13;
 /// The files of one sandbox.
 #[derive(Debug)]
 pub(super) struct RemoteFiles {
+    pub(super) handle: DaytonaHandle,
     pub(super) toolbox: Toolbox,
     /// Paths are relative to this directory, and must not lead out of it.
     pub(super) root: PathBuf,
@@ -37,103 +40,99 @@ pub(super) struct RemoteFiles {
     pub(super) staging: PathBuf,
 }
 
-/// Why a file operation failed.
-#[derive(Debug)]
-pub(super) enum FilesError {
-    /// The operation itself failed.
-    Operation(SandboxError),
-    /// The call to Daytona failed.
-    Daytona(DaytonaError),
-}
-
-impl From<DaytonaError> for FilesError {
-    fn from(error: DaytonaError) -> Self {
-        Self::Daytona(error)
-    }
-}
-
-impl RemoteFiles {
-    pub(super) async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FilesError> {
+#[async_trait]
+impl SandboxFiles for RemoteFiles {
+    async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
         let (mut response, _) = self.open("read", path, limit).await?;
         let mut bytes = Vec::new();
-        while let Some(piece) = next(&mut response).await? {
+        while let Some(piece) = self.next(&mut response).await? {
             bytes.extend_from_slice(&piece);
             within(limit, bytes.len() as u64, path)?;
         }
         Ok(bytes)
     }
 
-    pub(super) async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), FilesError> {
+    async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
         self.place("write", path, Part::bytes(bytes.to_owned()), mode)
             .await
     }
 
-    pub(super) async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), FilesError> {
+    async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
-        let staged = self.stage(bytes).await?;
+        let staged = self.handle.explain(self.stage(bytes).await).await?;
         self.run("append to", path, APPEND, &[&text(&staged), &text(&target)])
             .await
             .map(drop)
     }
 
-    pub(super) async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, FilesError> {
-        let listed = match self.toolbox.list(&self.resolve(path)?).await {
-            Err(error) => {
-                let number = match error.status() {
-                    Some(400 | 404) => ENOENT,
-                    Some(403) => EACCES,
-                    _ => return Err(error.into()),
-                };
-                // A removed sandbox responds in the same way; then this call fails, too.
-                self.toolbox.script("true", &[]).await?;
-                return Err(failed("list", path, io::Error::from_raw_os_error(number)));
-            }
-            listed => listed?,
+    async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, SandboxError> {
+        let listed = self.toolbox.list(&self.resolve(path)?).await;
+        let errno = match listed.as_ref().map_err(DaytonaError::status) {
+            Err(Some(400 | 404)) => Some(ENOENT),
+            Err(Some(403)) => Some(EACCES),
+            Ok(_) | Err(_) => None,
         };
+        if let Some(errno) = errno {
+            // A removed sandbox responds in the same way; then this call fails, too.
+            let ran = self.toolbox.script("true", &[]).await;
+            self.handle.explain(ran).await?;
+            return Err(SandboxError::file(
+                "list",
+                path,
+                io::Error::from_raw_os_error(errno),
+            ));
+        }
+        let listed = self.handle.explain(listed).await?;
         let mut entries = listed
             .into_iter()
             .map(to_entry)
             .collect::<io::Result<Vec<DirEntry>>>()
-            .map_err(|error| failed("list", path, error))?;
+            .map_err(|error| SandboxError::file("list", path, error))?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
 
-    pub(super) async fn mkdir(&self, path: &Path) -> Result<(), FilesError> {
+    async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
         self.run("make the directory", path, MKDIR, &[&text(&target)])
             .await
             .map(drop)
     }
 
-    pub(super) async fn remove(&self, path: &Path) -> Result<(), FilesError> {
+    async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
         if target == self.root {
-            return Err(failed("remove", path, io::ErrorKind::InvalidInput.into()));
+            return Err(SandboxError::file(
+                "remove",
+                path,
+                io::ErrorKind::InvalidInput.into(),
+            ));
         }
         self.run("remove", path, REMOVE, &[&text(&target)])
             .await
             .map(drop)
     }
 
-    pub(super) async fn upload(&self, from: &Path, to: &Path) -> Result<(), FilesError> {
+    async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
         let opened = async {
             let file = tokio::fs::File::open(from).await?;
             let metadata = file.metadata().await?;
             io::Result::Ok((file, metadata.len(), metadata.permissions().mode()))
         };
-        let (file, length, mode) = opened.await.map_err(|source| on_host("read", from, source))?;
+        let (file, length, mode) = opened
+            .await
+            .map_err(|source| SandboxError::host("read", from, source))?;
         let part = Part::stream_with_length(Body::from(file), length);
         self.place("upload to", to, part, mode).await
     }
 
-    pub(super) async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), FilesError> {
+    async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
         let (mut response, mode) = self.open("download", from, limit).await?;
         let beside = to.parent().unwrap_or(Path::new("."));
-        let written = |source| on_host("write", to, source);
+        let written = |source| SandboxError::host("write", to, source);
         let mut copy = NamedTempFile::new_in(beside).map_err(written)?;
         let mut length = 0;
-        while let Some(piece) = next(&mut response).await? {
+        while let Some(piece) = self.next(&mut response).await? {
             length += piece.len() as u64;
             within(limit, length, from)?;
             copy.write_all(&piece).map_err(written)?;
@@ -143,7 +142,9 @@ impl RemoteFiles {
         copy.persist(to).map_err(|error| written(error.error))?;
         Ok(())
     }
+}
 
+impl RemoteFiles {
     /// Uploads bytes to the staging directory.
     pub(super) async fn stage(&self, bytes: &[u8]) -> Result<PathBuf, DaytonaError> {
         let staged = self.staging_path();
@@ -152,10 +153,12 @@ impl RemoteFiles {
     }
 
     /// Uploads bytes and moves them to their path, so that a file never has a part of its content.
-    async fn place(&self, operation: &str, path: &Path, bytes: Part, mode: u32) -> Result<(), FilesError> {
+    async fn place(&self, operation: &str, path: &Path, bytes: Part, mode: u32) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
         let staged = self.staging_path();
-        self.toolbox.put(&staged, bytes).await?;
+        self.handle
+            .explain(self.toolbox.put(&staged, bytes).await)
+            .await?;
         let bits = format!("{:o}", mode & PERMISSIONS);
         self.run(operation, path, PLACE, &[&text(&staged), &text(&target), &bits])
             .await
@@ -163,16 +166,17 @@ impl RemoteFiles {
     }
 
     /// Checks the type and length of a file, and opens it. Returns its content and its permission bits.
-    async fn open(&self, operation: &str, path: &Path, limit: u64) -> Result<(Response, u32), FilesError> {
+    async fn open(&self, operation: &str, path: &Path, limit: u64) -> Result<(Response, u32), SandboxError> {
         let target = self.resolve(path)?;
         let stat = self.run(operation, path, STAT, &[&text(&target)]).await?;
         let (length, mode) = stat
             .trim()
             .split_once(' ')
             .and_then(|(length, mode)| Some((length.parse().ok()?, u32::from_str_radix(mode, 8).ok()?)))
-            .ok_or_else(|| failed(operation, path, io::ErrorKind::InvalidData.into()))?;
+            .ok_or_else(|| SandboxError::file(operation, path, io::ErrorKind::InvalidData.into()))?;
         within(limit, length, path)?;
-        Ok((self.toolbox.get(&target).await?, mode))
+        let response = self.handle.explain(self.toolbox.get(&target).await).await?;
+        Ok((response, mode))
     }
 
     /// Runs a script whose exit code is an error number.
@@ -182,16 +186,21 @@ impl RemoteFiles {
         path: &Path,
         script: &str,
         args: &[&str],
-    ) -> Result<String, FilesError> {
-        let done = self.toolbox.script(script, args).await?;
+    ) -> Result<String, SandboxError> {
+        let done = self.toolbox.script(script, args).await;
+        let done = self.handle.explain(done).await?;
         match done.exit_code {
             0 => Ok(done.result),
-            errno => Err(failed(operation, path, io::Error::from_raw_os_error(errno))),
+            errno => Err(SandboxError::file(
+                operation,
+                path,
+                io::Error::from_raw_os_error(errno),
+            )),
         }
     }
 
     /// The absolute path, resolved by its text alone. Symlinks are resolved inside the sandbox, which isolates them.
-    fn resolve(&self, path: &Path) -> Result<PathBuf, FilesError> {
+    fn resolve(&self, path: &Path) -> Result<PathBuf, SandboxError> {
         let mut target = PathBuf::new();
         for part in self.root.join(path).components() {
             match part {
@@ -205,8 +214,20 @@ impl RemoteFiles {
         if target.starts_with(&self.root) {
             Ok(target)
         } else {
-            Err(FilesError::Operation(SandboxError::outside(path)))
+            Err(SandboxError::outside(path))
         }
+    }
+
+    /// The next piece of a download.
+    async fn next(&self, response: &mut Response) -> Result<Option<bytes::Bytes>, SandboxError> {
+        let piece = response
+            .chunk()
+            .await
+            .map_err(|source| DaytonaError::Unreachable {
+                call: "download a file".to_owned(),
+                source: source.without_url(),
+            });
+        self.handle.explain(piece).await
     }
 
     fn staging_path(&self) -> PathBuf {
@@ -214,27 +235,11 @@ impl RemoteFiles {
     }
 }
 
-async fn next(response: &mut Response) -> Result<Option<bytes::Bytes>, DaytonaError> {
-    let piece = response.chunk().await;
-    piece.map_err(|source| DaytonaError::Unreachable {
-        call: "download a file".to_owned(),
-        source: source.without_url(),
-    })
-}
-
-fn within(limit: u64, length: u64, path: &Path) -> Result<(), FilesError> {
+fn within(limit: u64, length: u64, path: &Path) -> Result<(), SandboxError> {
     if length <= limit {
         return Ok(());
     }
-    Err(FilesError::Operation(SandboxError::too_long(path, limit)))
-}
-
-fn failed(operation: &str, path: &Path, source: io::Error) -> FilesError {
-    FilesError::Operation(SandboxError::file(operation, path, source))
-}
-
-fn on_host(operation: &'static str, path: &Path, source: io::Error) -> FilesError {
-    FilesError::Operation(SandboxError::host(operation, path, source))
+    Err(SandboxError::too_long(path, limit))
 }
 
 fn to_entry(info: ToolboxFileInfo) -> io::Result<DirEntry> {

@@ -7,6 +7,7 @@ mod api;
 mod client;
 mod error;
 mod files;
+mod handle;
 mod labels;
 mod options;
 mod policy;

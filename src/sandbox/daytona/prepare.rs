@@ -9,6 +9,7 @@ use reqwest::multipart::Part;
 use super::DaytonaError;
 use super::api::DaytonaApi;
 use super::files::RemoteFiles;
+use super::handle::DaytonaHandle;
 use super::sandbox::DaytonaSandbox;
 use super::secrets;
 use super::session_exec::ToolboxSessionExec;
@@ -52,14 +53,18 @@ pub(super) async fn open(
         Ok(guest) => SessionSlot::new(opener(guest)),
         Err(reason) => SessionSlot::without_guest(opener(PathBuf::new()), reason),
     };
+    let handle = DaytonaHandle {
+        api: api.clone(),
+        info,
+    };
     let files = RemoteFiles {
+        handle: handle.clone(),
         toolbox: toolbox.clone(),
         root: root.clone(),
         staging: facts.home.join(".ralph/staging"),
     };
     Ok(DaytonaSandbox {
-        api: api.clone(),
-        info,
+        handle,
         files,
         exec: ToolboxSessionExec { toolbox, root, env },
         slot,

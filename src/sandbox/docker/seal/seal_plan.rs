@@ -8,7 +8,7 @@ use super::super::proxy;
 use super::SealError;
 use super::holder_connection::MAX_LISTENERS;
 use crate::gateway::{Gateway, ListenerProtocol};
-use crate::guest::holder_protocol::{HolderRequest, Transport};
+use crate::guest::holder_protocol::{HolderRequest, ListenerTransport};
 use crate::network::firewall::SEALED;
 use crate::network::{Policy, PolicyMode};
 
@@ -24,7 +24,7 @@ pub struct SealPlan {
 /// A listening socket of the gateway, and the protocol it serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SealListener {
-    listener: (Transport, SocketAddr),
+    listener: (ListenerTransport, SocketAddr),
     door: ListenerProtocol,
 }
 
@@ -73,8 +73,8 @@ impl SealPlan {
         }
         for (one, listener) in self.listeners.iter().zip(listeners) {
             match one.listener.0 {
-                Transport::Tcp => gateway.open(one.door, listener.into()),
-                Transport::Udp => gateway.open_dns(listener.into()),
+                ListenerTransport::Tcp => gateway.open(one.door, listener.into()),
+                ListenerTransport::Udp => gateway.open_dns(listener.into()),
             }
             .map_err(SealError::Gateway)?;
         }
@@ -104,7 +104,7 @@ impl fmt::Display for SealPlan {
 fn listeners(policy: &Policy) -> Vec<SealListener> {
     let any = Ipv4Addr::UNSPECIFIED;
     let tcp = |address: SocketAddr, door| SealListener {
-        listener: (Transport::Tcp, address),
+        listener: (ListenerTransport::Tcp, address),
         door,
     };
     let named = policy
@@ -121,7 +121,7 @@ fn listeners(policy: &Policy) -> Vec<SealListener> {
     });
     let own = [
         SealListener {
-            listener: (Transport::Udp, (any, DNS).into()),
+            listener: (ListenerTransport::Udp, (any, DNS).into()),
             door: ListenerProtocol::Dns,
         },
         tcp((any, DNS).into(), ListenerProtocol::Dns),
