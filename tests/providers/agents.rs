@@ -1,4 +1,4 @@
-//! A real agent program in machines: it reaches its model through the broker, and holds nothing but a phantom.
+//! A real agent program in VMs: it reaches its model through the broker, and has only a phantom.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,11 +12,11 @@ use crate::site::{Ground, Program};
 use crate::support::model_server::{Api, ModelServer, Teller, Turn};
 use crate::support::ralph::{Place, finish};
 
-/// The canary: a key that the model's service wants, which no machine may hold.
+/// The key of the model's service, which must not be in any VM.
 const KEY: &str = "sk-canary-0123456789abcdef";
 
-/// Looks for a text, given in two halves, in every environment, on every command line and in every file of a machine but
-/// those of its system. No command line of its own has the text whole.
+/// Searches a text, given in two halves, in all environments, command lines and files of a VM except those of its system.
+/// Its own command line does not contain the whole text.
 const LOOK: &str = "\
 text=$1$2
 case $(cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n') in
@@ -25,7 +25,7 @@ esac
 grep -rsqF --exclude-dir=usr --exclude-dir=proc --exclude-dir=sys --exclude-dir=dev -- \"$text\" /
 ";
 
-/// A machine with `claude` in it, a task, and the server of its model.
+/// A VM with `claude`, a task, and the server of its model.
 struct Scene {
     ground: Ground,
     place: Place,
@@ -63,7 +63,7 @@ impl Scene {
         command
     }
 
-    /// What the meter wrote down, in its order.
+    /// The entries of the meter, in order.
     fn booked(&self) -> Vec<String> {
         let book = std::fs::read_to_string(self.place.run_dir().join("spending.jsonl")).unwrap();
         let entry = |line: &str| serde_json::from_str::<Value>(line).unwrap()["entry"].clone();
@@ -81,7 +81,7 @@ fn claude() -> Result<PathBuf, String> {
         .ok_or_else(|| "`claude` is not installed (tests/support/install-agents)".to_owned())
 }
 
-/// Notes whether a text is anywhere in the machine.
+/// Reports whether a text is anywhere in the VM.
 fn look(what: &str, (head, tail): (&str, &str)) -> String {
     format!("if sh look.sh {head} {tail}; then echo '{what}: yes'; else echo '{what}: no'; fi >> found.txt")
 }
@@ -101,7 +101,7 @@ fn whole_task() -> Vec<Turn> {
 
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_is_done_in_a_machine_that_never_holds_the_key(
+async fn a_task_is_done_in_a_vm_that_never_has_the_key(
     #[values(Program::Tart, Program::Sbx)] program: Program,
 ) {
     let scene = need!(Scene::new(program, whole_task()).await);
@@ -116,7 +116,7 @@ async fn a_task_is_done_in_a_machine_that_never_holds_the_key(
     assert!(!format!("{ended:?}").contains(KEY), "{ended:?}");
     no_file_holds(scene.place.path(), KEY);
 
-    // Every call had the key where it arrived, and was counted on its way.
+    // Every call arrived with the key, and was metered.
     let asked = scene.server.asked();
     assert_eq!(asked.len(), 4);
     assert!(asked.iter().all(|asked| asked.header("x-api-key") == KEY));
@@ -128,7 +128,7 @@ async fn a_task_is_done_in_a_machine_that_never_holds_the_key(
 
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_could_break_the_budget_never_leaves_this_machine(
+async fn a_call_that_could_exceed_the_budget_is_not_sent(
     #[values(Program::Tart, Program::Sbx)] program: Program,
 ) {
     let scene = need!(Scene::new(program, whole_task()).await);

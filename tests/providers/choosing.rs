@@ -1,4 +1,4 @@
-//! Which provider is meant, and the mistakes in saying so: each is told with its file and line.
+//! The choice of a provider. Errors name the file and line.
 
 use rstest::rstest;
 
@@ -22,17 +22,17 @@ fn place(agent_loop: &str) -> Place {
     ":2:15",
     "a number of gigabytes"
 )]
-fn a_mistake_is_told_with_its_file_and_line(#[case] text: &str, #[case] line: &str, #[case] said: &str) {
+fn an_error_names_the_file_and_line(#[case] text: &str, #[case] line: &str, #[case] said: &str) {
     let ended = place(text).run(&["selftest"]);
     ended.expect_refused(&[&format!("{CONFIG}{line}"), said]);
 }
 
-/// Nothing of them is installed here but `local`, so each says what it lacks.
+/// None of them is installed here, so each reports what is missing.
 #[rstest]
 #[case::the_file_alone(&[], "`tart` is not installed")]
 #[case::a_flag_wins(&["--type", "daytona"], "DAYTONA_API_KEY")]
 #[case::a_flag_wins_again(&["--type", "docker-sandbox"], "`sbx`")]
-fn the_file_chooses_and_a_flag_chooses_otherwise(#[case] flags: &[&str], #[case] said: &str) {
+fn a_flag_overrides_the_file(#[case] flags: &[&str], #[case] said: &str) {
     let place = place("{\"type\": \"tart\", \"base_image\": \"mac:1\"}");
     let nothing = place.path().join("bin");
     std::fs::create_dir(&nothing).unwrap();
@@ -42,7 +42,7 @@ fn the_file_chooses_and_a_flag_chooses_otherwise(#[case] flags: &[&str], #[case]
 }
 
 #[test]
-fn the_projects_own_file_wins_over_that_of_the_agent_loop() {
+fn ralph_toml_wins_over_the_file_of_agent_loop() {
     let place = place("{\"type\": \"tart\", \"base_image\": \"mac:1\"}");
     place.write(
         "ralph.toml",

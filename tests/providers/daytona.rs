@@ -1,4 +1,4 @@
-//! Sandboxes at Daytona: what they are made from, what they see, and what is left of them.
+//! Sandboxes at Daytona: creation, credentials, life cycle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use rstest::rstest;
 
 use crate::support::daytona::{Daytona, Fault, KEY, Tier};
 use crate::support::{base, engine};
-use crate::{need, spec, told, witness};
+use crate::{full_message, need, spec, witness};
 
-/// A Daytona, its provider, and what to make a sandbox from.
+/// A fake Daytona, its provider, and the spec of a sandbox.
 pub struct Scene {
     pub daytona: Daytona,
     pub provider: Arc<dyn Provider>,
@@ -35,7 +35,7 @@ pub async fn scene() -> Result<Scene, String> {
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_is_asked_for_again() {
+async fn transient_errors_are_retried() {
     let scene = need!(scene().await);
     scene.daytona.fail(
         "GET /api/sandbox",
@@ -47,7 +47,7 @@ async fn what_passes_by_itself_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_was_made_unheard_is_taken_and_not_made_twice() {
+async fn a_sandbox_that_was_created_without_a_response_is_found() {
     let scene = need!(scene().await);
     scene.daytona.fail("POST /api/sandbox", [Fault::HandledThenError]);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
@@ -57,28 +57,28 @@ async fn a_sandbox_that_was_made_unheard_is_taken_and_not_made_twice() {
 }
 
 #[tokio::test]
-async fn one_that_comes_to_nothing_is_removed() {
+async fn a_sandbox_that_does_not_start_is_removed() {
     let scene = need!(scene().await);
     scene.daytona.fail("process/execute", vec![Fault::Nonsense; 4]);
     let Err(error) = scene.provider.create(&scene.spec).await else {
         panic!("it was made")
     };
     assert!(
-        told(&error).contains("cannot read the response"),
+        full_message(&error).contains("cannot read the response"),
         "{}",
-        told(&error)
+        full_message(&error)
     );
     assert!(scene.daytona.sandboxes().is_empty());
 }
 
 #[tokio::test]
-async fn an_image_that_daytona_cannot_have_is_told_with_its_reason() {
+async fn an_image_that_cannot_be_pulled_is_reported_with_the_reason() {
     let scene = need!(scene().await);
     let spec = spec("registry.example.invalid/agent:v1");
     let Err(error) = scene.provider.create(&spec).await else {
         panic!("it was made")
     };
-    let told = told(&error);
+    let told = full_message(&error);
     assert!(
         told.contains("no such image: registry.example.invalid/agent:v1"),
         "{told}"
@@ -86,7 +86,7 @@ async fn an_image_that_daytona_cannot_have_is_told_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_snapshot_is_registered_once_with_the_resources_it_has() {
+async fn a_snapshot_is_registered_once_with_its_resources() {
     let scene = need!(scene().await);
     let mut spec = scene.spec.clone();
     spec.resources.memory_bytes = Some(3 << 30);
@@ -104,7 +104,7 @@ async fn a_snapshot_is_registered_once_with_the_resources_it_has() {
 }
 
 #[tokio::test]
-async fn evidence_survives_a_log_that_breaks_off() {
+async fn evidence_survives_a_broken_log() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     scene.daytona.fail("logs", [Fault::BreaksOff, Fault::BreaksOff]);
@@ -120,7 +120,7 @@ async fn evidence_survives_a_log_that_breaks_off() {
 }
 
 #[tokio::test]
-async fn evidence_sees_what_it_is_given_and_ends_in_time() {
+async fn evidence_gets_its_input_and_ends_at_its_timeout() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     let command = Command::shell("printf '%s %s ' \"$PWD\" \"$GIVEN\"; cat").cwd("work");
@@ -140,7 +140,7 @@ async fn evidence_sees_what_it_is_given_and_ends_in_time() {
 #[case::stopped_for_being_idle("stopped")]
 #[case::failed("error")]
 #[tokio::test]
-async fn a_sandbox_that_daytona_took_away_is_lost(#[case] state: &str) {
+async fn a_sandbox_that_daytona_stopped_is_lost(#[case] state: &str) {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     scene.daytona.set_state(sandbox.id(), state);
@@ -150,7 +150,7 @@ async fn a_sandbox_that_daytona_took_away_is_lost(#[case] state: &str) {
 }
 
 #[tokio::test]
-async fn a_state_that_is_not_known_is_waited_for() {
+async fn an_unknown_state_is_waited_for() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     scene.daytona.set_state(sandbox.id(), "migrating");
@@ -163,13 +163,13 @@ async fn a_state_that_is_not_known_is_waited_for() {
 }
 
 #[tokio::test]
-async fn an_organisation_that_may_not_choose_is_told_what_to_do() {
+async fn an_organisation_of_a_low_tier_gets_a_hint() {
     let scene = need!(scene().await);
     scene.daytona.set_tier(Tier::Low);
     let Err(error) = scene.provider.create(&scene.spec).await else {
         panic!("it was made")
     };
-    let told = told(&error);
+    let told = full_message(&error);
     assert!(
         told.contains("cannot enforce the network policy") && told.contains("raise the tier"),
         "{told}"
@@ -185,7 +185,7 @@ async fn an_organisation_that_may_not_choose_is_told_what_to_do() {
 #[case::few(3, true)]
 #[case::too_many(11, false)]
 #[tokio::test]
-async fn a_policy_is_enforced_as_far_as_the_list_goes(#[case] names: usize, #[case] enforced: bool) {
+async fn a_policy_with_too_many_names_is_refused(#[case] names: usize, #[case] enforced: bool) {
     let scene = need!(scene().await);
     let rules = (0..names).map(|number| PolicyRule::parse(&format!("host{number}.example.org")).unwrap());
     let policy = Policy::allowlist(rules);
@@ -194,7 +194,7 @@ async fn a_policy_is_enforced_as_far_as_the_list_goes(#[case] names: usize, #[ca
 }
 
 #[tokio::test]
-async fn whose_a_sandbox_is_stands_on_it_and_only_orphans_are_pruned() {
+async fn labels_name_the_owner_and_only_orphans_are_pruned() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     let listed = scene.provider.list().await.unwrap();
@@ -220,7 +220,7 @@ async fn whose_a_sandbox_is_stands_on_it_and_only_orphans_are_pruned() {
 }
 
 #[tokio::test]
-async fn the_key_is_nowhere_to_be_seen() {
+async fn the_key_is_not_in_the_sandbox() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     let inside = witness(sandbox.as_ref(), "env; grep -rs dtn_ \"$HOME\" /tmp; true").await;
@@ -229,7 +229,7 @@ async fn the_key_is_nowhere_to_be_seen() {
     sandbox.close().await.unwrap();
 }
 
-/// A key that no sandbox may see.
+/// A key that must not be in any sandbox.
 const MODEL_KEY: &str = "sk-real-0123456789abcdef";
 
 fn with_secret(scene: &Scene, value: &str) -> Arc<dyn Provider> {
@@ -245,7 +245,7 @@ fn with_secret(scene: &Scene, value: &str) -> Arc<dyn Provider> {
     .unwrap()
 }
 
-/// What commands see of a credential, by both ways.
+/// The value of a credential variable in a warm session and in a trusted command.
 async fn seen(sandbox: &dyn Sandbox) -> [String; 2] {
     let command = Command::shell("env | grep MODEL_KEY");
     let warm = sandbox.exec(&command, &mut Discard).await.unwrap();
@@ -254,7 +254,7 @@ async fn seen(sandbox: &dyn Sandbox) -> [String; 2] {
 }
 
 #[tokio::test]
-async fn a_credential_stays_in_daytonas_vault_and_commands_see_a_placeholder() {
+async fn a_credential_stays_in_the_vault_and_commands_get_a_placeholder() {
     let scene = need!(scene().await);
     let sandbox = with_secret(&scene, MODEL_KEY).create(&scene.spec).await.unwrap();
     for seen in seen(sandbox.as_ref()).await {
@@ -269,7 +269,7 @@ async fn a_credential_stays_in_daytonas_vault_and_commands_see_a_placeholder() {
 }
 
 #[tokio::test]
-async fn a_credential_that_changed_reaches_the_sandbox_of_a_resumed_run() {
+async fn a_resumed_run_uses_the_new_value_of_a_credential() {
     let scene = need!(scene().await);
     let sandbox = with_secret(&scene, MODEL_KEY).create(&scene.spec).await.unwrap();
     let again = with_secret(&scene, "sk-real-another-one")
@@ -289,7 +289,7 @@ async fn a_credential_that_changed_reaches_the_sandbox_of_a_resumed_run() {
 }
 
 #[tokio::test]
-async fn daytona_builds_a_dockerfile_where_it_is_asked_to() {
+async fn daytona_builds_a_dockerfile() {
     let scene = need!(scene().await);
     let image = scene.spec.image.clone().unwrap();
     let options = DaytonaOptions {
@@ -314,7 +314,7 @@ async fn daytona_builds_a_dockerfile_where_it_is_asked_to() {
 }
 
 #[tokio::test]
-async fn a_dockerfile_that_cannot_be_built_is_told_with_its_reason() {
+async fn a_failed_build_is_reported_with_the_reason() {
     let scene = need!(scene().await);
     let options = DaytonaOptions {
         dockerfile: Some("FRUM scratch\n".to_owned()),
@@ -327,13 +327,13 @@ async fn a_dockerfile_that_cannot_be_built_is_told_with_its_reason() {
     else {
         panic!("it was made")
     };
-    let told = told(&error).to_lowercase();
+    let told = full_message(&error).to_lowercase();
     assert!(told.contains("build_failed") && told.contains("frum"), "{told}");
     assert!(scene.daytona.sandboxes().is_empty());
 }
 
 #[tokio::test]
-async fn a_sandbox_that_was_stopped_for_being_idle_goes_on_with_its_files() {
+async fn an_idle_sandbox_that_was_stopped_keeps_its_files() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     let asked = &scene.daytona.asked("POST /api/sandbox")[0];
@@ -364,7 +364,7 @@ async fn a_sandbox_that_was_stopped_for_being_idle_goes_on_with_its_files() {
 }
 
 #[tokio::test]
-async fn a_port_has_a_link() {
+async fn a_port_has_a_preview_url() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     let link = sandbox.preview(3000).await.unwrap().unwrap();
@@ -373,7 +373,7 @@ async fn a_port_has_a_link() {
 }
 
 #[tokio::test]
-async fn spending_is_not_stopped_in_the_middle_and_an_hour_has_a_price() {
+async fn spending_is_not_metered_and_an_hour_has_a_price() {
     let provider = connect(&ProviderChoice::Daytona(DaytonaOptions::new(
         "http://127.0.0.1:9",
         None,
@@ -385,11 +385,11 @@ async fn spending_is_not_stopped_in_the_middle_and_an_hour_has_a_price() {
     assert!(provider.hourly_cost(&spec("any")).is_some());
 }
 
-/// As many as CI has the time for; the benchmark drives 200.
+/// Few enough for CI; the benchmark uses 200.
 const CROWD: usize = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fifty_sandboxes_at_once_do_not_cross() {
+async fn fifty_sandboxes_work_in_parallel() {
     let daytona = need!(Daytona::in_namespaces().await);
     let provider = &connect(&ProviderChoice::Daytona(daytona.options())).unwrap();
     let all_there = &tokio::sync::Barrier::new(CROWD);

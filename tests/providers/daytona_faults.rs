@@ -1,4 +1,4 @@
-//! Daytona, when it refuses, forgets, hangs up or speaks of things that are not known yet.
+//! Errors, hangs, broken connections and unknown fields of Daytona.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use rstest::rstest;
 
 use crate::daytona::scene;
 use crate::support::daytona::{Daytona, Fault, KEY};
-use crate::{need, spec, told};
+use crate::{full_message, need, spec};
 
-/// How long a call is waited for that hangs.
+/// The read timeout for calls that hang.
 const SOON: Duration = Duration::from_secs(5);
-/// A key that no message may hold.
+/// A key that must not be in any message.
 const MODEL_KEY: &str = "sk-real-0123456789abcdef";
 
 #[rstest]
@@ -28,7 +28,7 @@ const MODEL_KEY: &str = "sk-real-0123456789abcdef";
     SandboxErrorKind::Failed
 )]
 #[tokio::test]
-async fn without_a_key_it_says_which_is_missing(
+async fn a_missing_or_wrong_key_is_reported(
     #[case] key: Option<&str>,
     #[case] expected: &str,
     #[case] kind: SandboxErrorKind,
@@ -40,12 +40,16 @@ async fn without_a_key_it_says_which_is_missing(
     };
     let provider = connect(&ProviderChoice::Daytona(options)).unwrap();
     let error = provider.check().await.unwrap_err();
-    assert!(told(&error).contains(expected), "{}", told(&error));
+    assert!(
+        full_message(&error).contains(expected),
+        "{}",
+        full_message(&error)
+    );
     assert_eq!(error.kind(), kind);
-    assert!(!told(&error).contains("dtn_"));
+    assert!(!full_message(&error).contains("dtn_"));
 }
 
-/// A Daytona whose sandboxes are made in no time, and a provider that keeps a credential there.
+/// A fake Daytona with fast sandboxes, and a provider that stores a credential there.
 async fn quick(fault: &Fault) -> Result<(Daytona, Arc<dyn Provider>), String> {
     let daytona = Daytona::in_namespaces().await?;
     let provider = connect(&ProviderChoice::Daytona(DaytonaOptions {
@@ -64,7 +68,7 @@ async fn quick(fault: &Fault) -> Result<(Daytona, Arc<dyn Provider>), String> {
     Ok((daytona, provider.unwrap()))
 }
 
-/// What is tried again by itself fails as often as that.
+/// Enough faults for all retries.
 fn always(fault: &Fault) -> Vec<Fault> {
     vec![fault.clone(); 4]
 }
@@ -79,7 +83,7 @@ fn always(fault: &Fault) -> Vec<Fault> {
 #[case::nonsense(Fault::Nonsense, ["cannot read the response", "check that DAYTONA_API_URL"], SandboxErrorKind::Failed)]
 #[case::it_hangs(Fault::Hangs, ["cannot reach Daytona", "check the network"], SandboxErrorKind::Unreachable)]
 #[tokio::test]
-async fn a_sandbox_that_is_not_made_leaves_nothing_and_says_what_to_do(
+async fn a_failed_creation_leaves_nothing_and_has_a_hint(
     #[case] fault: Fault,
     #[case] said: [&str; 2],
     #[case] kind: SandboxErrorKind,
@@ -90,7 +94,7 @@ async fn a_sandbox_that_is_not_made_leaves_nothing_and_says_what_to_do(
     let Err(error) = provider.create(&spec("any:v1")).await else {
         panic!("it was made")
     };
-    let message = told(&error);
+    let message = full_message(&error);
     assert!(said.iter().all(|text| message.contains(text)), "{message}");
     assert!(
         !message.contains(KEY) && !message.contains(MODEL_KEY),
@@ -105,13 +109,13 @@ async fn a_sandbox_that_is_not_made_leaves_nothing_and_says_what_to_do(
 #[case::not_allowed(Fault::Status(403), "give the key the permissions")]
 #[case::out_of_order(Fault::Status(500), "wait a while")]
 #[tokio::test]
-async fn without_a_place_for_its_credential_there_is_no_sandbox(#[case] fault: Fault, #[case] hint: &str) {
+async fn without_its_credential_in_the_vault_there_is_no_sandbox(#[case] fault: Fault, #[case] hint: &str) {
     let (daytona, provider) = need!(quick(&fault).await);
     daytona.fail("POST /api/secret", always(&fault));
     let Err(error) = provider.create(&spec("any:v1")).await else {
         panic!("it was made")
     };
-    assert!(told(&error).contains(hint), "{}", told(&error));
+    assert!(full_message(&error).contains(hint), "{}", full_message(&error));
     assert_eq!(daytona.sandboxes(), Vec::<String>::new());
 }
 
@@ -124,7 +128,7 @@ async fn without_a_place_for_its_credential_there_is_no_sandbox(#[case] fault: F
 #[case::status_500(Fault::Status(500), SandboxErrorKind::Unreachable)]
 #[case::it_hangs(Fault::Hangs, SandboxErrorKind::Unreachable)]
 #[tokio::test]
-async fn a_sandbox_that_is_out_of_reach_loses_nothing(#[case] fault: Fault, #[case] kind: SandboxErrorKind) {
+async fn an_unreachable_sandbox_loses_nothing(#[case] fault: Fault, #[case] kind: SandboxErrorKind) {
     let (daytona, provider) = need!(quick(&fault).await);
     let sandbox = provider.create(&spec("any:v1")).await.unwrap();
     sandbox
@@ -134,7 +138,7 @@ async fn a_sandbox_that_is_out_of_reach_loses_nothing(#[case] fault: Fault, #[ca
         .unwrap();
     daytona.fail("/process/execute", always(&fault));
     let error = sandbox.files().read("work/kept".as_ref(), 10).await.unwrap_err();
-    assert_eq!(error.kind(), kind, "{}", told(&error));
+    assert_eq!(error.kind(), kind, "{}", full_message(&error));
     assert!(error.hint().is_some());
     daytona.forget_faults();
     assert_eq!(
@@ -146,7 +150,7 @@ async fn a_sandbox_that_is_out_of_reach_loses_nothing(#[case] fault: Fault, #[ca
 }
 
 #[tokio::test]
-async fn fields_of_next_year_are_passed_over() {
+async fn unknown_fields_are_ignored() {
     let scene = need!(scene().await);
     for call in [
         "POST /api/snapshots",
@@ -162,7 +166,7 @@ async fn fields_of_next_year_are_passed_over() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_costs_one_command_and_no_file() {
+async fn a_broken_websocket_costs_one_command_and_no_file() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     let command = Command::shell("echo kept > kept; touch started; sleep 100").cwd("work");
@@ -188,12 +192,12 @@ async fn a_stream_that_breaks_off_costs_one_command_and_no_file() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_is_gone_is_not_taken_for_a_daytona_that_is_away() {
+async fn a_removed_sandbox_is_not_reported_as_unreachable() {
     let scene = need!(scene().await);
     let sandbox = scene.provider.create(&scene.spec).await.unwrap();
     scene.daytona.lose(sandbox.id()).await;
     let error = sandbox.files().read("work/file".as_ref(), 10).await.unwrap_err();
     assert!(error.to_string().ends_with("is gone"), "{error:?}");
-    assert!(told(&error).contains("creates a new sandbox from the last checkpoint"));
+    assert!(full_message(&error).contains("creates a new sandbox from the last checkpoint"));
     sandbox.close().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Whole runs at Daytona, by the binary.
+//! Whole runs of the binary at Daytona.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,14 +11,14 @@ use crate::support::daytona::{Daytona, Fault, KEY};
 use crate::support::ralph::{Live, Place, commit, doing, eventually, finish, run, script, whole_task, write};
 use crate::support::{base, engine};
 
-/// A repository whose task is worked on at a Daytona.
+/// A repository with a task, and a fake Daytona.
 struct Site {
     daytona: Daytona,
     place: Place,
 }
 
 impl Site {
-    /// At one whose sandboxes are made in no time.
+    /// With fast sandboxes.
     async fn new() -> Result<Self, String> {
         let site = Self::at(Daytona::in_namespaces().await?);
         site.place.write(
@@ -50,7 +50,7 @@ impl Site {
         command
     }
 
-    /// Waits until the agent is at work, and returns the sandbox's name.
+    /// Waits until the agent works, and returns the name of the sandbox.
     async fn started(&self) -> String {
         for _ in 0..600 {
             if let [name] = self.daytona.sandboxes().as_slice()
@@ -78,13 +78,13 @@ impl Site {
     }
 }
 
-/// A first iteration that takes its time, and one that does the task.
+/// A slow first iteration, and one that finishes the task.
 fn slow() -> Value {
     script([doing([run("touch started; sleep 8")]), whole_task(), whole_task()])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_does_the_whole_job_tells_what_it_cost_and_leaves_nothing() {
+async fn a_run_finishes_reports_its_cost_and_leaves_nothing() {
     let site = need!(Site::new().await);
     let answers = script([doing([write("a.txt", "hello\n"), commit("Begin")]), whole_task()]);
     let ended = finish(&mut site.scripted(&answers));
@@ -107,7 +107,7 @@ async fn a_run_does_the_whole_job_tells_what_it_cost_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sandbox_that_daytona_lost_is_made_anew_from_the_checkpoint_and_said_so() {
+async fn a_lost_sandbox_is_replaced_from_the_checkpoint() {
     let site = need!(Site::new().await);
     let live = Live::start(&mut site.scripted(&slow()));
     let name = site.started().await;
@@ -119,7 +119,7 @@ async fn a_sandbox_that_daytona_lost_is_made_anew_from_the_checkpoint_and_said_s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_run_is_resumed_in_the_sandbox_it_had() {
+async fn a_killed_run_resumes_in_its_sandbox() {
     let site = need!(Site::new().await);
     let mut live = Live::start(&mut site.scripted(&slow()));
     site.started().await;
@@ -132,7 +132,7 @@ async fn a_killed_run_is_resumed_in_the_sandbox_it_had() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_is_killed_while_its_sandbox_is_made_leaks_and_loses_nothing() {
+async fn a_run_that_is_killed_during_creation_leaks_and_loses_nothing() {
     let site = need!(Site::new().await);
     site.daytona.fail("POST /api/sandbox", [Fault::HandledThenHangs]);
     let mut live = Live::start(&mut site.scripted(&script([whole_task()])));
@@ -145,7 +145,7 @@ async fn a_run_that_is_killed_while_its_sandbox_is_made_leaks_and_loses_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_run_left_that_was_killed_while_its_sandbox_was_made_is_pruned() {
+async fn prune_removes_what_a_run_left_that_was_killed_during_creation() {
     let site = need!(Site::new().await);
     site.daytona.fail("POST /api/sandbox", [Fault::HandledThenHangs]);
     let mut live = Live::start(&mut site.scripted(&script([whole_task()])));
@@ -156,7 +156,7 @@ async fn what_a_run_left_that_was_killed_while_its_sandbox_was_made_is_pruned() 
     site.expect_nothing_left();
 }
 
-/// Stands in for `claude`, as far as a run can tell: it looks at its credential, does the task and says so.
+/// A fake `claude`: it reads its credential, finishes the task and reports it.
 const CLAUDE: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo "2.1.325 (Claude Code)"; exit; }
 cat > /dev/null
@@ -169,7 +169,7 @@ echo '{"type":"result","subtype":"success","is_error":false,"result":"Both say h
 "#;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_program_works_with_a_credential_that_its_sandbox_never_holds() {
+async fn an_agent_program_works_without_its_credential_in_the_sandbox() {
     const MODEL_KEY: &str = "sk-ant-api03-real-0123456789abcdef";
     let engine = need!(engine::engine().await);
     let image = need!(base::image(&engine).await);

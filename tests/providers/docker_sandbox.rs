@@ -1,4 +1,4 @@
-//! Docker Sandboxes: which program is used, what it is told, and what of it is left.
+//! Docker Sandboxes: the choice of the program, its arguments, and what is left.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use rstest::rstest;
 
 use crate::support::vms::Site;
 use crate::support::{base, engine};
-use crate::{need, spec, told, witness};
+use crate::{full_message, need, spec, witness};
 
 async fn scene(programs: &[&str]) -> Result<(Site, Arc<dyn Provider>, SandboxSpec), String> {
     let image = base::image(&engine::engine().await?).await?;
@@ -31,11 +31,15 @@ async fn the_newer_program_is_preferred(#[case] programs: &[&str], #[case] used:
 }
 
 #[tokio::test]
-async fn without_either_program_it_says_what_to_install() {
+async fn a_missing_program_is_reported_with_a_hint() {
     let (_site, provider, _) = need!(scene(&[]).await);
     let error = provider.check().await.unwrap_err();
     assert_eq!(error.kind(), SandboxErrorKind::Unavailable, "{error:?}");
-    assert!(told(&error).contains("install `sbx`"), "{}", told(&error));
+    assert!(
+        full_message(&error).contains("install `sbx`"),
+        "{}",
+        full_message(&error)
+    );
 }
 
 #[rstest]
@@ -45,7 +49,7 @@ async fn without_either_program_it_says_what_to_install() {
     "--policy deny --allow-host github.com --allow-host *.crates.io --block-host evil.example.org\n"
 )]
 #[tokio::test]
-async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &str) {
+async fn a_policy_is_passed_to_the_program(#[case] program: &str, #[case] expected: &str) {
     let (site, provider, spec) = need!(scene(&[program]).await);
     need!(site.connect());
     let rules = |lines: &[&str]| {
@@ -69,7 +73,7 @@ async fn a_policy_reaches_the_program(#[case] program: &str, #[case] expected: &
 #[case::a_path(Policy::allowlist([PolicyRule::parse("docs.example.org/api/*").unwrap()]), "methods or paths")]
 #[case::a_record(Policy::record(), "nothing to record")]
 #[tokio::test]
-async fn no_machine_is_made_for_a_policy_that_cannot_be_enforced(
+async fn no_vm_is_created_for_a_policy_that_cannot_be_enforced(
     #[values("sbx", "docker")] program: &str,
     #[case] network: Policy,
     #[case] reason: &str,
@@ -85,7 +89,7 @@ async fn no_machine_is_made_for_a_policy_that_cannot_be_enforced(
 }
 
 #[tokio::test]
-async fn sbx_is_given_an_image_once() {
+async fn an_image_is_copied_to_sbx_once() {
     let (site, provider, spec) = need!(scene(&["sbx"]).await);
     site.put("templates", "");
     for _ in 0..2 {
@@ -95,7 +99,7 @@ async fn sbx_is_given_an_image_once() {
 }
 
 #[tokio::test]
-async fn a_policy_that_somebody_else_chose_is_not_weakened_in_silence() {
+async fn an_existing_policy_of_the_user_is_not_changed() {
     let (site, provider, spec) = need!(scene(&["sbx"]).await);
     site.put("policy", "balanced\n");
     let Err(error) = provider.create(&spec).await else {
@@ -106,7 +110,7 @@ async fn a_policy_that_somebody_else_chose_is_not_weakened_in_silence() {
 }
 
 #[tokio::test]
-async fn machines_that_are_not_written_down_here_are_not_ours() {
+async fn vms_without_a_record_do_not_belong_to_ralph() {
     let (site, provider, spec) = need!(scene(&["sbx"]).await);
     let sandbox = provider.create(&spec).await.unwrap();
     let theirs = site.path("bin/state/boxes/somebody-elses");

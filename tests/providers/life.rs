@@ -1,4 +1,4 @@
-//! Whose a machine is: runs of the same task that follow each other, and processes that are killed in between.
+//! The ownership of VMs: consecutive runs of the same task, and killed processes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::support::ralph::{Live, Place, eventually, finish};
 
 #[rstest]
 #[tokio::test]
-async fn a_later_run_of_the_same_task_takes_over_what_an_earlier_one_left(
+async fn a_later_run_of_the_same_task_takes_over_an_orphan(
     #[values(Program::Tart, Program::Sbx)] program: Program,
     #[values(true, false)] put_to_rest: bool,
 ) {
@@ -36,7 +36,7 @@ async fn a_later_run_of_the_same_task_takes_over_what_an_earlier_one_left(
         b"kept"
     );
     later.close().await.unwrap();
-    assert!(ground.machines().is_empty() && ground.places().is_empty());
+    assert!(ground.vms().is_empty() && ground.places().is_empty());
 }
 
 #[rstest]
@@ -44,7 +44,7 @@ async fn a_later_run_of_the_same_task_takes_over_what_an_earlier_one_left(
 #[case::made_from_something_else(|spec: &mut SandboxSpec| spec.resources.cpu_millis = Some(1000))]
 #[case::not_to_be_used_again(|spec: &mut SandboxSpec| spec.reuse = Reuse::Never)]
 #[tokio::test]
-async fn what_does_not_fit_is_not_taken_over(#[case] change: fn(&mut SandboxSpec)) {
+async fn an_orphan_that_does_not_match_is_not_taken_over(#[case] change: fn(&mut SandboxSpec)) {
     let ground = need!(Ground::new(Program::Sbx).await);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
     sandbox
@@ -62,7 +62,7 @@ async fn what_does_not_fit_is_not_taken_over(#[case] change: fn(&mut SandboxSpec
 }
 
 #[tokio::test]
-async fn one_that_somebody_has_is_not_taken_over() {
+async fn a_vm_in_use_is_not_taken_over() {
     let ground = need!(Ground::new(Program::Sbx).await);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
     let other = ground.provider().create(&ground.another_run()).await.unwrap();
@@ -73,9 +73,7 @@ async fn one_that_somebody_has_is_not_taken_over() {
 
 #[rstest]
 #[tokio::test]
-async fn one_that_was_only_looked_into_is_not_started_with_another_network(
-    #[values(Program::Tart, Program::Sbx)] program: Program,
-) {
+async fn an_attached_vm_is_not_started(#[values(Program::Tart, Program::Sbx)] program: Program) {
     let ground = need!(Ground::new(program).await);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
     let looked_into = ground.provider().attach(sandbox.id()).await.unwrap().unwrap();
@@ -89,7 +87,7 @@ async fn one_that_was_only_looked_into_is_not_started_with_another_network(
 #[case::while_it_is_made(Program::Sbx, "slow-create")]
 #[case::while_it_boots(Program::Tart, "slow-boot")]
 #[tokio::test]
-async fn a_machine_that_was_half_made_is_nobodys_and_is_pruned(#[case] program: Program, #[case] slow: &str) {
+async fn an_interrupted_creation_is_an_orphan_and_pruned(#[case] program: Program, #[case] slow: &str) {
     let ground = need!(Ground::new(program).await);
     let place = Place::new();
     ground.site.put(slow, "");
@@ -97,22 +95,22 @@ async fn a_machine_that_was_half_made_is_nobodys_and_is_pruned(#[case] program: 
     eventually("a machine is begun", || !ground.site.kept("making").is_empty());
     ralph.signal("KILL");
     ralph.wait();
-    // The program it had started ends with it, as when a machine is switched off.
+    // The program that it started ends as well, as after a power failure.
     let making = ground.site.kept("making");
     std::process::Command::new("kill")
         .args(["-9", making.trim()])
         .status()
         .unwrap();
     std::fs::remove_file(ground.site.path("bin/state").join(slow)).unwrap();
-    assert!(!ground.machines().is_empty());
+    assert!(!ground.vms().is_empty());
     let pruned = finish(&mut ground.ralph(&place, &["sandbox", "prune"]));
     pruned.expect(0, &[]);
-    assert!(ground.machines().is_empty(), "{:?} {pruned:?}", ground.machines());
+    assert!(ground.vms().is_empty(), "{:?} {pruned:?}", ground.vms());
 }
 
 #[rstest]
 #[tokio::test]
-async fn one_that_was_not_finished_is_made_anew(#[values(Program::Tart, Program::Sbx)] program: Program) {
+async fn an_unfinished_vm_is_created_again(#[values(Program::Tart, Program::Sbx)] program: Program) {
     let ground = need!(Ground::new(program).await);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
     sandbox
@@ -123,11 +121,11 @@ async fn one_that_was_not_finished_is_made_anew(#[values(Program::Tart, Program:
     drop(sandbox);
     std::fs::remove_file(ground.places()[0].join("finished")).unwrap();
     assert!(ground.provider().reopen(&ground.spec).await.unwrap().is_none());
-    assert!(ground.machines().is_empty() && ground.places().is_empty());
+    assert!(ground.vms().is_empty() && ground.places().is_empty());
 }
 
 #[tokio::test]
-async fn a_stopped_mac_is_removed_and_cloned_anew() {
+async fn a_stopped_vm_is_removed_and_cloned_again() {
     let ground = need!(Ground::new(Program::Tart).await);
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
     let (id, before) = (sandbox.id().to_owned(), ground.site.kept("calls").lines().count());
@@ -149,7 +147,7 @@ async fn a_stopped_mac_is_removed_and_cloned_anew() {
 }
 
 #[tokio::test]
-async fn machines_are_listed_once_in_two_seconds() {
+async fn a_list_of_vms_is_cached_for_two_seconds() {
     let ground = need!(Ground::new(Program::Tart).await);
     let provider = ground.provider();
     let sandbox = provider.create(&ground.spec).await.unwrap();

@@ -1,5 +1,4 @@
-//! What goes wrong with the providers whose sandboxes are elsewhere, or are machines: nothing leaks, nothing is lost,
-//! and the message says what to do.
+//! Failures of the providers with VMs or remote sandboxes: nothing leaks, nothing is lost, and messages have hints.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -46,8 +45,8 @@ async fn witness(sandbox: &dyn Sandbox, line: &str) -> Exit {
         .unwrap()
 }
 
-/// All that a person is told of an error.
-fn told(error: &SandboxError) -> String {
+/// An error with its cause and its hint.
+fn full_message(error: &SandboxError) -> String {
     let source = std::error::Error::source(error).map(ToString::to_string);
     format!(
         "{error}: {} ({})",

@@ -1,4 +1,4 @@
-//! What machines reach, seen from inside: names by the gateway, or by the proxy of the program that makes them.
+//! The network of VMs, seen from inside: through the gateway, or through the proxy of Docker Sandboxes.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, TcpStream, UdpSocket};
@@ -18,7 +18,7 @@ use crate::site::{Ground, Program, greeter};
 use crate::{need, witness};
 
 const CURL: &str = "curl -sf --max-time 30";
-/// The same for what is dropped, and waited for in vain.
+/// The same with a short timeout, for packets that are dropped.
 const IN_VAIN: &str = "curl -sf --max-time 1";
 
 async fn shell(sandbox: &dyn Sandbox, line: &str) -> Exit {
@@ -31,7 +31,7 @@ async fn prints(sandbox: &dyn Sandbox, line: &str) -> String {
     exit.stdout.text()
 }
 
-/// An address of this machine that others reach. Nothing is sent.
+/// An address of the host that others reach. Nothing is sent.
 fn own_address() -> Result<IpAddr, String> {
     let socket = UdpSocket::bind("0.0.0.0:0").map_err(|error| error.to_string())?;
     let routed = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
@@ -48,11 +48,11 @@ async fn refused(ground: &Ground) -> SandboxError {
 }
 
 #[tokio::test]
-async fn a_mac_reaches_allowed_names_by_the_gateway_and_nothing_else() {
+async fn a_tart_vm_reaches_allowed_names_through_the_gateway_only() {
     let (mut ground, gateway) = need!(Ground::allowing(Program::Tart, &[]).await);
     let own = need!(own_address());
     let (inside, beside) = (greeter(Ipv4Addr::LOCALHOST.into()).await, greeter(own).await);
-    // Without Softnet the listener beside is reached, so that silence means something.
+    // Positive control: without Softnet the other listener is reached.
     let open = SandboxSpec {
         network: Policy::allow_all(),
         ..ground.another_run()
@@ -108,7 +108,7 @@ async fn a_mac_reaches_allowed_names_by_the_gateway_and_nothing_else() {
     }));
 }
 
-/// Adds nothing, and leads to a server of this machine.
+/// A broker that adds nothing and connects to a server on the host.
 struct Model(u16);
 
 #[async_trait]
@@ -125,7 +125,7 @@ impl CredentialInjector for Model {
 }
 
 #[tokio::test]
-async fn a_mac_reaches_whoever_adds_its_credentials() {
+async fn a_tart_vm_reaches_the_broker() {
     let (mut ground, _) = need!(Ground::allowing(Program::Tart, &["model.test:80"]).await);
     ground.spec.egress.injection = Some(Arc::new(Model(greeter(Ipv4Addr::LOCALHOST.into()).await)));
     let sandbox = ground.provider().create(&ground.spec).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_mac_reaches_whoever_adds_its_credentials() {
 }
 
 #[tokio::test]
-async fn the_address_of_the_gateway_is_learnt_once() {
+async fn the_address_of_the_gateway_is_stored() {
     let (ground, gateway) = need!(Ground::allowing(Program::Tart, &["allowed.test"]).await);
     let allows = |address: &str| {
         ground
@@ -154,13 +154,13 @@ async fn the_address_of_the_gateway_is_learnt_once() {
 }
 
 #[tokio::test]
-async fn where_a_mac_tells_no_route_this_machines_first_interface_is_taken() {
+async fn without_a_default_route_the_first_interface_of_the_host_is_used() {
     let (ground, gateway) = need!(Ground::allowing(Program::Tart, &["allowed.test"]).await);
     ground.site.put("no-route", "");
     let error = refused(&ground).await;
     let source = error.cause::<SealError>().expect("it is not sealed");
     assert!(matches!(source, SealError::Listen { .. }), "{source:?}");
-    assert!(ground.machines().is_empty());
+    assert!(ground.vms().is_empty());
     ground.site.script(
         "ipconfig",
         &format!("[ \"$*\" = 'getifaddr en0' ] && echo {gateway}"),
@@ -171,7 +171,7 @@ async fn where_a_mac_tells_no_route_this_machines_first_interface_is_taken() {
 
 #[rstest]
 #[tokio::test]
-async fn a_machine_that_is_not_closed_is_never_used(
+async fn a_vm_with_a_leak_is_never_used(
     #[values(Program::Tart, Program::Sbx, Program::DockerSandbox)] program: Program,
 ) {
     let (ground, _) = need!(Ground::allowing(program, &["allowed.test"]).await);
@@ -183,12 +183,12 @@ async fn a_machine_that_is_not_closed_is_never_used(
         matches!(source, SealError::Escaped(_) | SealError::Probe(_)),
         "{source:?}"
     );
-    assert!(ground.machines().is_empty() && ground.places().is_empty());
+    assert!(ground.vms().is_empty() && ground.places().is_empty());
 }
 
 #[rstest]
 #[tokio::test]
-async fn a_machine_of_dockers_reaches_the_gateways_port_and_no_other(
+async fn a_docker_sandbox_reaches_the_port_of_the_gateway_only(
     #[values(Program::Sbx, Program::DockerSandbox)] program: Program,
 ) {
     let (mut ground, _) = need!(Ground::allowing(program, &[]).await);
@@ -206,7 +206,7 @@ async fn a_machine_of_dockers_reaches_the_gateways_port_and_no_other(
         let exit = shell(sandbox.as_ref(), &ask(&denied)).await;
         assert_eq!(exit.status.shell_code(), 22, "{denied}: {}", exit.stderr.text());
     }
-    // What was stopped is closed again when it starts.
+    // The network is restricted again after a restart.
     sandbox.stop().await.unwrap();
     sandbox.start().await.unwrap();
     sandbox.verify().await.unwrap();

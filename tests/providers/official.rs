@@ -1,4 +1,4 @@
-//! The fake Daytona, held against what Daytona itself publishes: its `OpenAPI` documents and its SDK.
+//! The fake Daytona, checked against Daytona's `OpenAPI` documents and SDK.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use crate::support::daytona::{Daytona, KEY};
 use crate::support::{base, engine};
 use crate::{need, spec, witness};
 
-/// How long the SDK may take for its tour.
+/// Limit for the SDK script.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Credentials, builds, policies, evidence, listings.
+/// Credentials, builds, policies, evidence, lists.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_no_contract_asks_of_daytona_is_as_its_documents_say() {
+async fn calls_outside_the_conformance_suite_match_the_documents() {
     let engine = need!(engine::engine().await);
     let image = need!(base::image(&engine).await);
     let daytona = Daytona::start(engine).await;
@@ -57,7 +57,7 @@ async fn what_no_contract_asks_of_daytona_is_as_its_documents_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_official_sdk_takes_the_fake_for_daytona() {
+async fn the_official_sdk_works_with_the_fake() {
     let python = need!(std::env::var("RALPH_TEST_DAYTONA_SDK").map_err(|_| {
         "RALPH_TEST_DAYTONA_SDK names no Python with Daytona's SDK; tests/run installs one"
     }));

@@ -1,4 +1,4 @@
-//! `ralph selftest` and `ralph selftest --escapes`, for every provider that has a stand-in.
+//! `ralph selftest` and `ralph selftest --escapes`, for every provider that has a fake.
 
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::support::daytona::{Daytona, KEY};
 use crate::support::ralph::{Ended, Place, finish};
 use crate::support::{base, engine};
 
-/// A model that answers as the agent `actions` wants it, served by this process.
+/// A model for the agent `actions`, served by this process.
 async fn model() -> (ChatServer, String) {
     let answer = json!({"summary": "ready", "actions": []}).to_string();
     let server = ChatServer::start([Answer::text(&answer)]).await;
@@ -26,7 +26,7 @@ fn passed(ended: &Ended) {
 
 #[rstest]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_passes_and_nothing_is_left(
+async fn a_vm_passes_and_nothing_is_left(
     #[values(Program::Tart, Program::Sbx, Program::DockerSandbox)] program: Program,
 ) {
     let ground = need!(Ground::new(program).await);
@@ -34,11 +34,11 @@ async fn a_machine_passes_and_nothing_is_left(
     passed(&finish(
         &mut ground.ralph(&place, &["selftest", "--set", &endpoint]),
     ));
-    assert!(ground.machines().is_empty());
+    assert!(ground.vms().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sandbox_in_the_cloud_passes() {
+async fn a_daytona_sandbox_passes() {
     let engine = need!(engine::engine().await);
     let image = need!(base::image(&engine).await);
     let daytona = Daytona::start(engine).await;
@@ -68,7 +68,7 @@ fn not_enforceable(cases: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_mac_holds_every_attack_but_those_it_names() {
+async fn tart_enforces_everything_but_its_known_gaps() {
     let (ground, _) = need!(Ground::allowing(Program::Tart, &[]).await);
     let cases = verdicts(&ground, &Place::new());
     assert!(cases.len() > 20, "{}", cases.len());
@@ -78,11 +78,11 @@ async fn a_mac_holds_every_attack_but_those_it_names() {
         "a request inside TLS names the host of the client hello",
     ];
     assert_eq!(not_enforceable(&cases), expected);
-    assert!(ground.machines().is_empty());
+    assert!(ground.vms().is_empty());
 }
 
 #[tokio::test]
-async fn a_machine_of_dockers_holds_every_attack_but_those_it_names() {
+async fn docker_sandbox_enforces_everything_but_its_known_gaps() {
     let (ground, _) = need!(Ground::allowing(Program::Sbx, &[]).await);
     let cases = verdicts(&ground, &Place::new());
     let expected = [
@@ -94,7 +94,7 @@ async fn a_machine_of_dockers_holds_every_attack_but_those_it_names() {
 }
 
 #[tokio::test]
-async fn without_softnet_a_mac_holds_nothing_and_says_so() {
+async fn without_softnet_tart_enforces_nothing_and_is_not_attacked() {
     let ground = need!(Ground::new(Program::Tart).await);
     std::fs::remove_file(ground.site.path("bin/softnet")).unwrap();
     let cases = verdicts(&ground, &Place::new());

@@ -1,4 +1,4 @@
-//! A provider of machines on its stand-in, and what its sandboxes are made from.
+//! A provider of VMs with its fake program, and the spec of a sandbox.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,7 +20,7 @@ use crate::support::ralph::Place;
 use crate::support::vms::Site;
 use crate::support::{base, engine};
 
-/// The programs that have stand-ins.
+/// The programs that have fakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     Tart,
@@ -28,7 +28,7 @@ pub enum Program {
     DockerSandbox,
 }
 
-/// A machine with one of the programs on it.
+/// A host with one of the programs.
 pub struct Ground {
     pub site: Site,
     pub program: Program,
@@ -37,7 +37,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// One whose machines have no network.
+    /// A host whose VMs have no network.
     pub async fn new(program: Program) -> Result<Self, String> {
         let image = base::image(&engine::engine().await?).await?;
         let name = match program {
@@ -73,7 +73,7 @@ impl Ground {
         })
     }
 
-    /// One whose machines have a network, and may reach these names. Also the address of this machine there.
+    /// A host whose VMs may reach these names. Returns the address of the host on their network as well.
     pub async fn allowing(program: Program, lines: &[&str]) -> Result<(Self, Ipv4Addr), String> {
         let mut ground = Self::new(program).await?;
         let gateway = ground.site.connect()?;
@@ -81,7 +81,7 @@ impl Ground {
         Ok((ground, gateway))
     }
 
-    /// The provider, as a process has it that was just started.
+    /// A new provider, as in a new process.
     pub fn provider(&self) -> Arc<dyn Provider> {
         let vm = self.site.options();
         let choice = match self.program {
@@ -103,8 +103,8 @@ impl Ground {
         }
     }
 
-    /// The machines there are, of whatever kind.
-    pub fn machines(&self) -> Vec<String> {
+    /// The names of all VMs.
+    pub fn vms(&self) -> Vec<String> {
         let dir = match self.program {
             Program::Tart => "bin/state/vms",
             Program::Sbx | Program::DockerSandbox => "bin/state/boxes",
@@ -116,7 +116,7 @@ impl Ground {
             .collect()
     }
 
-    /// The places of sandboxes, whose `sandbox.json` says who has them.
+    /// The directories of sandboxes. Their `sandbox.json` names the owner.
     pub fn places(&self) -> Vec<std::path::PathBuf> {
         let entries = std::fs::read_dir(self.site.path("sandboxes"))
             .into_iter()
@@ -125,7 +125,7 @@ impl Ground {
         paths.filter(|path| path.is_dir()).collect()
     }
 
-    /// Makes it look as if the process that had the sandboxes had ended.
+    /// Changes the records as if the owner process had exited.
     pub fn disown(&self) {
         for place in self.places() {
             let file = place.join("sandbox.json");
@@ -136,7 +136,7 @@ impl Ground {
         }
     }
 
-    /// `ralph` in this place, with this site's programs and an agent that needs none.
+    /// `ralph` with these programs and the `actions` agent.
     pub fn ralph(&self, place: &Place, args: &[&str]) -> std::process::Command {
         place.write(
             "ralph.toml",
@@ -145,14 +145,14 @@ impl Ground {
         self.configured(place, args)
     }
 
-    /// `ralph` in this place, with this site's programs, as it is configured there.
+    /// `ralph` with these programs, as it is configured there.
     pub fn configured(&self, place: &Place, args: &[&str]) -> std::process::Command {
         let mut command = place.ralph(args);
         command.env("PATH", self.site.search_path());
         command
     }
 
-    /// The configuration of sandboxes that reach nothing.
+    /// A configuration with the policy `deny`.
     pub fn settings(&self) -> String {
         let kind = match self.program {
             Program::Tart => "tart",
@@ -163,7 +163,7 @@ impl Ground {
     }
 }
 
-/// Every name is on this machine.
+/// Resolves every name to the host.
 struct AllHere;
 
 #[async_trait]
@@ -173,7 +173,7 @@ impl Resolver for AllHere {
     }
 }
 
-/// Answers every request with `hello`, at this address.
+/// A server at this address that responds with `hello`.
 pub async fn greeter(address: IpAddr) -> u16 {
     let listener = TcpListener::bind((address, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();

@@ -1,4 +1,4 @@
-//! `tests/smoke`, which tries a provider for real: here on the stand-ins, so that the script itself is known to work.
+//! `tests/smoke`, which tests a provider for real. Here it runs with the fakes, to test the script itself.
 
 use std::process::Command;
 
@@ -30,17 +30,17 @@ fn is_well(ended: &Ended, provider: &str) {
 #[case::tart(Program::Tart, "tart")]
 #[case::sbx(Program::Sbx, "docker-sandbox")]
 #[tokio::test]
-async fn a_machine_is_tried_for_real(#[case] program: Program, #[case] provider: &str) {
+async fn the_script_passes_with_a_vm(#[case] program: Program, #[case] provider: &str) {
     let (ground, _) = need!(Ground::allowing(program, &[]).await);
     let image = ground.spec.image.clone().unwrap();
     let mut command = smoke(&format!("--{provider}"), &image);
     is_well(&finish(command.env("PATH", ground.site.search_path())), provider);
-    assert!(ground.machines().is_empty());
+    assert!(ground.vms().is_empty());
 }
 
-/// The script runs beside the stand-in, which is served by this process.
+/// The script runs in parallel to the fake, which this process serves.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cloud_is_tried_for_real() {
+async fn the_script_passes_with_daytona() {
     let engine = need!(engine::engine().await);
     let image = need!(base::image(&engine).await);
     let daytona = Daytona::start(engine).await;
@@ -62,7 +62,7 @@ async fn a_cloud_is_tried_for_real() {
     "--docker-sandbox",
     "neither `sbx` nor a `docker` with sandboxes is installed"
 )]
-fn without_what_it_needs_it_says_so_and_ends_well(#[case] provider: &str, #[case] reason: &str) {
+fn a_missing_requirement_skips_the_script(#[case] provider: &str, #[case] reason: &str) {
     let ended = finish(
         Command::new(SCRIPT)
             .arg(provider)

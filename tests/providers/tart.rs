@@ -1,4 +1,4 @@
-//! Tart: templates, limits, and machines that do not come up.
+//! Tart: templates, limits, and VMs that do not start.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -29,10 +29,10 @@ impl Scene {
     }
 
     fn provider(&self, dependencies: &str) -> Arc<dyn Provider> {
-        self.patient(dependencies, TartOptions::BOOT_TIMEOUT)
+        self.provider_with_timeout(dependencies, TartOptions::BOOT_TIMEOUT)
     }
 
-    fn patient(&self, dependencies: &str, boot_timeout: Duration) -> Arc<dyn Provider> {
+    fn provider_with_timeout(&self, dependencies: &str, boot_timeout: Duration) -> Arc<dyn Provider> {
         let options = TartOptions {
             vm: self.site.options(),
             dependencies: dependencies.to_owned(),
@@ -55,7 +55,7 @@ impl Scene {
         }
     }
 
-    fn machines(&self) -> Vec<String> {
+    fn vms(&self) -> Vec<String> {
         let dir = std::fs::read_dir(self.site.path("bin/state/vms")).unwrap();
         let names = dir.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         names
@@ -65,7 +65,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn what_a_project_depends_on_is_installed_once() {
+async fn dependencies_are_installed_once() {
     let scene = need!(Scene::new().await);
     let provider = scene.provider("echo \"it's $((1 + 1))\" > /tmp/installed\n");
     for _ in 0..2 {
@@ -80,7 +80,7 @@ async fn what_a_project_depends_on_is_installed_once() {
         sandbox.close().await.unwrap();
     }
     assert_eq!(scene.site.kept("calls").matches("bash -e").count(), 1);
-    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+    assert!(scene.vms().is_empty(), "{:?}", scene.vms());
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn limits_are_set_in_megabytes() {
 }
 
 #[tokio::test]
-async fn a_third_mac_is_refused_and_other_systems_do_not_count() {
+async fn a_third_macos_vm_is_refused_and_other_systems_do_not_count() {
     let scene = need!(Scene::new().await);
     let provider = scene.provider("");
     let mut running = Vec::new();
@@ -141,27 +141,27 @@ async fn a_third_mac_is_refused_and_other_systems_do_not_count() {
     for sandbox in running {
         sandbox.close().await.unwrap();
     }
-    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+    assert!(scene.vms().is_empty(), "{:?}", scene.vms());
 }
 
 #[rstest]
 #[case::no_guest_agent("no-agent", Duration::from_secs(3), "is the Tart Guest Agent running?")]
-// This one is not waited for.
-#[case::no_machine("boot-fails", PATIENCE, "the virtual machine failed to start")]
+// Fails at once.
+#[case::no_vm("boot-fails", PATIENCE, "the virtual machine failed to start")]
 #[tokio::test]
-async fn a_machine_that_does_not_come_up_is_removed_and_the_reason_told(
+async fn a_vm_that_does_not_start_is_removed_and_the_reason_reported(
     #[case] fault: &str,
     #[case] patience: Duration,
     #[case] expected: &str,
 ) {
     let scene = need!(Scene::new().await);
     scene.site.put(fault, "");
-    let provider = scene.patient("", patience);
+    let provider = scene.provider_with_timeout("", patience);
     let Err(error) = provider.create(&scene.spec()).await else {
         panic!("it was made")
     };
     assert!(error.to_string().contains(expected), "{error}");
-    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+    assert!(scene.vms().is_empty(), "{:?}", scene.vms());
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn commands_run_as_the_user_of_the_guest_agent() {
 }
 
 #[tokio::test]
-async fn a_machine_whose_run_ends_is_not_waited_for() {
+async fn a_vm_whose_run_process_exits_is_not_waited_for() {
     let scene = need!(Scene::new().await);
     scene.site.put("run-dies", "");
     let started = std::time::Instant::now();
@@ -194,14 +194,17 @@ async fn a_machine_whose_run_ends_is_not_waited_for() {
         "{:?}",
         started.elapsed()
     );
-    assert!(scene.machines().is_empty(), "{:?}", scene.machines());
+    assert!(scene.vms().is_empty(), "{:?}", scene.vms());
 }
 
 #[rstest]
 #[case::not_installed(None, "softnet is not installed")]
 #[case::without_rights(Some(0o755), "softnet must run as root")]
 #[tokio::test]
-async fn without_softnet_a_closed_network_is_refused(#[case] installed: Option<u32>, #[case] expected: &str) {
+async fn without_softnet_a_restricted_network_is_refused(
+    #[case] installed: Option<u32>,
+    #[case] expected: &str,
+) {
     let scene = need!(Scene::new().await);
     if let Some(mode) = installed {
         scene.site.install("softnet", mode);
@@ -213,7 +216,7 @@ async fn without_softnet_a_closed_network_is_refused(#[case] installed: Option<u
 }
 
 #[tokio::test]
-async fn a_machine_of_somebody_else_is_never_overwritten() {
+async fn a_vm_of_the_user_is_never_overwritten() {
     let scene = need!(Scene::new().await);
     let theirs = scene.site.path("bin/state/vms/agent-loop-none-none");
     for name in ["agent-loop-none-none", "agent-loop-none-none-e3b0c442"] {
@@ -228,7 +231,7 @@ async fn a_machine_of_somebody_else_is_never_overwritten() {
 }
 
 #[tokio::test]
-async fn evidence_comes_by_a_call_of_the_program_and_nothing_is_in_its_arguments() {
+async fn evidence_has_no_variables_in_its_arguments() {
     let scene = need!(Scene::new().await);
     let sandbox = scene.provider("").create(&scene.spec()).await.unwrap();
     let command = Command::shell("printf '%s %s ' \"$PWD\" \"$GIVEN\"; cat; exit 9").cwd("work");
@@ -241,7 +244,7 @@ async fn evidence_comes_by_a_call_of_the_program_and_nothing_is_in_its_arguments
     sandbox.close().await.unwrap();
 }
 
-/// Everything that `tart` is asked for in the life of a machine.
+/// All calls of `tart` in the life of a VM.
 #[tokio::test]
 async fn these_are_its_command_lines() {
     let scene = need!(Scene::new().await);
@@ -255,11 +258,11 @@ async fn these_are_its_command_lines() {
     assert_eq!(exit.stdout.text(), "hello\n");
     let id = sandbox.id().to_owned();
     sandbox.close().await.unwrap();
-    insta::assert_snapshot!(told_apart(&scene, &id));
+    insta::assert_snapshot!(normalized_calls(&scene, &id));
 }
 
-/// The calls of the program, each once and in order of the alphabet, with words in place of what is another one each time.
-fn told_apart(scene: &Scene, id: &str) -> String {
+/// The distinct calls of the program, sorted, with placeholders for variable parts.
+fn normalized_calls(scene: &Scene, id: &str) -> String {
     let calls = scene.site.kept("calls").replace(id, "MACHINE");
     let calls = calls.replace(&scene.site.path("").display().to_string(), "SITE/");
     let calls = calls.replace(&scene.image, "IMAGE");
@@ -270,7 +273,7 @@ fn told_apart(scene: &Scene, id: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_machine_whose_run_was_killed_is_lost_and_says_so() {
+async fn a_vm_whose_run_process_was_killed_is_lost() {
     let scene = need!(Scene::new().await);
     let sandbox = scene.provider("").create(&scene.spec()).await.unwrap();
     let pid = scene.site.kept(&format!("vms/{}/pid", sandbox.id()));
@@ -281,7 +284,7 @@ async fn a_machine_whose_run_was_killed_is_lost_and_says_so() {
             .unwrap()
             .success()
     );
-    // Until the list of machines is looked at again, the command has failed and nothing else.
+    // While the cached list of VMs is valid, only the command fails.
     let lost = async {
         loop {
             if let Err(error) = sandbox.exec_trusted(&Command::new("true"), &mut Discard).await {
