@@ -1,7 +1,10 @@
 //! How an agent program reaches its model.
 
 use crate::exec::Command;
+use crate::model::AuthMethod;
 use crate::secret::Secret;
+
+use super::AgentRecord;
 
 /// How an agent program reaches its model: directly, or through the gateway with an address and a phantom that only the
 /// gateway accepts.
@@ -19,31 +22,19 @@ pub struct ModelAccess {
 #[derive(Clone, Debug)]
 pub struct AgentCredential {
     /// How it authenticates.
-    pub kind: CredentialKind,
+    pub auth: AuthMethod,
     /// The credential, or the phantom that replaces it.
     pub value: Secret,
 }
 
-/// How a credential authenticates. It decides which environment variable the program gets it in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CredentialKind {
-    /// A key of an API account.
-    ApiKey,
-    /// A bearer token for the user's own model gateway.
-    Bearer,
-    /// The OAuth token of a subscription.
-    OAuth,
-}
-
 impl ModelAccess {
-    /// Sets the credential in the environment variable that `variable` names for its kind.
-    pub(super) fn add_credential(
-        &self,
-        command: Command,
-        variable: impl FnOnce(CredentialKind) -> &'static str,
-    ) -> Command {
-        match &self.credential {
-            Some(credential) => command.env(variable(credential.kind), credential.value.expose()),
+    /// Sets the credential in the variable that an agent has for it.
+    pub(super) fn add_credential(&self, command: Command, agent: &AgentRecord) -> Command {
+        let Some(credential) = &self.credential else {
+            return command;
+        };
+        match agent.key_variable(credential.auth) {
+            Some(variable) => command.env(variable, credential.value.expose()),
             None => command,
         }
     }

@@ -1,21 +1,62 @@
 //! `claude`: Claude Code, by its `--print` mode.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::exec::Command;
+use crate::model::{ANTHROPIC, AuthMethod};
 use crate::usage::{Tokens, Usd};
 
 use super::model_failure::OVER_BUDGET;
 use super::transcript::events;
 use super::{
-    AgentBrief, AgentProgram, CredentialKind, KeyVariable, ModelAccess, ModelFailure, ReportedUsage,
-    TranscriptEnd, TranscriptSummary,
+    AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure, ProgramAgent,
+    ReportedUsage, TranscriptEnd, TranscriptSummary,
 };
 
 const DEFAULT_EFFORT: &str = "high";
+
+/// The record of `claude`.
+pub static CLAUDE: AgentRecord = AgentRecord {
+    name: "claude",
+    summary: "The `claude` program.",
+    program: Some("claude"),
+    image: AgentImage {
+        name: "claude",
+        base: "docker/sandbox-templates:claude-code",
+        dockerfile: include_str!("../../templates/claude/Dockerfile.j2"),
+    },
+    service: Some(&ANTHROPIC),
+    base_path: "",
+    accepts_base_url: true,
+    key_variables: &[
+        KeyVariable {
+            name: "ANTHROPIC_API_KEY",
+            auth: AuthMethod::ApiKey,
+        },
+        KeyVariable {
+            name: "ANTHROPIC_AUTH_TOKEN",
+            auth: AuthMethod::Gateway,
+        },
+        KeyVariable {
+            name: "CLAUDE_CODE_OAUTH_TOKEN",
+            auth: AuthMethod::OAuth,
+        },
+    ],
+    settings_files: &[".claude", ".mcp.json", "CLAUDE.local.md", "CLAUDE.md"],
+    reports_cost: true,
+    is_built_in: false,
+    create: |options, access| {
+        let claude = Claude {
+            model: options.model,
+            effort: options.effort,
+        };
+        Ok(Arc::new(ProgramAgent::new(claude, access)))
+    },
+};
 
 /// The agent `claude`.
 #[derive(Clone, Debug, Default)]
@@ -32,43 +73,11 @@ impl Claude {
     pub fn new() -> Self {
         Self::default()
     }
-
-    /// The host names it connects to.
-    pub const HOSTS: [&str; 1] = ["api.anthropic.com"];
-    /// The variables that hold its credential, in order of precedence: a key wins over a token.
-    pub const KEYS: [KeyVariable; 3] = [
-        KeyVariable {
-            name: "ANTHROPIC_API_KEY",
-            kind: CredentialKind::ApiKey,
-        },
-        KeyVariable {
-            name: "ANTHROPIC_AUTH_TOKEN",
-            kind: CredentialKind::Bearer,
-        },
-        KeyVariable {
-            name: "CLAUDE_CODE_OAUTH_TOKEN",
-            kind: CredentialKind::OAuth,
-        },
-    ];
-
-    /// The variable in which it looks for this kind of credential.
-    #[must_use]
-    pub fn variable(kind: CredentialKind) -> &'static str {
-        match kind {
-            CredentialKind::ApiKey => "ANTHROPIC_API_KEY",
-            CredentialKind::Bearer => "ANTHROPIC_AUTH_TOKEN",
-            CredentialKind::OAuth => "CLAUDE_CODE_OAUTH_TOKEN",
-        }
-    }
 }
 
 impl AgentProgram for Claude {
-    fn name(&self) -> &'static str {
-        "claude"
-    }
-
-    fn check_command(&self) -> Command {
-        Command::new("claude").arg("--version")
+    fn record(&self) -> &'static AgentRecord {
+        &CLAUDE
     }
 
     fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
@@ -97,7 +106,7 @@ impl AgentProgram for Claude {
                 command = command.env("ANTHROPIC_CUSTOM_MODEL_OPTION", model);
             }
         }
-        access.add_credential(command, Self::variable)
+        access.add_credential(command, &CLAUDE)
     }
 
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary {

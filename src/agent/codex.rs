@@ -1,19 +1,21 @@
 //! `codex`: OpenAI's Codex, by `codex exec`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::exec::Command;
+use crate::model::{AuthMethod, OPENAI};
 use crate::usage::Tokens;
 
 use super::model_failure::OVER_BUDGET;
 use super::transcript::events;
 use super::{
-    AgentBrief, AgentFile, AgentProgram, CredentialKind, KeyVariable, ModelAccess, ModelFailure,
-    ReportedUsage, TranscriptEnd, TranscriptSummary,
+    AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
+    ProgramAgent, ReportedUsage, TranscriptEnd, TranscriptSummary,
 };
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
@@ -21,6 +23,35 @@ const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
 const KEY: &str = "OPENAI_API_KEY";
 /// How many lines at the end of a session file describe how the session ended.
 const LAST_LINES: &str = "20";
+
+/// The record of `codex`.
+pub static CODEX: AgentRecord = AgentRecord {
+    name: "codex",
+    summary: "The `codex` program.",
+    program: Some("codex"),
+    image: AgentImage {
+        name: "codex",
+        base: "docker/sandbox-templates:codex",
+        dockerfile: include_str!("../../templates/codex/Dockerfile.j2"),
+    },
+    service: Some(&OPENAI),
+    base_path: "/v1",
+    accepts_base_url: true,
+    key_variables: &[KeyVariable {
+        name: KEY,
+        auth: AuthMethod::ApiKey,
+    }],
+    settings_files: &[".codex", "AGENTS.md"],
+    reports_cost: false,
+    is_built_in: false,
+    create: |options, access| {
+        let codex = Codex {
+            model: options.model,
+            effort: options.effort,
+        };
+        Ok(Arc::new(ProgramAgent::new(codex, access)))
+    },
+};
 
 /// The agent `codex`.
 #[derive(Clone, Debug, Default)]
@@ -37,17 +68,6 @@ impl Codex {
     pub fn new() -> Self {
         Self::default()
     }
-
-    /// The host names it connects to.
-    pub const HOSTS: [&str; 1] = ["api.openai.com"];
-    /// The variables that hold its credential.
-    pub const KEYS: [KeyVariable; 1] = [KeyVariable {
-        name: KEY,
-        kind: CredentialKind::ApiKey,
-    }];
-
-    /// The variable in which it looks for its credential.
-    pub const VARIABLE: &str = KEY;
 
     /// Its configuration file. Codex ignores `OPENAI_BASE_URL`, so the file defines a provider with the base URL.
     fn config(&self, access: &ModelAccess) -> String {
@@ -76,12 +96,8 @@ impl Codex {
 }
 
 impl AgentProgram for Codex {
-    fn name(&self) -> &'static str {
-        "codex"
-    }
-
-    fn check_command(&self) -> Command {
-        Command::new("codex").arg("--version")
+    fn record(&self) -> &'static AgentRecord {
+        &CODEX
     }
 
     fn files(&self, brief: &AgentBrief, access: &ModelAccess) -> Vec<AgentFile> {
@@ -102,7 +118,7 @@ impl AgentProgram for Codex {
             command = command.args(["--model", model]);
         }
         // `-` reads the prompt from standard input.
-        access.add_credential(command.arg("-"), |_| KEY)
+        access.add_credential(command.arg("-"), &CODEX)
     }
 
     /// The transcript has only the text of an error. The session file has its kind.

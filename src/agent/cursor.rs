@@ -1,19 +1,47 @@
 //! `cursor`: Cursor's agent, by `cursor-agent --print`.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 
 use crate::exec::Command;
+use crate::model::{AuthMethod, CURSOR};
 use crate::usage::Tokens;
 
 use super::transcript::events;
 use super::{
-    AgentBrief, AgentProgram, CredentialKind, KeyVariable, ModelAccess, ReportedUsage, TranscriptEnd,
-    TranscriptSummary,
+    AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ProgramAgent, ReportedUsage,
+    TranscriptEnd, TranscriptSummary,
 };
 
 /// The prompt argument. The program appends standard input to it.
 const PREFACE: &str = "Do what the following text asks for.";
-const KEY: &str = "CURSOR_API_KEY";
+
+/// The record of `cursor`.
+pub static CURSOR_AGENT: AgentRecord = AgentRecord {
+    name: "cursor",
+    summary: "The `cursor-agent` program.",
+    program: Some("cursor-agent"),
+    image: AgentImage {
+        name: "cursor",
+        base: "docker/sandbox-templates:cursor-agent",
+        dockerfile: include_str!("../../templates/cursor/Dockerfile.j2"),
+    },
+    service: Some(&CURSOR),
+    base_path: "",
+    accepts_base_url: false,
+    key_variables: &[KeyVariable {
+        name: "CURSOR_API_KEY",
+        auth: AuthMethod::ApiKey,
+    }],
+    settings_files: &[".cursor", ".cursorrules", "AGENTS.md"],
+    reports_cost: false,
+    is_built_in: false,
+    create: |options, access| {
+        let cursor = Cursor { model: options.model };
+        Ok(Arc::new(ProgramAgent::new(cursor, access)))
+    },
+};
 
 /// The agent `cursor`. It always calls Cursor's own service, whatever the base URL is.
 #[derive(Clone, Debug, Default)]
@@ -28,23 +56,11 @@ impl Cursor {
     pub fn new() -> Self {
         Self::default()
     }
-
-    /// The host names it connects to.
-    pub const HOSTS: [&str; 1] = ["**.cursor.sh"];
-    /// The variables that hold its credential.
-    pub const KEYS: [KeyVariable; 1] = [KeyVariable {
-        name: KEY,
-        kind: CredentialKind::ApiKey,
-    }];
 }
 
 impl AgentProgram for Cursor {
-    fn name(&self) -> &'static str {
-        "cursor"
-    }
-
-    fn check_command(&self) -> Command {
-        Command::new("cursor-agent").arg("--version")
+    fn record(&self) -> &'static AgentRecord {
+        &CURSOR_AGENT
     }
 
     fn command(&self, brief: &AgentBrief, access: &ModelAccess) -> Command {
@@ -56,7 +72,7 @@ impl AgentProgram for Cursor {
         if let Some(model) = &self.model {
             command = command.args(["--model", model]);
         }
-        access.add_credential(command.arg(PREFACE), |_| KEY)
+        access.add_credential(command.arg(PREFACE), &CURSOR_AGENT)
     }
 
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary {

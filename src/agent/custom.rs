@@ -1,13 +1,41 @@
 //! `custom`: any program that reads a prompt and edits files.
 
+use std::sync::Arc;
+
 use crate::exec::Command;
 
+use super::actions::ACTIONS;
 use super::{
-    AgentBrief, AgentFile, AgentProgram, ModelAccess, ReportedUsage, TranscriptEnd, TranscriptSummary,
+    AgentBrief, AgentFile, AgentOptionsError, AgentProgram, AgentRecord, ModelAccess, ProgramAgent,
+    ReportedUsage, TranscriptEnd, TranscriptSummary,
 };
 
 /// The placeholder in an argument for the path of the prompt file.
 pub const PROMPT_FILE: &str = "{prompt_file}";
+
+/// The record of `custom`.
+pub static CUSTOM: AgentRecord = AgentRecord {
+    name: "custom",
+    summary: "The program that `agent.custom` names.",
+    program: None,
+    image: ACTIONS.image,
+    service: None,
+    base_path: "",
+    accepts_base_url: true,
+    key_variables: &[],
+    settings_files: &[],
+    reports_cost: false,
+    is_built_in: false,
+    create: |options, access| {
+        let mut words = options.command.into_iter();
+        let custom = Custom {
+            program: words.next().ok_or(AgentOptionsError::NoCommand)?,
+            args: words.collect(),
+            key_variable: options.key_variable,
+        };
+        Ok(Arc::new(ProgramAgent::new(custom, access)))
+    },
+};
 
 /// The agent `custom`: a program that the configuration names.
 #[derive(Clone, Debug)]
@@ -25,8 +53,8 @@ pub struct Custom {
 const LAST_LINES: usize = 20;
 
 impl AgentProgram for Custom {
-    fn name(&self) -> &'static str {
-        "custom"
+    fn record(&self) -> &'static AgentRecord {
+        &CUSTOM
     }
 
     /// Only checks that the program exists: not every program has a version option.

@@ -4,7 +4,8 @@
 //! the command in the sandbox, performs the actions) and passes the [`StepResult`] back.
 //!
 //! There are two kinds of agents. [`actions`] is a plain model whose answers the runner carries out. The others are
-//! programs that work with their own tools ([`ProgramAgent`]); each is an [`AgentProgram`].
+//! programs that work with their own tools ([`ProgramAgent`]); each is an [`AgentProgram`]. Everything that ralph knows
+//! about an agent is in its [`AgentRecord`]; [`AGENTS`] lists them.
 //!
 //! ```
 //! use ralph::agent::actions::ReportedProgress;
@@ -40,6 +41,7 @@ mod custom;
 mod model_failure;
 mod program;
 mod program_session;
+mod record;
 #[cfg(test)]
 mod tests;
 mod transcript;
@@ -53,14 +55,17 @@ use crate::usage::Usd;
 
 use self::actions::{AgentAction, ReportedProgress};
 
-pub use access::{AgentCredential, CredentialKind, ModelAccess};
+pub use access::{AgentCredential, ModelAccess};
 pub use agents::Agents;
-pub use claude::Claude;
-pub use codex::Codex;
-pub use cursor::Cursor;
-pub use custom::{Custom, PROMPT_FILE};
+pub use claude::{CLAUDE, Claude};
+pub use codex::{CODEX, Codex};
+pub use cursor::{CURSOR_AGENT, Cursor};
+pub use custom::{CUSTOM, Custom, PROMPT_FILE};
 pub use model_failure::ModelFailure;
-pub use program::{AgentProgram, KeyVariable, ProgramAgent};
+pub use program::{AgentProgram, ProgramAgent};
+pub use record::{
+    AGENTS, AgentImage, AgentName, AgentOptions, AgentOptionsError, AgentRecord, KeyVariable, UnknownAgent,
+};
 pub use transcript::{ReportedUsage, TranscriptEnd, TranscriptSummary};
 
 /// Opens the sessions of one agent. Implementations do no I/O.

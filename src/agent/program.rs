@@ -5,15 +5,17 @@ use std::sync::Arc;
 use crate::exec::Command;
 
 use super::program_session::ProgramSession;
-use super::{Agent, AgentBrief, AgentFile, AgentSession, CredentialKind, ModelAccess, TranscriptSummary};
+use super::{Agent, AgentBrief, AgentFile, AgentRecord, AgentSession, ModelAccess, TranscriptSummary};
 
 /// One agent program: its command line, its files and its transcript format.
 pub trait AgentProgram: Send + Sync {
-    /// The agent's name, as in `[agent] name`.
-    fn name(&self) -> &'static str;
+    /// Its record.
+    fn record(&self) -> &'static AgentRecord;
 
     /// A command that succeeds inside the sandbox if the program is installed. It prints the version if it can.
-    fn check_command(&self) -> Command;
+    fn check_command(&self) -> Command {
+        Command::new(self.record().program.unwrap_or(self.record().name)).arg("--version")
+    }
 
     /// The files that have to exist before the program starts.
     fn files(&self, _brief: &AgentBrief, _access: &ModelAccess) -> Vec<AgentFile> {
@@ -30,15 +32,6 @@ pub trait AgentProgram: Send + Sync {
 
     /// Summarizes what the program printed so far. The text may be cut off anywhere.
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary;
-}
-
-/// An environment variable in which a program looks for its credential.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyVariable {
-    /// The name of the variable.
-    pub name: &'static str,
-    /// The kind of credential it holds.
-    pub kind: CredentialKind,
 }
 
 /// An [`AgentProgram`] with access to its model, as an [`Agent`].
@@ -60,7 +53,7 @@ impl ProgramAgent {
 
 impl Agent for ProgramAgent {
     fn name(&self) -> &str {
-        self.program.name()
+        self.program.record().name
     }
 
     fn answer_format(&self) -> String {

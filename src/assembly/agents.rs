@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::agent::actions::ActionsAgent;
 use crate::agent::{
-    Agent, AgentCredential, Agents, Claude, Codex, CredentialKind, Cursor, Custom, KeyVariable, ModelAccess,
-    ProgramAgent,
+    Agent, AgentCredential, AgentName, AgentOptions, AgentOptionsError, Agents, KeyVariable, ModelAccess,
 };
-use crate::config::{AgentName, Config, ModelSettings};
+use crate::config::{Config, ModelSettings};
+use crate::model::AuthMethod;
 use crate::sandbox::Isolation;
 
 use super::{AssemblyContext, AssemblyError, provider};
@@ -53,7 +52,7 @@ pub(crate) fn is_another_choice(config: &Config, profile: &str) -> bool {
             model.and_then(|model| model.base_url.as_deref()),
         )
     };
-    agent_name(config, profile) == AgentName::Actions
+    agent_name(config, profile).is_built_in
         || described(profile) != described(&config.settings.default_profile)
 }
 
@@ -64,11 +63,8 @@ pub(crate) fn check_cost_is_bounded(
     is_brokered: impl Fn(&str) -> bool,
 ) -> Result<(), AssemblyError> {
     let own = &config.settings.default_profile;
-    let tells_cost = match agent_name(config, own) {
-        AgentName::Actions => true,
-        AgentName::Claude => !is_brokered(own),
-        AgentName::Codex | AgentName::Cursor | AgentName::Custom => false,
-    };
+    let agent = agent_name(config, own);
+    let tells_cost = agent.reports_cost && (agent.is_built_in || !is_brokered(own));
     let priced = config
         .profiles
         .get(own)
@@ -76,7 +72,7 @@ pub(crate) fn check_cost_is_bounded(
     if tells_cost || priced || config.settings.budget.max_tokens_total.is_some() {
         return Ok(());
     }
-    let name = agent_name(config, own).name();
+    let name = agent.name;
     Err(AssemblyError::usage(format!(
         "what the calls of the agent `{name}` cost is unknown, so budget.max_cost_usd_estimate cannot hold"
     ))
@@ -88,7 +84,7 @@ pub(crate) fn check_cost_is_bounded(
 
 /// Whether the agent of the default profile is a program, which spends money by itself.
 pub(crate) fn is_program(context: &AssemblyContext, config: &Config) -> bool {
-    context.agent.is_none() && agent_name(config, &config.settings.default_profile) != AgentName::Actions
+    context.agent.is_none() && !agent_name(config, &config.settings.default_profile).is_built_in
 }
 
 /// Warns that the agent gets its credential itself.
@@ -98,10 +94,10 @@ pub(crate) fn exposed_credential_notice(context: &AssemblyContext, config: &Conf
     }
     let own = &config.settings.default_profile;
     let name = agent_name(config, own);
-    let (variable, _) = credential(config, own, keys(name))?;
+    let (variable, _) = credential(config, own, name.key_variables)?;
     Some(format!(
         "the agent `{}` gets `{variable}` itself: every program in the sandbox can read it",
-        name.name()
+        name.name
     ))
 }
 
@@ -115,31 +111,21 @@ fn agent(
     let model = settings_of(config, profile)
         .and_then(|model| model.agent_model.clone())
         .or_else(|| config.settings.agent.model.clone());
-    let effort = config.settings.agent.effort.clone();
-    let access = || match brokered {
-        Some(brokered) => Ok(brokered.clone()),
-        None => access(context, config, profile, name),
+    let access = match brokered {
+        Some(brokered) => brokered.clone(),
+        None if name.is_built_in => ModelAccess::default(),
+        None => access(context, config, profile, name)?,
     };
-    Ok(match name {
-        AgentName::Actions => Arc::new(ActionsAgent),
-        AgentName::Claude => Arc::new(ProgramAgent::new(Claude { model, effort }, access()?)),
-        AgentName::Codex => Arc::new(ProgramAgent::new(Codex { model, effort }, access()?)),
-        AgentName::Cursor => Arc::new(ProgramAgent::new(Cursor { model }, access()?)),
-        AgentName::Custom => Arc::new(ProgramAgent::new(custom(config, profile)?, access()?)),
-    })
-}
-
-fn custom(config: &Config, profile: &str) -> Result<Custom, AssemblyError> {
-    let mut words = config.settings.agent.custom.command.iter().cloned();
-    let program = words.next().ok_or_else(|| {
-        AssemblyError::usage("the agent `custom` has no command").with_hint(
-            "for example `[agent.custom] command = [\"aider\", \"--message-file\", \"{prompt_file}\"]`",
-        )
-    })?;
-    Ok(Custom {
-        program,
-        args: words.collect(),
+    let options = AgentOptions {
+        model,
+        effort: config.settings.agent.effort.clone(),
+        command: config.settings.agent.custom.command.clone(),
         key_variable: settings_of(config, profile).and_then(|model| model.api_key_env.clone()),
+    };
+    (name.create)(options, access).map_err(|error| match error {
+        AgentOptionsError::NoCommand => AssemblyError::usage(error.to_string()).with_hint(
+            "for example `[agent.custom] command = [\"aider\", \"--message-file\", \"{prompt_file}\"]`",
+        ),
     })
 }
 
@@ -153,16 +139,21 @@ fn access(
     let isolation = provider::connected(context, config)?.capabilities().isolation;
     let may_be_given =
         isolation == Isolation::DirectoryOnly || config.settings.agent.dangerously_pass_credential;
-    let found = credential(config, profile, keys(name));
+    let found = credential(config, profile, name.key_variables);
     if found.is_some() && !may_be_given {
         return Err(AssemblyError::usage(format!(
             "the agent `{}` would need its credential inside the sandbox",
-            name.name()
+            name.name
         ))
         .with_hint("`agent.dangerously_pass_credential = true` gives it the credential itself"));
     }
     let variable = found.as_ref().map_or_else(
-        || keys(name).first().map_or("its key", |key| key.name).to_owned(),
+        || {
+            name.key_variables
+                .first()
+                .map_or("its key", |key| key.name)
+                .to_owned()
+        },
         |(variable, _)| variable.clone(),
     );
     Ok(ModelAccess {
@@ -179,9 +170,9 @@ pub(crate) fn credential(
     keys: &[KeyVariable],
 ) -> Option<(String, AgentCredential)> {
     let own = settings_of(config, profile).and_then(|model| model.api_key_env.clone());
-    let kind_of = |name: &str| {
+    let auth_of = |name: &str| {
         let usual = keys.iter().find(|key| key.name == name);
-        usual.map_or(CredentialKind::ApiKey, |key| key.kind)
+        usual.map_or(AuthMethod::ApiKey, |key| key.auth)
     };
     let names = match own {
         Some(name) => vec![name],
@@ -189,21 +180,11 @@ pub(crate) fn credential(
     };
     names.into_iter().find_map(|name| {
         let credential = AgentCredential {
-            kind: kind_of(&name),
+            auth: auth_of(&name),
             value: config.credential(&name)?,
         };
         Some((name, credential))
     })
-}
-
-/// The variables that usually hold an agent's credential.
-pub(crate) fn keys(name: AgentName) -> &'static [KeyVariable] {
-    match name {
-        AgentName::Claude => &Claude::KEYS,
-        AgentName::Codex => &Codex::KEYS,
-        AgentName::Cursor => &Cursor::KEYS,
-        AgentName::Actions | AgentName::Custom => &[],
-    }
 }
 
 /// The agent of a profile.

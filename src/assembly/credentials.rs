@@ -1,8 +1,9 @@
 //! Which credential an agent uses, and where it comes from.
 
-use crate::config::{AgentName, Config};
+use crate::config::Config;
 use crate::credential::{AuthMethod, CredentialKind, CredentialSource, Keychain, Login, TokenServer, Vault};
 use crate::gateway::broker::{self, ModelUpstream, UpstreamError};
+use crate::model::GATEWAY_KEY;
 
 use super::AssemblyContext;
 use super::AssemblyError;
@@ -10,23 +11,27 @@ use super::AssemblyError;
 /// The credential of the configured agent.
 pub(crate) fn kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
     let agent = config.settings.agent.name;
-    match (agent, config.settings.agent.auth) {
-        (AgentName::Claude, None | Some(AuthMethod::OAuth)) => Ok(CredentialKind::AnthropicOAuth),
-        (AgentName::Claude, Some(AuthMethod::ApiKey)) => Ok(CredentialKind::AnthropicKey),
-        (AgentName::Codex, None | Some(AuthMethod::ApiKey)) => Ok(CredentialKind::OpenAiKey),
-        (AgentName::Cursor, None | Some(AuthMethod::ApiKey)) => Ok(CredentialKind::CursorKey),
-        (AgentName::Actions | AgentName::Custom, None) | (_, Some(AuthMethod::Gateway)) => {
-            Ok(CredentialKind::GatewayKey)
+    let auth = config.settings.agent.auth;
+    let (Some(service), None | Some(AuthMethod::OAuth | AuthMethod::ApiKey)) = (agent.service, auth) else {
+        return match auth {
+            None | Some(AuthMethod::Gateway) => Ok(GATEWAY_KEY),
+            Some(auth) => Err(no_credential(agent.name, auth)),
+        };
+    };
+    let kind = match auth {
+        Some(auth) => service.credential(auth),
+        None => service.credentials.first().copied(),
+    };
+    kind.ok_or_else(|| match (service.no_login, service.credentials.first()) {
+        (Some(why), Some(usual)) if auth == Some(AuthMethod::OAuth) => {
+            AssemblyError::usage(why).with_hint(format!("use {usual}: `{}`", usual.store_command()))
         }
-        (AgentName::Codex, Some(AuthMethod::OAuth)) => Err(AssemblyError::usage(
-            "the login of ChatGPT is for a service of its own, which the gateway does not speak to",
-        )
-        .with_hint("use a key of the OpenAI API: `--agent codex --auth api-key`")),
-        (agent, Some(auth)) => Err(AssemblyError::usage(format!(
-            "`{}` has no credential of the kind `{auth}`",
-            agent.name()
-        ))),
-    }
+        _ => no_credential(agent.name, auth.unwrap_or(AuthMethod::ApiKey)),
+    })
+}
+
+fn no_credential(agent: &str, auth: AuthMethod) -> AssemblyError {
+    AssemblyError::usage(format!("the agent `{agent}` cannot authenticate with `{auth}`"))
 }
 
 /// Where credentials are kept on this machine.
@@ -66,20 +71,16 @@ pub(crate) async fn upstream(
         (None, Some(secret)) => CredentialSource::Fixed(secret),
         (Some(_), _) | (None, None) => login()?,
     };
-    let own =
-        (kind == CredentialKind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
+    let own = (kind == GATEWAY_KEY).then_some(config.settings.model_endpoint.base_url.as_str());
     Ok(ModelUpstream::new(kind, source, base.or(own))?)
 }
 
 /// The credential that the environment holds.
 pub(crate) fn from_environment(config: &Config, kind: CredentialKind) -> Option<crate::secret::Secret> {
-    match kind {
-        CredentialKind::AnthropicOAuth => config.credential("CLAUDE_CODE_OAUTH_TOKEN"),
-        CredentialKind::AnthropicKey => config.credential("ANTHROPIC_API_KEY"),
-        CredentialKind::OpenAiKey => config.credential("OPENAI_API_KEY"),
-        CredentialKind::CursorKey => config.credential("CURSOR_API_KEY"),
-        CredentialKind::GatewayKey => config.model_api_key(),
+    if kind == GATEWAY_KEY {
+        return config.model_api_key();
     }
+    config.credential(kind.variable().0)
 }
 
 /// Where logins are renewed. Whatever stands in for the service renews them too.

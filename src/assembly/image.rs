@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use crate::config::{AgentName, Config};
+use crate::config::Config;
 use crate::engine::{Engine, EngineError};
-use crate::image::{ImageAgent, ImageError, Origin, Rebuild, Recipe, Tools, Wish, ensure, plan, survey};
+use crate::image::{ImageError, Origin, Rebuild, Recipe, Tools, Wish, ensure, plan, survey};
 use crate::nix::FlakeInputs;
 use crate::sandbox::connect::ImageSource;
 use crate::scm::main_worktree;
@@ -96,7 +96,7 @@ pub(crate) fn wish(config: &Config, project: &Path) -> Wish {
     let nix = &config.settings.image.nix;
     Wish {
         project: main_worktree(project),
-        agent: agent(config.settings.agent.name),
+        agent: config.settings.agent.name.image,
         platform: None,
         origin: Origin::Project {
             attribute: nix.attribute.clone(),
@@ -108,16 +108,6 @@ pub(crate) fn wish(config: &Config, project: &Path) -> Wish {
         base: config.settings.image.base.clone(),
         rebuild: Rebuild::WhenNeeded,
         refresh_after: config.settings.image.refresh_after,
-    }
-}
-
-/// A library user's own agent gets the tools without any agent's program.
-fn agent(name: AgentName) -> ImageAgent {
-    match name {
-        AgentName::Claude => ImageAgent::Claude,
-        AgentName::Codex => ImageAgent::Codex,
-        AgentName::Cursor => ImageAgent::Cursor,
-        AgentName::Actions | AgentName::Custom => ImageAgent::Actions,
     }
 }
 

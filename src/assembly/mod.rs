@@ -79,7 +79,7 @@ impl AssemblyContext {
     fn agent_name(&self, config: &Config) -> String {
         match &self.agent {
             Some(agent) => agent.name().to_owned(),
-            None => config.settings.agent.name.name().to_owned(),
+            None => config.settings.agent.name.name.to_owned(),
         }
     }
 }

@@ -7,18 +7,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
-use crate::agent::{Claude, Codex, Cursor};
-use crate::config::{AgentName, Config};
-use crate::credential::{CredentialKind, CredentialSource};
+use crate::agent::AgentName;
+use crate::config::Config;
+use crate::credential::CredentialSource;
 use crate::event::PreflightResult;
 use crate::gateway::broker::{self, BrokerError, ModelUpstream, VerifyError};
+use crate::model::GATEWAY_KEY;
 use crate::network::{HostName, PackageConfig, Policy};
 use crate::runner::Precondition;
 use crate::sandbox::NetworkEnforcement;
 use crate::text::error_chain;
 
 use super::AssemblyError;
-use super::agents::{agent_name, credential, keys, settings_of};
+use super::agents::{agent_name, credential, settings_of};
 use super::broker::{BrokerEndpoint, Brokered, Service};
 use super::{AssemblyContext, provider};
 
@@ -64,18 +65,19 @@ async fn own_credential(
     profile: &str,
 ) -> Result<Option<Arc<dyn Precondition>>, AssemblyError> {
     let agent = agent_name(config, profile);
-    let asked = match agent {
-        AgentName::Actions => endpoint(config, profile)?,
-        AgentName::Claude | AgentName::Codex => {
-            let service = Service::of_profile(context, config, profile).await?;
-            service.map(|service| (service.remedy(), Asked::FromAfar(service.upstream)))
-        }
-        AgentName::Cursor | AgentName::Custom => None,
+    let asked = if agent.is_built_in {
+        endpoint(config, profile)?
+    } else {
+        let service = Service::of_profile(context, config, profile).await?;
+        service.map(|service| (service.remedy(), Asked::FromAfar(service.upstream)))
     };
     if let Some((remedy, asked)) = asked {
         return Ok(Some(Arc::new(Credential { agent, asked, remedy })));
     }
-    let found = match (keys(agent).first(), credential(config, profile, keys(agent))) {
+    let found = match (
+        agent.key_variables.first(),
+        credential(config, profile, agent.key_variables),
+    ) {
         (Some(_), Some((variable, _))) => PreflightResult::Ready {
             detail: format!("in `{variable}`; nobody can be asked whether it is taken"),
         },
@@ -83,14 +85,13 @@ async fn own_credential(
             why: "there is none".to_owned(),
             next_step: format!(
                 "`ralph token store --agent {}`, or put one into `{}`; then `ralph resume`",
-                agent.name(),
-                key.name
+                agent.name, key.name
             ),
         },
         (Some(_), None) | (None, _) => return Ok(None),
     };
     Ok(Some(Arc::new(Known {
-        name: format!("credential of {}", agent.name()),
+        name: format!("credential of {}", agent.name),
         found,
     })))
 }
@@ -106,11 +107,7 @@ fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, A
     let Some(key) = config.credential(variable) else {
         return Ok(None);
     };
-    let upstream = ModelUpstream::new(
-        CredentialKind::GatewayKey,
-        CredentialSource::Fixed(key),
-        Some(address),
-    )?;
+    let upstream = ModelUpstream::new(GATEWAY_KEY, CredentialSource::Fixed(key), Some(address))?;
     let remedy = format!("put a valid one into `{variable}`, then `ralph resume`");
     Ok(Some((remedy, Asked::FromHere(upstream))))
 }
@@ -128,7 +125,7 @@ fn reach(
     }
     Ok(closed(agent, policy).map(|host| -> Arc<dyn Precondition> {
         Arc::new(Known {
-            name: format!("network of {}", agent.name()),
+            name: format!("network of {}", agent.name),
             found: PreflightResult::NotReady {
                 why: format!("the policy does not let it reach `{host}`, where its model is"),
                 next_step: format!("add \"{host}\" to sandbox.network.allowed"),
@@ -144,24 +141,15 @@ fn closed(agent: AgentName, policy: &Policy) -> Option<&'static str> {
         let name = HostName::parse(&pattern.replace("**.", "any."));
         name.is_ok_and(|name| !policy.judge_name(&name).is_allowed())
     };
-    hosts(agent).iter().find(is_closed).copied()
+    let hosts = agent.service.map_or(&[][..], |service| service.hosts);
+    hosts.iter().find(is_closed).copied()
 }
 
 /// Whether the agent of a profile asks its maker's model. At an address of one's own somebody else knows how it is
-/// reached, and what it wants to be shown; Cursor takes none.
+/// reached, and what it wants to be shown; not every agent can be given one.
 fn asks_its_maker(config: &Config, profile: &str) -> bool {
     let elsewhere = settings_of(config, profile).is_some_and(|model| model.base_url.is_some());
-    agent_name(config, profile) == AgentName::Cursor || !elsewhere
-}
-
-/// The hosts of an agent's own model.
-fn hosts(agent: AgentName) -> &'static [&'static str] {
-    match agent {
-        AgentName::Claude => &Claude::HOSTS,
-        AgentName::Codex => &Codex::HOSTS,
-        AgentName::Cursor => &Cursor::HOSTS,
-        AgentName::Actions | AgentName::Custom => &[],
-    }
+    !agent_name(config, profile).accepts_base_url || !elsewhere
 }
 
 /// What is known without looking.
@@ -255,7 +243,7 @@ enum Unverified {
 #[async_trait]
 impl Precondition for Credential {
     fn name(&self) -> String {
-        format!("credential of {}", self.agent.name())
+        format!("credential of {}", self.agent.name)
     }
 
     async fn check(&self) -> PreflightResult {
@@ -310,6 +298,6 @@ mod tests {
     #[case::its_host_is(Policy::allowlist([PolicyRule::parse("api.anthropic.com").unwrap()]), None)]
     #[case::everything_is(Policy::allow_all(), None)]
     fn an_agent_is_kept_from_what_no_line_opens(#[case] policy: Policy, #[case] expected: Option<&str>) {
-        assert_eq!(closed(AgentName::Claude, &policy), expected);
+        assert_eq!(closed("claude".parse().unwrap(), &policy), expected);
     }
 }

@@ -1,6 +1,7 @@
 //! The options that name a credential.
 
 use crate::assembly::credentials::kind;
+use crate::cli::agent_help;
 use crate::config::Config;
 use crate::credential::{AuthMethod, CredentialKind, CredentialLocation, Keychain};
 
@@ -11,8 +12,7 @@ use super::overrides::{configuration, flags};
 /// Options that name a credential.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct CredentialArgs {
-    /// The agent whose credential it is: claude, codex, cursor, actions or custom
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = agent_help("The agent whose credential it is"))]
     agent: Option<String>,
     /// How it authenticates: oauth, api-key or gateway
     #[arg(long, value_name = "HOW")]

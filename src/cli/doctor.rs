@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
+use crate::agent::AGENTS;
 use crate::exec::{Command, Discard};
 use crate::id::{RunId, RunIdError};
 use crate::state::Intervention;
@@ -77,24 +78,26 @@ async fn diagnose(context: &Context, id: &RunId) -> Result<CliExit, CliError> {
 struct InstalledTool {
     program: &'static str,
     version: Option<String>,
-    enables: &'static str,
+    enables: String,
 }
 
-const TOOLS: [(&str, &str); 9] = [
+const TOOLS: [(&str, &str); 6] = [
     ("git", "everything: clones, commits, hand-back"),
     ("docker", "the docker provider, images"),
     ("nix", "images from your flake"),
     ("sbx", "the docker-sandbox provider"),
     ("tart", "the tart provider (macOS virtual machines)"),
-    ("claude", "the claude agent on the local provider"),
-    ("codex", "the codex agent on the local provider"),
-    ("cursor-agent", "the cursor agent on the local provider"),
     ("litellm", "models through a LiteLLM proxy of your own"),
 ];
 
 async fn environment(context: &Context, json: bool) -> Result<CliExit, CliError> {
     let mut tools = Vec::new();
-    for (program, enables) in TOOLS {
+    let agents = AGENTS.iter().filter_map(|agent| {
+        let enables = format!("the {} agent on the local provider", agent.name);
+        Some((agent.program?, enables))
+    });
+    let others = TOOLS.map(|(program, enables)| (program, enables.to_owned()));
+    for (program, enables) in others.into_iter().chain(agents) {
         tools.push(InstalledTool {
             program,
             version: version(context, program).await,

@@ -34,6 +34,7 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::agent::AgentName;
 use crate::assembly::configuration::GivenSettings;
 use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, Surroundings};
 use crate::config::ConfigOverride;
@@ -220,4 +221,9 @@ fn usage(error: &clap::Error) -> CliExit {
 /// The command tree, for completions, the manual page and the reference.
 fn command() -> clap::Command {
     CliArgs::command()
+}
+
+/// The help text of an option that takes the name of an agent.
+fn agent_help(what: &str) -> String {
+    format!("{what}: {}", AgentName::all().join(", "))
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::assembly::ActiveRun;
+use crate::cli::agent_help;
 use crate::config::ConfigOverride;
 use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
@@ -23,8 +24,7 @@ pub(super) struct RunArgs {
     /// The provider: docker, docker-sandbox, tart, daytona or local
     #[arg(long = "type", value_name = "PROVIDER")]
     pub(super) provider: Option<String>,
-    /// The agent: claude, codex, cursor, actions or custom
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = agent_help("The agent"))]
     pub(super) agent: Option<String>,
     /// The model profile to start with
     #[arg(long, value_name = "NAME")]

@@ -57,36 +57,6 @@ pub enum OnUnenforceable {
     Warn,
 }
 
-/// The agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum AgentName {
-    /// The `claude` program.
-    Claude,
-    /// The `codex` program.
-    Codex,
-    /// The `cursor-agent` program.
-    Cursor,
-    /// The built-in agent that asks a model for actions.
-    Actions,
-    /// The program that `agent.custom` names.
-    Custom,
-}
-
-impl AgentName {
-    /// The name used in `agent.name`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Cursor => "cursor",
-            Self::Actions => "actions",
-            Self::Custom => "custom",
-        }
-    }
-}
-
 /// Where the pull request is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

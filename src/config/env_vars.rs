@@ -1,5 +1,7 @@
 //! The table of all environment variables. The reference page and `.env.example` are generated from it.
 
+use crate::model::CredentialKind;
+
 /// One variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnvVar {
@@ -37,15 +39,28 @@ impl EnvVar {
 
     /// The variable of this name.
     #[must_use]
-    pub fn named(name: &str) -> Option<&'static Self> {
-        ENV_VARS.iter().find(|var| var.name == name)
+    pub fn named(name: &str) -> Option<Self> {
+        env_vars().find(|var| var.name == name)
     }
 }
 
-macro_rules! env_vars {
+/// Every variable with a name of its own: the credentials of the model services, then the others. Besides these,
+/// `RALPH_<SECTION>__<KEY>` sets any key.
+pub fn env_vars() -> impl Iterator<Item = EnvVar> {
+    let credentials = CredentialKind::all().map(|kind| {
+        let (name, doc) = kind.variable();
+        EnvVar {
+            name,
+            doc,
+            role: EnvVarRole::Secret,
+        }
+    });
+    credentials.chain(OTHER_VARS.iter().copied())
+}
+
+macro_rules! other_vars {
     ($($role:ident $(($key:literal))? $name:ident: $doc:literal;)*) => {
-        /// Every variable with a name of its own. Besides these, `RALPH_<SECTION>__<KEY>` sets any key.
-        pub const ENV_VARS: &[EnvVar] = &[$(EnvVar {
+        const OTHER_VARS: &[EnvVar] = &[$(EnvVar {
             name: stringify!($name),
             doc: $doc,
             role: EnvVarRole::$role $(($key))?,
@@ -53,14 +68,9 @@ macro_rules! env_vars {
     };
 }
 
-env_vars! {
-    Secret LITELLM_API_KEY: "Key of the model endpoint, unless `model_endpoint.api_key_env` names another variable.";
+other_vars! {
     Secret ZAI_API_KEY: "Key of Z.ai, the provider of the default profile.";
-    Secret OPENAI_API_KEY: "Key of OpenAI.";
-    Secret ANTHROPIC_API_KEY: "Key of Anthropic.";
     Secret ANTHROPIC_AUTH_TOKEN: "Token that your own gateway accepts from `claude` instead of a key.";
-    Secret CLAUDE_CODE_OAUTH_TOKEN: "Login of Claude, as `claude setup-token` prints it; one stored by `ralph token store` wins.";
-    Secret CURSOR_API_KEY: "Key of Cursor, for the agent `cursor`.";
     Secret GITHUB_PAT: "Personal access token for GitHub, for the repository that `sandbox.github` names.";
     Identifier GITHUB_APP_ID: "Id of the GitHub App to act as, instead of a personal access token.";
     Identifier GITHUB_APP_INSTALLATION_ID: "Id of the installation of that GitHub App.";

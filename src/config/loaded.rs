@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::choice::SandboxType;
-use super::env_vars::{ENV_VARS, EnvVar, EnvVarRole};
+use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
 use super::key::KeyPath;
 use super::layer::SettingOrigin;
@@ -154,19 +154,19 @@ impl Config {
     /// Whether the variable of this name holds a secret.
     pub(super) fn is_secret(&self, name: &str) -> bool {
         api_key_names(&self.settings).any(|key| key == name)
-            || EnvVar::named(name).is_some_and(EnvVar::is_secret)
+            || EnvVar::named(name).is_some_and(|var| var.is_secret())
     }
 
     /// The variables that hold credentials or belong to one, each once.
     pub(super) fn credential_names(&self) -> impl Iterator<Item = &str> {
-        let registered = ENV_VARS
-            .iter()
+        let registered: Vec<&str> = env_vars()
             .filter(|var| matches!(var.role, EnvVarRole::Secret | EnvVarRole::Identifier))
-            .map(|var| var.name);
-        let others: BTreeSet<&str> = api_key_names(&self.settings)
-            .filter(|key| registered.clone().all(|name| name != *key))
+            .map(|var| var.name)
             .collect();
-        registered.chain(others)
+        let others: BTreeSet<&str> = api_key_names(&self.settings)
+            .filter(|key| !registered.contains(key))
+            .collect();
+        registered.into_iter().chain(others)
     }
 }
 
@@ -225,7 +225,7 @@ fn check_image(stack: &mut LayerStack, settings: &ConfigSettings) {
 
 fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
     for name in &settings.sandbox.env_passthrough {
-        let secret = EnvVar::named(name).is_some_and(EnvVar::is_secret);
+        let secret = EnvVar::named(name).is_some_and(|var| var.is_secret());
         if secret || api_key_names(settings).any(|key| key == name) {
             let reason =
                 format!("`{name}` is a credential, and no sandbox ever holds one; take it out of the list");

@@ -48,9 +48,7 @@ use document::ConfigDocument;
 use stack::{FileFormat, LayerStack};
 use variables::EnvVariables;
 
-pub use choice::{
-    AgentName, DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType,
-};
+pub use choice::{DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType};
 pub use error::{ConfigError, ConfigFinding, ConfigProblem};
 pub use key::KeyPath;
 pub use layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};

@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::AgentName;
 use super::read;
+use crate::agent::AgentName;
 use crate::model::Profile;
 use crate::usage::{Price, Usd};
 

@@ -1,7 +1,7 @@
 //! The reference pages, generated from `templates/default.toml` and the table of variables. They are committed, and a test
 //! fails when one is stale.
 
-use super::env_vars::{ENV_VARS, EnvVar, EnvVarRole};
+use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::key::KeyPath;
 use super::{DEFAULTS, schema};
 
@@ -67,7 +67,7 @@ fn environment_page() -> String {
         format!("\n{GENERATED}\n\n{ENVIRONMENT_INTRO}"),
         "| variable | purpose | secret | sets |\n|---|---|---|---|".to_owned(),
     ];
-    for var in ENV_VARS {
+    for var in env_vars() {
         let secret = if var.is_secret() { "yes" } else { "no" };
         let sets = match var.role {
             EnvVarRole::Key(key) => format!("`{key}`"),
@@ -89,11 +89,11 @@ fn environment_page() -> String {
 
 fn env_example() -> String {
     let mut lines = vec![ENV_EXAMPLE_INTRO.to_owned()];
-    let settable = |var: &&EnvVar| match var.role {
+    let settable = |var: &EnvVar| match var.role {
         EnvVarRole::Secret | EnvVarRole::Identifier | EnvVarRole::Key(_) => true,
         EnvVarRole::Program | EnvVarRole::Build | EnvVarRole::Tests => false,
     };
-    for var in ENV_VARS.iter().filter(settable) {
+    for var in env_vars().filter(settable) {
         lines.push(format!("# {}\n#{}=\n", var.doc, var.name));
     }
     lines.join("\n")

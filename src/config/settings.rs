@@ -9,11 +9,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::{
-    AgentName, DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType,
-};
+use super::choice::{DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType};
 use super::models::ModelSettings;
 use super::read;
+use crate::agent::AgentName;
 use crate::credential::AuthMethod;
 use crate::id::RepositoryName;
 use crate::image::ImageReference;

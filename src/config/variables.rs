@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::dotenv;
-use super::env_vars::{ENV_VARS, EnvVar, EnvVarRole};
+use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::{ConfigFinding, ConfigProblem};
 use super::key::KeyPath;
 use super::known::{KnownKeys, closest};
@@ -69,7 +69,7 @@ impl EnvVariables {
 
     /// The settings of variables with names of their own, such as `RALPH_DEFAULT_PROVIDER`.
     pub(super) fn named_settings(&self, known: &KnownKeys) -> Vec<SettingEntry> {
-        let entry = |var: &EnvVar| match var.role {
+        let entry = |var: EnvVar| match var.role {
             EnvVarRole::Key(key) => self.entry(var.name, KeyPath::parse(key), known),
             EnvVarRole::Secret
             | EnvVarRole::Identifier
@@ -77,7 +77,7 @@ impl EnvVariables {
             | EnvVarRole::Build
             | EnvVarRole::Tests => None,
         };
-        ENV_VARS.iter().filter_map(entry).collect()
+        env_vars().filter_map(entry).collect()
     }
 
     /// The settings of `RALPH_<SECTION>__<KEY>`. `profiles` are the names that a `_` in a variable may stand for.
@@ -110,7 +110,7 @@ impl EnvVariables {
     }
 
     fn unknown(&self, name: &str, spelled: &str, known: &KnownKeys) -> ConfigFinding {
-        let registered = ENV_VARS.iter().map(|var| var.name.to_owned());
+        let registered = env_vars().map(|var| var.name.to_owned());
         let generic = known.keys().into_iter().map(|key| key.variable());
         let without_prefix = |name: String| name.strip_prefix(PREFIX).map(str::to_owned);
         let candidates = registered.chain(generic).filter_map(without_prefix);

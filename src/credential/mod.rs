@@ -5,7 +5,6 @@
 //! that expires. It is the only user of the refresh token, across all runs and processes of the user.
 
 mod error;
-mod kind;
 mod lock;
 mod login;
 mod pasted;
@@ -16,8 +15,8 @@ use jiff::Timestamp;
 
 use crate::secret::{Redactor, Secret};
 
+pub use crate::model::{AuthMethod, CredentialKind, UnknownAuthMethod};
 pub use error::{CredentialError, LoginError};
-pub use kind::{AuthMethod, CredentialKind, UnknownAuthMethod};
 pub use login::{Login, TokenServer};
 pub use pasted::{MalformedCredential, find_setup_token, parse};
 pub use vault::{CredentialLocation, Keychain, Vault};

@@ -5,12 +5,10 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::{Credential, CredentialKind, RefreshToken};
+use crate::model::{ANTHROPIC_LOGIN, OPENAI_KEY};
 use crate::secret::Secret;
 
-const OAUTH_PREFIX: &str = "sk-ant-oat01-";
 const REFRESH_PREFIX: &str = "sk-ant-ort01-";
-const ANTHROPIC_PREFIX: &str = "sk-ant-api";
-const OPENAI_PREFIX: &str = "sk-";
 /// The lifetime of a token from `claude setup-token`.
 const SETUP_TOKEN_LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// The length of a setup token. Lines that a terminal wrapped are joined up to this length.
@@ -21,10 +19,11 @@ const MIN_LENGTH: usize = 8;
 /// Parses a credential of this kind. Errors never contain the text.
 pub fn parse(kind: CredentialKind, text: &str, now: Timestamp) -> Result<Credential, MalformedCredential> {
     let text = text.trim();
-    match kind {
-        CredentialKind::AnthropicOAuth if text.starts_with('{') => return parse_claude_file(text),
-        CredentialKind::OpenAiKey if text.starts_with('{') => return parse_codex_file(text),
-        _ => {}
+    if text.starts_with('{') && kind == ANTHROPIC_LOGIN {
+        return parse_claude_file(text);
+    }
+    if text.starts_with('{') && kind == OPENAI_KEY {
+        return parse_codex_file(text);
     }
     if text.is_empty() {
         return Err(MalformedCredential::Empty);
@@ -33,7 +32,7 @@ pub fn parse(kind: CredentialKind, text: &str, now: Timestamp) -> Result<Credent
         return Err(MalformedCredential::Whitespace);
     }
     check_prefix(kind, text)?;
-    let expires = (kind == CredentialKind::AnthropicOAuth).then(|| now + SETUP_TOKEN_LIFE);
+    let expires = (kind == ANTHROPIC_LOGIN).then(|| now + SETUP_TOKEN_LIFE);
     Ok(Credential {
         expires,
         ..Credential::new(Secret::new(text))
@@ -44,7 +43,7 @@ pub fn parse(kind: CredentialKind, text: &str, now: Timestamp) -> Result<Credent
 #[must_use]
 pub fn find_setup_token(output: &str) -> Option<Secret> {
     let plain = strip_escapes(output);
-    let start = plain.rfind(OAUTH_PREFIX)?;
+    let start = plain.rfind(ANTHROPIC_LOGIN.prefix())?;
     let mut token = String::new();
     for c in plain[start..].chars() {
         match c {
@@ -72,7 +71,7 @@ pub enum MalformedCredential {
     #[error("the input is too short for a credential")]
     TooShort,
     /// The text has another prefix.
-    #[error("the input does not start with `{expected}`{}", actual.map_or(String::new(), |kind| format!(" (it looks like {kind})")))]
+    #[error("the input {}", actual.map_or(format!("does not start with `{expected}`"), |kind| format!("looks like {kind}")))]
     Prefix {
         /// The expected prefix.
         expected: &'static str,
@@ -96,26 +95,20 @@ fn check_prefix(kind: CredentialKind, text: &str) -> Result<(), MalformedCredent
     if text.len() < MIN_LENGTH {
         return Err(MalformedCredential::TooShort);
     }
-    let expected = match kind {
-        CredentialKind::AnthropicOAuth => OAUTH_PREFIX,
-        CredentialKind::AnthropicKey => ANTHROPIC_PREFIX,
-        CredentialKind::OpenAiKey if text.starts_with("sk-ant-") => "sk-proj-",
-        CredentialKind::OpenAiKey => OPENAI_PREFIX,
-        CredentialKind::CursorKey | CredentialKind::GatewayKey => "",
-    };
-    if text.starts_with(expected) {
+    let expected = kind.prefix();
+    if expected.is_empty() {
         return Ok(());
     }
     if text.starts_with(REFRESH_PREFIX) {
         return Err(MalformedCredential::RefreshTokenOnly);
     }
-    let known = [
-        (OAUTH_PREFIX, CredentialKind::AnthropicOAuth),
-        (ANTHROPIC_PREFIX, CredentialKind::AnthropicKey),
-        (OPENAI_PREFIX, CredentialKind::OpenAiKey),
-    ];
-    let actual = known.into_iter().find(|(prefix, _)| text.starts_with(prefix));
-    let actual = actual.map(|(_, kind)| kind);
+    // The longest prefix wins: OpenAI's is the start of Anthropic's.
+    let actual = CredentialKind::all()
+        .filter(|kind| !kind.prefix().is_empty() && text.starts_with(kind.prefix()))
+        .max_by_key(|kind| kind.prefix().len());
+    if actual == Some(kind) {
+        return Ok(());
+    }
     Err(MalformedCredential::Prefix { expected, actual })
 }
 
@@ -139,7 +132,7 @@ struct ClaudeLogin {
 fn parse_claude_file(text: &str) -> Result<Credential, MalformedCredential> {
     let file: CredentialsFile = serde_json::from_str(text).map_err(|_| MalformedCredential::NotClaudeFile)?;
     let login = file.claude_ai_oauth;
-    check_prefix(CredentialKind::AnthropicOAuth, login.access_token.expose())?;
+    check_prefix(ANTHROPIC_LOGIN, login.access_token.expose())?;
     let expires =
         Timestamp::from_millisecond(login.expires_at).map_err(|_| MalformedCredential::NotClaudeFile)?;
     let scopes = login.scopes;
@@ -160,7 +153,7 @@ struct CodexFile {
 fn parse_codex_file(text: &str) -> Result<Credential, MalformedCredential> {
     let file: CodexFile = serde_json::from_str(text).map_err(|_| MalformedCredential::NoOpenAiKey)?;
     let key = file.key.ok_or(MalformedCredential::NoOpenAiKey)?;
-    check_prefix(CredentialKind::OpenAiKey, key.expose())?;
+    check_prefix(OPENAI_KEY, key.expose())?;
     Ok(Credential::new(key))
 }
 
@@ -187,52 +180,41 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::model::{ANTHROPIC_KEY, GATEWAY_KEY};
 
     const OAUTH: &str = "sk-ant-oat01-CANARY";
 
     #[rstest]
-    #[case::login(CredentialKind::AnthropicOAuth, "sk-ant-oat01-CANARY\n", None)]
-    #[case::key(CredentialKind::AnthropicKey, " sk-ant-api03-CANARY ", None)]
-    #[case::openai(CredentialKind::OpenAiKey, "sk-proj-CANARY", None)]
-    #[case::codex_file(
-        CredentialKind::OpenAiKey,
-        r#"{"OPENAI_API_KEY": "sk-proj-CANARY", "tokens": null}"#,
-        None
-    )]
-    #[case::gateway(CredentialKind::GatewayKey, "anything-goes", None)]
-    #[case::empty(CredentialKind::GatewayKey, " \n", Some("the input is empty"))]
+    #[case::login(ANTHROPIC_LOGIN, "sk-ant-oat01-CANARY\n", None)]
+    #[case::key(ANTHROPIC_KEY, " sk-ant-api03-CANARY ", None)]
+    #[case::openai(OPENAI_KEY, "sk-proj-CANARY", None)]
+    #[case::codex_file(OPENAI_KEY, r#"{"OPENAI_API_KEY": "sk-proj-CANARY", "tokens": null}"#, None)]
+    #[case::gateway(GATEWAY_KEY, "anything-goes", None)]
+    #[case::empty(GATEWAY_KEY, " \n", Some("the input is empty"))]
     #[case::two_words(
-        CredentialKind::OpenAiKey,
+        OPENAI_KEY,
         "sk-a sk-b",
         Some("a credential is one word without spaces and line breaks")
     )]
-    #[case::short(
-        CredentialKind::GatewayKey,
-        "sk-1",
-        Some("the input is too short for a credential")
-    )]
+    #[case::short(GATEWAY_KEY, "sk-1", Some("the input is too short for a credential"))]
     #[case::key_as_login(
-        CredentialKind::AnthropicOAuth,
+        ANTHROPIC_LOGIN,
         "sk-ant-api03-CANARY",
-        Some("the input does not start with `sk-ant-oat01-` (it looks like the Anthropic API key)")
+        Some("the input looks like the Anthropic API key")
     )]
-    #[case::anthropic_as_openai(
-        CredentialKind::OpenAiKey,
-        OAUTH,
-        Some("the input does not start with `sk-proj-` (it looks like the Claude login)")
-    )]
+    #[case::anthropic_as_openai(OPENAI_KEY, OAUTH, Some("the input looks like the Claude login"))]
     #[case::unknown(
-        CredentialKind::AnthropicKey,
+        ANTHROPIC_KEY,
         "hello-world",
         Some("the input does not start with `sk-ant-api`")
     )]
     #[case::refresh_token(
-        CredentialKind::AnthropicOAuth,
+        ANTHROPIC_LOGIN,
         "sk-ant-ort01-CANARY",
         Some("the input is a refresh token: paste the whole credentials file of `claude`")
     )]
     #[case::json(
-        CredentialKind::AnthropicOAuth,
+        ANTHROPIC_LOGIN,
         "{}",
         Some("the input is JSON but not the credentials file of `claude`")
     )]
@@ -247,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_setup_token_lasts_a_year() {
-        let token = parse(CredentialKind::AnthropicOAuth, OAUTH, Timestamp::UNIX_EPOCH).unwrap();
+        let token = parse(ANTHROPIC_LOGIN, OAUTH, Timestamp::UNIX_EPOCH).unwrap();
         let year = Timestamp::from_second(365 * 24 * 3600).unwrap();
         assert_eq!(token.expires, Some(year));
         assert!(token.is_expired(year) && !token.is_expired(Timestamp::UNIX_EPOCH));
@@ -257,7 +239,7 @@ mod tests {
     fn the_credentials_file_of_claude_contains_a_refresh_token() {
         let file = r#"{"claudeAiOauth": {"accessToken": "sk-ant-oat01-A", "refreshToken": "sk-ant-ort01-R",
             "expiresAt": 1794730636256, "scopes": ["user:inference"], "subscriptionType": "max", "rateLimitTier": null}}"#;
-        let login = parse(CredentialKind::AnthropicOAuth, file, Timestamp::UNIX_EPOCH).unwrap();
+        let login = parse(ANTHROPIC_LOGIN, file, Timestamp::UNIX_EPOCH).unwrap();
         let refresh = login.refresh.unwrap();
         assert_eq!(
             (refresh.token.expose(), refresh.scopes),
@@ -285,7 +267,7 @@ mod tests {
         #[test]
         fn no_text_causes_a_panic(text in "(\u{1b}\\[|sk-ant-oat01-|\\PC|\r\n){0,20}") {
             let _ = find_setup_token(&text);
-            for kind in CredentialKind::ALL {
+            for kind in CredentialKind::all() {
                 let _ = parse(kind, &text, Timestamp::UNIX_EPOCH);
             }
         }

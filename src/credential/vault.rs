@@ -178,7 +178,7 @@ mod tests {
     async fn only_the_owner_can_read_a_file() {
         let home = tempfile::tempdir().unwrap();
         let vault = Vault::in_files(home.path().join("credentials"));
-        let kind = CredentialKind::OpenAiKey;
+        let kind = crate::model::OPENAI_KEY;
         assert!(vault.load(kind).await.unwrap().is_none());
         for value in ["sk-first-0123", "sk-second-0123"] {
             vault
@@ -204,10 +204,10 @@ mod tests {
     async fn an_error_does_not_repeat_the_content_of_a_file() {
         let home = tempfile::tempdir().unwrap();
         let vault = Vault::in_files(home.path());
-        let path = vault.file(CredentialKind::GatewayKey);
+        let path = vault.file(crate::model::GATEWAY_KEY);
         fs::write(&path, "{\"token\": CANARY").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let error = vault.load(CredentialKind::GatewayKey).await.unwrap_err();
+        let error = vault.load(crate::model::GATEWAY_KEY).await.unwrap_err();
         assert!(!format!("{error:?}").contains("CANARY"), "{error:?}");
     }
 }

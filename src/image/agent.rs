@@ -1,4 +1,4 @@
-//! Whom an image is made for, and for which machine.
+//! The platforms that images are built for.
 
 use std::str::FromStr;
 
@@ -7,36 +7,6 @@ use thiserror::Error;
 
 use crate::engine::Engine;
 use crate::nix::NixSystem;
-
-/// The agent that an image carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ImageAgent {
-    /// The `claude` program.
-    Claude,
-    /// The `codex` program.
-    Codex,
-    /// The `cursor-agent` program.
-    Cursor,
-    /// The tools alone: the built-in agent needs no program of its own.
-    Actions,
-}
-
-impl ImageAgent {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Cursor, Self::Actions];
-
-    /// The name used in tags and labels.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-            Self::Cursor => "cursor",
-            Self::Actions => "actions",
-        }
-    }
-}
 
 /// The machine that an image runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

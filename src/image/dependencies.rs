@@ -78,7 +78,7 @@ impl Dependencies {
     /// The Dockerfile that installs them on top of `BASE_IMAGE`.
     pub fn dockerfile(&self) -> Result<String, TemplateError> {
         let names: Vec<String> = self.0.iter().map(Package::to_string).collect();
-        templates::render("dependencies.j2", context! { installs => installs(&names) })
+        templates::render(templates::DEPENDENCIES, context! { installs => installs(&names) })
     }
 }
 

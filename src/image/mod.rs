@@ -40,7 +40,7 @@ mod tests;
 mod tools;
 mod wish;
 
-pub use agent::{ImageAgent, Platform, UnknownPlatform};
+pub use agent::{Platform, UnknownPlatform};
 pub use check::{Checked, check};
 pub use context::{Context, ContextError, Entry, EntryKind, FileMode, HashCache, SpecialFile};
 pub use dependencies::{Dependencies, DependenciesError, Package, PackageError};

@@ -230,7 +230,7 @@ fn project_image(spec: &ImageSpec, layer: &ProjectLayer, base: &PlannedImage) ->
 fn common_labels(spec: &ImageSpec, hash: &Digest) -> impl Iterator<Item = (&'static str, String)> {
     let labels = [
         (labels::HASH, hash.hex()),
-        (labels::AGENT, spec.agent().name().to_owned()),
+        (labels::AGENT, spec.agent().name.to_owned()),
         (labels::MODE, spec.mode().name().to_owned()),
         (labels::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
     ];

@@ -7,7 +7,7 @@ use regex_lite::Regex;
 use serde::Serialize;
 use thiserror::Error;
 
-use super::agent::ImageAgent;
+use crate::agent::AgentImage;
 
 /// An image that a base is built from, such as `docker/sandbox-templates:claude-code` or `debian@sha256:…`.
 ///
@@ -35,14 +35,8 @@ impl ImageReference {
 
     /// The image that an agent's own base is built from, unless the configuration names another.
     #[must_use]
-    pub fn default_base(agent: ImageAgent) -> Self {
-        let variant = match agent {
-            ImageAgent::Claude => "claude-code",
-            ImageAgent::Codex => "codex",
-            ImageAgent::Cursor => "cursor-agent",
-            ImageAgent::Actions => "shell",
-        };
-        Self(format!("docker/sandbox-templates:{variant}"))
+    pub fn default_base(agent: AgentImage) -> Self {
+        Self(agent.base.to_owned())
     }
 
     /// The reference as text.
@@ -88,6 +82,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::agent::AGENTS;
 
     #[rstest]
     #[case("debian", "debian")]
@@ -116,8 +111,8 @@ mod tests {
 
     #[test]
     fn every_default_is_a_reference() {
-        for agent in ImageAgent::ALL {
-            let base = ImageReference::default_base(agent);
+        for agent in AGENTS {
+            let base = ImageReference::default_base(agent.image);
             assert_eq!(ImageReference::parse(base.as_str()), Ok(base));
         }
     }

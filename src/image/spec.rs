@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use super::agent::{ImageAgent, Platform};
+use super::agent::Platform;
 use super::context::Context;
 use super::facts::BaseIdentity;
 use super::project::{LayerSource, ProjectLayer};
 use super::reference::ImageReference;
 use super::tag::ImageTag;
 use super::templates::{TemplateError, base_dockerfile};
+use crate::agent::AgentImage;
 use crate::digest::Digest;
 
 /// A base is pulled again when ralph's last pull is older than this, unless the configuration says otherwise.
@@ -19,7 +20,7 @@ pub const DEFAULT_REFRESH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The image that is wanted: for which agent, built how, with what on top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImageSpec {
-    agent: ImageAgent,
+    agent: AgentImage,
     platform: Platform,
     mode: Mode,
     project: Option<ProjectLayer>,
@@ -55,7 +56,7 @@ pub enum Mode {
 
 impl Mode {
     /// The agent's own Dockerfile on top of an image.
-    pub fn from_template(agent: ImageAgent, base: ImageReference) -> Result<Self, TemplateError> {
+    pub fn from_template(agent: AgentImage, base: ImageReference) -> Result<Self, TemplateError> {
         let dockerfile = base_dockerfile(agent, &base)?;
         Ok(Self::Dockerfile { base, dockerfile })
     }
@@ -129,7 +130,7 @@ impl SpecError {
 impl ImageSpec {
     /// Asks for an image; `project` goes on top of the base.
     pub fn new(
-        agent: ImageAgent,
+        agent: AgentImage,
         platform: Platform,
         mode: Mode,
         project: Option<ProjectLayer>,
@@ -169,7 +170,7 @@ impl ImageSpec {
 
     /// The agent that it is for.
     #[must_use]
-    pub fn agent(&self) -> ImageAgent {
+    pub fn agent(&self) -> AgentImage {
         self.agent
     }
 

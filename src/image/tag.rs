@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::agent::ImageAgent;
+use crate::agent::AgentImage;
 use crate::digest::Digest;
 
 /// Longer project names are cut. An engine takes 255 characters for the whole name.
@@ -28,14 +28,14 @@ pub struct ImageTag {
 impl ImageTag {
     /// The tag of the image that every project starts from.
     #[must_use]
-    pub fn base(agent: ImageAgent, hash: &Digest) -> Self {
-        Self::new(format!("{PREFIX}{}", agent.name()), hash)
+    pub fn base(agent: AgentImage, hash: &Digest) -> Self {
+        Self::new(format!("{PREFIX}{}", agent.name), hash)
     }
 
     /// The tag of a project's own image.
     #[must_use]
-    pub fn project(agent: ImageAgent, project: &ProjectName, hash: &Digest) -> Self {
-        Self::new(format!("{PREFIX}{}-{project}", agent.name()), hash)
+    pub fn project(agent: AgentImage, project: &ProjectName, hash: &Digest) -> Self {
+        Self::new(format!("{PREFIX}{}-{project}", agent.name), hash)
     }
 
     /// The tag that a name ends in (`ghcr.io/team/agent-loop-sandbox-claude:v1f2e3d4c`), if that is one of ours.
@@ -162,6 +162,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::agent::{CLAUDE, CODEX};
 
     #[rstest]
     #[case("ralph", "ralph")]
@@ -199,11 +200,11 @@ mod tests {
         let hash = Digest::sha256(b"");
         let project = ProjectName::of_directory(Path::new("My App!"));
         assert_eq!(
-            ImageTag::base(ImageAgent::Claude, &hash).to_string(),
+            ImageTag::base(CLAUDE.image, &hash).to_string(),
             "agent-loop-sandbox-claude:ve3b0c442"
         );
         assert_eq!(
-            ImageTag::project(ImageAgent::Codex, &project, &hash).to_string(),
+            ImageTag::project(CODEX.image, &project, &hash).to_string(),
             "agent-loop-sandbox-codex-my-app:ve3b0c442"
         );
     }

@@ -3,20 +3,12 @@
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 use thiserror::Error;
 
-use super::agent::ImageAgent;
+use crate::agent::AgentImage;
+
 use super::reference::ImageReference;
 
-const TEMPLATES: [(&str, &str); 6] = [
-    ("claude", include_str!("../../templates/claude/Dockerfile.j2")),
-    ("codex", include_str!("../../templates/codex/Dockerfile.j2")),
-    ("cursor", include_str!("../../templates/cursor/Dockerfile.j2")),
-    ("actions", include_str!("../../templates/actions/Dockerfile.j2")),
-    ("tools.j2", include_str!("../../templates/image/tools.j2")),
-    (
-        "dependencies.j2",
-        include_str!("../../templates/image/dependencies.j2"),
-    ),
-];
+/// The instructions that install the dependencies of a project.
+pub(super) const DEPENDENCIES: &str = include_str!("../../templates/image/dependencies.j2");
 
 /// A Dockerfile that cannot be rendered.
 #[derive(Debug, Error)]
@@ -24,20 +16,18 @@ const TEMPLATES: [(&str, &str); 6] = [
 pub struct TemplateError(#[from] minijinja::Error);
 
 /// The Dockerfile of an agent's base: the same bytes for the same agent and image.
-pub fn base_dockerfile(agent: ImageAgent, base: &ImageReference) -> Result<String, TemplateError> {
-    render(agent.name(), context! { base => base.as_str() })
+pub fn base_dockerfile(agent: AgentImage, base: &ImageReference) -> Result<String, TemplateError> {
+    render(agent.dockerfile, context! { base => base.as_str() })
 }
 
-/// Renders one of the templates. A name that a template uses and nobody gives is an error.
-pub(super) fn render(name: &str, values: Value) -> Result<String, TemplateError> {
+/// Renders a template, which may include `tools.j2`. A variable without a value is an error.
+pub(super) fn render(template: &str, values: Value) -> Result<String, TemplateError> {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Strict);
     templates.set_keep_trailing_newline(true);
     templates.set_trim_blocks(true);
-    for (name, text) in TEMPLATES {
-        templates.add_template(name, text)?;
-    }
-    Ok(templates.get_template(name)?.render(values)?)
+    templates.add_template("tools.j2", include_str!("../../templates/image/tools.j2"))?;
+    Ok(templates.render_str(template, values)?)
 }
 
 #[cfg(test)]
@@ -45,16 +35,12 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::agent::actions::ACTIONS;
+    use crate::agent::{CLAUDE, CODEX, CURSOR_AGENT};
 
     #[rstest]
     fn every_image_carries_the_same_tools(
-        #[values(
-            ImageAgent::Claude,
-            ImageAgent::Codex,
-            ImageAgent::Cursor,
-            ImageAgent::Actions
-        )]
-        agent: ImageAgent,
+        #[values(CLAUDE.image, CODEX.image, CURSOR_AGENT.image, ACTIONS.image)] agent: AgentImage,
     ) {
         let base = ImageReference::default_base(agent);
         let dockerfile = base_dockerfile(agent, &base).unwrap();
@@ -80,21 +66,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case(ImageAgent::Claude, "@anthropic-ai/claude-code@")]
-    #[case(ImageAgent::Codex, "@openai/codex@")]
-    #[case(ImageAgent::Cursor, "cursor.com/install")]
-    fn an_agents_image_carries_its_program(#[case] agent: ImageAgent, #[case] program: &str) {
+    #[case(CLAUDE.image, "@anthropic-ai/claude-code@")]
+    #[case(CODEX.image, "@openai/codex@")]
+    #[case(CURSOR_AGENT.image, "cursor.com/install")]
+    fn an_agents_image_carries_its_program(#[case] agent: AgentImage, #[case] program: &str) {
         let base = ImageReference::parse("debian:12").unwrap();
         assert!(base_dockerfile(agent, &base).unwrap().contains(program));
-        assert!(
-            !base_dockerfile(ImageAgent::Actions, &base)
-                .unwrap()
-                .contains(program)
-        );
+        assert!(!base_dockerfile(ACTIONS.image, &base).unwrap().contains(program));
     }
 
     #[test]
     fn a_name_that_nobody_gives_is_an_error() {
-        assert!(render("claude", context! {}).is_err());
+        assert!(render(CLAUDE.image.dockerfile, context! {}).is_err());
     }
 }

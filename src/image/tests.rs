@@ -5,6 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use super::*;
+use crate::agent::CLAUDE;
 use crate::digest::Digest;
 
 const PAGE: &str = include_str!("../../docs/reference/image-hash.md");
@@ -21,7 +22,7 @@ fn written(row: &str) -> String {
 }
 
 fn spec(platform: Platform, mode: Mode) -> ImageSpec {
-    ImageSpec::new(ImageAgent::Claude, platform, mode, None).unwrap()
+    ImageSpec::new(CLAUDE.image, platform, mode, None).unwrap()
 }
 
 fn dockerfile_spec(platform: Platform) -> ImageSpec {
@@ -36,7 +37,7 @@ fn digest_identity() -> BaseIdentity {
 
 fn base_tag() -> ImageTag {
     let hash = dockerfile_spec(Platform::LinuxAmd64).base_hash(&digest_identity());
-    ImageTag::base(ImageAgent::Claude, &hash)
+    ImageTag::base(CLAUDE.image, &hash)
 }
 
 /// A repository with the context of the page.

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::agent::{ImageAgent, Platform};
+use super::agent::Platform;
 use super::context::Context;
 use super::error::ImageError;
 use super::flake::{FlakeImage, PassedOver, ProjectFlake};
@@ -13,6 +13,7 @@ use super::reference::ImageReference;
 use super::spec::{ImageSpec, Mode, OwnDockerfile, Rebuild};
 use super::stages;
 use super::tools::Tools;
+use crate::agent::AgentImage;
 use crate::engine::Engine;
 use crate::nix::{Attribute, FlakeInputs, FlakeOutput, FlakeRef};
 
@@ -22,7 +23,7 @@ pub struct Wish {
     /// The main worktree of the user's repository, never the agent's clone.
     pub project: PathBuf,
     /// The agent that works in it.
-    pub agent: ImageAgent,
+    pub agent: AgentImage,
     /// The machine that it is for; `None` is the engine's own.
     pub platform: Option<Platform>,
     /// What it is made from.

@@ -27,6 +27,7 @@ mod retry;
 mod routed_model;
 mod script;
 mod scripted_model;
+mod service;
 
 use async_trait::async_trait;
 
@@ -41,6 +42,11 @@ pub use retry::{CallTimeouts, RetryPolicy};
 pub use routed_model::RoutedModel;
 pub use script::{Script, ScriptError};
 pub use scripted_model::ScriptedModel;
+pub use service::{
+    ANTHROPIC, ANTHROPIC_KEY, ANTHROPIC_LOGIN, AuthMethod, CURSOR, CredentialKind, GATEWAY, GATEWAY_KEY,
+    MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
+};
+pub(crate) use service::{ApiError, CallError, CallUsage, ModelApi, ModelRoute, UsageReader};
 
 /// Answers requests.
 #[async_trait]

@@ -1,6 +1,7 @@
 //! Changes that a person has to check before merging.
 
 use std::fmt;
+use std::path::Path;
 
 use super::entry::{GITLINK, SYMLINK, TreeChange, TreeEntry};
 use super::error::ScmError;
@@ -8,10 +9,11 @@ use super::history::changes_between;
 use super::objects;
 use super::path::RepoPath;
 use super::repository::Repository;
+use crate::agent::AGENTS;
 use crate::id::ObjectId;
 
-/// Files and directories, by path, that decide what runs later.
-const POLICY_PATHS: [&str; 22] = [
+/// Files and directories, by path, that decide what runs later. Settings files of agents are in their records.
+const POLICY_PATHS: [&str; 18] = [
     "ralph.toml",
     "ralph_task.md",
     ".ralph",
@@ -23,10 +25,6 @@ const POLICY_PATHS: [&str; 22] = [
     ".travis.yml",
     "azure-pipelines.yml",
     "Jenkinsfile",
-    ".claude",
-    ".codex",
-    ".cursor",
-    ".cursorrules",
     ".vscode",
     ".envrc",
     // The presets `packages:*` allow the hosts that these name.
@@ -36,8 +34,6 @@ const POLICY_PATHS: [&str; 22] = [
     ".cargo",
     "nix.conf",
 ];
-/// Files, by name, that decide what runs later.
-const POLICY_NAMES: [&str; 3] = ["CLAUDE.md", "AGENTS.md", ".mcp.json"];
 
 /// A change that a person has to check.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,8 +146,15 @@ fn is_policy_file(path: &RepoPath) -> bool {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     text.split('/').any(|component| component.starts_with(".git"))
-        || POLICY_NAMES.iter().any(|policy| name == policy.to_lowercase())
         || POLICY_PATHS.iter().any(|policy| under(&policy.to_lowercase()))
+        || AGENTS
+            .iter()
+            .flat_map(|agent| agent.settings_files)
+            .any(|setting| {
+                // A file with an extension, such as `AGENTS.md`, is read in every directory.
+                let anywhere = Path::new(setting).extension().is_some();
+                under(&setting.to_lowercase()) || (anywhere && name == setting.to_lowercase())
+            })
 }
 
 /// Whether a link at `path` leads out of the repository or into a git directory.

@@ -39,7 +39,7 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
             scopes: vec!["user:inference".to_owned()],
         }),
     };
-    keep(&bench, CredentialKind::AnthropicOAuth, login).await;
+    keep(&bench, ralph::model::ANTHROPIC_LOGIN, login).await;
     let ended = finish(
         bench
             .ralph(&["run", "--verbose"])
@@ -61,8 +61,8 @@ async fn a_token_that_is_renewed_amid_a_run_is_kept_out_of_all_that_it_writes() 
 }
 
 #[rstest]
-#[case::claude(Program::Claude, CredentialKind::AnthropicKey)]
-#[case::codex(Program::Codex, CredentialKind::OpenAiKey)]
+#[case::claude(Program::Claude, ralph::model::ANTHROPIC_KEY)]
+#[case::codex(Program::Codex, ralph::model::OPENAI_KEY)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
     #[case] program: Program,

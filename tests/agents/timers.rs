@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use ralph::agent::{AgentCredential, Agents, Claude, CredentialKind, ModelAccess, ProgramAgent};
+use ralph::agent::{AgentCredential, Agents, Claude, ModelAccess, ProgramAgent};
 use ralph::event::{Event, Fanout};
 use ralph::exec::Host;
-use ralph::model::{Profile, Script, ScriptedModel};
+use ralph::model::{AuthMethod, Profile, Script, ScriptedModel};
 use ralph::sandbox::local::{LocalOptions, LocalProvider};
 use ralph::scm::LocalForge;
 use ralph::secret::{Redactor, Secret};
@@ -123,7 +123,7 @@ impl Library {
         let access = ModelAccess {
             base_url: Some(bench.server.base_url()),
             credential: Some(AgentCredential {
-                kind: CredentialKind::ApiKey,
+                auth: AuthMethod::ApiKey,
                 value: Secret::new(KEY),
             }),
             credential_hint: String::new(),

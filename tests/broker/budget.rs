@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ralph::clock;
-use ralph::credential::{CredentialKind, CredentialSource};
+use ralph::credential::CredentialSource;
 use ralph::gateway::broker::ModelUpstream;
 use ralph::gateway::meter::{Allowance, Meter, MeterNotice, MeterSetup, PriceList};
 use ralph::secret::Secret;
@@ -27,7 +27,7 @@ async fn streams_at_the_same_time_cannot_overshoot() {
         cost: Some(usd(0.005)),
         tokens: None,
     };
-    let world = World::bounded(CredentialKind::AnthropicKey, &service, allowance).await;
+    let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
     let call = || async {
         let response = world
             .call("/v1/messages", &body("", "priced", true))
@@ -66,7 +66,7 @@ async fn what_is_left_over_can_be_spent() {
         cost: None,
         tokens: Some(2000),
     };
-    let world = World::bounded(CredentialKind::AnthropicKey, &service, allowance).await;
+    let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
         let response = world
@@ -99,7 +99,7 @@ async fn of_many_calls_at_once_with_an_unknown_price_one_is_made() {
         cost: Some(usd(10.0)),
         tokens: None,
     };
-    let world = World::bounded(CredentialKind::AnthropicKey, &service, allowance).await;
+    let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
     let call = || async {
         let call = world.call("/v1/messages", &body("", "nobody-knows", false));
         call.send().await.unwrap().text().await.unwrap()
@@ -116,7 +116,7 @@ async fn an_unknown_price_stops_a_run_that_only_a_cost_bounds() {
         cost: Some(usd(10.0)),
         tokens: None,
     };
-    let world = World::bounded(CredentialKind::AnthropicKey, &service, allowance).await;
+    let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
     for expected in [200, 402] {
         let response = world
             .call("/v1/messages", &body("", "nobody-knows", false))
@@ -139,7 +139,7 @@ async fn a_price_that_is_given_later_lets_the_run_go_on() {
         cost: Some(usd(10.0)),
         tokens: None,
     };
-    let world = World::bounded(CredentialKind::AnthropicKey, &service, allowance).await;
+    let world = World::bounded(ralph::model::ANTHROPIC_KEY, &service, allowance).await;
     let status = |world: &World, model: &str| {
         let call = world.call("/v1/messages", &body("", model, false)).send();
         async { call.await.unwrap().status().as_u16() }
@@ -179,7 +179,7 @@ async fn counters_survive_a_crash() {
         _ => Answer::Words(USED),
     })
     .await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     world.meter.begin_session(1, 1).unwrap();
     world
         .call("/v1/messages", &body("", "priced", false))
@@ -205,7 +205,7 @@ async fn counters_survive_a_crash() {
     let source = CredentialSource::Fixed(Secret::new(KEY));
     let upstream = || {
         ModelUpstream::new(
-            CredentialKind::AnthropicKey,
+            ralph::model::ANTHROPIC_KEY,
             source.clone(),
             Some(&service.base_url()),
         )

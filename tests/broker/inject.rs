@@ -11,10 +11,10 @@ use crate::support::model_service::{Answer, KEY, ModelService, USED};
 use crate::world::{World, body};
 
 #[rstest]
-#[case::key(CredentialKind::AnthropicKey, "/v1/messages", ("x-api-key", KEY.to_owned()))]
-#[case::openai(CredentialKind::OpenAiKey, "/v1/responses", ("authorization", format!("Bearer {KEY}")))]
-#[case::chat(CredentialKind::OpenAiKey, "/v1/chat/completions", ("authorization", format!("Bearer {KEY}")))]
-#[case::gateway(CredentialKind::GatewayKey, "/v1/messages", ("authorization", format!("Bearer {KEY}")))]
+#[case::key(ralph::model::ANTHROPIC_KEY, "/v1/messages", ("x-api-key", KEY.to_owned()))]
+#[case::openai(ralph::model::OPENAI_KEY, "/v1/responses", ("authorization", format!("Bearer {KEY}")))]
+#[case::chat(ralph::model::OPENAI_KEY, "/v1/chat/completions", ("authorization", format!("Bearer {KEY}")))]
+#[case::gateway(ralph::model::GATEWAY_KEY, "/v1/messages", ("authorization", format!("Bearer {KEY}")))]
 #[tokio::test]
 async fn the_phantom_becomes_the_credential(
     #[case] kind: CredentialKind,
@@ -67,7 +67,7 @@ async fn the_phantom_becomes_the_credential(
 #[tokio::test]
 async fn what_costs_nothing_is_not_metered() {
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let counted = world
         .call("/v1/messages/count_tokens", &body("", "m", false))
         .send()
@@ -86,7 +86,7 @@ async fn what_costs_nothing_is_not_metered() {
 #[tokio::test]
 async fn a_refused_credential_is_reported_with_a_remedy() {
     let service = ModelService::scripted("another-key-entirely", |_| Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let response = world
         .call("/v1/messages", &body("", "m", true))
         .send()
@@ -120,7 +120,7 @@ async fn the_credential_does_not_come_back() {
         )
     };
     let service = ModelService::scripted(KEY, move |_| repeated()).await;
-    let world = World::new(CredentialKind::OpenAiKey, &service).await;
+    let world = World::new(ralph::model::OPENAI_KEY, &service).await;
     let response = world
         .call("/v1/responses", &body("/v1/responses", "m", false))
         .send()
@@ -151,7 +151,7 @@ async fn a_redirect_is_not_followed() {
         )
     })
     .await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let response = world
         .call("/v1/messages", &body("", "m", false))
         .send()
@@ -171,7 +171,7 @@ async fn a_redirect_is_not_followed() {
 #[tokio::test]
 async fn health_reports_version_mode_and_runs() {
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let health = world.http.get(format!("http://{}/health", world.address));
     let said: Value = health.send().await.unwrap().json().await.unwrap();
     let version = env!("CARGO_PKG_VERSION");
@@ -191,9 +191,9 @@ async fn the_service_is_reached_by_tls() {
     for (roots, expected) in [(vec![root], 200), (Vec::new(), 502)] {
         let source = CredentialSource::Fixed(Secret::new(KEY));
         let base = format!("https://localhost:{port}");
-        let upstream = ModelUpstream::new(CredentialKind::AnthropicKey, source, Some(&base)).unwrap();
+        let upstream = ModelUpstream::new(ralph::model::ANTHROPIC_KEY, source, Some(&base)).unwrap();
         let host = upstream.host.clone();
-        let world = World::new(CredentialKind::AnthropicKey, &service).await;
+        let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
         let broker = Broker::new(vec![upstream], roots).unwrap();
         let handle = broker.register(world.phantom.clone(), world.meter.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -241,7 +241,7 @@ async fn terminate_tls(made: &rcgen::CertifiedKey<rcgen::KeyPair>, to: std::net:
 async fn a_service_that_is_down_costs_nothing() {
     let source = CredentialSource::Fixed(Secret::new(KEY));
     let upstream =
-        ModelUpstream::new(CredentialKind::AnthropicKey, source, Some("http://127.0.0.1:1")).unwrap();
+        ModelUpstream::new(ralph::model::ANTHROPIC_KEY, source, Some("http://127.0.0.1:1")).unwrap();
     let world = World::of(upstream, Allowance::default()).await;
     let response = world
         .call("/v1/messages", &body("", "m", false))

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex};
 
-use ralph::credential::CredentialKind;
 use ralph::gateway::audit::AuditRecord;
 use ralph::gateway::{Gateway, GatewaySetup, ListenerProtocol};
 use ralph::network::{Policy, PolicyRule};
@@ -14,7 +13,7 @@ use crate::world::{World, body};
 #[tokio::test]
 async fn a_sandbox_speaks_plain_http_to_the_name_of_the_service() {
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let gateway = Gateway::new(GatewaySetup {
         injection: Some(Arc::new(world.handle.clone())),
         ..GatewaySetup::new(

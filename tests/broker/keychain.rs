@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 
-use ralph::credential::{Credential, CredentialKind, CredentialLocation, Keychain, Vault};
+use ralph::credential::{Credential, CredentialLocation, Keychain, Vault};
 use ralph::exec::Host;
 use ralph::secret::Secret;
 
@@ -48,7 +48,7 @@ async fn a_keychain_never_sees_a_secret_as_an_argument() {
 
 /// What every vault with a keychain must do.
 async fn keeps_in_one_place(vault: &Vault) {
-    let kind = CredentialKind::GatewayKey;
+    let kind = ralph::model::GATEWAY_KEY;
     let key = |text: &str| Credential::new(Secret::new(text));
     assert!(vault.load(kind).await.unwrap().is_none());
     for (value, place) in [

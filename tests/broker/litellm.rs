@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ralph::credential::{CredentialKind, CredentialSource};
+use ralph::credential::CredentialSource;
 use ralph::gateway::broker::ModelUpstream;
 use ralph::gateway::meter::{Allowance, CostBasis, MeterNotice};
 use ralph::secret::Secret;
@@ -117,7 +117,7 @@ async fn a_wrong_key_is_reported(proxy: &Proxy) {
 
 async fn world(proxy: &Proxy, key: &str) -> World {
     let source = CredentialSource::Fixed(Secret::new(key));
-    let upstream = ModelUpstream::new(CredentialKind::GatewayKey, source, Some(&proxy.address)).unwrap();
+    let upstream = ModelUpstream::new(ralph::model::GATEWAY_KEY, source, Some(&proxy.address)).unwrap();
     World::of(upstream, Allowance::default()).await
 }
 

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 use ralph::clock::{self, Clock};
 use ralph::credential::{
-    Credential, CredentialKind, CredentialLocation, Login, LoginError, RefreshToken, TokenServer, Vault,
+    Credential, CredentialLocation, Login, LoginError, RefreshToken, TokenServer, Vault,
 };
 use ralph::secret::{Redactor, Secret};
 use serde_json::Value;
@@ -38,7 +38,7 @@ fn login(expires_in: SignedDuration) -> Credential {
 async fn keep(vault: &Vault, expires_in: SignedDuration) {
     vault
         .store(
-            CredentialKind::AnthropicOAuth,
+            ralph::model::ANTHROPIC_LOGIN,
             &login(expires_in),
             CredentialLocation::File,
         )
@@ -51,7 +51,7 @@ fn user(vault: &Vault, service: &ModelService, clock: Arc<dyn Clock>) -> Login {
         url: format!("{}/v1/oauth/token", service.base_url()).parse().unwrap(),
         http: reqwest::Client::builder().no_proxy().build().unwrap(),
     };
-    Login::new(CredentialKind::AnthropicOAuth, vault.clone(), server, clock)
+    Login::new(ralph::model::ANTHROPIC_LOGIN, vault.clone(), server, clock)
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_login_is_renewed_before_it_ends_and_not_sooner() {
         later.current().await.unwrap().expose(),
         "sk-ant-oat01-CANARY-ACCESS-1"
     );
-    let (kept, _) = vault.load(CredentialKind::AnthropicOAuth).await.unwrap().unwrap();
+    let (kept, _) = vault.load(ralph::model::ANTHROPIC_LOGIN).await.unwrap().unwrap();
     assert_eq!(
         kept.refresh.unwrap().token.expose(),
         "sk-ant-ort01-CANARY-REFRESH-1"
@@ -119,7 +119,7 @@ async fn an_outage_is_bridged_while_the_token_lasts() {
     };
     let user = |server: &TokenServer| {
         Login::new(
-            CredentialKind::AnthropicOAuth,
+            ralph::model::ANTHROPIC_LOGIN,
             vault.clone(),
             server.clone(),
             clock::system(),
@@ -230,7 +230,7 @@ async fn a_crash_during_a_renewal_is_distinguished_from_a_refused_login() {
         ..login(SignedDuration::from_hours(1))
     };
     vault
-        .store(CredentialKind::AnthropicOAuth, &renewed, CredentialLocation::File)
+        .store(ralph::model::ANTHROPIC_LOGIN, &renewed, CredentialLocation::File)
         .await
         .unwrap();
     assert!(next.current().await.is_ok());

@@ -1,6 +1,6 @@
 //! What is refused, in the words of the service, before it reaches the service.
 
-use ralph::credential::{CredentialKind, CredentialSource};
+use ralph::credential::CredentialSource;
 use ralph::gateway::Phantom;
 use ralph::gateway::broker::{Broker, BrokerHandle, ModelUpstream};
 use ralph::secret::Secret;
@@ -17,7 +17,7 @@ use crate::world::{World, body};
 #[tokio::test]
 async fn only_the_phantom_of_the_run_is_served(#[case] shown: Option<&str>, #[case] said: &str) {
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let another = Phantom::random().unwrap();
     let mut call = world.bare("/v1/messages", &body("", "m", false));
     if let Some(shown) = shown {
@@ -58,7 +58,7 @@ async fn only_the_phantom_of_the_run_is_served(#[case] shown: Option<&str>, #[ca
 async fn the_credential_is_for_a_few_paths(#[case] method: &str, #[case] path: &str) {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     // By hand, since clients clean paths.
     let mut stream = tokio::net::TcpStream::connect(world.address).await.unwrap();
     let phantom = world.phantom.expose();
@@ -92,7 +92,7 @@ async fn a_call_that_cannot_be_counted_is_not_made(
     #[case] status: u16,
 ) {
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::OpenAiKey, &service).await;
+    let world = World::new(ralph::model::OPENAI_KEY, &service).await;
     let mut call = world.call("/v1/responses", &Value::Null).body(body.to_owned());
     if let Some((name, value)) = header {
         call = call.header(name, value);
@@ -109,11 +109,11 @@ async fn a_call_that_cannot_be_counted_is_not_made(
 async fn a_phantom_is_good_for_its_own_run() {
     let service = ModelService::answering(Answer::Words(USED)).await;
     let [own, other] = [
-        World::new(CredentialKind::AnthropicKey, &service).await,
-        World::new(CredentialKind::AnthropicKey, &service).await,
+        World::new(ralph::model::ANTHROPIC_KEY, &service).await,
+        World::new(ralph::model::ANTHROPIC_KEY, &service).await,
     ];
     let upstream = ModelUpstream::new(
-        CredentialKind::AnthropicKey,
+        ralph::model::ANTHROPIC_KEY,
         CredentialSource::Fixed(Secret::new(KEY)),
         Some(&service.base_url()),
     );

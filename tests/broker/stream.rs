@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use ralph::credential::CredentialKind;
 use ralph::gateway::meter::CostBasis;
 use ralph::gateway::meter::MeterNotice;
 
@@ -15,7 +14,7 @@ use crate::world::{TIMEOUT, World, body};
 async fn a_stream_is_not_held_back() {
     const PAUSE: Duration = Duration::from_millis(300);
     let service = ModelService::answering(Answer::Slow(USED, 10, PAUSE)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let started = Instant::now();
     let mut response = world
         .call("/v1/messages", &body("", "m", true))
@@ -47,7 +46,7 @@ async fn a_stream_is_not_held_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_goes_away_ends_the_call_and_pays_for_it() {
     let service = ModelService::answering(Answer::Slow(USED, 1000, Duration::from_millis(20))).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let mut response = world
         .call("/v1/messages", &body("", "m", true))
         .send()

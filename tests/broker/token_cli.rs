@@ -85,7 +85,7 @@ fn a_login_says_how_long_it_lasts(#[case] file: &str, #[case] code: i32, #[case]
 }
 
 #[rstest]
-#[case::wrong_kind(&["--agent", "claude"], "sk-proj-CANARY", "it looks like the OpenAI API key")]
+#[case::wrong_kind(&["--agent", "claude"], "sk-proj-CANARY", "looks like the OpenAI API key")]
 #[case::nothing(&["--auth", "gateway"], "", "the input is empty")]
 #[case::chatgpt(&["--agent", "codex", "--auth", "oauth"], "x", "the login of ChatGPT is for a service of its own")]
 #[case::chatgpt_file(&["--agent", "codex"], r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "CANARY"}}"#, "the gateway does not support ChatGPT logins")]

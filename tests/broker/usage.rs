@@ -1,6 +1,5 @@
 //! What is counted, in the languages of the services.
 
-use ralph::credential::CredentialKind;
 use ralph::gateway::meter::{CostBasis, MeterNotice, MeteredUsage};
 use ralph::usage::{Tokens, Usd};
 use rstest::rstest;
@@ -21,7 +20,7 @@ async fn every_language_and_form_is_counted(
     #[values(true, false)] stream: bool,
 ) {
     let service = ModelService::answering(Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::GatewayKey, &service).await;
+    let world = World::new(ralph::model::GATEWAY_KEY, &service).await;
     world.meter.begin_session(7, 3).unwrap();
     let response = world
         .call(path, &body(path, "priced", stream))
@@ -55,7 +54,7 @@ async fn missing_usage_costs_what_was_set_aside(
     #[values("/v1/messages", "/v1/responses", "/v1/chat/completions")] path: &str,
 ) {
     let service = ModelService::answering(answer).await;
-    let world = World::new(CredentialKind::GatewayKey, &service).await;
+    let world = World::new(ralph::model::GATEWAY_KEY, &service).await;
     let call = body(path, "priced", true);
     let _ = world.call(path, &call).send().await.unwrap().text().await;
     let set_aside = Tokens {
@@ -75,7 +74,7 @@ async fn cached_tokens_cost_what_they_cost() {
     let answer = json!({"type": "message", "usage": usage}).to_string();
     let json = vec![("content-type", "application/json".to_owned())];
     let service = ModelService::answering(Answer::Exactly(200, json, answer)).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     world
         .call("/v1/messages", &body("", "priced", false))
         .send()
@@ -98,7 +97,7 @@ async fn what_litellm_says_of_the_cost_counts() {
     ];
     let answer = json!({"usage": {"prompt_tokens": 1, "completion_tokens": 1}}).to_string();
     let service = ModelService::answering(Answer::Exactly(200, headers, answer)).await;
-    let world = World::new(CredentialKind::GatewayKey, &service).await;
+    let world = World::new(ralph::model::GATEWAY_KEY, &service).await;
     let path = "/v1/chat/completions";
     world
         .call(path, &body(path, "unpriced", false))
@@ -120,7 +119,7 @@ async fn a_refused_call_costs_nothing_and_a_limit_is_reported() {
     ];
     let refusal = json!({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}});
     let service = ModelService::answering(Answer::Exactly(429, headers, refusal.to_string())).await;
-    let world = World::new(CredentialKind::AnthropicKey, &service).await;
+    let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
     let before = jiff::Timestamp::now();
     let response = world
         .call("/v1/messages", &body("", "priced", true))
@@ -144,7 +143,7 @@ async fn a_refused_call_costs_nothing_and_a_limit_is_reported() {
 #[tokio::test]
 async fn a_call_is_passed_on_as_it_was_written() {
     let service = ModelService::scripted(KEY, |_| Answer::Words(USED)).await;
-    let world = World::new(CredentialKind::GatewayKey, &service).await;
+    let world = World::new(ralph::model::GATEWAY_KEY, &service).await;
     let path = "/v1/chat/completions";
     let written = "{\"model\": \"m\",  \"messages\": [{\"role\":\"user\",\"content\":\"\\u00fc 1.0e5\"}], \"stream\":true }\n";
     let call = world.call(path, &serde_json::Value::Null).body(written);

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use ralph::agent::CLAUDE;
 use ralph::engine::EngineImageReference;
-use ralph::image::{DEFAULT_REFRESH, ImageAgent, ImageReference, Origin, Rebuild, Tools, Wish};
+use ralph::image::{DEFAULT_REFRESH, ImageReference, Origin, Rebuild, Tools, Wish};
 use serde_json::Value;
 
 use super::support;
@@ -108,7 +109,7 @@ impl Project {
     pub fn wish(&self) -> Wish {
         Wish {
             project: self.place.repo(),
-            agent: ImageAgent::Actions,
+            agent: ACTIONS.image,
             platform: None,
             origin: Origin::Dockerfile(self.place.repo().join("thin/Dockerfile")),
             base: Some(ImageReference::parse(&self.base("base")).unwrap()),

@@ -12,7 +12,9 @@ mod path;
 mod schema;
 mod session;
 
-use super::{Agent, AgentBrief, AgentSession};
+use std::sync::Arc;
+
+use super::{Agent, AgentBrief, AgentImage, AgentRecord, AgentSession};
 
 pub use answer::{AnswerError, parse_answer};
 pub use check::{AnswerFault, AnswerProblem};
@@ -20,6 +22,26 @@ pub use diff::{Patch, PatchError, PatchFormatError, PatchedFile};
 pub use json::{JsonType, TextPosition};
 pub use path::{PathError, RelPath};
 pub use schema::{ActionsAnswer, AgentAction, ReportedProgress};
+
+/// The record of `actions`.
+pub static ACTIONS: AgentRecord = AgentRecord {
+    name: "actions",
+    summary: "The built-in agent that asks a model for actions.",
+    program: None,
+    image: AgentImage {
+        name: "actions",
+        base: "docker/sandbox-templates:shell",
+        dockerfile: include_str!("../../../templates/actions/Dockerfile.j2"),
+    },
+    service: None,
+    base_path: "",
+    accepts_base_url: true,
+    key_variables: &[],
+    settings_files: &[],
+    reports_cost: true,
+    is_built_in: true,
+    create: |_, _| Ok(Arc::new(ActionsAgent)),
+};
 
 /// The agent named `actions`.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,7 +7,7 @@ use crate::agent::AgentProgram;
 
 /// The command line, then each variable on a line of its own.
 fn command_line(program: &dyn AgentProgram, base_url: Option<&str>) -> String {
-    let command = program.command(&brief(), &access(base_url, CredentialKind::ApiKey));
+    let command = program.command(&brief(), &access(base_url, AuthMethod::ApiKey));
     let variables = command
         .env
         .iter()
@@ -45,11 +45,11 @@ fn claude_uses_the_configured_effort() {
 }
 
 #[rstest]
-#[case(CredentialKind::ApiKey, "ANTHROPIC_API_KEY")]
-#[case(CredentialKind::Bearer, "ANTHROPIC_AUTH_TOKEN")]
-#[case(CredentialKind::OAuth, "CLAUDE_CODE_OAUTH_TOKEN")]
-fn claude_has_a_variable_for_each_kind_of_credential(#[case] kind: CredentialKind, #[case] variable: &str) {
-    let command = claude().command(&brief(), &access(None, kind));
+#[case(AuthMethod::ApiKey, "ANTHROPIC_API_KEY")]
+#[case(AuthMethod::Gateway, "ANTHROPIC_AUTH_TOKEN")]
+#[case(AuthMethod::OAuth, "CLAUDE_CODE_OAUTH_TOKEN")]
+fn claude_has_a_variable_for_each_kind_of_credential(#[case] auth: AuthMethod, #[case] variable: &str) {
+    let command = claude().command(&brief(), &access(None, auth));
     let holding: Vec<&String> = command
         .env
         .iter()
@@ -67,10 +67,7 @@ fn codex_finds_its_model_in_a_configuration_of_its_own() {
          CODEX_HOME=/box/agent\n\
          OPENAI_API_KEY=sk-0123456789"
     );
-    let files = codex().files(
-        &brief(),
-        &access(Some("http://gateway:1/v1"), CredentialKind::ApiKey),
-    );
+    let files = codex().files(&brief(), &access(Some("http://gateway:1/v1"), AuthMethod::ApiKey));
     assert_eq!(files[0].path, PathBuf::from("/box/agent/config.toml"));
     let config: toml::Table = files[0].text.parse().unwrap();
     let provider = &config["model_providers"]["ralph"];
@@ -84,7 +81,7 @@ fn codex_finds_its_model_in_a_configuration_of_its_own() {
 
 #[test]
 fn an_address_cannot_add_to_the_configuration_of_codex() {
-    let hostile = access(Some("http://x\"\n[hooks]\nrun = \"rm"), CredentialKind::ApiKey);
+    let hostile = access(Some("http://x\"\n[hooks]\nrun = \"rm"), AuthMethod::ApiKey);
     let config: toml::Table = codex().files(&brief(), &hostile)[0].text.parse().unwrap();
     assert!(!config.contains_key("hooks"), "{config}");
 }
@@ -116,7 +113,7 @@ fn a_custom_program_gets_the_prompt_as_a_file_too() {
 #[case::cursor(Box::new(cursor()))]
 #[case::custom(Box::new(custom()))]
 fn neither_prompt_nor_credential_is_an_argument(#[case] program: Box<dyn AgentProgram>) {
-    let access = access(Some("http://gateway:1"), CredentialKind::ApiKey);
+    let access = access(Some("http://gateway:1"), AuthMethod::ApiKey);
     let command = program.command(&brief(), &access);
     assert_eq!(command.stdin.as_deref(), Some(PROMPT.as_bytes()));
     for arg in &command.args {

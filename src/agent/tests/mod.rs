@@ -6,18 +6,19 @@ mod transcripts;
 
 use std::path::PathBuf;
 
-use super::{AgentBrief, AgentCredential, Claude, Codex, CredentialKind, Cursor, Custom, ModelAccess};
+use super::{AgentBrief, AgentCredential, Claude, Codex, Cursor, Custom, ModelAccess};
+use crate::model::AuthMethod;
 use crate::secret::Secret;
 use crate::usage::Usd;
 
 const KEY: &str = "sk-0123456789";
 const PROMPT: &str = "Do \"it\".";
 
-fn access(base_url: Option<&str>, kind: CredentialKind) -> ModelAccess {
+fn access(base_url: Option<&str>, auth: AuthMethod) -> ModelAccess {
     ModelAccess {
         base_url: base_url.map(str::to_owned),
         credential: Some(AgentCredential {
-            kind,
+            auth,
             value: Secret::new(KEY),
         }),
         credential_hint: "another key".to_owned(),

@@ -37,7 +37,7 @@ fn conclusion(step: AgentStep) -> AgentConclusion {
 
 /// A session of codex that is running.
 fn running() -> Box<dyn AgentSession> {
-    let mut session = ProgramAgent::new(codex(), access(None, CredentialKind::ApiKey)).session(&brief());
+    let mut session = ProgramAgent::new(codex(), access(None, AuthMethod::ApiKey)).session(&brief());
     assert!(matches!(session.next(StepResult::Started), AgentStep::Write(files) if files.len() == 1));
     assert_eq!(command(session.next(StepResult::Written)).program, "codex");
     session
@@ -60,7 +60,7 @@ fn files_are_written_before_the_command_runs() {
 
 #[test]
 fn a_program_without_files_is_started_at_once() {
-    let mut session = ProgramAgent::new(claude(), access(None, CredentialKind::ApiKey)).session(&brief());
+    let mut session = ProgramAgent::new(claude(), access(None, AuthMethod::ApiKey)).session(&brief());
     assert_eq!(command(session.next(StepResult::Started)).program, "claude");
 }
 

@@ -17,7 +17,7 @@ macro_rules! recorded {
 const CURSOR: &str = concat!(
     r#"{"type":"system","subtype":"init","session_id":"s","model":"auto"}"#,
     "\n",
-    r#"{"type":"result","subtype":"success","is_error":false,"result":"StepResult.","session_id":"s","usage":{"inputTokens":7,"outputTokens":2,"cacheReadTokens":3,"cacheWriteTokens":0}}"#,
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","session_id":"s","usage":{"inputTokens":7,"outputTokens":2,"cacheReadTokens":3,"cacheWriteTokens":0}}"#,
     "\n"
 );
 
@@ -78,16 +78,16 @@ fn without_its_session_file_a_failure_of_codex_has_no_kind() {
 }
 
 #[rstest]
-#[case::claude(Box::new(claude()), recorded!("claude-ok"), reported("StepResult: hi from the fake model. ", 642, 84, Some(0.004_248)))]
+#[case::claude(Box::new(claude()), recorded!("claude-ok"), reported("Done: hi from the fake model. ", 642, 84, Some(0.004_248)))]
 #[case::claude_stopped(Box::new(claude()), recorded!("claude-budget"), reported("", 321, 42, Some(0.002_124)))]
 #[case::claude_refused(
     Box::new(claude()),
     recorded!("claude-401"),
     reported("Failed to authenticate. API Error: 401 scripted 401", 0, 0, Some(0.0))
 )]
-#[case::codex(Box::new(codex()), recorded!("codex-ok"), reported("StepResult: hi from the fake model.", 222, 44, None))]
+#[case::codex(Box::new(codex()), recorded!("codex-ok"), reported("Done: hi from the fake model.", 222, 44, None))]
 #[case::codex_refused(Box::new(codex()), recorded!("codex-401"), reported("", 0, 0, None))]
-#[case::cursor(Box::new(cursor()), CURSOR, reported("StepResult.", 10, 2, None))]
+#[case::cursor(Box::new(cursor()), CURSOR, reported("Done.", 10, 2, None))]
 fn last_message_and_usage_are_read(
     #[case] program: Box<dyn AgentProgram>,
     #[case] printed: &str,

@@ -15,10 +15,9 @@ use crate::agent::{AgentCredential, ModelAccess};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::Phantom;
-use crate::gateway::broker::{
-    self, Broker, BrokerHandle, GitHubSetup, GitHubUpstream, ModelUpstream, UpstreamError,
-};
+use crate::gateway::broker::{self, Broker, BrokerHandle, GitHubSetup, GitHubUpstream, UpstreamError};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
+use crate::model::GATEWAY;
 use crate::network::{HostName, PackageConfig, Policy, PolicyMode, PolicyRule};
 use crate::runner::{AgentMetering, MeterNotices};
 use crate::sandbox::daytona::DaytonaSecret;
@@ -80,7 +79,7 @@ impl Services {
         }
         let taken = |other: &Service| other.upstream.host == service.upstream.host;
         if self.list.iter().any(taken) {
-            let own = format!("{}.{}", self.list.len(), ModelUpstream::GATEWAY_HOST);
+            let own = format!("{}.{}", self.list.len(), GATEWAY.hosts[0]);
             service.upstream.host = HostName::parse(&own).map_err(UpstreamError::from)?;
         }
         self.secrets.extend(service.secrets.iter().cloned());
@@ -192,7 +191,7 @@ impl ProfileAccess {
     /// A profile's access through an endpoint of the broker, with the profile's name.
     fn through(endpoint: &BrokerEndpoint, phantom: &Phantom, member: Member) -> (String, Self) {
         let credential = AgentCredential {
-            kind: member.shown_as,
+            auth: member.auth,
             value: Secret::new(phantom.expose()),
         };
         let (profile, access) = member.access(&endpoint.address(), Some(credential));

@@ -1,13 +1,14 @@
 //! The service behind a profile's agent, and which credential is used for it.
 
-use crate::agent::{AgentCredential, Claude, Codex, CredentialKind as PresentedAs, ModelAccess};
-use crate::config::{AgentName, Config};
+use crate::agent::{AgentCredential, AgentName, ModelAccess};
+use crate::config::Config;
 use crate::credential::{CredentialKind, CredentialSource};
 use crate::gateway::broker::ModelUpstream;
+use crate::model::{AuthMethod, GATEWAY_KEY};
 use crate::secret::Secret;
 
 use super::super::AssemblyError;
-use super::super::agents::{agent_name, credential, keys, settings_of};
+use super::super::agents::{agent_name, credential, settings_of};
 use super::super::credentials::{from_environment, kind, upstream, vault};
 use super::AssemblyContext;
 
@@ -35,7 +36,7 @@ enum From {
 pub(super) struct Member {
     pub(super) profile: String,
     /// What the program takes its phantom for.
-    pub(super) shown_as: PresentedAs,
+    pub(super) auth: AuthMethod,
     /// The variable in which the program looks for it.
     pub(super) variable: &'static str,
     /// What the program expects after the address.
@@ -53,9 +54,9 @@ impl Service {
         profile: &str,
     ) -> Result<Option<Self>, AssemblyError> {
         let agent = agent_name(config, profile);
-        if !matches!(agent, AgentName::Claude | AgentName::Codex) {
+        let Some(service) = agent.brokered_service() else {
             return Ok(None);
-        }
+        };
         let settings = settings_of(config, profile);
         let base = settings.and_then(|model| model.base_url.as_deref());
         if settings.is_none_or(|model| model.api_key_env.is_none()) {
@@ -75,10 +76,10 @@ impl Service {
                 }
             }
         }
-        let Some((variable, found)) = credential(config, profile, keys(agent)) else {
+        let Some((variable, found)) = credential(config, profile, agent.key_variables) else {
             return Ok(None);
         };
-        let kind = kind_of(agent, found.kind);
+        let kind = service.credential(found.auth).unwrap_or(GATEWAY_KEY);
         Ok(Some(Self {
             upstream: ModelUpstream::new(kind, CredentialSource::Fixed(found.value), base)?,
             members: vec![Member {
@@ -127,22 +128,11 @@ impl Member {
 }
 
 fn member(profile: &str, agent: AgentName, kind: CredentialKind) -> Member {
-    let shown_as = match kind {
-        CredentialKind::AnthropicOAuth => PresentedAs::OAuth,
-        CredentialKind::GatewayKey => PresentedAs::Bearer,
-        CredentialKind::AnthropicKey | CredentialKind::OpenAiKey | CredentialKind::CursorKey => {
-            PresentedAs::ApiKey
-        }
-    };
     Member {
         profile: profile.to_owned(),
-        shown_as,
-        variable: if agent == AgentName::Codex {
-            Codex::VARIABLE
-        } else {
-            Claude::variable(shown_as)
-        },
-        path: if agent == AgentName::Codex { "/v1" } else { "" },
+        auth: kind.auth(),
+        variable: agent.key_variable(kind.auth()).unwrap_or_default(),
+        path: agent.base_path,
         remedy: String::new(),
     }
 }
@@ -150,12 +140,11 @@ fn member(profile: &str, agent: AgentName, kind: CredentialKind) -> Member {
 /// Which stored credentials an agent can use, the most usual first.
 fn kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, AssemblyError> {
     let chosen = config.settings.agent.auth.is_some() && config.settings.agent.name == agent;
-    Ok(match agent {
-        _ if chosen => vec![kind(config)?],
-        AgentName::Claude => vec![CredentialKind::AnthropicOAuth, CredentialKind::AnthropicKey],
-        AgentName::Codex => vec![CredentialKind::OpenAiKey],
-        AgentName::Cursor | AgentName::Actions | AgentName::Custom => Vec::new(),
-    })
+    if chosen {
+        return Ok(vec![kind(config)?]);
+    }
+    let service = agent.brokered_service();
+    Ok(service.map_or(Vec::new(), |service| service.credentials.to_vec()))
 }
 
 /// What is stored of a kind; nothing, where the environment holds it and the configuration chose it; `None` where it is
@@ -170,14 +159,4 @@ async fn known(
     }
     let chosen = config.settings.agent.auth == Some(kind.auth());
     Ok((chosen && from_environment(config, kind).is_some()).then(Vec::new))
-}
-
-/// What a variable of an agent's holds.
-fn kind_of(agent: AgentName, credential: PresentedAs) -> CredentialKind {
-    match (agent, credential) {
-        (AgentName::Codex, _) => CredentialKind::OpenAiKey,
-        (_, PresentedAs::ApiKey) => CredentialKind::AnthropicKey,
-        (_, PresentedAs::OAuth) => CredentialKind::AnthropicOAuth,
-        (_, PresentedAs::Bearer) => CredentialKind::GatewayKey,
-    }
 }

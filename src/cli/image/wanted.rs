@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use crate::assembly::image;
+use crate::cli::agent_help;
 use crate::config::{Config, ConfigOverride};
 use crate::image::{Origin, Platform, Wish};
 use crate::nix::Installable;
@@ -21,8 +22,7 @@ pub(super) struct Wanted {
     /// Build from this flake: a directory (`./nix#sandbox`), or an address with a commit
     #[arg(long, value_name = "REF")]
     flake: Option<Installable>,
-    /// The agent: claude, codex, cursor, actions or custom
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = agent_help("The agent"))]
     agent: Option<String>,
     /// The platform: linux/amd64 or linux/arm64; the engine's own by default
     #[arg(long, value_name = "PLATFORM")]

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::assembly::broker::Services;
 use crate::assembly::equipment::Equipment;
 use crate::assembly::{image, provider};
-use crate::config::{AgentName, Config};
+use crate::config::Config;
 use crate::event::PreflightResult;
 use crate::exec::Discard;
 use crate::gateway::meter::Allowance;
@@ -99,7 +99,7 @@ impl<'a> Selftest<'a> {
         for SelftestCheck { name, seen } in selftest(sandbox.as_ref()).await {
             self.record(name, seen.map_or(Ok(()), Err));
         }
-        let agent = self.config.settings.agent.name.name();
+        let agent = self.config.settings.agent.name.name;
         let probed = self.probe(sandbox.as_ref()).await;
         let is_installed = probed.is_ok();
         self.record(format!("agent {agent} is installed"), probed);
@@ -119,7 +119,7 @@ impl<'a> Selftest<'a> {
     pub(super) fn conclude(self) -> Result<CliExit, CliError> {
         let failed = self.checks.iter().filter(|check| check.seen.is_some()).count();
         let (all, provider) = (self.checks.len(), self.equipment.provider.name());
-        let (passed, agent) = (all - failed, self.config.settings.agent.name.name());
+        let (passed, agent) = (all - failed, self.config.settings.agent.name.name);
         if self.json {
             self.context.ui.json(&SelftestReport {
                 provider,
@@ -215,9 +215,10 @@ impl<'a> Selftest<'a> {
             profile: profile.ok_or_else(|| format!("there is no model profile `{name}`"))?,
             max_cost: self.config.settings.budget.max_cost,
         };
-        let prompt = match self.config.settings.agent.name {
-            AgentName::Actions => format!("{PROMPT}\n\n{}", agent.answer_format()),
-            AgentName::Claude | AgentName::Codex | AgentName::Cursor | AgentName::Custom => PROMPT.to_owned(),
+        let prompt = if self.config.settings.agent.name.is_built_in {
+            format!("{PROMPT}\n\n{}", agent.answer_format())
+        } else {
+            PROMPT.to_owned()
         };
         round
             .run(&prompt)

@@ -8,6 +8,7 @@ use std::path::Path;
 use crate::assembly::configuration::project_dir;
 use crate::assembly::spec::SandboxUse;
 use crate::assembly::{image, provider, spec};
+use crate::cli::agent_help;
 use crate::config::Config;
 use crate::id::RunId;
 use crate::sandbox::{Reuse, SandboxSpec};
@@ -26,8 +27,7 @@ pub(super) struct SelftestArgs {
     /// The provider: docker, docker-sandbox, tart, daytona or local
     #[arg(long = "type", value_name = "PROVIDER")]
     provider: Option<String>,
-    /// The agent: claude, codex, cursor, actions or custom
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = agent_help("The agent"))]
     agent: Option<String>,
     #[command(flatten)]
     image: RebuildFlag,

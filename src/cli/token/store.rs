@@ -67,7 +67,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Re
     })?;
     if args.verify.is_requested() {
         let own =
-            (kind == CredentialKind::GatewayKey).then_some(config.settings.model_endpoint.base_url.as_str());
+            (kind == crate::model::GATEWAY_KEY).then_some(config.settings.model_endpoint.base_url.as_str());
         let source = CredentialSource::Fixed(credential.token.clone());
         verify(&ModelUpstream::new(kind, source, args.verify.base().or(own))?).await?;
     }
@@ -102,9 +102,7 @@ pub(super) async fn verify(upstream: &ModelUpstream) -> Result<(), CliError> {
 /// Reads the credential from stdin. It is never an argument, which every user of the host could read.
 async fn read(context: &Context, kind: CredentialKind) -> Result<Zeroizing<String>, CliError> {
     let by_hand = std::io::stdin().is_terminal();
-    if by_hand
-        && kind == CredentialKind::AnthropicOAuth
-        && context.surroundings().host().has_program("claude")
+    if by_hand && kind == crate::model::ANTHROPIC_LOGIN && context.surroundings().host().has_program("claude")
     {
         return run_setup_token(context)
             .await

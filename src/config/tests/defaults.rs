@@ -32,7 +32,10 @@ fn the_defaults_are_those_of_the_design() {
     assert_eq!(allowed, ["github.com", "crates.io", "api.anthropic.com"]);
     assert_eq!(config.resources().memory_bytes, Some(8 << 30));
     assert_eq!(config.resources().cpu_millis, Some(4000));
-    assert_eq!((agent.name, agent.model.as_deref()), (AgentName::Claude, None));
+    assert_eq!(
+        (agent.name, agent.model.as_deref()),
+        ("claude".parse().unwrap(), None)
+    );
     assert_eq!(budget.max_iterations.get(), 30);
     assert_eq!(budget.max_wall_time, Duration::from_secs(120 * 60));
     assert_eq!(Some(budget.max_cost), Usd::from_dollars(10.0));
@@ -75,7 +78,7 @@ fn the_starter_file_names_what_this_version_has() {
     let config = Project::new(&[("ralph.toml", starter::CONFIG)]).load();
     assert_eq!(config.provider(), SandboxType::Local);
     assert_eq!(config.settings.sandbox.network.policy, NetworkPolicy::AllowAll);
-    assert_eq!(config.settings.agent.name, AgentName::Actions);
+    assert_eq!(config.settings.agent.name.name, "actions");
 }
 
 #[test]

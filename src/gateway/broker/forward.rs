@@ -5,16 +5,15 @@ use http_body_util::{Either, Full};
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
 use hyper::{Method, Response, StatusCode};
 use reqwest::Url;
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::BrokerRun;
 use super::body::BrokerBody;
 use super::headers;
 use super::refusal::BrokerRefusal;
-use super::route::ModelRoute;
 use super::upstream::ModelUpstream;
-use crate::gateway::meter::{BodyMeter, MeterNotice, MeteredBody, MeteredCall, Reservation, UsageReader};
-use crate::model::{quoted_cost, retry_after};
+use crate::gateway::meter::{BodyMeter, MeterNotice, MeteredBody, Reservation};
+use crate::model::{ModelApi, ModelRoute, UsageReader, quoted_cost, retry_after};
 use crate::secret::{Redactor, Secret};
 
 /// The most bytes of an error response that are passed back.
@@ -32,7 +31,7 @@ pub(super) struct OutgoingCall {
 pub(super) async fn forward(
     run: &BrokerRun,
     upstream: &ModelUpstream,
-    route: ModelRoute,
+    route: &ModelRoute,
     mut call: OutgoingCall,
 ) -> Result<Response<BrokerBody>, BrokerRefusal> {
     let credential = upstream
@@ -40,9 +39,9 @@ pub(super) async fn forward(
         .current()
         .await
         .map_err(BrokerRefusal::NoCredential)?;
-    let reservation = match route.metered() {
-        Some(protocol) => {
-            let metered = MeteredCall::parse(protocol, call.body).map_err(BrokerRefusal::Call)?;
+    let reservation = match route.api {
+        Some(api) => {
+            let metered = (api.parse_call)(call.url.path(), call.body).map_err(BrokerRefusal::Call)?;
             call.body = metered.body;
             let reserved = run.meter.reserve(&metered.model, metered.worst).await;
             Some(reserved.map_err(BrokerRefusal::Budget)?)
@@ -59,7 +58,8 @@ pub(super) async fn forward(
         }
     };
     if response.status().is_success() {
-        return Ok(pass_metered(response, reservation, &credential));
+        let meter = route.api.zip(reservation);
+        return Ok(pass_metered(response, meter, &credential));
     }
     if let Some(reservation) = reservation.filter(|_| is_free(response.status())) {
         reservation.free();
@@ -109,15 +109,19 @@ fn is_free(status: StatusCode) -> bool {
 /// Passes a response back and counts its usage.
 fn pass_metered(
     response: reqwest::Response,
-    reservation: Option<Reservation>,
+    metered: Option<(&'static ModelApi, Reservation)>,
     credential: &Secret,
 ) -> Response<BrokerBody> {
     let text = |name: HeaderName| {
         let value = response.headers().get(name);
         value.and_then(|value| value.to_str().ok())
     };
-    let meter = reservation.map(|reservation| BodyMeter {
-        reader: UsageReader::new(text(CONTENT_TYPE).unwrap_or_default(), text(CONTENT_ENCODING)),
+    let meter = metered.map(|(api, reservation)| BodyMeter {
+        reader: UsageReader::new(
+            api,
+            text(CONTENT_TYPE).unwrap_or_default(),
+            text(CONTENT_ENCODING),
+        ),
         reservation,
         quoted: quoted_cost(response.headers()),
     });
@@ -150,13 +154,16 @@ async fn pass_service_error(
         return Err(BrokerRefusal::Redirected);
     }
     let body = read_start(response).await;
-    let error: ServiceError = serde_json::from_slice(&body).unwrap_or_default();
-    // LiteLLM without a database answers `no_db_connection` to an unknown key.
-    if status == StatusCode::UNAUTHORIZED || error.is("no_db_connection") {
+    let error: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if (upstream.service.refuses_credential)(status.as_u16(), &error) {
         let remedy = upstream.remedy();
         return Err(BrokerRefusal::CredentialRefused { remedy });
     }
-    if is_rate_limit(status, &headers) && !error.is("insufficient_quota") {
+    // OpenAI: the account has no credit left, so waiting does not help.
+    let has_no_credit = ["type", "code"]
+        .iter()
+        .any(|field| error["error"][field] == "insufficient_quota");
+    if is_rate_limit(status, &headers) && !has_no_credit {
         let until = retry_after(&headers).map(|wait| run.meter.now() + wait);
         let status = status.as_u16();
         run.meter.notify(MeterNotice::RateLimited { status, until });
@@ -213,24 +220,4 @@ async fn read_start(mut response: reqwest::Response) -> Bytes {
         }
     }
     body.freeze()
-}
-
-/// An error in the common format of Anthropic and OpenAI.
-#[derive(Default, Deserialize)]
-struct ServiceError {
-    error: ServiceErrorDetail,
-}
-
-#[derive(Default, Deserialize)]
-struct ServiceErrorDetail {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    code: Option<String>,
-}
-
-impl ServiceError {
-    fn is(&self, name: &str) -> bool {
-        let ServiceErrorDetail { kind, code } = &self.error;
-        [kind, code].into_iter().flatten().any(|own| own == name)
-    }
 }

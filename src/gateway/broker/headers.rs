@@ -1,11 +1,14 @@
 //! Checks the credentials in a request of a sandbox, and removes them.
 
+use std::collections::BTreeSet;
+
 use hyper::HeaderMap;
 use hyper::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_LENGTH, HOST, HeaderName, HeaderValue,
 };
 
 use super::refusal::BrokerRefusal;
+use crate::credential::CredentialKind;
 use crate::gateway::phantom::Phantom;
 
 /// Headers that contain a credential at some service, or select who pays.
@@ -50,10 +53,9 @@ const QUERY_KEYS: [&str; 7] = [
 /// removed silently, because its sender expects that it is used.
 pub(super) fn check_phantom(headers: &HeaderMap, phantom: &Phantom) -> Result<(), BrokerRefusal> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(bearer);
-    let keys = headers
-        .get_all("x-api-key")
-        .iter()
-        .map(|value| Some(value.as_bytes()));
+    let names: BTreeSet<&str> = CredentialKind::all().filter_map(CredentialKind::header).collect();
+    let keys = names.into_iter().flat_map(|name| headers.get_all(name));
+    let keys = keys.map(|value| Some(value.as_bytes()));
     let mut found = false;
     for credential in bearer.chain(keys) {
         found = true;

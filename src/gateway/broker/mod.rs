@@ -13,7 +13,6 @@ mod github;
 mod headers;
 mod health;
 mod refusal;
-mod route;
 mod serve;
 mod upstream;
 mod verify;

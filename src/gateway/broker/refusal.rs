@@ -1,13 +1,14 @@
 //! Error responses of the broker, in the format of the service, so that agents show them.
 
 use hyper::{Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::body::{self, BrokerBody};
 use crate::credential::LoginError;
-use crate::gateway::meter::{CallError, ReserveError};
+use crate::gateway::meter::ReserveError;
 use crate::id::RepositoryName;
+use crate::model::{ApiError, CallError};
 use crate::network::HostName;
 
 /// Why a request was not forwarded, or its response not passed back.
@@ -49,8 +50,8 @@ pub(super) enum BrokerRefusal {
 /// The format of an error response.
 #[derive(Clone, Copy)]
 pub(super) enum ErrorFormat {
-    Anthropic,
-    OpenAi,
+    /// The format of a model service.
+    Model(fn(&ApiError) -> Value),
     GitHubApi,
     /// Plain text, which git shows.
     Text,
@@ -93,14 +94,14 @@ impl BrokerRefusal {
             status => status,
         };
         match format {
-            ErrorFormat::Anthropic => {
-                let error = json!({"type": self.kind(), "message": message});
-                body::json(self.status(), &json!({"type": "error", "error": error}))
-            }
-            ErrorFormat::OpenAi => {
-                let error =
-                    json!({"message": message, "type": self.kind(), "param": null, "code": self.code()});
-                body::json(self.status(), &json!({"error": error}))
+            ErrorFormat::Model(error_body) => {
+                let error = ApiError {
+                    status: self.status().as_u16(),
+                    kind: self.kind(),
+                    code: self.code(),
+                    message,
+                };
+                body::json(self.status(), &error_body(&error))
             }
             ErrorFormat::GitHubApi => body::json(no_prompt, &json!({ "message": message })),
             ErrorFormat::Text => {

@@ -10,7 +10,7 @@ use hyper::body::{Body, Incoming};
 use hyper::header::CONTENT_ENCODING;
 use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioTimer;
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
@@ -18,10 +18,10 @@ use tokio::time::timeout;
 use super::body::BrokerBody;
 use super::forward::{self, OutgoingCall};
 use super::refusal::BrokerRefusal;
-use super::route::ModelRoute;
 use super::upstream::ModelUpstream;
 use super::{BrokerHandle, BrokerRun, BrokerService, MEMORY_KB, headers, health};
 use crate::gateway::meter::MeterNotice;
+use crate::model::ModelRoute;
 
 /// The longest request body, in bytes. Anthropic accepts 32 MB.
 const MAX_BODY: usize = 32 << 20;
@@ -59,8 +59,9 @@ async fn respond(
     upstream: &ModelUpstream,
     request: Request<Incoming>,
 ) -> Response<BrokerBody> {
-    let route = ModelRoute::parse(request.method(), request.uri().path());
-    if route == Some(ModelRoute::Health) {
+    let (method, path) = (request.method(), request.uri().path());
+    let route = upstream.service.route(method.as_str(), path);
+    if method == Method::GET && path == "/health" {
         return health::respond(&run.broker, upstream);
     }
     match call(run, upstream, route, request).await {
@@ -78,17 +79,15 @@ async fn respond(
 async fn call(
     run: &BrokerRun,
     upstream: &ModelUpstream,
-    route: Option<ModelRoute>,
+    route: Option<&ModelRoute>,
     request: Request<Incoming>,
 ) -> Result<Response<BrokerBody>, BrokerRefusal> {
     let (head, body) = request.into_parts();
     headers::check_phantom(&head.headers, &run.phantom)?;
-    let route = route
-        .filter(|route| upstream.supports(*route))
-        .ok_or_else(|| BrokerRefusal::Path {
-            method: head.method.to_string(),
-            path: head.uri.path().to_owned(),
-        })?;
+    let route = route.ok_or_else(|| BrokerRefusal::Path {
+        method: head.method.to_string(),
+        path: head.uri.path().to_owned(),
+    })?;
     if head.headers.contains_key(CONTENT_ENCODING) {
         return Err(BrokerRefusal::Compressed);
     }

@@ -5,8 +5,8 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue, InvalidHeaderValue
 use thiserror::Error;
 
 use super::refusal::ErrorFormat;
-use super::route::ModelRoute;
 use crate::credential::{AuthMethod, CredentialKind, CredentialSource, LoginError};
+use crate::model::{ModelRoute, ModelService};
 use crate::network::{HostName, HostNameError};
 use crate::secret::{Redactor, Secret};
 
@@ -14,32 +14,27 @@ use crate::secret::{Redactor, Secret};
 pub struct ModelUpstream {
     /// The host name that sandboxes use, always without TLS.
     pub host: HostName,
+    pub(super) service: &'static ModelService,
     pub(super) kind: CredentialKind,
     pub(super) source: CredentialSource,
     base: Url,
 }
 
 impl ModelUpstream {
-    /// The host name that sandboxes use for the user's own model gateway.
-    pub const GATEWAY_HOST: &str = "models.ralph.internal";
-
     /// The service of a credential. `base` replaces the address of the service, and is required for a model gateway.
     pub fn new(
         kind: CredentialKind,
         source: CredentialSource,
         base: Option<&str>,
     ) -> Result<Self, UpstreamError> {
-        let (host, default) = match kind {
-            CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey => {
-                ("api.anthropic.com", Some("https://api.anthropic.com"))
-            }
-            CredentialKind::OpenAiKey => ("api.openai.com", Some("https://api.openai.com")),
-            CredentialKind::GatewayKey => (Self::GATEWAY_HOST, None),
-            CredentialKind::CursorKey => return Err(UpstreamError::NotSupported(kind)),
+        let service = ModelService::for_credential(kind);
+        let Some(host) = service.hosts.first().filter(|_| service.is_brokered()) else {
+            return Err(UpstreamError::NotSupported(kind));
         };
-        let base = base.or(default).ok_or(UpstreamError::NoAddress(kind))?;
+        let base = base.or(service.base_url).ok_or(UpstreamError::NoAddress(kind))?;
         Ok(Self {
             host: HostName::parse(host)?,
+            service,
             kind,
             source,
             base: parse_base(base)?,
@@ -80,30 +75,9 @@ impl ModelUpstream {
     }
 
     /// The format of errors for a request to this route.
-    pub(super) fn error_format(&self, route: Option<ModelRoute>) -> ErrorFormat {
-        match (route, self.kind) {
-            (Some(ModelRoute::Messages | ModelRoute::CountTokens), _)
-            | (_, CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey) => ErrorFormat::Anthropic,
-            _ => ErrorFormat::OpenAi,
-        }
-    }
-
-    /// Whether the service has this route.
-    pub(super) fn supports(&self, route: ModelRoute) -> bool {
-        match self.kind {
-            CredentialKind::AnthropicOAuth | CredentialKind::AnthropicKey => {
-                matches!(
-                    route,
-                    ModelRoute::Messages | ModelRoute::CountTokens | ModelRoute::Models
-                )
-            }
-            CredentialKind::OpenAiKey => matches!(
-                route,
-                ModelRoute::Responses | ModelRoute::Chat | ModelRoute::Models
-            ),
-            CredentialKind::GatewayKey => route != ModelRoute::Health,
-            CredentialKind::CursorKey => false,
-        }
+    pub(super) fn error_format(&self, route: Option<&ModelRoute>) -> ErrorFormat {
+        let route = route.or(self.service.routes.first());
+        route.map_or(ErrorFormat::Text, |route| ErrorFormat::Model(route.error_body))
     }
 
     /// The address of a path of the API.
@@ -116,12 +90,9 @@ impl ModelUpstream {
         &self,
         credential: &Secret,
     ) -> Result<(HeaderName, HeaderValue), InvalidHeaderValue> {
-        let (name, text) = match self.kind {
-            CredentialKind::AnthropicKey => (
-                HeaderName::from_static("x-api-key"),
-                credential.expose().to_owned(),
-            ),
-            _ => (AUTHORIZATION, format!("Bearer {}", credential.expose())),
+        let (name, text) = match self.kind.header() {
+            Some(name) => (HeaderName::from_static(name), credential.expose().to_owned()),
+            None => (AUTHORIZATION, format!("Bearer {}", credential.expose())),
         };
         let mut value = HeaderValue::from_str(&text)?;
         value.set_sensitive(true);
@@ -187,7 +158,7 @@ mod tests {
     #[case("https://models.example/team", "https://models.example/team/v1/models")]
     fn a_base_address_may_end_in_v1(#[case] base: &str, #[case] expected: &str) {
         let source = CredentialSource::Fixed(Secret::new("k"));
-        let upstream = ModelUpstream::new(CredentialKind::GatewayKey, source, Some(base)).unwrap();
+        let upstream = ModelUpstream::new(crate::model::GATEWAY_KEY, source, Some(base)).unwrap();
         assert_eq!(upstream.url("/v1/models", None).as_str(), expected);
     }
 

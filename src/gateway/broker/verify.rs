@@ -7,7 +7,7 @@ use super::upstream::ModelUpstream;
 use crate::credential::LoginError;
 
 impl ModelUpstream {
-    /// Requests the list of models, which every service has and which is free. With 403 the service accepts the credential
+    /// Makes a free request, such as for the list of models. With 403 the service accepts the credential
     /// but does not show it the list.
     pub async fn verify(&self, http: &reqwest::Client) -> Result<(), VerifyError> {
         let credential = self.source.current().await?;
@@ -17,7 +17,7 @@ impl ModelUpstream {
         };
         // Anthropic requires a version, and logins require their beta header. Other services ignore both.
         let request = http
-            .get(self.url("/v1/models", None))
+            .get(self.url(self.service.check_path, None))
             .header(name, value)
             .header("anthropic-version", "2023-06-01")
             .header("anthropic-beta", "oauth-2025-04-20");

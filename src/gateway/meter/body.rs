@@ -6,7 +6,8 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::{Reservation, UsageReader};
+use super::Reservation;
+use crate::model::UsageReader;
 use crate::usage::Usd;
 
 /// A response body whose usage is counted at its end. Every piece passes without delay.

@@ -7,10 +7,8 @@
 
 mod account;
 mod body;
-mod call;
 mod file;
 mod prices;
-mod reading;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,9 +26,8 @@ pub use account::{Allowance, MeteredUsage, OverBudget};
 pub use file::MeterError;
 pub use prices::PriceList;
 
+use crate::model::CallUsage;
 pub(super) use body::{BodyMeter, MeteredBody};
-pub(super) use call::{CallError, MeteredCall, ModelProtocol};
-pub(super) use reading::{CallUsage, UsageReader};
 
 /// The parts of a meter.
 pub struct MeterSetup {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use rstest::rstest;
 
 use super::*;
-use crate::image::agent::{ImageAgent, Platform};
+use crate::agent::{AgentImage, CLAUDE, CODEX};
+use crate::image::agent::Platform;
 use crate::image::project::LayerSource;
 use crate::image::tag::ProjectName;
 use crate::image::{Context, Dependencies, HashCache};
@@ -15,7 +16,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// What a test varies: the wish and the world.
 #[derive(Clone)]
 struct Case {
-    agent: ImageAgent,
+    agent: AgentImage,
     platform: Platform,
     base: &'static str,
     digest: &'static str,
@@ -32,7 +33,7 @@ const FRESH: Pulls = Pulls::Earlier {
 
 fn case() -> Case {
     Case {
-        agent: ImageAgent::Claude,
+        agent: CLAUDE.image,
         platform: Platform::LinuxAmd64,
         base: "debian:12",
         digest: "sha256:1",
@@ -133,7 +134,7 @@ fn an_image_that_is_there_needs_nothing(#[case] case: Case) {
 }
 
 #[rstest]
-#[case::agent(Case { agent: ImageAgent::Codex, ..case() }, &["base", "project"])]
+#[case::agent(Case { agent: CODEX.image, ..case() }, &["base", "project"])]
 #[case::base_digest(Case { digest: "sha256:2", ..case() }, &["base", "project"])]
 #[case::base_reference(Case { base: "debian:13", ..case() }, &["base", "project"])]
 #[case::platform(Case { platform: Platform::LinuxArm64, ..case() }, &["base", "project"])]
@@ -172,7 +173,7 @@ fn a_changed_copy_source_is_built_under_another_tag() {
         std::fs::write(folder.join("a"), content).unwrap();
         let layer = ProjectLayer::read(dir.path(), &cache).unwrap();
         let mode = case().spec().mode().clone();
-        let spec = ImageSpec::new(ImageAgent::Claude, Platform::LinuxAmd64, mode, layer).unwrap();
+        let spec = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, layer).unwrap();
         plan(&spec, &case().facts(images))
     };
     let first = planned("1", Vec::new());
@@ -323,7 +324,7 @@ fn packages_for_apt_on_a_nix_image_are_an_error_that_points_to_packages() {
         attribute: "dockerImage".into(),
     };
     let layer = case().spec().project().cloned();
-    let error = ImageSpec::new(ImageAgent::Claude, Platform::LinuxAmd64, mode, layer).unwrap_err();
+    let error = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, layer).unwrap_err();
     assert!(error.to_string().contains("`dockerImage`"), "{error}");
     assert!(error.hint().unwrap().contains("`packages`"));
 }
@@ -341,7 +342,7 @@ fn a_dockerfile_goes_on_top_of_a_nix_image() {
         source: LayerSource::Dockerfile(Context::read(dir.path(), &[], &cache).unwrap()),
         dockerfile: String::new(),
     };
-    let spec = ImageSpec::new(ImageAgent::Claude, Platform::LinuxAmd64, mode, Some(layer)).unwrap();
+    let spec = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, Some(layer)).unwrap();
     let names: Vec<&str> = steps(&plan(&spec, &case().facts(Vec::new())))
         .into_iter()
         .map(|(name, _)| name)

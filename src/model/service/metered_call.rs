@@ -18,62 +18,80 @@ const MAX_MODEL_NAME: usize = 256;
 /// The limit of output tokens that is added to a call without one.
 const DEFAULT_OUTPUT: u64 = 32_000;
 
-/// The API that a call uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum ModelProtocol {
-    /// The Messages API of Anthropic.
-    Messages,
-    /// The Responses API of OpenAI.
-    Responses,
-    /// The Chat Completions API of OpenAI, which LiteLLM and many others support.
-    Chat,
-}
-
 /// A parsed call.
 #[derive(Debug)]
-pub(in crate::gateway) struct MeteredCall {
+pub(crate) struct MeteredCall {
     /// The name of the model.
-    pub(in crate::gateway) model: String,
+    pub(crate) model: String,
     /// The most tokens that the call can use.
-    pub(in crate::gateway) worst: Tokens,
+    pub(crate) worst: Tokens,
     /// The body to forward, with a limit on output tokens and a request to report usage.
-    pub(in crate::gateway) body: Bytes,
+    pub(crate) body: Bytes,
 }
 
 impl MeteredCall {
-    /// Parses a call. An ambiguous body is an error.
-    pub(in crate::gateway) fn parse(protocol: ModelProtocol, body: Bytes) -> Result<Self, CallError> {
+    /// A call that is forwarded as it is.
+    pub(super) fn new(model: &str, output: u64, body: Bytes) -> Result<Self, CallError> {
+        if model.len() > MAX_MODEL_NAME {
+            return Err(CallError::LongName);
+        }
+        let worst = Tokens {
+            input: (body.len() as u64).div_ceil(BYTES_PER_TOKEN).min(MAX_WINDOW),
+            output,
+        };
+        Ok(Self {
+            model: model.to_owned(),
+            worst,
+            body,
+        })
+    }
+
+    /// Parses a call of Anthropic's or OpenAI's APIs. A limit on output tokens is added to a call without one.
+    pub(super) fn parse(format: &CallFormat, body: Bytes) -> Result<Self, CallError> {
         let fields: CallFields<'_> = serde_json::from_slice(&body)?;
         if fields.names_other_services() {
             return Err(CallError::OwnEndpoint);
         }
-        if fields.model.len() > MAX_MODEL_NAME {
-            return Err(CallError::LongName);
-        }
-        let limit = fields.output_limit(protocol);
+        let limit = (format.output_limit)(&fields);
         let answers = fields.n.unwrap_or(1).max(1);
-        let input = if fields.uses_stored_content() {
-            MAX_WINDOW
-        } else {
-            (body.len() as u64).div_ceil(BYTES_PER_TOKEN).min(MAX_WINDOW)
+        let output = limit.unwrap_or(DEFAULT_OUTPUT).saturating_mul(answers);
+        let additions = format.additions(&fields, limit);
+        let mut call = Self::new(&fields.model, output, body.clone())?;
+        if fields.uses_stored_content() {
+            call.worst.input = MAX_WINDOW;
+        }
+        call.body = append(body.clone(), &additions);
+        Ok(call)
+    }
+}
+
+/// Where a call of Anthropic's or OpenAI's APIs limits its output, and whether it has to ask for usage.
+pub(super) struct CallFormat {
+    /// The limit on output tokens. The service may ignore the fields of other APIs.
+    pub(super) output_limit: fn(&CallFields<'_>) -> Option<u64>,
+    /// The field that a limit is added in.
+    pub(super) output_field: &'static str,
+    /// Whether streams report usage only on request.
+    pub(super) has_stream_options: bool,
+}
+
+impl CallFormat {
+    /// The JSON fields that are added to a call.
+    fn additions(&self, fields: &CallFields<'_>, limit: Option<u64>) -> String {
+        let mut additions = match limit {
+            None => format!(",\"{}\":{DEFAULT_OUTPUT}", self.output_field),
+            Some(_) => String::new(),
         };
-        let worst = Tokens {
-            input,
-            output: limit.unwrap_or(DEFAULT_OUTPUT).saturating_mul(answers),
-        };
-        let additions = additions(protocol, &fields, limit);
-        let model = fields.model.into_owned();
-        Ok(Self {
-            model,
-            worst,
-            body: append(body, &additions),
-        })
+        if self.has_stream_options && fields.stream == Some(true) && fields.stream_options.is_none() {
+            additions.push_str(",\"stream_options\":{\"include_usage\":true}");
+        }
+        additions
     }
 }
 
 /// Why a call is not forwarded.
 #[derive(Debug, Error)]
-pub(in crate::gateway) enum CallError {
+pub(crate) enum CallError {
     /// It is not a JSON object with a model, or has a duplicate field.
     #[error("cannot parse the body of the request")]
     Unreadable(#[from] serde_json::Error),
@@ -87,12 +105,12 @@ pub(in crate::gateway) enum CallError {
 
 /// The fields of a call that matter here. A duplicate field is an error.
 #[derive(Deserialize)]
-struct CallFields<'a> {
+pub(super) struct CallFields<'a> {
     #[serde(borrow)]
     model: Cow<'a, str>,
-    max_tokens: Option<u64>,
-    max_completion_tokens: Option<u64>,
-    max_output_tokens: Option<u64>,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) max_completion_tokens: Option<u64>,
+    pub(super) max_output_tokens: Option<u64>,
     n: Option<u64>,
     stream: Option<bool>,
     stream_options: Option<IgnoredAny>,
@@ -162,32 +180,6 @@ impl CallFields<'_> {
         ];
         fields.into_iter().any(Option::is_some)
     }
-
-    /// The limit on output tokens in the field of this protocol. The service may ignore those of others.
-    fn output_limit(&self, protocol: ModelProtocol) -> Option<u64> {
-        match protocol {
-            ModelProtocol::Messages => self.max_tokens,
-            ModelProtocol::Responses => self.max_output_tokens,
-            ModelProtocol::Chat => self.max_tokens.max(self.max_completion_tokens),
-        }
-    }
-}
-
-/// The JSON fields that are added to a call.
-fn additions(protocol: ModelProtocol, fields: &CallFields<'_>, limit: Option<u64>) -> String {
-    let field = match protocol {
-        ModelProtocol::Messages => "max_tokens",
-        ModelProtocol::Responses => "max_output_tokens",
-        ModelProtocol::Chat => "max_completion_tokens",
-    };
-    let mut additions = match limit {
-        None => format!(",\"{field}\":{DEFAULT_OUTPUT}"),
-        Some(_) => String::new(),
-    };
-    if protocol == ModelProtocol::Chat && fields.stream == Some(true) && fields.stream_options.is_none() {
-        additions.push_str(",\"stream_options\":{\"include_usage\":true}");
-    }
-    additions
 }
 
 /// Adds fields at the end of a JSON object. The rest stays byte for byte.
@@ -204,47 +196,50 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::model::service::ModelApi;
+    use crate::model::service::anthropic::MESSAGES;
+    use crate::model::service::openai::{CHAT, RESPONSES};
 
     #[rstest]
-    #[case::messages(ModelProtocol::Messages, r#"{"model":"m","max_tokens":64}"#, 64, "")]
+    #[case::messages(&MESSAGES, r#"{"model":"m","max_tokens":64}"#, 64, "")]
     #[case::chat(
-        ModelProtocol::Chat,
+        &CHAT,
         r#"{"model":"m","max_tokens":5,"max_completion_tokens":7}"#,
         7,
         ""
     )]
-    #[case::several_answers(ModelProtocol::Chat, r#"{"model":"m","max_tokens":5,"n":3}"#, 15, "")]
+    #[case::several_answers(&CHAT, r#"{"model":"m","max_tokens":5,"n":3}"#, 15, "")]
     #[case::no_limit(
-        ModelProtocol::Responses,
+        &RESPONSES,
         r#"{"model":"m"}"#,
         32_000,
         r#","max_output_tokens":32000"#
     )]
     #[case::a_limit_of_another_protocol(
-        ModelProtocol::Responses,
+        &RESPONSES,
         r#"{"model":"m","max_tokens":1}"#,
         32_000,
         r#","max_output_tokens":32000"#
     )]
     #[case::no_usage(
-        ModelProtocol::Chat,
+        &CHAT,
         r#"{"model":"m","max_tokens":5,"stream":true}"#,
         5,
         r#","stream_options":{"include_usage":true}"#
     )]
     #[case::own_stream_options(
-        ModelProtocol::Chat,
+        &CHAT,
         r#"{"model":"m","max_tokens":5,"stream":true,"stream_options":{}}"#,
         5,
         ""
     )]
     fn a_call_is_parsed(
-        #[case] protocol: ModelProtocol,
+        #[case] api: &ModelApi,
         #[case] body: &str,
         #[case] output: u64,
         #[case] added: &str,
     ) {
-        let call = MeteredCall::parse(protocol, Bytes::from(body.to_owned())).unwrap();
+        let call = (api.parse_call)("", Bytes::from(body.to_owned())).unwrap();
         let input = (body.len() as u64).div_ceil(2);
         assert_eq!((call.model.as_str(), call.worst), ("m", Tokens { input, output }));
         let expected = format!("{}{added}}}", &body[..body.len() - 1]);
@@ -267,7 +262,7 @@ mod tests {
     #[case::long_name(&format!(r#"{{"model":"{}"}}"#, "m".repeat(300)))]
     #[case::below_zero(r#"{"model":"m","max_tokens":-1}"#)]
     fn an_ambiguous_or_unsafe_call_is_an_error(#[case] body: &str) {
-        assert!(MeteredCall::parse(ModelProtocol::Chat, Bytes::from(body.to_owned())).is_err());
+        assert!((CHAT.parse_call)("", Bytes::from(body.to_owned())).is_err());
     }
 
     #[rstest]
@@ -276,7 +271,7 @@ mod tests {
     #[case("prompt")]
     fn stored_content_counts_as_a_whole_window(#[case] field: &str) {
         let body = format!(r#"{{"model":"m","max_output_tokens":1,"{field}":"x"}}"#);
-        let call = MeteredCall::parse(ModelProtocol::Responses, Bytes::from(body)).unwrap();
+        let call = (RESPONSES.parse_call)("", Bytes::from(body)).unwrap();
         assert_eq!(call.worst.input, MAX_WINDOW);
     }
 
@@ -286,14 +281,14 @@ mod tests {
             r#"{{"model":"m","max_tokens":1,"messages":"{}"}}"#,
             "A".repeat(5_000_000)
         );
-        let call = MeteredCall::parse(ModelProtocol::Messages, Bytes::from(body)).unwrap();
+        let call = (MESSAGES.parse_call)("", Bytes::from(body)).unwrap();
         assert_eq!(call.worst.input, MAX_WINDOW);
     }
 
     proptest! {
         #[test]
         fn no_bytes_cause_a_panic(body: Vec<u8>) {
-            let _ = MeteredCall::parse(ModelProtocol::Chat, Bytes::from(body));
+            let _ = (CHAT.parse_call)("", Bytes::from(body));
         }
     }
 }

@@ -1,0 +1,118 @@
+//! Anthropic.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::api::{ApiError, ModelApi, ModelRoute};
+use super::call_usage::{UsageFields, UsageState};
+use super::credential_kind::CredentialRecord;
+use super::metered_call::{CallFormat, MeteredCall};
+use super::{AuthMethod, CredentialKind, ModelService};
+
+/// Anthropic's API.
+pub static ANTHROPIC: ModelService = ModelService {
+    name: "Anthropic",
+    hosts: &["api.anthropic.com"],
+    base_url: Some("https://api.anthropic.com"),
+    credentials: &[ANTHROPIC_LOGIN, ANTHROPIC_KEY],
+    routes: &[
+        MESSAGES_ROUTE,
+        COUNT_TOKENS_ROUTE,
+        ModelRoute {
+            method: "GET",
+            path: "/v1/models",
+            api: None,
+            error_body,
+        },
+    ],
+    check_path: "/v1/models",
+    refuses_credential: |status, _| status == 401,
+    no_login: None,
+};
+
+/// The login of a Claude subscription.
+pub const ANTHROPIC_LOGIN: CredentialKind = CredentialKind(&CredentialRecord {
+    name: "anthropic-oauth",
+    title: "the Claude login",
+    auth: AuthMethod::OAuth,
+    variable: "CLAUDE_CODE_OAUTH_TOKEN",
+    variable_doc: "Login of Claude, as `claude setup-token` prints it; one stored by `ralph token store` wins.",
+    header: None,
+    prefix: "sk-ant-oat01-",
+    agent: Some("claude"),
+});
+
+/// A key of the Anthropic API.
+pub const ANTHROPIC_KEY: CredentialKind = CredentialKind(&CredentialRecord {
+    name: "anthropic-api-key",
+    title: "the Anthropic API key",
+    auth: AuthMethod::ApiKey,
+    variable: "ANTHROPIC_API_KEY",
+    variable_doc: "Key of Anthropic.",
+    header: Some("x-api-key"),
+    prefix: "sk-ant-api",
+    agent: Some("claude"),
+});
+
+/// A call of the Messages API.
+pub(super) const MESSAGES_ROUTE: ModelRoute = ModelRoute {
+    method: "POST",
+    path: "/v1/messages",
+    api: Some(&MESSAGES),
+    error_body,
+};
+
+/// Counts the tokens of a call, for free.
+pub(super) const COUNT_TOKENS_ROUTE: ModelRoute = ModelRoute {
+    method: "POST",
+    path: "/v1/messages/count_tokens",
+    api: None,
+    error_body,
+};
+
+/// The Messages API.
+pub(super) static MESSAGES: ModelApi = ModelApi {
+    name: "messages",
+    parse_call: |_, body| {
+        let format = CallFormat {
+            output_limit: |fields| fields.max_tokens,
+            output_field: "max_tokens",
+            has_stream_options: false,
+        };
+        MeteredCall::parse(&format, body)
+    },
+    event_markers: &["\"usage\"", "message_stop"],
+    read_event,
+};
+
+#[derive(Deserialize)]
+struct MessagesEvent<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Cow<'a, str>>,
+    message: Option<MessageStart>,
+    usage: Option<UsageFields>,
+}
+
+#[derive(Deserialize)]
+struct MessageStart {
+    usage: Option<UsageFields>,
+}
+
+fn read_event(event: &str, state: &mut UsageState) {
+    let Ok(event) = serde_json::from_str::<MessagesEvent<'_>>(event) else {
+        return;
+    };
+    state.is_over |= event.kind.as_deref() == Some("message_stop");
+    // The first event has input tokens only.
+    let has_output = event.message.is_none();
+    let usage = event.message.map_or(event.usage, |message| message.usage);
+    if let Some(usage) = usage {
+        state.report(has_output, |call| call.update(&usage));
+    }
+}
+
+fn error_body(error: &ApiError) -> Value {
+    json!({"type": "error", "error": {"type": error.kind, "message": error.message}})
+}

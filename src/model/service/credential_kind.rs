@@ -1,0 +1,150 @@
+//! The kinds of credentials.
+
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::MODEL_SERVICES;
+
+/// How a credential authenticates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AuthMethod {
+    /// The login of a subscription, which expires and can be renewed.
+    #[serde(rename = "oauth")]
+    OAuth,
+    /// An API key of the service.
+    ApiKey,
+    /// A key of a model gateway such as LiteLLM, which has the keys of the services.
+    Gateway,
+}
+
+impl AuthMethod {
+    /// Its name in the configuration and on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OAuth => "oauth",
+            Self::ApiKey => "api-key",
+            Self::Gateway => "gateway",
+        }
+    }
+}
+
+impl fmt::Display for AuthMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for AuthMethod {
+    type Err = UnknownAuthMethod;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAuthMethod> {
+        [Self::OAuth, Self::ApiKey, Self::Gateway]
+            .into_iter()
+            .find(|auth| auth.name() == text)
+            .ok_or_else(|| UnknownAuthMethod(text.to_owned()))
+    }
+}
+
+/// The name of an authentication method that does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown authentication method `{0}`: expected `oauth`, `api-key` or `gateway`")]
+pub struct UnknownAuthMethod(String);
+
+/// A kind of credential: the service that it is for and how it authenticates there.
+///
+/// The kinds are the [`ModelService::credentials`](super::ModelService::credentials) of all services.
+#[derive(Clone, Copy)]
+pub struct CredentialKind(pub(super) &'static CredentialRecord);
+
+/// What ralph knows about one kind of credential.
+pub(super) struct CredentialRecord {
+    /// The name that it is stored under.
+    pub(super) name: &'static str,
+    /// Its name in messages.
+    pub(super) title: &'static str,
+    pub(super) auth: AuthMethod,
+    /// The environment variable that holds it.
+    pub(super) variable: &'static str,
+    /// The description of that variable in the reference.
+    pub(super) variable_doc: &'static str,
+    /// The header that carries it; `None` for a bearer token in `Authorization`.
+    pub(super) header: Option<&'static str>,
+    /// How its text starts, where that is fixed.
+    pub(super) prefix: &'static str,
+    /// The agent that `ralph token store` names for it.
+    pub(super) agent: Option<&'static str>,
+}
+
+impl CredentialKind {
+    /// All kinds.
+    pub fn all() -> impl Iterator<Item = Self> {
+        MODEL_SERVICES
+            .into_iter()
+            .flat_map(|service| service.credentials.iter().copied())
+    }
+
+    /// The name that it is stored under.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// How it authenticates.
+    #[must_use]
+    pub fn auth(self) -> AuthMethod {
+        self.0.auth
+    }
+
+    /// The environment variable that holds it, with its description.
+    #[must_use]
+    pub fn variable(self) -> (&'static str, &'static str) {
+        (self.0.variable, self.0.variable_doc)
+    }
+
+    /// The header that carries it; `None` for a bearer token in `Authorization`.
+    #[must_use]
+    pub fn header(self) -> Option<&'static str> {
+        self.0.header
+    }
+
+    /// How its text starts; empty where that is not fixed.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        self.0.prefix
+    }
+
+    /// The command that stores one, for hints.
+    #[must_use]
+    pub fn store_command(self) -> String {
+        let agent = self
+            .0
+            .agent
+            .map_or(String::new(), |agent| format!(" --agent {agent}"));
+        format!("ralph token store{agent} --auth {}", self.auth())
+    }
+}
+
+impl PartialEq for CredentialKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.name == other.0.name
+    }
+}
+
+impl Eq for CredentialKind {}
+
+impl fmt::Debug for CredentialKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+impl fmt::Display for CredentialKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.title)
+    }
+}
