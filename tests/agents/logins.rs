@@ -94,8 +94,8 @@ async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
 async fn a_login_of_chatgpt_is_refused_before_there_is_a_run() {
     let bench = need!(Bench::new(Program::Codex, one_session()).await);
     bench.run(&["--set", "agent.auth=oauth"]).expect_refused(&[
-        "the login of ChatGPT is for a service of its own",
-        "hint: use a key of the OpenAI API: `--agent codex --auth api-key`",
+        "the ChatGPT login is for another service",
+        "hint: use the OpenAI API key: `ralph token store --agent codex --auth api-key`",
     ]);
     assert!(bench.place.runs().is_empty());
 }
