@@ -64,9 +64,18 @@ pub use custom::{CUSTOM, Custom, PROMPT_FILE};
 pub use model_failure::ModelFailure;
 pub use program::{AgentProgram, ProgramAgent};
 pub use record::{
-    AGENTS, AgentImage, AgentName, AgentOptions, AgentOptionsError, AgentRecord, KeyVariable, UnknownAgent,
+    AgentImage, AgentName, AgentOptions, AgentOptionsError, AgentRecord, KeyVariable, UnknownAgent,
 };
 pub use transcript::{ReportedUsage, TranscriptEnd, TranscriptSummary};
+
+/// Every agent that a configuration can name.
+pub static AGENTS: &[AgentName] = &[
+    AgentName(&claude::CLAUDE),
+    AgentName(&codex::CODEX),
+    AgentName(&cursor::CURSOR_AGENT),
+    AgentName(&actions::ACTIONS),
+    AgentName(&custom::CUSTOM),
+];
 
 /// Opens the sessions of one agent. Implementations do no I/O.
 pub trait Agent: Send + Sync {

@@ -1,4 +1,4 @@
-//! One record per agent, and the table of all agents.
+//! What ralph knows about an agent.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,16 +13,7 @@ use thiserror::Error;
 
 use crate::model::{AuthMethod, ModelService};
 
-use super::{Agent, ModelAccess, actions, claude, codex, cursor, custom};
-
-/// Every agent that a configuration can name.
-pub static AGENTS: [AgentName; 5] = [
-    AgentName(&claude::CLAUDE),
-    AgentName(&codex::CODEX),
-    AgentName(&cursor::CURSOR_AGENT),
-    AgentName(&actions::ACTIONS),
-    AgentName(&custom::CUSTOM),
-];
+use super::{AGENTS, Agent, ModelAccess};
 
 /// What ralph knows about one agent.
 pub struct AgentRecord {
@@ -130,7 +121,7 @@ impl Serialize for AgentImage {
 
 /// The name of an agent in [`AGENTS`]; dereferences to its record.
 #[derive(Clone, Copy)]
-pub struct AgentName(&'static AgentRecord);
+pub struct AgentName(pub(super) &'static AgentRecord);
 
 /// A name that is not in [`AGENTS`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -159,7 +150,7 @@ impl FromStr for AgentName {
     type Err = UnknownAgent;
 
     fn from_str(name: &str) -> Result<Self, UnknownAgent> {
-        let known = AGENTS.into_iter().find(|agent| agent.name == name);
+        let known = AGENTS.iter().copied().find(|agent| agent.name == name);
         known.ok_or_else(|| UnknownAgent(name.to_owned()))
     }
 }
@@ -235,7 +226,7 @@ mod tests {
     /// The broker has to know which credential it gets from a variable.
     #[test]
     fn every_key_variable_is_for_a_credential_of_the_service() {
-        for agent in AGENTS {
+        for agent in AGENTS.iter() {
             for variable in agent.key_variables {
                 let known = agent
                     .service

@@ -84,7 +84,7 @@ impl CredentialKind {
     /// All kinds.
     pub fn all() -> impl Iterator<Item = Self> {
         MODEL_SERVICES
-            .into_iter()
+            .iter()
             .flat_map(|service| service.credentials.iter().copied())
     }
 

@@ -12,7 +12,7 @@ use crate::usage::Tokens;
 /// A lower bound of bytes per input token. Prose, code and logs have three to four in every common tokenizer.
 const BYTES_PER_TOKEN: u64 = 2;
 /// The largest context window of any model. It bounds the estimate for images, which have many bytes per token.
-const MAX_WINDOW: u64 = 1_000_000;
+pub(super) const MAX_WINDOW: u64 = 1_000_000;
 /// The longest model name, in bytes. Names stay in memory until the run ends.
 const MAX_MODEL_NAME: usize = 256;
 /// The limit of output tokens that is added to a call without one.

@@ -23,7 +23,7 @@ pub use openai::{OPENAI, OPENAI_KEY};
 use serde_json::Value;
 
 /// Every model service.
-pub static MODEL_SERVICES: [&ModelService; 4] = [&ANTHROPIC, &OPENAI, &CURSOR, &GATEWAY];
+pub static MODEL_SERVICES: &[&ModelService] = &[&ANTHROPIC, &OPENAI, &CURSOR, &GATEWAY];
 
 /// What ralph knows about one model service.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl ModelService {
     /// The service that accepts a credential.
     #[must_use]
     pub fn for_credential(kind: CredentialKind) -> &'static Self {
-        let mut services = MODEL_SERVICES.into_iter();
+        let mut services = MODEL_SERVICES.iter().copied();
         services
             .find(|service| service.credentials.contains(&kind))
             .unwrap_or(&GATEWAY)
