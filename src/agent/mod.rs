@@ -38,6 +38,7 @@ mod claude;
 mod codex;
 mod cursor;
 mod custom;
+mod gemini;
 mod model_failure;
 mod program;
 mod program_session;
@@ -61,6 +62,7 @@ pub use claude::{CLAUDE, Claude};
 pub use codex::{CODEX, Codex};
 pub use cursor::{CURSOR_AGENT, Cursor};
 pub use custom::{CUSTOM, Custom, PROMPT_FILE};
+pub use gemini::{GEMINI, Gemini};
 pub use model_failure::ModelFailure;
 pub use program::{AgentProgram, ProgramAgent};
 pub use record::{
@@ -73,6 +75,7 @@ pub static AGENTS: &[AgentName] = &[
     AgentName(&claude::CLAUDE),
     AgentName(&codex::CODEX),
     AgentName(&cursor::CURSOR_AGENT),
+    AgentName(&gemini::GEMINI),
     AgentName(&actions::ACTIONS),
     AgentName(&custom::CUSTOM),
 ];

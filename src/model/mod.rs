@@ -44,7 +44,7 @@ pub use script::{Script, ScriptError};
 pub use scripted_model::ScriptedModel;
 pub use service::{
     ANTHROPIC, ANTHROPIC_KEY, ANTHROPIC_LOGIN, AuthMethod, CURSOR, CredentialKind, GATEWAY, GATEWAY_KEY,
-    MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
+    GOOGLE, MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
 };
 pub(crate) use service::{ApiError, CallError, CallUsage, ModelApi, ModelRoute, UsageReader};
 

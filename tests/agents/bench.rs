@@ -16,6 +16,7 @@ pub const KEY: &str = "sk-scripted-0123456789abcdef";
 pub enum Program {
     Claude,
     Codex,
+    Gemini,
 }
 
 impl Program {
@@ -23,6 +24,7 @@ impl Program {
         match self {
             Self::Claude => "claude",
             Self::Codex => "codex",
+            Self::Gemini => "gemini",
         }
     }
 
@@ -30,6 +32,7 @@ impl Program {
         match self {
             Self::Claude => Api::Messages,
             Self::Codex => Api::Responses,
+            Self::Gemini => Api::GenerateContent,
         }
     }
 
@@ -38,6 +41,7 @@ impl Program {
         match self {
             Self::Claude => "api.anthropic.com",
             Self::Codex => "api.openai.com",
+            Self::Gemini => "generativelanguage.googleapis.com",
         }
     }
 
@@ -46,6 +50,7 @@ impl Program {
         match self {
             Self::Claude => "ANTHROPIC_API_KEY",
             Self::Codex => "OPENAI_API_KEY",
+            Self::Gemini => "GEMINI_API_KEY",
         }
     }
 }

@@ -17,6 +17,7 @@ mod container;
 mod crash;
 mod cursor;
 mod example;
+mod gemini;
 mod github;
 mod hosts;
 mod litellm;

@@ -47,7 +47,7 @@ async fn a_rate_limit_is_a_pause_until_its_reset_and_no_iteration(
 fn subscription(program: Program) -> &'static str {
     match program {
         Program::Claude => "CLAUDE_CODE_OAUTH_TOKEN",
-        Program::Codex => "OPENAI_API_KEY",
+        _ => program.key_variable(),
     }
 }
 
@@ -58,7 +58,7 @@ fn rate_limited(program: Program, reset: i64) -> Turn {
             .with_header("anthropic-ratelimit-unified-status", "rejected")
             .with_header("anthropic-ratelimit-unified-representative-claim", "five_hour")
             .with_header("anthropic-ratelimit-unified-reset", &reset.to_string()),
-        Program::Codex => Turn::refuse(429, "usage_limit_reached")
+        _ => Turn::refuse(429, "usage_limit_reached")
             .with_header("x-codex-primary-used-percent", "100")
             .with_header("x-codex-primary-window-minutes", "300")
             .with_header("x-codex-primary-reset-at", &reset.to_string()),

@@ -8,6 +8,7 @@ mod call_usage;
 mod credential_kind;
 mod cursor;
 mod gateway;
+mod google;
 mod metered_call;
 mod openai;
 
@@ -17,13 +18,14 @@ pub(crate) use call_usage::{CallUsage, UsageReader, UsageState};
 pub use credential_kind::{AuthMethod, CredentialKind, UnknownAuthMethod};
 pub use cursor::CURSOR;
 pub use gateway::{GATEWAY, GATEWAY_KEY};
+pub use google::GOOGLE;
 pub(crate) use metered_call::{CallError, MeteredCall};
 pub use openai::{OPENAI, OPENAI_KEY};
 
 use serde_json::Value;
 
 /// Every model service.
-pub static MODEL_SERVICES: &[&ModelService] = &[&ANTHROPIC, &OPENAI, &CURSOR, &GATEWAY];
+pub static MODEL_SERVICES: &[&ModelService] = &[&ANTHROPIC, &OPENAI, &GOOGLE, &CURSOR, &GATEWAY];
 
 /// What ralph knows about one model service.
 #[derive(Debug)]

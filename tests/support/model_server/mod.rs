@@ -1,5 +1,6 @@
 //! Whole model servers for the agent programs, on real sockets, driven by a script.
 
+mod generate_content;
 mod messages;
 mod responses;
 mod turns;
@@ -27,6 +28,8 @@ pub enum Api {
     Messages,
     /// OpenAI's, which `codex` speaks.
     Responses,
+    /// Google's, which `gemini` speaks.
+    GenerateContent,
 }
 
 impl Api {
@@ -34,6 +37,7 @@ impl Api {
         match self {
             Self::Messages => "/v1/messages",
             Self::Responses => "/v1/responses",
+            Self::GenerateContent => "/v1beta/models/{call}",
         }
     }
 
@@ -42,6 +46,7 @@ impl Api {
         let out = match self {
             Self::Messages => messages::TOKENS_OUT,
             Self::Responses => responses::TOKENS_OUT,
+            Self::GenerateContent => generate_content::TOKENS_OUT,
         };
         self.tokens_in() + out
     }
@@ -50,6 +55,7 @@ impl Api {
         match self {
             Self::Messages => messages::TOKENS_IN,
             Self::Responses => responses::TOKENS_IN,
+            Self::GenerateContent => generate_content::TOKENS_IN,
         }
     }
 }
@@ -90,6 +96,7 @@ impl ModelServer {
             .route(api.path(), post(answer))
             .route("/v1/oauth/token", post(renew))
             .route("/v1/models", get(models))
+            .route("/v1beta/models", get(models))
             .layer(axum::extract::DefaultBodyLimit::max(64 << 20))
             .with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind((address, 0)).await.unwrap();
@@ -106,7 +113,7 @@ impl ModelServer {
     /// The address as the program of this API takes it.
     pub fn base_url(&self) -> String {
         match self.api {
-            Api::Messages => format!("http://{}", self.address),
+            Api::Messages | Api::GenerateContent => format!("http://{}", self.address),
             Api::Responses => format!("http://{}/v1", self.address),
         }
     }
@@ -138,6 +145,7 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
     let response = match shared.api {
         Api::Messages => messages::respond(&shared, &headers, &body),
         Api::Responses => responses::respond(&shared, &headers, &body),
+        Api::GenerateContent => generate_content::respond(&shared, &headers, &body),
     };
     match response {
         Some(response) => response,
@@ -165,7 +173,12 @@ async fn models(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Respon
 /// Whether a request has the key, in either of the headers that programs use.
 fn shows_key(key: &str, headers: &HeaderMap) -> bool {
     let bearer = header(headers, "authorization").trim_start_matches("Bearer ");
-    [header(headers, "x-api-key"), bearer].contains(&key)
+    [
+        header(headers, "x-api-key"),
+        header(headers, "x-goog-api-key"),
+        bearer,
+    ]
+    .contains(&key)
 }
 
 /// The text of a header; empty when it is not there.

@@ -1,0 +1,222 @@
+//! Google's Gemini API.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
+
+use super::api::{ApiError, ModelApi, ModelRoute};
+use super::credential_kind::CredentialRecord;
+use super::metered_call::{CallError, MAX_WINDOW, MeteredCall};
+use super::{AuthMethod, CredentialKind, ModelService};
+
+/// The most output tokens of any model, for a call without a limit.
+const MAX_OUTPUT: u64 = 65_536;
+
+/// Google's Gemini API.
+pub static GOOGLE: ModelService = ModelService {
+    name: "Google",
+    hosts: &["generativelanguage.googleapis.com"],
+    base_url: Some("https://generativelanguage.googleapis.com"),
+    credentials: &[GOOGLE_KEY],
+    routes: &[
+        metered("/v1beta/models/*:streamGenerateContent"),
+        metered("/v1beta/models/*:generateContent"),
+        ModelRoute {
+            method: "POST",
+            path: "/v1beta/models/*:countTokens",
+            api: None,
+            error_body,
+        },
+        ModelRoute {
+            method: "GET",
+            path: "/v1beta/models",
+            api: None,
+            error_body,
+        },
+    ],
+    check_path: "/v1beta/models",
+    refuses_credential: |status, body| {
+        let details = body["error"]["details"].as_array();
+        let is_invalid = |detail: &Value| detail["reason"] == "API_KEY_INVALID";
+        status == 401 || details.is_some_and(|details| details.iter().any(is_invalid))
+    },
+    no_login: Some("the gateway does not support logins with a Google account"),
+};
+
+const GOOGLE_KEY: CredentialKind = CredentialKind(&CredentialRecord {
+    name: "google-api-key",
+    title: "the Gemini API key",
+    auth: AuthMethod::ApiKey,
+    variable: "GEMINI_API_KEY",
+    variable_doc: "Key of Google's Gemini API.",
+    header: Some("x-goog-api-key"),
+    prefix: "",
+    agent: Some("gemini"),
+});
+
+const fn metered(path: &'static str) -> ModelRoute {
+    ModelRoute {
+        method: "POST",
+        path,
+        api: Some(&GENERATE_CONTENT),
+        error_body,
+    }
+}
+
+/// `generateContent`, as a stream or not. The model is part of the path.
+static GENERATE_CONTENT: ModelApi = ModelApi {
+    name: "generate-content",
+    parse_call: |path, body| {
+        let call: GenerateCall = serde_json::from_slice(&body)?;
+        if call.tools.iter().flatten().any(ToolFields::is_remote) {
+            return Err(CallError::OwnEndpoint);
+        }
+        let config = call.generation_config.unwrap_or_default();
+        let limit = config.max_output_tokens.unwrap_or(MAX_OUTPUT);
+        let output = limit.saturating_mul(config.candidate_count.unwrap_or(1).max(1));
+        let name = path.rsplit('/').next().and_then(|name| name.split(':').next());
+        let mut metered = MeteredCall::new(name.unwrap_or_default(), output, body)?;
+        if call.cached_content.is_some() {
+            metered.worst.input = MAX_WINDOW;
+        }
+        Ok(metered)
+    },
+    event_markers: &["\"usageMetadata\""],
+    read_event: |event, state| {
+        let Ok(event) = serde_json::from_str::<GenerateEvent>(event) else {
+            return;
+        };
+        // Every event reports the usage so far. The last one has a finish reason.
+        let is_last = event
+            .candidates
+            .iter()
+            .any(|candidate| candidate.finish_reason.is_some());
+        if let Some(usage) = event.usage_metadata {
+            state.is_over |= is_last;
+            state.report(is_last, |call| {
+                call.cache_read = usage.cached_content_token_count;
+                call.input = usage
+                    .prompt_token_count
+                    .saturating_add(usage.tool_use_prompt_token_count)
+                    .saturating_sub(call.cache_read);
+                call.output = usage
+                    .candidates_token_count
+                    .saturating_add(usage.thoughts_token_count);
+            });
+        }
+    },
+};
+
+/// The fields of a call that matter here. A duplicate field is an error.
+#[derive(Deserialize)]
+struct GenerateCall {
+    #[serde(alias = "generationConfig")]
+    generation_config: Option<GenerationConfig>,
+    tools: Option<Vec<ToolFields>>,
+    #[serde(alias = "cachedContent")]
+    cached_content: Option<IgnoredAny>,
+}
+
+#[derive(Default, Deserialize)]
+struct GenerationConfig {
+    #[serde(alias = "maxOutputTokens")]
+    max_output_tokens: Option<u64>,
+    #[serde(alias = "candidateCount")]
+    candidate_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct ToolFields {
+    #[serde(alias = "urlContext")]
+    url_context: Option<IgnoredAny>,
+    #[serde(alias = "mcpServers")]
+    mcp_servers: Option<IgnoredAny>,
+}
+
+impl ToolFields {
+    /// Whether the service would connect to an address that the sandbox chooses.
+    fn is_remote(&self) -> bool {
+        self.url_context.is_some() || self.mcp_servers.is_some()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct GenerateEvent {
+    #[serde(default)]
+    candidates: Vec<Candidate>,
+    usage_metadata: Option<UsageMetadata>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+#[derive(Default)]
+struct UsageMetadata {
+    prompt_token_count: u64,
+    tool_use_prompt_token_count: u64,
+    cached_content_token_count: u64,
+    candidates_token_count: u64,
+    thoughts_token_count: u64,
+}
+
+fn error_body(error: &ApiError) -> Value {
+    let status = match error.status {
+        400 | 413 | 415 => "INVALID_ARGUMENT",
+        401 => "UNAUTHENTICATED",
+        402 | 403 => "PERMISSION_DENIED",
+        500 => "INTERNAL",
+        _ => "UNAVAILABLE",
+    };
+    json!({"error": {"code": error.status, "message": error.message, "status": status}})
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::model::UsageReader;
+    use crate::usage::Tokens;
+
+    const PATH: &str = "/v1beta/models/gemini-3-pro:streamGenerateContent";
+
+    #[rstest]
+    #[case("{}", MAX_OUTPUT)]
+    #[case(r#"{"generationConfig":{"maxOutputTokens":100}}"#, 100)]
+    #[case(r#"{"generation_config":{"max_output_tokens":100,"candidateCount":2}}"#, 200)]
+    fn a_call_is_bounded(#[case] body: &str, #[case] output: u64) {
+        let call = (GENERATE_CONTENT.parse_call)(PATH, Bytes::from(body.to_owned())).unwrap();
+        assert_eq!((call.model.as_str(), call.worst.output), ("gemini-3-pro", output));
+    }
+
+    #[rstest]
+    #[case(r#"{"tools":[{"urlContext":{}}]}"#)]
+    #[case(r#"{"tools":[{"mcp_servers":[]}]}"#)]
+    #[case(r#"{"generationConfig":{},"generation_config":{}}"#)]
+    #[case("[]")]
+    fn an_ambiguous_or_unsafe_call_is_an_error(#[case] body: &str) {
+        assert!((GENERATE_CONTENT.parse_call)(PATH, Bytes::from(body.to_owned())).is_err());
+    }
+
+    const FIRST: &str = r#"{"candidates":[{"content":{}}],"usageMetadata":{"promptTokenCount":100}}"#;
+    const LAST: &str = r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":100,
+        "cachedContentTokenCount":10,"candidatesTokenCount":20,"thoughtsTokenCount":5}}"#;
+
+    #[rstest]
+    #[case::whole(&[FIRST, LAST], Some(Tokens { input: 100, output: 25 }))]
+    #[case::interrupted(&[FIRST], None)]
+    fn usage_is_read(#[case] events: &[&str], #[case] expected: Option<Tokens>) {
+        let mut reader = UsageReader::new(&GENERATE_CONTENT, "text/event-stream", None);
+        for event in events {
+            reader.push(format!("data: {}\r\n\r\n", event.replace('\n', "")).as_bytes());
+        }
+        assert_eq!(reader.finish(false).map(|usage| usage.tokens()), expected);
+    }
+}
