@@ -40,6 +40,7 @@ mod cursor;
 mod custom;
 mod gemini;
 mod model_failure;
+mod opencode;
 mod program;
 mod program_session;
 mod record;
@@ -64,6 +65,7 @@ pub use cursor::{CURSOR_AGENT, Cursor};
 pub use custom::{CUSTOM, Custom, PROMPT_FILE};
 pub use gemini::{GEMINI, Gemini};
 pub use model_failure::ModelFailure;
+pub use opencode::{OPENCODE, OpenCode};
 pub use program::{AgentProgram, ProgramAgent};
 pub use record::{
     AgentImage, AgentName, AgentOptions, AgentOptionsError, AgentRecord, KeyVariable, UnknownAgent,
@@ -76,6 +78,7 @@ pub static AGENTS: &[AgentName] = &[
     AgentName(&codex::CODEX),
     AgentName(&cursor::CURSOR_AGENT),
     AgentName(&gemini::GEMINI),
+    AgentName(&opencode::OPENCODE),
     AgentName(&actions::ACTIONS),
     AgentName(&custom::CUSTOM),
 ];

@@ -17,6 +17,7 @@ pub enum Program {
     Claude,
     Codex,
     Gemini,
+    OpenCode,
 }
 
 impl Program {
@@ -25,6 +26,7 @@ impl Program {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::Gemini => "gemini",
+            Self::OpenCode => "opencode",
         }
     }
 
@@ -33,6 +35,7 @@ impl Program {
             Self::Claude => Api::Messages,
             Self::Codex => Api::Responses,
             Self::Gemini => Api::GenerateContent,
+            Self::OpenCode => Api::Chat,
         }
     }
 
@@ -40,7 +43,7 @@ impl Program {
     pub fn host(self) -> &'static str {
         match self {
             Self::Claude => "api.anthropic.com",
-            Self::Codex => "api.openai.com",
+            Self::Codex | Self::OpenCode => "api.openai.com",
             Self::Gemini => "generativelanguage.googleapis.com",
         }
     }
@@ -49,7 +52,7 @@ impl Program {
     pub fn key_variable(self) -> &'static str {
         match self {
             Self::Claude => "ANTHROPIC_API_KEY",
-            Self::Codex => "OPENAI_API_KEY",
+            Self::Codex | Self::OpenCode => "OPENAI_API_KEY",
             Self::Gemini => "GEMINI_API_KEY",
         }
     }

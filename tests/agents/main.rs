@@ -22,6 +22,7 @@ mod github;
 mod hosts;
 mod litellm;
 mod logins;
+mod opencode;
 mod preflight;
 mod selftest;
 mod settings;

@@ -53,6 +53,7 @@ async fn every_agents_image_has_its_program_and_every_tool() {
         ("codex", "codex", "0.166.0"),
         ("cursor", "cursor-agent", "stands for cursor-agent"),
         ("gemini", "gemini", "0.61.0"),
+        ("opencode", "opencode", "1.18.33"),
     ] {
         let image = build(&project, agent);
         assert_eq!(image.steps, ["build-base"], "{agent}");

@@ -1,5 +1,6 @@
 //! Whole model servers for the agent programs, on real sockets, driven by a script.
 
+mod chat;
 mod generate_content;
 mod messages;
 mod responses;
@@ -28,6 +29,8 @@ pub enum Api {
     Messages,
     /// OpenAI's, which `codex` speaks.
     Responses,
+    /// Chat completions, which `opencode` speaks.
+    Chat,
     /// Google's, which `gemini` speaks.
     GenerateContent,
 }
@@ -37,6 +40,7 @@ impl Api {
         match self {
             Self::Messages => "/v1/messages",
             Self::Responses => "/v1/responses",
+            Self::Chat => "/v1/chat/completions",
             Self::GenerateContent => "/v1beta/models/{call}",
         }
     }
@@ -46,6 +50,7 @@ impl Api {
         let out = match self {
             Self::Messages => messages::TOKENS_OUT,
             Self::Responses => responses::TOKENS_OUT,
+            Self::Chat => chat::TOKENS_OUT,
             Self::GenerateContent => generate_content::TOKENS_OUT,
         };
         self.tokens_in() + out
@@ -55,6 +60,7 @@ impl Api {
         match self {
             Self::Messages => messages::TOKENS_IN,
             Self::Responses => responses::TOKENS_IN,
+            Self::Chat => chat::TOKENS_IN,
             Self::GenerateContent => generate_content::TOKENS_IN,
         }
     }
@@ -114,7 +120,7 @@ impl ModelServer {
     pub fn base_url(&self) -> String {
         match self.api {
             Api::Messages | Api::GenerateContent => format!("http://{}", self.address),
-            Api::Responses => format!("http://{}/v1", self.address),
+            Api::Responses | Api::Chat => format!("http://{}/v1", self.address),
         }
     }
 
@@ -145,6 +151,7 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
     let response = match shared.api {
         Api::Messages => messages::respond(&shared, &headers, &body),
         Api::Responses => responses::respond(&shared, &headers, &body),
+        Api::Chat => chat::respond(&shared, &headers, &body),
         Api::GenerateContent => generate_content::respond(&shared, &headers, &body),
     };
     match response {
