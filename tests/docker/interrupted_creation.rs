@@ -7,7 +7,6 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use ralph::engine::Engine;
-use ralph::sandbox::docker::SealStep;
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::docker_test::sandbox_dirs;
@@ -34,7 +33,7 @@ async fn every_step_is_told_once_and_in_order() {
     drop(listening);
     sandbox.close().await.unwrap();
     // The sandbox is made while its network is.
-    let free = SealStep::SandboxCreated.to_string();
+    let free = "sandbox-created";
     let in_order = |names: &[String]| {
         names
             .iter()
@@ -42,10 +41,7 @@ async fn every_step_is_told_once_and_in_order() {
             .cloned()
             .collect::<Vec<_>>()
     };
-    let (told, all) = (
-        told.lock().unwrap().clone(),
-        SealStep::ALL.map(|step| step.to_string()),
-    );
+    let (told, all) = (told.lock().unwrap().clone(), steps::ALL.map(str::to_owned));
     assert_eq!(in_order(&told), in_order(&all));
     assert_eq!(told.iter().filter(|name| **name == free).count(), 1);
 }
@@ -56,7 +52,7 @@ async fn ralph_killed_after_any_step_runs_nothing_and_the_next_start_clears_up()
     let site = need!(Site::new().await);
     let elsewhere = need!(Elsewhere::new().await);
     let mut earlier = BTreeSet::new();
-    for step in SealStep::ALL {
+    for step in steps::ALL {
         let mut struck = killed_after(step, &site.scripted(&script([doing([run("touch started")])])));
         let ended = finish(struck.env("RALPH_SANDBOX__REUSE_CONTAINER", "false"));
         assert_eq!(ended.code, None, "{step}: {ended:?}");
@@ -97,14 +93,14 @@ fn ralph_itself() {
 #[tokio::test]
 async fn a_holder_killed_after_any_step_leaves_no_sandbox_that_is_open() {
     let sealed = need!(Sealed::new().await);
-    for last in SealStep::ALL {
+    for last in steps::ALL {
         let spec = &sealed.room.spec;
         let name = format!("agent-loop-test-ralph-{}-net", spec.run);
         let listening = steps::on_this_thread(move |step| {
-            if step == last.to_string() {
+            if step == last {
                 // What does not run yet cannot be killed.
                 let verb: &[&str] = match last {
-                    SealStep::HolderCreated => &["rm", "--force"],
+                    "holder-created" => &["rm", "--force"],
                     _ => &["kill"],
                 };
                 let killed = Command::new("docker").args(verb).arg(&name).output().unwrap();
@@ -118,7 +114,7 @@ async fn a_holder_killed_after_any_step_leaves_no_sandbox_that_is_open() {
         let made = sealed.room.provider.create(spec).await;
         drop(listening);
         if let Ok(sandbox) = made {
-            assert_eq!(last, SealStep::Proved);
+            assert_eq!(last, "proved");
             let verified = sandbox.verify().await;
             assert!(verified.is_err(), "{last}: {verified:?}");
             assert!(sealed.is_closed(sandbox.id()).await, "{last}");
@@ -131,7 +127,7 @@ async fn a_holder_killed_after_any_step_leaves_no_sandbox_that_is_open() {
 }
 
 /// The same command, which is killed after this step.
-fn killed_after(step: SealStep, ralph: &Command) -> Command {
+fn killed_after(step: &str, ralph: &Command) -> Command {
     let arguments: Vec<&str> = ralph
         .get_args()
         .map(|argument| argument.to_str().unwrap())

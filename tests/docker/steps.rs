@@ -1,4 +1,4 @@
-//! Whoever is told of each step towards a sealed network, when it is done and before anything else is.
+//! Calls a function after each step that starts a sandbox on a sealed network.
 
 use std::fmt::Debug;
 
@@ -7,14 +7,29 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::{DefaultGuard, set_default, set_global_default};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Tells of the steps that are done on this thread, until it is dropped.
-pub fn on_this_thread(told: impl Fn(&str) + Send + Sync + 'static) -> DefaultGuard {
-    set_default(Steps(told))
+/// All steps in order. `sandbox-created` may come earlier, because it happens while the network is set up.
+pub const ALL: [&str; 11] = [
+    "holder-created",
+    "holder-started",
+    "holder-reached",
+    "walls-raised",
+    "listeners-handed-over",
+    "gateway-opened",
+    "sandbox-created",
+    "sandbox-started",
+    "session-opened",
+    "kernel-asked",
+    "proved",
+];
+
+/// Observes the steps on this thread until the guard is dropped.
+pub fn on_this_thread(observer: impl Fn(&str) + Send + Sync + 'static) -> DefaultGuard {
+    set_default(Steps(observer))
 }
 
-/// Tells of all steps of this process.
-pub fn everywhere(told: impl Fn(&str) + Send + Sync + 'static) {
-    set_global_default(Steps(told)).unwrap();
+/// Observes all steps of this process.
+pub fn everywhere(observer: impl Fn(&str) + Send + Sync + 'static) {
+    set_global_default(Steps(observer)).unwrap();
 }
 
 struct Steps<F>(F);
@@ -31,7 +46,7 @@ where
     }
 
     fn event(&self, event: &Event<'_>) {
-        event.record(&mut Told(&self.0));
+        event.record(&mut StepVisitor(&self.0));
     }
 
     // There are no spans.
@@ -48,9 +63,9 @@ where
     fn exit(&self, _span: &Id) {}
 }
 
-struct Told<'a, F>(&'a F);
+struct StepVisitor<'a, F>(&'a F);
 
-impl<F: Fn(&str)> Visit for Told<'_, F> {
+impl<F: Fn(&str)> Visit for StepVisitor<'_, F> {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         if field.name() == STEP {
             (self.0)(&format!("{value:?}"));

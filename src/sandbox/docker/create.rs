@@ -9,7 +9,7 @@ use super::backend::{EngineHost, NetworkMode};
 use super::container::{self, label};
 use super::engine_failed_for;
 use super::sandbox::DockerSandbox;
-use super::seal::{Seal, SealError, SealStep, holder};
+use super::seal::{Seal, SealError, holder, report_step};
 use crate::engine::{ContainerNetwork, EngineError};
 
 /// Creates and starts a sandbox, and verifies that its network is sealed. `None` if the engine has a container with the
@@ -60,7 +60,7 @@ async fn create_containers(
             let holder = holder::container(&name, holder_image, &dir.holder_dir(), labels);
             let holder = host.engine.create_container(&holder).await.map_err(failed)?;
             created.push(holder.clone());
-            SealStep::HolderCreated.report(&holder);
+            report_step("holder-created", &holder);
             let seal = Seal::new(host.holder(dir, holder.clone()), plan, &spec.egress, inspection);
             (ContainerNetwork::SharedWith(holder), Some(seal))
         }
@@ -78,7 +78,7 @@ async fn create_containers(
     let container = container.map_err(failed)?;
     created.push(container.clone());
     if let Some(seal) = &seal {
-        SealStep::SandboxCreated.report(seal.holder());
+        report_step("sandbox-created", seal.holder());
     }
     sealed.map_err(unsealed)?;
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use self::backend::DockerBackend;
 pub(super) use self::proxy::variables as proxy_variables;
-pub use self::seal::{SealError, SealPlan, SealStep};
+pub use self::seal::{SealError, SealPlan};
 use super::workspace_provider::WorkspaceProvider;
 use super::{Provider, SandboxError, SandboxErrorKind};
 use crate::clock::Clock;

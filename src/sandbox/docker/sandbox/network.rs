@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::super::super::SandboxError;
 use super::super::super::lifecycle::LifecycleState;
 use super::super::super::session_slot::WarmSandbox;
-use super::super::seal::{HolderNetwork, SealError, SealState, SealStep};
+use super::super::seal::{HolderNetwork, SealError, SealState, report_step};
 use super::DockerSandbox;
 use crate::engine::ContainerState;
 
@@ -31,7 +31,7 @@ impl DockerSandbox {
             self.start_container().await?;
         }
         if let Some(seal) = &self.seal {
-            SealStep::SandboxStarted.report(seal.holder());
+            report_step("sandbox-started", seal.holder());
         }
         self.prove().await
     }
@@ -55,7 +55,7 @@ impl DockerSandbox {
         for _ in 0..2 {
             match self.slot.session().await {
                 Ok(Some(session)) => {
-                    SealStep::SessionOpened.report(seal.holder());
+                    report_step("session-opened", seal.holder());
                     proved = seal.prove(&session).await;
                 }
                 Ok(None) => {}

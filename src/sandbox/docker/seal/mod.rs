@@ -9,7 +9,6 @@ pub(super) mod holder;
 mod holder_connection;
 mod probes;
 mod seal_plan;
-mod seal_step;
 
 use std::os::fd::OwnedFd;
 
@@ -23,7 +22,6 @@ use self::holder::Holder;
 pub(super) use self::holder::HolderNetwork;
 use self::holder_connection::HolderConnection;
 pub use self::seal_plan::SealPlan;
-pub use self::seal_step::SealStep;
 use super::super::Egress;
 use super::super::session::WarmSession;
 use crate::gateway::{Gateway, GatewaySetup, Inspection};
@@ -91,7 +89,7 @@ impl Seal {
         }
         *gateway = None;
         let network = self.holder.start().await?;
-        SealStep::HolderStarted.report(self.holder());
+        report_step("holder-started", self.holder());
         *gateway = Some(self.open_gateway().await?);
         Ok(network)
     }
@@ -110,9 +108,9 @@ impl Seal {
         let gateway = self.gateway.lock().await;
         let gateway = gateway.as_ref().ok_or(SealError::HolderEnded)?;
         check_rules(&gateway.kernel_rules().await?)?;
-        SealStep::KernelAsked.report(self.holder());
+        report_step("kernel-asked", self.holder());
         probes::run_probes(session, self.plan.policy(), &gateway.beacon).await?;
-        SealStep::Proved.report(self.holder());
+        report_step("proved", self.holder());
         Ok(())
     }
 
@@ -127,15 +125,15 @@ impl Seal {
     /// Lets the holder set up its network, and opens a gateway at the sockets it passes on.
     async fn open_gateway(&self) -> Result<GatewayTask, SealError> {
         let mut holder = self.holder.connect().await?;
-        SealStep::HolderReached.report(self.holder());
+        report_step("holder-reached", self.holder());
         request(&mut holder, &SealPlan::firewall_request()).await?;
-        SealStep::WallsRaised.report(self.holder());
+        report_step("walls-raised", self.holder());
         let listeners = request(&mut holder, &self.plan.listeners_request()).await?;
-        SealStep::ListenersHandedOver.report(self.holder());
+        report_step("listeners-handed-over", self.holder());
         let beacon = Beacon::random();
         let gateway = Gateway::new(self.setup(beacon.clone()));
         self.plan.open(&gateway, listeners)?;
-        SealStep::GatewayOpened.report(self.holder());
+        report_step("gateway-opened", self.holder());
         let (queries, received) = mpsc::channel(1);
         Ok(GatewayTask {
             beacon,
@@ -164,6 +162,12 @@ impl GatewayTask {
         sent.map_err(|_| SealError::HolderEnded)?;
         rules.await.map_err(|_| SealError::HolderEnded)?
     }
+}
+
+/// Emits a `tracing` event after a step that starts a sandbox on a sealed network, in whose field `step` is its name. No
+/// command of the agent runs before the last step, `proved`.
+pub(super) fn report_step(step: &str, holder: &str) {
+    tracing::debug!(step = %step, holder, "completed a step towards a sealed network");
 }
 
 /// Keeps the gateway open until the holder ends or the seal is dropped.
