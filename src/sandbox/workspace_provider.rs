@@ -390,3 +390,213 @@ pub(super) fn missing_image(spec: &SandboxSpec) -> SandboxError {
     )
     .with_hint(Some("check the name of the image, or pull or build it first"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Mutex;
+
+    use tempfile::TempDir;
+
+    use super::super::files::WorkspaceFiles;
+    use super::super::{CredentialRoute, Enforced, Isolation, NetworkEnforcement, Purpose, SandboxFiles};
+    use super::*;
+    use crate::exec::{Command, Exit, OutputSink};
+
+    /// Keeps the names of its running instances.
+    #[derive(Default)]
+    struct FakeBackend {
+        running: Mutex<Vec<String>>,
+        image: &'static str,
+    }
+
+    struct FakeSandbox(SandboxDir, WorkspaceFiles);
+
+    #[async_trait]
+    impl Sandbox for FakeSandbox {
+        fn id(&self) -> &'static str {
+            "fake"
+        }
+        fn root(&self) -> &Path {
+            self.1.root()
+        }
+        fn files(&self) -> &dyn SandboxFiles {
+            &self.1
+        }
+        async fn exec(&self, _: &Command, _: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
+            Err(SandboxError::stopped("fake"))
+        }
+        async fn end_processes(&self) -> Result<(), SandboxError> {
+            Ok(())
+        }
+        async fn start(&self) -> Result<(), SandboxError> {
+            Ok(())
+        }
+        async fn stop(&self) -> Result<(), SandboxError> {
+            Ok(())
+        }
+        async fn close(&self) -> Result<(), SandboxError> {
+            self.0.remove().await
+        }
+    }
+
+    fn sandbox(dir: &SandboxDir) -> FakeSandbox {
+        let files = WorkspaceFiles::new(&dir.name(), "/work".into(), dir.workspace(), dir.staging());
+        FakeSandbox(dir.clone(), files)
+    }
+
+    #[async_trait]
+    impl WorkspaceBackend for FakeBackend {
+        const NAME: &'static str = "fake";
+        type Sandbox = FakeSandbox;
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities {
+                isolation: Isolation::Container,
+                network: NetworkEnforcement::Names,
+                resources: Enforced::Yes,
+                metering: Enforced::Yes,
+                preview: false,
+                credentials: CredentialRoute::Gateway,
+            }
+        }
+        async fn check(&self) -> Result<(), SandboxError> {
+            Ok(())
+        }
+        async fn fingerprint(&self, _spec: &SandboxSpec) -> Result<Option<String>, SandboxError> {
+            Ok((!self.image.is_empty()).then(|| self.image.to_owned()))
+        }
+        async fn create(
+            &self,
+            dir: &SandboxDir,
+            _spec: &SandboxSpec,
+            _record: &SandboxRecord,
+        ) -> Result<Option<FakeSandbox>, SandboxError> {
+            let mut running = self.running.lock().unwrap();
+            if running.contains(&dir.name()) {
+                return Ok(None);
+            }
+            running.push(dir.name());
+            Ok(Some(sandbox(dir)))
+        }
+        async fn open(
+            &self,
+            dir: &SandboxDir,
+            _spec: &SandboxSpec,
+        ) -> Result<Option<FakeSandbox>, SandboxError> {
+            let is_running = self.running.lock().unwrap().contains(&dir.name());
+            Ok(is_running.then(|| sandbox(dir)))
+        }
+        async fn attach(&self, found: &FoundSandbox) -> Result<Option<FakeSandbox>, SandboxError> {
+            Ok(found.instance.as_ref().map(|_| sandbox(&found.dir)))
+        }
+        async fn instances(&self, dirs: &[SandboxDir]) -> Result<Vec<Instance>, SandboxError> {
+            let running = self.running.lock().unwrap();
+            let own = dirs.iter().filter(|dir| running.contains(&dir.name()));
+            let instances = own.map(|dir| Instance {
+                name: dir.name(),
+                dir: dir.clone(),
+                ids: vec![dir.name()],
+                activity: SandboxActivity::Running,
+                needs_sweep: true,
+                image: None,
+                created: None,
+                creator: (None, None),
+            });
+            Ok(instances.collect())
+        }
+        async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
+            self.running.lock().unwrap().retain(|name| *name != dir.name());
+            Ok(())
+        }
+    }
+
+    fn provider(base: &TempDir, image: &'static str) -> WorkspaceProvider<FakeBackend> {
+        let backend = FakeBackend {
+            image,
+            ..FakeBackend::default()
+        };
+        WorkspaceProvider::new(backend, base.path().to_owned(), "here")
+    }
+
+    fn spec(run: &str, task: &str) -> SandboxSpec {
+        SandboxSpec {
+            image: Some("image".to_owned()),
+            purpose: Purpose {
+                agent: "agent".to_owned(),
+                branch: "branch".to_owned(),
+                task: task.to_owned(),
+            },
+            ..SandboxSpec::unrestricted(RunId::parse(run).unwrap())
+        }
+    }
+
+    /// Lets a sandbox look like that of a process that has ended.
+    fn orphan(provider: &WorkspaceProvider<FakeBackend>, run: &str) {
+        let (dir, record) = provider.find_run(&RunId::parse(run).unwrap()).unwrap().unwrap();
+        let dead = format!("{{\"host\":\"here\",\"pid\":{},\"started\":null}}", u32::MAX / 2);
+        let owner = serde_json::from_str(&dead).unwrap();
+        dir.record_owner(&SandboxRecord { owner, ..record }).unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_second_sandbox_of_a_branch_gets_another_name() {
+        let base = TempDir::new().unwrap();
+        let provider = provider(&base, "v1");
+        provider.create(&spec("r2345", "one")).await.unwrap();
+        provider.create(&spec("r2346", "two")).await.unwrap();
+        let listed = provider.list().await.unwrap();
+        assert_eq!(listed.len(), 2);
+        assert!(listed.iter().all(|one| one.standing == SandboxOwnership::InUse));
+        assert!(provider.create(&spec("r2345", "one")).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn an_orphan_of_the_same_task_is_taken_over_and_of_another_swept() {
+        let base = TempDir::new().unwrap();
+        let provider = provider(&base, "v1");
+        provider.create(&spec("r2345", "one")).await.unwrap();
+        orphan(&provider, "r2345");
+        provider.create(&spec("r2346", "one")).await.unwrap();
+        let listed = provider.list().await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].run, Some(RunId::parse("r2346").unwrap()));
+        orphan(&provider, "r2346");
+        provider.create(&spec("r2347", "two")).await.unwrap();
+        let listed = provider.list().await.unwrap();
+        assert_eq!(listed.len(), 1);
+        assert_eq!(listed[0].run, Some(RunId::parse("r2347").unwrap()));
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_in_use_is_removed_only_by_name() {
+        let base = TempDir::new().unwrap();
+        let provider = provider(&base, "v1");
+        provider.create(&spec("r2345", "one")).await.unwrap();
+        let id = provider.list().await.unwrap()[0].id.clone();
+        assert!(!provider.remove(&id, RemovalScope::Orphans).await.unwrap());
+        assert!(provider.attach(&id).await.unwrap().is_some());
+        assert!(provider.remove(&id, RemovalScope::Any).await.unwrap());
+        assert!(provider.list().await.unwrap().is_empty());
+        assert!(!provider.remove(&id, RemovalScope::Any).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_sandbox_with_another_fingerprint_is_not_reopened() {
+        let base = TempDir::new().unwrap();
+        let first = provider(&base, "v1");
+        first.create(&spec("r2345", "one")).await.unwrap();
+        assert!(first.reopen(&spec("r2345", "one")).await.unwrap().is_some());
+        let second = provider(&base, "v2");
+        assert!(second.reopen(&spec("r2345", "one")).await.unwrap().is_none());
+        assert!(SandboxDir::all(base.path()).unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_missing_image_is_named() {
+        let base = TempDir::new().unwrap();
+        let created = provider(&base, "").create(&spec("r2345", "one")).await;
+        let error = created.err().unwrap();
+        assert_eq!(error.to_string(), "the image `image` does not exist");
+    }
+}
