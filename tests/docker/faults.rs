@@ -43,7 +43,7 @@ async fn an_image_that_was_removed_pauses_the_run() {
     docker(&site.engine, &["rmi", &image]);
     docker(&site.engine, &["rm", "--force", &site.containers()[0]]);
     live.wait()
-        .expect(3, &["paused: ", &format!("not found: the image `{image}`")]);
+        .expect(3, &["paused: ", &format!("the image `{image}` does not exist")]);
     docker(&site.engine, &["tag", base::NAME, &image]);
     finish(&mut site.ralph(&["resume"])).expect(0, &["done: "]);
     docker(&site.engine, &["rmi", &image]);

@@ -144,7 +144,7 @@ async fn an_image_that_is_not_there_is_named() {
     let error = room.provider.create(&spec).await.err().unwrap();
     assert_eq!(
         error.to_string(),
-        "not found: the image `ralph-test-no-such-image:1`"
+        "the image `ralph-test-no-such-image:1` does not exist"
     );
     assert_eq!(sandbox_dirs(room.dir.path()), 0);
 }
