@@ -152,7 +152,7 @@ mod tests {
         assert!(check_policy(provider.as_ref(), &names).is_ok());
         let opened = names.inspecting([HostPattern::parse("github.com").unwrap()]);
         let refused = check_policy(provider.as_ref(), &opened).unwrap_err();
-        assert!(refused.to_string().contains("opens no TLS"), "{refused}");
+        assert!(refused.to_string().contains("cannot inspect TLS"), "{refused}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn local_enforces_nothing_and_is_not_attacked() {
         assert_eq!(case["seen"], "not tried", "{case}");
         assert_eq!(
             case["reason"],
-            "the `local` provider cannot enforce the network policy: its commands reach whatever this machine reaches",
+            "the `local` provider cannot enforce the network policy: its commands can reach everything that the host can reach",
             "{case}"
         );
     }

@@ -71,7 +71,7 @@ async fn a_policy_is_passed_to_the_program(#[case] program: &str, #[case] expect
 
 #[rstest]
 #[case::a_path(Policy::allowlist([PolicyRule::parse("docs.example.org/api/*").unwrap()]), "methods or paths")]
-#[case::a_record(Policy::record(), "nothing to record")]
+#[case::a_record(Policy::record(), "nothing can be recorded")]
 #[tokio::test]
 async fn no_vm_is_created_for_a_policy_that_cannot_be_enforced(
     #[values("sbx", "docker")] program: &str,
