@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ralph::exec::Command;
-use ralph::image::{Context, HashCache};
+use ralph::image::{BuildContext, HashCache};
 
 use super::Fallible;
 use super::figure::{Figure, Samples, Target};
@@ -22,7 +22,7 @@ pub(crate) fn hash_alone(root: &Path) -> Fallible<()> {
     // In a directory that is not there, so that nothing is remembered.
     let cache = HashCache::new(root.join("no such directory/\0"), ralph::clock::system());
     let started = Instant::now();
-    let digest = Context::read(root, &[], &cache)?.digest();
+    let digest = BuildContext::read(root, &[], &cache)?.digest();
     println!("{} {digest}", started.elapsed().as_secs_f64());
     Ok(())
 }

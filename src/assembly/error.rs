@@ -212,7 +212,7 @@ impl From<SandboxError> for AssemblyError {
 
 impl From<ImageError> for AssemblyError {
     fn from(error: ImageError) -> Self {
-        let kind = if error.is_mistake() { Usage } else { Runtime };
+        let kind = if error.is_user_error() { Usage } else { Runtime };
         Self::from_error(kind, &error).with_hint_of(error.hint())
     }
 }

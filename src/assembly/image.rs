@@ -3,19 +3,19 @@
 use std::path::Path;
 
 use crate::config::Config;
-use crate::engine::{Engine, EngineError};
-use crate::image::{ImageError, Origin, Rebuild, Recipe, Tools, Wish, ensure, plan, survey};
+use crate::engine::Engine;
+use crate::image::{BuildEnvironment, BuildSource, ImageBuilder, ImageRecipe, ImageRequest, Rebuild};
 use crate::nix::FlakeInputs;
 use crate::sandbox::connect::ImageSource;
 use crate::scm::main_worktree;
 
-use super::{AssemblyContext, AssemblyError, provider};
+use super::{AssemblyContext, AssemblyError, Surroundings, provider};
 
-/// What a sandbox starts from.
-pub(crate) struct Prepared {
-    /// The image; `None`: the provider needs none.
+/// The image that a sandbox starts from.
+pub(crate) struct PreparedImage {
+    /// Its name; `None`: the provider needs none.
     pub(crate) image: Option<String>,
-    /// What was built for it, or was there: nothing for one that the configuration names.
+    /// The build steps that it took. Empty if the configuration names the image.
     pub(crate) built: Vec<&'static str>,
 }
 
@@ -31,47 +31,43 @@ pub(crate) fn build_step_name(project: &Path) -> &'static str {
     }
 }
 
-/// The image that the chosen provider's sandboxes start from: the one that `sandbox.image` names, as it is, else the
-/// planned one, which is there afterwards.
-///
-/// There is no other way to an image, so that no sandbox starts from one that is stale.
+/// Makes sure that the image of the provider's sandboxes exists: the one that `sandbox.image` names, as it is, else the
+/// planned one. Every sandbox gets its image from here, so none starts from a stale one.
 pub(crate) async fn prepare(
     context: &AssemblyContext,
     config: &Config,
     project: &Path,
     rebuild: Rebuild,
-) -> Result<Prepared, AssemblyError> {
+) -> Result<PreparedImage, AssemblyError> {
     let named = config.settings.sandbox.image.clone();
-    let as_named = |image| {
-        Ok(Prepared {
-            image,
-            built: Vec::new(),
-        })
+    let unbuilt = |image| {
+        let built = Vec::new();
+        Ok(PreparedImage { image, built })
     };
     match (provider::image_source(context, config)?, named) {
-        (ImageSource::Nothing, _) => return as_named(None),
-        (ImageSource::NamedImage, named) => return as_named(named),
-        (ImageSource::EngineImage, Some(named)) => return as_named(Some(named)),
+        (ImageSource::Nothing, _) => return unbuilt(None),
+        (ImageSource::NamedImage, named) => return unbuilt(named),
+        (ImageSource::EngineImage, Some(named)) => return unbuilt(Some(named)),
         (ImageSource::EngineImage, None) => {}
     }
-    let wish = Wish {
+    let builder = context.surroundings.image_builder().await?;
+    let request = ImageRequest {
         rebuild,
-        ..wish(config, project)
+        ..request(config, project)
     };
-    let tools = tools(context)?;
-    let engine = engine(context, &tools).await?;
-    let recipe = read(context, &wish, Some(&engine), &tools).await?;
+    let recipe = builder.read(&request).await?;
+    report_skipped_flake(context, &recipe);
     let mut observer = context.reporter.image_observer();
-    let ensured = ensure(&engine, &recipe, &tools, observer.as_mut()).await?;
+    let ensured = builder.ensure(&recipe, observer.as_mut()).await?;
     let project = recipe.spec.project().map(|_| BUILD_PROJECT);
-    Ok(Prepared {
+    Ok(PreparedImage {
         image: Some(ensured.image.tag.to_string()),
         built: std::iter::once(BUILD).chain(project).collect(),
     })
 }
 
-/// The image that sandboxes of the chosen provider start from, if an engine has it. Nothing is built or pulled.
-pub(crate) async fn at_hand(
+/// The image of the provider's sandboxes, if the engine has it. Nothing is built or pulled.
+pub(crate) async fn find(
     context: &AssemblyContext,
     config: &Config,
     project: &Path,
@@ -79,69 +75,62 @@ pub(crate) async fn at_hand(
     if provider::image_source(context, config)? != ImageSource::EngineImage {
         return Ok(None);
     }
-    let tools = tools(context)?;
-    let engine = engine(context, &tools).await?;
+    let builder = context.surroundings.image_builder().await?;
     let name = if let Some(named) = &config.settings.sandbox.image {
         named.clone()
     } else {
-        let recipe = read(context, &wish(config, project), Some(&engine), &tools).await?;
-        let facts = survey(&engine, &recipe.spec, &tools).await?;
-        plan(&recipe.spec, &facts).image.tag.to_string()
+        let recipe = builder.read(&request(config, project)).await?;
+        report_skipped_flake(context, &recipe);
+        builder.plan(&recipe).await?.image.tag.to_string()
     };
-    Ok(engine.image(&name).await?.map(|_| name))
+    Ok(builder.engine.image(&name).await?.map(|_| name))
 }
 
 /// The image that the configuration asks for in this project.
-pub(crate) fn wish(config: &Config, project: &Path) -> Wish {
-    let nix = &config.settings.image.nix;
-    Wish {
-        project: main_worktree(project),
-        agent: config.settings.agent.name.image,
-        platform: None,
-        origin: Origin::Project {
-            attribute: nix.attribute.clone(),
-            inputs: nix
-                .inputs
-                .clone()
-                .map_or(FlakeInputs::Tracked, FlakeInputs::Declared),
+pub(crate) fn request(config: &Config, project: &Path) -> ImageRequest {
+    let image = &config.settings.image;
+    let inputs = image.nix.inputs.clone();
+    ImageRequest {
+        source: BuildSource::Project {
+            attribute: image.nix.attribute.clone(),
+            inputs: inputs.map_or(FlakeInputs::Tracked, FlakeInputs::Declared),
         },
-        base: config.settings.image.base.clone(),
-        rebuild: Rebuild::WhenNeeded,
-        refresh_after: config.settings.image.refresh_after,
+        base: image.base.clone(),
+        refresh_after: image.refresh_after,
+        ..ImageRequest::for_project(main_worktree(project), config.settings.agent.name.image)
     }
 }
 
-/// The engine that has the images.
-pub(crate) async fn connect(context: &AssemblyContext) -> Result<Engine, AssemblyError> {
-    Ok(engine(context, &tools(context)?).await?)
-}
-
-/// Reads what an image is made from, and reports why the project's own flake is not used.
-pub(crate) async fn read(
-    context: &AssemblyContext,
-    wish: &Wish,
-    engine: Option<&Engine>,
-    tools: &Tools,
-) -> Result<Recipe, ImageError> {
-    let recipe = wish.read(engine, tools).await?;
-    if let Some(reason) = &recipe.passed_over {
+/// Reports why the project's own flake is not used.
+pub(crate) fn report_skipped_flake(context: &AssemblyContext, recipe: &ImageRecipe) {
+    if let Some(reason) = &recipe.skipped_flake {
         context
             .reporter
-            .inform(&format!("The project's flake.nix is not used: {reason}."));
+            .inform(&format!("flake.nix is not used: {reason}"));
     }
-    Ok(recipe)
 }
 
-/// What images are made with.
-pub(crate) fn tools(context: &AssemblyContext) -> Result<Tools, AssemblyError> {
-    Ok(Tools {
-        host: context.surroundings.builder_host(),
-        cache: context.surroundings.cache_dir()?.join("images"),
-        clock: context.surroundings.clock(),
-    })
+/// Connects to the engine that has the images.
+pub(crate) async fn connect(context: &AssemblyContext) -> Result<Engine, AssemblyError> {
+    Ok(context.surroundings.image_builder().await?.engine)
 }
 
-/// The container engine of the surroundings.
-pub(crate) async fn engine(context: &AssemblyContext, tools: &Tools) -> Result<Engine, EngineError> {
-    Engine::connect(&context.surroundings.engine(), &tools.host).await
+impl Surroundings {
+    /// Connects to the container engine, and builds images with it.
+    pub async fn image_builder(&self) -> Result<ImageBuilder, AssemblyError> {
+        let environment = self.build_environment()?;
+        Ok(ImageBuilder {
+            engine: Engine::connect(&self.engine(), &environment.host).await?,
+            environment,
+        })
+    }
+
+    /// What building images needs besides an engine.
+    pub(crate) fn build_environment(&self) -> Result<BuildEnvironment, AssemblyError> {
+        Ok(BuildEnvironment {
+            host: self.builder_host(),
+            cache_dir: self.cache_dir()?.join("images"),
+            clock: self.clock(),
+        })
+    }
 }

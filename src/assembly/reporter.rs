@@ -1,7 +1,7 @@
 //! Where warnings and progress go before a run emits events of its own.
 
 use crate::exec::Discard;
-use crate::image::Observer;
+use crate::image::ImageObserver;
 
 /// Receives what a person should know while a run is assembled.
 pub trait AssemblyReporter: Send + Sync {
@@ -12,7 +12,7 @@ pub trait AssemblyReporter: Send + Sync {
     fn inform(&self, message: &str);
 
     /// Receives the progress of an image build.
-    fn image_observer(&self) -> Box<dyn Observer>;
+    fn image_observer(&self) -> Box<dyn ImageObserver>;
 }
 
 /// Ignores everything.
@@ -24,7 +24,7 @@ impl AssemblyReporter for SilentReporter {
 
     fn inform(&self, _message: &str) {}
 
-    fn image_observer(&self) -> Box<dyn Observer> {
+    fn image_observer(&self) -> Box<dyn ImageObserver> {
         Box::new(Discard)
     }
 }

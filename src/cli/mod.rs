@@ -80,7 +80,7 @@ enum CliCommand {
     Diff(diff::DiffArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
-    Image(image::Args),
+    Image(image::ImageArgs),
     Selftest(selftest::SelftestArgs),
     Sandbox(sandbox::SandboxArgs),
     PruneSandboxes(sandbox::PruneSandboxesArgs),

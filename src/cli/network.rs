@@ -151,7 +151,7 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
     let config = configuration(context, Vec::new())?;
     let project = project_dir(context.surroundings().dir());
     let image = if package_clients::depends_on_image(&config) {
-        let found = image::at_hand(&context.assembly, &config, &project).await;
+        let found = image::find(&context.assembly, &config, &project).await;
         let missing = match &found {
             Ok(Some(_)) => None,
             Ok(None) => Some("it is not built yet".to_owned()),

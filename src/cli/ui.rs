@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::assembly::AssemblyReporter;
 use crate::exec::OutputStream;
-use crate::image::Observer;
+use crate::image::ImageObserver;
 
 use super::error::{CliError, CliExit};
 use super::image::observer;
@@ -86,7 +86,7 @@ impl AssemblyReporter for Ui {
         self.say(message);
     }
 
-    fn image_observer(&self) -> Box<dyn Observer> {
+    fn image_observer(&self) -> Box<dyn ImageObserver> {
         observer(*self)
     }
 }

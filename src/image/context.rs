@@ -1,6 +1,6 @@
-//! The build context of a project's own Dockerfile: what is in it, and one digest over all of that.
+//! The build context of a Dockerfile, and its digest.
 //!
-//! `docs/reference/image-hash.md` says what is hashed, byte by byte.
+//! `docs/reference/image-hash.md` specifies what is hashed.
 
 mod cache;
 mod reader;
@@ -15,106 +15,106 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::dockerignore::{Ignore, IgnoreError};
+use super::dockerignore::{DockerIgnore, DockerIgnoreError};
 use crate::digest::Digest;
 use reader::{ReadEntry, read_entries};
 
 pub use cache::HashCache;
 pub(super) use send::lone_dockerfile;
 
-/// The first field of what is hashed.
+/// The first field of the hash.
 const FORMAT: &str = "ralph build context 1";
 
-/// A build context as it was when it was read. A builder gets exactly these entries: owned by root, of mode 755 or 644,
-/// without times.
+/// A build context as it was when it was read. A builder gets exactly these entries, owned by root, with mode 755 or 644
+/// and without times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Context {
+pub struct BuildContext {
     root: PathBuf,
-    entries: Vec<Entry>,
+    entries: Vec<ContextEntry>,
 }
 
-/// One thing in a context.
+/// A file, directory or link in a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Where it is, relative to the context and with slashes.
+pub struct ContextEntry {
+    /// Its path, relative to the context and with slashes.
     pub path: String,
-    /// What it is.
-    pub kind: EntryKind,
+    /// Its kind and content.
+    pub kind: ContextEntryKind,
 }
 
-/// What an entry of a context is.
+/// The kind and content of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EntryKind {
+pub enum ContextEntryKind {
     /// A directory.
     Directory,
     /// A file.
     File {
-        /// Whether it can be run.
+        /// Whether it is executable.
         mode: FileMode,
-        /// How long it is.
+        /// Its size in bytes.
         size: u64,
-        /// The digest of what it holds.
+        /// The digest of its content.
         digest: Digest,
     },
-    /// A symbolic link, whatever it leads to.
+    /// A symbolic link, which is not followed.
     Link {
-        /// Where it points, as it is written in it.
+        /// Its target, as it is written.
         target: PathBuf,
     },
 }
 
-/// All that counts of a file's permissions: what git keeps, too. The rest depends on the umask of whoever checked it out.
+/// The part of a file's permissions that git keeps. The rest depends on the umask of the checkout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileMode {
     /// Sent as 644.
     Plain,
-    /// Its owner may run it. Sent as 755.
+    /// Executable by its owner. Sent as 755.
     Executable,
 }
 
 /// Why a context cannot be read.
 #[derive(Debug, Error)]
-pub enum ContextError {
-    /// A file or a directory that cannot be read.
+pub enum BuildContextError {
+    /// A file or directory cannot be read.
     #[error("cannot read `{}`", path.display())]
     Read {
-        /// Which one.
+        /// The file or directory.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// A line of `.dockerignore`.
-    #[error("`{}` cannot be used", path.display())]
+    /// A line of `.dockerignore` is not valid.
+    #[error("invalid pattern in `{}`", path.display())]
     Ignore {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        source: IgnoreError,
+        source: DockerIgnoreError,
     },
-    /// Something that cannot be in an image.
-    #[error("`{}` is a {kind}, which cannot be sent to a builder", path.display())]
+    /// A kind of file that a build context cannot contain.
+    #[error("`{}` is a {kind}, which a build context cannot contain", path.display())]
     Special {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// What it is.
         kind: SpecialFile,
     },
-    /// A name that is not the same everywhere.
-    #[error("the name of `{}` is not UTF-8, so that not every builder takes it", path.display())]
+    /// A file name is not UTF-8.
+    #[error("the name of `{}` is not UTF-8", path.display())]
     Name {
-        /// Which one, as far as it can be shown.
+        /// The file.
         path: PathBuf,
     },
 }
 
-impl ContextError {
+impl BuildContextError {
     /// What the user can do next.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Read { .. } | Self::Special { .. } | Self::Name { .. } => Some(
-                "if the image does not need it, leave it out with a line in the `.dockerignore` of that directory",
-            ),
+            Self::Read { .. } | Self::Special { .. } | Self::Name { .. } => {
+                Some("if the image does not need it, add it to the `.dockerignore` of the build context")
+            }
             Self::Ignore { .. } => None,
         }
     }
@@ -125,7 +125,7 @@ impl ContextError {
     }
 }
 
-/// A file that is none.
+/// A special file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecialFile {
     /// A named pipe.
@@ -143,14 +143,14 @@ impl fmt::Display for SpecialFile {
     }
 }
 
-impl Context {
-    /// Reads the context in `root`: everything but what its `.dockerignore` leaves out, and but the files at its top
-    /// that are `never_sent`. Takes as long as reading every file that the cache does not remember.
-    pub fn read(root: &Path, never_sent: &[&str], cache: &HashCache) -> Result<Self, ContextError> {
+impl BuildContext {
+    /// Reads the context in `root`: everything except what its `.dockerignore` excludes and the files `never_sent` at its
+    /// top. Reads every file whose hash is not cached.
+    pub fn read(root: &Path, never_sent: &[&str], cache: &HashCache) -> Result<Self, BuildContextError> {
         let listing = walk::list(root, &ignore(root)?, never_sent)?;
-        let remembered = cache.load(root);
-        let read = read_entries(root, listing, &remembered)?;
-        remembered.replace(&read.iter().filter_map(ReadEntry::to_remember).collect());
+        let cached = cache.load(root);
+        let read = read_entries(root, listing, &cached)?;
+        cached.replace(&read.iter().filter_map(ReadEntry::to_cache).collect());
         Ok(Self {
             root: root.to_owned(),
             entries: read.into_iter().map(|read| read.entry).collect(),
@@ -163,13 +163,13 @@ impl Context {
         &self.root
     }
 
-    /// What is in it, in the order of the paths' bytes. Directories come before what they hold.
+    /// The entries, sorted by the bytes of their paths. A directory comes before its content.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ContextEntry] {
         &self.entries
     }
 
-    /// The digest over all of it.
+    /// The digest of all entries.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let fields = self.entries.iter().flat_map(|entry| {
@@ -179,15 +179,15 @@ impl Context {
         Digest::sha256_fields([FORMAT.as_bytes()].into_iter().chain(fields))
     }
 
-    /// The digest of a context with nothing in it.
+    /// The digest of an empty context.
     #[must_use]
     pub fn empty_digest() -> Digest {
         Digest::sha256_fields([FORMAT])
     }
 }
 
-impl EntryKind {
-    /// How the kind is called where it is hashed, and what else counts.
+impl ContextEntryKind {
+    /// The name of the kind in the hash, and the content.
     fn fields(&self) -> (&'static str, &[u8]) {
         match self {
             Self::Directory => ("directory", &[]),
@@ -206,12 +206,12 @@ impl FileMode {
     }
 }
 
-fn ignore(root: &Path) -> Result<Ignore, ContextError> {
+fn ignore(root: &Path) -> Result<DockerIgnore, BuildContextError> {
     let path = root.join(".dockerignore");
     match fs::read_to_string(&path) {
-        Ok(text) => Ignore::parse(&text).map_err(|source| ContextError::Ignore { path, source }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Ignore::default()),
-        Err(source) => Err(ContextError::read(&path, source)),
+        Ok(text) => DockerIgnore::parse(&text).map_err(|source| BuildContextError::Ignore { path, source }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DockerIgnore::default()),
+        Err(source) => Err(BuildContextError::read(&path, source)),
     }
 }
 

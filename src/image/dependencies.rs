@@ -1,4 +1,4 @@
-//! `.agent-loop/dependencies`: the Debian packages that a project wants in its image.
+//! `.agent-loop/dependencies`: the Debian packages that a project adds to its image.
 
 mod package;
 
@@ -9,49 +9,48 @@ use thiserror::Error;
 
 use super::templates::{self, TemplateError};
 
-pub use package::{Package, PackageError};
+pub use package::{DebianPackage, DebianPackageError};
 
-/// How many bytes of names one `RUN` holds. The kernel takes 128 KiB for the one argument that a `RUN` is to its shell.
+/// The longest list of names in one `RUN`. The kernel limits the shell's argument to 128 KiB.
 const LONGEST_INSTALL: usize = 64 * 1024;
 
-/// The packages of a project, each once, by name. Their order in the file, comments and repetitions mean nothing.
+/// The packages of a project, sorted and without duplicates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dependencies(Vec<Package>);
+pub struct ProjectDependencies(Vec<DebianPackage>);
 
-/// A line of `dependencies` that cannot be used.
+/// A line of `dependencies` that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DependenciesError {
     /// Not a package.
-    #[error("line {line}: `{}` is not a package", text.escape_debug())]
+    #[error("line {line}: invalid package `{}`", text.escape_debug())]
     Package {
         /// The line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// The text of the line.
         text: String,
         /// What is wrong with it.
-        source: PackageError,
+        source: DebianPackageError,
     },
     /// One package in two versions.
-    #[error("line {line}: `{second}` contradicts `{first}` in line {first_line}")]
+    #[error("line {line}: `{second}` conflicts with `{first}` in line {first_line}")]
     TwoVersions {
         /// The later line, counted from 1.
         line: usize,
-        /// What stands there.
+        /// Its text.
         second: String,
         /// The earlier line.
         first_line: usize,
-        /// What stands there.
+        /// Its text.
         first: String,
     },
 }
 
-impl Dependencies {
-    /// Reads one package a line. `#` starts a comment wherever it stands; space around a name, tabs and the line breaks
-    /// of other systems are fine.
+impl ProjectDependencies {
+    /// Parses one package per line. `#` starts a comment anywhere in a line. White space around a name is ignored.
     pub fn parse(text: &str) -> Result<Self, DependenciesError> {
-        let mut packages: BTreeMap<Package, usize> = BTreeMap::new();
+        let mut packages: BTreeMap<DebianPackage, usize> = BTreeMap::new();
         for (line, text) in named_lines(text) {
-            let package = Package::parse(text).map_err(|source| DependenciesError::Package {
+            let package = DebianPackage::parse(text).map_err(|source| DependenciesError::Package {
                 line,
                 text: text.to_owned(),
                 source,
@@ -64,25 +63,25 @@ impl Dependencies {
         }
     }
 
-    /// Whether no package is named.
+    /// Whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The packages, by name.
-    pub fn packages(&self) -> impl Iterator<Item = &Package> {
+    /// The packages, sorted by name.
+    pub fn packages(&self) -> impl Iterator<Item = &DebianPackage> {
         self.0.iter()
     }
 
     /// The Dockerfile that installs them on top of `BASE_IMAGE`.
     pub fn dockerfile(&self) -> Result<String, TemplateError> {
-        let names: Vec<String> = self.0.iter().map(Package::to_string).collect();
+        let names: Vec<String> = self.0.iter().map(DebianPackage::to_string).collect();
         templates::render(templates::DEPENDENCIES, context! { installs => installs(&names) })
     }
 }
 
-/// What is left of each line without comment and space, where anything is; lines are counted from 1.
+/// The lines that are not empty without comment and white space, with their numbers from 1.
 fn named_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let without_comment = |line: &'_ str| line.find('#').unwrap_or(line.len());
@@ -92,10 +91,10 @@ fn named_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .filter(|(_, name)| !name.is_empty())
 }
 
-/// Versions of one package are neighbours, since packages are in order.
-fn two_versions(packages: &BTreeMap<Package, usize>) -> Option<DependenciesError> {
+/// Finds a package with two versions. They are neighbours, because packages are sorted.
+fn two_versions(packages: &BTreeMap<DebianPackage, usize>) -> Option<DependenciesError> {
     let pairs = packages.iter().zip(packages.iter().skip(1));
-    let mut contradictions = pairs.filter(|((one, _), (other, _))| one.is_same_but_for_version(other));
+    let mut contradictions = pairs.filter(|((one, _), (other, _))| one.differs_only_in_version(other));
     let (one, other) = contradictions.next()?;
     let (first, second) = if one.1 < other.1 {
         (one, other)
@@ -110,7 +109,7 @@ fn two_versions(packages: &BTreeMap<Package, usize>) -> Option<DependenciesError
     })
 }
 
-/// Cuts the names into rows that are short enough for one `RUN` each.
+/// Splits the names into lists that are short enough for one `RUN` each.
 fn installs(names: &[String]) -> Vec<&[String]> {
     let mut installs = Vec::new();
     let mut start = 0;
@@ -126,7 +125,7 @@ fn installs(names: &[String]) -> Vec<&[String]> {
     installs
 }
 
-/// What stands between two names once the builder has joined the lines.
+/// What is between two names after the builder joined the lines.
 const SEPARATION: usize = "     ".len();
 
 #[cfg(test)]
@@ -137,8 +136,8 @@ mod tests {
     use super::*;
 
     fn names(text: &str) -> Vec<String> {
-        let dependencies = Dependencies::parse(text).unwrap();
-        dependencies.packages().map(Package::to_string).collect()
+        let dependencies = ProjectDependencies::parse(text).unwrap();
+        dependencies.packages().map(DebianPackage::to_string).collect()
     }
 
     #[rstest]
@@ -157,26 +156,26 @@ mod tests {
     #[rstest]
     #[case(
         "# tools\njq\ncurl && reboot\n",
-        "line 3: `curl && reboot` is not a package",
-        "one package a line is expected"
+        "line 3: invalid package `curl && reboot`",
+        "expected one package per line"
     )]
     #[case(
         "jq\r\n\r\nBad\tName\r\n",
-        "line 3: `Bad\\tName` is not a package",
-        "one package a line is expected"
+        "line 3: invalid package `Bad\\tName`",
+        "expected one package per line"
     )]
     #[case(
         "jq=1.6*",
-        "line 1: `jq=1.6*` is not a package",
-        "a version after `=` starts with a digit"
+        "line 1: invalid package `jq=1.6*`",
+        "a version starts with a digit"
     )]
     #[case(
         "jq\rcurl",
-        "line 1: `jq\\rcurl` is not a package",
-        "one package a line is expected"
+        "line 1: invalid package `jq\\rcurl`",
+        "expected one package per line"
     )]
     fn a_bad_name_is_reported_with_its_line(#[case] text: &str, #[case] message: &str, #[case] cause: &str) {
-        let error = Dependencies::parse(text).unwrap_err();
+        let error = ProjectDependencies::parse(text).unwrap_err();
         assert_eq!(error.to_string(), message);
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.starts_with(cause), "{source}");
@@ -184,13 +183,16 @@ mod tests {
 
     #[test]
     fn one_package_in_two_versions_is_reported_with_both_lines() {
-        let error = Dependencies::parse("jq=1.7\ncurl\n\njq\n").unwrap_err();
-        assert_eq!(error.to_string(), "line 4: `jq` contradicts `jq=1.7` in line 1");
+        let error = ProjectDependencies::parse("jq=1.7\ncurl\n\njq\n").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "line 4: `jq` conflicts with `jq=1.7` in line 1"
+        );
     }
 
     #[test]
     fn the_dockerfile_installs_the_packages_and_goes_back_to_the_agent() {
-        let dockerfile = Dependencies::parse("ripgrep\njq # JSON")
+        let dockerfile = ProjectDependencies::parse("ripgrep\njq # JSON")
             .unwrap()
             .dockerfile()
             .unwrap();
@@ -211,15 +213,15 @@ USER agent
 
     #[test]
     fn neither_comments_nor_order_change_the_dockerfile() {
-        let one = Dependencies::parse("jq\ncurl\n").unwrap();
-        let other = Dependencies::parse("# sorted otherwise\ncurl # HTTP\n\njq\njq").unwrap();
+        let one = ProjectDependencies::parse("jq\ncurl\n").unwrap();
+        let other = ProjectDependencies::parse("# sorted otherwise\ncurl # HTTP\n\njq\njq").unwrap();
         assert_eq!(one.dockerfile().unwrap(), other.dockerfile().unwrap());
     }
 
     #[test]
-    fn ten_thousand_packages_are_installed_in_runs_that_a_shell_takes() {
+    fn ten_thousand_packages_are_split_into_several_runs() {
         let names: Vec<String> = (0..10_000).map(|n| format!("some-package-{n}-dev")).collect();
-        let dockerfile = Dependencies::parse(&names.join("\n"))
+        let dockerfile = ProjectDependencies::parse(&names.join("\n"))
             .unwrap()
             .dockerfile()
             .unwrap();
@@ -233,13 +235,13 @@ USER agent
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_reader(text in "(?s).{0,200}") {
-            let _ = Dependencies::parse(&text);
+        fn no_text_panics(text in "(?s).{0,200}") {
+            let _ = ProjectDependencies::parse(&text);
         }
 
         #[test]
-        fn what_was_read_holds_nothing_that_a_shell_would_read(text in "[a-z0-9+.:=~# \t\r\n$;&|`()'\"\\\\*-]{0,80}") {
-            if let Ok(dependencies) = Dependencies::parse(&text) {
+        fn packages_contain_no_shell_syntax(text in "[a-z0-9+.:=~# \t\r\n$;&|`()'\"\\\\*-]{0,80}") {
+            if let Ok(dependencies) = ProjectDependencies::parse(&text) {
                 for package in dependencies.packages() {
                     let name = package.to_string();
                     prop_assert!(!name.contains([' ', '\t', '\r', '\n', '$', ';', '&', '|', '`', '(', ')', '\'', '"', '\\', '*', '#']), "{}", name);
@@ -249,10 +251,10 @@ USER agent
         }
 
         #[test]
-        fn the_order_of_lines_means_nothing(mut lines in prop::collection::vec("[a-z]{2}[a-z0-9+.]{0,4}", 0..20)) {
-            let one = Dependencies::parse(&lines.join("\n")).unwrap();
+        fn the_order_of_lines_does_not_matter(mut lines in prop::collection::vec("[a-z]{2}[a-z0-9+.]{0,4}", 0..20)) {
+            let one = ProjectDependencies::parse(&lines.join("\n")).unwrap();
             lines.reverse();
-            prop_assert_eq!(one, Dependencies::parse(&lines.join("\n")).unwrap());
+            prop_assert_eq!(one, ProjectDependencies::parse(&lines.join("\n")).unwrap());
         }
     }
 }

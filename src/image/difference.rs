@@ -1,4 +1,4 @@
-//! In what two builds of an image differ.
+//! The differences between two builds of an image.
 
 mod listing;
 
@@ -6,34 +6,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::fingerprint::Fingerprint;
+use super::fingerprint::ImageFingerprint;
 use crate::engine::{Digest, Engine, EngineError, EngineImage};
-use listing::{Entry, Listing, listings};
+use listing::{LayerFile, LayerListing, read_listings};
 
-/// Larger images are not read only to name the files that differ.
+/// Larger images are not read to name the files that differ.
 const LARGEST: u64 = 4 << 30;
-/// How many files are named for each layer.
+/// How many files of each layer are named.
 const NAMED: usize = 10;
 
-/// One thing in which two builds differ.
+/// One difference between two builds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
-pub enum Difference {
-    /// They have not equally many layers.
+pub enum ImageDifference {
+    /// The number of layers.
     Layers {
-        /// How many the first has.
+        /// The number in the first.
         first: usize,
-        /// How many the second has.
+        /// The number in the second.
         second: usize,
     },
     /// A layer.
     Layer {
-        /// Which one, the lowest being 1.
+        /// Its position, the lowest being 1.
         number: usize,
-        /// In which files.
-        files: Files,
+        /// The files that differ.
+        files: LayerDifference,
     },
-    /// What a container starts with, or a label.
+    /// A setting of the config, or a label.
     Setting {
         /// Its name.
         name: String,
@@ -43,16 +43,16 @@ pub enum Difference {
 /// The files in which two layers differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "known", rename_all = "kebab-case")]
-pub enum Files {
-    /// They were not compared: the image is too large for it, or its engine packs layers.
+pub enum LayerDifference {
+    /// Unknown: the image is too large, or its engine compresses layers.
     No,
-    /// These.
+    /// Known.
     Yes {
-        /// How many there are.
+        /// Their number.
         count: usize,
-        /// The first few of them.
+        /// The first few.
         some: Vec<FileDifference>,
-        /// Whether all of them differ in their times alone.
+        /// Whether all of them differ only in their times.
         only_times: bool,
     },
 }
@@ -62,52 +62,52 @@ pub enum Files {
 pub struct FileDifference {
     /// Its path.
     pub path: String,
-    /// In what.
-    pub found: Found,
+    /// What differs.
+    pub found: LayerFileChange,
 }
 
-/// In what a file differs.
+/// What differs in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
-    /// Only the first layer has it.
+pub enum LayerFileChange {
+    /// Only the first layer has the file.
     OnlyInFirst,
-    /// Only the second layer has it.
+    /// Only the second layer has the file.
     OnlyInSecond,
-    /// In what it holds, or where it leads.
+    /// The content, or the target of a link.
     Content,
-    /// In its kind, mode or owner.
+    /// The kind, mode or owner.
     Attributes,
-    /// In nothing but its time.
+    /// Only the time.
     Time,
 }
 
-/// Finds out in what two images differ. Files are named where that takes no more than reading both images once.
+/// Compares two images. Files are named if that takes no more than reading both images once.
 pub(super) async fn differences(
     engine: &Engine,
     first: &EngineImage,
     second: &EngineImage,
-) -> Result<Vec<Difference>, EngineError> {
-    let (one, other) = (Fingerprint::of(first), Fingerprint::of(second));
+) -> Result<Vec<ImageDifference>, EngineError> {
+    let (one, other) = (ImageFingerprint::new(first), ImageFingerprint::new(second));
     if one.digest() == other.digest() {
         return Ok(Vec::new());
     }
     let mut found = settings(&one, &other);
     let (one, other) = (one.layers(), other.layers());
     if one.len() != other.len() {
-        found.push(Difference::Layers {
+        found.push(ImageDifference::Layers {
             first: one.len(),
             second: other.len(),
         });
     }
-    let pairs: Vec<Pair> = pairs(one, other).collect();
+    let pairs: Vec<LayerPair> = pairs(one, other).collect();
     if pairs.is_empty() {
         return Ok(found);
     }
     let is_small = first.size.max(second.size) <= LARGEST;
     let (old, new) = if is_small {
-        let firsts = pairs.iter().map(|pair| pair.first.clone()).collect();
-        let seconds = pairs.iter().map(|pair| pair.second.clone()).collect();
+        let firsts = pairs.iter().map(|pair| pair.first).collect();
+        let seconds = pairs.iter().map(|pair| pair.second).collect();
         (
             read(engine, &first.id, firsts).await?,
             read(engine, &second.id, seconds).await?,
@@ -115,42 +115,42 @@ pub(super) async fn differences(
     } else {
         (BTreeMap::new(), BTreeMap::new())
     };
-    found.extend(pairs.iter().map(|pair| Difference::Layer {
+    found.extend(pairs.iter().map(|pair| ImageDifference::Layer {
         number: pair.number,
         files: match (old.get(&pair.first), new.get(&pair.second)) {
             (Some(old), Some(new)) => compare(old, new),
-            _ => Files::No,
+            _ => LayerDifference::No,
         },
     }));
     Ok(found)
 }
 
-/// Two layers that stand in the same place and differ.
-struct Pair {
+/// Two layers at the same position that differ.
+struct LayerPair {
     number: usize,
     first: Digest,
     second: Digest,
 }
 
-fn pairs(first: &[Digest], second: &[Digest]) -> impl Iterator<Item = Pair> {
+fn pairs(first: &[Digest], second: &[Digest]) -> impl Iterator<Item = LayerPair> {
     let numbered = first.iter().zip(second).zip(1..);
     numbered
         .filter(|((first, second), _)| first != second)
-        .map(|((first, second), number)| Pair {
+        .map(|((first, second), number)| LayerPair {
             number,
-            first: first.clone(),
-            second: second.clone(),
+            first: *first,
+            second: *second,
         })
 }
 
-fn settings(first: &Fingerprint, second: &Fingerprint) -> Vec<Difference> {
+fn settings(first: &ImageFingerprint, second: &ImageFingerprint) -> Vec<ImageDifference> {
     let (first, second) = (first.settings(), second.settings());
     let names: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
     let differing = names
         .into_iter()
         .filter(|name| first.get(*name) != second.get(*name));
     differing
-        .map(|name| Difference::Setting { name: name.clone() })
+        .map(|name| ImageDifference::Setting { name: name.clone() })
         .collect()
 }
 
@@ -158,36 +158,38 @@ async fn read(
     engine: &Engine,
     image: &Digest,
     layers: BTreeSet<Digest>,
-) -> Result<BTreeMap<Digest, Listing>, EngineError> {
-    engine.save(image, move |from| listings(from, &layers)).await
+) -> Result<BTreeMap<Digest, LayerListing>, EngineError> {
+    engine.save(image, move |from| read_listings(from, &layers)).await
 }
 
-fn compare(first: &Listing, second: &Listing) -> Files {
+fn compare(first: &LayerListing, second: &LayerListing) -> LayerDifference {
     let paths: BTreeSet<&String> = first.keys().chain(second.keys()).collect();
     let differing: Vec<FileDifference> = paths
         .into_iter()
         .filter_map(|path| {
             Some(FileDifference {
                 path: path.clone(),
-                found: in_what(first.get(path), second.get(path))?,
+                found: compare_file(first.get(path), second.get(path))?,
             })
         })
         .collect();
-    Files::Yes {
+    LayerDifference::Yes {
         count: differing.len(),
-        only_times: differing.iter().all(|file| file.found == Found::Time),
+        only_times: differing.iter().all(|file| file.found == LayerFileChange::Time),
         some: differing.into_iter().take(NAMED).collect(),
     }
 }
 
-fn in_what(first: Option<&Entry>, second: Option<&Entry>) -> Option<Found> {
+fn compare_file(first: Option<&LayerFile>, second: Option<&LayerFile>) -> Option<LayerFileChange> {
     match (first, second) {
         (None, None) => None,
-        (Some(_), None) => Some(Found::OnlyInFirst),
-        (None, Some(_)) => Some(Found::OnlyInSecond),
-        (Some(first), Some(second)) if first.content != second.content => Some(Found::Content),
-        (Some(first), Some(second)) if first.attributes != second.attributes => Some(Found::Attributes),
-        (Some(first), Some(second)) => (first.time != second.time).then_some(Found::Time),
+        (Some(_), None) => Some(LayerFileChange::OnlyInFirst),
+        (None, Some(_)) => Some(LayerFileChange::OnlyInSecond),
+        (Some(first), Some(second)) if first.content != second.content => Some(LayerFileChange::Content),
+        (Some(first), Some(second)) if first.attributes != second.attributes => {
+            Some(LayerFileChange::Attributes)
+        }
+        (Some(first), Some(second)) => (first.time != second.time).then_some(LayerFileChange::Time),
     }
 }
 

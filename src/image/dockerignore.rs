@@ -1,4 +1,4 @@
-//! `.dockerignore`: what stays out of a build context.
+//! `.dockerignore`: what a build context excludes.
 
 mod pattern;
 
@@ -8,39 +8,32 @@ use pattern::Pattern;
 
 pub use pattern::PatternError;
 
-/// The patterns of a `.dockerignore`. The last one that matches a path, or a directory above it, decides.
+/// The patterns of a `.dockerignore`. The last one that matches a path or one of its parent directories decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ignore(Vec<Rule>);
+pub struct DockerIgnore(Vec<IgnoreRule>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rule {
-    effect: Effect,
+struct IgnoreRule {
+    /// `!`: includes what an earlier rule excluded.
+    is_exception: bool,
     pattern: Pattern,
 }
 
-/// What a rule does with the paths that it matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Effect {
-    LeaveOut,
-    /// `!`: takes back in what an earlier rule left out.
-    TakeIn,
-}
-
-/// A line of `.dockerignore` that cannot be used.
+/// A line of `.dockerignore` that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("line {line}: `{}` is no pattern", text.escape_debug())]
-pub struct IgnoreError {
+#[error("line {line}: invalid pattern `{}`", text.escape_debug())]
+pub struct DockerIgnoreError {
     /// The line, counted from 1.
     pub line: usize,
-    /// What stands there.
+    /// The text of the line.
     pub text: String,
     /// What is wrong with it.
     pub source: PatternError,
 }
 
-impl Ignore {
-    /// Reads one pattern a line. A line that starts with `#` is a comment; space around a pattern does not count.
-    pub fn parse(text: &str) -> Result<Self, IgnoreError> {
+impl DockerIgnore {
+    /// Parses one pattern per line. A line that starts with `#` is a comment. White space around a pattern is ignored.
+    pub fn parse(text: &str) -> Result<Self, DockerIgnoreError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = text
             .lines()
@@ -50,7 +43,7 @@ impl Ignore {
             .map(|(index, line)| (index + 1, line.trim()))
             .filter(|(_, line)| !line.is_empty());
         let rules = patterns.map(|(line, text)| {
-            rule(text).map_err(|source| IgnoreError {
+            rule(text).map_err(|source| DockerIgnoreError {
                 line,
                 text: text.to_owned(),
                 source,
@@ -59,23 +52,22 @@ impl Ignore {
         Ok(Self(rules.collect::<Result<_, _>>()?))
     }
 
-    /// Whether a path, relative to the context and with slashes, stays out.
+    /// Whether a path, relative to the context and with slashes, is excluded.
     #[must_use]
-    pub fn leaves_out(&self, path: &str) -> bool {
-        self.0.iter().fold(false, |is_out, rule| match rule.effect {
-            Effect::LeaveOut => is_out || rule.matches_or_above(path),
-            Effect::TakeIn => is_out && !rule.matches_or_above(path),
-        })
+    pub fn excludes(&self, path: &str) -> bool {
+        let decides = |rule: &&IgnoreRule| rule.matches_or_above(path);
+        let last = self.0.iter().rev().find(decides);
+        last.is_some_and(|rule| !rule.is_exception)
     }
 
-    /// Whether something below a directory that stays out may still be in.
+    /// Whether something below an excluded directory may be included.
     #[must_use]
     pub fn has_exceptions(&self) -> bool {
-        self.0.iter().any(|rule| rule.effect == Effect::TakeIn)
+        self.0.iter().any(|rule| rule.is_exception)
     }
 }
 
-impl Rule {
+impl IgnoreRule {
     fn matches_or_above(&self, path: &str) -> bool {
         let directories = path.match_indices('/').map(|(at, _)| &path[..at]);
         self.pattern.matches(path)
@@ -85,19 +77,19 @@ impl Rule {
     }
 }
 
-fn rule(text: &str) -> Result<Rule, PatternError> {
-    let (effect, text) = match text.strip_prefix('!') {
-        Some(rest) => (Effect::TakeIn, rest.trim()),
-        None => (Effect::LeaveOut, text),
-    };
+fn rule(text: &str) -> Result<IgnoreRule, PatternError> {
+    let exception = text.strip_prefix('!').map(str::trim);
+    let text = exception.unwrap_or(text);
     if text.is_empty() {
         return Err(PatternError::NothingExcepted);
     }
-    let pattern = Pattern::parse(&cleaned(text))?;
-    Ok(Rule { effect, pattern })
+    Ok(IgnoreRule {
+        is_exception: exception.is_some(),
+        pattern: Pattern::parse(&cleaned(text))?,
+    })
 }
 
-/// The shortest way to write a path: without empty parts, `.`, and `..` behind a name; never absolute.
+/// A relative path without empty parts, `.`, and `..` after a name.
 fn cleaned(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -121,7 +113,7 @@ mod tests {
     use super::*;
 
     #[rstest]
-    // A directory takes all of its content along.
+    // A directory excludes its content.
     #[case("docs", "docs/guide/a.md", true)]
     #[case("docs/", "docs/a.md", true)]
     #[case("/docs", "docs/a.md", true)]
@@ -145,34 +137,34 @@ mod tests {
     #[case("**\n!util/docker/web\nutil/docker/web/foo", "util/docker/web/foo", true)]
     #[case("*\n!src/**/*.rs", "src/a/b.rs", false)]
     #[case("*\n!src/**/*.rs", "src/a/b.txt", true)]
-    // The context itself stays.
+    // The context itself is never excluded.
     #[case(".", "a", false)]
     #[case("/", "a", false)]
-    fn a_path_stays_out_as_with_docker(#[case] text: &str, #[case] path: &str, #[case] expected: bool) {
-        assert_eq!(Ignore::parse(text).unwrap().leaves_out(path), expected);
+    fn paths_are_excluded_as_docker_does(#[case] text: &str, #[case] path: &str, #[case] expected: bool) {
+        assert_eq!(DockerIgnore::parse(text).unwrap().excludes(path), expected);
     }
 
     #[rstest]
-    #[case("docs\n\n[a-\n", "line 3: `[a-` is no pattern")]
-    #[case("!", "line 1: `!` is no pattern")]
-    #[case("# x\r\n! \r\n", "line 2: `!` is no pattern")]
+    #[case("docs\n\n[a-\n", "line 3: invalid pattern `[a-`")]
+    #[case("!", "line 1: invalid pattern `!`")]
+    #[case("# x\r\n! \r\n", "line 2: invalid pattern `!`")]
     fn a_bad_pattern_is_reported_with_its_line(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(Ignore::parse(text).unwrap_err().to_string(), expected);
+        assert_eq!(DockerIgnore::parse(text).unwrap_err().to_string(), expected);
     }
 
     proptest! {
         #[test]
-        fn no_text_and_no_path_breaks_it(text in "(?s)([!#*?/.\\[\\]^\\\\-]|[a-c ]|\n|.){0,40}", path in "[a-c/.\\[*☺]{0,20}") {
-            if let Ok(ignore) = Ignore::parse(&text) {
-                let _ = ignore.leaves_out(&path);
+        fn no_text_and_no_path_panics(text in "(?s)([!#*?/.\\[\\]^\\\\-]|[a-c ]|\n|.){0,40}", path in "[a-c/.\\[*☺]{0,20}") {
+            if let Ok(ignore) = DockerIgnore::parse(&text) {
+                let _ = ignore.excludes(&path);
             }
         }
 
         #[test]
-        fn a_plain_name_leaves_itself_out_and_an_exception_takes_it_back(name in "[a-z]{1,8}(/[a-z]{1,8}){0,3}") {
-            prop_assert!(Ignore::parse(&name).unwrap().leaves_out(&name));
-            let taken_back = format!("{name}\n!{name}");
-            prop_assert!(!Ignore::parse(&taken_back).unwrap().leaves_out(&name));
+        fn a_plain_name_excludes_itself_and_an_exception_includes_it_again(name in "[a-z]{1,8}(/[a-z]{1,8}){0,3}") {
+            prop_assert!(DockerIgnore::parse(&name).unwrap().excludes(&name));
+            let with_exception = format!("{name}\n!{name}");
+            prop_assert!(!DockerIgnore::parse(&with_exception).unwrap().excludes(&name));
         }
     }
 }

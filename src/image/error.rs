@@ -1,12 +1,13 @@
-//! Why there is no image.
+//! Errors of images.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::context::ContextError;
+use super::context::BuildContextError;
 use super::load::LoadError;
+use super::lock::LockError;
 use super::project::ProjectError;
 use super::spec::SpecError;
 use super::stages::StagesError;
@@ -16,86 +17,89 @@ use crate::digest::Digest;
 use crate::engine::{EngineError, EngineImageReferenceError};
 use crate::nix::NixError;
 
-/// Why there is no image.
+/// Why an image could not be planned, built or shared.
 #[derive(Debug, Error)]
 pub enum ImageError {
     /// The engine refused or failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The engine runs on a machine that no images are made for.
-    #[error("no images are made for the processor that the engine runs on")]
+    /// The engine's processor is not supported.
+    #[error("unsupported processor: images are built for linux/amd64 and linux/arm64")]
     Processor,
-    /// What the project adds cannot be used.
+    /// The project's layer is not valid.
     #[error(transparent)]
     Project(#[from] ProjectError),
-    /// The wish contradicts itself.
+    /// The request contradicts itself.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The agent's own Dockerfile.
+    /// The agent's Dockerfile template.
     #[error(transparent)]
     Template(#[from] TemplateError),
-    /// A Dockerfile of the user's does not say what it starts from.
-    #[error("`{}` cannot be used", path.display())]
+    /// A Dockerfile of the user does not say what it starts from.
+    #[error("invalid Dockerfile `{}`", path.display())]
     Stages {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         source: StagesError,
     },
-    /// The files around a Dockerfile of the user's.
+    /// The build context of a Dockerfile of the user.
     #[error(transparent)]
-    Context(#[from] ContextError),
-    /// A name that engines do not take.
+    Context(#[from] BuildContextError),
+    /// An invalid image reference.
     #[error(transparent)]
     Name(#[from] EngineImageReferenceError),
-    /// The flake cannot be looked at.
+    /// The flake cannot be read.
     #[error(transparent)]
     Nix(#[from] NixError),
     /// The flake's image could not be built.
-    #[error("{source}\nits log is {}", log.display())]
+    #[error("{source}\nthe full log is in `{}`", log.display())]
     NixBuild {
         /// Why.
         source: NixError,
-        /// The whole log.
+        /// The full log.
         log: PathBuf,
     },
-    /// What Nix built could not be loaded.
+    /// The result of a Nix build could not be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// An image to be pushed is not there.
-    #[error("{tag} is not there")]
+    /// `ralph.lock` is not usable.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The image was not built.
+    #[error("the engine does not have {tag}")]
     NotBuilt {
         /// Its tag.
         tag: ImageTag,
     },
-    /// An image is not what its name says.
+    /// An image does not have the planned content.
     #[error(
-        "{name} is not the planned image: its content hash is {}, not {}",
-        claimed.as_deref().unwrap_or("missing"),
-        planned.hex()
+        "{name} is not the planned image: expected content hash {}, found {}",
+        planned.hex(),
+        actual.as_deref().unwrap_or("none")
     )]
-    Foreign {
+    HashMismatch {
         /// Its name in the registry.
         name: String,
-        /// The hash of what is planned.
+        /// The planned content hash.
         planned: Digest,
-        /// The hash that it carries.
-        claimed: Option<String>,
+        /// The content hash in its labels.
+        actual: Option<String>,
     },
-    /// An image is another than the one that was written down.
-    #[error("{name} is not the image that was recorded: it is {digest}, not {recorded}")]
-    NotAsRecorded {
+    /// An image is not the one that `ralph.lock` records.
+    #[error("{name} does not match ralph.lock: expected {recorded}, found {digest}")]
+    LockMismatch {
         /// Its name in the registry.
         name: String,
-        /// What was written down.
+        /// The recorded digest.
         recorded: Digest,
-        /// What it is.
+        /// Its digest.
         digest: Digest,
     },
-    /// A file that cannot be used.
-    #[error("`{}` cannot be used", path.display())]
+    /// A file operation failed.
+    #[error("cannot access `{}`", path.display())]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
@@ -108,9 +112,7 @@ impl ImageError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Engine(error) => error.hint(),
-            Self::Processor => {
-                Some("`--platform linux/amd64` or `--platform linux/arm64` makes one for another")
-            }
+            Self::Processor => Some("name the platform explicitly"),
             Self::Project(error) => error.hint(),
             Self::Spec(error) => error.hint(),
             Self::Stages { .. } => Some(
@@ -119,27 +121,29 @@ impl ImageError {
             Self::Context(error) => error.hint(),
             Self::Nix(error) | Self::NixBuild { source: error, .. } => error.hint(),
             Self::Load(error) => error.hint(),
-            Self::NotBuilt { .. } => Some("`ralph image build` builds it"),
-            Self::Foreign { .. } => Some(
-                "it was not given our tag; `ralph image build` and `ralph image push` put the right one there",
+            Self::Lock(error) => error.hint(),
+            Self::NotBuilt { .. } => Some("build it first, with `ralph image build`"),
+            Self::HashMismatch { .. } => Some(
+                "our tag was not changed; `ralph image build` and `ralph image push` replace the one in the registry",
             ),
-            Self::NotAsRecorded { .. } => Some(
-                "it was not given our tag; if it is the right one, `ralph image build --lock` records the one you have",
+            Self::LockMismatch { .. } => Some(
+                "our tag was not changed; if the change is intended, build the image and record it in ralph.lock",
             ),
             Self::Template(_) | Self::Name(_) | Self::File { .. } => None,
         }
     }
 
-    /// Whether the user must change what they wrote: nothing else would help.
+    /// Whether the user must correct a file or an argument.
     #[must_use]
-    pub fn is_mistake(&self) -> bool {
+    pub fn is_user_error(&self) -> bool {
         match self {
             Self::Spec(_)
             | Self::Stages { .. }
             | Self::Name(_)
+            | Self::Lock(LockError::Invalid { .. })
             | Self::Project(ProjectError::Dependencies { .. } | ProjectError::Stages { .. }) => true,
             Self::Project(ProjectError::Context(error)) | Self::Context(error) => {
-                !matches!(error, ContextError::Read { .. })
+                !matches!(error, BuildContextError::Read { .. })
             }
             Self::Engine(_)
             | Self::Processor
@@ -148,14 +152,15 @@ impl ImageError {
             | Self::Nix(_)
             | Self::NixBuild { .. }
             | Self::Load(_)
+            | Self::Lock(LockError::Io { .. })
             | Self::NotBuilt { .. }
-            | Self::Foreign { .. }
-            | Self::NotAsRecorded { .. }
+            | Self::HashMismatch { .. }
+            | Self::LockMismatch { .. }
             | Self::File { .. } => false,
         }
     }
 
-    /// For `map_err`: the failure of an operation on a file.
+    /// For `map_err`: a file operation that failed.
     pub(super) fn file(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         |source| Self::File { path, source }

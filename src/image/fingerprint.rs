@@ -1,29 +1,29 @@
-//! What an image is, wherever and whenever it was built.
+//! Identifies an image by its content, wherever and whenever it was built.
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::labels;
-use crate::engine::{Digest, EngineImage};
+use crate::digest::Digest;
+use crate::engine::EngineImage;
 
-/// What an image consists of: its layers, and what a container of it starts with. When it was made, and by which ralph,
-/// is no part of it; nor is the form in which an engine keeps it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Fingerprint {
+/// The layers, settings and labels of an image. Its creation time, the version of ralph and the engine's storage format are
+/// not part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageFingerprint {
     layers: Vec<Digest>,
     settings: BTreeMap<String, Value>,
     labels: BTreeMap<String, String>,
 }
 
-/// Settings that are sets: engines give them in any order.
+/// Settings that are sets, which engines return in any order.
 const SETS: [&str; 2] = ["ExposedPorts", "Volumes"];
 
-impl Fingerprint {
-    /// That of an image in an engine.
+impl ImageFingerprint {
+    /// The fingerprint of an image in an engine.
     #[must_use]
-    pub fn of(image: &EngineImage) -> Self {
+    pub fn new(image: &EngineImage) -> Self {
         let mut settings = image.settings.clone();
         for name in SETS {
             if let Some(Value::Array(items)) = settings.get_mut(name) {
@@ -39,26 +39,34 @@ impl Fingerprint {
         }
     }
 
-    /// Its layers, the lowest first.
+    /// The layers, lowest first.
     #[must_use]
     pub fn layers(&self) -> &[Digest] {
         &self.layers
     }
 
-    /// What a container of it starts with, and its labels, by name.
+    /// The settings and labels, by name.
     pub(super) fn settings(&self) -> BTreeMap<String, Value> {
         let labels = self.labels.iter();
         let labels = labels.map(|(name, value)| (format!("label {name}"), value.as_str().into()));
         self.settings.clone().into_iter().chain(labels).collect()
     }
 
-    /// One digest of all of it. Layers that may change places do, so that their order does not count.
+    /// A digest of everything. The order of layers does not count, because a load may change it.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        let mut sorted = self.clone();
-        sorted.layers.sort();
-        // A map of strings to JSON can always be written as JSON.
-        Digest::sha256(&serde_json::to_vec(&sorted).unwrap_or_default())
+        let mut layers = self.layers.clone();
+        layers.sort();
+        let layers: Value = layers.iter().map(ToString::to_string).collect();
+        let settings: Map<String, Value> = self.settings.clone().into_iter().collect();
+        let labels: Value = self.labels.clone().into_iter().collect();
+        let fields = [
+            ("layers", layers),
+            ("settings", settings.into()),
+            ("labels", labels),
+        ];
+        let document: Value = fields.into_iter().collect();
+        Digest::sha256(document.to_string().as_bytes())
     }
 }
 
@@ -90,7 +98,7 @@ mod tests {
     #[case::another_order_of_a_set(|image: &mut EngineImage| { image.settings.insert("Volumes".to_owned(), json!(["/b", "/a"])); })]
     #[case::another_order_of_layers(|image: &mut EngineImage| image.diff_ids.reverse())]
     fn an_image_is_the_same(#[case] change: fn(&mut EngineImage)) {
-        assert_eq!(changed(change), Fingerprint::of(&image()).digest());
+        assert_eq!(changed(change), ImageFingerprint::new(&image()).digest());
     }
 
     #[rstest]
@@ -98,12 +106,12 @@ mod tests {
     #[case::label(|image: &mut EngineImage| { image.labels.insert("a".to_owned(), "b".to_owned()); })]
     #[case::setting(|image: &mut EngineImage| { image.settings.insert("User".to_owned(), json!("root")); })]
     fn an_image_is_another(#[case] change: fn(&mut EngineImage)) {
-        assert_ne!(changed(change), Fingerprint::of(&image()).digest());
+        assert_ne!(changed(change), ImageFingerprint::new(&image()).digest());
     }
 
     fn changed(change: fn(&mut EngineImage)) -> Digest {
         let mut image = image();
         change(&mut image);
-        Fingerprint::of(&image).digest()
+        ImageFingerprint::new(&image).digest()
     }
 }

@@ -1,41 +1,41 @@
-//! The labels that our images carry, by which they are found and trusted again.
+//! The labels of ralph's images, by which they are found and verified.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The whole content hash, of which the tag shows the beginning.
+/// The whole content hash. The tag shows its first digits.
 pub const HASH: &str = "ralph.image.hash";
-/// The agent.
+/// The agent's name.
 pub const AGENT: &str = "ralph.image.agent";
-/// The project, on a project's own image.
+/// The project's name. Only a project's image has it.
 pub const PROJECT: &str = "ralph.image.project";
-/// What it was made from: `template`, `dockerfile` or `nix`.
+/// What it was built from: `template`, `dockerfile` or `nix`.
 pub const MODE: &str = "ralph.image.mode";
-/// What identifies the image that the base was built from. A Nix image has none.
+/// The identity of the image that the base was built from. A Nix image has none.
 pub const BASE: &str = "ralph.image.base";
-/// The version of ralph that made the image.
+/// The version of ralph that built the image.
 pub const VERSION: &str = "ralph.version";
 
 /// The labels of an image, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
-pub struct Labels(BTreeMap<String, String>);
+pub struct ImageLabels(BTreeMap<String, String>);
 
-impl Labels {
+impl ImageLabels {
     /// The value of a label.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// All of them, by name.
+    /// All labels, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 }
 
-impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Labels {
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for ImageLabels {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(labels: I) -> Self {
         let owned = labels
             .into_iter()

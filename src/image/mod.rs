@@ -1,68 +1,83 @@
-//! Images: what a sandbox starts from, decided before anything is built.
+//! The images that sandboxes start from.
 //!
 //! An image is a *base* with an agent and its tools and, on top, a *project layer* from `.agent-loop/`
-//! ([`ProjectLayer::read`]). An [`ImageSpec`] says what is wanted, [`Facts`] what the engine has, and [`plan`] what must
-//! be done: nothing, when an image of that content is there. The content's hash is the tag; what goes into it is written
-//! down in `docs/reference/image-hash.md`.
+//! ([`ProjectLayer::read`]). An [`ImageRequest`] says what is wanted. [`ImageBuilder::read`] reads and hashes its inputs,
+//! [`ImageBuilder::plan`] decides what must be done, and [`ImageBuilder::ensure`] does it. The tag contains a hash of the
+//! inputs, so an image that exists is never built again; `docs/reference/image-hash.md` specifies the hash.
 //!
-//! A [`Wish`] is what a user asks for; [`Wish::read`] makes a spec of it, [`survey`] asks an engine for the facts, and
-//! [`ensure`] does what the plan says. Whatever starts a sandbox gets its image from there.
+//! ```no_run
+//! use ralph::agent::CLAUDE;
+//! use ralph::assembly::Surroundings;
+//! use ralph::exec::Discard;
+//! use ralph::image::ImageRequest;
+//!
+//! # async fn build() -> Result<(), Box<dyn std::error::Error>> {
+//! let images = Surroundings::from_process()?.image_builder().await?;
+//! let recipe = images.read(&ImageRequest::for_project(".", CLAUDE.image)).await?;
+//! let built = images.ensure(&recipe, &mut Discard).await?;
+//! assert!(built.image.tag.repository().starts_with("agent-loop-sandbox-claude"));
+//! # Ok(())
+//! # }
+//! ```
 
-mod agent;
-mod check;
+mod builder;
 mod context;
 mod dependencies;
 mod difference;
 mod dockerignore;
-mod ensure;
+mod engine_state;
+mod environment;
 mod error;
-mod facts;
+mod executor;
 mod fingerprint;
 mod flake;
 pub mod labels;
 pub mod load;
+mod local_images;
+mod lock;
 mod parallel;
 mod plan;
+mod platform;
 mod project;
 mod prune;
 mod pulls;
+mod rebuild_check;
 mod reference;
-mod remote;
+mod registry;
+mod request;
 mod spec;
 mod stages;
-mod state;
-mod stock;
-mod survey;
+mod status;
 mod tag;
 mod templates;
 #[cfg(test)]
 mod tests;
-mod tools;
-mod wish;
 
-pub use agent::{Platform, UnknownPlatform};
-pub use check::{Checked, check};
-pub use context::{Context, ContextError, Entry, EntryKind, FileMode, HashCache, SpecialFile};
-pub use dependencies::{Dependencies, DependenciesError, Package, PackageError};
-pub use difference::{Difference, FileDifference, Files, Found};
-pub use dockerignore::{Ignore, IgnoreError, PatternError};
-pub use ensure::{Ensured, Observer, ensure, settle};
+pub use builder::{EnsuredImage, ImageBuilder, ImageObserver};
+pub use context::{
+    BuildContext, BuildContextError, ContextEntry, ContextEntryKind, FileMode, HashCache, SpecialFile,
+};
+pub use dependencies::{DebianPackage, DebianPackageError, DependenciesError, ProjectDependencies};
+pub use difference::{FileDifference, ImageDifference, LayerDifference, LayerFileChange};
+pub use dockerignore::{DockerIgnore, DockerIgnoreError, PatternError};
+pub use engine_state::{BaseIdentity, BaseImage, EngineState, PullHistory, TaggedImage};
+pub use environment::BuildEnvironment;
 pub use error::ImageError;
-pub use facts::{BaseIdentity, BaseImage, Facts, OwnImage, Pulls};
-pub use fingerprint::Fingerprint;
-pub use flake::PassedOver;
-pub use labels::Labels;
-pub use plan::{Action, OnFailure, Plan, PlannedBase, PlannedImage, Reason, Step, parts, plan};
-pub use project::{LayerSource, ProjectError, ProjectLayer};
-pub use prune::{Fate, KeptFor, PruneRules, judge, remove};
-pub use reference::{ImageReference, ReferenceError};
-pub use remote::{Shared, present};
-pub use spec::{DEFAULT_REFRESH, ImageSpec, Mode, OwnDockerfile, Rebuild, SpecError};
+pub use fingerprint::ImageFingerprint;
+pub use flake::SkippedFlake;
+pub use labels::ImageLabels;
+pub use local_images::LocalImage;
+pub use lock::{ImageLock, LockError, LockedImage};
+pub use plan::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, PlannedImage, StepReason};
+pub use platform::{Platform, UnknownPlatform};
+pub use project::{ProjectError, ProjectLayer, ProjectLayerSource};
+pub use prune::{KeepReason, PruneDecision, PruneRules};
+pub use rebuild_check::RebuildCheck;
+pub use reference::ImageReference;
+pub use registry::RegistryImage;
+pub use request::{BuildSource, ImageRecipe, ImageRequest};
+pub use spec::{BuildMode, DEFAULT_REFRESH, ImageSpec, Rebuild, SpecError, UserDockerfile};
 pub use stages::StagesError;
-pub use state::{Role, State};
-pub use stock::{Arrival, Stocked, Usage, stock};
-pub use survey::survey;
+pub use status::{ImageRole, ImageState, ImageStatus};
 pub use tag::{ImageTag, ProjectName};
 pub use templates::{TemplateError, base_dockerfile};
-pub use tools::Tools;
-pub use wish::{Origin, Recipe, Wish};

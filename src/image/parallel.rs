@@ -1,22 +1,22 @@
-//! Work on many things at once.
+//! Works on many items on all processors.
 
 use std::cmp::Reverse;
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// A thread that has less than this to read costs more than it saves.
+/// With less to read, a thread costs more than it saves.
 const BYTES_WORTH_A_THREAD: u64 = 1 << 20;
 
-/// Does the work for each item, on all processors if it is worthwhile, and returns what comes of it in the same order.
-/// `bytes` says how much must be read for an item.
+/// Applies `work` to each item, on all processors if there is enough to read, and returns the results in the same order.
+/// `bytes` is how much must be read for an item.
 pub(super) fn map<T: Sync, R: Send>(
     items: &[T],
     bytes: impl Fn(&T) -> u64,
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
     let bytes: Vec<u64> = items.iter().map(bytes).collect();
-    // The longest first, so that no thread is left alone with one at the end.
+    // The longest first, so that the threads end at about the same time.
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|index| Reverse(bytes[*index]));
 
@@ -39,7 +39,7 @@ fn threads_for(bytes: u64) -> usize {
     usize::try_from(worthwhile).map_or(processors, |worthwhile| worthwhile.clamp(1, processors))
 }
 
-/// Does the same work on this thread and on others, and gathers what comes of it.
+/// Runs `work` on this thread and on others, and collects the results.
 fn on_threads<T: Send>(threads: usize, work: impl Fn() -> Vec<T> + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let others: Vec<_> = (1..threads).map(|_| scope.spawn(&work)).collect();

@@ -1,90 +1,100 @@
-//! Decides what must be done so that an image is there. Reads nothing, starts nothing.
+//! Decides what must be done so that an engine has an image. No I/O.
 
-mod view;
+mod display;
 
 use std::time::Duration;
 
-use super::facts::{BaseIdentity, BaseImage, Facts, OwnImage, Pulls};
-use super::labels::{self, Labels};
+use serde::{Serialize, Serializer};
+
+use super::engine_state::{BaseIdentity, BaseImage, EngineState, PullHistory, TaggedImage};
+use super::labels::{self, ImageLabels};
 use super::project::ProjectLayer;
 use super::reference::ImageReference;
-use super::spec::{ImageSpec, Mode, Rebuild};
+use super::spec::{BuildMode, ImageSpec, Rebuild};
 use super::tag::ImageTag;
 use crate::digest::Digest;
 
-/// A pull that failed is not tried again before this.
+/// A failed pull is not retried earlier.
 const RETRY_PULL_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// What must be done, in order, so that an image is there.
+/// What must be done, in order, so that an engine has an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
-    /// The image that a sandbox starts from in the end.
+pub struct ImagePlan {
+    /// The image that a sandbox starts from.
     pub image: PlannedImage,
-    /// What the base is built from. A Nix image starts from nothing.
+    /// The image below it, if it is a project's image.
+    pub below: Option<PlannedImage>,
+    /// The image that the base is built from. A Nix image has none.
     pub base: Option<PlannedBase>,
-    /// The steps. None at all: the image is there.
-    pub steps: Vec<Step>,
+    /// The steps. Empty: the engine has the image.
+    pub steps: Vec<ImageStep>,
 }
 
-/// An image with its name and labels.
+/// An image with its tag and labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedImage {
     /// Its tag.
     pub tag: ImageTag,
-    /// The hash of its content, of which the tag shows the beginning.
+    /// The hash of its content. The tag shows its first digits.
     pub hash: Digest,
     /// The labels to set.
-    pub labels: Labels,
+    pub labels: ImageLabels,
 }
 
 /// The image that a base is built from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PlannedBase {
-    /// What it is called.
+    /// Its name.
     pub reference: ImageReference,
-    /// Which one it is at the moment.
+    /// Its current content.
     pub identity: BaseIdentity,
 }
 
 /// One step of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ImageStep {
     /// What to do.
-    pub action: Action,
+    #[serde(flatten)]
+    pub action: ImageAction,
     /// Why.
-    pub reason: Reason,
+    #[serde(serialize_with = "as_text")]
+    pub reason: StepReason,
     /// What to do when it fails.
     pub on_failure: OnFailure,
 }
 
 /// What to do in a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Pull the image that the base is built from. After it, plan again: only then is it known what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "step", rename_all = "kebab-case")]
+pub enum ImageAction {
+    /// Pull the image that the base is built from. Its content is known only then, so plan again.
     PullBase {
-        /// Which one.
+        /// The image to pull.
         reference: ImageReference,
     },
     /// Build the base from its Dockerfile.
     BuildBase {
-        /// What comes of it.
+        /// The result.
+        #[serde(rename = "tag", serialize_with = "as_tag")]
         image: PlannedImage,
     },
     /// Build an attribute of the flake.
     NixBuild {
         /// The attribute.
         attribute: String,
-        /// The system to build it for, as Nix writes it.
+        /// The system to build it for, as Nix names it.
         system: &'static str,
     },
-    /// Load what Nix built.
+    /// Load the result of a Nix build.
     Load {
-        /// What comes of it.
+        /// The result.
+        #[serde(rename = "tag", serialize_with = "as_tag")]
         image: PlannedImage,
     },
-    /// Build the project's layer, with the base's tag as `BASE_IMAGE`.
+    /// Build the project's image, with the base's tag as `BASE_IMAGE`.
     BuildProject {
-        /// What comes of it.
+        /// The result.
+        #[serde(rename = "tag", serialize_with = "as_tag")]
         image: PlannedImage,
         /// The base.
         base: ImageTag,
@@ -92,106 +102,109 @@ pub enum Action {
 }
 
 /// What to do when a step fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
-    /// Give up.
+    /// Fail.
     Stop,
-    /// Warn, and go on with what is there.
+    /// Warn, and continue with the image that the engine has.
     GoOn,
 }
 
-/// Why a step must be done.
+/// Why a step is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The user asked for it.
-    RebuildAsked,
-    /// No engine answers, so that nothing is known to be there.
+pub enum StepReason {
+    /// The user asked for a rebuild.
+    RebuildRequested,
+    /// No engine answers, so it is unknown which images exist.
     NoEngine,
-    /// The image to build from is not there.
+    /// The engine does not have the image that the base is built from.
     BaseMissing,
-    /// Ralph has never pulled the image to build from.
+    /// Ralph has never pulled that image.
     NeverPulled,
-    /// Ralph's last pull is too old.
+    /// Ralph's last pull of it is too old.
     PulledLongAgo {
         /// How long ago it was.
         ago: Duration,
         /// How long ago it may be.
         limit: Duration,
     },
-    /// There is no image of ours yet.
+    /// The engine has no image of this repository.
     FirstImage,
-    /// There are images of ours, of other content.
+    /// The engine has only images with other content.
     ContentChanged,
-    /// The image under the tag does not carry the right content hash.
-    NotOurs,
-    /// The project's image stands on another build of the base.
+    /// The image under the tag has another content hash.
+    HashMismatch,
+    /// The project's image was built on another build of the base.
     BaseRebuilt,
-    /// An earlier step needs it.
+    /// The step before it built a new image.
     Follows,
 }
 
-/// Decides what must be done so that the image is there.
-///
-/// A plan that starts with a pull is [provisional](Plan::is_provisional).
-#[must_use]
-pub fn plan(spec: &ImageSpec, facts: &Facts) -> Plan {
-    let base = planned_base(spec, facts);
-    let base_image = base_image(spec, base.as_ref());
-    let mut steps = Vec::from_iter(pull(spec, facts));
-    let base_steps =
-        || why_build(&base_image, spec, facts).map(|reason| base_steps(spec, &base_image, reason));
-    let image = match spec.project() {
-        None => {
-            steps.extend(base_steps().into_iter().flatten());
-            base_image
-        }
-        Some(layer) => {
-            let image = project_image(spec, layer, &base_image);
-            if let Some(reason) = why_build_project(&image, &base_image, spec, facts) {
+impl ImagePlan {
+    /// Decides what must be done so that the engine has the image.
+    ///
+    /// A plan that starts with a pull is [provisional](ImagePlan::is_provisional).
+    #[must_use]
+    pub fn new(spec: &ImageSpec, state: &EngineState) -> Self {
+        let base = planned_base(spec, state);
+        let base_image = base_image(spec, base.as_ref());
+        let mut steps = Vec::from_iter(pull(spec, state));
+        let base_steps =
+            || why_build(&base_image, spec, state).map(|reason| base_steps(spec, &base_image, reason));
+        let (image, below) = match spec.project() {
+            None => {
                 steps.extend(base_steps().into_iter().flatten());
-                steps.push(project_step(&image, &base_image, reason));
+                (base_image, None)
             }
-            image
+            Some(layer) => {
+                let image = project_image(spec, layer, &base_image);
+                if let Some(reason) = why_build_project(&image, &base_image, spec, state) {
+                    steps.extend(base_steps().into_iter().flatten());
+                    steps.push(project_step(&image, &base_image, reason));
+                }
+                (image, Some(base_image))
+            }
+        };
+        Self {
+            image,
+            below,
+            base,
+            steps,
         }
-    };
-    Plan { image, base, steps }
-}
+    }
 
-/// The images that an image stands on, the lowest first, and itself.
-#[must_use]
-pub fn parts(spec: &ImageSpec, facts: &Facts) -> Vec<PlannedImage> {
-    let base = base_image(spec, planned_base(spec, facts).as_ref());
-    let project = spec.project().map(|layer| project_image(spec, layer, &base));
-    std::iter::once(base).chain(project).collect()
-}
-
-impl Plan {
-    /// Whether the plan starts with a pull. Tag and later steps hold only if that brings nothing new, so whoever carries
-    /// it out does the pull alone and plans again, with [`Pulls::JustTried`].
+    /// Whether the plan starts with a pull. The pull may change the tag and the later steps, so only the pull is run, and
+    /// then planned again with [`PullHistory::JustTried`].
     #[must_use]
     pub fn is_provisional(&self) -> bool {
         let first = self.steps.first().map(|step| &step.action);
-        matches!(first, Some(Action::PullBase { .. }))
+        matches!(first, Some(ImageAction::PullBase { .. }))
     }
 
-    /// The images that its steps make.
+    /// The planned image and the one below it.
+    pub fn images(&self) -> impl Iterator<Item = &PlannedImage> {
+        self.below.iter().chain([&self.image])
+    }
+
+    /// The images that its steps build or load.
     pub(super) fn makes(&self) -> impl Iterator<Item = &PlannedImage> {
         self.steps.iter().filter_map(|step| match &step.action {
-            Action::BuildBase { image } | Action::Load { image } | Action::BuildProject { image, .. } => {
-                Some(image)
-            }
-            Action::PullBase { .. } | Action::NixBuild { .. } => None,
+            ImageAction::BuildBase { image }
+            | ImageAction::Load { image }
+            | ImageAction::BuildProject { image, .. } => Some(image),
+            ImageAction::PullBase { .. } | ImageAction::NixBuild { .. } => None,
         })
     }
 }
 
-fn planned_base(spec: &ImageSpec, facts: &Facts) -> Option<PlannedBase> {
+fn planned_base(spec: &ImageSpec, state: &EngineState) -> Option<PlannedBase> {
     let base = spec.mode().base()?;
-    let identity = match facts {
-        Facts::Engine {
+    let identity = match state {
+        EngineState::Engine {
             base: Some(image), ..
         } => image.identity.clone(),
-        Facts::Engine { base: None, .. } | Facts::NoEngine => BaseIdentity::Unresolved,
+        EngineState::Engine { base: None, .. } | EngineState::NoEngine => BaseIdentity::Unresolved,
     };
     Some(PlannedBase {
         reference: base.clone(),
@@ -237,30 +250,30 @@ fn common_labels(spec: &ImageSpec, hash: &Digest) -> impl Iterator<Item = (&'sta
     labels.into_iter()
 }
 
-/// The pull, where one is due. Without it there may be nothing to build from; then it must not fail.
-fn pull(spec: &ImageSpec, facts: &Facts) -> Option<Step> {
+/// The pull, if one is due. It must succeed if the engine does not have the base.
+fn pull(spec: &ImageSpec, state: &EngineState) -> Option<ImageStep> {
     let base = spec.mode().base()?;
-    let (reason, on_failure) = match facts {
-        Facts::NoEngine => (Reason::NoEngine, OnFailure::Stop),
-        Facts::Engine { base: None, .. } => (Reason::BaseMissing, OnFailure::Stop),
-        Facts::Engine {
+    let (reason, on_failure) = match state {
+        EngineState::NoEngine => (StepReason::NoEngine, OnFailure::Stop),
+        EngineState::Engine { base: None, .. } => (StepReason::BaseMissing, OnFailure::Stop),
+        EngineState::Engine {
             base: Some(image), ..
         } => (why_pull(spec, base, image)?, OnFailure::GoOn),
     };
     let reference = base.clone();
-    Some(Step {
-        action: Action::PullBase { reference },
+    Some(ImageStep {
+        action: ImageAction::PullBase { reference },
         reason,
         on_failure,
     })
 }
 
-fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> Option<Reason> {
-    let Pulls::Earlier { succeeded, failed } = image.pulls else {
+fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> Option<StepReason> {
+    let PullHistory::Earlier { succeeded, failed } = image.pulls else {
         return None;
     };
     if spec.when_to_build() == Rebuild::Always {
-        return Some(Reason::RebuildAsked);
+        return Some(StepReason::RebuildRequested);
     }
     if reference.is_pinned() || failed.is_some_and(|ago| ago < RETRY_PULL_AFTER) {
         return None;
@@ -268,92 +281,100 @@ fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> 
     match (succeeded, &image.identity) {
         (Some(ago), _) => {
             let limit = spec.longest_pull_age();
-            (ago > limit).then_some(Reason::PulledLongAgo { ago, limit })
+            (ago > limit).then_some(StepReason::PulledLongAgo { ago, limit })
         }
-        (None, BaseIdentity::RepoDigest(_)) => Some(Reason::NeverPulled),
-        // Made on this machine: no registry has it.
+        (None, BaseIdentity::RepoDigest(_)) => Some(StepReason::NeverPulled),
+        // It was built on the host, and no registry has it.
         (None, BaseIdentity::Layers(_) | BaseIdentity::Unresolved) => None,
     }
 }
 
-/// Why an image must be built; `None` when it is there.
-fn why_build(image: &PlannedImage, spec: &ImageSpec, facts: &Facts) -> Option<Reason> {
-    let Facts::Engine { images, .. } = facts else {
-        return Some(Reason::NoEngine);
+/// Why an image must be built; `None` if the engine has it.
+fn why_build(image: &PlannedImage, spec: &ImageSpec, state: &EngineState) -> Option<StepReason> {
+    let EngineState::Engine { images, .. } = state else {
+        return Some(StepReason::NoEngine);
     };
     if spec.when_to_build() == Rebuild::Always {
-        return Some(Reason::RebuildAsked);
+        return Some(StepReason::RebuildRequested);
     }
-    if let Some(there) = find(&image.tag, images) {
-        let is_ours = there.labels.get(labels::HASH) == Some(&*image.hash.hex());
-        return (!is_ours).then_some(Reason::NotOurs);
+    if let Some(found) = find(&image.tag, images) {
+        let has_hash = found.labels.get(labels::HASH) == Some(&*image.hash.hex());
+        return (!has_hash).then_some(StepReason::HashMismatch);
     }
-    let ours = format!("{}:", image.tag.repository());
-    if images.iter().any(|image| image.tag.starts_with(&ours)) {
-        Some(Reason::ContentChanged)
+    let repository = format!("{}:", image.tag.repository());
+    if images.iter().any(|image| image.tag.starts_with(&repository)) {
+        Some(StepReason::ContentChanged)
     } else {
-        Some(Reason::FirstImage)
+        Some(StepReason::FirstImage)
     }
 }
 
-/// As [`why_build`]; and a project's image must stand on the base that is there, if one is.
+/// Like [`why_build`]. A project's image must also be built on the base that the engine has, if it has one.
 fn why_build_project(
     image: &PlannedImage,
     base: &PlannedImage,
     spec: &ImageSpec,
-    facts: &Facts,
-) -> Option<Reason> {
-    let reason = why_build(image, spec, facts);
+    state: &EngineState,
+) -> Option<StepReason> {
+    let reason = why_build(image, spec, state);
     if reason.is_some() {
         return reason;
     }
-    let Facts::Engine { images, .. } = facts else {
+    let EngineState::Engine { images, .. } = state else {
         return None;
     };
     let (project, base) = (find(&image.tag, images)?, find(&base.tag, images)?);
-    (!project.layers.starts_with(&base.layers)).then_some(Reason::BaseRebuilt)
+    (!project.layers.starts_with(&base.layers)).then_some(StepReason::BaseRebuilt)
 }
 
-fn find<'a>(tag: &ImageTag, images: &'a [OwnImage]) -> Option<&'a OwnImage> {
+fn find<'a>(tag: &ImageTag, images: &'a [TaggedImage]) -> Option<&'a TaggedImage> {
     let tag = tag.to_string();
     images.iter().find(|image| image.tag == tag)
 }
 
-fn base_steps(spec: &ImageSpec, image: &PlannedImage, reason: Reason) -> Vec<Step> {
+fn base_steps(spec: &ImageSpec, image: &PlannedImage, reason: StepReason) -> Vec<ImageStep> {
     let image = image.clone();
     match spec.mode() {
-        Mode::Dockerfile { .. } | Mode::File { .. } => {
-            vec![Step::needed(Action::BuildBase { image }, reason)]
+        BuildMode::Template { .. } | BuildMode::Dockerfile { .. } => {
+            vec![ImageStep::needed(ImageAction::BuildBase { image }, reason)]
         }
-        Mode::Nix { attribute, .. } => {
-            let build = Action::NixBuild {
+        BuildMode::Nix { attribute, .. } => {
+            let build = ImageAction::NixBuild {
                 attribute: attribute.clone(),
                 system: spec.platform().nix_system().name(),
             };
             vec![
-                Step::needed(build, reason),
-                Step::needed(Action::Load { image }, Reason::Follows),
+                ImageStep::needed(build, reason),
+                ImageStep::needed(ImageAction::Load { image }, StepReason::Follows),
             ]
         }
     }
 }
 
-fn project_step(image: &PlannedImage, base: &PlannedImage, reason: Reason) -> Step {
-    let action = Action::BuildProject {
+fn project_step(image: &PlannedImage, base: &PlannedImage, reason: StepReason) -> ImageStep {
+    let action = ImageAction::BuildProject {
         image: image.clone(),
         base: base.tag.clone(),
     };
-    Step::needed(action, reason)
+    ImageStep::needed(action, reason)
 }
 
-impl Step {
-    fn needed(action: Action, reason: Reason) -> Self {
+impl ImageStep {
+    fn needed(action: ImageAction, reason: StepReason) -> Self {
         Self {
             action,
             reason,
             on_failure: OnFailure::Stop,
         }
     }
+}
+
+fn as_text<S: Serializer>(reason: &StepReason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(reason)
+}
+
+fn as_tag<S: Serializer>(image: &PlannedImage, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&image.tag)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a project adds to its image, read from `.agent-loop/` in the main worktree of its repository.
+//! What a project adds to its image, from `.agent-loop/` in the main worktree of its repository.
 
 use std::fs;
 use std::io;
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use super::context::{Context, ContextError, HashCache};
-use super::dependencies::{Dependencies, DependenciesError};
+use super::context::{BuildContext, BuildContextError, HashCache};
+use super::dependencies::{DependenciesError, ProjectDependencies};
 use super::stages::{self, StagesError};
 use super::tag::ProjectName;
 use super::templates::TemplateError;
@@ -17,59 +17,59 @@ use crate::digest::Digest;
 const DIRECTORY: &str = ".agent-loop";
 pub(super) const DOCKERFILE: &str = "Dockerfile.sandbox";
 const DEPENDENCIES: &str = "dependencies";
-/// Ralph's own files there, which no image needs.
-pub(super) const NEVER_SENT: [&str; 2] = ["config.json", DEPENDENCIES];
+/// Ralph's own files there, which are not part of the build context.
+const NEVER_SENT: [&str; 2] = ["config.json", DEPENDENCIES];
 
-/// A project's own layer on top of the base.
+/// A project's layer on top of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectLayer {
     /// The project's name in tags.
     pub name: ProjectName,
     /// What it is built from.
-    pub source: LayerSource,
+    pub source: ProjectLayerSource,
     /// The Dockerfile. It starts from the build argument `BASE_IMAGE`.
     pub dockerfile: String,
 }
 
 /// What a project's layer is built from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LayerSource {
-    /// `.agent-loop/dependencies`. The Dockerfile is made from it, and built with nothing around it.
+pub enum ProjectLayerSource {
+    /// `.agent-loop/dependencies`. The Dockerfile is generated from it and has no build context.
     Dependencies,
-    /// `.agent-loop/Dockerfile.sandbox`, with the directory around it.
-    Dockerfile(Context),
+    /// `.agent-loop/Dockerfile.sandbox`, with its directory as build context.
+    Dockerfile(BuildContext),
 }
 
-/// Why a project's layer cannot be used.
+/// Why a project's layer is not valid.
 #[derive(Debug, Error)]
 pub enum ProjectError {
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read `{}`", path.display())]
     Read {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// A line of `dependencies`.
-    #[error("`{}` cannot be used", path.display())]
+    /// A line of `dependencies` is not valid.
+    #[error("invalid dependencies in `{}`", path.display())]
     Dependencies {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         source: DependenciesError,
     },
-    /// A `Dockerfile.sandbox` that does not stand on the base.
-    #[error("`{}` cannot be used", path.display())]
+    /// A `Dockerfile.sandbox` does not start from the base.
+    #[error("invalid Dockerfile `{}`", path.display())]
     Stages {
         /// The file.
         path: PathBuf,
         /// What is wrong.
         source: StagesError,
     },
-    /// The files around a `Dockerfile.sandbox`.
+    /// The build context of a `Dockerfile.sandbox`.
     #[error(transparent)]
-    Context(#[from] ContextError),
+    Context(#[from] BuildContextError),
     /// The generated Dockerfile.
     #[error(transparent)]
     Template(#[from] TemplateError),
@@ -81,7 +81,7 @@ impl ProjectError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Dependencies { .. } => Some(
-                "write one Debian package a line, such as `jq` or `libc6:arm64=2.36-9`; `#` starts a comment",
+                "write one Debian package per line, such as `jq` or `libc6:arm64=2.36-9`; `#` starts a comment",
             ),
             Self::Stages { .. } => Some("start the file with `ARG BASE_IMAGE` and `FROM ${BASE_IMAGE}`"),
             Self::Context(error) => error.hint(),
@@ -91,11 +91,11 @@ impl ProjectError {
 }
 
 impl ProjectLayer {
-    /// Reads the layer of the project whose main worktree this is. `None`: it adds nothing to the base.
+    /// Reads the layer of the project with this main worktree. `None`: it adds nothing to the base.
     ///
-    /// `Dockerfile.sandbox` wins over `dependencies`, which is not even read then.
+    /// If there is a `Dockerfile.sandbox`, `dependencies` is ignored.
     pub fn read(main_worktree: &Path, cache: &HashCache) -> Result<Option<Self>, ProjectError> {
-        let name = ProjectName::of_directory(main_worktree);
+        let name = ProjectName::from_directory(main_worktree);
         let directory = main_worktree.join(DIRECTORY);
         let layer = match dockerfile_layer(&directory, cache)? {
             Some(layer) => Some(layer),
@@ -108,12 +108,12 @@ impl ProjectLayer {
         }))
     }
 
-    /// The digest of the files that the Dockerfile can reach.
+    /// The digest of the build context.
     #[must_use]
     pub fn context_digest(&self) -> Digest {
         match &self.source {
-            LayerSource::Dependencies => Context::empty_digest(),
-            LayerSource::Dockerfile(context) => context.digest(),
+            ProjectLayerSource::Dependencies => BuildContext::empty_digest(),
+            ProjectLayerSource::Dockerfile(context) => context.digest(),
         }
     }
 }
@@ -121,33 +121,36 @@ impl ProjectLayer {
 fn dockerfile_layer(
     directory: &Path,
     cache: &HashCache,
-) -> Result<Option<(LayerSource, String)>, ProjectError> {
+) -> Result<Option<(ProjectLayerSource, String)>, ProjectError> {
     let path = directory.join(DOCKERFILE);
-    let Some(dockerfile) = read_if_there(&path)? else {
+    let Some(dockerfile) = read_optional(&path)? else {
         return Ok(None);
     };
     stages::check(&dockerfile).map_err(|source| ProjectError::Stages { path, source })?;
-    let context = Context::read(directory, &NEVER_SENT, cache)?;
-    Ok(Some((LayerSource::Dockerfile(context), dockerfile)))
+    let context = BuildContext::read(directory, &NEVER_SENT, cache)?;
+    Ok(Some((ProjectLayerSource::Dockerfile(context), dockerfile)))
 }
 
-fn dependencies_layer(directory: &Path) -> Result<Option<(LayerSource, String)>, ProjectError> {
+fn dependencies_layer(directory: &Path) -> Result<Option<(ProjectLayerSource, String)>, ProjectError> {
     let path = directory.join(DEPENDENCIES);
-    let Some(text) = read_if_there(&path)? else {
+    let Some(text) = read_optional(&path)? else {
         return Ok(None);
     };
     let dependencies =
-        Dependencies::parse(&text).map_err(|source| ProjectError::Dependencies { path, source })?;
+        ProjectDependencies::parse(&text).map_err(|source| ProjectError::Dependencies { path, source })?;
     if dependencies.is_empty() {
         return Ok(None);
     }
-    Ok(Some((LayerSource::Dependencies, dependencies.dockerfile()?)))
+    Ok(Some((
+        ProjectLayerSource::Dependencies,
+        dependencies.dockerfile()?,
+    )))
 }
 
-fn read_if_there(path: &Path) -> Result<Option<String>, ProjectError> {
+fn read_optional(path: &Path) -> Result<Option<String>, ProjectError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
-        // A link that leads nowhere is there, and is a mistake.
+        // A dangling link is a mistake of the user.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => Ok(None),
         Err(source) => Err(ProjectError::Read {
             path: path.to_owned(),
@@ -187,7 +190,7 @@ mod tests {
     #[case::no_files(&[])]
     #[case::only_a_configuration(&[("config.json", "{}")])]
     #[case::only_comments(&[("dependencies", "# nothing yet\n")])]
-    fn a_project_without_wishes_has_no_layer(#[case] files: &[(&str, &str)]) {
+    fn a_project_without_files_has_no_layer(#[case] files: &[(&str, &str)]) {
         assert_eq!(read(&repository(files)).unwrap(), None);
     }
 
@@ -206,33 +209,33 @@ mod tests {
         let layer = read(&dir).unwrap().unwrap();
         assert_eq!(layer.name.as_str(), "my-app");
         assert_eq!(layer.dockerfile, DOCKERFILE_TEXT);
-        assert!(matches!(layer.source, LayerSource::Dockerfile(_)));
+        assert!(matches!(layer.source, ProjectLayerSource::Dockerfile(_)));
     }
 
     #[test]
-    fn dependencies_become_a_dockerfile_without_files_around_it() {
+    fn dependencies_become_a_dockerfile_without_context() {
         let layer = read(&repository(&[("dependencies", "jq"), ("a", "")]))
             .unwrap()
             .unwrap();
-        assert_eq!(layer.source, LayerSource::Dependencies);
+        assert_eq!(layer.source, ProjectLayerSource::Dependencies);
         assert!(layer.dockerfile.contains("\n    jq \\\n"));
-        assert_eq!(layer.context_digest(), Context::empty_digest());
+        assert_eq!(layer.context_digest(), BuildContext::empty_digest());
     }
 
     #[rstest]
-    #[case::package("dependencies", "jq\n\nrm -rf\n", "line 3: `rm -rf` is not a package")]
+    #[case::package("dependencies", "jq\n\nrm -rf\n", "line 3: invalid package `rm -rf`")]
     #[case::stages(
         "Dockerfile.sandbox",
         "FROM ${BASE_IMAGE}",
-        "line 1: `FROM ${BASE_IMAGE}` needs a line `ARG BASE_IMAGE` before the first `FROM`"
+        "line 1: `FROM ${BASE_IMAGE}` without `ARG BASE_IMAGE` before the first `FROM`"
     )]
-    fn a_mistake_is_reported_with_file_line_and_what_to_do(
+    fn a_mistake_is_reported_with_file_line_and_hint(
         #[case] name: &str,
         #[case] text: &str,
         #[case] cause: &str,
     ) {
         let error = read(&repository(&[(name, text)])).unwrap_err();
-        let file = format!(".agent-loop/{name}` cannot be used");
+        let file = format!(".agent-loop/{name}`");
         assert!(error.to_string().ends_with(&file), "{error}");
         assert_eq!(std::error::Error::source(&error).unwrap().to_string(), cause);
         assert!(error.hint().is_some());
@@ -241,7 +244,7 @@ mod tests {
     #[rstest]
     #[case::nowhere("nowhere")]
     #[case::itself("Dockerfile.sandbox")]
-    fn a_link_that_leads_nowhere_is_an_error(#[case] target: &str) {
+    fn a_dangling_link_is_an_error(#[case] target: &str) {
         let dir = repository(&[("dependencies", "jq")]);
         symlink(
             target,

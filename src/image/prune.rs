@@ -1,100 +1,107 @@
-//! Which of our images are old, and their removal.
+//! Removes old images.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::builder::ImageBuilder;
 use super::error::ImageError;
-use super::stock::{Stocked, Usage};
+use super::local_images::LocalImage;
 use super::tag::ImageTag;
-use crate::engine::{Engine, ImageRemoval};
+use crate::engine::ImageRemoval;
 
-/// The newest image of another project stays this long. Longer, and the project is not worked on any more.
+/// Images of another project are kept this long.
 const OLD: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// What stays.
+/// Which images to keep.
 #[derive(Clone, Debug)]
 pub struct PruneRules {
-    /// What the project of whoever asks needs: its image and, below that, its base.
+    /// The images of the current project: its own and the base.
     pub planned: Vec<ImageTag>,
-    /// How many images of each name stay.
+    /// How many images of each repository to keep.
     pub keep: usize,
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
-/// What becomes of an image.
+/// Whether an image is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It stays.
-    Kept(KeptFor),
-    /// It goes.
-    Removed,
+pub enum PruneDecision {
+    /// It is kept.
+    Keep(KeepReason),
+    /// It is removed.
+    Remove,
 }
 
-/// Why an image stays.
+/// Why an image is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeptFor {
-    /// The project needs it.
+pub enum KeepReason {
+    /// The current project needs it.
     Planned,
     /// There is a container of it.
     InUse,
-    /// It is one of the newest of its name.
+    /// It is one of the newest of its repository.
     Newest,
 }
 
-/// Decides which images go. Of the images of one name, the newest stay; those of another project stay for so long only,
-/// and the newest of them however few are to be kept.
-#[must_use]
-pub fn judge<'a>(stock: &'a [Stocked], rules: &PruneRules) -> Vec<(&'a Stocked, Fate)> {
-    let mut newest_first: Vec<&Stocked> = stock.iter().collect();
-    newest_first.sort_by_key(|image| (Reverse(image.since), &image.tag));
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    let judged = newest_first.into_iter().map(|image| {
-        let newer = seen.entry(image.tag.repository()).or_default();
-        let fate = fate(image, *newer, rules);
-        *newer += 1;
-        (image, fate)
-    });
-    let mut judged: Vec<_> = judged.collect();
-    judged.sort_by_key(|(image, _)| (&image.tag, &image.id));
-    judged
-}
+impl PruneRules {
+    /// Decides about each image. Of each repository the newest are kept; those of another project only for 30 days, and
+    /// at least one of them, whatever [`PruneRules::keep`] is.
+    #[must_use]
+    pub fn decide<'a>(&self, images: &'a [LocalImage]) -> Vec<(&'a LocalImage, PruneDecision)> {
+        let mut newest_first: Vec<&LocalImage> = images.iter().collect();
+        newest_first.sort_by_key(|image| (Reverse(image.since), &image.tag));
+        let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+        let decisions = newest_first.into_iter().map(|image| {
+            let newer = seen.entry(image.tag.repository()).or_default();
+            let decision = self.decide_one(image, *newer);
+            *newer += 1;
+            (image, decision)
+        });
+        let mut decisions: Vec<_> = decisions.collect();
+        decisions.sort_by_key(|(image, _)| (&image.tag, &image.id));
+        decisions
+    }
 
-/// Removes all our names of an image, and with the last one the image. What somebody else calls it stays.
-pub async fn remove(engine: &Engine, image: &Stocked) -> Result<Fate, ImageError> {
-    for name in &image.names {
-        match engine.remove_unused(name).await? {
-            ImageRemoval::Removed => {}
-            ImageRemoval::InUse => return Ok(Fate::Kept(KeptFor::InUse)),
+    /// `newer` is the number of newer images of the same repository.
+    fn decide_one(&self, image: &LocalImage, newer: usize) -> PruneDecision {
+        let is_own = |planned: &ImageTag| planned.repository() == image.tag.repository();
+        let is_kept = if self.planned.iter().any(is_own) {
+            newer < self.keep
+        } else {
+            newer < self.keep.max(1) && !self.is_old(image)
+        };
+        if self.planned.contains(&image.tag) {
+            PruneDecision::Keep(KeepReason::Planned)
+        } else if image.in_use {
+            PruneDecision::Keep(KeepReason::InUse)
+        } else if is_kept {
+            PruneDecision::Keep(KeepReason::Newest)
+        } else {
+            PruneDecision::Remove
         }
     }
-    Ok(Fate::Removed)
-}
 
-/// `newer` is how many images of the same name are newer.
-fn fate(image: &Stocked, newer: usize, rules: &PruneRules) -> Fate {
-    let is_own = |planned: &ImageTag| planned.repository() == image.tag.repository();
-    let stays = if rules.planned.iter().any(is_own) {
-        newer < rules.keep
-    } else {
-        newer < rules.keep.max(1) && !is_old(image, rules.now)
-    };
-    if rules.planned.contains(&image.tag) {
-        Fate::Kept(KeptFor::Planned)
-    } else if image.usage == Usage::InUse {
-        Fate::Kept(KeptFor::InUse)
-    } else if stays {
-        Fate::Kept(KeptFor::Newest)
-    } else {
-        Fate::Removed
+    /// An image of unknown age is not old.
+    fn is_old(&self, image: &LocalImage) -> bool {
+        image
+            .since
+            .is_some_and(|since| self.now.duration_since(since) > OLD)
     }
 }
 
-/// An image of which nobody knows since when it is here is not called old.
-fn is_old(image: &Stocked, now: Timestamp) -> bool {
-    image.since.is_some_and(|since| now.duration_since(since) > OLD)
+impl ImageBuilder {
+    /// Removes all names that end in our tag, and with the last one the image. Names that the user gave it stay.
+    pub async fn remove(&self, image: &LocalImage) -> Result<PruneDecision, ImageError> {
+        for name in &image.names {
+            match self.engine.remove_unused(name).await? {
+                ImageRemoval::Removed => {}
+                ImageRemoval::InUse => return Ok(PruneDecision::Keep(KeepReason::InUse)),
+            }
+        }
+        Ok(PruneDecision::Remove)
+    }
 }
 
 #[cfg(test)]

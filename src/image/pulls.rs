@@ -1,23 +1,22 @@
-//! When ralph pulled which image. An engine knows when an image was made, not when somebody last looked for a newer one.
+//! Records when ralph pulled which image. An engine knows when an image was built, but not when it was last pulled.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::facts::Pulls;
+use super::engine_state::PullHistory;
 use super::reference::ImageReference;
-use crate::atomic_file::{FileAccess, write_atomically};
+use crate::atomic_file::write_cache;
 use crate::engine::EngineEndpoint;
 
-/// The form of the file. One of another form is as good as none.
+/// The version of the file format. A file of another version is ignored.
 const VERSION: u32 = 1;
 
-/// Remembers what was pulled into an engine, in a file. It can be deleted: then bases are pulled once more.
+/// A file with the pulls into engines. If it is deleted, bases are pulled again.
 #[derive(Clone, Debug)]
 pub(super) struct PullLog {
     path: PathBuf,
@@ -32,30 +31,26 @@ pub(super) enum PullOutcome {
 }
 
 impl PullLog {
-    /// The log in this file, which need not exist. It holds the pulls of other engines, too.
+    /// The log in this file, which need not exist and also has the pulls into other engines.
     pub(super) fn new(path: PathBuf, engine: EngineEndpoint) -> Self {
         Self { path, engine }
     }
 
     /// When an image was pulled.
-    pub(super) fn of(&self, image: &ImageReference, now: Timestamp) -> Pulls {
-        let stored = Stored::read(&self.path);
+    pub(super) fn history(&self, image: &ImageReference, now: Timestamp) -> PullHistory {
+        let stored = StoredPulls::read(&self.path);
         let pull = stored.pulls.get(&self.key(image));
         let ago = |moment: Option<Timestamp>| moment.map(|moment| since(moment, now));
-        Pulls::Earlier {
+        PullHistory::Earlier {
             succeeded: ago(pull.and_then(|pull| pull.succeeded)),
             failed: ago(pull.and_then(|pull| pull.failed)),
         }
     }
 
-    /// Remembers a pull. A success makes an earlier failure forgotten, and not the other way round.
-    pub(super) fn record(
-        &self,
-        image: &ImageReference,
-        outcome: PullOutcome,
-        now: Timestamp,
-    ) -> io::Result<()> {
-        let mut stored = Stored::read(&self.path);
+    /// Records a pull. A success erases an earlier failure, but not the other way round. If the file cannot be written, the
+    /// next plan pulls again.
+    pub(super) fn record(&self, image: &ImageReference, outcome: PullOutcome, now: Timestamp) {
+        let mut stored = StoredPulls::read(&self.path);
         let pull = stored.pulls.entry(self.key(image)).or_default();
         match outcome {
             PullOutcome::Succeeded => {
@@ -66,7 +61,9 @@ impl PullLog {
             }
             PullOutcome::Failed => pull.failed = Some(now),
         }
-        stored.write(&self.path)
+        if let Ok(bytes) = serde_json::to_vec_pretty(&stored) {
+            write_cache(&self.path, &bytes);
+        }
     }
 
     fn key(&self, image: &ImageReference) -> String {
@@ -74,13 +71,13 @@ impl PullLog {
     }
 }
 
-/// A clock that was set back must not make a pull look old.
+/// Zero if the clock was set back.
 fn since(moment: Timestamp, now: Timestamp) -> Duration {
     now.duration_since(moment).try_into().unwrap_or_default()
 }
 
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredPulls {
     version: u32,
     pulls: BTreeMap<String, StoredPull>,
 }
@@ -91,7 +88,7 @@ struct StoredPull {
     failed: Option<Timestamp>,
 }
 
-impl Stored {
+impl StoredPulls {
     fn read(path: &Path) -> Self {
         let read = || serde_json::from_slice(&fs::read(path).ok()?).ok();
         read()
@@ -100,10 +97,6 @@ impl Stored {
                 version: VERSION,
                 pulls: BTreeMap::new(),
             })
-    }
-
-    fn write(&self, path: &Path) -> io::Result<()> {
-        write_atomically(path, &serde_json::to_vec_pretty(self)?, FileAccess::Private)
     }
 }
 
@@ -130,7 +123,7 @@ mod tests {
     #[case::failure(&[PullOutcome::Failed], None, Some(HOUR))]
     #[case::failure_after_success(&[PullOutcome::Succeeded, PullOutcome::Failed], Some(2 * HOUR), Some(HOUR))]
     #[case::success_after_failure(&[PullOutcome::Failed, PullOutcome::Succeeded], Some(HOUR), None)]
-    fn pulls_are_remembered(
+    fn pulls_are_recorded(
         #[case] outcomes: &[PullOutcome],
         #[case] succeeded: Option<Duration>,
         #[case] failed: Option<Duration>,
@@ -140,30 +133,33 @@ mod tests {
         let here = log(path.clone(), "/run/a.sock");
         let mut now = Timestamp::UNIX_EPOCH;
         for outcome in outcomes {
-            here.record(&debian(), *outcome, now).unwrap();
+            here.record(&debian(), *outcome, now);
             now += 1.hour();
         }
-        assert_eq!(here.of(&debian(), now), Pulls::Earlier { succeeded, failed });
-        let never = Pulls::Earlier {
+        assert_eq!(
+            here.history(&debian(), now),
+            PullHistory::Earlier { succeeded, failed }
+        );
+        let never = PullHistory::Earlier {
             succeeded: None,
             failed: None,
         };
-        assert_eq!(log(path, "/run/b.sock").of(&debian(), now), never);
+        assert_eq!(log(path, "/run/b.sock").history(&debian(), now), never);
     }
 
     #[test]
-    fn a_damaged_log_remembers_nothing_and_can_be_written() {
+    fn a_damaged_log_is_ignored_and_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pulls.json");
         fs::write(&path, "{").unwrap();
         let log = log(path, "/run/a.sock");
         let now = Timestamp::UNIX_EPOCH;
-        log.record(&debian(), PullOutcome::Succeeded, now).unwrap();
+        log.record(&debian(), PullOutcome::Succeeded, now);
         let set_back = now - 1.hour();
-        let just_now = Pulls::Earlier {
+        let just_now = PullHistory::Earlier {
             succeeded: Some(Duration::ZERO),
             failed: None,
         };
-        assert_eq!(log.of(&debian(), set_back), just_now);
+        assert_eq!(log.history(&debian(), set_back), just_now);
     }
 }

@@ -1,116 +1,114 @@
-//! The image that is wanted.
+//! The description of an image.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-use super::agent::Platform;
-use super::context::Context;
-use super::facts::BaseIdentity;
-use super::project::{LayerSource, ProjectLayer};
+use super::context::BuildContext;
+use super::engine_state::BaseIdentity;
+use super::platform::Platform;
+use super::project::{ProjectLayer, ProjectLayerSource};
 use super::reference::ImageReference;
 use super::tag::ImageTag;
 use super::templates::{TemplateError, base_dockerfile};
 use crate::agent::AgentImage;
 use crate::digest::Digest;
 
-/// A base is pulled again when ralph's last pull is older than this, unless the configuration says otherwise.
+/// By default, the base is pulled again if ralph's last pull is older.
 pub const DEFAULT_REFRESH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The image that is wanted: for which agent, built how, with what on top.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The description of an image: its agent, how its base is built, and what the project adds.
+#[derive(Clone, Debug)]
 pub struct ImageSpec {
     agent: AgentImage,
     platform: Platform,
-    mode: Mode,
+    mode: BuildMode,
     project: Option<ProjectLayer>,
     rebuild: Rebuild,
     refresh_after: Duration,
 }
 
-/// How the base is made.
+/// How the base is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// By a builder, from a Dockerfile.
-    Dockerfile {
+pub enum BuildMode {
+    /// From the Dockerfile template of the agent.
+    Template {
         /// The image that it starts from.
         base: ImageReference,
-        /// The whole Dockerfile.
+        /// The rendered template.
         dockerfile: String,
     },
-    /// By a builder, from a Dockerfile of the user's and the files around it.
-    File {
-        /// The image that it starts from. It is the build argument `BASE_IMAGE`, too.
+    /// From a Dockerfile of the user and its build context.
+    Dockerfile {
+        /// The image that it starts from, which is also the build argument `BASE_IMAGE`.
         base: ImageReference,
         /// The Dockerfile and its context.
-        file: OwnDockerfile,
+        file: UserDockerfile,
     },
-    /// By Nix, from a flake.
+    /// From a flake, by Nix.
     Nix {
-        /// The hash of everything that the flake's own files say.
+        /// The hash of the flake's inputs.
         hash: Digest,
-        /// The attribute that is the image.
+        /// The package that is the image.
         attribute: String,
     },
 }
 
-impl Mode {
-    /// The agent's own Dockerfile on top of an image.
+impl BuildMode {
+    /// The agent's template on top of an image.
     pub fn from_template(agent: AgentImage, base: ImageReference) -> Result<Self, TemplateError> {
         let dockerfile = base_dockerfile(agent, &base)?;
-        Ok(Self::Dockerfile { base, dockerfile })
+        Ok(Self::Template { base, dockerfile })
     }
 
-    /// The word for it in labels.
+    /// The name in labels.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Dockerfile { .. } => "template",
-            Self::File { .. } => "dockerfile",
+            Self::Template { .. } => "template",
+            Self::Dockerfile { .. } => "dockerfile",
             Self::Nix { .. } => "nix",
         }
     }
 
-    /// The image that the base is built from. A Nix image starts from nothing.
+    /// The image that the base is built from. A Nix image has none.
     #[must_use]
     pub fn base(&self) -> Option<&ImageReference> {
         match self {
-            Self::Dockerfile { base, .. } | Self::File { base, .. } => Some(base),
+            Self::Template { base, .. } | Self::Dockerfile { base, .. } => Some(base),
             Self::Nix { .. } => None,
         }
     }
 }
 
-/// A Dockerfile in a directory of the user's. The directory is its build context.
+/// A Dockerfile of the user. Its directory is the build context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnDockerfile {
-    /// Its name in the directory.
+pub struct UserDockerfile {
+    /// The file name.
     pub name: String,
-    /// What it says.
+    /// The content.
     pub text: String,
     /// The directory.
-    pub context: Context,
+    pub context: BuildContext,
 }
 
-/// When images are built.
+/// When an image is built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rebuild {
-    /// When there is none of this content.
+    /// If the engine has none with this content.
     #[default]
     WhenNeeded,
-    /// Now, with a fresh base, whatever there is.
+    /// Always, after pulling the base and without the build cache.
     Always,
 }
 
-/// A wish that contradicts itself.
+/// A description that contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SpecError {
-    /// Packages for apt, on an image that has no apt.
-    #[error(
-        "`.agent-loop/dependencies` names packages for apt, which the Nix image `{attribute}` does not have"
-    )]
+    /// apt packages for an image without apt.
+    #[error("`.agent-loop/dependencies` lists apt packages, but the Nix image `{attribute}` has no apt")]
     DependenciesOnNix {
-        /// The image's attribute.
+        /// The package that is the image.
         attribute: String,
     },
 }
@@ -121,24 +119,24 @@ impl SpecError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::DependenciesOnNix { .. } => Some(
-                "name them in `packages` of `lib.mkSandboxImage` in flake.nix, or build with `--dockerfile`",
+                "list them in `packages` of `lib.mkSandboxImage` in flake.nix, or build from a Dockerfile",
             ),
         }
     }
 }
 
 impl ImageSpec {
-    /// Asks for an image; `project` goes on top of the base.
+    /// Describes an image. `project` is built on top of the base.
     pub fn new(
         agent: AgentImage,
         platform: Platform,
-        mode: Mode,
+        mode: BuildMode,
         project: Option<ProjectLayer>,
     ) -> Result<Self, SpecError> {
-        if let Mode::Nix { attribute, .. } = &mode
+        if let BuildMode::Nix { attribute, .. } = &mode
             && project
                 .as_ref()
-                .is_some_and(|layer| layer.source == LayerSource::Dependencies)
+                .is_some_and(|layer| layer.source == ProjectLayerSource::Dependencies)
         {
             let attribute = attribute.clone();
             return Err(SpecError::DependenciesOnNix { attribute });
@@ -153,13 +151,13 @@ impl ImageSpec {
         })
     }
 
-    /// Says when to build.
+    /// Sets when to build.
     #[must_use]
     pub fn rebuild(self, rebuild: Rebuild) -> Self {
         Self { rebuild, ..self }
     }
 
-    /// Says how old ralph's last pull of the base may be.
+    /// Sets how old ralph's last pull of the base may be.
     #[must_use]
     pub fn refresh_after(self, refresh_after: Duration) -> Self {
         Self {
@@ -174,19 +172,19 @@ impl ImageSpec {
         self.agent
     }
 
-    /// The machine that it is for.
+    /// The platform that it is for.
     #[must_use]
     pub fn platform(&self) -> Platform {
         self.platform
     }
 
-    /// How the base is made.
+    /// How the base is built.
     #[must_use]
-    pub fn mode(&self) -> &Mode {
+    pub fn mode(&self) -> &BuildMode {
         &self.mode
     }
 
-    /// What goes on top of the base.
+    /// What the project adds.
     #[must_use]
     pub fn project(&self) -> Option<&ProjectLayer> {
         self.project.as_ref()
@@ -204,15 +202,15 @@ impl ImageSpec {
     #[must_use]
     pub fn base_hash(&self, identity: &BaseIdentity) -> Digest {
         match &self.mode {
-            Mode::Dockerfile { base, dockerfile } => {
+            BuildMode::Template { base, dockerfile } => {
                 let identity = identity_of(base, identity);
                 Digest::sha256_fields([BASE_FORMAT, self.platform.name(), &identity, dockerfile])
             }
-            Mode::File { base, file } => {
+            BuildMode::Dockerfile { base, file } => {
                 let (identity, context) = (identity_of(base, identity), file.context.digest().hex());
                 Digest::sha256_fields([BASE_FORMAT, self.platform.name(), &identity, &file.text, &context])
             }
-            Mode::Nix { hash, attribute } => {
+            BuildMode::Nix { hash, attribute } => {
                 let system = self.platform.nix_system().name();
                 Digest::sha256_fields(["ralph nix image 1", system, attribute, &hash.hex()])
             }
@@ -220,7 +218,7 @@ impl ImageSpec {
     }
 }
 
-/// The first field of a hash over a Dockerfile.
+/// The first field of the hash of a base.
 const BASE_FORMAT: &str = "ralph base image 1";
 
 fn identity_of(base: &ImageReference, identity: &BaseIdentity) -> String {

@@ -1,4 +1,4 @@
-//! What a Dockerfile of the user's starts from.
+//! The image that a Dockerfile of the user starts from.
 
 use std::collections::HashMap;
 
@@ -7,21 +7,21 @@ use thiserror::Error;
 use super::reference::ImageReference;
 
 /// The build argument that names the base.
-pub(super) const ARGUMENT: &str = "BASE_IMAGE";
+pub(super) const BASE_ARGUMENT: &str = "BASE_IMAGE";
 
-/// What a stage without any image below it starts from.
-const NOTHING: &str = "scratch";
+/// The name for an empty base.
+const SCRATCH: &str = "scratch";
 
-/// A Dockerfile whose image would not stand on what it must, or on nothing that can be told.
+/// A Dockerfile that does not start from the base, or from an image that can be looked up.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StagesError {
-    /// `FROM ${BASE_IMAGE}` means nothing without the argument.
-    #[error("line {line}: `FROM ${{BASE_IMAGE}}` needs a line `ARG BASE_IMAGE` before the first `FROM`")]
+    /// `FROM ${BASE_IMAGE}` needs the argument.
+    #[error("line {line}: `FROM ${{BASE_IMAGE}}` without `ARG BASE_IMAGE` before the first `FROM`")]
     NoArgument {
         /// The line of the `FROM`, counted from 1.
         line: usize,
     },
-    /// The last stage is built from something else.
+    /// The last stage starts from another image.
     #[error("line {line}: the last stage starts from `{image}`, not from `${{BASE_IMAGE}}`")]
     OtherBase {
         /// The line of its `FROM`, counted from 1.
@@ -29,15 +29,15 @@ pub enum StagesError {
         /// What it starts from.
         image: String,
     },
-    /// What the last stage is built from cannot be looked up.
-    #[error("line {line}: the last stage starts from `{image}`, which names no image by itself")]
+    /// The last stage starts from something that is not an image reference.
+    #[error("line {line}: the last stage starts from `{image}`, which is not an image reference")]
     NoImage {
         /// The line of its `FROM`, counted from 1.
         line: usize,
         /// What it starts from.
         image: String,
     },
-    /// No stage at all.
+    /// There is no stage.
     #[error("line {line}: the file ends without a `FROM ${{BASE_IMAGE}}`")]
     NoStage {
         /// The last line, counted from 1.
@@ -45,7 +45,7 @@ pub enum StagesError {
     },
 }
 
-/// Checks that the last stage of a Dockerfile stands on `${BASE_IMAGE}`, and that the argument is declared for it.
+/// Checks that the last stage of a Dockerfile starts from `${BASE_IMAGE}`, and that the argument is declared.
 pub(super) fn check(dockerfile: &str) -> Result<(), StagesError> {
     match last_stage(dockerfile)? {
         Stage::OnBase => Ok(()),
@@ -53,12 +53,12 @@ pub(super) fn check(dockerfile: &str) -> Result<(), StagesError> {
     }
 }
 
-/// The image that the last stage of a Dockerfile stands on; `given` when that is `${BASE_IMAGE}`.
-pub(super) fn foundation(dockerfile: &str, given: ImageReference) -> Result<ImageReference, StagesError> {
+/// The image that the last stage of a Dockerfile starts from; `given` if that is `${BASE_IMAGE}`.
+pub(super) fn base_image(dockerfile: &str, given: ImageReference) -> Result<ImageReference, StagesError> {
     match last_stage(dockerfile)? {
         Stage::OnBase => Ok(given),
         Stage::OnOther { line, image } => {
-            let named = ImageReference::parse(&image).ok().filter(|_| image != NOTHING);
+            let named = ImageReference::parse(&image).ok().filter(|_| image != SCRATCH);
             named.ok_or(StagesError::NoImage { line, image })
         }
     }
@@ -73,7 +73,7 @@ fn last_stage(dockerfile: &str) -> Result<Stage, StagesError> {
         if is("ARG") && last.is_none() {
             declared |= words[1..]
                 .iter()
-                .any(|word| word.split('=').next() == Some(ARGUMENT));
+                .any(|word| word.split('=').next() == Some(BASE_ARGUMENT));
         } else if is("FROM") {
             let mut words = words.iter().skip(1).filter(|word| !word.starts_with("--"));
             let image = words.next().map(String::as_str).unwrap_or_default();
@@ -92,7 +92,7 @@ fn last_stage(dockerfile: &str) -> Result<Stage, StagesError> {
     })
 }
 
-/// What a stage stands on in the end.
+/// What a stage starts from, through earlier stages.
 #[derive(Clone, PartialEq, Eq)]
 enum Stage {
     OnBase,
@@ -108,7 +108,7 @@ fn stage(image: &str, line: usize, earlier: &HashMap<String, Stage>) -> Stage {
         Some(inner) => inner.split([':', '-']).next(),
         None => unquoted.strip_prefix('$'),
     };
-    if name == Some(ARGUMENT) {
+    if name == Some(BASE_ARGUMENT) {
         return Stage::OnBase;
     }
     earlier
@@ -120,13 +120,13 @@ fn stage(image: &str, line: usize, earlier: &HashMap<String, Stage>) -> Stage {
         })
 }
 
-/// One instruction of a Dockerfile: the line it starts in, and its words, of which there is at least one.
+/// One instruction of a Dockerfile: the line it starts in, and its words, at least one.
 struct Instruction {
     line: usize,
     words: Vec<String>,
 }
 
-/// The instructions, with continued lines joined, and without comments and here-documents.
+/// The instructions, with continued lines joined, without comments and here-documents.
 fn instructions(dockerfile: &str) -> Vec<Instruction> {
     let text = dockerfile.strip_prefix('\u{feff}').unwrap_or(dockerfile);
     let escape = escape_character(text);
@@ -177,7 +177,7 @@ fn escape_character(text: &str) -> char {
     }
 }
 
-/// The words that end the here-documents of an instruction, in their order.
+/// The words that end the here-documents of an instruction, in order.
 fn here_documents(words: &[String]) -> Vec<String> {
     let takes_them = words.first().is_some_and(|word| {
         ["RUN", "COPY", "ADD"]
@@ -219,15 +219,15 @@ mod tests {
     #[rstest]
     #[case(
         "FROM ${BASE_IMAGE}\n",
-        "line 1: `FROM ${BASE_IMAGE}` needs a line `ARG BASE_IMAGE` before the first `FROM`"
+        "line 1: `FROM ${BASE_IMAGE}` without `ARG BASE_IMAGE` before the first `FROM`"
     )]
     #[case(
         "# ARG BASE_IMAGE\n\nFROM $BASE_IMAGE\nARG BASE_IMAGE\n",
-        "line 3: `FROM ${BASE_IMAGE}` needs a line `ARG BASE_IMAGE` before the first `FROM`"
+        "line 3: `FROM ${BASE_IMAGE}` without `ARG BASE_IMAGE` before the first `FROM`"
     )]
     #[case(
         "FROM rust AS build\nARG BASE_IMAGE\nFROM ${BASE_IMAGE}\n",
-        "line 3: `FROM ${BASE_IMAGE}` needs a line `ARG BASE_IMAGE` before the first `FROM`"
+        "line 3: `FROM ${BASE_IMAGE}` without `ARG BASE_IMAGE` before the first `FROM`"
     )]
     #[case(
         "ARG BASE_IMAGE\n\nFROM debian:12\n",
@@ -254,7 +254,7 @@ mod tests {
         "ARG BASE_IMAGE\nRUN <<EOF\nFROM ${BASE_IMAGE}\n",
         "line 3: the file ends without a `FROM ${BASE_IMAGE}`"
     )]
-    fn any_other_is_refused_with_the_line(#[case] text: &str, #[case] expected: &str) {
+    fn any_other_is_rejected_with_its_line(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(check(text).unwrap_err().to_string(), expected);
     }
 
@@ -264,15 +264,18 @@ mod tests {
     #[case::earlier_stage("FROM debian:12 AS a\nFROM a\n", Ok("debian:12"))]
     #[case::another_argument(
         "ARG X\nFROM ${X}\n",
-        Err("line 2: the last stage starts from `${X}`, which names no image by itself")
+        Err("line 2: the last stage starts from `${X}`, which is not an image reference")
     )]
     #[case::nothing(
         "FROM scratch\n",
-        Err("line 1: the last stage starts from `scratch`, which names no image by itself")
+        Err("line 1: the last stage starts from `scratch`, which is not an image reference")
     )]
-    fn what_a_dockerfile_stands_on_is_found(#[case] text: &str, #[case] expected: Result<&str, &str>) {
+    fn the_image_that_a_dockerfile_starts_from_is_found(
+        #[case] text: &str,
+        #[case] expected: Result<&str, &str>,
+    ) {
         let given = ImageReference::parse("given:1").unwrap();
-        let found = foundation(text, given);
+        let found = base_image(text, given);
         assert_eq!(
             found
                 .as_ref()
@@ -284,7 +287,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_text_breaks_the_check(text in "(?s)(FROM|ARG BASE_IMAGE|RUN|<<EOF|EOF|\\$\\{BASE_IMAGE\\}|[\\\\#\" \n]|.){0,30}") {
+        fn no_text_panics(text in "(?s)(FROM|ARG BASE_IMAGE|RUN|<<EOF|EOF|\\$\\{BASE_IMAGE\\}|[\\\\#\" \n]|.){0,30}") {
             let _ = check(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! What images are called.
+//! The tags of ralph's images.
 
 use std::fmt;
 use std::path::Path;
@@ -7,17 +7,18 @@ use serde::Serialize;
 
 use crate::agent::AgentImage;
 use crate::digest::Digest;
+use crate::engine::{EngineImageReference, EngineImageReferenceError};
 
-/// Longer project names are cut. An engine takes 255 characters for the whole name.
+/// Longer project names are truncated. Engines accept 255 characters for the whole name.
 const LONGEST_NAME: usize = 64;
 
 /// How many digits of the content hash a tag shows.
 const SHORT_HASH: usize = 8;
 
-/// What every name of ours begins with.
+/// The prefix of every repository.
 const PREFIX: &str = "agent-loop-sandbox-";
 
-/// The name of an image of ours: `agent-loop-sandbox-claude:v1f2e3d4c`, or with the project after the agent.
+/// The tag of one of ralph's images: `agent-loop-sandbox-claude:v1f2e3d4c`, or with the project's name after the agent's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "String")]
 pub struct ImageTag {
@@ -26,19 +27,19 @@ pub struct ImageTag {
 }
 
 impl ImageTag {
-    /// The tag of the image that every project starts from.
+    /// The tag of a base.
     #[must_use]
     pub fn base(agent: AgentImage, hash: &Digest) -> Self {
         Self::new(format!("{PREFIX}{}", agent.name), hash)
     }
 
-    /// The tag of a project's own image.
+    /// The tag of a project's image.
     #[must_use]
     pub fn project(agent: AgentImage, project: &ProjectName, hash: &Digest) -> Self {
         Self::new(format!("{PREFIX}{}-{project}", agent.name), hash)
     }
 
-    /// The tag that a name ends in (`ghcr.io/team/agent-loop-sandbox-claude:v1f2e3d4c`), if that is one of ours.
+    /// The tag at the end of a name (`ghcr.io/team/agent-loop-sandbox-claude:v1f2e3d4c`), if it is one of ralph's.
     #[must_use]
     pub fn at_end_of(name: &str) -> Option<Self> {
         let last = name.rsplit('/').next()?;
@@ -52,19 +53,24 @@ impl ImageTag {
         })
     }
 
-    /// The name of a second image of the same content, which is out of everybody's way.
+    /// A tag for a second image of the same content that replaces no other.
     #[must_use]
-    pub(super) fn aside(&self, mark: &str) -> Self {
+    pub(super) fn temporary(&self, suffix: &str) -> Self {
         Self {
-            repository: format!("{}-check-{mark}", self.repository),
+            repository: format!("{}-check-{suffix}", self.repository),
             version: self.version.clone(),
         }
     }
 
-    /// Whether an image of this content hash may have the tag.
+    /// Whether the tag shows the first digits of this content hash.
     #[must_use]
-    pub fn shows(&self, hash: &str) -> bool {
+    pub fn matches_hash(&self, hash: &str) -> bool {
         hash.starts_with(&self.version[1..])
+    }
+
+    /// The tag as a reference that engines take.
+    pub(super) fn to_reference(&self) -> Result<EngineImageReference, EngineImageReferenceError> {
+        EngineImageReference::parse(&self.to_string())
     }
 
     /// The part before the colon.
@@ -97,16 +103,16 @@ impl From<ImageTag> for String {
     }
 }
 
-/// A project's name as it stands in a tag: words of lower-case letters and digits with single separators between them.
+/// A project's name in a tag: words of lower-case letters and digits with single separators between them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct ProjectName(String);
 
 impl ProjectName {
-    /// Names a project after the directory that its repository is in. `My App!` becomes `my-app`; a name without
-    /// anything that a tag may hold becomes `project-` and a hash of it.
+    /// Names a project after the directory of its repository. `My App!` becomes `my-app`. A name without any valid
+    /// character becomes `project-` and a hash.
     #[must_use]
-    pub fn of_directory(repository: &Path) -> Self {
+    pub fn from_directory(repository: &Path) -> Self {
         let name = repository.file_name().unwrap_or_default();
         let mut slug = slug(&name.to_string_lossy());
         slug.truncate(LONGEST_NAME);
@@ -132,10 +138,10 @@ impl fmt::Display for ProjectName {
     }
 }
 
-/// What an engine takes between two words of a name; two underscores count as one separator.
+/// The separators that engines accept between two words of a name.
 const SEPARATORS: [char; 3] = ['.', '_', '-'];
 
-/// ASCII words in lower case. One separator that an engine takes is kept; everything else between words is one dash.
+/// Lower-case ASCII words. A single valid separator is kept, everything else between words becomes a dash.
 fn slug(name: &str) -> String {
     let mut slug = String::with_capacity(name.len());
     let mut rest = name;
@@ -175,30 +181,30 @@ mod tests {
     #[case("日本語", "project-77710aed")]
     #[case("---", "project-cb3f91d5")]
     fn a_project_is_named_after_its_directory(#[case] directory: &str, #[case] expected: &str) {
-        let name = ProjectName::of_directory(&Path::new("/srv").join(directory));
+        let name = ProjectName::from_directory(&Path::new("/srv").join(directory));
         assert_eq!(name.as_str(), expected);
     }
 
     #[test]
     fn a_directory_without_a_name_still_names_a_project() {
         assert!(
-            ProjectName::of_directory(Path::new("/"))
+            ProjectName::from_directory(Path::new("/"))
                 .as_str()
                 .starts_with("project-")
         );
     }
 
     #[test]
-    fn a_long_name_is_cut_between_characters_and_not_after_a_separator() {
+    fn a_long_name_is_truncated_and_does_not_end_with_a_separator() {
         let long = format!("{}.{}", "a".repeat(LONGEST_NAME - 1), "b".repeat(300));
-        let name = ProjectName::of_directory(Path::new(&long));
+        let name = ProjectName::from_directory(Path::new(&long));
         assert_eq!(name.as_str(), "a".repeat(LONGEST_NAME - 1));
     }
 
     #[test]
     fn a_tag_says_agent_project_and_content() {
         let hash = Digest::sha256(b"");
-        let project = ProjectName::of_directory(Path::new("My App!"));
+        let project = ProjectName::from_directory(Path::new("My App!"));
         assert_eq!(
             ImageTag::base(CLAUDE.image, &hash).to_string(),
             "agent-loop-sandbox-claude:ve3b0c442"
@@ -218,17 +224,17 @@ mod tests {
         "localhost:5000/team/agent-loop-sandbox-claude-app:ve3b0c442",
         Some("agent-loop-sandbox-claude-app:ve3b0c442")
     )]
-    #[case::of_another_making("agent-loop-sandbox-claude:latest", None)]
+    #[case::without_a_hash("agent-loop-sandbox-claude:latest", None)]
     #[case::too_long("agent-loop-sandbox-claude:ve3b0c4420", None)]
     #[case::no_hash("agent-loop-sandbox-claude:ve3b0c44g", None)]
-    #[case::of_somebody_else("debian:ve3b0c442", None)]
+    #[case::of_another_repository("debian:ve3b0c442", None)]
     #[case::no_tag("agent-loop-sandbox-claude", None)]
-    fn a_tag_of_ours_is_found_behind_any_registry(#[case] name: &str, #[case] expected: Option<&str>) {
+    fn a_tag_is_found_behind_any_registry(#[case] name: &str, #[case] expected: Option<&str>) {
         let found = ImageTag::at_end_of(name).map(|tag| tag.to_string());
         assert_eq!(found.as_deref(), expected);
     }
 
-    /// The grammar of a component of a name, as the distribution specification has it.
+    /// The grammar of a name component in the distribution specification.
     fn is_component(name: &str) -> bool {
         let component = regex_lite::Regex::new(r"^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$").unwrap();
         component.is_match(name)
@@ -236,8 +242,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_directory_gives_a_name_that_engines_take(directory in "\\PC{0,300}") {
-            let name = ProjectName::of_directory(Path::new(&directory));
+        fn every_directory_gives_a_name_that_engines_accept(directory in "\\PC{0,300}") {
+            let name = ProjectName::from_directory(Path::new(&directory));
             prop_assert!(is_component(name.as_str()), "{name}");
             prop_assert!(name.as_str().len() <= LONGEST_NAME);
         }

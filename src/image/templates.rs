@@ -1,4 +1,4 @@
-//! The Dockerfiles that come with ralph.
+//! The Dockerfile templates of ralph.
 
 use minijinja::{Environment, UndefinedBehavior, Value, context};
 use thiserror::Error;
@@ -10,12 +10,12 @@ use super::reference::ImageReference;
 /// The instructions that install the dependencies of a project.
 pub(super) const DEPENDENCIES: &str = include_str!("../../templates/image/dependencies.j2");
 
-/// A Dockerfile that cannot be rendered.
+/// A Dockerfile template that cannot be rendered.
 #[derive(Debug, Error)]
-#[error("the Dockerfile template cannot be rendered")]
+#[error("cannot render the Dockerfile template")]
 pub struct TemplateError(#[from] minijinja::Error);
 
-/// The Dockerfile of an agent's base: the same bytes for the same agent and image.
+/// The Dockerfile of an agent's base. The same agent and image always give the same bytes.
 pub fn base_dockerfile(agent: AgentImage, base: &ImageReference) -> Result<String, TemplateError> {
     render(agent.dockerfile, context! { base => base.as_str() })
 }
@@ -42,7 +42,7 @@ mod tests {
     fn every_image_carries_the_same_tools(
         #[values(CLAUDE.image, CODEX.image, CURSOR_AGENT.image, ACTIONS.image)] agent: AgentImage,
     ) {
-        let base = ImageReference::default_base(agent);
+        let base = ImageReference::parse(agent.base).unwrap();
         let dockerfile = base_dockerfile(agent, &base).unwrap();
         assert!(dockerfile.starts_with(&format!("FROM {base}\n")));
         let packages =
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_gives_is_an_error() {
+    fn a_variable_without_a_value_is_an_error() {
         assert!(render(CLAUDE.image.dockerfile, context! {}).is_err());
     }
 }

@@ -21,14 +21,14 @@ fn written(row: &str) -> String {
     line.rsplit('`').nth(1).unwrap().to_owned()
 }
 
-fn spec(platform: Platform, mode: Mode) -> ImageSpec {
+fn spec(platform: Platform, mode: BuildMode) -> ImageSpec {
     ImageSpec::new(CLAUDE.image, platform, mode, None).unwrap()
 }
 
 fn dockerfile_spec(platform: Platform) -> ImageSpec {
     let base = ImageReference::parse("debian:12").unwrap();
     let dockerfile = "FROM debian:12\nUSER agent\n".to_owned();
-    spec(platform, Mode::Dockerfile { base, dockerfile })
+    spec(platform, BuildMode::Template { base, dockerfile })
 }
 
 fn digest_identity() -> BaseIdentity {
@@ -70,7 +70,7 @@ fn layer(repository: &Path) -> ProjectLayer {
 fn a_base_has_the_hash_that_is_written_down() {
     let diff_ids = ["sha256:aa".to_owned(), "sha256:bb".to_owned()];
     let reference = ImageReference::parse("debian:12").unwrap();
-    let layers = BaseIdentity::of(&reference, &[], &diff_ids);
+    let layers = BaseIdentity::new(&reference, &[], &diff_ids);
     let (amd64, arm64) = (
         dockerfile_spec(Platform::LinuxAmd64),
         dockerfile_spec(Platform::LinuxArm64),
@@ -92,7 +92,8 @@ fn a_base_has_the_hash_that_is_written_down() {
 fn a_nix_image_has_the_hash_that_is_written_down() {
     let hash = Digest::sha256(b"flake");
     let attribute = "dockerImage".to_owned();
-    let hash = spec(Platform::LinuxAmd64, Mode::Nix { hash, attribute }).base_hash(&BaseIdentity::Unresolved);
+    let hash =
+        spec(Platform::LinuxAmd64, BuildMode::Nix { hash, attribute }).base_hash(&BaseIdentity::Unresolved);
     assert!(PAGE.contains(&format!("\n| hash |\n|---|\n| `{}` |\n", hash.hex())));
 }
 
@@ -100,7 +101,10 @@ fn a_nix_image_has_the_hash_that_is_written_down() {
 fn a_context_and_a_projects_image_have_the_hashes_that_are_written_down() {
     let repository = repository();
     let layer = layer(repository.path());
-    assert_eq!(Context::empty_digest().hex(), written("| the empty context |"));
+    assert_eq!(
+        BuildContext::empty_digest().hex(),
+        written("| the empty context |")
+    );
     assert_eq!(layer.context_digest().hex(), written("| this context |"));
     assert_eq!(
         layer.hash(&base_tag()).hex(),
@@ -111,12 +115,12 @@ fn a_context_and_a_projects_image_have_the_hashes_that_are_written_down() {
 #[test]
 fn a_base_of_the_users_own_dockerfile_has_the_hash_that_is_written_down() {
     let repository = repository();
-    let LayerSource::Dockerfile(context) = layer(repository.path()).source else {
+    let ProjectLayerSource::Dockerfile(context) = layer(repository.path()).source else {
         panic!("the repository has a Dockerfile");
     };
-    let mode = Mode::File {
+    let mode = BuildMode::Dockerfile {
         base: ImageReference::parse("debian:12").unwrap(),
-        file: OwnDockerfile {
+        file: UserDockerfile {
             name: "Dockerfile".to_owned(),
             text: "FROM debian:12\nUSER agent\n".to_owned(),
             context,

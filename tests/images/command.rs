@@ -117,7 +117,10 @@ async fn a_rebuild_makes_everything_anew_and_warns_where_the_base_cannot_be_pull
     let before = project.id(&first.tag).await;
 
     let ended = project.try_build(&["--rebuild", "--json"]);
-    ended.expect(0, &["warning: the registry of", "going on with what is there"]);
+    ended.expect(
+        0,
+        &["warning: the registry of", "using the image that the engine has"],
+    );
     let second = Built::of(&ended, "done");
     assert_eq!(second.steps, ["pull-base", "build-base", "build-project"]);
     assert_eq!(second.tag, first.tag);
@@ -133,7 +136,7 @@ async fn a_foreign_image_under_our_tag_is_replaced() {
     let foreign = project.id(&project.base("base")).await.unwrap();
     project.docker(&["tag", &foreign, &planned.tag]);
     let ended = project.try_build(&[]);
-    ended.expect(0, &["the image of that name is not what it says it is"]);
+    ended.expect(0, &["the image under its tag has other content"]);
     assert_ne!(project.id(&planned.tag).await, Some(foreign));
     project.close().await;
 }

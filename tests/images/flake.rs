@@ -124,7 +124,12 @@ async fn a_build_by_nix_that_fails_names_its_log() {
     let ended = flake.try_build(&[]);
     ended.expect(
         1,
-        &["cannot build `packages.", "the reason", "its log is ", "hint: "],
+        &[
+            "cannot build `packages.",
+            "the reason",
+            "the full log is in `",
+            "hint: ",
+        ],
     );
     assert_eq!(ended.stdout, "");
     flake.close().await;
@@ -169,9 +174,9 @@ async fn a_flake_that_cannot_be_used_is_passed_over_aloud() {
 async fn packages_for_apt_on_an_image_of_nix_are_refused() {
     let flake = need!(FlakeProject::new().await);
     flake.project.write("dependencies", "jq\n");
-    let said = "names packages for apt, which the Nix image `dockerImage` does not have";
+    let said = "lists apt packages, but the Nix image `dockerImage` has no apt";
     flake
         .try_build(&["--dry-run"])
-        .expect_refused(&[said, "hint: name them in `packages`"]);
+        .expect_refused(&[said, "hint: list them in `packages`"]);
     flake.close().await;
 }

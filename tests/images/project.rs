@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use ralph::agent::CLAUDE;
+use ralph::agent::actions::ACTIONS;
 use ralph::engine::EngineImageReference;
-use ralph::image::{DEFAULT_REFRESH, ImageReference, Origin, Rebuild, Tools, Wish};
+use ralph::image::{BuildEnvironment, BuildSource, ImageBuilder, ImageReference, ImageRequest};
 use serde_json::Value;
 
 use super::support;
@@ -96,25 +96,24 @@ impl Project {
         ))
     }
 
-    /// What the library needs to make the image, as the binary has it.
-    pub fn tools(&self) -> Tools {
-        Tools {
-            host: support::engine::host(),
-            cache: self.place.home(),
-            clock: ralph::clock::system(),
+    /// Builds images with the library.
+    pub fn builder(&self) -> ImageBuilder {
+        ImageBuilder {
+            engine: self.shop.engine.clone(),
+            environment: BuildEnvironment {
+                host: support::engine::host(),
+                cache_dir: self.place.home(),
+                clock: ralph::clock::system(),
+            },
         }
     }
 
-    /// What [`Project::try_build`] asks for.
-    pub fn wish(&self) -> Wish {
-        Wish {
-            project: self.place.repo(),
-            agent: ACTIONS.image,
-            platform: None,
-            origin: Origin::Dockerfile(self.place.repo().join("thin/Dockerfile")),
+    /// The request of [`Project::try_build`].
+    pub fn request(&self) -> ImageRequest {
+        ImageRequest {
+            source: BuildSource::Dockerfile(self.place.repo().join("thin/Dockerfile")),
             base: Some(ImageReference::parse(&self.base("base")).unwrap()),
-            rebuild: Rebuild::WhenNeeded,
-            refresh_after: DEFAULT_REFRESH,
+            ..ImageRequest::for_project(self.place.repo(), ACTIONS.image)
         }
     }
 

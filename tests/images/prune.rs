@@ -76,10 +76,7 @@ fn old_images_of_ours_go_and_no_others() {
     let all = yard.names();
 
     let shown = yard.image("prune", &["--dry-run", "--keep", "2"]);
-    shown.expect(
-        0,
-        &["stays: a container needs it", "2 of 5 images would be removed"],
-    );
+    shown.expect(0, &["used by a container", "would remove 2 of 5 images"]);
     assert_eq!(yard.names(), all);
 
     let ended = yard.image("prune", &["--keep", "2", "--json"]);
@@ -96,7 +93,7 @@ fn old_images_of_ours_go_and_no_others() {
     assert_eq!(yard.names(), sorted(&left));
 
     yard.image("prune", &["--keep", "0"])
-        .expect(0, &["1 of 3 images removed"]);
+        .expect(0, &["removed 1 of 3 images"]);
     assert_eq!(
         yard.names(),
         sorted(&["small:1", "mine:1", "derived:1", &used, &planned])

@@ -43,10 +43,7 @@ async fn an_image_is_missing_then_present_then_stale() {
     project.write("greeting", "changed");
     let stale = status(&project);
     assert_eq!(stale["planned"]["state"], "stale");
-    assert_eq!(
-        stale["planned"]["steps"][0]["reason"],
-        "those that are there have other content"
-    );
+    assert_eq!(stale["planned"]["steps"][0]["reason"], "its inputs changed");
     assert_eq!(row(&stale, &built.tag)["role"], "old");
     let text = project.try_image("status", &[]).stdout;
     for part in [
@@ -62,8 +59,8 @@ async fn an_image_is_missing_then_present_then_stale() {
 }
 
 #[rstest]
-#[case::there("base", "which is there")]
-#[case::not_there("nothing", "which is not there")]
+#[case::there("base", ", present")]
+#[case::not_there("nothing", ", missing")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_is_used_as_it_is_is_named(#[case] tag: &str, #[case] said: &str) {
     let project = need!(Project::new().await);

@@ -6,7 +6,6 @@ use std::os::unix::net::UnixListener;
 use std::process::Command;
 
 use ralph::exec::Discard;
-use ralph::image::{ensure, plan, survey};
 use rstest::rstest;
 
 use super::project::{Built, COPYING, Project};
@@ -19,13 +18,13 @@ use crate::need;
 #[case::no_argument(
     "Dockerfile.sandbox",
     "FROM ${BASE_IMAGE}\n",
-    &["Dockerfile.sandbox` cannot be used: line 1", "start the file with `ARG BASE_IMAGE`"]
+    &["invalid Dockerfile `", "Dockerfile.sandbox`: line 1", "start the file with `ARG BASE_IMAGE`"]
 )]
 #[case::other_base("Dockerfile.sandbox", "ARG BASE_IMAGE\nFROM debian\n", &["line 2: the last stage starts from `debian`"])]
-#[case::bad_name("dependencies", "jq\nJQ!\n", &["dependencies` cannot be used: line 2: `JQ!`", "one Debian package a line"])]
+#[case::bad_name("dependencies", "jq\nJQ!\n", &["dependencies`: line 2: invalid package `JQ!`", "one Debian package per line"])]
 #[case::shell("dependencies", "jq; rm -rf /\n", &["line 1: `jq; rm -rf /`"])]
 #[case::option("dependencies", "\t--allow-downgrades\r\n", &["line 1: `--allow-downgrades`"])]
-#[case::ignore("Dockerfile.sandbox", COPYING, &[".dockerignore` cannot be used: line 1"])]
+#[case::ignore("Dockerfile.sandbox", COPYING, &[".dockerignore`: line 1"])]
 fn a_mistake_of_the_projects_is_told_with_its_line(
     #[case] name: &str,
     #[case] text: &str,
@@ -174,11 +173,11 @@ async fn a_file_that_changes_before_it_is_sent_stops_the_build(#[case] text: &st
     let project = need!(Project::new().await);
     project.write("Dockerfile.sandbox", COPYING);
     project.write("greeting", "hashed");
-    let (engine, tools, wish) = (&project.shop.engine, project.tools(), project.wish());
-    let recipe = wish.read(Some(engine), &tools).await.unwrap();
-    let planned = plan(&recipe.spec, &survey(engine, &recipe.spec, &tools).await.unwrap());
+    let builder = project.builder();
+    let recipe = builder.read(&project.request()).await.unwrap();
+    let planned = builder.plan(&recipe).await.unwrap();
     project.write("greeting", text);
-    let error = ensure(engine, &recipe, &tools, &mut Discard).await.unwrap_err();
+    let error = builder.ensure(&recipe, &mut Discard).await.unwrap_err();
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!(cause, "`greeting` changed while the image was being built");
     assert_eq!(project.id(&planned.image.tag.to_string()).await, None);

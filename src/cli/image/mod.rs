@@ -2,15 +2,12 @@
 
 mod build;
 mod check;
-mod lock;
 mod progress;
 mod prune;
 mod pull;
 mod push;
-mod scene;
+mod selection;
 mod status;
-mod target;
-mod wanted;
 
 use clap::Subcommand;
 
@@ -20,36 +17,36 @@ use super::Context;
 use super::error::{CliError, CliExit};
 pub(super) use progress::observer;
 
-/// Build, share, show and prune the images that sandboxes start from
+/// Build, share, list and prune the images that sandboxes start from
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ImageArgs {
     #[command(subcommand)]
-    what: What,
+    command: ImageCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    Build(build::Args),
-    Pull(pull::Args),
-    Push(push::Args),
-    Status(status::Args),
-    Prune(prune::Args),
+enum ImageCommand {
+    Build(build::ImageBuildArgs),
+    Pull(pull::ImagePullArgs),
+    Push(push::ImagePushArgs),
+    Status(status::ImageStatusArgs),
+    Prune(prune::ImagePruneArgs),
 }
 
-pub(super) async fn image(context: &Context, args: Args) -> Result<CliExit, CliError> {
-    match args.what {
-        What::Build(args) => build::build(context, args).await,
-        What::Pull(args) => pull::pull(context, args).await,
-        What::Push(args) => push::push(context, args).await,
-        What::Status(args) => status::status(context, args).await,
-        What::Prune(args) => prune::prune(context, args).await,
+pub(super) async fn image(context: &Context, args: ImageArgs) -> Result<CliExit, CliError> {
+    match args.command {
+        ImageCommand::Build(args) => build::build(context, args).await,
+        ImageCommand::Pull(args) => pull::pull(context, args).await,
+        ImageCommand::Push(args) => push::push(context, args).await,
+        ImageCommand::Status(args) => status::status(context, args).await,
+        ImageCommand::Prune(args) => prune::prune(context, args).await,
     }
 }
 
-/// Whether the image is built anew, for every command that starts from one.
+/// `--rebuild`, for every command that starts from an image.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub(super) struct RebuildFlag {
-    /// Pull the base, and build the image and the project's layer anew
+    /// Pull the base, and rebuild the image and the project's layer
     #[arg(long)]
     rebuild: bool,
 }

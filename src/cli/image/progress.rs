@@ -1,4 +1,4 @@
-//! An image being made, as a person sees it: bars on a terminal, plain lines elsewhere.
+//! The progress of an image build: bars on a terminal, plain lines elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,33 +7,36 @@ use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 use crate::engine::{ProgressSink, TransferAmount, TransferProgress};
 use crate::exec::{OutputLine, OutputSink};
 use crate::image::load::{LoadedImage, SentLayers};
-use crate::image::{ImageError, Observer, Step};
+use crate::image::{ImageError, ImageObserver, ImageStep};
 use crate::text::error_chain;
 
 use super::super::ui::Ui;
 
-/// Shows what happens on stderr.
-pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn Observer> {
+/// Shows progress on stderr.
+pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn ImageObserver> {
     let screen = MultiProgress::new();
-    // Nothing at all is shown on what is no terminal, or one whose cursor stays where it is (`TERM=dumb`).
+    // Bars need a terminal that can move the cursor (not `TERM=dumb`).
     if screen.is_hidden() {
-        Box::new(Lines {
+        Box::new(LineProgress {
             ui,
-            told: Told::default(),
+            shown: ShownMessages::default(),
         })
     } else {
-        Box::new(Bars::on(screen))
+        Box::new(BarProgress::new(screen))
     }
 }
 
-fn went_on(error: &ImageError) -> String {
-    format!("warning: {}; going on with what is there", error_chain(error))
+fn skipped_text(error: &ImageError) -> String {
+    format!(
+        "warning: {}; using the image that the engine has",
+        error_chain(error)
+    )
 }
 
-fn sent(loaded: &LoadedImage) -> String {
+fn sent_text(loaded: &LoadedImage) -> String {
     let all = loaded.layers;
     match loaded.sent {
-        SentLayers::Nothing => "the engine had all of it".to_owned(),
+        SentLayers::Nothing => "the engine has all layers".to_owned(),
         SentLayers::Missing { layers, bytes } => {
             format!("sent {layers} of {all} layers, {}", HumanBytes(bytes))
         }
@@ -41,44 +44,44 @@ fn sent(loaded: &LoadedImage) -> String {
     }
 }
 
-/// What was told already. An engine that does not say which layer it speaks of says the same of every one.
+/// Messages that were shown. An engine that does not name the layer repeats the same message for each one.
 #[derive(Default)]
-struct Told(BTreeSet<String>);
+struct ShownMessages(BTreeSet<String>);
 
-impl Told {
+impl ShownMessages {
     fn is_new(&mut self, text: &str) -> bool {
         self.0.insert(text.to_owned())
     }
 }
 
-/// For logs: what begins and what ends, without anything in between.
-struct Lines {
+/// For logs: the start and end of each operation.
+struct LineProgress {
     ui: Ui,
-    told: Told,
+    shown: ShownMessages,
 }
 
-impl Observer for Lines {
-    fn begins(&mut self, step: &Step) {
-        self.told = Told::default();
+impl ImageObserver for LineProgress {
+    fn step_started(&mut self, step: &ImageStep) {
+        self.shown = ShownMessages::default();
         self.ui.say(step);
     }
 
-    fn goes_on(&mut self, _step: &Step, error: &ImageError) {
-        self.ui.say(went_on(error));
+    fn step_skipped(&mut self, _step: &ImageStep, error: &ImageError) {
+        self.ui.say(skipped_text(error));
     }
 
-    fn loaded(&mut self, loaded: &LoadedImage) {
-        self.ui.say(format_args!("  {}", sent(loaded)));
+    fn image_loaded(&mut self, loaded: &LoadedImage) {
+        self.ui.say(format_args!("  {}", sent_text(loaded)));
     }
 }
 
-impl OutputSink for Lines {
+impl OutputSink for LineProgress {
     fn line(&mut self, line: OutputLine) {
         self.ui.say(format_args!("  {}", line.text));
     }
 }
 
-impl ProgressSink for Lines {
+impl ProgressSink for LineProgress {
     fn progress(&mut self, progress: TransferProgress) {
         match progress {
             TransferProgress { amount: Some(_), .. } => {}
@@ -88,7 +91,7 @@ impl ProgressSink for Lines {
                 ..
             } => self.ui.say(format_args!("  {layer}: {doing}")),
             TransferProgress { doing, .. } => {
-                if self.told.is_new(&doing) {
+                if self.shown.is_new(&doing) {
                     self.ui.say(format_args!("  {doing}"));
                 }
             }
@@ -100,29 +103,29 @@ impl ProgressSink for Lines {
     }
 }
 
-/// For a terminal: a bar for each layer that moves, below what is printed.
-struct Bars {
+/// For a terminal: a bar for each active layer, below the messages.
+struct BarProgress {
     screen: MultiProgress,
     layers: BTreeMap<String, ProgressBar>,
-    /// How far the layers are whose names are not told, by their sizes.
+    /// The progress of layers without a name, by their sizes.
     nameless: BTreeMap<u64, u64>,
-    told: Told,
+    shown: ShownMessages,
     columns: Option<u16>,
 }
 
-impl Bars {
-    fn on(screen: MultiProgress) -> Self {
+impl BarProgress {
+    fn new(screen: MultiProgress) -> Self {
         Self {
             screen,
             layers: BTreeMap::new(),
             nameless: BTreeMap::new(),
-            told: Told::default(),
+            shown: ShownMessages::default(),
             columns: columns(),
         }
     }
 
     fn say(&self, text: &str) {
-        // A terminal that went away is no reason to stop.
+        // A closed terminal must not fail the build.
         let _ = self.screen.println(text);
     }
 
@@ -131,7 +134,7 @@ impl Bars {
             bar.finish_and_clear();
         }
         self.nameless.clear();
-        self.told = Told::default();
+        self.shown = ShownMessages::default();
     }
 
     fn show(&mut self, layer: &str, doing: &str, amount: Option<TransferAmount>) {
@@ -145,14 +148,14 @@ impl Bars {
                 bar.set_length(total.unwrap_or(done));
                 bar.set_position(done);
             }
-            // What moved and has come to something else is whole.
+            // A layer that made progress and now does something else is complete.
             None if bar.position() > 0 => bar.set_position(bar.length().unwrap_or_default()),
             None => {}
         }
         bar.set_message(with_amount(doing, amount));
     }
 
-    /// Makes room for others: a terminal has few lines, and an image may have many layers.
+    /// Removes a bar, because an image may have more layers than a terminal has lines.
     fn end(&mut self, layer: &str) {
         if let Some(bar) = self.layers.remove(layer) {
             bar.finish_and_clear();
@@ -160,7 +163,7 @@ impl Bars {
         }
     }
 
-    /// One bar for all layers whose names are not told.
+    /// Shows one bar for all layers without a name.
     fn show_together(&mut self, doing: &str, TransferAmount { done, total }: TransferAmount) {
         self.nameless.insert(total.unwrap_or(done), done);
         let together = TransferAmount {
@@ -170,7 +173,7 @@ impl Bars {
         self.show("all layers", doing, Some(together));
     }
 
-    /// Bars that do not move are drawn again only when they are told to.
+    /// BarProgress that do not move are drawn again only when they are shown to.
     fn fit(&mut self) {
         let columns = columns();
         if columns != self.columns {
@@ -182,7 +185,7 @@ impl Bars {
     }
 }
 
-/// The words come last and are cut where the terminal ends, so that a bar never takes two lines.
+/// The message comes last and is truncated, so that a bar never takes two lines.
 fn style() -> ProgressStyle {
     let template = "  {prefix:12!} {bar:12} {wide_msg}";
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -194,36 +197,36 @@ fn columns() -> Option<u16> {
         .map(|size| size.ws_col)
 }
 
-impl Drop for Bars {
+impl Drop for BarProgress {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-impl Observer for Bars {
-    fn begins(&mut self, step: &Step) {
+impl ImageObserver for BarProgress {
+    fn step_started(&mut self, step: &ImageStep) {
         self.clear();
         self.say(&step.to_string());
     }
 
-    fn goes_on(&mut self, _step: &Step, error: &ImageError) {
+    fn step_skipped(&mut self, _step: &ImageStep, error: &ImageError) {
         self.clear();
-        self.say(&went_on(error));
+        self.say(&skipped_text(error));
     }
 
-    fn loaded(&mut self, loaded: &LoadedImage) {
+    fn image_loaded(&mut self, loaded: &LoadedImage) {
         self.clear();
-        self.say(&format!("  {}", sent(loaded)));
+        self.say(&format!("  {}", sent_text(loaded)));
     }
 }
 
-impl OutputSink for Bars {
+impl OutputSink for BarProgress {
     fn line(&mut self, line: OutputLine) {
         self.say(&format!("  {}", line.text));
     }
 }
 
-impl ProgressSink for Bars {
+impl ProgressSink for BarProgress {
     fn progress(&mut self, progress: TransferProgress) {
         self.fit();
         let is_over = is_over(&progress);
@@ -232,7 +235,7 @@ impl ProgressSink for Bars {
             (Some(layer), amount) => self.show(&layer, &progress.doing, amount),
             (None, Some(amount)) => self.show_together(&progress.doing, amount),
             (None, None) => {
-                if self.told.is_new(&progress.doing) {
+                if self.shown.is_new(&progress.doing) {
                     self.say(&format!("  {}", progress.doing));
                 }
             }
@@ -240,7 +243,7 @@ impl ProgressSink for Bars {
     }
 }
 
-/// Whether nothing more comes of a layer, in the engine's words.
+/// Whether the engine reports that a layer is complete.
 fn is_over(progress: &TransferProgress) -> bool {
     match progress.doing.as_str() {
         "Already exists" | "Pull complete" => true,

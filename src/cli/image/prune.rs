@@ -3,23 +3,22 @@
 use indicatif::DecimalBytes;
 use serde::Serialize;
 
-use crate::image::{Fate, KeptFor, PruneRules, Stocked, judge, parts, remove, stock, survey};
+use crate::image::{KeepReason, LocalImage, PruneDecision, PruneRules};
 
 use super::super::Context;
 use super::super::error::{CliError, CliExit};
-use super::scene::Scene;
-use super::wanted::Wanted;
+use super::selection::ImageFlags;
 
-/// Remove old images of ralph's making. What this project needs, what a container needs, the newest of each name, and
-/// another project's newest of the last 30 days stay
+/// Remove old images that ralph built. Keeps the images of this project, images with a container, the newest of each
+/// name, and another project's images of the last 30 days
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ImagePruneArgs {
     #[command(flatten)]
-    wanted: Wanted,
-    /// How many images of each name stay
+    image: ImageFlags,
+    /// How many images of each name to keep
     #[arg(long, value_name = "N", default_value_t = 2)]
     keep: usize,
-    /// Show what would be removed, and remove nothing
+    /// Show what would be removed
     #[arg(long)]
     dry_run: bool,
     /// Print JSON
@@ -27,81 +26,78 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// One image, for programs.
+/// One image in the JSON output.
 #[derive(Serialize)]
-struct Row<'a> {
+struct PruneRow<'a> {
     image: String,
     names: &'a [String],
     size: u64,
     fate: &'static str,
 }
 
-pub(super) async fn prune(context: &Context, args: Args) -> Result<CliExit, CliError> {
-    let scene = Scene::of(context, &args.wanted)?;
-    let engine = scene.engine().await?;
-    let recipe = scene.read(&scene.wish(&args.wanted), Some(&engine)).await?;
-    let facts = survey(&engine, &recipe.spec, &scene.tools).await?;
-    let planned = parts(&recipe.spec, &facts);
+pub(super) async fn prune(context: &Context, args: ImagePruneArgs) -> Result<CliExit, CliError> {
+    let setup = args.image.setup(context)?;
+    let builder = setup.connect().await?;
+    let plan = builder.plan(&setup.read(Some(&builder)).await?).await?;
     let rules = PruneRules {
-        planned: planned.into_iter().map(|image| image.tag).collect(),
+        planned: plan.images().map(|image| image.tag.clone()).collect(),
         keep: args.keep,
-        now: scene.tools.clock.now(),
+        now: setup.environment.clock.now(),
     };
-    let images = stock(&engine, &scene.tools).await?;
-    let mut judged = judge(&images, &rules);
+    let images = builder.images().await?;
+    let mut decisions = rules.decide(&images);
     if !args.dry_run {
-        for (image, fate) in &mut judged {
-            if *fate == Fate::Removed {
-                *fate = remove(&engine, image).await?;
+        for (image, decision) in &mut decisions {
+            if *decision == PruneDecision::Remove {
+                *decision = builder.remove(image).await?;
             }
         }
     }
-    show(context, &args, &judged)?;
+    show(context, &args, &decisions)?;
     Ok(CliExit::Success)
 }
 
-fn show(context: &Context, args: &Args, judged: &[(&Stocked, Fate)]) -> Result<(), CliError> {
+fn show(
+    context: &Context,
+    args: &ImagePruneArgs,
+    decisions: &[(&LocalImage, PruneDecision)],
+) -> Result<(), CliError> {
     if args.json {
-        let rows = judged.iter().map(|(image, fate)| row(image, *fate));
-        return context.ui.json(&rows.collect::<Vec<Row>>());
+        let rows = decisions.iter().map(|(image, decision)| PruneRow {
+            image: image.tag.to_string(),
+            names: &image.names,
+            size: image.size,
+            fate: name(*decision),
+        });
+        return context.ui.json(&rows.collect::<Vec<_>>());
     }
-    for (image, fate) in judged {
-        match fate {
-            Fate::Removed => context
+    let mut removed = 0;
+    for (image, decision) in decisions {
+        match decision {
+            PruneDecision::Remove => {
+                removed += 1;
+                context
+                    .ui
+                    .data(format_args!("{} ({})", image.tag, DecimalBytes(image.size)))?;
+            }
+            PruneDecision::Keep(KeepReason::InUse) => context
                 .ui
-                .data(format_args!("{} ({})", image.tag, DecimalBytes(image.size)))?,
-            Fate::Kept(KeptFor::InUse) => context
-                .ui
-                .say(format_args!("{} stays: a container needs it.", image.tag)),
-            Fate::Kept(KeptFor::Planned | KeptFor::Newest) => {}
+                .say(format_args!("kept {}: used by a container", image.tag)),
+            PruneDecision::Keep(KeepReason::Planned | KeepReason::Newest) => {}
         }
     }
-    let gone = judged.iter().filter(|(_, fate)| *fate == Fate::Removed).count();
-    let verb = if args.dry_run {
-        "would be removed"
-    } else {
-        "removed"
-    };
+    let verb = if args.dry_run { "would remove" } else { "removed" };
     context
         .ui
-        .say(format_args!("{gone} of {} images {verb}.", judged.len()));
+        .say(format_args!("{verb} {removed} of {} images", decisions.len()));
     Ok(())
 }
 
-fn row(image: &Stocked, fate: Fate) -> Row<'_> {
-    Row {
-        image: image.tag.to_string(),
-        names: &image.names,
-        size: image.size,
-        fate: word(fate),
-    }
-}
-
-fn word(fate: Fate) -> &'static str {
-    match fate {
-        Fate::Removed => "removed",
-        Fate::Kept(KeptFor::Planned) => "kept: planned",
-        Fate::Kept(KeptFor::InUse) => "kept: in use",
-        Fate::Kept(KeptFor::Newest) => "kept: newest",
+fn name(decision: PruneDecision) -> &'static str {
+    match decision {
+        PruneDecision::Remove => "removed",
+        PruneDecision::Keep(KeepReason::Planned) => "kept: planned",
+        PruneDecision::Keep(KeepReason::InUse) => "kept: in use",
+        PruneDecision::Keep(KeepReason::Newest) => "kept: newest",
     }
 }

@@ -2,23 +2,20 @@
 
 use serde::Serialize;
 
-use crate::engine::{Engine, EngineImageReference};
-use crate::image::{Shared, present, settle};
+use crate::engine::EngineImageReference;
+use crate::image::{ImageBuilder, ImageError, ImageLock, RegistryImage};
 
 use super::super::Context;
 use super::super::error::{CliError, CliExit};
-use super::lock::Lock;
 use super::progress::observer;
-use super::scene::Scene;
-use super::target::Target;
-use super::wanted::Wanted;
+use super::selection::{ImageFlags, ImageSetup, RemoteImage};
 
 /// Pull the image: the one that `sandbox.image` names, or the planned one from `sandbox.registry`
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ImagePullArgs {
     #[command(flatten)]
-    wanted: Wanted,
-    /// Pull it even if it is here and `sandbox.use_local_image` is set
+    image: ImageFlags,
+    /// Pull it even if it exists and `sandbox.use_local_image` is set
     #[arg(long)]
     force: bool,
     /// Print JSON
@@ -26,43 +23,28 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What was done, for programs.
+/// The JSON output.
 #[derive(Serialize)]
-struct Report {
+struct PullReport {
     image: String,
     remote: String,
     pulled: bool,
 }
 
-pub(super) async fn pull(context: &Context, args: Args) -> Result<CliExit, CliError> {
-    let scene = Scene::of(context, &args.wanted)?;
-    let target = Target::of(&scene.config)?;
-    let engine = scene.engine().await?;
-    let may_skip = scene.config.settings.sandbox.use_local_image && !args.force;
-    let here = if may_skip {
-        Here::IsEnough
-    } else {
-        Here::IsNotEnough
-    };
-    let report = match target {
-        Target::Named(name) => named(context, &engine, name, here).await?,
-        Target::Planned { registry } => {
-            planned(
-                context,
-                &scene,
-                &engine,
-                Planned {
-                    args: &args,
-                    registry,
-                    here,
-                },
-            )
-            .await?
+pub(super) async fn pull(context: &Context, args: ImagePullArgs) -> Result<CliExit, CliError> {
+    let setup = args.image.setup(context)?;
+    let remote = setup.remote()?;
+    let builder = setup.connect().await?;
+    let may_skip = setup.config.settings.sandbox.use_local_image && !args.force;
+    let report = match remote {
+        RemoteImage::Named(name) => pull_named(context, &builder, &name, may_skip).await?,
+        RemoteImage::Planned { registry } => {
+            pull_planned(context, &setup, &builder, registry, may_skip).await?
         }
     };
     if !report.pulled {
         context.ui.say(format_args!(
-            "{} is here, and `sandbox.use_local_image` is set: not pulled. `--force` pulls it.",
+            "not pulled: {} exists and `sandbox.use_local_image` is set (`--force` pulls it anyway)",
             report.image
         ));
     }
@@ -74,61 +56,49 @@ pub(super) async fn pull(context: &Context, args: Args) -> Result<CliExit, CliEr
     Ok(CliExit::Success)
 }
 
-/// Whether an image that is here need not be pulled.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Here {
-    IsEnough,
-    IsNotEnough,
-}
-
-struct Planned<'a> {
-    args: &'a Args,
-    registry: String,
-    here: Here,
-}
-
-async fn named(
+async fn pull_named(
     context: &Context,
-    engine: &Engine,
-    name: EngineImageReference,
-    here: Here,
-) -> Result<Report, CliError> {
+    builder: &ImageBuilder,
+    name: &EngineImageReference,
+    may_skip: bool,
+) -> Result<PullReport, CliError> {
     let text = name.to_string();
-    let skips = here == Here::IsEnough && engine.image(&text).await?.is_some();
+    let skips = may_skip && builder.engine.image(&text).await?.is_some();
     if !skips {
-        engine.pull(&name, None, observer(context.ui).as_mut()).await?;
+        let mut observer = observer(context.ui);
+        builder.engine.pull(name, None, observer.as_mut()).await?;
     }
-    Ok(Report {
+    Ok(PullReport {
         image: text.clone(),
         remote: text,
         pulled: !skips,
     })
 }
 
-async fn planned(
+async fn pull_planned(
     context: &Context,
-    scene: &Scene<'_>,
-    engine: &Engine,
-    wanted: Planned<'_>,
-) -> Result<Report, CliError> {
-    let wish = scene.wish(&wanted.args.wanted);
-    let recipe = scene.read(&wish, Some(engine)).await?;
+    setup: &ImageSetup<'_>,
+    builder: &ImageBuilder,
+    registry: &str,
+    may_skip: bool,
+) -> Result<PullReport, CliError> {
+    let recipe = setup.read(Some(builder)).await?;
     let mut observer = observer(context.ui);
-    let plan = settle(engine, &recipe, &scene.tools, observer.as_mut()).await?;
+    let (_, plan) = builder.pull_and_plan(&recipe, observer.as_mut()).await?;
     let platform = recipe.spec.platform();
-    let lock = Lock::of_project(&wish.project)?;
-    let locked = lock.as_ref().and_then(|lock| lock.of(&plan.image, platform));
-    let shared = Shared {
-        recorded: locked.map(|locked| locked.digest.clone()),
-        ..Shared::at(&wanted.registry, plan.image.clone(), platform)?
+    let lock = ImageLock::read(&setup.request.project).map_err(ImageError::from)?;
+    let locked = lock.as_ref().and_then(|lock| lock.find(&plan.image, platform));
+    let image = RegistryImage {
+        recorded: locked.map(|locked| locked.digest),
+        ..RegistryImage::new(registry, plan.image, platform)?
     };
-    let skips = wanted.here == Here::IsEnough && present(engine, &plan.image).await?.is_some();
+    let skips = may_skip && builder.find(&image.image).await?.is_some();
     if !skips {
-        shared.pull(engine, &scene.tools, observer.as_mut()).await?;
+        image.pull(builder, observer.as_mut()).await?;
     }
-    Ok(Report {
-        image: plan.image.tag.to_string(),
-        remote: shared.remote.to_string(),
+    Ok(PullReport {
+        image: image.image.tag.to_string(),
+        remote: image.remote.to_string(),
         pulled: !skips,
     })
 }

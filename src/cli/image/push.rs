@@ -2,63 +2,53 @@
 
 use serde::Serialize;
 
-use crate::image::{Shared, plan, survey};
+use crate::image::RegistryImage;
 
 use super::super::Context;
 use super::super::error::{CliError, CliExit};
 use super::progress::observer;
-use super::scene::Scene;
-use super::target::Target;
-use super::wanted::Wanted;
+use super::selection::{ImageFlags, RemoteImage};
 
 /// Push the image: the one that `sandbox.image` names, or the planned one to `sandbox.registry`
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ImagePushArgs {
     #[command(flatten)]
-    wanted: Wanted,
+    image: ImageFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// What was done, for programs.
+/// The JSON output.
 #[derive(Serialize)]
-struct Report {
+struct PushReport {
     image: String,
     remote: String,
 }
 
-pub(super) async fn push(context: &Context, args: Args) -> Result<CliExit, CliError> {
-    let scene = Scene::of(context, &args.wanted)?;
-    let target = Target::of(&scene.config)?;
-    let engine = scene.engine().await?;
-    let report = match target {
-        Target::Named(name) => {
-            engine.push(&name, observer(context.ui).as_mut()).await?;
-            Report {
-                image: name.to_string(),
-                remote: name.to_string(),
-            }
+pub(super) async fn push(context: &Context, args: ImagePushArgs) -> Result<CliExit, CliError> {
+    let setup = args.image.setup(context)?;
+    let remote = setup.remote()?;
+    let builder = setup.connect().await?;
+    let mut observer = observer(context.ui);
+    let (image, remote) = match remote {
+        RemoteImage::Named(name) => {
+            builder.engine.push(&name, observer.as_mut()).await?;
+            (name.to_string(), name)
         }
-        Target::Planned { registry } => {
-            let recipe = scene.read(&scene.wish(&args.wanted), Some(&engine)).await?;
-            let facts = survey(&engine, &recipe.spec, &scene.tools).await?;
-            let shared = Shared::at(
-                &registry,
-                plan(&recipe.spec, &facts).image,
-                recipe.spec.platform(),
-            )?;
-            shared.push(&engine, observer(context.ui).as_mut()).await?;
-            Report {
-                image: shared.image.tag.to_string(),
-                remote: shared.remote.to_string(),
-            }
+        RemoteImage::Planned { registry } => {
+            let recipe = setup.read(Some(&builder)).await?;
+            let plan = builder.plan(&recipe).await?;
+            let image = RegistryImage::new(registry, plan.image, recipe.spec.platform())?;
+            image.push(&builder, observer.as_mut()).await?;
+            (image.image.tag.to_string(), image.remote)
         }
     };
+    let remote = remote.to_string();
     if args.json {
-        context.ui.json(&report)?;
+        context.ui.json(&PushReport { image, remote })?;
     } else {
-        context.ui.data(&report.remote)?;
+        context.ui.data(&remote)?;
     }
     Ok(CliExit::Success)
 }

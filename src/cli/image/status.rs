@@ -7,59 +7,52 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::image::{
-    Arrival, Plan, PlannedImage, Role, State, Step, Stocked, Usage, labels, parts, plan, stock, survey,
+    ImagePlan, ImageRole, ImageState, ImageStatus, ImageStep, ImageTag, LocalImage, PlannedBase, labels,
 };
 
 use super::super::Context;
 use super::super::error::{CliError, CliExit};
-use super::scene::Scene;
-use super::wanted::Wanted;
+use super::selection::ImageFlags;
 
-/// Show which image is planned, whether it is there, and what else there is of ralph's making
+/// Show the planned image, whether it is up to date, and all images that ralph built
 #[derive(Debug, clap::Args)]
-pub(super) struct Args {
+pub(super) struct ImageStatusArgs {
     #[command(flatten)]
-    wanted: Wanted,
+    image: ImageFlags,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How things stand, for programs.
+/// The JSON output.
 #[derive(Serialize)]
-struct Report<'a> {
-    /// What sandboxes start from in place of the planned image.
-    named: Option<Named<'a>>,
-    planned: Planned<'a>,
-    images: Vec<Row<'a>>,
+struct StatusReport<'a> {
+    /// `sandbox.image`, which is used in place of the planned image.
+    named: Option<NamedImage<'a>>,
+    planned: PlannedReport<'a>,
+    images: Vec<ImageRow<'a>>,
 }
 
 #[derive(Serialize)]
-struct Named<'a> {
+struct NamedImage<'a> {
     image: &'a str,
     present: bool,
 }
 
 #[derive(Serialize)]
-struct Planned<'a> {
-    tag: String,
+struct PlannedReport<'a> {
+    tag: &'a ImageTag,
     hash: String,
-    state: State,
-    base: Option<Base<'a>>,
+    state: ImageState,
+    base: Option<&'a PlannedBase>,
     /// What remains to be done, and why.
-    steps: &'a [Step],
+    steps: &'a [ImageStep],
 }
 
 #[derive(Serialize)]
-struct Base<'a> {
-    reference: &'a str,
-    identity: String,
-}
-
-#[derive(Serialize)]
-struct Row<'a> {
-    image: String,
-    role: Role,
+struct ImageRow<'a> {
+    image: &'a ImageTag,
+    role: ImageRole,
     names: Vec<&'a str>,
     hash: Option<&'a str>,
     agent: Option<&'a str>,
@@ -73,87 +66,76 @@ struct Row<'a> {
     in_use: bool,
 }
 
-pub(super) async fn status(context: &Context, args: Args) -> Result<CliExit, CliError> {
-    let scene = Scene::of(context, &args.wanted)?;
-    let engine = scene.engine().await?;
-    let recipe = scene.read(&scene.wish(&args.wanted), Some(&engine)).await?;
-    let facts = survey(&engine, &recipe.spec, &scene.tools).await?;
-    let plan = plan(&recipe.spec, &facts);
-    let images = stock(&engine, &scene.tools).await?;
-    let named = match scene.config.settings.sandbox.image.as_deref() {
-        Some(image) => Some(Named {
+pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> Result<CliExit, CliError> {
+    let setup = args.image.setup(context)?;
+    let builder = setup.connect().await?;
+    let recipe = setup.read(Some(&builder)).await?;
+    let ImageStatus { plan, state, images } = builder.status(&recipe).await?;
+    let named = match setup.config.settings.sandbox.image.as_deref() {
+        Some(image) => Some(NamedImage {
             image,
-            present: engine.image(image).await?.is_some(),
+            present: builder.engine.image(image).await?.is_some(),
         }),
         None => None,
     };
-    let needed = parts(&recipe.spec, &facts);
-    let report = Report {
+    let report = StatusReport {
         named,
-        planned: planned(&plan),
-        images: images.iter().map(|image| row(image, &needed)).collect(),
+        planned: planned(&plan, state),
+        images: images.iter().map(|(image, role)| row(image, *role)).collect(),
     };
     if args.json {
         context.ui.json(&report)?;
     } else {
-        for line in lines(&report, scene.tools.clock.now()) {
+        for line in lines(&report, setup.environment.clock.now()) {
             context.ui.data(line)?;
         }
     }
     Ok(CliExit::Success)
 }
 
-fn planned(plan: &Plan) -> Planned<'_> {
-    Planned {
-        tag: plan.image.tag.to_string(),
+fn planned(plan: &ImagePlan, state: ImageState) -> PlannedReport<'_> {
+    PlannedReport {
+        tag: &plan.image.tag,
         hash: plan.image.hash.hex(),
-        state: State::of(plan),
-        base: plan.base.as_ref().map(|base| Base {
-            reference: base.reference.as_str(),
-            identity: base.identity.to_string(),
-        }),
+        state,
+        base: plan.base.as_ref(),
         steps: &plan.steps,
     }
 }
 
-fn row<'a>(image: &'a Stocked, planned: &[PlannedImage]) -> Row<'a> {
+fn row(image: &LocalImage, role: ImageRole) -> ImageRow<'_> {
     let names = image.names.iter().chain(&image.other_names);
-    Row {
-        image: image.tag.to_string(),
-        role: Role::of(&image.tag, planned),
+    ImageRow {
+        image: &image.tag,
+        role,
         names: names.map(String::as_str).collect(),
         hash: image.labels.get(labels::HASH),
         agent: image.labels.get(labels::AGENT),
         project: image.labels.get(labels::PROJECT),
         mode: image.labels.get(labels::MODE),
         base: image.labels.get(labels::BASE),
-        pulled_from: match &image.arrival {
-            Arrival::Pulled(name) => Some(name),
-            Arrival::Built => None,
-        },
+        pulled_from: image.pulled_from.as_deref(),
         size: image.size,
         layers: image.layers,
         since: image.since,
-        in_use: image.usage == Usage::InUse,
+        in_use: image.in_use,
     }
 }
 
-fn lines(report: &Report, now: Timestamp) -> Vec<String> {
+fn lines(report: &StatusReport, now: Timestamp) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some(Named { image, present }) = &report.named {
-        let there = if *present { "there" } else { "not there" };
-        lines.push(format!(
-            "sandboxes start from {image} (`sandbox.image`), which is {there}"
-        ));
+    if let Some(NamedImage { image, present }) = &report.named {
+        let state = if *present { "present" } else { "missing" };
+        lines.push(format!("sandboxes start from {image} (`sandbox.image`), {state}"));
     }
     let planned = &report.planned;
     let state = match planned.state {
-        State::Present => "present",
-        State::Stale => "stale",
-        State::Missing => "missing",
+        ImageState::Present => "present",
+        ImageState::Stale => "stale",
+        ImageState::Missing => "missing",
     };
     lines.push(format!("planned: {}, {state}", planned.tag));
-    if let Some(base) = &planned.base {
+    if let Some(base) = planned.base {
         lines.push(format!("base: {} ({})", base.reference, base.identity));
     }
     lines.extend(planned.steps.iter().map(|step| format!("to do: {step}")));
@@ -161,12 +143,12 @@ fn lines(report: &Report, now: Timestamp) -> Vec<String> {
     lines
 }
 
-fn line(row: &Row, now: Timestamp) -> String {
+fn line(row: &ImageRow, now: Timestamp) -> String {
     let role = match row.role {
-        Role::Planned => "planned",
-        Role::Base => "base",
-        Role::Old => "old",
-        Role::Other => "other",
+        ImageRole::Planned => "planned",
+        ImageRole::Base => "base",
+        ImageRole::Old => "old",
+        ImageRole::Other => "other",
     };
     let origin = match (row.pulled_from, row.mode) {
         (Some(name), _) => format!("pulled from {name}"),
@@ -175,7 +157,7 @@ fn line(row: &Row, now: Timestamp) -> String {
     };
     let age = row.since.map(|since| {
         let age = now.duration_since(since).try_into().unwrap_or(Duration::ZERO);
-        format!(", here for {}", HumanDuration(age))
+        format!(", {} old", HumanDuration(age))
     });
     let in_use = if row.in_use { ", in use" } else { "" };
     format!(

@@ -1,4 +1,4 @@
-//! Where the digests of build contexts are remembered.
+//! The cached file hashes of build contexts.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::digest::Digest;
 use crate::file_hashes::FileHashes;
 
-/// A directory of remembered digests, a file for each build context.
+/// A directory of cached file hashes, with one file for each build context.
 #[derive(Clone)]
 pub struct HashCache {
     dir: PathBuf,
@@ -16,7 +16,7 @@ pub struct HashCache {
 }
 
 impl HashCache {
-    /// Keeps what is remembered in a directory, which is made when it is first needed.
+    /// A cache in this directory, which is created when it is first needed.
     pub fn new(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
             dir: dir.into(),
@@ -24,7 +24,7 @@ impl HashCache {
         }
     }
 
-    /// What is remembered of the files below `root`.
+    /// The cached hashes of the files below `root`.
     pub(super) fn load(&self, root: &Path) -> FileHashes {
         let name = Digest::sha256(root.as_os_str().as_bytes());
         FileHashes::load(self.dir.join(format!("context-{}", name.hex())), self.clock.now())

@@ -2,79 +2,79 @@
 
 use std::path::Path;
 
-use super::walk::{Found, Listing};
-use super::{ContextError, Entry, EntryKind};
+use super::walk::{ContextListing, WalkedEntry};
+use super::{BuildContextError, ContextEntry, ContextEntryKind};
 use crate::digest::Digest;
 use crate::file_hashes::{FileHashes, FileStamp};
 use crate::image::parallel;
 
-/// An entry, and what its file looked like if that can be relied on.
+/// An entry, and the stamp of its file if its hash can be reused.
 pub(super) struct ReadEntry {
-    pub(super) entry: Entry,
+    pub(super) entry: ContextEntry,
     reusable: Option<FileStamp>,
 }
 
 impl ReadEntry {
-    /// What the next stamp at the context may rely on.
-    pub(super) fn to_remember(&self) -> Option<(Vec<u8>, (FileStamp, Digest))> {
+    /// The entry for the cache.
+    pub(super) fn to_cache(&self) -> Option<(Vec<u8>, (FileStamp, Digest))> {
         match &self.entry.kind {
-            EntryKind::File { digest, .. } => {
+            ContextEntryKind::File { digest, .. } => {
                 let name = self.entry.path.clone().into_bytes();
                 Some((name, (self.reusable?, *digest)))
             }
-            EntryKind::Directory | EntryKind::Link { .. } => None,
+            ContextEntryKind::Directory | ContextEntryKind::Link { .. } => None,
         }
     }
 }
 
-/// Turns what was found into entries, in the same order. Of several files that cannot be read the first is reported.
+/// Hashes the files, and returns the entries in the same order. Of several files that cannot be read, the first is reported.
 pub(super) fn read_entries(
     root: &Path,
-    listing: Listing,
-    remembered: &FileHashes,
-) -> Result<Vec<ReadEntry>, ContextError> {
-    let reader = Reader { root, remembered };
-    let found: Vec<(String, Found)> = listing.into_iter().collect();
-    let unread = |(path, found): &(String, Found)| reader.unread(path, found);
+    listing: ContextListing,
+    cached: &FileHashes,
+) -> Result<Vec<ReadEntry>, BuildContextError> {
+    let reader = EntryReader { root, cached };
+    let found: Vec<(String, WalkedEntry)> = listing.into_iter().collect();
+    let unread = |(path, found): &(String, WalkedEntry)| reader.unread(path, found);
     let read = parallel::map(&found, unread, |(path, found)| reader.read(path, found));
     read.into_iter().collect()
 }
 
-struct Reader<'a> {
+struct EntryReader<'a> {
     root: &'a Path,
-    remembered: &'a FileHashes,
+    cached: &'a FileHashes,
 }
 
-impl Reader<'_> {
-    /// How many bytes must be read for an entry.
-    fn unread(&self, path: &str, found: &Found) -> u64 {
+impl EntryReader<'_> {
+    /// The number of bytes that must be read for an entry.
+    fn unread(&self, path: &str, found: &WalkedEntry) -> u64 {
         match found {
-            Found::File { size, stamp, .. } if self.remembered.find(path.as_bytes(), stamp).is_none() => {
+            WalkedEntry::File { size, stamp, .. } if self.cached.find(path.as_bytes(), stamp).is_none() => {
                 *size
             }
             _ => 0,
         }
     }
 
-    fn read(&self, path: &str, found: &Found) -> Result<ReadEntry, ContextError> {
+    fn read(&self, path: &str, found: &WalkedEntry) -> Result<ReadEntry, BuildContextError> {
         let (kind, reusable) = match found {
-            Found::Directory => (EntryKind::Directory, None),
-            Found::Link { target } => (
-                EntryKind::Link {
+            WalkedEntry::Directory => (ContextEntryKind::Directory, None),
+            WalkedEntry::Link { target } => (
+                ContextEntryKind::Link {
                     target: target.clone(),
                 },
                 None,
             ),
-            Found::File { mode, size, stamp } => {
+            WalkedEntry::File { mode, size, stamp } => {
                 let whole = self.root.join(path);
-                let hashed = self.remembered.hash(path.as_bytes(), &whole, stamp);
-                let hashed = hashed.map_err(|source| ContextError::read(&whole, source))?;
+                let hashed = self.cached.hash(path.as_bytes(), &whole, stamp);
+                let hashed = hashed.map_err(|source| BuildContextError::read(&whole, source))?;
                 let (mode, size, digest) = (*mode, *size, hashed.digest);
-                (EntryKind::File { mode, size, digest }, hashed.reusable)
+                (ContextEntryKind::File { mode, size, digest }, hashed.reusable)
             }
         };
         let path = path.to_owned();
-        let entry = Entry { path, kind };
+        let entry = ContextEntry { path, kind };
         Ok(ReadEntry { entry, reusable })
     }
 }

@@ -1,15 +1,15 @@
-//! What a builder is sent: the very bytes that were hashed.
+//! Sends a build context: exactly the bytes that were hashed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 
 use tar::{Builder, EntryType, Header};
 
-use super::{Context, Entry, EntryKind, FileMode};
+use super::{BuildContext, ContextEntry, ContextEntryKind, FileMode};
 use crate::digest::{Digest, HashingReader};
 use crate::engine::TarStream;
 
-/// A Dockerfile with nothing around it, under the usual name.
+/// A context with nothing but a `Dockerfile`.
 pub(in crate::image) fn lone_dockerfile(text: &str) -> TarStream {
     let text = text.to_owned();
     TarStream::written_by(move |out| {
@@ -19,9 +19,9 @@ pub(in crate::image) fn lone_dockerfile(text: &str) -> TarStream {
     })
 }
 
-impl Context {
-    /// The context with its Dockerfile, which is sent even where a `.dockerignore` leaves it out. Whatever is not as it
-    /// was when it was read breaks the stream off: the image would not be what its hash says.
+impl BuildContext {
+    /// The context with its Dockerfile, which is sent even if `.dockerignore` excludes it. The stream fails if a file
+    /// changed since it was hashed.
     pub(in crate::image) fn with_dockerfile(&self, name: &str, text: &str) -> TarStream {
         let (context, name, text) = (self.clone(), name.to_owned(), text.to_owned());
         TarStream::written_by(move |out| {
@@ -30,38 +30,38 @@ impl Context {
                 context.append(&mut tar, entry)?;
             }
             match context.entries.iter().find(|entry| entry.path == name) {
-                Some(entry) => entry.expect(Digest::sha256(text.as_bytes()))?,
+                Some(entry) => entry.verify(Digest::sha256(text.as_bytes()))?,
                 None => append_dockerfile(&mut tar, &name, &text)?,
             }
             tar.finish()
         })
     }
 
-    fn append(&self, tar: &mut Tar<'_>, entry: &Entry) -> io::Result<()> {
+    fn append(&self, tar: &mut Tar<'_>, entry: &ContextEntry) -> io::Result<()> {
         match &entry.kind {
-            EntryKind::Directory => {
+            ContextEntryKind::Directory => {
                 let mut header = header(EntryType::Directory, 0o755, 0);
                 tar.append_data(&mut header, &entry.path, io::empty())
             }
-            EntryKind::Link { target } => {
+            ContextEntryKind::Link { target } => {
                 tar.append_link(&mut header(EntryType::Symlink, 0o777, 0), &entry.path, target)
             }
-            EntryKind::File { mode, size, .. } => {
+            ContextEntryKind::File { mode, size, .. } => {
                 let file = File::open(self.root.join(&entry.path))?;
                 let mut hashed = HashingReader::new(file.take(*size));
                 let mut header = header(EntryType::Regular, mode.bits(), *size);
                 tar.append_data(&mut header, &entry.path, &mut hashed)?;
-                entry.expect(hashed.finish()?)
+                entry.verify(hashed.finish()?)
             }
         }
     }
 }
 
-impl Entry {
-    /// Refuses content other than that which was hashed.
-    fn expect(&self, found: Digest) -> io::Result<()> {
+impl ContextEntry {
+    /// Fails if the content is not the one that was hashed.
+    fn verify(&self, found: Digest) -> io::Result<()> {
         match &self.kind {
-            EntryKind::File { digest, .. } if *digest == found => Ok(()),
+            ContextEntryKind::File { digest, .. } if *digest == found => Ok(()),
             _ => {
                 let message = format!("`{}` changed while the image was being built", self.path);
                 Err(io::Error::new(io::ErrorKind::InvalidData, message))
@@ -86,7 +86,7 @@ fn append_dockerfile(tar: &mut Tar<'_>, name: &str, text: &str) -> io::Result<()
     tar.append_data(&mut header, name, text.as_bytes())
 }
 
-/// Owned by root, without a time.
+/// A header owned by root, without a time.
 fn header(kind: EntryType, mode: u32, size: u64) -> Header {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);

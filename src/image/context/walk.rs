@@ -1,19 +1,19 @@
-//! Finds what belongs to a build context.
+//! Finds the files of a build context.
 
 use std::collections::BTreeMap;
 use std::fs::{self, FileType, Metadata};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{ContextError, FileMode, SpecialFile};
+use super::{BuildContextError, FileMode, SpecialFile};
 use crate::file_hashes::FileStamp;
-use crate::image::dockerignore::Ignore;
+use crate::image::dockerignore::DockerIgnore;
 
-/// What is in a context, by path, in the order of the bytes.
-pub(super) type Listing = BTreeMap<String, Found>;
+/// The entries of a context, sorted by the bytes of their paths.
+pub(super) type ContextListing = BTreeMap<String, WalkedEntry>;
 
-/// One thing in a context.
-pub(super) enum Found {
+/// An entry that was found but not read.
+pub(super) enum WalkedEntry {
     Directory,
     File {
         mode: FileMode,
@@ -25,14 +25,18 @@ pub(super) enum Found {
     },
 }
 
-/// Lists everything below `root` that stays in. Links are not followed, and sockets are left out, as Docker does. No
-/// `.dockerignore` takes in what is `never_sent`.
-pub(super) fn list(root: &Path, ignore: &Ignore, never_sent: &[&str]) -> Result<Listing, ContextError> {
+/// Lists everything below `root` that is not excluded. Links are not followed and sockets are skipped, as Docker does. The
+/// files `never_sent` are excluded whatever `.dockerignore` says.
+pub(super) fn list(
+    root: &Path,
+    ignore: &DockerIgnore,
+    never_sent: &[&str],
+) -> Result<ContextListing, BuildContextError> {
     let mut walk = Walk {
         root,
         ignore,
         never_sent,
-        listing: Listing::new(),
+        listing: ContextListing::new(),
         open: vec![PathBuf::new()],
     };
     while let Some(directory) = walk.open.pop() {
@@ -43,20 +47,20 @@ pub(super) fn list(root: &Path, ignore: &Ignore, never_sent: &[&str]) -> Result<
 
 struct Walk<'a> {
     root: &'a Path,
-    ignore: &'a Ignore,
+    ignore: &'a DockerIgnore,
     never_sent: &'a [&'a str],
-    listing: Listing,
-    /// Directories to stamp into, relative to the root.
+    listing: ContextListing,
+    /// Directories to visit, relative to the root.
     open: Vec<PathBuf>,
 }
 
 impl Walk<'_> {
-    fn enter(&mut self, directory: &Path) -> Result<(), ContextError> {
+    fn enter(&mut self, directory: &Path) -> Result<(), BuildContextError> {
         let whole = self.root.join(directory);
-        let failed = |source| ContextError::read(&whole, source);
+        let failed = |source| BuildContextError::read(&whole, source);
         let entries = match fs::read_dir(&whole) {
             Ok(entries) => entries,
-            Err(_) if self.ignore.leaves_out(&directory.to_string_lossy()) => return Ok(()),
+            Err(_) if self.ignore.excludes(&directory.to_string_lossy()) => return Ok(()),
             Err(source) => return Err(failed(source)),
         };
         for entry in entries {
@@ -67,50 +71,51 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn visit(&mut self, path: PathBuf, metadata: &Metadata) -> Result<(), ContextError> {
+    fn visit(&mut self, path: PathBuf, metadata: &Metadata) -> Result<(), BuildContextError> {
         let text = path.to_string_lossy();
         let is_own = self.never_sent.contains(&&*text) && !metadata.is_dir();
-        let stays_out = is_own || self.ignore.leaves_out(&text);
-        if !stays_out {
-            self.take_in(&path, metadata)?;
+        let is_excluded = is_own || self.ignore.excludes(&text);
+        if !is_excluded {
+            self.add(&path, metadata)?;
         }
-        if metadata.is_dir() && (!stays_out || self.ignore.has_exceptions()) {
+        if metadata.is_dir() && (!is_excluded || self.ignore.has_exceptions()) {
             self.open.push(path);
         }
         Ok(())
     }
 
-    fn take_in(&mut self, path: &Path, metadata: &Metadata) -> Result<(), ContextError> {
+    fn add(&mut self, path: &Path, metadata: &Metadata) -> Result<(), BuildContextError> {
         let whole = || self.root.join(path);
         let kind = metadata.file_type();
         let found = if kind.is_dir() {
-            Found::Directory
+            WalkedEntry::Directory
         } else if kind.is_file() {
             file(metadata)
         } else if kind.is_symlink() {
-            let target = fs::read_link(whole()).map_err(|source| ContextError::read(&whole(), source))?;
-            Found::Link { target }
+            let target =
+                fs::read_link(whole()).map_err(|source| BuildContextError::read(&whole(), source))?;
+            WalkedEntry::Link { target }
         } else if let Some(kind) = special(kind) {
-            return Err(ContextError::Special { path: whole(), kind });
+            return Err(BuildContextError::Special { path: whole(), kind });
         } else {
             return Ok(());
         };
         let name = path
             .to_str()
-            .ok_or_else(|| ContextError::Name { path: whole() })?;
+            .ok_or_else(|| BuildContextError::Name { path: whole() })?;
         for (slash, _) in name.match_indices('/') {
             self.listing
                 .entry(name[..slash].to_owned())
-                .or_insert(Found::Directory);
+                .or_insert(WalkedEntry::Directory);
         }
         self.listing.insert(name.to_owned(), found);
         Ok(())
     }
 }
 
-fn file(metadata: &Metadata) -> Found {
+fn file(metadata: &Metadata) -> WalkedEntry {
     let is_executable = metadata.permissions().mode() & 0o100 != 0;
-    Found::File {
+    WalkedEntry::File {
         mode: if is_executable {
             FileMode::Executable
         } else {
@@ -121,7 +126,7 @@ fn file(metadata: &Metadata) -> Found {
     }
 }
 
-/// What no image can be built from. A socket is not among them: it means nothing without its process.
+/// A kind of file that cannot be sent. A socket is skipped instead, because it means nothing without its process.
 fn special(kind: FileType) -> Option<SpecialFile> {
     if kind.is_fifo() {
         Some(SpecialFile::Pipe)

@@ -4,59 +4,59 @@ use std::fmt;
 
 use thiserror::Error;
 
-/// A package by Debian's grammar: `jq`, `libc6:arm64`, `git=1:2.39.5-0+deb12u2`. Holds nothing that a shell would read.
+/// A package by Debian's grammar: `jq`, `libc6:arm64`, `git=1:2.39.5-0+deb12u2`. Contains no shell syntax.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Package {
+pub struct DebianPackage {
     name: String,
     architecture: Option<String>,
     version: Option<String>,
 }
 
-/// What is wrong with a package's name.
+/// Why text is not a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum PackageError {
+pub enum DebianPackageError {
     /// More than one word.
-    #[error("one package a line is expected")]
+    #[error("expected one package per line")]
     SeveralWords,
     /// Not a name by Debian's grammar.
     #[error(
-        "a package's name has at least two characters, lower-case letters, digits, `+`, `-` and `.`, and starts with \
-         a letter or a digit"
+        "a name has at least two characters (lower-case letters, digits, `+`, `-` and `.`) and starts with a letter or \
+         a digit"
     )]
     Name,
-    /// A name that apt reads as a wish to remove the package.
+    /// apt would remove the package.
     #[error("apt removes a package whose name ends with `-`")]
     Removal,
     /// Not an architecture.
-    #[error("an architecture after `:` has lower-case letters, digits and `-`")]
+    #[error("an architecture has only lower-case letters, digits and `-`")]
     Architecture,
     /// Not a version by Debian's grammar.
     #[error(
-        "a version after `=` starts with a digit and has letters, digits, `.`, `+`, `~` and `-`, after an epoch like \
-         `1:` if it has one"
+        "a version starts with a digit, after an optional epoch like `1:`, and has only letters, digits, `.`, `+`, `~` \
+         and `-`"
     )]
     Version,
 }
 
-impl Package {
-    /// Reads `name[:architecture][=version]`.
-    pub fn parse(text: &str) -> Result<Self, PackageError> {
+impl DebianPackage {
+    /// Parses `name[:architecture][=version]`.
+    pub fn parse(text: &str) -> Result<Self, DebianPackageError> {
         if text.contains(char::is_whitespace) {
-            return Err(PackageError::SeveralWords);
+            return Err(DebianPackageError::SeveralWords);
         }
         let (rest, version) = split(text, '=');
         let (name, architecture) = split(rest, ':');
         if !is_name(name) {
-            return Err(PackageError::Name);
+            return Err(DebianPackageError::Name);
         }
         if name.ends_with('-') {
-            return Err(PackageError::Removal);
+            return Err(DebianPackageError::Removal);
         }
         if architecture.is_some_and(|architecture| !is_architecture(architecture)) {
-            return Err(PackageError::Architecture);
+            return Err(DebianPackageError::Architecture);
         }
         if version.is_some_and(|version| !is_version(version)) {
-            return Err(PackageError::Version);
+            return Err(DebianPackageError::Version);
         }
         Ok(Self {
             name: name.to_owned(),
@@ -65,14 +65,14 @@ impl Package {
         })
     }
 
-    /// Whether both are the same package, of whatever version.
+    /// Whether both are the same package, apart from the version.
     #[must_use]
-    pub fn is_same_but_for_version(&self, other: &Self) -> bool {
+    pub(super) fn differs_only_in_version(&self, other: &Self) -> bool {
         (&self.name, &self.architecture) == (&other.name, &other.architecture)
     }
 }
 
-impl fmt::Display for Package {
+impl fmt::Display for DebianPackage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         if let Some(architecture) = &self.architecture {
@@ -145,40 +145,40 @@ mod tests {
     #[case("libc6:kfreebsd-amd64=2.36-9+deb12u4")]
     #[case("git=1:2.39.5-0+deb12u2")]
     #[case("curl=7.88.1~rc1-10-1")]
-    fn a_package_by_debians_grammar_is_read_and_written_the_same(#[case] text: &str) {
-        assert_eq!(Package::parse(text).unwrap().to_string(), text);
+    fn a_valid_package_is_printed_as_it_was_parsed(#[case] text: &str) {
+        assert_eq!(DebianPackage::parse(text).unwrap().to_string(), text);
     }
 
     #[rstest]
-    #[case("jq curl", PackageError::SeveralWords)]
-    #[case("jq\u{a0}curl", PackageError::SeveralWords)]
-    #[case("", PackageError::Name)]
-    #[case("j", PackageError::Name)]
-    #[case("Jq", PackageError::Name)]
-    #[case("-y", PackageError::Name)]
-    #[case("--allow-unauthenticated", PackageError::Name)]
-    #[case("jq;reboot", PackageError::Name)]
-    #[case("$(reboot)", PackageError::Name)]
-    #[case("jq\\", PackageError::Name)]
-    #[case("jq/stable", PackageError::Name)]
-    #[case("./local.deb", PackageError::Name)]
-    #[case("jqü", PackageError::Name)]
-    #[case("jq*", PackageError::Name)]
-    #[case("jq-", PackageError::Removal)]
-    #[case("jq:", PackageError::Architecture)]
-    #[case("jq:AMD64", PackageError::Architecture)]
-    #[case("jq:amd64:arm64", PackageError::Architecture)]
-    #[case("jq:-amd64", PackageError::Architecture)]
-    #[case("jq=", PackageError::Version)]
-    #[case("jq=1.6-", PackageError::Version)]
-    #[case("jq=1.6*", PackageError::Version)]
-    #[case("jq=~1", PackageError::Version)]
-    #[case("jq=:1", PackageError::Version)]
-    #[case("jq=x:1", PackageError::Version)]
-    #[case("jq=1:2:3", PackageError::Version)]
-    #[case("jq=1=2", PackageError::Version)]
-    #[case("jq=1$x", PackageError::Version)]
-    fn anything_else_is_refused(#[case] text: &str, #[case] expected: PackageError) {
-        assert_eq!(Package::parse(text), Err(expected));
+    #[case("jq curl", DebianPackageError::SeveralWords)]
+    #[case("jq\u{a0}curl", DebianPackageError::SeveralWords)]
+    #[case("", DebianPackageError::Name)]
+    #[case("j", DebianPackageError::Name)]
+    #[case("Jq", DebianPackageError::Name)]
+    #[case("-y", DebianPackageError::Name)]
+    #[case("--allow-unauthenticated", DebianPackageError::Name)]
+    #[case("jq;reboot", DebianPackageError::Name)]
+    #[case("$(reboot)", DebianPackageError::Name)]
+    #[case("jq\\", DebianPackageError::Name)]
+    #[case("jq/stable", DebianPackageError::Name)]
+    #[case("./local.deb", DebianPackageError::Name)]
+    #[case("jqü", DebianPackageError::Name)]
+    #[case("jq*", DebianPackageError::Name)]
+    #[case("jq-", DebianPackageError::Removal)]
+    #[case("jq:", DebianPackageError::Architecture)]
+    #[case("jq:AMD64", DebianPackageError::Architecture)]
+    #[case("jq:amd64:arm64", DebianPackageError::Architecture)]
+    #[case("jq:-amd64", DebianPackageError::Architecture)]
+    #[case("jq=", DebianPackageError::Version)]
+    #[case("jq=1.6-", DebianPackageError::Version)]
+    #[case("jq=1.6*", DebianPackageError::Version)]
+    #[case("jq=~1", DebianPackageError::Version)]
+    #[case("jq=:1", DebianPackageError::Version)]
+    #[case("jq=x:1", DebianPackageError::Version)]
+    #[case("jq=1:2:3", DebianPackageError::Version)]
+    #[case("jq=1=2", DebianPackageError::Version)]
+    #[case("jq=1$x", DebianPackageError::Version)]
+    fn anything_else_is_rejected(#[case] text: &str, #[case] expected: DebianPackageError) {
+        assert_eq!(DebianPackage::parse(text), Err(expected));
     }
 }

@@ -1,4 +1,4 @@
-//! What is in the layers of an image.
+//! The files in the layers of an image.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -9,30 +9,30 @@ use tar::Archive;
 use crate::digest::{Digest, HashingReader};
 
 /// The files of a layer, by path.
-pub(super) type Listing = BTreeMap<String, Entry>;
+pub(super) type LayerListing = BTreeMap<String, LayerFile>;
 
 /// A file of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct LayerFile {
     pub(super) content: Digest,
-    pub(super) attributes: Attributes,
+    pub(super) attributes: FileAttributes,
     pub(super) time: u64,
 }
 
-/// What a file is besides its content.
+/// The kind, mode and owner of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Attributes {
+pub(super) struct FileAttributes {
     kind: u8,
     mode: u32,
     owner: (u64, u64),
 }
 
-/// Reads what `docker save` writes, and lists the files of these layers. A layer is known by the digest of its bytes,
-/// whatever it is called there; one that is packed is passed over.
-pub(super) fn listings(
+/// Reads an archive of `docker save`, and lists the files of these layers. A layer is found by the digest of its bytes,
+/// whatever its name is. Compressed layers are skipped.
+pub(super) fn read_listings(
     image: &mut dyn Read,
     wanted: &BTreeSet<Digest>,
-) -> io::Result<BTreeMap<Digest, Listing>> {
+) -> io::Result<BTreeMap<Digest, LayerListing>> {
     let mut found = BTreeMap::new();
     for member in Archive::new(image).entries()? {
         let mut member = HashingReader::new(member?);
@@ -47,13 +47,13 @@ pub(super) fn listings(
     Ok(found)
 }
 
-fn list(layer: &mut dyn Read) -> io::Result<Listing> {
-    let mut files = Listing::new();
+fn list(layer: &mut dyn Read) -> io::Result<LayerListing> {
+    let mut files = LayerListing::new();
     for file in Archive::new(layer).entries()? {
         let mut file = file?;
         let path = String::from_utf8_lossy(&file.path_bytes()).into_owned();
         let header = file.header();
-        let attributes = Attributes {
+        let attributes = FileAttributes {
             kind: header.entry_type().as_byte(),
             mode: header.mode()?,
             owner: (header.uid()?, header.gid()?),
@@ -62,7 +62,7 @@ fn list(layer: &mut dyn Read) -> io::Result<Listing> {
         let link = file.link_name_bytes().map(std::borrow::Cow::into_owned);
         let mut hasher = Sha256::new_with_prefix(link.unwrap_or_default());
         io::copy(&mut file, &mut hasher)?;
-        let entry = Entry {
+        let entry = LayerFile {
             content: Digest::from_hasher(hasher),
             attributes,
             time,

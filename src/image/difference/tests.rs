@@ -9,15 +9,15 @@ type File = (&'static str, &'static str, u32, u64);
 const BEFORE: [File; 2] = [("etc/a", "one", 0o644, 1), ("etc/b", "two", 0o644, 1)];
 
 #[rstest]
-#[case::time(&[("etc/a", "one", 0o644, 2), ("etc/b", "two", 0o644, 1)], &[("etc/a", Found::Time)])]
-#[case::content(&[("etc/a", "ONE", 0o644, 2), ("etc/b", "two", 0o644, 1)], &[("etc/a", Found::Content)])]
-#[case::mode(&[("etc/a", "one", 0o755, 1), ("etc/b", "two", 0o644, 1)], &[("etc/a", Found::Attributes)])]
+#[case::time(&[("etc/a", "one", 0o644, 2), ("etc/b", "two", 0o644, 1)], &[("etc/a", LayerFileChange::Time)])]
+#[case::content(&[("etc/a", "ONE", 0o644, 2), ("etc/b", "two", 0o644, 1)], &[("etc/a", LayerFileChange::Content)])]
+#[case::mode(&[("etc/a", "one", 0o755, 1), ("etc/b", "two", 0o644, 1)], &[("etc/a", LayerFileChange::Attributes)])]
 #[case::gone_and_new(
     &[("etc/a", "one", 0o644, 1), ("etc/c", "two", 0o644, 1)],
-    &[("etc/b", Found::OnlyInFirst), ("etc/c", Found::OnlyInSecond)]
+    &[("etc/b", LayerFileChange::OnlyInFirst), ("etc/c", LayerFileChange::OnlyInSecond)]
 )]
-fn what_differs_is_named(#[case] after: &[File], #[case] expected: &[(&str, Found)]) {
-    let Files::Yes {
+fn what_differs_is_named(#[case] after: &[File], #[case] expected: &[(&str, LayerFileChange)]) {
+    let LayerDifference::Yes {
         count,
         some,
         only_times,
@@ -25,11 +25,12 @@ fn what_differs_is_named(#[case] after: &[File], #[case] expected: &[(&str, Foun
     else {
         panic!("the layers were not compared");
     };
-    let found: Vec<(&str, Found)> = some.iter().map(|file| (file.path.as_str(), file.found)).collect();
+    let found: Vec<(&str, LayerFileChange)> =
+        some.iter().map(|file| (file.path.as_str(), file.found)).collect();
     assert_eq!((count, found.as_slice()), (expected.len(), expected));
     assert_eq!(
         only_times,
-        expected.iter().all(|(_, found)| *found == Found::Time)
+        expected.iter().all(|(_, found)| *found == LayerFileChange::Time)
     );
 }
 
@@ -43,7 +44,7 @@ fn no_more_files_are_named_than_a_person_reads() {
         }
         listed(&tar.into_inner().unwrap())
     };
-    let Files::Yes { count, some, .. } = compare(&at(0), &at(1)) else {
+    let LayerDifference::Yes { count, some, .. } = compare(&at(0), &at(1)) else {
         panic!("the layers were not compared");
     };
     assert_eq!((count, some.len()), (50, NAMED));
@@ -59,7 +60,7 @@ fn only_the_layers_asked_for_are_listed_and_no_member_breaks_the_reading() {
         image.append_data(&mut header, name, bytes.as_slice()).unwrap();
     }
     add(&mut image, ("manifest.json", &"{}".repeat(2000), 0o644, 0));
-    let found = listings(
+    let found = read_listings(
         &mut image.into_inner().unwrap().as_slice(),
         &BTreeSet::from([Digest::sha256(&wanted)]),
     )
@@ -71,14 +72,14 @@ fn only_the_layers_asked_for_are_listed_and_no_member_breaks_the_reading() {
     );
 }
 
-fn listed(layer: &[u8]) -> Listing {
+fn listed(layer: &[u8]) -> LayerListing {
     let mut image = tar::Builder::new(Vec::new());
     let mut header = tar::Header::new_gnu();
     header.set_size(layer.len() as u64);
     image.append_data(&mut header, "layer.tar", layer).unwrap();
     let digest = Digest::sha256(layer);
     let wanted = BTreeSet::from([digest.clone()]);
-    let mut found = listings(&mut image.into_inner().unwrap().as_slice(), &wanted).unwrap();
+    let mut found = read_listings(&mut image.into_inner().unwrap().as_slice(), &wanted).unwrap();
     found.remove(&digest).unwrap()
 }
 

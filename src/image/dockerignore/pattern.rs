@@ -1,55 +1,48 @@
-//! One pattern of a `.dockerignore`, matched as Docker does it.
+//! One pattern of a `.dockerignore`, matched as Docker does.
 
 use thiserror::Error;
 
-/// A pattern over the whole of a path, whose parts are separated by slashes.
+/// A pattern that matches a whole path, whose parts are separated by slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pattern(Vec<Token>);
+pub(super) struct Pattern(Vec<PatternToken>);
 
 /// What is wrong with a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PatternError {
-    /// `!` without anything to make an exception of.
-    #[error("`!` makes an exception of nothing")]
+    /// `!` without a pattern.
+    #[error("`!` without a pattern")]
     NothingExcepted,
-    /// A `[` that does not begin a set of characters.
-    #[error("`[` begins no set of characters like `[a-z]`")]
+    /// A `[` without a valid character set.
+    #[error("`[` without a valid character set like `[a-z]`")]
     Set,
-    /// A `\` that nothing follows.
-    #[error("nothing follows the last `\\`")]
+    /// A `\` at the end.
+    #[error("`\\` at the end")]
     Escape,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Token {
+enum PatternToken {
     /// This character.
     Char(char),
     /// `?`: any character but a slash.
     One,
     /// `*`: any characters but slashes.
     Star,
-    /// `**` at the end, or before a mere name: anything.
+    /// `**` at the end, or before a plain name: anything.
     Anything,
-    /// `**` before more: nothing, or else the whole directories that the next token stands for.
+    /// `**` before more: nothing, or the directories of the next token.
     MaybeDirectories,
     /// Anything up to a slash.
     Directories,
     /// `[a-z]` or `[^a-z]`.
     Set {
-        listed: Listed,
+        is_negated: bool,
         ranges: Vec<(char, char)>,
     },
 }
 
-/// What a set says about the characters that it lists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Listed {
-    Match,
-    DoNotMatch,
-}
-
 impl Pattern {
-    /// Reads a pattern that has no `.`, `..` or empty parts any more.
+    /// Parses a pattern without `.`, `..` and empty parts.
     pub(super) fn parse(text: &str) -> Result<Self, PatternError> {
         let chars: Vec<char> = text.chars().collect();
         let mut tokens = Vec::with_capacity(chars.len());
@@ -57,22 +50,22 @@ impl Pattern {
         while let Some((first, tail)) = rest.split_first() {
             rest = match first {
                 '*' if tail.first() == Some(&'*') => two_stars(&mut tokens, &tail[1..]),
-                '*' => one(&mut tokens, Token::Star, tail),
-                '?' => one(&mut tokens, Token::One, tail),
+                '*' => one(&mut tokens, PatternToken::Star, tail),
+                '?' => one(&mut tokens, PatternToken::One, tail),
                 '[' => set(&mut tokens, tail)?,
                 '\\' => {
                     let (c, tail) = tail.split_first().ok_or(PatternError::Escape)?;
-                    one(&mut tokens, Token::Char(*c), tail)
+                    one(&mut tokens, PatternToken::Char(*c), tail)
                 }
-                c => one(&mut tokens, Token::Char(*c), tail),
+                c => one(&mut tokens, PatternToken::Char(*c), tail),
             };
         }
         Ok(Self(tokens))
     }
 
-    /// Whether the pattern stands for this whole path.
+    /// Whether the pattern matches this whole path.
     ///
-    /// Moves the set of tokens that may come next along the path, so that no pattern takes long.
+    /// Simulates all matches at once, so that no pattern takes exponential time.
     pub(super) fn matches(&self, path: &str) -> bool {
         let mut open = vec![false; self.0.len() + 1];
         open[0] = true;
@@ -84,12 +77,12 @@ impl Pattern {
         open[self.0.len()]
     }
 
-    /// Also opens what follows a token that may stand for nothing.
+    /// Also opens the tokens after one that may match nothing.
     fn pass_optional(&self, open: &mut [bool]) {
         for (index, token) in self.0.iter().enumerate() {
             match token {
-                Token::Star | Token::Anything => open[index + 1] |= open[index],
-                Token::MaybeDirectories => {
+                PatternToken::Star | PatternToken::Anything => open[index + 1] |= open[index],
+                PatternToken::MaybeDirectories => {
                     open[index + 1] |= open[index];
                     open[index + 2] |= open[index];
                 }
@@ -98,21 +91,21 @@ impl Pattern {
         }
     }
 
-    /// What may come after `c`.
+    /// The tokens that may come after `c`.
     fn advance(&self, open: &[bool], c: char) -> Vec<bool> {
         let mut next = vec![false; open.len()];
         for (index, token) in self.0.iter().enumerate().filter(|(index, _)| open[*index]) {
             match token {
-                Token::Char(wanted) => next[index + 1] |= c == *wanted,
-                Token::One => next[index + 1] |= c != '/',
-                Token::Set { listed, ranges } => {
+                PatternToken::Char(wanted) => next[index + 1] |= c == *wanted,
+                PatternToken::One => next[index + 1] |= c != '/',
+                PatternToken::Set { is_negated, ranges } => {
                     let is_listed = ranges.iter().any(|(low, high)| (*low..=*high).contains(&c));
-                    next[index + 1] |= is_listed == (*listed == Listed::Match);
+                    next[index + 1] |= is_listed != *is_negated;
                 }
-                Token::Star => next[index] |= c != '/',
-                Token::Anything => next[index] = true,
-                Token::MaybeDirectories => {}
-                Token::Directories => {
+                PatternToken::Star => next[index] |= c != '/',
+                PatternToken::Anything => next[index] = true,
+                PatternToken::MaybeDirectories => {}
+                PatternToken::Directories => {
                     next[index] = true;
                     next[index + 1] |= c == '/';
                 }
@@ -122,31 +115,29 @@ impl Pattern {
     }
 }
 
-fn one<'a>(tokens: &mut Vec<Token>, token: Token, rest: &'a [char]) -> &'a [char] {
+fn one<'a>(tokens: &mut Vec<PatternToken>, token: PatternToken, rest: &'a [char]) -> &'a [char] {
     tokens.push(token);
     rest
 }
 
-/// Reads on after `**`. A slash that follows belongs to it.
-fn two_stars<'a>(tokens: &mut Vec<Token>, rest: &'a [char]) -> &'a [char] {
+/// Parses the rest after `**`. A slash that follows belongs to it.
+fn two_stars<'a>(tokens: &mut Vec<PatternToken>, rest: &'a [char]) -> &'a [char] {
     let after_slash = rest.strip_prefix(&['/']);
     let left = after_slash.unwrap_or(rest);
-    let is_mere_name = |text: &[char]| !text.iter().any(|c| "*?[]\\".contains(*c));
-    let before_name = tokens.is_empty() && after_slash.is_none() && is_mere_name(left);
+    let is_plain_name = |text: &[char]| !text.iter().any(|c| "*?[]\\".contains(*c));
+    let before_name = tokens.is_empty() && after_slash.is_none() && is_plain_name(left);
     if left.is_empty() || before_name {
-        tokens.push(Token::Anything);
+        tokens.push(PatternToken::Anything);
     } else {
-        tokens.extend([Token::MaybeDirectories, Token::Directories]);
+        tokens.extend([PatternToken::MaybeDirectories, PatternToken::Directories]);
     }
     left
 }
 
-/// Reads on after `[`.
-fn set<'a>(tokens: &mut Vec<Token>, rest: &'a [char]) -> Result<&'a [char], PatternError> {
-    let (listed, mut rest) = match rest.strip_prefix(&['^']) {
-        Some(rest) => (Listed::DoNotMatch, rest),
-        None => (Listed::Match, rest),
-    };
+/// Parses the rest after `[`.
+fn set<'a>(tokens: &mut Vec<PatternToken>, rest: &'a [char]) -> Result<&'a [char], PatternError> {
+    let negated = rest.strip_prefix(&['^']);
+    let (is_negated, mut rest) = (negated.is_some(), negated.unwrap_or(rest));
     let mut ranges = Vec::new();
     while ranges.is_empty() || rest.first() != Some(&']') {
         let (low, left) = end_of_range(rest)?;
@@ -157,7 +148,7 @@ fn set<'a>(tokens: &mut Vec<Token>, rest: &'a [char]) -> Result<&'a [char], Patt
         ranges.push((low, high));
         rest = left;
     }
-    tokens.push(Token::Set { listed, ranges });
+    tokens.push(PatternToken::Set { is_negated, ranges });
     Ok(&rest[1..])
 }
 

@@ -1,4 +1,4 @@
-//! What is planned, as tables: a wish and a state of the engine, and the steps.
+//! Plans as tables: a spec, a state of the engine, and the steps.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use rstest::rstest;
 
 use super::*;
 use crate::agent::{AgentImage, CLAUDE, CODEX};
-use crate::image::agent::Platform;
-use crate::image::project::LayerSource;
+use crate::image::platform::Platform;
+use crate::image::project::ProjectLayerSource;
 use crate::image::tag::ProjectName;
-use crate::image::{Context, Dependencies, HashCache};
+use crate::image::{BuildContext, HashCache, ProjectDependencies};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a test varies: the wish and the world.
+/// The inputs of a plan.
 #[derive(Clone)]
 struct Case {
     agent: AgentImage,
@@ -23,10 +23,10 @@ struct Case {
     nix: Option<&'static str>,
     dependencies: Option<&'static str>,
     rebuild: Rebuild,
-    pulls: Pulls,
+    pulls: PullHistory,
 }
 
-const FRESH: Pulls = Pulls::Earlier {
+const FRESH: PullHistory = PullHistory::Earlier {
     succeeded: Some(DAY),
     failed: None,
 };
@@ -47,61 +47,63 @@ fn case() -> Case {
 impl Case {
     fn spec(&self) -> ImageSpec {
         let mode = match self.nix {
-            Some(input) => Mode::Nix {
+            Some(input) => BuildMode::Nix {
                 hash: Digest::sha256(input.as_bytes()),
                 attribute: "dockerImage".into(),
             },
-            None => Mode::from_template(self.agent, ImageReference::parse(self.base).unwrap()).unwrap(),
+            None => BuildMode::from_template(self.agent, ImageReference::parse(self.base).unwrap()).unwrap(),
         };
         let project = self.dependencies.map(|text| ProjectLayer {
-            name: ProjectName::of_directory("app".as_ref()),
-            source: LayerSource::Dependencies,
-            dockerfile: Dependencies::parse(text).unwrap().dockerfile().unwrap(),
+            name: ProjectName::from_directory("app".as_ref()),
+            source: ProjectLayerSource::Dependencies,
+            dockerfile: ProjectDependencies::parse(text).unwrap().dockerfile().unwrap(),
         });
         let spec = ImageSpec::new(self.agent, self.platform, mode, project).unwrap();
         spec.rebuild(self.rebuild)
     }
 
-    fn facts(&self, images: Vec<OwnImage>) -> Facts {
+    fn state(&self, images: Vec<TaggedImage>) -> EngineState {
         let identity = BaseIdentity::RepoDigest(self.digest.to_owned());
         let pulls = self.pulls;
         let base = Some(BaseImage { identity, pulls });
-        Facts::Engine { images, base }
+        EngineState::Engine { images, base }
     }
 
-    fn plan(&self, images: Vec<OwnImage>) -> Plan {
-        plan(&self.spec(), &self.facts(images))
+    fn plan(&self, images: Vec<TaggedImage>) -> ImagePlan {
+        ImagePlan::new(&self.spec(), &self.state(images))
     }
 
-    /// The images that carrying out the plan leaves.
-    fn built(&self) -> Vec<OwnImage> {
+    /// The images that the engine has after the plan was run.
+    fn built(&self) -> Vec<TaggedImage> {
         built(&self.plan(Vec::new()))
     }
 }
 
-fn built(plan: &Plan) -> Vec<OwnImage> {
-    let image = |image: &PlannedImage, layers: &[&str]| OwnImage {
+fn built(plan: &ImagePlan) -> Vec<TaggedImage> {
+    let image = |image: &PlannedImage, layers: &[&str]| TaggedImage {
         tag: image.tag.to_string(),
         labels: image.labels.clone(),
         layers: layers.iter().map(|layer| (*layer).to_owned()).collect(),
     };
     let made = plan.steps.iter().filter_map(|step| match &step.action {
-        Action::BuildBase { image: base } | Action::Load { image: base } => Some(image(base, &["l1", "l2"])),
-        Action::BuildProject { image: project, .. } => Some(image(project, &["l1", "l2", "l3"])),
-        Action::PullBase { .. } | Action::NixBuild { .. } => None,
+        ImageAction::BuildBase { image: base } | ImageAction::Load { image: base } => {
+            Some(image(base, &["l1", "l2"]))
+        }
+        ImageAction::BuildProject { image: project, .. } => Some(image(project, &["l1", "l2", "l3"])),
+        ImageAction::PullBase { .. } | ImageAction::NixBuild { .. } => None,
     });
     made.collect()
 }
 
 /// The steps in short: what is done and why.
-fn steps(plan: &Plan) -> Vec<(&'static str, Reason)> {
-    let short = |step: &Step| {
+fn steps(plan: &ImagePlan) -> Vec<(&'static str, StepReason)> {
+    let short = |step: &ImageStep| {
         let name = match step.action {
-            Action::PullBase { .. } => "pull",
-            Action::BuildBase { .. } => "base",
-            Action::NixBuild { .. } => "nix",
-            Action::Load { .. } => "load",
-            Action::BuildProject { .. } => "project",
+            ImageAction::PullBase { .. } => "pull",
+            ImageAction::BuildBase { .. } => "base",
+            ImageAction::NixBuild { .. } => "nix",
+            ImageAction::Load { .. } => "load",
+            ImageAction::BuildProject { .. } => "project",
         };
         (name, step.reason.clone())
     };
@@ -113,12 +115,15 @@ fn the_first_plan_builds_the_base_and_the_project_on_it() {
     let plan = case().plan(Vec::new());
     assert_eq!(
         steps(&plan),
-        [("base", Reason::FirstImage), ("project", Reason::FirstImage)]
+        [
+            ("base", StepReason::FirstImage),
+            ("project", StepReason::FirstImage)
+        ]
     );
-    let Action::BuildBase { image: base } = &plan.steps[0].action else {
+    let ImageAction::BuildBase { image: base } = &plan.steps[0].action else {
         panic!("{plan}");
     };
-    assert!(matches!(&plan.steps[1].action, Action::BuildProject { base: tag, .. } if *tag == base.tag));
+    assert!(matches!(&plan.steps[1].action, ImageAction::BuildProject { base: tag, .. } if *tag == base.tag));
     assert_eq!(base.tag.repository(), "agent-loop-sandbox-claude");
     assert_eq!(plan.image.tag.repository(), "agent-loop-sandbox-claude-app");
 }
@@ -169,28 +174,31 @@ fn a_changed_copy_source_is_built_under_another_tag() {
     )
     .unwrap();
     let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
-    let planned = |content: &str, images: Vec<OwnImage>| {
+    let planned = |content: &str, images: Vec<TaggedImage>| {
         std::fs::write(folder.join("a"), content).unwrap();
         let layer = ProjectLayer::read(dir.path(), &cache).unwrap();
         let mode = case().spec().mode().clone();
         let spec = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, layer).unwrap();
-        plan(&spec, &case().facts(images))
+        ImagePlan::new(&spec, &case().state(images))
     };
     let first = planned("1", Vec::new());
     assert_eq!(planned("1", built(&first)).steps, []);
     let second = planned("2", built(&first));
-    assert_eq!(steps(&second), [("project", Reason::ContentChanged)]);
+    assert_eq!(steps(&second), [("project", StepReason::ContentChanged)]);
     assert_ne!(second.image.tag, first.image.tag);
 }
 
 #[rstest]
 #[case::one_day(FRESH, None)]
-#[case::just_now(Pulls::JustTried, None)]
-#[case::over_a_week(Pulls::Earlier { succeeded: Some(DAY * 8), failed: None }, Some(Reason::PulledLongAgo { ago: DAY * 8, limit: DAY * 7 }))]
-#[case::never(Pulls::Earlier { succeeded: None, failed: None }, Some(Reason::NeverPulled))]
-#[case::failed_a_minute_ago(Pulls::Earlier { succeeded: Some(DAY * 8), failed: Some(Duration::from_secs(60)) }, None)]
-#[case::failed_yesterday(Pulls::Earlier { succeeded: None, failed: Some(DAY) }, Some(Reason::NeverPulled))]
-fn a_base_is_pulled_when_the_last_pull_is_old(#[case] pulls: Pulls, #[case] expected: Option<Reason>) {
+#[case::just_now(PullHistory::JustTried, None)]
+#[case::over_a_week(PullHistory::Earlier { succeeded: Some(DAY * 8), failed: None }, Some(StepReason::PulledLongAgo { ago: DAY * 8, limit: DAY * 7 }))]
+#[case::never(PullHistory::Earlier { succeeded: None, failed: None }, Some(StepReason::NeverPulled))]
+#[case::failed_a_minute_ago(PullHistory::Earlier { succeeded: Some(DAY * 8), failed: Some(Duration::from_secs(60)) }, None)]
+#[case::failed_yesterday(PullHistory::Earlier { succeeded: None, failed: Some(DAY) }, Some(StepReason::NeverPulled))]
+fn a_base_is_pulled_when_the_last_pull_is_old(
+    #[case] pulls: PullHistory,
+    #[case] expected: Option<StepReason>,
+) {
     let case = Case { pulls, ..case() };
     let plan = case.plan(
         Case {
@@ -207,36 +215,36 @@ fn a_base_is_pulled_when_the_last_pull_is_old(#[case] pulls: Pulls, #[case] expe
 
 #[test]
 fn the_age_of_a_pull_is_configurable() {
-    let facts = case().facts(case().built());
+    let facts = case().state(case().built());
     let spec = case().spec().refresh_after(DAY / 2);
-    assert_eq!(steps(&plan(&spec, &facts)).len(), 1);
+    assert_eq!(steps(&ImagePlan::new(&spec, &facts)).len(), 1);
 }
 
 #[rstest]
 #[case::made_on_this_machine("debian:12", BaseIdentity::Layers(Digest::sha256(b"")))]
 #[case::pinned_by_its_digest("debian@sha256:1111111111111111111111111111111111111111111111111111111111111111", BaseIdentity::RepoDigest("sha256:1".into()))]
 fn a_base_that_no_pull_can_change_is_not_pulled(#[case] base: &'static str, #[case] identity: BaseIdentity) {
-    let pulls = Pulls::Earlier {
+    let pulls = PullHistory::Earlier {
         succeeded: None,
         failed: None,
     };
     let base_image = Some(BaseImage { identity, pulls });
-    let facts = Facts::Engine {
+    let facts = EngineState::Engine {
         images: Vec::new(),
         base: base_image,
     };
-    let plan = plan(&Case { base, ..case() }.spec(), &facts);
+    let plan = ImagePlan::new(&Case { base, ..case() }.spec(), &facts);
     assert!(!plan.is_provisional(), "{plan}");
 }
 
 #[test]
 fn a_missing_base_must_be_pulled_before_anything_is_known() {
-    let facts = Facts::Engine {
+    let facts = EngineState::Engine {
         images: Vec::new(),
         base: None,
     };
-    let plan = plan(&case().spec(), &facts);
-    assert_eq!(steps(&plan)[0], ("pull", Reason::BaseMissing));
+    let plan = ImagePlan::new(&case().spec(), &facts);
+    assert_eq!(steps(&plan)[0], ("pull", StepReason::BaseMissing));
     assert_eq!(plan.steps[0].on_failure, OnFailure::Stop);
     assert!(plan.is_provisional());
     assert_eq!(plan.base.unwrap().identity, BaseIdentity::Unresolved);
@@ -244,8 +252,8 @@ fn a_missing_base_must_be_pulled_before_anything_is_known() {
 
 #[test]
 fn without_an_engine_everything_is_planned_for_an_unresolved_base() {
-    let plan = plan(&case().spec(), &Facts::NoEngine);
-    let expected = ["pull", "base", "project"].map(|name| (name, Reason::NoEngine));
+    let plan = ImagePlan::new(&case().spec(), &EngineState::NoEngine);
+    let expected = ["pull", "base", "project"].map(|name| (name, StepReason::NoEngine));
     assert_eq!(steps(&plan), expected);
     assert_eq!(plan.image.labels.get(labels::BASE), Some("unresolved"));
 }
@@ -256,13 +264,13 @@ fn a_rebuild_pulls_and_builds_everything_once() {
         rebuild: Rebuild::Always,
         ..case()
     };
-    let asked = |name| (name, Reason::RebuildAsked);
+    let asked = |name| (name, StepReason::RebuildRequested);
     assert_eq!(
         steps(&rebuild.plan(case().built())),
         [asked("pull"), asked("base"), asked("project")]
     );
     let pulled = Case {
-        pulls: Pulls::JustTried,
+        pulls: PullHistory::JustTried,
         ..rebuild.clone()
     };
     assert_eq!(
@@ -276,7 +284,7 @@ fn a_rebuild_pulls_and_builds_everything_once() {
     };
     assert_eq!(
         steps(&nix.plan(nix.built())),
-        [asked("nix"), ("load", Reason::Follows)]
+        [asked("nix"), ("load", StepReason::Follows)]
     );
 }
 
@@ -284,7 +292,10 @@ fn a_rebuild_pulls_and_builds_everything_once() {
 fn a_base_that_was_rebuilt_alone_takes_the_project_along() {
     let mut images = case().built();
     images[0].layers = vec!["l1".into(), "another".into()];
-    assert_eq!(steps(&case().plan(images)), [("project", Reason::BaseRebuilt)]);
+    assert_eq!(
+        steps(&case().plan(images)),
+        [("project", StepReason::BaseRebuilt)]
+    );
 }
 
 #[test]
@@ -296,8 +307,11 @@ fn a_project_image_does_not_need_the_tag_of_its_base() {
 #[test]
 fn an_image_that_only_has_our_name_is_replaced() {
     let mut images = case().built();
-    images[1].labels = Labels::default();
-    assert_eq!(steps(&case().plan(images)), [("project", Reason::NotOurs)]);
+    images[1].labels = ImageLabels::default();
+    assert_eq!(
+        steps(&case().plan(images)),
+        [("project", StepReason::HashMismatch)]
+    );
 }
 
 #[test]
@@ -319,7 +333,7 @@ fn an_image_is_labelled_with_what_it_was_made_from() {
 
 #[test]
 fn packages_for_apt_on_a_nix_image_are_an_error_that_points_to_packages() {
-    let mode = Mode::Nix {
+    let mode = BuildMode::Nix {
         hash: Digest::sha256(b""),
         attribute: "dockerImage".into(),
     };
@@ -331,19 +345,19 @@ fn packages_for_apt_on_a_nix_image_are_an_error_that_points_to_packages() {
 
 #[test]
 fn a_dockerfile_goes_on_top_of_a_nix_image() {
-    let mode = Mode::Nix {
+    let mode = BuildMode::Nix {
         hash: Digest::sha256(b""),
         attribute: "dockerImage".into(),
     };
     let dir = tempfile::tempdir().unwrap();
     let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
     let layer = ProjectLayer {
-        name: ProjectName::of_directory("app".as_ref()),
-        source: LayerSource::Dockerfile(Context::read(dir.path(), &[], &cache).unwrap()),
+        name: ProjectName::from_directory("app".as_ref()),
+        source: ProjectLayerSource::Dockerfile(BuildContext::read(dir.path(), &[], &cache).unwrap()),
         dockerfile: String::new(),
     };
     let spec = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, Some(layer)).unwrap();
-    let names: Vec<&str> = steps(&plan(&spec, &case().facts(Vec::new())))
+    let names: Vec<&str> = steps(&ImagePlan::new(&spec, &case().state(Vec::new())))
         .into_iter()
         .map(|(name, _)| name)
         .collect();
@@ -352,28 +366,31 @@ fn a_dockerfile_goes_on_top_of_a_nix_image() {
 
 #[test]
 fn a_person_can_read_a_plan() {
-    let old = Pulls::Earlier {
+    let old = PullHistory::Earlier {
         succeeded: Some(DAY * 9),
         failed: None,
     };
     let plan = Case { pulls: old, ..case() }.plan(Vec::new());
-    let Action::BuildProject { image, base } = &plan.steps[2].action else {
+    let ImageAction::BuildProject { image, base } = &plan.steps[2].action else {
         panic!("{plan}");
     };
     let expected = format!(
         "\
 image: {tag}
 base: debian:12 (sha256:1)
-1. pull debian:12: the last pull was 9 days ago, over 7 days (goes on with what is there if this fails)
-2. build {base}: there is none yet
-3. build {tag} on {base}: there is none yet
-What the pull brings may change the tag and the steps after it.
+1. pull debian:12: the last pull was 9 days ago (limit 7 days); if this fails, the existing image is used
+2. build {base}: it does not exist yet
+3. build {tag} on {base}: it does not exist yet
+note: the pull may change the tag and the later steps
 ",
         tag = image.tag
     );
     assert_eq!(plan.to_string(), expected);
     let hit = case().plan(case().built()).to_string();
-    assert!(hit.ends_with("\nnothing to do: the image is there\n"), "{hit}");
+    assert!(
+        hit.ends_with("\nnothing to do: the image is up to date\n"),
+        "{hit}"
+    );
 }
 
 #[test]
@@ -401,10 +418,10 @@ fn a_program_can_read_a_plan() {
                 "step": "nix-build",
                 "attribute": "dockerImage",
                 "system": "x86_64-linux",
-                "reason": "there is none yet",
+                "reason": "it does not exist yet",
                 "on_failure": "stop",
             },
-            { "step": "load", "tag": tag, "reason": "it was built anew", "on_failure": "stop" },
+            { "step": "load", "tag": tag, "reason": "it was just built", "on_failure": "stop" },
         ],
     });
     assert_eq!(serde_json::to_value(&plan).unwrap(), expected);

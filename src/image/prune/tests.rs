@@ -3,14 +3,13 @@
 use rstest::rstest;
 
 use super::*;
-use crate::engine::Digest;
-use crate::image::labels::Labels;
-use crate::image::stock::Arrival;
+use crate::digest::Digest;
+use crate::image::labels::ImageLabels;
 
-const KEPT: Fate = Fate::Kept(KeptFor::Newest);
-const PLANNED: Fate = Fate::Kept(KeptFor::Planned);
-const IN_USE: Fate = Fate::Kept(KeptFor::InUse);
-const GONE: Fate = Fate::Removed;
+const KEPT: PruneDecision = PruneDecision::Keep(KeepReason::Newest);
+const PLANNED: PruneDecision = PruneDecision::Keep(KeepReason::Planned);
+const IN_USE: PruneDecision = PruneDecision::Keep(KeepReason::InUse);
+const GONE: PruneDecision = PruneDecision::Remove;
 
 fn now() -> Timestamp {
     "2026-03-01T00:00:00Z".parse().unwrap()
@@ -20,18 +19,18 @@ fn tag(name: &str) -> ImageTag {
     ImageTag::at_end_of(&format!("agent-loop-sandbox-{name}")).unwrap()
 }
 
-fn image(name: &str, days: Option<i64>) -> Stocked {
-    Stocked {
+fn image(name: &str, days: Option<i64>) -> LocalImage {
+    LocalImage {
         id: Digest::sha256(name.as_bytes()),
         tag: tag(name),
         names: vec![tag(name).to_string()],
         other_names: Vec::new(),
-        labels: Labels::default(),
+        labels: ImageLabels::default(),
         layers: 1,
         size: 1,
         since: days.map(|days| now() - SignedDuration::from_hours(days * 24)),
-        arrival: Arrival::Built,
-        usage: Usage::Unused,
+        pulled_from: None,
+        in_use: false,
     }
 }
 
@@ -55,22 +54,22 @@ fn image(name: &str, days: Option<i64>) -> Stocked {
 #[case::unless_it_is_old(5, &[
     ("claude-other:v00000008", 30, KEPT), ("claude-other:v00000009", 31, GONE),
 ])]
-fn what_is_old_goes(#[case] keep: usize, #[case] expected: &[(&str, i64, Fate)]) {
-    let stock: Vec<Stocked> = expected
+fn what_is_old_goes(#[case] keep: usize, #[case] expected: &[(&str, i64, PruneDecision)]) {
+    let stock: Vec<LocalImage> = expected
         .iter()
         .map(|(name, days, _)| image(name, Some(*days)))
         .collect();
     check(
         &stock,
         keep,
-        expected.iter().map(|(name, _, fate)| (*name, *fate)),
+        expected.iter().map(|(name, _, decision)| (*name, *decision)),
     );
 }
 
 #[test]
 fn what_a_container_needs_stays() {
-    let used = Stocked {
-        usage: Usage::InUse,
+    let used = LocalImage {
+        in_use: true,
         ..image("claude-other:v00000009", Some(400))
     };
     let stock = [used, image("claude-other:v00000008", Some(1))];
@@ -102,20 +101,25 @@ fn an_image_of_unknown_age_is_the_last_to_be_kept_and_never_called_old() {
     );
 }
 
-fn check<'a>(stock: &[Stocked], keep: usize, expected: impl IntoIterator<Item = (&'a str, Fate)>) {
+fn check<'a>(
+    stock: &[LocalImage],
+    keep: usize,
+    expected: impl IntoIterator<Item = (&'a str, PruneDecision)>,
+) {
     let rules = PruneRules {
         planned: vec![tag("claude:v00000001"), tag("claude-app:v00000001")],
         keep,
         now: now(),
     };
-    let judged: Vec<(ImageTag, Fate)> = judge(stock, &rules)
+    let decisions: Vec<(ImageTag, PruneDecision)> = rules
+        .decide(stock)
         .into_iter()
-        .map(|(image, fate)| (image.tag.clone(), fate))
+        .map(|(image, decision)| (image.tag.clone(), decision))
         .collect();
-    let mut expected: Vec<(ImageTag, Fate)> = expected
+    let mut expected: Vec<(ImageTag, PruneDecision)> = expected
         .into_iter()
-        .map(|(name, fate)| (tag(name), fate))
+        .map(|(name, decision)| (tag(name), decision))
         .collect();
     expected.sort_by(|a, b| a.0.cmp(&b.0));
-    assert_eq!(judged, expected);
+    assert_eq!(decisions, expected);
 }

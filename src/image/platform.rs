@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::engine::Engine;
 use crate::nix::NixSystem;
 
-/// The machine that an image runs on.
+/// The operating system and processor that an image is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub enum Platform {
     /// Linux on x86, 64 bits.
@@ -51,9 +51,9 @@ impl Platform {
         }
     }
 
-    /// The name as engines write it, where it is not the engine's own: not every engine takes one that is.
+    /// The name as engines write it; `None` if it is the engine's own platform, which not every engine accepts.
     #[must_use]
-    pub fn unless_of(self, engine: &Engine) -> Option<&'static str> {
+    pub fn unless_native(self, engine: &Engine) -> Option<&'static str> {
         (Self::linux_on(engine.arch()) != Some(self)).then(|| self.name())
     }
 
@@ -67,9 +67,9 @@ impl Platform {
     }
 }
 
-/// Text that names no [`Platform`].
+/// Text that is not a [`Platform`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no platform that images are made for; these are: linux/amd64, linux/arm64")]
+#[error("unsupported platform `{0}`: expected linux/amd64 or linux/arm64")]
 pub struct UnknownPlatform(String);
 
 impl FromStr for Platform {

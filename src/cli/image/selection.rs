@@ -1,0 +1,139 @@
+//! Which image a command works on.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::assembly::configuration::project_dir;
+use crate::assembly::image;
+use crate::cli::agent_help;
+use crate::config::Config;
+use crate::engine::{Engine, EngineError, EngineImageReference};
+use crate::image::{
+    BuildEnvironment, BuildSource, ImageBuilder, ImageError, ImageRecipe, ImageRequest, Platform,
+};
+use crate::nix::Installable;
+
+use super::super::Context;
+use super::super::error::CliError;
+use super::super::overrides::{configuration, flags};
+
+/// The flags of every `image` command.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct ImageFlags {
+    /// Build from a Dockerfile even if there is a flake: from this one, with its directory as build context, or from
+    /// the agent's template
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "", conflicts_with = "flake")]
+    dockerfile: Option<DockerfileFlag>,
+    /// Build from this flake: a directory (`./nix#sandbox`), or an address with a commit
+    #[arg(long, value_name = "REF")]
+    flake: Option<Installable>,
+    #[arg(long, value_name = "NAME", help = agent_help("The agent"))]
+    agent: Option<String>,
+    /// The platform: linux/amd64 or linux/arm64 [default: the engine's own]
+    #[arg(long, value_name = "PLATFORM")]
+    platform: Option<Platform>,
+}
+
+/// The value of `--dockerfile`.
+#[derive(Clone, Debug)]
+enum DockerfileFlag {
+    Template,
+    File(PathBuf),
+}
+
+impl From<OsString> for DockerfileFlag {
+    fn from(text: OsString) -> Self {
+        if text.is_empty() {
+            Self::Template
+        } else {
+            Self::File(text.into())
+        }
+    }
+}
+
+impl ImageFlags {
+    /// Reads the configuration, and the flags on top of it.
+    pub(super) fn setup<'a>(&self, context: &'a Context) -> Result<ImageSetup<'a>, CliError> {
+        let surroundings = context.surroundings();
+        let overrides = flags([("--agent", "agent.name", self.agent.clone())]);
+        let config = configuration(context, overrides)?;
+        let mut request = image::request(&config, &project_dir(surroundings.dir()));
+        request.platform = self.platform;
+        if let Some(source) = self.source(surroundings.dir(), &config) {
+            request.source = source;
+        }
+        Ok(ImageSetup {
+            context,
+            config,
+            environment: surroundings.build_environment()?,
+            request,
+        })
+    }
+
+    fn source(&self, cwd: &Path, config: &Config) -> Option<BuildSource> {
+        Some(match (&self.dockerfile, &self.flake) {
+            (Some(DockerfileFlag::File(path)), _) => BuildSource::Dockerfile(cwd.join(path)),
+            (Some(DockerfileFlag::Template), _) => BuildSource::Template,
+            (None, Some(named)) => BuildSource::Flake {
+                flake: named.flake.resolve(cwd),
+                attribute: named
+                    .attribute
+                    .clone()
+                    .unwrap_or_else(|| config.settings.image.nix.attribute.clone()),
+            },
+            (None, None) => return None,
+        })
+    }
+}
+
+/// What every `image` command works with.
+pub(super) struct ImageSetup<'a> {
+    context: &'a Context,
+    pub(super) config: Config,
+    pub(super) environment: BuildEnvironment,
+    pub(super) request: ImageRequest,
+}
+
+impl ImageSetup<'_> {
+    /// Connects to the engine.
+    pub(super) async fn connect(&self) -> Result<ImageBuilder, EngineError> {
+        let surroundings = self.context.surroundings();
+        Ok(ImageBuilder {
+            engine: Engine::connect(&surroundings.engine(), &self.environment.host).await?,
+            environment: self.environment.clone(),
+        })
+    }
+
+    /// Reads what the image is built from, and reports why a flake is not used.
+    pub(super) async fn read(&self, builder: Option<&ImageBuilder>) -> Result<ImageRecipe, CliError> {
+        let engine = builder.map(|builder| &builder.engine);
+        let recipe = self.request.read(engine, &self.environment).await?;
+        image::report_skipped_flake(&self.context.assembly, &recipe);
+        Ok(recipe)
+    }
+
+    /// The image to pull or push.
+    pub(super) fn remote(&self) -> Result<RemoteImage<'_>, CliError> {
+        let sandbox = &self.config.settings.sandbox;
+        match (&sandbox.image, &sandbox.registry) {
+            (Some(name), _) => {
+                let name = EngineImageReference::parse(name).map_err(ImageError::from)?;
+                Ok(RemoteImage::Named(name))
+            }
+            (None, Some(registry)) => Ok(RemoteImage::Planned { registry }),
+            (None, None) => Err(
+                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").hint(
+                    "set `sandbox.registry = \"ghcr.io/team\"` for planned images, or `sandbox.image` to one image",
+                ),
+            ),
+        }
+    }
+}
+
+/// The image to pull or push.
+pub(super) enum RemoteImage<'a> {
+    /// The image that `sandbox.image` names.
+    Named(EngineImageReference),
+    /// The planned image, in this registry.
+    Planned { registry: &'a str },
+}

@@ -1,0 +1,116 @@
+//! A plan as text and as JSON.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+
+use super::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, StepReason};
+use crate::image::labels::ImageLabels;
+use crate::image::tag::ImageTag;
+
+const HOUR: u64 = 60 * 60;
+const DAY: u64 = 24 * HOUR;
+
+impl fmt::Display for ImagePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "image: {}", self.image.tag)?;
+        if let Some(PlannedBase { reference, identity }) = &self.base {
+            writeln!(f, "base: {reference} ({identity})")?;
+        }
+        if self.steps.is_empty() {
+            return writeln!(f, "nothing to do: the image is up to date");
+        }
+        for (step, number) in self.steps.iter().zip(1..) {
+            writeln!(f, "{number}. {step}")?;
+        }
+        if self.is_provisional() {
+            writeln!(f, "note: the pull may change the tag and the later steps")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for ImageStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.action, self.reason)?;
+        match self.on_failure {
+            OnFailure::Stop => Ok(()),
+            OnFailure::GoOn => f.write_str("; if this fails, the existing image is used"),
+        }
+    }
+}
+
+impl fmt::Display for ImageAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PullBase { reference } => write!(f, "pull {reference}"),
+            Self::BuildBase { image } => write!(f, "build {}", image.tag),
+            Self::NixBuild { attribute, system } => write!(f, "nix build {attribute} for {system}"),
+            Self::Load { image } => write!(f, "load {}", image.tag),
+            Self::BuildProject { image, base } => write!(f, "build {} on {base}", image.tag),
+        }
+    }
+}
+
+impl fmt::Display for StepReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RebuildRequested => f.write_str("a rebuild was requested"),
+            Self::NoEngine => f.write_str("no engine answers, so its images are unknown"),
+            Self::BaseMissing => f.write_str("the engine does not have it"),
+            Self::NeverPulled => f.write_str("ralph has never pulled it"),
+            Self::PulledLongAgo { ago, limit } => {
+                write!(
+                    f,
+                    "the last pull was {} ago (limit {})",
+                    Rounded(*ago),
+                    Rounded(*limit)
+                )
+            }
+            Self::FirstImage => f.write_str("it does not exist yet"),
+            Self::ContentChanged => f.write_str("its inputs changed"),
+            Self::HashMismatch => f.write_str("the image under its tag has other content"),
+            Self::BaseRebuilt => f.write_str("its base was rebuilt"),
+            Self::Follows => f.write_str("it was just built"),
+        }
+    }
+}
+
+/// A duration in days or hours.
+struct Rounded(Duration);
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let (count, unit) = match seconds {
+            DAY.. => (seconds / DAY, "day"),
+            _ => (seconds / HOUR, "hour"),
+        };
+        write!(f, "{count} {unit}{}", if count == 1 { "" } else { "s" })
+    }
+}
+
+impl Serialize for ImagePlan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let plan = JsonPlan {
+            tag: &self.image.tag,
+            hash: self.image.hash.hex(),
+            labels: &self.image.labels,
+            base: self.base.as_ref(),
+            provisional: self.is_provisional(),
+            steps: &self.steps,
+        };
+        plan.serialize(serializer)
+    }
+}
+
+#[derive(Serialize)]
+struct JsonPlan<'a> {
+    tag: &'a ImageTag,
+    hash: String,
+    labels: &'a ImageLabels,
+    base: Option<&'a PlannedBase>,
+    provisional: bool,
+    steps: &'a [ImageStep],
+}
