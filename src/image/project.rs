@@ -18,7 +18,7 @@ const DIRECTORY: &str = ".agent-loop";
 pub(super) const DOCKERFILE: &str = "Dockerfile.sandbox";
 const DEPENDENCIES: &str = "dependencies";
 /// Ralph's own files there, which are not part of the build context.
-const NEVER_SENT: [&str; 2] = ["config.json", DEPENDENCIES];
+pub(super) const NEVER_SENT: [&str; 2] = ["config.json", DEPENDENCIES];
 
 /// A project's layer on top of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
