@@ -174,7 +174,7 @@ fn a_named_pipe_is_an_error_that_names_it_unless_it_is_left_out() {
     assert!(
         error
             .to_string()
-            .ends_with("/root/pipe` is a named pipe, which cannot be sent to a builder")
+            .ends_with("/root/pipe` is a named pipe, which a build context cannot contain")
     );
     assert!(error.hint().unwrap().contains(".dockerignore"));
     fixture.write(".dockerignore", "pipe");
