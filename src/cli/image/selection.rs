@@ -122,7 +122,7 @@ impl ImageSetup<'_> {
             }
             (None, Some(registry)) => Ok(RemoteImage::Planned { registry }),
             (None, None) => Err(
-                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").hint(
+                CliError::usage("neither `sandbox.image` nor `sandbox.registry` is set").with_hint(
                     "set `sandbox.registry = \"ghcr.io/team\"` for planned images, or `sandbox.image` to one image",
                 ),
             ),
