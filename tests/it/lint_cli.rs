@@ -20,7 +20,7 @@ fn a_task_that_is_not_there_is_named() {
     assert!(
         ended
             .stdout
-            .starts_with("other.md: there is no task file\n  fix: "),
+            .starts_with("other.md: the task file does not exist\n  fix: "),
         "{}",
         ended.stdout
     );
@@ -120,7 +120,7 @@ fn a_repository_that_lacks_the_base_is_refused(#[case] base: Option<&str>) {
     }
     let ended = place.run_script(&script([whole_task()]));
     ended.expect_refused(&[
-        "names no commit in this repository",
+        "is not a commit, branch or tag of this repository",
         "a new repository needs a first commit",
     ]);
     assert!(place.runs().is_empty());

@@ -433,7 +433,7 @@ fn a_key_that_cannot_be_sent_is_refused_before_any_call() {
         quick(),
     )
     .unwrap_err();
-    assert_eq!(error.to_string(), "the key of the model endpoint cannot be sent");
+    assert_eq!(error.to_string(), "the key of the model endpoint contains an invalid character");
 }
 
 #[rstest]
@@ -450,7 +450,7 @@ async fn an_answer_without_end_is_refused(#[case] form: &str, #[case] filler: Ve
     };
     assert_eq!(
         summary(&ask([answer]).await.unwrap_err()),
-        "Refused 200: its answer is longer than 32 MiB"
+        "Refused 200: the answer is longer than 32 MiB"
     );
 }
 

@@ -25,7 +25,7 @@ inspect = ['seen.example']
 #[case(&["docs.example", "--method", "GET", "--path", "/api/x"], 1, "denied: docs.example:443: `GET docs.example/api/*` (ralph.toml:2:26) matches on method or path, and this connection is not inspected")]
 #[case(&["seen.example", "--method", "GET", "--path", "/api/x"], 0, "allowed: seen.example:443 (inspected): by `GET seen.example/api/*` (ralph.toml:2:52)")]
 #[case(&["seen.example", "--method", "POST", "--path", "/api/x"], 1, "denied: seen.example:443 (inspected): method or path not in policy; `GET seen.example/api/*` (ralph.toml:2:52) does not cover it")]
-#[case(&["seen.example"], 1, "denied: seen.example:443 (inspected): `GET seen.example/api/*` (ralph.toml:2:52) decides by the request: ask with --method and --path")]
+#[case(&["seen.example"], 1, "denied: seen.example:443 (inspected): `GET seen.example/api/*` (ralph.toml:2:52) depends on the request: add --method and --path")]
 fn check_says_by_which_line(#[case] args: &[&str], #[case] code: i32, #[case] expected: &str) {
     let place = Place::new();
     place.write("ralph.toml", CONFIG);

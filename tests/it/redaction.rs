@@ -167,7 +167,7 @@ fn a_secret_that_the_agent_puts_together_is_not_taken_over(#[case] command: &str
     ended.expect(
         3,
         &[
-            "a known secret stands in what the agent changed",
+            "the agent's changes contain a known secret",
             "the work of this iteration is dropped",
         ],
     );
