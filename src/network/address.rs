@@ -7,25 +7,34 @@ use std::str::FromStr;
 use thiserror::Error;
 
 /// Why an address may not be reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AddressClass {
     /// The host's own loopback.
+    #[error("a loopback address")]
     Loopback,
     /// An address of the host.
+    #[error("an address of the host")]
     Own,
     /// A private network.
+    #[error("an address of a private network")]
     Private,
     /// Valid on one link only.
+    #[error("a link-local address")]
     LinkLocal,
     /// A cloud's metadata service. No setting allows it.
+    #[error("a metadata service")]
     Metadata,
     /// Carrier-grade NAT (100.64.0.0/10).
+    #[error("a shared address (100.64.0.0/10)")]
     Shared,
     /// A multicast group.
+    #[error("a multicast address")]
     Multicast,
     /// An IPv4-mapped IPv6 address.
+    #[error("an IPv4-mapped IPv6 address")]
     Mapped,
     /// Not in use on the internet: unspecified, reserved, for documentation or measurements.
+    #[error("an address that is not in use on the internet")]
     Reserved,
 }
 
@@ -47,22 +56,6 @@ impl AddressClass {
             Self::Metadata | Self::LinkLocal | Self::Multicast | Self::Mapped => false,
             Self::Loopback | Self::Own | Self::Private | Self::Shared | Self::Reserved => true,
         }
-    }
-}
-
-impl fmt::Display for AddressClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Loopback => "a loopback address",
-            Self::Own => "an address of the host",
-            Self::Private => "an address of a private network",
-            Self::LinkLocal => "a link-local address",
-            Self::Metadata => "a metadata service",
-            Self::Shared => "a shared address (100.64.0.0/10)",
-            Self::Multicast => "a multicast address",
-            Self::Mapped => "an IPv4-mapped IPv6 address",
-            Self::Reserved => "an address that is not in use on the internet",
-        })
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::error::ScmError;
+use super::git::records;
 use super::path::RepoPath;
 use super::repository::Repository;
 use crate::agent::AGENTS;
@@ -20,6 +21,5 @@ pub async fn agent_settings(repository: &Repository, commit: &ObjectId) -> Resul
         .args([commit.as_str(), "--"])
         .args(files);
     let printed = git.run(&command).await?;
-    let paths = printed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-    Ok(paths.map(RepoPath::new).collect())
+    Ok(records(&printed).map(RepoPath::new).collect())
 }

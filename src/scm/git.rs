@@ -163,6 +163,13 @@ pub(super) fn one_id(printed: &[u8]) -> Result<ObjectId, ScmError> {
         .ok_or_else(|| unexpected("an object id", printed))
 }
 
+/// The NUL-separated records of git's output, without empty ones.
+pub(super) fn records(printed: &[u8]) -> impl Iterator<Item = &[u8]> {
+    printed
+        .split(|byte| *byte == 0)
+        .filter(|record| !record.is_empty())
+}
+
 /// The error for output that cannot be parsed.
 pub(super) fn unexpected(what: &'static str, printed: &[u8]) -> ScmError {
     let text = String::from_utf8_lossy(&printed[..printed.len().min(200)]).into_owned();

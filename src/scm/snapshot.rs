@@ -9,7 +9,7 @@ use std::path::Path;
 use super::clone::PrivateClone;
 use super::entry::{TreeChange, TreeEntry, parse_id, parse_mode};
 use super::error::ScmError;
-use super::git::{one_id, unexpected};
+use super::git::{one_id, records, unexpected};
 use super::import::{CommitDate, CommitSpec, FastImport, ImportRef, read_ids};
 use super::path::RepoPath;
 use super::status::{DiskState, GitHead, GitStatus, PathStatus};
@@ -243,10 +243,7 @@ fn index_line(entry: &TreeEntry, path: &RepoPath) -> Vec<u8> {
 }
 
 fn parse_stage(printed: &[u8]) -> Option<HashMap<RepoPath, TreeEntry>> {
-    let records = printed
-        .split(|byte| *byte == 0)
-        .filter(|record| !record.is_empty());
-    records
+    records(printed)
         .map(|record| {
             let tab = record.iter().position(|byte| *byte == b'\t')?;
             let mut fields = record[..tab].split(|byte| *byte == b' ');

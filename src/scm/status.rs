@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::entry::{GITLINK, TreeEntry, parse_id, parse_mode};
 use super::error::ScmError;
-use super::git::unexpected;
+use super::git::{records, unexpected};
 use super::path::RepoPath;
 use crate::id::ObjectId;
 
@@ -51,10 +51,7 @@ impl GitStatus {
     pub(super) fn parse(printed: &[u8]) -> Result<Self, ScmError> {
         let (mut tip, mut head) = (None, GitHead::Detached);
         let mut differences = BTreeMap::new();
-        for record in printed
-            .split(|byte| *byte == 0)
-            .filter(|record| !record.is_empty())
-        {
+        for record in records(printed) {
             if let Some(id) = record.strip_prefix(b"# branch.oid ") {
                 tip = parse_id(id);
                 if tip.is_none() && id == b"(initial)" {

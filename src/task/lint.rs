@@ -270,7 +270,7 @@ verify_commands: [make check]
     #[rstest]
     #[case::absent("# none")]
     #[case::empty("verify_commands: []")]
-    fn each_checkbox_that_nothing_verifies_is_told(#[case] global: &str) {
+    fn each_checkbox_without_verification_is_reported(#[case] global: &str) {
         let head = HEAD.replace("verify_commands: [make check]", global);
         check(
             &format!(
@@ -289,7 +289,7 @@ verify_commands: [make check]
     }
 
     #[test]
-    fn everything_is_told_at_once_and_by_line() {
+    fn all_mistakes_are_reported_by_line() {
         check(
             "---\nbase_branch: a b\ncolour: red\nmax_iterations: x\n---\n- [ ] M1 a\n- [ ] M1 b\n",
             &[
@@ -337,7 +337,7 @@ verify_commands: [make check]
     }
 
     #[test]
-    fn a_file_without_frontmatter_is_told_all_it_lacks() {
+    fn a_file_without_frontmatter_gets_all_findings() {
         let findings = lint(Some(BOXES), 2);
         let rules: Vec<_> = findings.iter().map(|found| found.rule).collect();
         assert_eq!(rules[..2], [LintRule::Frontmatter, LintRule::RequiredKeys]);

@@ -433,7 +433,10 @@ fn a_key_that_cannot_be_sent_is_refused_before_any_call() {
         quick(),
     )
     .unwrap_err();
-    assert_eq!(error.to_string(), "the key of the model endpoint contains an invalid character");
+    assert_eq!(
+        error.to_string(),
+        "the key of the model endpoint contains an invalid character"
+    );
 }
 
 #[rstest]

@@ -13,15 +13,15 @@ const CHUNK: usize = 64 * 1024;
 /// The output streams of a command.
 #[derive(Debug)]
 pub(super) struct OutputPipes {
-    pub(super) stdout: OutputPipe<ChildStdout>,
-    pub(super) stderr: OutputPipe<ChildStderr>,
+    pub(super) stdout: CommandPipe<ChildStdout>,
+    pub(super) stderr: CommandPipe<ChildStderr>,
 }
 
 impl OutputPipes {
     pub(super) fn new(child: &mut Child, keep: usize) -> Self {
         Self {
-            stdout: OutputPipe::new(OutputStream::Stdout, child.stdout.take(), keep),
-            stderr: OutputPipe::new(OutputStream::Stderr, child.stderr.take(), keep),
+            stdout: CommandPipe::new(OutputStream::Stdout, child.stdout.take(), keep),
+            stderr: CommandPipe::new(OutputStream::Stderr, child.stderr.take(), keep),
         }
     }
 
@@ -50,13 +50,13 @@ impl OutputPipes {
 
 /// One output stream.
 #[derive(Debug)]
-pub(super) struct OutputPipe<R> {
+pub(super) struct CommandPipe<R> {
     pipe: Option<R>,
     chunk: Vec<u8>,
     recorder: OutputRecorder,
 }
 
-impl<R: AsyncRead + Unpin> OutputPipe<R> {
+impl<R: AsyncRead + Unpin> CommandPipe<R> {
     fn new(stream: OutputStream, pipe: Option<R>, keep: usize) -> Self {
         Self {
             pipe,

@@ -31,7 +31,10 @@ fn check(client: PackageClient, files: &[(&'static str, &'static str)], expected
 #[case(PackageClient::Apt, &["deb.debian.org (by default)", "security.debian.org (by default)"])]
 #[case(PackageClient::Nix, &["cache.nixos.org (by default)"])]
 #[case(PackageClient::Go, &["proxy.golang.org (by default)", "sum.golang.org (by default)"])]
-fn a_client_that_is_told_nothing_has_its_default(#[case] client: PackageClient, #[case] expected: &[&str]) {
+fn a_client_without_configuration_uses_its_defaults(
+    #[case] client: PackageClient,
+    #[case] expected: &[&str],
+) {
     check(client, &[], expected);
 }
 

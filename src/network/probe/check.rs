@@ -101,7 +101,7 @@ pub struct ProbeFailure {
 mod tests {
     use rstest::rstest;
 
-    use super::super::Transport;
+    use super::super::ProbeTransport;
     use super::*;
 
     #[rstest]
@@ -118,7 +118,7 @@ mod tests {
         #[case] holds: bool,
     ) {
         let probe = Probe::Exchange {
-            transport: Transport::Udp,
+            transport: ProbeTransport::Udp,
             to: "192.0.2.1:53".parse().unwrap(),
             bytes: vec![0, 255],
         };

@@ -9,7 +9,7 @@ mod wire;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use self::check::{ProbeCheck, ProbeExpectation, ProbeFailure};
-pub use self::wire::{ForbiddenAction, Probe, ProbeResult, Transport};
+pub use self::wire::{ForbiddenAction, Probe, ProbeResult, ProbeTransport};
 use super::host::HostName;
 use super::policy::{Policy, PolicyMode};
 

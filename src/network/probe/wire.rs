@@ -30,7 +30,7 @@ pub enum Probe {
     /// Send bytes and report the answer.
     Exchange {
         /// The transport.
-        transport: Transport,
+        transport: ProbeTransport,
         /// The destination.
         to: SocketAddr,
         /// What to send.
@@ -44,7 +44,7 @@ pub enum Probe {
 
 /// The transport of [`Probe::Exchange`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum ProbeTransport {
     /// A TCP connection.
     Tcp,
     /// A UDP datagram.
@@ -81,7 +81,7 @@ impl Probe {
     pub(super) fn is_nxdomain(&self, answer: &[u8]) -> bool {
         let flags = match self {
             Self::Exchange {
-                transport: Transport::Tcp,
+                transport: ProbeTransport::Tcp,
                 ..
             } => answer.get(5),
             _ => answer.get(3),
@@ -111,8 +111,8 @@ impl fmt::Display for Probe {
             Self::Get { host, at: Some(at) } => write!(f, "get {host} {at}"),
             Self::Exchange { transport, to, bytes } => {
                 let transport = match transport {
-                    Transport::Tcp => "tcp",
-                    Transport::Udp => "udp",
+                    ProbeTransport::Tcp => "tcp",
+                    ProbeTransport::Udp => "udp",
                 };
                 write!(f, "say {transport} {to} ")?;
                 bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

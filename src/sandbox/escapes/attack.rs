@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use super::setup::{AttackSetup, name};
 use super::{AttackClass, AttackResult, AttackVerdict, payload};
 use crate::network::probe::{
-    Canary, ForbiddenAction, Probe, ProbeCheck, ProbeExpectation, ProbeResult, Transport,
+    Canary, ForbiddenAction, Probe, ProbeCheck, ProbeExpectation, ProbeResult, ProbeTransport,
 };
 
 /// One attack: a probe, and what it must observe.
@@ -103,7 +103,7 @@ impl Attack {
 
 fn send_tcp(to: impl Into<SocketAddr>, bytes: impl Into<Vec<u8>>) -> Probe {
     Probe::Exchange {
-        transport: Transport::Tcp,
+        transport: ProbeTransport::Tcp,
         to: to.into(),
         bytes: bytes.into(),
     }
@@ -111,7 +111,7 @@ fn send_tcp(to: impl Into<SocketAddr>, bytes: impl Into<Vec<u8>>) -> Probe {
 
 fn query(server: IpAddr, name: &str, record_type: u16) -> Probe {
     Probe::Exchange {
-        transport: Transport::Udp,
+        transport: ProbeTransport::Udp,
         to: (server, DNS).into(),
         bytes: payload::dns_query(name, record_type),
     }
