@@ -238,7 +238,7 @@ mod tests {
         - [x] M1.1 It <works> & stays
         - [ ] M1.2 It says why
 
-        ## EvidenceFact
+        ## Evidence
 
         ralph itself ran these in a clean checkout, after every process of the agent was gone:
 

@@ -262,7 +262,7 @@ fn start_error(command: &Command, dir: &Path, stage: StartStage, errno: i32) -> 
     let (kind, program) = (error.kind(), &command.program);
     match stage {
         StartStage::Directory if kind == io::ErrorKind::NotFound => {
-            io::Error::new(kind, format!("there is no directory `{}`", dir.display()))
+            io::Error::new(kind, format!("no directory `{}`", dir.display()))
         }
         StartStage::Directory => io::Error::new(kind, format!("cannot enter `{}`: {error}", dir.display())),
         StartStage::Program if kind == io::ErrorKind::NotFound && !program.contains('/') => {
