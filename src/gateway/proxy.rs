@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt;
 
 use super::audit::AuditProtocol;
 use super::core::{GatewayCore, GatewaySession};
-use super::http::{self, AfterRequest, ForwardRequest, HttpAnswer, RequestScope};
+use super::http::{self, AfterRequest, Authority, ForwardRequest, HttpAnswer, RequestScope};
 use super::permit::AuditSubject;
 use super::stream::ClientStream;
 use super::{tcp, tls};
@@ -36,7 +36,7 @@ pub(super) async fn serve<C: ClientStream>(mut session: GatewaySession<'_, C>) -
         }
         if head.method == "CONNECT" {
             return match http::parse_connect(&head) {
-                Ok((host, port)) => connect(session, host, port).await,
+                Ok(Authority { host, port }) => connect(session, host, port).await,
                 Err(error) => refuse(session, None, &error.into()).await,
             };
         }

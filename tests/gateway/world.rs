@@ -130,7 +130,7 @@ impl World {
 pub fn impatient() -> GatewayLimits {
     GatewayLimits {
         hello: Duration::from_millis(300),
-        ..Limits::default()
+        ..GatewayLimits::default()
     }
 }
 

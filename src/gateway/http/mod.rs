@@ -21,7 +21,7 @@ use exchange::{UpstreamConnection, exchange};
 use head::{HttpHeadError, RequestHead};
 
 pub(super) use answer::{HttpAnswer, WRONG_PHANTOM};
-pub(super) use request::{ForwardRequest, UpstreamTransport};
+pub(super) use request::{Authority, ForwardRequest, UpstreamTransport};
 
 /// Which hosts the requests of a connection may be for.
 pub(super) enum RequestScope {
@@ -112,7 +112,7 @@ pub(super) async fn read_head<C: ClientStream>(
 }
 
 /// The host and port of a CONNECT request. A Host field must match them.
-pub(super) fn parse_connect(head: &RequestHead) -> Result<(RequestHost, u16), HttpHeadError> {
+pub(super) fn parse_connect(head: &RequestHead) -> Result<Authority, HttpHeadError> {
     let (_, port) = head.target.rsplit_once(':').ok_or(HttpHeadError::Host)?;
     let port: u16 = port.parse().map_err(|_| HttpHeadError::Host)?;
     let target = request::parse_authority(&head.target, port)?;

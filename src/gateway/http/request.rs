@@ -1,5 +1,6 @@
 //! A request to forward: its target, and the head that is sent to the upstream.
 
+use std::fmt;
 use std::sync::Arc;
 
 use super::RequestScope;
@@ -60,14 +61,14 @@ impl ForwardRequest {
         let port = scope.port();
         let target = host_field(&head, port)?;
         let (host, transport) = match scope {
-            RequestScope::Port(_) => (target.0.clone(), UpstreamTransport::Plain),
+            RequestScope::Port(_) => (target.host.clone(), UpstreamTransport::Plain),
             RequestScope::Tunnel(host, _) => (host.clone(), UpstreamTransport::Plain),
             RequestScope::Inspected(inspection, name, _) => (
                 RequestHost::Name(name.clone()),
                 UpstreamTransport::Tls(inspection.clone(), name.clone()),
             ),
         };
-        check_equal(&(host, port), &target)?;
+        check_equal(&Authority { host, port }, &target)?;
         let path = match absolute(&head)? {
             None => head.target.clone(),
             Some((authority, path)) => {
@@ -88,7 +89,7 @@ impl ForwardRequest {
 
     fn new(
         head: RequestHead,
-        (host, port): Authority,
+        target: Authority,
         path: String,
         transport: UpstreamTransport,
     ) -> Result<Self, Denial> {
@@ -102,8 +103,8 @@ impl ForwardRequest {
             return Err(HttpHeadError::Connection.into());
         }
         Ok(Self {
-            host,
-            port,
+            host: target.host,
+            port: target.port,
             path,
             head,
             body,
@@ -168,7 +169,18 @@ impl ForwardRequest {
     }
 }
 
-type Authority = (RequestHost, u16);
+/// A host and port.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::gateway) struct Authority {
+    pub(in crate::gateway) host: RequestHost,
+    pub(in crate::gateway) port: u16,
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
 
 /// The authority and path of a request target that is an absolute URL of plain HTTP; `None` when it is a path.
 fn absolute(head: &RequestHead) -> Result<Option<(Authority, String)>, HttpHeadError> {
@@ -210,7 +222,7 @@ pub(super) fn parse_authority(text: &str, default_port: u16) -> Result<Authority
         Some(_) => None,
     };
     let port = port.filter(|port| *port != 0).ok_or(HttpHeadError::Host)?;
-    Ok((host, port))
+    Ok(Authority { host, port })
 }
 
 fn check_equal(allowed: &Authority, actual: &Authority) -> Result<(), Denial> {
@@ -218,8 +230,8 @@ fn check_equal(allowed: &Authority, actual: &Authority) -> Result<(), Denial> {
         return Ok(());
     }
     Err(Denial::Mismatch {
-        allowed: format!("{}:{}", allowed.0, allowed.1),
-        actual: format!("{}:{}", actual.0, actual.1),
+        allowed: allowed.to_string(),
+        actual: actual.to_string(),
     })
 }
 
@@ -343,9 +355,9 @@ mod tests {
 
         #[test]
         fn a_valid_authority_names_one_host(text in "[a-z0-9.:@\\[\\]%-]{0,30}") {
-            if let Ok((host, port)) = parse_authority(&text, 80) {
+            if let Ok(authority) = parse_authority(&text, 80) {
                 prop_assert!(!text.contains(['@', '%']));
-                prop_assert_eq!(parse_authority(&format!("{host}:{port}"), 1), Ok((host, port)));
+                prop_assert_eq!(parse_authority(&authority.to_string(), 1), Ok(authority));
             }
         }
     }

@@ -9,7 +9,11 @@ const CHECKSUM: [u8; 20] = [0; 20];
 
 /// A store of these trusted certificates, without a password.
 pub(super) fn trust_store<'a>(certificates: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
-    let entries: Vec<Vec<u8>> = certificates.into_iter().enumerate().map(entry).collect();
+    let entries: Vec<Vec<u8>> = certificates
+        .into_iter()
+        .enumerate()
+        .map(|(index, certificate)| entry(index, certificate))
+        .collect();
     let mut store = [MAGIC, VERSION, length(&entries)].map(u32::to_be_bytes).concat();
     store.extend(entries.concat());
     store.extend(CHECKSUM);
@@ -17,7 +21,7 @@ pub(super) fn trust_store<'a>(certificates: impl IntoIterator<Item = &'a [u8]>) 
 }
 
 /// An entry with its own alias. Java does not use the creation time.
-fn entry((index, certificate): (usize, &[u8])) -> Vec<u8> {
+fn entry(index: usize, certificate: &[u8]) -> Vec<u8> {
     let created: u64 = 0;
     [
         &TRUSTED_CERTIFICATE.to_be_bytes(),
