@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::agent::Agents;
-use crate::config::{Config, ForgeType, NetworkPolicy};
+use crate::config::{Config, ForgeType};
 use crate::event::{Event, EventSink};
 use crate::model::{
     CallTimeouts, EndpointError, Model, ModelEndpoint, OpenAiCompatible, RoutedModel, Script, ScriptedModel,
 };
+use crate::network::PolicyMode;
 use crate::runner::Precondition;
 use crate::sandbox::{Provider, SandboxSpec};
 use crate::scm::{Forge, LocalForge, Repository};
@@ -131,7 +132,7 @@ pub(super) async fn check(
 /// Refuses an unattended run that records: recording allows every connection.
 fn check_attended(context: &AssemblyContext, config: &Config) -> Result<(), AssemblyError> {
     let network = &config.settings.sandbox.network;
-    let recording = network.policy == NetworkPolicy::Record && !network.dangerously_record_unattended;
+    let recording = network.policy == PolicyMode::Record && !network.dangerously_record_unattended;
     if recording && !context.surroundings.is_attended() {
         return Err(AssemblyError::usage(
             "`policy = \"record\"` allows every connection, and no person is at the terminal",

@@ -30,7 +30,7 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         ladder: from.gutter.ladder.iter().map(|rung| to_rung(*rung)).collect(),
         doctor: DoctorRules {
             every_iterations: from.doctor.every_iterations.map(Into::into),
-            apply_diagnosis: from.doctor.apply == config::DoctorApplySetting::Auto,
+            apply_diagnosis: from.doctor.apply == config::DoctorApply::Auto,
         },
         profiles: Profiles {
             default: from.default_profile.clone(),

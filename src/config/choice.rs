@@ -19,34 +19,6 @@ pub enum SandboxType {
     Local,
 }
 
-impl SandboxType {
-    /// The name used in `sandbox.type`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Docker => "docker",
-            Self::DockerSandbox => "docker-sandbox",
-            Self::Tart => "tart",
-            Self::Daytona => "daytona",
-            Self::Local => "local",
-        }
-    }
-}
-
-/// Which host names a sandbox may reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum NetworkPolicy {
-    /// Those in `sandbox.network.allowed`.
-    Allowlist,
-    /// None.
-    Deny,
-    /// All.
-    AllowAll,
-    /// All. Each one is recorded, to create an allowlist from.
-    Record,
-}
-
 /// What to do when the provider cannot enforce the network policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -84,7 +56,7 @@ pub enum LadderRung {
 /// Whether a diagnosis is applied automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum DoctorApplySetting {
+pub enum DoctorApply {
     /// It is applied immediately.
     Auto,
     /// A person applies it.

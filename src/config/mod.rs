@@ -48,7 +48,7 @@ use document::ConfigDocument;
 use stack::{FileFormat, LayerStack};
 use variables::EnvVariables;
 
-pub use choice::{DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType};
+pub use choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, SandboxType};
 pub use error::{ConfigError, ConfigFinding, ConfigProblem};
 pub use key::KeyPath;
 pub use layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};

@@ -1,10 +1,9 @@
 //! The network policy of a configuration. Each rule knows its position.
 
-use super::choice::NetworkPolicy;
 use super::key::KeyPath;
 use super::loaded::Config;
 use super::value::ConfigValue;
-use crate::network::{PackageConfig, Policy, PolicyMode, PolicyRule};
+use crate::network::{PackageConfig, Policy, PolicyRule};
 
 const SECTION: &str = "sandbox.network";
 
@@ -13,14 +12,8 @@ impl Config {
     #[must_use]
     pub fn network_policy(&self, clients: &PackageConfig<'_>) -> Policy {
         let network = &self.settings.sandbox.network;
-        let mode = match network.policy {
-            NetworkPolicy::Allowlist => PolicyMode::Allowlist,
-            NetworkPolicy::Deny => PolicyMode::Deny,
-            NetworkPolicy::AllowAll => PolicyMode::AllowAll,
-            NetworkPolicy::Record => PolicyMode::Record,
-        };
         let chosen_at = self.origin(&format!("{SECTION}.policy"));
-        Policy::new(mode)
+        Policy::new(network.policy)
             .chosen_at(&chosen_at.map_or(String::new(), |origin| origin.place.to_string()))
             .allowing(self.placed("allowed", &network.allowed))
             .allowing(self.preset_rules(clients))

@@ -9,14 +9,14 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::choice::{DoctorApplySetting, ForgeType, LadderRung, NetworkPolicy, OnUnenforceable, SandboxType};
+use super::choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, SandboxType};
 use super::models::ModelSettings;
 use super::read;
 use crate::agent::AgentName;
 use crate::credential::AuthMethod;
 use crate::id::RepositoryName;
 use crate::image::ImageReference;
-use crate::network::{AddressRange, HostPattern, PolicyRule, Preset};
+use crate::network::{AddressRange, HostPattern, PolicyMode, PolicyRule, Preset};
 use crate::nix::{Attribute, InputPath};
 use crate::usage::Usd;
 
@@ -135,7 +135,7 @@ pub struct MountSettings {
 #[serde(deny_unknown_fields)]
 pub struct NetworkSettings {
     /// The policy.
-    pub policy: NetworkPolicy,
+    pub policy: PolicyMode,
     /// The rules of an allowlist.
     #[serde(deserialize_with = "read::rules")]
     #[schemars(with = "Vec<String>")]
@@ -329,7 +329,7 @@ pub struct DoctorSettings {
     #[serde(default, deserialize_with = "read::optional_count")]
     pub every_iterations: Option<NonZeroU32>,
     /// Whether a diagnosis is applied automatically.
-    pub apply: DoctorApplySetting,
+    pub apply: DoctorApply,
 }
 
 /// `[git]`

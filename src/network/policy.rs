@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Deserialize;
+
 use super::host::{HostName, RequestHost};
 use super::pattern::{HostPattern, WEB_PORTS};
 use super::request::{PolicyRequest, RequestContent};
@@ -23,13 +26,14 @@ pub struct Policy {
 }
 
 /// What a policy does with a name that no line denies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum PolicyMode {
+    /// Deny it unless a line allows it.
+    Allowlist,
     /// Deny it.
     #[default]
     Deny,
-    /// Deny it unless a line allows it.
-    Allowlist,
     /// Allow it.
     AllowAll,
     /// Allow it and log it, so that an allowlist can be created from the log.

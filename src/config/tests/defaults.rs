@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::Profile;
+use crate::network::PolicyMode;
 use crate::runner;
 use crate::task::starter;
 use crate::usage::Usd;
@@ -22,7 +23,7 @@ fn the_defaults_are_those_of_the_design() {
     assert_eq!(sandbox.image, None);
     assert_eq!(sandbox.network.on_unenforceable, OnUnenforceable::Error);
     assert_eq!(sandbox.resources.timeout, Duration::from_secs(3600));
-    assert_eq!(sandbox.network.policy, NetworkPolicy::Allowlist);
+    assert_eq!(sandbox.network.policy, PolicyMode::Allowlist);
     let allowed: Vec<&str> = sandbox
         .network
         .allowed
@@ -77,7 +78,7 @@ fn a_library_user_gets_the_same_defaults() {
 fn the_starter_file_names_what_this_version_has() {
     let config = Project::new(&[("ralph.toml", starter::CONFIG)]).load();
     assert_eq!(config.provider(), SandboxType::Local);
-    assert_eq!(config.settings.sandbox.network.policy, NetworkPolicy::AllowAll);
+    assert_eq!(config.settings.sandbox.network.policy, PolicyMode::AllowAll);
     assert_eq!(config.settings.agent.name.name, "actions");
 }
 
@@ -95,7 +96,7 @@ fn the_other_defaults_are_those_of_the_issue() {
     ];
     assert_eq!(settings.gutter.ladder, ladder);
     assert_eq!(settings.doctor.every_iterations, None);
-    assert_eq!(settings.doctor.apply, DoctorApplySetting::Auto);
+    assert_eq!(settings.doctor.apply, DoctorApply::Auto);
     let git = &settings.git;
     assert_eq!(
         (
