@@ -1,4 +1,4 @@
-//! From the configuration to the agents of a run, and to how they reach their models.
+//! From the configuration to the agents of a run.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use crate::sandbox::Isolation;
 
 use super::{AssemblyContext, AssemblyError, provider};
 
-/// The agents: one for the run, and others for profiles that name another or reach another model.
-/// `brokered` tells of those whose credentials stay here.
+/// The agents of all profiles. `brokered` returns the access of a profile whose credential is in the broker.
 pub(crate) fn agents<'a>(
     context: &AssemblyContext,
     config: &Config,
@@ -21,29 +20,27 @@ pub(crate) fn agents<'a>(
     if let Some(agent) = &context.agent {
         return Ok(Agents::new(agent.clone()));
     }
-    let own = &config.settings.default_profile;
-    let made = |profile: &str| agent(context, config, profile, brokered(profile));
-    let mut agents = Agents::new(made(own)?);
-    for profile in config.profiles.keys().filter(|profile| *profile != own) {
-        agents = agents.with(profile, made(profile)?);
+    let default = &config.settings.default_profile;
+    let create = |profile: &str| agent(context, config, profile, brokered(profile));
+    let mut agents = Agents::new(create(default)?);
+    for profile in config.profiles.keys().filter(|profile| *profile != default) {
+        agents = agents.with(profile, create(profile)?);
     }
     Ok(agents)
 }
 
-/// Refuses agents that cannot be had; `brokered` tells whose credentials stay here.
+/// Refuses agents that cannot be created. Those of brokered profiles need no check.
 pub(crate) fn check(
     context: &AssemblyContext,
     config: &Config,
-    brokered: impl Fn(&str) -> bool,
+    is_brokered: impl Fn(&str) -> bool,
 ) -> Result<(), AssemblyError> {
-    let given = config.profiles.keys().filter(|profile| !brokered(profile));
-    given
-        .into_iter()
-        .try_for_each(|profile| agent(context, config, profile, None).map(drop))
+    let mut profiles = config.profiles.keys().filter(|profile| !is_brokered(profile));
+    profiles.try_for_each(|profile| agent(context, config, profile, None).map(drop))
 }
 
-/// Whether going on with this profile changes anything for the agent.
-pub(crate) fn is_another_choice(config: &Config, profile: &str) -> bool {
+/// Whether a switch to this profile changes the agent or its model.
+pub(crate) fn differs_from_default(config: &Config, profile: &str) -> bool {
     let described = |name: &str| {
         let model = settings_of(config, name);
         (
@@ -56,28 +53,28 @@ pub(crate) fn is_another_choice(config: &Config, profile: &str) -> bool {
         || described(profile) != described(&config.settings.default_profile)
 }
 
-/// Refuses what would come out only after money was spent: calls whose cost nobody knows, with a bound on nothing else.
-/// What a program inside the sandbox says of its cost counts only where its calls do not pass the broker.
+/// Refuses a run whose cost is neither known nor limited by tokens. The cost that a program reports counts only if its
+/// requests do not pass the broker.
 pub(crate) fn check_cost_is_bounded(
     config: &Config,
     is_brokered: impl Fn(&str) -> bool,
 ) -> Result<(), AssemblyError> {
     let own = &config.settings.default_profile;
     let agent = agent_name(config, own);
-    let tells_cost = agent.reports_cost && (agent.is_built_in || !is_brokered(own));
+    let reports_cost = agent.reports_cost && (agent.is_built_in || !is_brokered(own));
     let priced = config
         .profiles
         .get(own)
         .is_some_and(|profile| profile.price.is_some());
-    if tells_cost || priced || config.settings.budget.max_tokens_total.is_some() {
+    if reports_cost || priced || config.settings.budget.max_tokens_total.is_some() {
         return Ok(());
     }
     let name = agent.name;
     Err(AssemblyError::usage(format!(
-        "what the calls of the agent `{name}` cost is unknown, so budget.max_cost_usd_estimate cannot hold"
+        "the cost of the agent `{name}` is unknown, so budget.max_cost_usd_estimate cannot be enforced"
     ))
     .with_hint(format!(
-        "give the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or set \
+        "set the price in [models.{own}] (input_usd_per_million, output_usd_per_million), or \
          budget.max_tokens_total"
     )))
 }
@@ -129,7 +126,7 @@ fn agent(
     })
 }
 
-/// How the agent reaches its model: with the credential itself, since nothing here holds it back.
+/// How an agent reaches its model with the credential itself.
 fn access(
     context: &AssemblyContext,
     config: &Config,
@@ -137,15 +134,15 @@ fn access(
     name: AgentName,
 ) -> Result<ModelAccess, AssemblyError> {
     let isolation = provider::connected(context, config)?.capabilities().isolation;
-    let may_be_given =
+    let may_hold_credential =
         isolation == Isolation::DirectoryOnly || config.settings.agent.dangerously_pass_credential;
     let found = credential(config, profile, name.key_variables);
-    if found.is_some() && !may_be_given {
+    if found.is_some() && !may_hold_credential {
         return Err(AssemblyError::usage(format!(
-            "the agent `{}` would need its credential inside the sandbox",
+            "the agent `{}` needs its credential inside the sandbox",
             name.name
         ))
-        .with_hint("`agent.dangerously_pass_credential = true` gives it the credential itself"));
+        .with_hint("`agent.dangerously_pass_credential = true` passes it into the sandbox"));
     }
     let variable = found.as_ref().map_or_else(
         || {
@@ -159,11 +156,16 @@ fn access(
     Ok(ModelAccess {
         base_url: settings_of(config, profile).and_then(|model| model.base_url.clone()),
         credential: found.map(|(_, credential)| credential),
-        credential_hint: format!("put a valid one into `{variable}`, then `ralph resume`"),
+        credential_hint: variable_hint(&variable),
     })
 }
 
-/// The credential of a profile and the variable it is in: the profile's own, else the first that the agent usually has.
+/// What to do when the credential in a variable is refused.
+pub(crate) fn variable_hint(variable: &str) -> String {
+    format!("put a valid one into `{variable}`, then `ralph resume`")
+}
+
+/// The credential of a profile and its variable: the one that the profile names, else the first of the agent that is set.
 pub(crate) fn credential(
     config: &Config,
     profile: &str,
@@ -193,7 +195,7 @@ pub(crate) fn agent_name(config: &Config, profile: &str) -> AgentName {
     of_profile.unwrap_or(config.settings.agent.name)
 }
 
-/// What the configuration says of a profile.
+/// The settings of a profile.
 pub(crate) fn settings_of<'a>(config: &'a Config, profile: &str) -> Option<&'a ModelSettings> {
     config.settings.models.get(profile)
 }

@@ -14,7 +14,7 @@ use crate::scm::Repository;
 use crate::state::{RunDir, StateError};
 use crate::task::{Task, lint};
 
-use super::broker::Services;
+use super::broker::BrokeredServices;
 use super::choice::{AgentChoice, SandboxChoice};
 use super::configuration::{self, GivenSettings, TaskFile, project_dir};
 use super::error::{describe_finding, io};
@@ -208,7 +208,7 @@ impl RalphBuilder {
                 .collect(),
             script: self.script.take(),
         };
-        let services = Services::new(&context, &config).await?;
+        let services = BrokeredServices::new(&context, &config).await?;
         equipment::check(&context, &config, &services, run.script.as_deref()).await?;
         let target = RunTarget::New { repository, run };
         self.finish(context, config, services, target, &file.project)
@@ -225,7 +225,7 @@ impl RalphBuilder {
         });
         self.given.overrides = kept.chain(self.given.overrides).collect();
         let config = self.configuration(&context, &file)?;
-        let services = Services::new(&context, &config).await?;
+        let services = BrokeredServices::new(&context, &config).await?;
         let target = RunTarget::Existing(dir);
         self.finish(context, config, services, target, &file.project)
             .await
@@ -235,7 +235,7 @@ impl RalphBuilder {
         self,
         context: AssemblyContext,
         config: Config,
-        services: Services,
+        services: BrokeredServices,
         target: RunTarget,
         project: &Path,
     ) -> Result<Ralph, AssemblyError> {

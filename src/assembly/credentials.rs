@@ -1,12 +1,12 @@
-//! Which credential an agent uses, and where it comes from.
+//! The credential of an agent: its kind, and where it is stored.
 
 use crate::config::Config;
 use crate::credential::{AuthMethod, CredentialKind, CredentialSource, Keychain, Login, TokenServer, Vault};
 use crate::gateway::broker::{self, ModelUpstream, UpstreamError};
 use crate::model::GATEWAY_KEY;
+use crate::secret::Secret;
 
-use super::AssemblyContext;
-use super::AssemblyError;
+use super::{AssemblyContext, AssemblyError};
 
 /// The credential of the configured agent.
 pub(crate) fn kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
@@ -34,7 +34,7 @@ fn no_credential(agent: &str, auth: AuthMethod) -> AssemblyError {
     AssemblyError::usage(format!("the agent `{agent}` cannot authenticate with `{auth}`"))
 }
 
-/// Where credentials are kept on this machine.
+/// The user's credentials on this host.
 pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
     let surroundings = &context.surroundings;
     let vault = Vault::in_files(surroundings.data_dir()?.join("credentials"));
@@ -42,7 +42,7 @@ pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
     let keychain = if cfg!(target_os = "macos") {
         Some(Keychain::MacOs)
     } else {
-        // Without a session there is nobody to unlock it.
+        // Without a desktop session it cannot be unlocked.
         let session = surroundings.var("DBUS_SESSION_BUS_ADDRESS");
         session.map(|_| Keychain::SecretService)
     };
@@ -54,7 +54,7 @@ pub(crate) fn vault(context: &AssemblyContext) -> Result<Vault, AssemblyError> {
     )
 }
 
-/// The service of a credential: what is stored, or else what the environment holds. `base` stands in for the service.
+/// The service of a credential, which is stored or else in the environment. `base` replaces the address of the service.
 pub(crate) async fn upstream(
     context: &AssemblyContext,
     config: &Config,
@@ -75,15 +75,15 @@ pub(crate) async fn upstream(
     Ok(ModelUpstream::new(kind, source, base.or(own))?)
 }
 
-/// The credential that the environment holds.
-pub(crate) fn from_environment(config: &Config, kind: CredentialKind) -> Option<crate::secret::Secret> {
+/// The credential in the environment.
+pub(crate) fn from_environment(config: &Config, kind: CredentialKind) -> Option<Secret> {
     if kind == GATEWAY_KEY {
         return config.model_api_key();
     }
     config.credential(kind.variable().0)
 }
 
-/// Where logins are renewed. Whatever stands in for the service renews them too.
+/// The server that renews logins. It is part of the service, also at another address.
 fn token_server(base: Option<&str>) -> Result<TokenServer, AssemblyError> {
     let url = match base {
         Some(base) => format!("{}/v1/oauth/token", base.trim_end_matches('/')),

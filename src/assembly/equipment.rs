@@ -19,7 +19,7 @@ use crate::scm::{Forge, LocalForge, Repository};
 use crate::secret::{Redactor, Secret};
 use crate::state::RunDir;
 
-use super::broker::{Brokered, Services};
+use super::broker::{BrokeredServices, RunBroker};
 use super::error::io;
 use super::provider::{connected_with, enforceable, provider};
 use super::{AssemblyContext, AssemblyError, agents, preflight, settings};
@@ -31,7 +31,7 @@ pub(crate) struct Equipment {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) preconditions: Vec<Arc<dyn Precondition>>,
     /// Serves the agents for as long as it lives.
-    pub(crate) brokered: Option<Brokered>,
+    pub(crate) brokered: Option<RunBroker>,
     /// Knows every credential that is in use.
     pub(crate) redactor: Redactor,
 }
@@ -41,7 +41,7 @@ impl Equipment {
     pub(crate) async fn open(
         context: &AssemblyContext,
         config: &Config,
-        services: Services,
+        services: BrokeredServices,
         usage_file: PathBuf,
         redactor: Redactor,
         script: Option<&str>,
@@ -114,7 +114,7 @@ impl Equipment {
 pub(super) async fn check(
     context: &AssemblyContext,
     config: &Config,
-    services: &Services,
+    services: &BrokeredServices,
     script: Option<&str>,
 ) -> Result<(), AssemblyError> {
     check_attended(context, config)?;

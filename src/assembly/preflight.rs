@@ -1,5 +1,4 @@
-//! What must hold before a run begins, as far as the command line alone can look at it: credentials, the gateway that
-//! holds them, and whether an agent without one reaches its model at all.
+//! Checks before a run starts: credentials, the gateway that holds them, and whether an agent without one reaches its model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,161 +18,174 @@ use crate::sandbox::NetworkEnforcement;
 use crate::text::error_chain;
 
 use super::AssemblyError;
-use super::agents::{agent_name, credential, settings_of};
-use super::broker::{BrokerEndpoint, Brokered, Service};
+use super::agents::{agent_name, credential, settings_of, variable_hint};
+use super::broker::{BrokerEndpoint, BrokeredService, RunBroker};
 use super::{AssemblyContext, provider};
 
-/// How long a service may take to say whether it takes a credential.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a service may take to answer whether it accepts a credential.
+const VERIFY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The preconditions of a run whose models are real ones, for the profile that it begins with.
+/// The preconditions of a run with real models, for its default profile.
 pub(crate) async fn preconditions(
     context: &AssemblyContext,
     config: &Config,
-    brokered: Option<&Brokered>,
+    brokered: Option<&RunBroker>,
 ) -> Result<Vec<Arc<dyn Precondition>>, AssemblyError> {
     if context.agent.is_some() {
         return Ok(Vec::new());
     }
-    let own = &config.settings.default_profile;
-    let open = brokered.and_then(|brokered| Some((brokered.endpoint(own)?, brokered.access(own)?)));
-    let Some((door, access)) = open else {
-        let credential = own_credential(context, config, own).await?;
-        let policy = config.network_policy(&PackageConfig::EMPTY);
-        // What is opened with a credential that the provider keeps is open to whoever uses it.
-        let policy = match brokered {
-            Some(brokered) => brokered.allow(policy)?,
-            None => policy,
-        };
-        let reach = reach(context, config, (own, &policy))?;
-        return Ok(credential.into_iter().chain(reach).collect());
-    };
-    Ok(vec![
-        Arc::new(Health(door.clone())),
-        Arc::new(Credential {
-            agent: agent_name(config, own),
-            asked: Asked::Through(door.clone()),
-            remedy: access.credential_hint.clone(),
-        }),
-    ])
+    let profile = &config.settings.default_profile;
+    let access = brokered.and_then(|broker| Some((broker.endpoint(profile)?, broker.access(profile)?)));
+    if let Some((endpoint, access)) = access {
+        return Ok(vec![
+            Arc::new(GatewayHealth(endpoint.clone())),
+            Arc::new(CredentialCheck {
+                agent: agent_name(config, profile),
+                verifier: CredentialVerifier::Broker(endpoint.clone()),
+                hint: access.credential_hint.clone(),
+            }),
+        ]);
+    }
+    let mut policy = config.network_policy(&PackageConfig::EMPTY);
+    if let Some(broker) = brokered {
+        // The provider allows the hosts of the credentials that it stores.
+        policy = broker.allow(policy)?;
+    }
+    let credential = credential_check(context, config, profile).await?;
+    let network = network_check(context, config, profile, &policy)?;
+    Ok(credential.into_iter().chain(network).collect())
 }
 
-/// What is to be said of a credential that no gateway holds.
-async fn own_credential(
+/// The check of a credential that is not in the broker.
+async fn credential_check(
     context: &AssemblyContext,
     config: &Config,
     profile: &str,
 ) -> Result<Option<Arc<dyn Precondition>>, AssemblyError> {
     let agent = agent_name(config, profile);
-    let asked = if agent.is_built_in {
-        endpoint(config, profile)?
+    let verifier = if agent.is_built_in {
+        endpoint_verifier(config, profile)?
     } else {
-        let service = Service::of_profile(context, config, profile).await?;
-        service.map(|service| (service.remedy(), Asked::FromAfar(service.upstream)))
+        let service = BrokeredService::for_profile(context, config, profile).await?;
+        service.map(|service| {
+            (
+                service.credential_hint(),
+                CredentialVerifier::Sandbox(service.upstream),
+            )
+        })
     };
-    if let Some((remedy, asked)) = asked {
-        return Ok(Some(Arc::new(Credential { agent, asked, remedy })));
+    if let Some((hint, verifier)) = verifier {
+        return Ok(Some(Arc::new(CredentialCheck {
+            agent,
+            verifier,
+            hint,
+        })));
     }
-    let found = match (
+    let result = match (
         agent.key_variables.first(),
         credential(config, profile, agent.key_variables),
     ) {
         (Some(_), Some((variable, _))) => PreflightResult::Ready {
-            detail: format!("in `{variable}`; nobody can be asked whether it is taken"),
+            detail: format!("found in `{variable}`, not verified"),
         },
-        (Some(key), None) if asks_its_maker(config, profile) => PreflightResult::NotReady {
-            why: "there is none".to_owned(),
+        (Some(key), None) if calls_vendor(config, profile) => PreflightResult::NotReady {
+            why: "no credential found".to_owned(),
             next_step: format!(
-                "`ralph token store --agent {}`, or put one into `{}`; then `ralph resume`",
+                "`ralph token store --agent {}`, or set `{}`; then `ralph resume`",
                 agent.name, key.name
             ),
         },
         (Some(_), None) | (None, _) => return Ok(None),
     };
-    Ok(Some(Arc::new(Known {
+    Ok(Some(Arc::new(KnownResult {
         name: format!("credential of {}", agent.name),
-        found,
+        result,
     })))
 }
 
-/// The endpoint that `actions` asks, where it has a key, and what to do when it does not take that.
-fn endpoint(config: &Config, profile: &str) -> Result<Option<(String, Asked)>, AssemblyError> {
+/// Verifies the key of the built-in agent's endpoint, if it has one. Also returns what to do when it is refused.
+fn endpoint_verifier(
+    config: &Config,
+    profile: &str,
+) -> Result<Option<(String, CredentialVerifier)>, AssemblyError> {
     let model = settings_of(config, profile);
-    let usual = &config.settings.model_endpoint;
+    let default = &config.settings.model_endpoint;
     let variable = model.and_then(|model| model.api_key_env.as_ref());
-    let variable = variable.unwrap_or(&usual.api_key_env);
-    let address = model.and_then(|model| model.base_url.as_ref());
-    let address = address.unwrap_or(&usual.base_url);
+    let variable = variable.unwrap_or(&default.api_key_env);
+    let url = model.and_then(|model| model.base_url.as_ref());
+    let url = url.unwrap_or(&default.base_url);
     let Some(key) = config.credential(variable) else {
         return Ok(None);
     };
-    let upstream = ModelUpstream::new(GATEWAY_KEY, CredentialSource::Fixed(key), Some(address))?;
-    let remedy = format!("put a valid one into `{variable}`, then `ralph resume`");
-    Ok(Some((remedy, Asked::FromHere(upstream))))
+    let upstream = ModelUpstream::new(GATEWAY_KEY, CredentialSource::Fixed(key), Some(url))?;
+    Ok(Some((
+        variable_hint(variable),
+        CredentialVerifier::Host(upstream),
+    )))
 }
 
-/// Whether the policy lets an agent reach its model by itself. Nothing is opened for it that nobody asked for.
-fn reach(
+/// Fails when the policy keeps an agent from its model. Nothing is allowed for it automatically.
+fn network_check(
     context: &AssemblyContext,
     config: &Config,
-    (profile, policy): (&str, &Policy),
+    profile: &str,
+    policy: &Policy,
 ) -> Result<Option<Arc<dyn Precondition>>, AssemblyError> {
     let enforced = provider::connected(context, config)?.capabilities().network;
     let agent = agent_name(config, profile);
-    if enforced == NetworkEnforcement::Nothing || !asks_its_maker(config, profile) {
+    if enforced == NetworkEnforcement::Nothing || !calls_vendor(config, profile) {
         return Ok(None);
     }
-    Ok(closed(agent, policy).map(|host| -> Arc<dyn Precondition> {
-        Arc::new(Known {
+    Ok(denied_host(agent, policy).map(|host| -> Arc<dyn Precondition> {
+        Arc::new(KnownResult {
             name: format!("network of {}", agent.name),
-            found: PreflightResult::NotReady {
-                why: format!("the policy does not let it reach `{host}`, where its model is"),
+            result: PreflightResult::NotReady {
+                why: format!("the policy denies `{host}`, the host of its model"),
                 next_step: format!("add \"{host}\" to sandbox.network.allowed"),
             },
         })
     }))
 }
 
-/// The first host of an agent's own model that a policy keeps it from.
-fn closed(agent: AgentName, policy: &Policy) -> Option<&'static str> {
-    let is_closed = |pattern: &&&str| {
-        // One of the names that the pattern stands for.
+/// The first host of the agent's service that a policy denies.
+fn denied_host(agent: AgentName, policy: &Policy) -> Option<&'static str> {
+    let is_denied = |pattern: &&&str| {
+        // Any name that matches the pattern.
         let name = HostName::parse(&pattern.replace("**.", "any."));
         name.is_ok_and(|name| !policy.judge_name(&name).is_allowed())
     };
     let hosts = agent.service.map_or(&[][..], |service| service.hosts);
-    hosts.iter().find(is_closed).copied()
+    hosts.iter().find(is_denied).copied()
 }
 
-/// Whether the agent of a profile asks its maker's model. At an address of one's own somebody else knows how it is
-/// reached, and what it wants to be shown; not every agent can be given one.
-fn asks_its_maker(config: &Config, profile: &str) -> bool {
-    let elsewhere = settings_of(config, profile).is_some_and(|model| model.base_url.is_some());
-    !agent_name(config, profile).accepts_base_url || !elsewhere
+/// Whether the agent of a profile calls the service of its vendor, not an address of the configuration.
+fn calls_vendor(config: &Config, profile: &str) -> bool {
+    let has_url = settings_of(config, profile).is_some_and(|model| model.base_url.is_some());
+    !agent_name(config, profile).accepts_base_url || !has_url
 }
 
-/// What is known without looking.
-struct Known {
+/// A result that is known without a check.
+struct KnownResult {
     name: String,
-    found: PreflightResult,
+    result: PreflightResult,
 }
 
 #[async_trait]
-impl Precondition for Known {
+impl Precondition for KnownResult {
     fn name(&self) -> String {
         self.name.clone()
     }
 
     async fn check(&self) -> PreflightResult {
-        self.found.clone()
+        self.result.clone()
     }
 }
 
-/// Whether the gateway serves the calls of an agent.
-struct Health(BrokerEndpoint);
+/// Checks that the gateway serves the requests of an agent.
+struct GatewayHealth(BrokerEndpoint);
 
 #[async_trait]
-impl Precondition for Health {
+impl Precondition for GatewayHealth {
     fn name(&self) -> String {
         format!("gateway for {}", self.0.service)
     }
@@ -185,103 +197,97 @@ impl Precondition for Health {
             },
             Err(error) => PreflightResult::NotReady {
                 why: error.to_string(),
-                next_step: "`ralph gateway check` tries the whole way".to_owned(),
+                next_step: "`ralph gateway check` checks the whole path".to_owned(),
             },
         }
     }
 }
 
-/// Whether a service takes a credential.
-struct Credential {
+/// Checks that a service accepts a credential.
+struct CredentialCheck {
     agent: AgentName,
-    asked: Asked,
-    remedy: String,
+    verifier: CredentialVerifier,
+    /// What to do when it is refused.
+    hint: String,
 }
 
-/// Who is asked about a credential, and from where.
-enum Asked {
-    /// The service behind the gateway, which asks it for every call.
-    Through(BrokerEndpoint),
-    /// The service that this machine itself asks for every call.
-    FromHere(ModelUpstream),
-    /// The service that a sandbox asks by itself; this machine need not reach it.
-    FromAfar(ModelUpstream),
+/// How a credential is verified.
+enum CredentialVerifier {
+    /// Through the broker, which the agent calls.
+    Broker(BrokerEndpoint),
+    /// From the host, which calls the service itself.
+    Host(ModelUpstream),
+    /// From the host, although only the sandbox calls the service. The host may not reach it.
+    Sandbox(ModelUpstream),
 }
 
-impl Asked {
-    async fn verify(&self) -> Result<(), Unverified> {
-        let asking = async {
+impl CredentialVerifier {
+    async fn verify(&self) -> Result<(), VerificationError> {
+        let verification = async {
             match self {
-                Self::Through(door) => Ok(door.verify().await?),
-                Self::FromHere(upstream) | Self::FromAfar(upstream) => {
+                Self::Broker(endpoint) => Ok(endpoint.verify().await?),
+                Self::Host(upstream) | Self::Sandbox(upstream) => {
                     Ok(upstream.verify(&broker::client(Vec::new())?).await?)
                 }
             }
         };
-        timeout(PATIENCE, asking).await.unwrap_or(Err(Unverified::Silent))
+        timeout(VERIFY_TIMEOUT, verification)
+            .await
+            .unwrap_or(Err(VerificationError::Timeout))
     }
 
-    fn service(&self) -> String {
+    fn service(&self) -> &str {
         match self {
-            Self::Through(door) => door.service.clone(),
-            Self::FromHere(upstream) | Self::FromAfar(upstream) => upstream.address().to_owned(),
+            Self::Broker(endpoint) => &endpoint.service,
+            Self::Host(upstream) | Self::Sandbox(upstream) => upstream.address(),
         }
     }
 }
 
-/// Why a credential is not known to be good.
+/// Why a credential could not be verified.
 #[derive(Debug, thiserror::Error)]
-enum Unverified {
+enum VerificationError {
     #[error(transparent)]
     Service(#[from] VerifyError),
     #[error(transparent)]
     Client(#[from] BrokerError),
     #[error("the service does not answer")]
-    Silent,
+    Timeout,
 }
 
 #[async_trait]
-impl Precondition for Credential {
+impl Precondition for CredentialCheck {
     fn name(&self) -> String {
         format!("credential of {}", self.agent.name)
     }
 
     async fn check(&self) -> PreflightResult {
-        let service = self.asked.service();
-        let error = match self.asked.verify().await {
-            Ok(()) => {
-                return PreflightResult::Ready {
-                    detail: format!("{service} takes it"),
-                };
-            }
+        use VerificationError::{Service, Timeout};
+        let service = self.verifier.service();
+        let ready = |detail| PreflightResult::Ready { detail };
+        let not_ready = |why, next_step: &str| PreflightResult::NotReady {
+            why,
+            next_step: next_step.to_owned(),
+        };
+        let error = match self.verifier.verify().await {
+            Ok(()) => return ready(format!("{service} accepts it")),
             Err(error) => error,
         };
-        let out_of_reach = matches!(
-            error,
-            Unverified::Silent | Unverified::Service(VerifyError::Unreachable(_))
-        );
-        match (&error, &self.asked) {
-            (Unverified::Service(VerifyError::UnexpectedStatus { status, .. }), _) => {
-                PreflightResult::Ready {
-                    detail: format!("{service} does not say whether it takes it (HTTP {status})"),
-                }
+        match (&error, &self.verifier) {
+            (Service(VerifyError::UnexpectedStatus { status, .. }), _) => {
+                ready(format!("not verified: {service} answered with HTTP {status}"))
             }
-            (_, Asked::FromAfar(_)) if out_of_reach => PreflightResult::Ready {
-                detail: format!("{service} cannot be asked from this machine whether it takes it"),
-            },
-            (_, _) if out_of_reach => PreflightResult::NotReady {
-                why: format!("{service}: {}", error_chain(&error)),
-                next_step: "see that this machine reaches it, or correct its address; then `ralph resume`"
-                    .to_owned(),
-            },
-            (Unverified::Service(VerifyError::Refused { status, .. }), _) => PreflightResult::NotReady {
-                why: format!("{service} refused it (HTTP {status})"),
-                next_step: self.remedy.clone(),
-            },
-            (_, _) => PreflightResult::NotReady {
-                why: error_chain(&error),
-                next_step: self.remedy.clone(),
-            },
+            (Timeout | Service(VerifyError::Unreachable(_)), CredentialVerifier::Sandbox(_)) => {
+                ready(format!("not verified: the host does not reach {service}"))
+            }
+            (Timeout | Service(VerifyError::Unreachable(_)), _) => not_ready(
+                format!("{service}: {}", error_chain(&error)),
+                "check the network of the host and the address, then `ralph resume`",
+            ),
+            (Service(VerifyError::Refused { status, .. }), _) => {
+                not_ready(format!("{service} refused it (HTTP {status})"), &self.hint)
+            }
+            (_, _) => not_ready(error_chain(&error), &self.hint),
         }
     }
 }
@@ -297,7 +303,7 @@ mod tests {
     #[case::nothing_is_open(Policy::deny(), Some("api.anthropic.com"))]
     #[case::its_host_is(Policy::allowlist([PolicyRule::parse("api.anthropic.com").unwrap()]), None)]
     #[case::everything_is(Policy::allow_all(), None)]
-    fn an_agent_is_kept_from_what_no_line_opens(#[case] policy: Policy, #[case] expected: Option<&str>) {
-        assert_eq!(closed("claude".parse().unwrap(), &policy), expected);
+    fn the_first_denied_host_of_an_agent_is_found(#[case] policy: Policy, #[case] expected: Option<&str>) {
+        assert_eq!(denied_host("claude".parse().unwrap(), &policy), expected);
     }
 }

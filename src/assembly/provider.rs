@@ -12,7 +12,7 @@ use crate::sandbox::tart::TartOptions;
 use crate::sandbox::vm::VmOptions;
 use crate::sandbox::{Provider, SandboxError};
 
-use super::broker::Brokered;
+use super::broker::RunBroker;
 use super::configuration::project_dir;
 use super::error::io;
 use super::{AssemblyContext, AssemblyError, Surroundings};
@@ -41,7 +41,7 @@ pub(crate) fn connected(
 pub(crate) fn connected_with(
     context: &AssemblyContext,
     config: &Config,
-    brokered: Option<&Brokered>,
+    brokered: Option<&RunBroker>,
 ) -> Result<Arc<dyn Provider>, AssemblyError> {
     if let Some(provider) = &context.provider {
         return Ok(provider.clone());

@@ -11,7 +11,7 @@ use crate::scm::Repository;
 use crate::secret::Redactor;
 use crate::state::RunDir;
 
-use super::broker::{Brokered, Services};
+use super::broker::{BrokeredServices, RunBroker};
 use super::equipment::{Equipment, EventLog, forge};
 use super::spec::{SandboxUse, sandbox_spec};
 use super::{AssemblyContext, AssemblyError, RalphBuilder, settings};
@@ -38,7 +38,7 @@ use super::{AssemblyContext, AssemblyError, RalphBuilder, settings};
 pub struct Ralph {
     pub(super) context: AssemblyContext,
     pub(super) config: Config,
-    pub(super) services: Services,
+    pub(super) services: BrokeredServices,
     pub(super) target: RunTarget,
     pub(super) image: Option<String>,
     pub(super) sink: Arc<dyn EventSink>,
@@ -136,7 +136,7 @@ pub struct ActiveRun {
     settings: RunSettings,
     spec: SandboxSpec,
     /// Serves the run's agents for as long as it lives.
-    _brokered: Option<Brokered>,
+    _brokered: Option<RunBroker>,
 }
 
 impl ActiveRun {

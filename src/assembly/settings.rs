@@ -35,7 +35,7 @@ pub(crate) fn settings(config: &Config) -> Result<RunSettings, AssemblyError> {
         profiles: Profiles {
             default: from.default_profile.clone(),
             fallback: Some(from.fallback_profile.clone())
-                .filter(|profile| agents::is_another_choice(config, profile)),
+                .filter(|profile| agents::differs_from_default(config, profile)),
             doctor: Some(from.doctor_profile.clone()),
             all: config.profiles.clone(),
         },

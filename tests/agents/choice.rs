@@ -85,7 +85,7 @@ fn an_agent_that_tells_no_cost_needs_another_bound() {
     place.write("ralph_task.md", &task);
     place.write("ralph.toml", &custom(r#"["sh", "agent.sh"]"#));
     place.run(&["run"]).expect_refused(&[
-        "what the calls of the agent `custom` cost is unknown",
+        "the cost of the agent `custom` is unknown",
         "or set budget.max_tokens_total",
     ]);
 }
@@ -103,7 +103,7 @@ fn the_word_of_a_brokered_agent_bounds_no_cost() {
     let mut command = place.ralph(&["run"]);
     command.env("ANTHROPIC_API_KEY", "sk-ant-api03-none");
     finish(&mut command).expect_refused(&[
-        "what the calls of the agent `claude` cost is unknown",
+        "the cost of the agent `claude` is unknown",
         "or set budget.max_tokens_total",
     ]);
 }
@@ -121,7 +121,7 @@ async fn a_credential_goes_into_no_container_unasked() {
     refused.expect(
         2,
         &[
-            "would need its credential inside the sandbox",
+            "needs its credential inside the sandbox",
             "dangerously_pass_credential",
         ],
     );

@@ -37,7 +37,7 @@ async fn a_task_is_done_by_cursor_in_fresh_sessions(
     ended.expect(
         0,
         &[
-            "ready: credential of cursor: in `CURSOR_API_KEY`; nobody can be asked whether it is taken",
+            "ready: credential of cursor: found in `CURSOR_API_KEY`, not verified",
             "ready: agent cursor: 2026.01.01-stand-in",
             "a.txt says hello now.",
             "[x] M1.2",

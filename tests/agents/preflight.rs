@@ -31,7 +31,7 @@ async fn all_that_a_run_needs_is_looked_at_when_it_begins_and_when_it_goes_on(
     let ready = [
         "ready: disk space: ".to_owned(),
         format!("ready: gateway for {service}: it answers"),
-        format!("ready: credential of {name}: {service} takes it"),
+        format!("ready: credential of {name}: {service} accepts it"),
         "ready: network policy: `allowlist` holds".to_owned(),
         "ready: sandbox: ".to_owned(),
         "ready: git in the sandbox: git version 2".to_owned(),
@@ -82,7 +82,7 @@ async fn a_missing_credential_is_told_with_where_it_goes() {
     expect_not_begun(
         &lacking,
         &[
-            "NOT READY: credential of claude: there is none",
+            "NOT READY: credential of claude: no credential found",
             "hint: `ralph token store --agent claude`, or put one into `ANTHROPIC_API_KEY`",
         ],
     );
@@ -196,7 +196,7 @@ async fn an_agent_whose_model_the_policy_forbids_is_told_what_to_allow() {
     expect_not_begun(
         &lacking,
         &[
-            "NOT READY: network of cursor: the policy does not let it reach `**.cursor.sh`",
+            "NOT READY: network of cursor: the policy denies `**.cursor.sh`",
             "hint: add \"**.cursor.sh\" to sandbox.network.allowed",
         ],
     );

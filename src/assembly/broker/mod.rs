@@ -26,20 +26,20 @@ use crate::secret::{Redactor, Secret};
 
 use super::{AssemblyContext, AssemblyError, provider};
 pub(crate) use endpoint::BrokerEndpoint;
-use service::Member;
-pub(crate) use service::Service;
+pub(crate) use service::BrokeredService;
+use service::ServiceUser;
 
 /// The services whose credentials stay outside the sandbox. Nothing is served yet.
-pub(crate) struct Services {
+pub(crate) struct BrokeredServices {
     route: CredentialRoute,
-    list: Vec<Service>,
+    list: Vec<BrokeredService>,
     /// The repository that agents may reach.
     github: Option<GitHubSetup>,
     /// Stored credentials, which no output may show.
     secrets: Vec<Secret>,
 }
 
-impl Services {
+impl BrokeredServices {
     /// The services of the configured profiles: none where credentials are passed into the sandbox, or where the
     /// provider has no other way.
     pub(crate) async fn new(context: &AssemblyContext, config: &Config) -> Result<Self, AssemblyError> {
@@ -58,7 +58,7 @@ impl Services {
             return Ok(found);
         }
         for profile in config.profiles.keys() {
-            if let Some(service) = Service::of_profile(context, config, profile).await? {
+            if let Some(service) = BrokeredService::for_profile(context, config, profile).await? {
                 found.add(service)?;
             }
         }
@@ -72,12 +72,12 @@ impl Services {
 
     /// Profiles with the same credential for the same address share a service. Each service has its own name in the
     /// sandbox.
-    fn add(&mut self, mut service: Service) -> Result<(), AssemblyError> {
-        if let Some(same) = self.list.iter_mut().find(|other| other.is_like(&service)) {
-            same.share_with(service);
+    fn add(&mut self, mut service: BrokeredService) -> Result<(), AssemblyError> {
+        if let Some(same) = self.list.iter_mut().find(|other| other.is_same(&service)) {
+            same.merge(service);
             return Ok(());
         }
-        let taken = |other: &Service| other.upstream.host == service.upstream.host;
+        let taken = |other: &BrokeredService| other.upstream.host == service.upstream.host;
         if self.list.iter().any(taken) {
             let own = format!("{}.{}", self.list.len(), GATEWAY.hosts[0]);
             service.upstream.host = HostName::parse(&own).map_err(UpstreamError::from)?;
@@ -95,7 +95,7 @@ impl Services {
         usage_file: PathBuf,
         clock: Arc<dyn Clock>,
         redactor: &Redactor,
-    ) -> Result<Option<Brokered>, AssemblyError> {
+    ) -> Result<Option<RunBroker>, AssemblyError> {
         if self.list.is_empty() && self.github.is_none() {
             return Ok(None);
         }
@@ -112,9 +112,9 @@ impl Services {
         meter: Meter,
         notices: Arc<MeterNotices>,
         redactor: &Redactor,
-    ) -> Result<Brokered, AssemblyError> {
+    ) -> Result<RunBroker, AssemblyError> {
         let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
-        let (mut addresses, mut members, mut services) =
+        let (mut addresses, mut users, mut services) =
             (Vec::new(), Vec::new(), Vec::<broker::BrokerService>::new());
         for service in self.list {
             service.upstream.register_secrets(redactor);
@@ -122,7 +122,7 @@ impl Services {
                 service.upstream.host.clone(),
                 service.upstream.address().to_owned(),
             ));
-            members.push(service.members);
+            users.push(service.users);
             services.push(service.upstream.into());
         }
         if let Some(setup) = &self.github {
@@ -139,15 +139,12 @@ impl Services {
             (Some(setup), Some(endpoint)) => github::variables(setup, &endpoint.address(), &phantom),
             _ => BTreeMap::new(),
         };
-        let profiles = endpoints
-            .into_iter()
-            .zip(members)
-            .flat_map(|(endpoint, members)| {
-                let access = |member: Member| ProfileAccess::through(&endpoint, &phantom, member);
-                members.into_iter().map(access).collect::<Vec<_>>()
-            });
+        let profiles = endpoints.into_iter().zip(users).flat_map(|(endpoint, users)| {
+            let access = |user: ServiceUser| ProfileAccess::through(&endpoint, &phantom, user);
+            users.into_iter().map(access).collect::<Vec<_>>()
+        });
         let profiles: BTreeMap<String, ProfileAccess> = profiles.collect();
-        Ok(Brokered {
+        Ok(RunBroker {
             gateway: (self.route == CredentialRoute::Gateway).then_some((phantom, handle)),
             allowed,
             metering: Some(AgentMetering {
@@ -164,7 +161,7 @@ impl Services {
 }
 
 /// How one run's agents use credentials, for as long as it lives.
-pub(crate) struct Brokered {
+pub(crate) struct RunBroker {
     /// What the sandbox's gateway forwards with, where there is one.
     gateway: Option<(Phantom, BrokerHandle)>,
     /// Rules that let a sandbox reach the services.
@@ -189,18 +186,18 @@ struct ProfileAccess {
 
 impl ProfileAccess {
     /// A profile's access through an endpoint of the broker, with the profile's name.
-    fn through(endpoint: &BrokerEndpoint, phantom: &Phantom, member: Member) -> (String, Self) {
+    fn through(endpoint: &BrokerEndpoint, phantom: &Phantom, user: ServiceUser) -> (String, Self) {
         let credential = AgentCredential {
-            auth: member.auth,
+            auth: user.auth,
             value: Secret::new(phantom.expose()),
         };
-        let (profile, access) = member.access(&endpoint.address(), Some(credential));
+        let (profile, access) = user.access(&endpoint.address(), Some(credential));
         let endpoint = Some(endpoint.clone());
         (profile, Self { endpoint, access })
     }
 }
 
-impl Brokered {
+impl RunBroker {
     /// Where the requests of a profile's agent arrive.
     pub(crate) fn endpoint(&self, profile: &str) -> Option<&BrokerEndpoint> {
         self.profiles.get(profile)?.endpoint.as_ref()

@@ -10,13 +10,13 @@ use crate::sandbox::daytona::DaytonaSecret;
 use crate::secret::Redactor;
 
 use super::super::AssemblyError;
-use super::{Brokered, ProfileAccess, Service};
+use super::{BrokeredService, ProfileAccess, RunBroker};
 
 /// Prepares the secrets of a Daytona sandbox. Its agents talk to the services directly.
 pub(super) async fn hand_over(
-    services: Vec<Service>,
+    services: Vec<BrokeredService>,
     redactor: &Redactor,
-) -> Result<Brokered, AssemblyError> {
+) -> Result<RunBroker, AssemblyError> {
     let mut profiles = BTreeMap::new();
     let mut secrets: BTreeMap<&str, DaytonaSecret> = BTreeMap::new();
     for service in services {
@@ -28,20 +28,20 @@ pub(super) async fn hand_over(
             .with_hint("give the model's address with a public host name")
         })?;
         let host = HostName::parse(domain).map_err(UpstreamError::from)?;
-        for member in service.members {
+        for user in service.users {
             let secret = DaytonaSecret {
-                variable: member.variable.to_owned(),
+                variable: user.variable.to_owned(),
                 value: service.upstream.credential().await?,
                 hosts: vec![host.clone()],
             };
-            let held = secrets.entry(member.variable).or_insert_with(|| secret.clone());
+            let held = secrets.entry(user.variable).or_insert_with(|| secret.clone());
             if held.value.expose() != secret.value.expose() || held.hosts != secret.hosts {
                 return Err(AssemblyError::usage(format!(
                     "two profiles need different credentials in `{}`, and a Daytona sandbox holds one value per variable",
-                    member.variable
+                    user.variable
                 )));
             }
-            let (profile, access) = member.access(address, None);
+            let (profile, access) = user.access(address, None);
             profiles.insert(
                 profile,
                 ProfileAccess {
@@ -54,7 +54,7 @@ pub(super) async fn hand_over(
     let handed_over: Vec<DaytonaSecret> = secrets.into_values().collect();
     redactor.learn(handed_over.iter().map(|secret| secret.value.clone()));
     let hosts = handed_over.iter().flat_map(|secret| &secret.hosts);
-    Ok(Brokered {
+    Ok(RunBroker {
         gateway: None,
         allowed: hosts.map(ToString::to_string).collect(),
         profiles,

@@ -1,4 +1,4 @@
-//! The service behind a profile's agent, and which credential is used for it.
+//! The service of a profile's agent, and the credential for it.
 
 use crate::agent::{AgentCredential, AgentName, ModelAccess};
 use crate::config::Config;
@@ -8,47 +8,47 @@ use crate::model::{AuthMethod, GATEWAY_KEY};
 use crate::secret::Secret;
 
 use super::super::AssemblyError;
-use super::super::agents::{agent_name, credential, settings_of};
+use super::super::agents::{agent_name, credential, settings_of, variable_hint};
 use super::super::credentials::{from_environment, kind, upstream, vault};
 use super::AssemblyContext;
 
-/// A service and the profiles that reach it.
-pub(crate) struct Service {
+/// A service and the profiles that use it.
+pub(crate) struct BrokeredService {
     pub(crate) upstream: ModelUpstream,
     kind: CredentialKind,
     /// Where its credential comes from.
-    from: From,
-    pub(super) members: Vec<Member>,
-    /// What is stored for it.
+    origin: CredentialOrigin,
+    pub(super) users: Vec<ServiceUser>,
+    /// The stored credential.
     pub(super) secrets: Vec<Secret>,
 }
 
 /// Where a credential comes from.
 #[derive(PartialEq, Eq)]
-enum From {
-    /// It is the one of its kind that is stored or chosen.
+enum CredentialOrigin {
+    /// The vault, or the usual variable.
     Kind,
-    /// A variable.
+    /// A variable that the configuration names, or that the agent reads.
     Variable(String),
 }
 
-/// One profile and how its agent reaches the service.
-pub(super) struct Member {
+/// A profile and how its agent reaches the service.
+pub(super) struct ServiceUser {
     pub(super) profile: String,
-    /// What the program takes its phantom for.
+    /// How the program authenticates with the phantom.
     pub(super) auth: AuthMethod,
-    /// The variable in which the program looks for it.
+    /// The variable in which the program looks for the credential.
     pub(super) variable: &'static str,
-    /// What the program expects after the address.
+    /// The path that the program expects after the address.
     pub(super) path: &'static str,
-    /// What a person does when the credential is refused.
-    pub(super) remedy: String,
+    /// What to do when the credential is refused.
+    pub(super) credential_hint: String,
 }
 
-impl Service {
-    /// The service of a profile whose agent is a program that the broker understands and has a credential for.
-    /// What is stored comes before what the environment holds, unless the profile names a variable of its own.
-    pub(crate) async fn of_profile(
+impl BrokeredService {
+    /// The service of a profile's agent, if the broker knows the service and there is a credential. A stored credential
+    /// wins over the environment, unless the profile names a variable.
+    pub(crate) async fn for_profile(
         context: &AssemblyContext,
         config: &Config,
         profile: &str,
@@ -60,15 +60,15 @@ impl Service {
         let settings = settings_of(config, profile);
         let base = settings.and_then(|model| model.base_url.as_deref());
         if settings.is_none_or(|model| model.api_key_env.is_none()) {
-            for kind in kinds(config, agent)? {
-                if let Some(secrets) = known(context, config, kind).await? {
+            for kind in usable_kinds(config, agent)? {
+                if let Some(secrets) = stored_secrets(context, config, kind).await? {
                     let service = Self {
                         upstream: upstream(context, config, kind, base).await?,
                         kind,
-                        from: From::Kind,
-                        members: vec![Member {
-                            remedy: format!("run `{}`, then `ralph resume`", kind.store_command()),
-                            ..member(profile, agent, kind)
+                        origin: CredentialOrigin::Kind,
+                        users: vec![ServiceUser {
+                            credential_hint: format!("run `{}`, then `ralph resume`", kind.store_command()),
+                            ..service_user(profile, agent, kind)
                         }],
                         secrets,
                     };
@@ -82,63 +82,63 @@ impl Service {
         let kind = service.credential(found.auth).unwrap_or(GATEWAY_KEY);
         Ok(Some(Self {
             upstream: ModelUpstream::new(kind, CredentialSource::Fixed(found.value), base)?,
-            members: vec![Member {
-                remedy: format!("put a valid one into `{variable}`, then `ralph resume`"),
-                ..member(profile, agent, kind)
+            users: vec![ServiceUser {
+                credential_hint: variable_hint(&variable),
+                ..service_user(profile, agent, kind)
             }],
             kind,
-            from: From::Variable(variable),
+            origin: CredentialOrigin::Variable(variable),
             secrets: Vec::new(),
         }))
     }
 
-    /// Whether this profile reaches it.
+    /// Whether this profile uses it.
     pub(super) fn serves(&self, profile: &str) -> bool {
-        self.members.iter().any(|member| member.profile == profile)
+        self.users.iter().any(|user| user.profile == profile)
     }
 
-    /// What a person does when the credential is refused.
-    pub(crate) fn remedy(&self) -> String {
-        let first = self.members.first();
-        first.map(|member| member.remedy.clone()).unwrap_or_default()
+    /// What to do when the credential is refused.
+    pub(crate) fn credential_hint(&self) -> String {
+        let first = self.users.first();
+        first.map(|user| user.credential_hint.clone()).unwrap_or_default()
     }
 
     /// Whether it is the same service with the same credential.
-    pub(super) fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         let address = self.upstream.address() == other.upstream.address();
-        address && (self.kind, &self.from) == (other.kind, &other.from)
+        address && (self.kind, &self.origin) == (other.kind, &other.origin)
     }
 
-    /// Takes the profiles of its like.
-    pub(super) fn share_with(&mut self, other: Self) {
-        self.members.extend(other.members);
+    /// Adds the profiles of the same service.
+    pub(super) fn merge(&mut self, other: Self) {
+        self.users.extend(other.users);
     }
 }
 
-impl Member {
+impl ServiceUser {
     /// How the agent of the profile reaches the service at this address.
     pub(super) fn access(self, address: &str, credential: Option<AgentCredential>) -> (String, ModelAccess) {
         let access = ModelAccess {
             base_url: Some(format!("{address}{}", self.path)),
             credential,
-            credential_hint: self.remedy,
+            credential_hint: self.credential_hint,
         };
         (self.profile, access)
     }
 }
 
-fn member(profile: &str, agent: AgentName, kind: CredentialKind) -> Member {
-    Member {
+fn service_user(profile: &str, agent: AgentName, kind: CredentialKind) -> ServiceUser {
+    ServiceUser {
         profile: profile.to_owned(),
         auth: kind.auth(),
         variable: agent.key_variable(kind.auth()).unwrap_or_default(),
         path: agent.base_path,
-        remedy: String::new(),
+        credential_hint: String::new(),
     }
 }
 
-/// Which stored credentials an agent can use, the most usual first.
-fn kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, AssemblyError> {
+/// The kinds of credentials that an agent can use, in order of preference.
+fn usable_kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, AssemblyError> {
     let chosen = config.settings.agent.auth.is_some() && config.settings.agent.name == agent;
     if chosen {
         return Ok(vec![kind(config)?]);
@@ -147,9 +147,9 @@ fn kinds(config: &Config, agent: AgentName) -> Result<Vec<CredentialKind>, Assem
     Ok(service.map_or(Vec::new(), |service| service.credentials.to_vec()))
 }
 
-/// What is stored of a kind; nothing, where the environment holds it and the configuration chose it; `None` where it is
-/// nowhere.
-async fn known(
+/// The stored secrets of a kind. Empty if the configuration chose the kind and the environment has it; `None` if there is no
+/// credential.
+async fn stored_secrets(
     context: &AssemblyContext,
     config: &Config,
     kind: CredentialKind,

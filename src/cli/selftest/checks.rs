@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::assembly::broker::Services;
+use crate::assembly::broker::BrokeredServices;
 use crate::assembly::equipment::Equipment;
 use crate::assembly::{image, provider};
 use crate::config::Config;
@@ -59,7 +59,7 @@ impl<'a> Selftest<'a> {
         let assembly = &context.assembly;
         provider::provider(assembly, config)?.check().await?;
         let dir = temp_dir()?;
-        let services = Services::new(assembly, config).await?;
+        let services = BrokeredServices::new(assembly, config).await?;
         let redactor = Redactor::new(config.secrets());
         let usage_file = dir.path().join("usage");
         let equipment = Equipment::open(assembly, config, services, usage_file, redactor, None).await?;
