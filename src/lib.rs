@@ -59,6 +59,10 @@
 //! `cli` (on by default) adds the command line. Everything else works without it.
 
 pub mod agent;
+#[cfg_attr(
+    not(feature = "cli"),
+    allow(dead_code, unused_imports, reason = "the command line uses all of it")
+)]
 pub mod assembly;
 mod atomic_file;
 #[cfg(feature = "cli")]
