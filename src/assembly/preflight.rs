@@ -91,8 +91,8 @@ async fn credential_check(
         (Some(key), None) if calls_vendor(config, profile) => PreflightResult::NotReady {
             why: "no credential found".to_owned(),
             next_step: format!(
-                "`ralph token store --agent {}`, or set `{}`; then `ralph resume`",
-                agent.name, key.name
+                "store one with `ralph token store`, or set `{}`; then `ralph resume`",
+                key.name
             ),
         },
         (Some(_), None) | (None, _) => return Ok(None),

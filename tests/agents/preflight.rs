@@ -83,7 +83,7 @@ async fn a_missing_credential_is_told_with_where_it_goes() {
         &lacking,
         &[
             "NOT READY: credential of claude: no credential found",
-            "hint: `ralph token store --agent claude`, or put one into `ANTHROPIC_API_KEY`",
+            "hint: store one with `ralph token store`, or set `ANTHROPIC_API_KEY`",
         ],
     );
 }
