@@ -30,7 +30,7 @@ use crate::task::Task;
 pub(super) const SECRET: &str = "CANARY-0123456789";
 
 const TASK: &str = "---\ntask_id: t-1\ntest_command: make test\n---\n\n# Build it\n\n## Success Criteria\n\n\
-                    - [ ] M1.1 It builds\n  - verify: make\n- [ ] M1.2 It works\n  - verify: make check\n";
+                    - [ ] M1.1 It builds\n  - verify: `make`\n- [ ] M1.2 It works\n  - verify: `make check`\n";
 
 /// A clock that stands still.
 struct FixedClock;
