@@ -8,7 +8,6 @@ use crate::exec::{CapturedOutput, Command, Exit, OutputLine, OutputSink, OutputS
 use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::sandbox::Sandbox;
 
-use super::RunInputs;
 use super::accounts::Accounts;
 use super::actions::{ActionsLog, Performer, output_text};
 use super::error::Halt;
@@ -17,7 +16,7 @@ use super::interventions::{Interruption, next_interruption};
 use super::metering::{AgentMetering, refused_for_good, with_notices};
 use super::model_calls;
 use super::progress::RunProgress;
-use super::report::{LineReporter, Reporter};
+use super::report::LineReporter;
 use super::session::{SessionEnd, SessionHost, run_session};
 use super::workplace::Workplace;
 
@@ -37,11 +36,9 @@ pub(super) struct AgentWork {
 
 /// The parts of a run that an agent session needs.
 pub(super) struct AgentRunner<'r, 'a> {
-    pub(super) inputs: RunInputs<'a>,
     pub(super) progress: &'r mut RunProgress<'a>,
     pub(super) workplace: &'r Workplace<'a>,
     pub(super) accounts: &'r Accounts<'a>,
-    pub(super) reporter: &'r Reporter,
     pub(super) brief: &'r AgentBrief,
     pub(super) profile: &'r Profile,
 }
@@ -80,10 +77,10 @@ impl AgentAttempt {
 impl AgentRunner<'_, '_> {
     /// Lets the agent work within the time limit of the iteration, until it finishes or a person interrupts it.
     pub(super) async fn run(mut self) -> Result<AgentWork, Halt> {
-        let agent = self.inputs.parts.agents.for_profile(&self.profile.name);
+        let agent = self.accounts.inputs.parts.agents.for_profile(&self.profile.name);
         let mut attempt = AgentAttempt::new(agent.session(self.brief));
         let limit = self.accounts.time_limit(self.progress);
-        let (inbox, timer) = (self.inputs.dir.inbox(), self.accounts.start_timer());
+        let (inbox, timer) = (self.accounts.inputs.dir.inbox(), self.accounts.start_timer());
         let ended = tokio::select! {
             outcome = self.sessions(&mut attempt) => outcome,
             interruption = next_interruption(&inbox) => match interruption {
@@ -116,8 +113,8 @@ impl AgentRunner<'_, '_> {
 
     /// Opens sessions until one finishes.
     async fn sessions(&mut self, attempt: &mut AgentAttempt) -> Result<AgentOutcome, Halt> {
-        let agent = self.inputs.parts.agents.for_profile(&self.profile.name);
-        let mut backoff = self.inputs.settings.model_wait;
+        let agent = self.accounts.inputs.parts.agents.for_profile(&self.profile.name);
+        let mut backoff = self.accounts.inputs.settings.model_wait;
         loop {
             let metering = self.accounts.begin_metering(self.profile, self.progress);
             attempt.metering.clone_from(&metering);
@@ -134,7 +131,7 @@ impl AgentRunner<'_, '_> {
             };
             match with_notices(end, metering.as_ref())? {
                 SessionEnd::Finished(outcome) => {
-                    let summary = self.inputs.parts.redactor.redact(&outcome.summary);
+                    let summary = self.accounts.inputs.parts.redactor.redact(&outcome.summary);
                     return Ok(AgentOutcome { summary, ..outcome });
                 }
                 SessionEnd::Failed(failure) => {
@@ -215,17 +212,17 @@ impl SessionHost for RunHost<'_, '_, '_> {
                 .open_session(iteration, metering, runner.progress)?;
             attempt.open_call = Some(call);
         }
-        let (settings, sandbox) = (runner.inputs.settings, runner.workplace.sandbox());
+        let (settings, sandbox) = (runner.accounts.inputs.settings, runner.workplace.sandbox());
         let command = command
             .cwd(runner.workplace.clone_dir())
             .idle(settings.idle_timeout)
             .envs(&settings.agent_env);
         let mut output = SessionOutput {
-            lines: runner.reporter.lines(),
+            lines: runner.accounts.reporter.lines(),
             printed: &mut attempt.printed,
         };
         let exit = sandbox.exec(&command, &mut output).await?;
-        attempt.response = output_text(&exit, &runner.inputs.parts.redactor);
+        attempt.response = output_text(&exit, &runner.accounts.inputs.parts.redactor);
         if !exit.success() {
             let failure = gutter::command_failure(&command.program, &exit, sandbox);
             let error = format!("{}: {}\n{}", command.program, exit.status, attempt.response);
@@ -239,9 +236,9 @@ impl SessionHost for RunHost<'_, '_, '_> {
         let performer = Performer {
             sandbox: runner.workplace.sandbox(),
             clone: &runner.workplace.private_clone(&runner.progress.tip),
-            reporter: runner.reporter,
-            redactor: &runner.inputs.parts.redactor,
-            env: &runner.inputs.settings.agent_env,
+            reporter: &runner.accounts.reporter,
+            redactor: &runner.accounts.inputs.parts.redactor,
+            env: &runner.accounts.inputs.settings.agent_env,
         };
         Ok(performer.perform(&actions, &mut self.attempt.actions).await?)
     }

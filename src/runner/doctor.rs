@@ -9,14 +9,12 @@ use crate::event::EventKind;
 use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError};
 
-use super::RunInputs;
 use super::accounts::Accounts;
 use super::error::{Halt, RunError};
 use super::interventions::{Interruption, next_interruption};
 use super::model_calls;
 use super::progress::RunProgress;
 use super::prompt::PromptError;
-use super::report::Reporter;
 use super::text::{self, list};
 
 const TEMPLATE: &str = include_str!("../../templates/prompt/doctor.md.j2");
@@ -55,17 +53,16 @@ pub(super) enum Consultation {
 
 /// The parts of a run that the doctor needs.
 pub(super) struct Doctor<'r, 'a> {
-    pub(super) inputs: RunInputs<'a>,
     pub(super) progress: &'r mut RunProgress<'a>,
     pub(super) accounts: &'r Accounts<'a>,
-    pub(super) reporter: &'r Reporter,
 }
 
 impl Doctor<'_, '_> {
     /// Diagnoses the run between two iterations, because a person asked for it.
     pub(super) async fn consult_now(&mut self) -> Result<(), Halt> {
         let Some(mut record) = self.progress.last_record().cloned() else {
-            self.reporter
+            self.accounts
+                .reporter
                 .warn("there is nothing to diagnose before the first iteration");
             return Ok(());
         };
@@ -85,9 +82,10 @@ impl Doctor<'_, '_> {
     /// A doctor that cannot be asked ends the run through the record's verdict, because the work of the iteration has to
     /// be recorded first.
     pub(super) async fn consult(&mut self, record: &mut IterationRecord) -> Result<Consultation, Halt> {
-        let profiles = &self.inputs.settings.profiles;
+        let profiles = &self.accounts.inputs.settings.profiles;
         let Some(profile) = profiles.doctor.as_ref().and_then(|name| profiles.get(name)) else {
-            self.reporter
+            self.accounts
+                .reporter
                 .warn("no doctor profile is configured (doctor_profile)");
             return Ok(Consultation::Unanswered);
         };
@@ -122,7 +120,7 @@ impl Doctor<'_, '_> {
             purpose: CallPurpose::Doctor,
         };
         let limit = self.accounts.time_limit(self.progress);
-        let (inbox, timer) = (self.inputs.dir.inbox(), self.accounts.start_timer());
+        let (inbox, timer) = (self.accounts.inputs.dir.inbox(), self.accounts.start_timer());
         tokio::select! {
             reply = model_calls::ask(self.accounts, self.progress, request) => reply.map(Some),
             interruption = next_interruption(&inbox) => match interruption? {
@@ -130,7 +128,7 @@ impl Doctor<'_, '_> {
                 Interruption::Rotate => Ok(None),
             },
             () = timer.timeout(limit) => {
-                self.reporter
+                self.accounts.reporter
                     .warn(format!("the doctor did not answer within {} s", limit.as_secs()));
                 Ok(None)
             }
@@ -151,18 +149,18 @@ impl Doctor<'_, '_> {
             Err(reason) => {
                 let what = format!("the doctor's answer could not be used: {reason}");
                 self.progress.log_error(record.iteration, &what)?;
-                self.reporter.warn(what);
+                self.accounts.reporter.warn(what);
                 Ok(Consultation::Unusable)
             }
         }
     }
 
     fn apply(&mut self, diagnosis: &Diagnosis, record: &mut IterationRecord) -> Result<(), StateError> {
-        let (settings, pattern) = (self.inputs.settings, diagnosis.failure_pattern.clone());
+        let (settings, pattern) = (self.accounts.inputs.settings, diagnosis.failure_pattern.clone());
         let text = diagnosis_text(diagnosis, record.iteration);
         self.progress.files.append("diagnostics.md", &text)?;
         self.progress.log_activity(&format!("doctor: {pattern}"))?;
-        self.reporter.emit(EventKind::Diagnosed { pattern });
+        self.accounts.reporter.emit(EventKind::Diagnosed { pattern });
         if !settings.doctor.apply_diagnosis {
             record.pause("a diagnosis waits in .ralph/diagnostics.md ([doctor] apply = \"wait\")".to_owned());
             return Ok(());
@@ -172,7 +170,7 @@ impl Doctor<'_, '_> {
         self.progress.files.append("guardrails.md", &signs)?;
         match &diagnosis.model_suggestion {
             Some(name) if settings.profiles.get(name).is_some() => record.next_profile.clone_from(name),
-            Some(name) => self.reporter.warn(format!(
+            Some(name) => self.accounts.reporter.warn(format!(
                 "the doctor suggests the model `{name}`, but there is no such profile"
             )),
             None => {}
@@ -181,7 +179,7 @@ impl Doctor<'_, '_> {
     }
 
     fn prompt(&self) -> Result<String, RunError> {
-        let (progress, settings) = (&*self.progress, self.inputs.settings);
+        let (progress, settings) = (&*self.progress, self.accounts.inputs.settings);
         let records: Vec<&IterationRecord> = progress.journal.records().collect();
         let recent = &records[records.len().saturating_sub(MAX_ITERATIONS)..];
         let iterations: String = recent.iter().map(|record| iteration_text(record)).collect();

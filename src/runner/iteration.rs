@@ -43,11 +43,9 @@ impl<'a> Run<'a> {
         let sandbox = self.workplace.sandbox();
         self.progress.files.copy(sandbox, &clone).await?;
         let runner = AgentRunner {
-            inputs: self.inputs,
             progress: &mut self.progress,
             workplace: &self.workplace,
             accounts: &self.accounts,
-            reporter: &self.reporter,
             brief: &brief,
             profile,
         };

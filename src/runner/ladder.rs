@@ -73,7 +73,7 @@ async fn climb(rung: Rung, record: &mut IterationRecord, doctor: &mut Doctor<'_,
             sign
         }
         Rung::Fallback => {
-            if let Some(fallback) = &doctor.inputs.settings.profiles.fallback {
+            if let Some(fallback) = &doctor.accounts.inputs.settings.profiles.fallback {
                 record.next_profile.clone_from(fallback);
             }
             format!("going on with profile {}", record.next_profile)
@@ -94,7 +94,7 @@ async fn climb(rung: Rung, record: &mut IterationRecord, doctor: &mut Doctor<'_,
     let rung = rung.name().to_owned();
     let progress = &mut doctor.progress;
     progress.log_activity(&format!("ladder: {rung}: {detail}"))?;
-    doctor.reporter.emit(EventKind::Ladder { rung, detail });
+    doctor.accounts.reporter.emit(EventKind::Ladder { rung, detail });
     Ok(())
 }
 

@@ -71,10 +71,7 @@ impl<'r, 'a> Preflight<'r, 'a> {
         let sandbox = match open_sandbox(self.inputs.parts, self.inputs.spec).await {
             Ok(sandbox) => sandbox,
             Err(error) => {
-                self.report(
-                    &SandboxCheck::Answer.to_string(),
-                    not_ready(error_chain(&error), TRY_IT),
-                );
+                self.report("sandbox", not_ready(error_chain(&error), TRY_IT));
                 return Err(error);
             }
         };
@@ -101,36 +98,38 @@ impl<'r, 'a> Preflight<'r, 'a> {
 
     /// The checks in the sandbox. Nothing of its image runs before the network policy was verified.
     async fn check_sandbox(&self, sandbox: &dyn Sandbox) -> Result<(), RunError> {
-        let checks = SandboxChecks {
-            sandbox,
-            inputs: self.inputs,
-        };
-        for check in [SandboxCheck::Policy, SandboxCheck::Answer] {
-            let result = checks.run(&check).await;
-            none_failed(Vec::from_iter(self.report(&check.to_string(), result)))?;
+        let policy = self.network_policy(sandbox).await;
+        none_failed(Vec::from_iter(self.report("network policy", policy)))?;
+        let answer = self.answer(sandbox).await;
+        none_failed(Vec::from_iter(self.report("sandbox", answer)))?;
+        let agents = self.agents();
+        let versions = agents
+            .iter()
+            .map(|(_, command)| self.agent_version(sandbox, command));
+        let (git, space, versions) = tokio::join!(
+            self.git_version(sandbox),
+            self.disk_space(sandbox),
+            join_all(versions)
+        );
+        let mut failures = Vec::from_iter(self.report("git in the sandbox", git));
+        failures.extend(self.report("disk space in the sandbox", space));
+        for ((agent, _), version) in agents.iter().zip(versions) {
+            failures.extend(self.report(&format!("agent {}", agent.name()), version));
         }
-        let mut independent = vec![SandboxCheck::Git, SandboxCheck::DiskSpace];
-        independent.extend(self.agents().into_iter().map(SandboxCheck::Agent));
-        let results = join_all(independent.iter().map(|check| checks.run(check))).await;
-        let results = independent.iter().zip(results);
-        none_failed(
-            results
-                .filter_map(|(check, result)| self.report(&check.to_string(), result))
-                .collect(),
-        )
+        none_failed(failures)
     }
 
-    /// Each agent that the run may use, once.
-    fn agents(&self) -> Vec<&'a dyn Agent> {
+    /// Each agent program that the run may use, once, with the command that prints its version.
+    fn agents(&self) -> Vec<(&'a dyn Agent, Command)> {
         let profiles = &self.inputs.settings.profiles;
-        let mut agents: Vec<&dyn Agent> = Vec::new();
+        let mut agents: Vec<(&dyn Agent, Command)> = Vec::new();
         for profile in std::iter::once(&profiles.default).chain(&profiles.fallback) {
             let agent = self.inputs.parts.agents.for_profile(profile).as_ref();
-            if agents.iter().all(|other| other.name() != agent.name()) {
-                agents.push(agent);
+            let is_new = agents.iter().all(|(other, _)| other.name() != agent.name());
+            if let Some(command) = agent.check_command().filter(|_| is_new) {
+                agents.push((agent, command));
             }
         }
-        agents.retain(|agent| agent.check_command().is_some());
         agents
     }
 
@@ -148,48 +147,9 @@ impl<'r, 'a> Preflight<'r, 'a> {
             }),
         }
     }
-}
 
-/// A check in a sandbox. Its text is the name of the check.
-enum SandboxCheck<'a> {
-    Policy,
-    Answer,
-    Git,
-    DiskSpace,
-    Agent(&'a dyn Agent),
-}
-
-impl std::fmt::Display for SandboxCheck<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Policy => f.write_str("network policy"),
-            Self::Answer => f.write_str("sandbox"),
-            Self::Git => f.write_str("git in the sandbox"),
-            Self::DiskSpace => f.write_str("disk space in the sandbox"),
-            Self::Agent(agent) => write!(f, "agent {}", agent.name()),
-        }
-    }
-}
-
-/// Runs checks in a sandbox.
-struct SandboxChecks<'a> {
-    sandbox: &'a dyn Sandbox,
-    inputs: RunInputs<'a>,
-}
-
-impl SandboxChecks<'_> {
-    async fn run(&self, check: &SandboxCheck<'_>) -> PreflightResult {
-        match check {
-            SandboxCheck::Policy => self.policy().await,
-            SandboxCheck::Answer => self.answer().await,
-            SandboxCheck::Git => self.git().await,
-            SandboxCheck::DiskSpace => self.disk_space().await,
-            SandboxCheck::Agent(agent) => self.agent(*agent).await,
-        }
-    }
-
-    async fn policy(&self) -> PreflightResult {
-        if let Err(error) = self.sandbox.verify().await {
+    async fn network_policy(&self, sandbox: &dyn Sandbox) -> PreflightResult {
+        if let Err(error) = sandbox.verify().await {
             let hint = error.hint();
             return not_ready(
                 error_chain(&error),
@@ -205,17 +165,17 @@ impl SandboxChecks<'_> {
         })
     }
 
-    async fn answer(&self) -> PreflightResult {
+    async fn answer(&self, sandbox: &dyn Sandbox) -> PreflightResult {
         let command = Command::shell("echo ready").timeout(PROBE_TIMEOUT);
-        match self.output(&command).await {
-            Ok(_) => ready(format!("{} answers", self.sandbox.id())),
+        match self.output(sandbox, &command).await {
+            Ok(_) => ready(format!("{} answers", sandbox.id())),
             Err(why) => not_ready(format!("it does not answer: {why}"), TRY_IT),
         }
     }
 
-    async fn git(&self) -> PreflightResult {
+    async fn git_version(&self, sandbox: &dyn Sandbox) -> PreflightResult {
         let command = Command::new("git").arg("--version").timeout(PROBE_TIMEOUT);
-        match self.output(&command).await {
+        match self.output(sandbox, &command).await {
             Ok(version) => ready(version),
             Err(why) => not_ready(
                 why,
@@ -225,21 +185,21 @@ impl SandboxChecks<'_> {
     }
 
     /// A sandbox without a usable `df` passes: the free space is unknown, not too small.
-    async fn disk_space(&self) -> PreflightResult {
-        let root = self.sandbox.root().display().to_string();
+    async fn disk_space(&self, sandbox: &dyn Sandbox) -> PreflightResult {
+        let root = sandbox.root().display().to_string();
         let command = Command::new("df").args(["-Pk", &root]).timeout(PROBE_TIMEOUT);
-        let printed = self.output(&command).await;
+        let printed = self.output(sandbox, &command).await;
         match printed.as_deref().ok().and_then(parse_df) {
             Some(free) => enough_space(free, "in the sandbox"),
             None => ready("unknown"),
         }
     }
 
-    async fn agent(&self, agent: &dyn Agent) -> PreflightResult {
-        let Some(probe) = agent.check_command() else {
-            return ready("needs no program");
-        };
-        match self.output(&probe.timeout(VERSION_TIMEOUT)).await {
+    async fn agent_version(&self, sandbox: &dyn Sandbox, probe: &Command) -> PreflightResult {
+        match self
+            .output(sandbox, &probe.clone().timeout(VERSION_TIMEOUT))
+            .await
+        {
             Ok(version) => ready(version),
             Err(why) => not_ready(
                 format!("it does not run in the sandbox: {why}"),
@@ -249,8 +209,8 @@ impl SandboxChecks<'_> {
     }
 
     /// The output of a command in one line, or why it failed.
-    async fn output(&self, command: &Command) -> Result<String, String> {
-        let exit = self.sandbox.exec(command, &mut Discard).await;
+    async fn output(&self, sandbox: &dyn Sandbox, command: &Command) -> Result<String, String> {
+        let exit = sandbox.exec(command, &mut Discard).await;
         let exit = exit.map_err(|error| error_chain(&error))?;
         let output = one_line(&output_text(&exit, &self.inputs.parts.redactor));
         if exit.success() {

@@ -132,10 +132,8 @@ impl<'a> Run<'a> {
     /// The doctor, with the parts of this run.
     pub(super) fn doctor(&mut self) -> Doctor<'_, 'a> {
         Doctor {
-            inputs: self.inputs,
             progress: &mut self.progress,
             accounts: &self.accounts,
-            reporter: &self.reporter,
         }
     }
 
