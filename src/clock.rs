@@ -1,16 +1,16 @@
-//! The time, passed in so that a test can hold it still.
+//! The wall clock. Nothing else in the crate reads it.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// Tells the time. Everything that records or compares moments asks one of these.
+/// A source of the wall-clock time. It is passed in, so that a test can choose the time.
 pub trait Clock: Send + Sync {
-    /// The current moment.
+    /// The current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's own clock.
+/// The clock of the host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -20,7 +20,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The machine's clock, shared.
+/// The clock of the host, shared.
 #[must_use]
 pub fn system() -> Arc<dyn Clock> {
     Arc::new(SystemClock)

@@ -25,14 +25,14 @@ use crate::id::RunId;
 /// One thing that happened in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// In which run.
+    /// The run.
     pub run: RunId,
-    /// In which iteration, where there is one.
+    /// The iteration; `None` before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub iteration: Option<u32>,
-    /// What.
+    /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -41,33 +41,33 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventKind {
-    /// A run began.
+    /// A run started.
     RunStarted {
-        /// The task's title.
+        /// The title of the task.
         task: String,
-        /// The branch the work goes to.
+        /// The branch that gets the work.
         branch: String,
-        /// The provider's name.
+        /// The name of the provider.
         provider: String,
-        /// The agent's name.
+        /// The name of the agent.
         agent: String,
     },
-    /// An earlier run goes on.
+    /// A run was resumed.
     RunResumed {
         /// The last iteration that is recorded.
         recorded: u32,
-        /// What had to be mended.
+        /// The files that had to be repaired, and how.
         repaired: Vec<String>,
     },
-    /// Something that the run needs was looked at, before its first iteration.
+    /// A check before the first iteration.
     Preflight {
-        /// What.
+        /// The name of the check.
         check: String,
-        /// How it was found.
+        /// The result.
         #[serde(flatten)]
         found: PreflightResult,
     },
-    /// A fresh session begins.
+    /// An iteration started.
     IterationStarted {
         /// The model profile in use.
         profile: String,
@@ -76,16 +76,16 @@ pub enum EventKind {
     ModelAnswered {
         /// The model.
         model: String,
-        /// Tokens in and out, where known.
+        /// Input and output tokens, if known.
         tokens: Option<u64>,
-        /// Dollars, where known.
+        /// The cost in dollars, if known.
         cost_usd: Option<f64>,
     },
     /// An action of the agent was performed, or failed.
     Action {
         /// A short description.
         what: String,
-        /// Why it failed; absent when it did not.
+        /// Why it failed; `None` if it succeeded.
         #[serde(skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
     },
@@ -94,114 +94,114 @@ pub enum EventKind {
         /// The line.
         text: String,
     },
-    /// The runner ran a command of the task's.
+    /// The runner ran a command of the task.
     Checked {
         /// The command.
         command: String,
         /// How it ended, for people.
         status: String,
-        /// Whether it held.
+        /// Whether it exited with 0.
         passed: bool,
         /// Whether it ran in a clean checkout (evidence) or in the clone (feedback).
         clean: bool,
     },
-    /// A checkbox was ticked: its verification held in a clean checkout.
+    /// A checkbox was ticked: its verification passed in a clean checkout.
     Ticked {
-        /// Its id.
+        /// The id of the checkbox.
         checkbox: String,
     },
-    /// A checkbox was claimed and not ticked, or lost its tick.
+    /// A checkbox was reported as finished and not ticked, or lost its tick.
     NotTicked {
-        /// Its id.
+        /// The id of the checkbox.
         checkbox: String,
-        /// Why.
+        /// Why, for people.
         reason: String,
     },
-    /// An iteration is recorded.
+    /// An iteration ended and is recorded.
     IterationEnded {
-        /// What the agent said it did.
+        /// The agent's summary of its work.
         summary: String,
-        /// How much it looks like going in circles, from 0 to 1.
+        /// How much the run looks like going in circles, from 0 to 1.
         loop_score: f64,
-        /// Whether that is a gutter.
+        /// Whether the score is high enough for a gutter.
         gutter: bool,
         /// Lines added and removed.
         changed_lines: u64,
         /// How long it took, in seconds.
         seconds: f64,
     },
-    /// Something was done about a gutter.
+    /// An escalation step was taken after a gutter.
     Ladder {
-        /// Which rung: `rotate`, `fallback`, `doctor` or `person`.
+        /// The step: `rotate`, `fallback`, `doctor` or `person`.
         rung: String,
-        /// What it led to.
+        /// The result of the step.
         detail: String,
     },
     /// The doctor gave a diagnosis.
     Diagnosed {
-        /// The pattern of failure that was seen.
+        /// The pattern of failure.
         pattern: String,
     },
-    /// The run waits by itself.
+    /// The run waits for a model.
     Waiting {
-        /// Why.
+        /// Why it waits.
         reason: String,
-        /// Until when.
+        /// The end of the wait.
         until: Timestamp,
     },
-    /// A person should know.
+    /// Something that a person should know.
     Warning {
-        /// What.
+        /// The warning.
         message: String,
     },
     /// The pull request is open.
     PullRequest {
-        /// Where.
+        /// A URL or a file.
         location: String,
-        /// The commit it holds.
+        /// The commit that it contains.
         commit: String,
     },
-    /// The run is over, or waits for a person.
+    /// The run ended, or waits for a person.
     RunEnded {
-        /// How.
+        /// How it ended.
         outcome: RunEnd,
-        /// Why.
+        /// Why, for people.
         reason: String,
     },
 }
 
-/// How something that a run needs was found.
+/// The result of a check before the first iteration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "found", rename_all = "snake_case")]
 pub enum PreflightResult {
-    /// As it must be.
+    /// The check passed.
     Ready {
-        /// What was seen.
+        /// What it found, for people.
         detail: String,
     },
-    /// Not so that anything could begin.
+    /// The check failed, so the run cannot start.
     #[serde(rename = "lacking")]
     NotReady {
-        /// Why.
+        /// Why, for people.
         why: String,
         /// What a person can do about it.
         next_step: String,
     },
 }
 
-/// How a run ended, for this time.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunEnd {
-    /// All evidence holds and the pull request is open.
+    /// All evidence passed and the pull request is open.
     Done,
-    /// It cannot be done, or a budget is spent.
+    /// The task cannot be done, or a budget is spent.
     Failed,
-    /// It waits for a person.
+    /// The run waits for a person.
     Paused,
-    /// A person stopped it.
+    /// A person stopped the run.
     Stopped,
-    /// Something broke; a resume goes on from the last iteration.
+    /// An error ended the run. A resume continues after the last recorded iteration.
     Broken,
 }
 
@@ -247,7 +247,7 @@ impl EventSink for Fanout {
     }
 }
 
-/// Takes every event and keeps none.
+/// Drops every event.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullSink;
 

@@ -1,4 +1,4 @@
-//! Names that cannot be wrong: they end up in file names, branch names and labels.
+//! Ids that are validated when they are created, because they end up in file names, branch names and labels.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,12 +6,12 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The name of one run, for example `r7k2m9xq4`. Safe as a file name, a ref component and a label.
+/// The id of a run, for example `r7k2m9xq4`. Safe as a file name, a ref component and a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RunId(String);
 
-/// A text that is no run id.
+/// A text is not a run id.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is not a run id: expected `r` and 4 to 31 lower-case letters or digits, as `ralph status` lists them"
@@ -21,7 +21,7 @@ pub struct RunIdError(String);
 const ALPHABET: &[u8] = b"23456789abcdefghjkmnpqrstuvwxyz";
 
 impl RunId {
-    /// Makes a new random id.
+    /// A new random id.
     #[must_use]
     pub fn random() -> Self {
         let tail: String = (0..8)
@@ -30,7 +30,7 @@ impl RunId {
         Self(format!("r{tail}"))
     }
 
-    /// Reads an id that a person typed or a file holds.
+    /// Parses an id that a person typed or a file contains.
     pub fn parse(text: &str) -> Result<Self, RunIdError> {
         let bytes = text.as_bytes();
         let shaped = (5..=32).contains(&bytes.len())
@@ -83,13 +83,13 @@ impl From<RunId> for String {
 #[serde(try_from = "String", into = "String")]
 pub struct ObjectId(String);
 
-/// A text that is no git object id.
+/// A text is not a git object id.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a git object id")]
 pub struct ObjectIdError(String);
 
 impl ObjectId {
-    /// Reads an id as git prints it; surrounding white space is ignored.
+    /// Parses an id as git prints it, with surrounding white space.
     pub fn parse(text: &str) -> Result<Self, ObjectIdError> {
         let text = text.trim();
         let shaped = matches!(text.len(), 40 | 64)
@@ -136,20 +136,20 @@ impl From<ObjectId> for String {
     }
 }
 
-/// A repository on GitHub, for example `rust-lang/cargo`. Upper and lower case are the same to GitHub.
+/// A repository on GitHub, for example `rust-lang/cargo`. GitHub ignores case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepositoryName {
     owner: String,
     name: String,
 }
 
-/// A text that names no repository.
+/// A text is not the name of a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is no repository on GitHub: expected `owner/name`")]
+#[error("`{0}` is not a GitHub repository: expected `owner/name`")]
 pub struct RepositoryNameError(String);
 
 impl RepositoryName {
-    /// Reads `owner/name`.
+    /// Parses `owner/name`.
     pub fn parse(text: &str) -> Result<Self, RepositoryNameError> {
         let wrong = || RepositoryNameError(text.to_owned());
         let (owner, name) = text.split_once('/').ok_or_else(wrong)?;
@@ -171,7 +171,7 @@ impl RepositoryName {
         }
     }
 
-    /// Whether these are its two parts.
+    /// Whether it has this owner and name.
     #[must_use]
     pub fn is(&self, owner: &str, name: &str) -> bool {
         self.owner.eq_ignore_ascii_case(owner) && self.name.eq_ignore_ascii_case(name)

@@ -1,4 +1,4 @@
-//! Values that must not be seen, and the redactor that keeps them out of everything ralph writes.
+//! Confidential values, and the redactor that keeps them out of everything that ralph writes.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use zeroize::Zeroizing;
 
-/// A confidential value. It cannot be printed, compared in the open or serialised; it is wiped when dropped.
+/// A confidential value. It cannot be printed or serialised, and its memory is wiped when it is dropped.
 #[derive(Clone)]
 pub struct Secret(Arc<Zeroizing<String>>);
 
 impl Secret {
-    /// Wraps a value that was just read.
+    /// Wraps a value.
     pub fn new(value: impl Into<String>) -> Self {
         Self(Arc::new(Zeroizing::new(value.into())))
     }
 
-    /// The value itself, for the one place that must send it.
+    /// The value itself, for the code that has to send it.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0
@@ -44,29 +44,29 @@ impl<'de> Deserialize<'de> for Secret {
     }
 }
 
-/// What stands where a secret stood.
+/// The text that replaces a secret.
 pub const REDACTED: &str = "[redacted]";
 
-/// Shorter values are left alone: replacing every `1` or `yes` would make logs unreadable and hide nothing.
+/// Shorter values are not replaced: replacing every `1` or `yes` would make logs unreadable and hide nothing.
 const SHORTEST: usize = 8;
 
-/// Replaces known secrets in text. Cheap to clone; every writer holds one, and what one of them learns all of them know.
+/// Replaces known secrets in text. Cheap to clone; clones share the secrets.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor(Arc<RwLock<Known>>);
 
-/// The secrets, the longest first.
+/// The secrets, longest first.
 #[derive(Debug, Default)]
 struct Known(Vec<Secret>);
 
 impl Redactor {
-    /// A redactor for these values. Longer ones are replaced first, so that one secret holding another is covered.
+    /// A redactor for these values. Longer ones are replaced first, because one secret may contain another.
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
         let redactor = Self::default();
         redactor.learn(secrets);
         redactor
     }
 
-    /// Takes in more values, such as a token that was just renewed.
+    /// Adds values, such as an access token that was just renewed.
     pub fn learn(&self, secrets: impl IntoIterator<Item = Secret>) {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         secrets.into_iter().for_each(|secret| known.add(secret));
@@ -113,13 +113,13 @@ impl Redactor {
         self.known().0.is_empty()
     }
 
-    /// Whether a known secret stands in this text.
+    /// Whether this text contains a known secret.
     #[must_use]
     pub fn finds_secret_in(&self, text: &str) -> bool {
         self.known().any(|secret| text.contains(secret))
     }
 
-    /// The two ends of a text whose middle is gone, without secrets: a part of one at either side of the cut goes too.
+    /// The two ends of a text whose middle was cut out, without secrets and without parts of secrets at the cut.
     #[must_use]
     pub fn redact_cut(&self, head: &str, tail: &str) -> (String, String) {
         let (mut head, mut tail) = (self.redact(head), self.redact(tail));
@@ -128,7 +128,7 @@ impl Redactor {
         (head, tail)
     }
 
-    /// A filter for text that arrives in pieces: a secret split across two of them is found too.
+    /// A filter for text that arrives in pieces. It also finds secrets that are split across pieces.
     #[must_use]
     pub fn stream(&self) -> RedactingStream {
         RedactingStream {
@@ -137,7 +137,7 @@ impl Redactor {
         }
     }
 
-    /// The length of the longest end of `text` that a secret begins with.
+    /// The length of the longest suffix of `text` that is a prefix of a secret.
     pub(crate) fn torn_end(&self, text: &str) -> usize {
         let known = self.known();
         let torn = |length: &usize| {
@@ -147,7 +147,7 @@ impl Redactor {
         known.lengths(text).find(torn).unwrap_or(0)
     }
 
-    /// The length of the longest beginning of `text` that a secret ends with.
+    /// The length of the longest prefix of `text` that is a suffix of a secret.
     fn torn_beginning(&self, text: &str) -> usize {
         let known = self.known();
         let torn = |length: &usize| {
@@ -163,7 +163,7 @@ impl Redactor {
 }
 
 impl Known {
-    /// Adds a secret, and what it is within JSON, unless they are known already.
+    /// Adds a secret and its JSON form, unless it is known.
     fn add(&mut self, secret: Secret) {
         if secret.expose().len() < SHORTEST || self.any(|own| own == secret.expose()) {
             return;
@@ -176,21 +176,21 @@ impl Known {
         self.0.iter().any(|secret| holds(secret.expose()))
     }
 
-    /// The lengths a part of a secret can have in this text, longest first.
+    /// The possible lengths of a part of a secret in this text, longest first.
     fn lengths(&self, text: &str) -> impl Iterator<Item = usize> + use<> {
         let longest = self.0.first().map_or(0, |secret| secret.expose().len());
         (1..=longest.saturating_sub(1).min(text.len())).rev()
     }
 }
 
-/// The secret as it stands within a JSON string, where that differs.
+/// The secret as it appears in a JSON string, if that differs.
 fn as_in_json(secret: &Secret) -> Option<Secret> {
     let quoted = serde_json::to_string(secret.expose()).ok()?;
     let inner = &quoted[1..quoted.len() - 1];
     (inner != secret.expose()).then(|| Secret::new(inner))
 }
 
-/// Redacts text that arrives in pieces, holding back only what could be the beginning of a secret.
+/// Redacts text that arrives in pieces. It holds back only what could be the beginning of a secret.
 #[derive(Debug)]
 pub struct RedactingStream {
     redactor: Redactor,
@@ -198,7 +198,7 @@ pub struct RedactingStream {
 }
 
 impl RedactingStream {
-    /// Takes the next piece and returns what is safe to pass on.
+    /// Adds the next piece, and returns the text that is safe to pass on.
     pub fn push(&mut self, piece: &str) -> String {
         self.pending.push_str(piece);
         let text = self.redactor.redact(&self.pending);
@@ -208,7 +208,7 @@ impl RedactingStream {
         text[..cut].to_owned()
     }
 
-    /// Returns what was held back; the stream has ended.
+    /// Ends the stream, and returns the text that was held back.
     #[must_use]
     pub fn finish(self) -> String {
         self.redactor.redact(&self.pending)

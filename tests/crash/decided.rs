@@ -4,7 +4,7 @@ use std::fs;
 
 use rstest::rstest;
 
-use crate::world::{World, told};
+use crate::world::{World, stderr_text};
 
 /// How often a kill is tried: it must fall between the record and the end of the run.
 const TRIES: u32 = 40;
@@ -26,7 +26,7 @@ fn a_run_that_was_to_end_ends_when_it_is_taken_up(
             continue;
         }
         let output = world.resume();
-        assert_eq!(output.status.code(), Some(code), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(code), "{}", stderr_text(&output));
         assert_eq!(
             journal().matches(r#""entry":"recorded""#).count(),
             1,

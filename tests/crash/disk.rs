@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::ending::{Ending, Owners, UNDISTURBED};
 use crate::need;
-use crate::world::{SCRIPT, World, told};
+use crate::world::{SCRIPT, World, stderr_text};
 
 /// Fills the disk in the third iteration, out of the agent's hands.
 const GREEDY: (&str, &str) = (
@@ -30,7 +30,7 @@ fn too_little_room_is_told_before_anything_begins() {
     );
     disk.resize("512m");
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_result_as(&UNDISTURBED.0);
 }
 
@@ -53,7 +53,7 @@ fn a_run_whose_disk_the_agent_fills_says_so_and_goes_on_once_there_is_room() {
     );
     disk.resize("512m");
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_result_as(&UNDISTURBED.0);
     owners.assert_untouched(&world);
 }
@@ -67,16 +67,16 @@ fn a_run_whose_files_find_no_room_says_so_and_goes_on_once_there_is() {
     ralph.kill();
     let filler = disk.fill();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_text(&output));
     let run = world.run_dir().unwrap().display().to_string();
-    let error = told(&output);
+    let error = stderr_text(&output);
     assert!(
         error.contains("No space left on device") && error.contains(&run),
         "{error}"
     );
     fs::remove_file(filler).unwrap();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
 }
 
@@ -91,16 +91,16 @@ fn a_repository_without_room_ends_the_run_with_the_reason_and_stays_whole() {
     ralph.kill();
     let filler = disk.fill();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", stderr_text(&output));
     let repo = world.repo().display().to_string();
-    let error = told(&output);
+    let error = stderr_text(&output);
     assert!(
         error.contains("Out of diskspace") && error.contains(&repo),
         "{error}"
     );
     fs::remove_file(filler).unwrap();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
     owners.assert_intact(&world);
 }
@@ -141,7 +141,7 @@ impl SmallDisk {
             .output();
         match tried {
             Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => Err(format!("cannot mount a tmpfs: {}", told(&output).trim())),
+            Ok(output) => Err(format!("cannot mount a tmpfs: {}", stderr_text(&output).trim())),
             Err(error) => Err(format!("`mount` cannot be run: {error}")),
         }
     }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::world::{SCRIPT, World};
 
-/// What a run that nobody disturbs comes to, and how long it takes.
+/// The outcome of an undisturbed run, and how long it takes.
 pub static UNDISTURBED: LazyLock<(Ending, Duration)> = LazyLock::new(|| {
     let world = World::new(SCRIPT);
     let owner = Owners::of(&world);
@@ -59,9 +59,9 @@ impl Ending {
             let name = format!("record {}", record["iteration"]);
             parts.insert(name, same_for_all(record));
         }
-        let notebook = world.run_file("ralph");
-        for name in files_below(&notebook, &notebook) {
-            let text = fs::read_to_string(notebook.join(&name)).unwrap();
+        let run_files = world.run_file("ralph");
+        for name in files_below(&run_files, &run_files) {
+            let text = fs::read_to_string(run_files.join(&name)).unwrap();
             if name == "activity.log" {
                 assert_activity(&text, records.len());
             } else {
@@ -75,8 +75,7 @@ impl Ending {
         }
     }
 
-    /// The same iterations and the same pull request. A person who stops a run has looked at it, so loop scores begin
-    /// anew, and an agent that did more than its share is told so.
+    /// The same iterations and the same pull request. Loop scores differ: they start again when a person resumes the run.
     pub fn assert_same_result_as(&self, other: &Self) {
         assert_eq!(self.iterations, other.iterations);
         for name in ["branch", "pull-request.md", "ralph_task.md"] {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rstest::rstest;
 
 use crate::ending::{Ending, UNDISTURBED};
-use crate::world::{SCRIPT, SLOW_SCRIPT, World, told};
+use crate::world::{SCRIPT, SLOW_SCRIPT, World, stderr_text};
 
 #[rstest]
 #[case::ctrl_c("INT")]
@@ -60,6 +60,6 @@ fn an_interrupted_run_goes_on_to_the_same_result(#[case] signals: &[&str]) {
     }
     assert_eq!(ralph.finish().code(), Some(3), "{}", ralph.stderr());
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_result_as(&UNDISTURBED.0);
 }

@@ -11,7 +11,7 @@ use crate::world::{Ralph, SCRIPT, World};
 
 const KILLS: u32 = 200;
 const THREADS: u32 = 2;
-/// Between what an event tells and what follows it, a checkpoint for example, there is less than this.
+/// The longest time between an event and what follows it, for example a checkpoint.
 const SOON: Duration = Duration::from_millis(60);
 /// Events with a checkpoint, the pull request or the making of the clone right after or before them, and how often they
 /// come as a rule.

@@ -1,4 +1,4 @@
-//! What a run survives: `kill -9` at any moment, Ctrl-C, lost and torn files, a full disk, another machine.
+//! What a run survives: `kill -9` at any moment, Ctrl-C, lost and torn files, a full disk, another host.
 //!
 //! Everything here drives the real program from outside and looks at what it leaves behind.
 #![allow(
@@ -8,7 +8,7 @@
     clippy::disallowed_methods,
     missing_docs,
     unreachable_pub,
-    reason = "tests look at the machine they run on and stop where they stand"
+    reason = "tests read the environment and panic"
 )]
 
 use ::support::need;
@@ -18,6 +18,6 @@ mod disk;
 mod ending;
 mod interrupt;
 mod kill;
-mod machine;
+mod other_host;
 mod resume;
 mod world;

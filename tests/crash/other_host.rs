@@ -1,4 +1,4 @@
-//! A run taken over by another machine, which shares nothing with the first but the repository.
+//! A run that another host takes over. The two share nothing but the repository.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::process::Output;
 
 use crate::ending::{Ending, UNDISTURBED};
 use crate::need;
-use crate::world::{SCRIPT, SLOW_SCRIPT, World, told};
+use crate::world::{SCRIPT, SLOW_SCRIPT, World, stderr_text};
 
 #[test]
 fn while_its_lease_lasts_a_run_is_refused_elsewhere() {
@@ -14,10 +14,14 @@ fn while_its_lease_lasts_a_run_is_refused_elsewhere() {
     let world = World::killed_at(SCRIPT, "iteration_ended", 2);
     let run = move_away(&world);
     let refused = resume_elsewhere(&world, &run);
-    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr_text(&refused));
     let here = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     let owner = format!(" on {} until 2", here.trim());
-    assert!(told(&refused).contains(&owner), "{}", told(&refused));
+    assert!(
+        stderr_text(&refused).contains(&owner),
+        "{}",
+        stderr_text(&refused)
+    );
     assert!(!world.run_file("sandbox").exists());
 }
 
@@ -28,7 +32,7 @@ fn once_its_lease_is_over_a_run_goes_on_elsewhere() {
     let run = move_away(&world);
     expire_lease(&world, &run);
     let output = resume_elsewhere(&world, &run);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
 }
 
@@ -42,7 +46,7 @@ fn a_run_that_was_stopped_goes_on_elsewhere_at_once() {
     assert_eq!(ralph.finish().code(), Some(3), "{}", ralph.stderr());
     let run = move_away(&world);
     let output = resume_elsewhere(&world, &run);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_result_as(&UNDISTURBED.0);
 }
 
@@ -59,15 +63,15 @@ fn a_run_that_was_taken_over_is_refused_where_it_began() {
     fs::rename(world.home(), world.path().join("second")).unwrap();
     fs::rename(&first_home, world.home()).unwrap();
     let refused = world.resume();
-    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr_text(&refused));
     assert!(
-        told(&refused).contains(" on elsewhere until 2"),
+        stderr_text(&refused).contains(" on elsewhere until 2"),
         "{}",
-        told(&refused)
+        stderr_text(&refused)
     );
 }
 
-/// The first machine comes back with a journal that has lines of its own after the last checkpoint it made.
+/// The first host returns with journal lines of its own after the last checkpoint that it saved.
 #[test]
 fn a_run_comes_back_to_the_machine_that_began_it() {
     need!(other_machine());
@@ -82,11 +86,11 @@ fn a_run_comes_back_to_the_machine_that_began_it() {
     fs::rename(&first_home, world.home()).unwrap();
     expire_lease(&world, &run);
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
 }
 
-/// Whether this machine can pretend to be another one.
+/// Whether this host can pretend to be another one.
 fn other_machine() -> Result<(), String> {
     let world = World::new(SLOW_SCRIPT);
     let tried = world
@@ -94,19 +98,22 @@ fn other_machine() -> Result<(), String> {
         .output();
     match tried {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(format!("`unshare --uts` does not work: {}", told(&output).trim())),
+        Ok(output) => Err(format!(
+            "`unshare --uts` does not work: {}",
+            stderr_text(&output).trim()
+        )),
         Err(error) => Err(format!("`unshare` cannot be run: {error}")),
     }
 }
 
-/// Takes the files of the first machine away; what is left is the repository.
+/// Removes the files of the first host. Only the repository is left.
 fn move_away(world: &World) -> String {
     let run = world.run_id();
     fs::remove_dir_all(world.home()).unwrap();
     run
 }
 
-/// Puts the files of the first machine where the second one does not see them.
+/// Moves the files of the first host to where the second one does not see them.
 fn set_aside(world: &World) -> PathBuf {
     let first = world.path().join("first");
     fs::rename(world.home(), &first).unwrap();
@@ -141,7 +148,7 @@ fn expire_lease(world: &World, run: &str) {
             .env("GIT_INDEX_FILE", &index)
             .output()
             .unwrap();
-        assert!(output.status.success(), "git {args:?}: {}", told(&output));
+        assert!(output.status.success(), "git {args:?}: {}", stderr_text(&output));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     };
     let blob = git(&["hash-object", "-w", file.to_str().unwrap()]);

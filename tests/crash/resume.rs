@@ -1,4 +1,4 @@
-//! `ralph resume` after files were torn or lost, of a run that is done, and of one that somebody works on.
+//! `ralph resume` after files were torn or lost, of a run that is done, and of one that another process works on.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -6,9 +6,9 @@ use std::io::Write;
 use rstest::rstest;
 
 use crate::ending::{Ending, Owners, UNDISTURBED};
-use crate::world::{SCRIPT, SLOW_SCRIPT, World, told};
+use crate::world::{SCRIPT, SLOW_SCRIPT, World, stderr_text};
 
-/// What happens to a run's files while nobody works on it.
+/// What happens to a run's files while no process works on it.
 type Harm = fn(&World);
 
 #[rstest]
@@ -27,7 +27,7 @@ fn a_killed_run_goes_on(#[case] harm: Harm, #[case] after: u32) {
     let world = World::killed_at(SCRIPT, event, after.max(1));
     harm(&world);
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
 }
 
@@ -48,7 +48,7 @@ fn a_run_goes_on_after_everything_but_the_repository_was_lost(#[case] event: &st
     let run = world.run_id();
     fs::remove_dir_all(world.home()).unwrap();
     let output = world.ralph(&["resume", &run]);
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
     owners.assert_untouched(&world);
 }
@@ -71,10 +71,10 @@ fn a_torn_last_line_is_mended_and_said_so(#[case] file: &str, #[case] half: &str
         .write_all(half.as_bytes())
         .unwrap();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     let name = path.file_name().unwrap().to_string_lossy();
     let said = format!("{name}: removed a torn last line of {} bytes", half.len());
-    assert!(told(&output).contains(&said), "{}", told(&output));
+    assert!(stderr_text(&output).contains(&said), "{}", stderr_text(&output));
     Ending::of(&world).assert_same_as(&UNDISTURBED.0);
 }
 
@@ -85,9 +85,9 @@ fn a_torn_last_line_is_mended_and_said_so_before_the_first_checkpoint_too() {
     world.git(&["update-ref", "-d", &state]);
     fs::write(world.run_file("journal.jsonl"), "{\"seq\":1,").unwrap();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     let said = "journal.jsonl: removed a torn last line of 9 bytes";
-    assert!(told(&output).contains(said), "{}", told(&output));
+    assert!(stderr_text(&output).contains(said), "{}", stderr_text(&output));
 }
 
 #[test]
@@ -96,21 +96,21 @@ fn a_run_without_its_state_ref_is_not_begun_again_in_silence() {
     let state = format!("refs/ralph/{}/state", world.run_id());
     world.git(&["update-ref", "-d", &state]);
     let refused = world.resume();
-    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr_text(&refused));
     let said = format!("`{state}` is gone from the repository, and with it the work of 2 iterations");
-    assert!(told(&refused).contains(&said), "{}", told(&refused));
+    assert!(stderr_text(&refused).contains(&said), "{}", stderr_text(&refused));
 }
 
 #[test]
 fn a_note_survives_a_kill_in_the_iteration_that_reads_it() {
     let world = World::killed_at(SCRIPT, "iteration_ended", 1);
     let noted = world.ralph(&["note", "mind the rounding"]);
-    assert_eq!(noted.status.code(), Some(0), "{}", told(&noted));
+    assert_eq!(noted.status.code(), Some(0), "{}", stderr_text(&noted));
     let mut ralph = world.go_on();
     assert!(ralph.wait_for("model_answered", 1), "{}", ralph.stderr());
     ralph.kill();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
     for file in [
         "ralph/notes.md",
         "ralph/iterations/2/prompt.md",
@@ -129,8 +129,12 @@ fn a_done_run_says_so_and_stays_as_it_is() {
     assert_eq!(ralph.finish().code(), Some(0), "{}", ralph.stderr());
     let journal = fs::read(world.run_file("journal.jsonl")).unwrap();
     let output = world.resume();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
-    assert!(told(&output).contains("already done"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
+    assert!(
+        stderr_text(&output).contains("already done"),
+        "{}",
+        stderr_text(&output)
+    );
     assert_eq!(fs::read(world.run_file("journal.jsonl")).unwrap(), journal);
     let status = world.ralph(&["status", "--json", &world.run_id()]);
     let rows: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
@@ -144,10 +148,18 @@ fn a_run_that_somebody_works_on_is_refused_and_the_owner_is_named() {
     let mut ralph = world.go_on();
     assert!(ralph.wait_for("action", 1), "{}", ralph.stderr());
     let refused = world.resume();
-    assert_eq!(refused.status.code(), Some(1), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr_text(&refused));
     let owner = format!("is being worked on by process {} on ", ralph.id());
-    assert!(told(&refused).contains(&owner), "{}", told(&refused));
-    assert!(told(&refused).contains("hint: "), "{}", told(&refused));
+    assert!(
+        stderr_text(&refused).contains(&owner),
+        "{}",
+        stderr_text(&refused)
+    );
+    assert!(
+        stderr_text(&refused).contains("hint: "),
+        "{}",
+        stderr_text(&refused)
+    );
     // The one at work does not notice.
     ralph.signal("INT");
     assert_eq!(ralph.finish().code(), Some(3), "{}", ralph.stderr());

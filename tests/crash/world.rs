@@ -13,7 +13,7 @@ pub const SCRIPT: &str = include_str!("project/script.yaml");
 pub const SLOW_SCRIPT: &str = include_str!("project/slow.yaml");
 
 /// How long anything may take before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub struct World {
     dir: TempDir,
@@ -118,7 +118,7 @@ impl World {
 
     pub fn git(&self, args: &[&str]) -> String {
         let output = self.command("git", args).output().unwrap();
-        assert!(output.status.success(), "git {args:?}: {}", told(&output));
+        assert!(output.status.success(), "git {args:?}: {}", stderr_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -248,7 +248,7 @@ impl Ralph {
     pub fn wait_for(&mut self, event: &str, times: u32) -> bool {
         let mut left = times;
         while left > 0 {
-            match self.events.recv_timeout(PATIENCE) {
+            match self.events.recv_timeout(TIMEOUT) {
                 Ok(name) => left -= u32::from(name == event),
                 Err(RecvTimeoutError::Disconnected) => return false,
                 Err(RecvTimeoutError::Timeout) => panic!("hangs before {event}: {}", self.stderr()),
@@ -276,7 +276,7 @@ impl Ralph {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(started.elapsed() < PATIENCE, "hangs: {}", self.stderr());
+            assert!(started.elapsed() < TIMEOUT, "hangs: {}", self.stderr());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -289,7 +289,7 @@ impl Drop for Ralph {
     }
 }
 
-/// What a process told a person.
-pub fn told(output: &Output) -> String {
+/// What a process wrote to its standard error.
+pub fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

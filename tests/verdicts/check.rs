@@ -135,7 +135,7 @@ impl Check<'_> {
             self.equal(&format!("`{path}` in the last commit"), Some(&text), &found);
         }
         for (path, part) in &self.expected.ralph {
-            let text = self.notebook(path);
+            let text = self.run_file(path);
             self.part(&format!("`.ralph/{path}`"), part, &text);
         }
     }
@@ -162,8 +162,8 @@ impl Check<'_> {
         }
     }
 
-    /// What holds after every act: the user's branch and files are untouched, each iteration is there once and is
-    /// told of in the logs.
+    /// What holds after every act: the user's branch and files are untouched, each iteration is recorded
+    /// once and is in the logs.
     async fn always(&mut self) {
         let main = self.stage.git(&["rev-parse", "main"]).await;
         self.equal("the user's branch", Some(&self.stage.base().to_owned()), &main);
@@ -177,10 +177,10 @@ impl Check<'_> {
             .collect();
         let in_order: Vec<u32> = (1..).take(numbers.len()).collect();
         self.equal("the numbers of the iterations", Some(&in_order), &numbers);
-        let activity = self.notebook("activity.log");
+        let activity = self.run_file("activity.log");
         for number in numbers {
             self.part("activity.log", &format!("iteration {number} ended"), &activity);
-            let metrics = self.notebook(&format!("iterations/{number}/metrics.json"));
+            let metrics = self.run_file(&format!("iterations/{number}/metrics.json"));
             self.part(
                 &format!("metrics.json of iteration {number}"),
                 "\"signals\"",
@@ -214,7 +214,7 @@ impl Check<'_> {
     }
 
     /// A file of the host's copy of `.ralph/`; empty when it is not there.
-    fn notebook(&self, path: &str) -> String {
+    fn run_file(&self, path: &str) -> String {
         fs::read_to_string(self.played.run.ralph_dir().join(path)).unwrap_or_default()
     }
 }

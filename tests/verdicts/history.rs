@@ -25,7 +25,7 @@ pub struct History {
     /// The task.
     #[serde(default)]
     pub task: TaskShape,
-    /// What the run is told.
+    /// The settings of the run.
     #[serde(default)]
     pub settings: SettingsShape,
     /// Values that must appear in no file, event or commit.
@@ -141,7 +141,7 @@ impl Ask {
 pub struct Later {
     /// What a person does.
     again: Again,
-    /// What the run is told this time; as before when left out.
+    /// The settings of this act; those of the history by default.
     settings: Option<SettingsShape>,
     /// What comes of it.
     expect: Expected,

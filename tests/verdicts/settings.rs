@@ -1,4 +1,4 @@
-//! What a history tells the run.
+//! The settings of a history.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ralph::state::Rung;
 use ralph::usage::{Price, Usd};
 use serde::Deserialize;
 
-/// What the run is told. What is left out is as in a run without any configuration, but quicker to run out.
+/// The settings of the run. The default is that of a run without any configuration, with smaller budgets.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SettingsShape {
@@ -25,7 +25,7 @@ pub struct SettingsShape {
     doctor_apply: Apply,
     fallback: Option<String>,
     doctor: Option<String>,
-    /// The price of every profile; nobody knows it when `null`.
+    /// The price of every profile; unknown when `null`.
     usd_per_million_tokens: Option<f64>,
     max_output_tokens: u32,
     iteration_timeout_ms: u64,
