@@ -1,6 +1,6 @@
 //! What images cost: hashing a build context, loading, and finding out that nothing must be done. `benches/run image`
 //! runs it.
-#![expect(clippy::print_stdout, reason = "the figures are for whoever runs this")]
+#![expect(clippy::print_stdout, reason = "the figures are the output")]
 #![allow(missing_docs, reason = "nothing here is called by others")]
 
 mod context;
@@ -40,7 +40,7 @@ async fn measure(named: &[String]) -> Fallible<()> {
     let wanted = |name: &str| named.is_empty() || named.iter().any(|one| one == name);
     let stage = Stage::set_up().await?;
     if let Ok(load) = std::fs::read_to_string("/proc/loadavg") {
-        println!("load of the machine before: {}", load.trim());
+        println!("load of the host before: {}", load.trim());
     }
     if wanted("context") {
         report(context::measure(&stage).await?);

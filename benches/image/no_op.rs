@@ -100,7 +100,7 @@ async fn compare(stage: &Stage, name: &str, sizes: &[u64]) -> Fallible<(Samples,
     Ok((ours, peer))
 }
 
-/// A repository with a configuration that names a base in a registry that nobody runs.
+/// A repository with a configuration that names a base in a registry that does not exist.
 struct Project {
     dir: PathBuf,
     home: PathBuf,

@@ -24,7 +24,7 @@ pub(super) struct FlakeImage {
 
 /// A project's own flake.
 pub(super) enum ProjectFlake {
-    /// There is none.
+    /// The project has no `flake.nix`.
     Absent,
     /// It is not used.
     Skipped(SkippedFlake),

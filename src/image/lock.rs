@@ -99,7 +99,7 @@ impl ImageLock {
         project.join("ralph.lock")
     }
 
-    /// Reads the lock of a project; `None` if there is none.
+    /// Reads the lock of a project; `None` if the file does not exist.
     pub fn read(project: &Path) -> Result<Option<Self>, LockError> {
         let path = Self::path_in(project);
         let text = match fs::read_to_string(&path) {
@@ -186,7 +186,7 @@ impl LockedImage {
         }
         if self.base != now.base {
             found.push(format!(
-                "its base changed: {} is recorded, now it is {}",
+                "its base changed from {} to {}",
                 base_text(self.base.as_ref()),
                 base_text(now.base.as_ref())
             ));
@@ -319,7 +319,7 @@ mod tests {
     #[rstest]
     #[case::nothing(|_: &mut LockedImage| {}, &[])]
     #[case::files(|now: &mut LockedImage| now.hash.push('2'), &["its inputs changed"])]
-    #[case::base(|now: &mut LockedImage| now.base = None, &["its base changed: debian:12 (sha256:1) is recorded, now it is none"])]
+    #[case::base(|now: &mut LockedImage| now.base = None, &["its base changed from debian:12 (sha256:1) to none"])]
     #[case::a_layer(
         |now: &mut LockedImage| { now.digest = digest("other"); now.layers[1] = digest("changed") },
         &["layer 2 differs"]

@@ -18,6 +18,7 @@ mod check;
 mod command;
 mod disk;
 mod engine;
+mod example;
 mod flake;
 mod load;
 mod own_engine;

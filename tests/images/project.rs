@@ -117,7 +117,7 @@ impl Project {
         }
     }
 
-    /// A name for a base in a registry that nobody runs: no pull gets further than this machine.
+    /// A name for a base in a registry that does not exist, so that no pull leaves the host.
     pub fn base(&self, tag: &str) -> String {
         format!("127.0.0.1:1/{}", self.shop.tag(tag))
     }
@@ -221,7 +221,7 @@ impl Built {
     }
 }
 
-/// Whom this machine trusts. Behind a proxy with a certificate of its own, an image must trust it, too.
+/// The certificates that the host trusts. Behind a proxy with a certificate of its own, an image must trust it, too.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// Fails where Debian's packages are out of reach.

@@ -41,7 +41,7 @@ impl Sharing {
         format!("{}/team/{}", self.registry.address(), self.tag)
     }
 
-    /// Makes this machine one that has never seen the image.
+    /// Removes the image, as on a host that never had it.
     pub async fn forget(&self) {
         for name in [&self.tag, &self.remote()] {
             self.project.shop.engine.remove_image(name).await.unwrap();

@@ -108,7 +108,7 @@ impl<'a> CheckReport<'a> {
             "hint: if the change is intended, record it with `ralph image build --lock`"
         } else if self.differences.iter().all(is_only_times) {
             "hint: builders write the current time into the files that they create, so an image from a Dockerfile is not \
-             reproducible byte for byte unless the builder is told otherwise (SOURCE_DATE_EPOCH and `rewrite-timestamp` \
+             reproducible byte for byte unless the builder omits times (SOURCE_DATE_EPOCH and `rewrite-timestamp` \
              with buildx); an image from a flake is"
         } else {
             "hint: pin what the build downloads: packages by version, files by hash"

@@ -180,7 +180,7 @@ struct MeasuredLayer {
     size: u64,
 }
 
-/// The digest and size of a layer. A store path never changes, so both are cached by name. The inode tells whether a path
+/// The digest and size of a layer. A store path never changes, so both are cached by name. The inode changes if a path
 /// was deleted and built again with another result.
 fn measure(layer: &StoreLayer, cache: &LayerCache) -> io::Result<MeasuredLayer> {
     let key = key(layer)?;
