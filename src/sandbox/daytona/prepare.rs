@@ -115,7 +115,7 @@ fn variables(facts: &SandboxFacts, spec: &SandboxSpec) -> BTreeMap<String, Strin
     env
 }
 
-/// Installs the guest, unless it is there. The inner error says why there is none.
+/// Installs the guest if it is missing. The inner error says why it cannot be used.
 async fn install(
     toolbox: &Toolbox,
     facts: &SandboxFacts,
