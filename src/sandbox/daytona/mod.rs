@@ -149,7 +149,7 @@ impl DaytonaProvider {
     }
 
     /// Creates a sandbox, and removes it if it does not start.
-    async fn make(
+    async fn create_and_open(
         &self,
         new: &CreateDaytonaSandbox,
         spec: &SandboxSpec,
@@ -161,21 +161,21 @@ impl DaytonaProvider {
         };
         let secrets = secrets::store(api, &new.name, &self.options.secrets).await;
         secrets.map_err(|error| failed(&new.name, error))?;
-        let made = match create_or_find(api, new).await {
-            Ok(made) => made,
+        let created = match create_or_find(api, new).await {
+            Ok(created) => created,
             Err(error) => {
                 warn_not_removed(&new.name, secrets::remove(api, &self.labels(spec).secrets).await);
                 return Err(not_created(new, error));
             }
         };
         let opened = async {
-            let started = api.start(&made.id, timeout).await?;
+            let started = api.start(&created.id, timeout).await?;
             prepare::open(api, started, spec).await
         };
         match opened.await {
             Ok(sandbox) => Ok(sandbox),
             Err(error) => {
-                warn_not_removed(&new.name, discard(api, &made).await);
+                warn_not_removed(&new.name, discard(api, &created).await);
                 Err(failed(&new.name, error))
             }
         }
@@ -258,7 +258,7 @@ impl Provider for DaytonaProvider {
             return Err(SandboxError::host("make", Path::new(&name), exists));
         }
         let new = self.request(spec).await?;
-        Ok(Box::new(self.make(&new, spec).await?))
+        Ok(Box::new(self.create_and_open(&new, spec).await?))
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
@@ -333,7 +333,7 @@ async fn create_or_find(
             Ok(Some(found)) if found.labels == new.labels => Ok(found),
             Ok(_) | Err(_) => Err(error),
         },
-        made => made,
+        created => created,
     }
 }
 
@@ -362,11 +362,8 @@ fn not_created(new: &CreateDaytonaSandbox, error: DaytonaError) -> SandboxError 
             message,
             ..
         } if restricted && message.to_lowercase().contains("network") => {
-            let reason = format!(
-                "Daytona says: {message} (an organisation of a low tier has Daytona's own policy: raise the tier, or set \
-                 sandbox.network.policy = \"allow-all\")"
-            );
-            SandboxError::unsupported(NAME, "enforce the network policy", reason)
+            let hint = "raise the tier of the organisation, or set `sandbox.network.policy = \"allow-all\"`";
+            SandboxError::unsupported(NAME, "enforce the network policy", message).with_hint(Some(hint))
         }
         error => failed(&new.name, error),
     }
