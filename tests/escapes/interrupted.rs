@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use ralph::sandbox::Provider;
-
 use crate::docker_test::prints;
 use crate::need;
 use crate::sealed::outside;
