@@ -381,7 +381,7 @@ async fn spending_is_not_metered_and_an_hour_has_a_price() {
     )))
     .unwrap();
     let notice = provider.capabilities().spending_notice();
-    assert!(notice.is_some_and(|notice| notice.contains("nothing stops it")));
+    assert!(notice.is_some_and(|notice| notice.contains("a budget cannot end it in the middle")));
     assert!(provider.hourly_cost(&spec("any")).is_some());
 }
 

@@ -47,9 +47,9 @@ async fn witness(sandbox: &dyn Sandbox, line: &str) -> Exit {
 
 /// An error with its cause and its hint.
 fn full_message(error: &SandboxError) -> String {
-    let source = std::error::Error::source(error).map(ToString::to_string);
+    let source = std::error::Error::source(error).map(|source| format!(": {source}"));
     format!(
-        "{error}: {} ({})",
+        "{error}{} ({})",
         source.unwrap_or_default(),
         error.hint().unwrap_or_default()
     )

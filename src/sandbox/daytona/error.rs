@@ -105,7 +105,7 @@ impl DaytonaError {
                 "give the key the permissions for sandboxes and snapshots, and check that the organisation is not suspended"
             }
             Self::Refused { status: 429, .. } => {
-                "a limit of the organisation is reached: wait, remove other sandboxes (`ralph sandbox ls`), or raise the limit"
+                "the organisation's limit is reached: wait, remove other sandboxes (`ralph sandbox ls`), or raise the limit"
             }
             Self::Refused { status: 404, .. } | Self::Response { .. } => {
                 "check that DAYTONA_API_URL is the URL of Daytona's API; if it is, try again with `ralph resume`"
