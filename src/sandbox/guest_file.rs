@@ -34,7 +34,7 @@ impl GuestFile {
     }
 }
 
-/// The guest program for a processor architecture; the error is why there is none.
+/// The guest program for a processor architecture. The error is the reason why it does not exist.
 pub(super) fn guest_program(arch: &str) -> Result<&'static [u8], &'static str> {
     match guest::PROGRAM {
         None => Err("this ralph was built without its guest program"),

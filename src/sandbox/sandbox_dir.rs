@@ -118,7 +118,7 @@ impl SandboxDir {
             .try_for_each(|name| private(&self.workspace().join(name)))
     }
 
-    /// The record; `None` if there is none, or if it cannot be parsed.
+    /// The record; `None` if it does not exist or cannot be parsed.
     pub(super) fn record(&self) -> Option<SandboxRecord> {
         let bytes = fs::read(self.dir.join("sandbox.json")).ok()?;
         serde_json::from_slice(&bytes).ok()

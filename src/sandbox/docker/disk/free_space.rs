@@ -102,7 +102,7 @@ impl DiskMeasurement {
         Self { size, free, at }
     }
 
-    /// The largest possible size now. `None` if only another measurement can tell.
+    /// The largest possible size now. `None` if another measurement is needed.
     pub(super) fn upper_bound(self, free: FreeSpace, now: Instant) -> Option<u64> {
         match free.used_since(self.free) {
             Some(used) => Some(self.size + used),
