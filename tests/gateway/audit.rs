@@ -71,7 +71,7 @@ async fn a_host_with_an_injected_credential_is_never_tunnelled() {
         [21, 3, 3, 0, 2, 2, 49]
     );
     world
-        .check_denied(Some("api.example"), "never through a tunnel")
+        .check_denied(Some("api.example"), "not through a tunnel")
         .await;
     assert_eq!(server.connections(), 0);
 

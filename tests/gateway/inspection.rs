@@ -187,7 +187,7 @@ async fn a_host_to_be_inspected_is_never_passed_on_unopened() {
     say(&mut stream, real_hello("a.example")).await;
     inspected
         .world
-        .check_denied(Some("a.example"), "there is no inspection")
+        .check_denied(Some("a.example"), "the gateway has no inspection")
         .await;
     assert_eq!(server.connections(), 0);
 }
@@ -342,7 +342,10 @@ async fn a_client_that_does_not_agree_is_written_down(#[case] protocols: &[&str]
     assert!(error.to_string().contains(reason), "{error}");
     inspected
         .world
-        .check_denied(Some("a.example"), "not agreed on")
+        .check_denied(
+            Some("a.example"),
+            "the TLS handshake of an inspected connection failed",
+        )
         .await;
 }
 
@@ -359,7 +362,10 @@ async fn a_client_that_stops_talking_is_not_waited_for() {
     stream.write_all(&real_hello("a.example")).await.unwrap();
     inspected
         .world
-        .check_denied(Some("a.example"), "not agreed on")
+        .check_denied(
+            Some("a.example"),
+            "the TLS handshake of an inspected connection failed",
+        )
         .await;
 }
 

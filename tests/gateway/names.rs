@@ -85,7 +85,7 @@ async fn five_common_domains_work_together_within_tls_too() {
 #[case::loopback("127.0.0.1", "a loopback address")]
 #[case::private("10.1.2.3", "an address of a private network")]
 #[case::metadata("169.254.169.254", "a metadata service")]
-#[case::mapped("::ffff:127.0.0.1", "an IPv4 address written as an IPv6 one")]
+#[case::mapped("::ffff:127.0.0.1", "an IPv4-mapped IPv6 address")]
 #[case::loopback6("::1", "a loopback address")]
 #[tokio::test]
 async fn an_allowed_name_that_leads_to_a_denied_address_is_refused(
@@ -135,10 +135,13 @@ async fn of_several_addresses_only_open_ones_are_used() {
 
 #[tokio::test]
 async fn an_unknown_name_is_a_bad_gateway() {
-    let world = World::new(allowlist(&["nobody.example"]));
+    let world = World::new(allowlist(&["missing.example"]));
     let mut client = world.enter(ListenerProtocol::Http { port: 80 }).await;
-    let answer = say(&mut client, "GET / HTTP/1.1\r\nHost: nobody.example\r\n\r\n").await;
+    let answer = say(&mut client, "GET / HTTP/1.1\r\nHost: missing.example\r\n\r\n").await;
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-    assert!(answer.contains("there is no host nobody.example"), "{answer}");
+    assert!(
+        answer.contains("the host missing.example does not exist"),
+        "{answer}"
+    );
 }
