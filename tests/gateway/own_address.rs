@@ -13,7 +13,7 @@ use crate::need;
 use crate::support::skip::{self, program};
 use crate::world::{OK, World, answer_heads, say, send_and_read_until};
 
-/// Tells the process inside the namespace from the one outside.
+/// Set in the process inside the namespace.
 const INSIDE: &str = "INSIDE_A_NETWORK_OF_ITS_OWN";
 
 #[rstest]
@@ -23,7 +23,7 @@ fn the_hosts_own_public_address_is_refused(#[case] address: &str) {
     if std::env::var_os(INSIDE).is_none() {
         return run_inside();
     }
-    // An address of IPv6 could else not be used before it is shown that nobody else has it.
+    // Without it an IPv6 address cannot be used before duplicate address detection ends.
     let options: &[&str] = if address.contains(':') { &["nodad"] } else { &[] };
     for args in [
         &["link", "set", "lo", "up"][..],
@@ -72,6 +72,10 @@ fn run_inside() {
 async fn check(address: IpAddr) {
     let listener = TcpListener::bind(SocketAddr::new(address, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
+    // The kernel adds the route of a new IPv6 address a little later.
+    while tokio::net::TcpStream::connect((address, port)).await.is_err() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     let seen = Arc::new(Mutex::new(Vec::new()));
     let remembered = seen.clone();
     tokio::spawn(async move {
