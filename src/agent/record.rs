@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
@@ -44,7 +43,7 @@ pub struct AgentRecord {
 }
 
 /// The image of an agent. Agents without a program share the image of `actions`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AgentImage {
     /// The name in tags and labels.
     pub name: &'static str,
@@ -96,20 +95,6 @@ impl AgentRecord {
     #[must_use]
     pub fn brokered_service(&self) -> Option<&'static ModelService> {
         self.service.filter(|service| service.is_brokered())
-    }
-}
-
-impl PartialEq for AgentImage {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for AgentImage {}
-
-impl Hash for AgentImage {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
     }
 }
 

@@ -80,7 +80,7 @@ pub(crate) fn from_environment(config: &Config, kind: CredentialKind) -> Option<
     if kind == GATEWAY_KEY {
         return config.model_api_key();
     }
-    config.credential(kind.variable().0)
+    config.credential(kind.variable)
 }
 
 /// The server that renews logins. It is part of the service, also at another address.

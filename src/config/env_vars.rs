@@ -47,13 +47,10 @@ impl EnvVar {
 /// Every variable with a name of its own: the credentials of the model services, then the others. Besides these,
 /// `RALPH_<SECTION>__<KEY>` sets any key.
 pub fn env_vars() -> impl Iterator<Item = EnvVar> {
-    let credentials = CredentialKind::all().map(|kind| {
-        let (name, doc) = kind.variable();
-        EnvVar {
-            name,
-            doc,
-            role: EnvVarRole::Secret,
-        }
+    let credentials = CredentialKind::all().map(|kind| EnvVar {
+        name: kind.variable,
+        doc: kind.variable_doc,
+        role: EnvVarRole::Secret,
     });
     credentials.chain(OTHER_VARS.iter().copied())
 }

@@ -43,7 +43,7 @@ pub fn parse(kind: CredentialKind, text: &str, now: Timestamp) -> Result<Credent
 #[must_use]
 pub fn find_setup_token(output: &str) -> Option<Secret> {
     let plain = strip_escapes(output);
-    let start = plain.rfind(ANTHROPIC_LOGIN.prefix())?;
+    let start = plain.rfind(ANTHROPIC_LOGIN.prefix)?;
     let mut token = String::new();
     for c in plain[start..].chars() {
         match c {
@@ -95,7 +95,7 @@ fn check_prefix(kind: CredentialKind, text: &str) -> Result<(), MalformedCredent
     if text.len() < MIN_LENGTH {
         return Err(MalformedCredential::TooShort);
     }
-    let expected = kind.prefix();
+    let expected = kind.prefix;
     if expected.is_empty() {
         return Ok(());
     }
@@ -104,8 +104,8 @@ fn check_prefix(kind: CredentialKind, text: &str) -> Result<(), MalformedCredent
     }
     // The longest prefix wins: OpenAI's is the start of Anthropic's.
     let actual = CredentialKind::all()
-        .filter(|kind| !kind.prefix().is_empty() && text.starts_with(kind.prefix()))
-        .max_by_key(|kind| kind.prefix().len());
+        .filter(|kind| !kind.prefix.is_empty() && text.starts_with(kind.prefix))
+        .max_by_key(|kind| kind.prefix.len());
     if actual == Some(kind) {
         return Ok(());
     }

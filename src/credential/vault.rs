@@ -110,18 +110,18 @@ impl Vault {
     /// Waits for the exclusive right to change this credential, over all processes.
     pub(super) async fn lock(&self, kind: CredentialKind) -> Result<CredentialLock, CredentialError> {
         self.create_dir()?;
-        CredentialLock::acquire(self.dir.join(format!("{}.lock", kind.name()))).await
+        CredentialLock::acquire(self.dir.join(format!("{}.lock", kind.name))).await
     }
 
     /// A file that exists while a renewal is in progress.
     pub(super) fn renewal_marker(&self, kind: CredentialKind) -> PathBuf {
-        self.dir.join(format!("{}.refreshing", kind.name()))
+        self.dir.join(format!("{}.refreshing", kind.name))
     }
 
     /// The file of a credential.
     #[must_use]
     pub fn file(&self, kind: CredentialKind) -> PathBuf {
-        self.dir.join(format!("{}.json", kind.name()))
+        self.dir.join(format!("{}.json", kind.name))
     }
 
     fn read_file(&self, kind: CredentialKind) -> Result<Option<String>, CredentialError> {

@@ -43,10 +43,10 @@ pub use routed_model::RoutedModel;
 pub use script::{Script, ScriptError};
 pub use scripted_model::ScriptedModel;
 pub use service::{
-    ANTHROPIC, ANTHROPIC_KEY, ANTHROPIC_LOGIN, AuthMethod, CURSOR, CredentialKind, GATEWAY, GATEWAY_KEY,
-    GOOGLE, MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
+    ANTHROPIC, ANTHROPIC_KEY, ANTHROPIC_LOGIN, AuthMethod, CURSOR, CredentialKind, CredentialRecord, GATEWAY,
+    GATEWAY_KEY, GOOGLE, MODEL_SERVICES, ModelService, OPENAI, OPENAI_KEY, UnknownAuthMethod,
 };
-pub(crate) use service::{ApiError, CallError, CallUsage, ModelApi, ModelRoute, UsageReader};
+pub(crate) use service::{ApiError, ApiUsage, CallError, ModelApi, ModelRoute, UsageReader};
 
 /// Answers requests.
 #[async_trait]

@@ -130,8 +130,8 @@ impl ServiceUser {
 fn service_user(profile: &str, agent: AgentName, kind: CredentialKind) -> ServiceUser {
     ServiceUser {
         profile: profile.to_owned(),
-        auth: kind.auth(),
-        variable: agent.key_variable(kind.auth()).unwrap_or_default(),
+        auth: kind.auth,
+        variable: agent.key_variable(kind.auth).unwrap_or_default(),
         path: agent.base_path,
         credential_hint: String::new(),
     }
@@ -157,6 +157,6 @@ async fn stored_secrets(
     if let Some((stored, _)) = vault(context)?.load(kind).await? {
         return Ok(Some(stored.secrets().collect()));
     }
-    let chosen = config.settings.agent.auth == Some(kind.auth());
+    let chosen = config.settings.agent.auth == Some(kind.auth);
     Ok((chosen && from_environment(config, kind).is_some()).then(Vec::new))
 }

@@ -39,7 +39,7 @@ pub(super) async fn run(context: &Context, args: RunGatewayArgs) -> Result<CliEx
     let ready = GatewayReady {
         base_url: format!("http://{}", open.address),
         phantom: open.phantom.expose().to_owned(),
-        mode: open.kind.auth(),
+        mode: open.kind.auth,
     };
     let line = serde_json::to_string(&ready).unwrap_or_default();
     context.ui.data(line)?;

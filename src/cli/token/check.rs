@@ -67,8 +67,8 @@ impl CredentialStatus {
             .expires
             .map(|end| end.duration_since(now).as_hours() / 24);
         Self {
-            credential: kind.name(),
-            auth: kind.auth(),
+            credential: kind.name,
+            auth: kind.auth,
             place,
             expires: credential.expires,
             days_left,

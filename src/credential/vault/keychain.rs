@@ -53,7 +53,7 @@ impl Keychain {
         kind: CredentialKind,
         text: &str,
     ) -> Result<(), CredentialError> {
-        let name = kind.name();
+        let name = kind.name;
         let command = match self {
             // `security -i` reads commands from its input. Hexadecimal needs no quoting.
             Self::MacOs => Command::new(self.program()).arg("-i").stdin(format!(
@@ -90,7 +90,7 @@ impl Keychain {
             Self::MacOs => ["-s", "-a"],
             Self::SecretService => ["service", "account"],
         };
-        Command::new(self.program()).args([verb, service, SERVICE, account, kind.name()])
+        Command::new(self.program()).args([verb, service, SERVICE, account, kind.name])
     }
 
     async fn run(self, host: &Host, command: Command) -> Result<Exit, CredentialError> {

@@ -53,7 +53,7 @@ const QUERY_KEYS: [&str; 7] = [
 /// removed silently, because its sender expects that it is used.
 pub(super) fn check_phantom(headers: &HeaderMap, phantom: &Phantom) -> Result<(), BrokerRefusal> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(bearer);
-    let names: BTreeSet<&str> = CredentialKind::all().filter_map(CredentialKind::header).collect();
+    let names: BTreeSet<&str> = CredentialKind::all().filter_map(|kind| kind.header).collect();
     let keys = names.into_iter().flat_map(|name| headers.get_all(name));
     let keys = keys.map(|value| Some(value.as_bytes()));
     let mut found = false;

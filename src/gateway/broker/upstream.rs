@@ -44,7 +44,7 @@ impl ModelUpstream {
     /// How it authenticates.
     #[must_use]
     pub fn auth(&self) -> AuthMethod {
-        self.kind.auth()
+        self.kind.auth
     }
 
     /// The address, for messages.
@@ -90,7 +90,7 @@ impl ModelUpstream {
         &self,
         credential: &Secret,
     ) -> Result<(HeaderName, HeaderValue), InvalidHeaderValue> {
-        let (name, text) = match self.kind.header() {
+        let (name, text) = match self.kind.header {
             Some(name) => (HeaderName::from_static(name), credential.expose().to_owned()),
             None => (AUTHORIZATION, format!("Bearer {}", credential.expose())),
         };

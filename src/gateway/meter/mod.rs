@@ -26,7 +26,7 @@ pub use account::{Allowance, MeteredUsage, OverBudget};
 pub use file::MeterError;
 pub use prices::PriceList;
 
-use crate::model::CallUsage;
+use crate::model::ApiUsage;
 pub(super) use body::{BodyMeter, MeteredBody};
 
 /// The parts of a meter.
@@ -216,7 +216,7 @@ pub struct Reservation {
 
 impl Reservation {
     /// Counts the usage that the service reported.
-    pub(super) fn used(self, usage: CallUsage) {
+    pub(super) fn used(self, usage: ApiUsage) {
         let by_price = || Some(usage.cost_at(self.meter.0.prices.price(&self.model)?));
         let amount = CallAmount {
             tokens: usage.tokens(),

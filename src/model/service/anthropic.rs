@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::api::{ApiError, ModelApi, ModelRoute};
-use super::call_usage::{UsageFields, UsageState};
+use super::api_usage::{UsageFields, UsageState};
 use super::credential_kind::CredentialRecord;
 use super::metered_call::{CallFormat, MeteredCall};
 use super::{AuthMethod, CredentialKind, ModelService};

@@ -1,6 +1,7 @@
 //! The kinds of credentials.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -55,29 +56,29 @@ impl FromStr for AuthMethod {
 #[error("unknown authentication method `{0}`: expected `oauth`, `api-key` or `gateway`")]
 pub struct UnknownAuthMethod(String);
 
-/// A kind of credential: the service that it is for and how it authenticates there.
-///
-/// The kinds are the [`ModelService::credentials`](super::ModelService::credentials) of all services.
+/// A kind of credential; dereferences to its record. The kinds are the
+/// [`ModelService::credentials`](super::ModelService::credentials) of all services.
 #[derive(Clone, Copy)]
 pub struct CredentialKind(pub(super) &'static CredentialRecord);
 
 /// What ralph knows about one kind of credential.
-pub(super) struct CredentialRecord {
+pub struct CredentialRecord {
     /// The name that it is stored under.
-    pub(super) name: &'static str,
+    pub name: &'static str,
     /// Its name in messages.
-    pub(super) title: &'static str,
-    pub(super) auth: AuthMethod,
+    pub title: &'static str,
+    /// How it authenticates.
+    pub auth: AuthMethod,
     /// The environment variable that holds it.
-    pub(super) variable: &'static str,
+    pub variable: &'static str,
     /// The description of that variable in the reference.
-    pub(super) variable_doc: &'static str,
+    pub variable_doc: &'static str,
     /// The header that carries it; `None` for a bearer token in `Authorization`.
-    pub(super) header: Option<&'static str>,
-    /// How its text starts, where that is fixed.
-    pub(super) prefix: &'static str,
+    pub header: Option<&'static str>,
+    /// How its text starts; empty where that is not fixed.
+    pub prefix: &'static str,
     /// The agent that `ralph token store` names for it.
-    pub(super) agent: Option<&'static str>,
+    pub agent: Option<&'static str>,
 }
 
 impl CredentialKind {
@@ -88,36 +89,6 @@ impl CredentialKind {
             .flat_map(|service| service.credentials.iter().copied())
     }
 
-    /// The name that it is stored under.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        self.0.name
-    }
-
-    /// How it authenticates.
-    #[must_use]
-    pub fn auth(self) -> AuthMethod {
-        self.0.auth
-    }
-
-    /// The environment variable that holds it, with its description.
-    #[must_use]
-    pub fn variable(self) -> (&'static str, &'static str) {
-        (self.0.variable, self.0.variable_doc)
-    }
-
-    /// The header that carries it; `None` for a bearer token in `Authorization`.
-    #[must_use]
-    pub fn header(self) -> Option<&'static str> {
-        self.0.header
-    }
-
-    /// How its text starts; empty where that is not fixed.
-    #[must_use]
-    pub fn prefix(self) -> &'static str {
-        self.0.prefix
-    }
-
     /// The command that stores one, for hints.
     #[must_use]
     pub fn store_command(self) -> String {
@@ -125,13 +96,21 @@ impl CredentialKind {
             .0
             .agent
             .map_or(String::new(), |agent| format!(" --agent {agent}"));
-        format!("ralph token store{agent} --auth {}", self.auth())
+        format!("ralph token store{agent} --auth {}", self.auth)
+    }
+}
+
+impl Deref for CredentialKind {
+    type Target = CredentialRecord;
+
+    fn deref(&self) -> &CredentialRecord {
+        self.0
     }
 }
 
 impl PartialEq for CredentialKind {
     fn eq(&self, other: &Self) -> bool {
-        self.0.name == other.0.name
+        self.name == other.name
     }
 }
 
@@ -139,12 +118,12 @@ impl Eq for CredentialKind {}
 
 impl fmt::Debug for CredentialKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.name)
+        f.write_str(self.name)
     }
 }
 
 impl fmt::Display for CredentialKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.title)
+        f.write_str(self.title)
     }
 }

@@ -4,7 +4,7 @@
 
 mod anthropic;
 mod api;
-mod call_usage;
+mod api_usage;
 mod credential_kind;
 mod cursor;
 mod gateway;
@@ -14,8 +14,8 @@ mod openai;
 
 pub use anthropic::{ANTHROPIC, ANTHROPIC_KEY, ANTHROPIC_LOGIN};
 pub(crate) use api::{ApiError, ModelApi, ModelRoute};
-pub(crate) use call_usage::{CallUsage, UsageReader, UsageState};
-pub use credential_kind::{AuthMethod, CredentialKind, UnknownAuthMethod};
+pub(crate) use api_usage::{ApiUsage, UsageReader, UsageState};
+pub use credential_kind::{AuthMethod, CredentialKind, CredentialRecord, UnknownAuthMethod};
 pub use cursor::CURSOR;
 pub use gateway::{GATEWAY, GATEWAY_KEY};
 pub use google::GOOGLE;
@@ -65,7 +65,7 @@ impl ModelService {
     /// The credential that authenticates with this method.
     #[must_use]
     pub fn credential(&self, auth: AuthMethod) -> Option<CredentialKind> {
-        self.credentials.iter().copied().find(|kind| kind.auth() == auth)
+        self.credentials.iter().copied().find(|kind| kind.auth == auth)
     }
 
     /// The service that accepts a credential.
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn credentials_have_unique_names() {
         let kinds: Vec<_> = CredentialKind::all().collect();
-        let names: BTreeSet<_> = kinds.iter().map(|kind| kind.name()).collect();
+        let names: BTreeSet<_> = kinds.iter().map(|kind| kind.name).collect();
         assert_eq!(names.len(), kinds.len());
     }
 

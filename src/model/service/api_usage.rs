@@ -32,7 +32,7 @@ enum ResponseFormat {
 /// What a response has reported so far.
 #[derive(Debug, Default)]
 pub(crate) struct UsageState {
-    usage: Option<CallUsage>,
+    usage: Option<ApiUsage>,
     /// Whether output tokens were reported, and not only input tokens.
     has_output: bool,
     /// Whether the final event was read.
@@ -41,7 +41,7 @@ pub(crate) struct UsageState {
 
 impl UsageState {
     /// Takes a report about the whole call so far.
-    pub(super) fn report(&mut self, has_output: bool, update: impl FnOnce(&mut CallUsage)) {
+    pub(super) fn report(&mut self, has_output: bool, update: impl FnOnce(&mut ApiUsage)) {
         update(self.usage.get_or_insert_default());
         self.has_output |= has_output;
     }
@@ -94,7 +94,7 @@ impl UsageReader {
     }
 
     /// The usage; `None` when the response did not report it, or is incomplete: some services send interim reports.
-    pub(crate) fn finish(mut self, is_complete: bool) -> Option<CallUsage> {
+    pub(crate) fn finish(mut self, is_complete: bool) -> Option<ApiUsage> {
         if let ResponseFormat::Json(body) = &self.format {
             (self.api.read_event)(std::str::from_utf8(body).ok()?, &mut self.state);
             self.state.is_over = true;
@@ -106,7 +106,7 @@ impl UsageReader {
 
 /// The usage of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct CallUsage {
+pub(crate) struct ApiUsage {
     pub(super) input: u64,
     pub(super) output: u64,
     pub(super) cache_written: u64,
@@ -116,7 +116,7 @@ pub(crate) struct CallUsage {
     pub(crate) quoted: Option<Usd>,
 }
 
-impl CallUsage {
+impl ApiUsage {
     /// All tokens, including those of the cache.
     pub(crate) fn tokens(&self) -> Tokens {
         let input = self
