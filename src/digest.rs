@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_hashes_all_bytes_also_those_nobody_asked_for() {
+    fn a_reader_hashes_all_bytes_including_those_not_read() {
         let mut reader = HashingReader::new(&b"abc"[..]);
         reader.read_exact(&mut [0; 1]).unwrap();
         assert_eq!(reader.finish().unwrap().hex(), ABC);

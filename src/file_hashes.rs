@@ -180,26 +180,24 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     Some(*taken)
 }
 
-/// What [`falsify`] stores.
 #[cfg(test)]
-pub(crate) const FALSE: Digest = Digest::from_bytes([7; 32]);
-
-/// Replaces every stored hash by a false one, so that a test sees whether stored hashes are used.
-#[cfg(test)]
-pub(crate) fn falsify(store: &Path) {
-    let hashes = FileHashes::load(store.to_owned(), Timestamp::now());
-    let false_ones = hashes.known.iter();
-    let false_ones = false_ones.map(|(name, (stamp, _))| (name.clone(), (*stamp, FALSE)));
-    hashes.replace(&false_ones.collect());
-}
-
-#[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::{Duration, SystemTime};
 
     use tempfile::TempDir;
 
     use super::*;
+
+    /// What [`falsify`] stores.
+    pub(crate) const FALSE: Digest = Digest::from_bytes([7; 32]);
+
+    /// Replaces every stored hash by a false one, so that a test sees whether stored hashes are used.
+    pub(crate) fn falsify(store: &Path) {
+        let hashes = FileHashes::load(store.to_owned(), Timestamp::now());
+        let false_ones = hashes.known.iter();
+        let false_ones = false_ones.map(|(name, (stamp, _))| (name.clone(), (*stamp, FALSE)));
+        hashes.replace(&false_ones.collect());
+    }
 
     /// A directory with one file and a store for its hash.
     struct World {

@@ -9,7 +9,7 @@ use crate::agent::{Agent, ModelFailure, ReportedUsage};
 use crate::event::EventKind;
 use crate::gateway::meter::Allowance;
 use crate::model::Profile;
-use crate::state::{CallUsage, JournalEntry, JournalLine};
+use crate::state::{CallCharge, JournalEntry, JournalLine};
 use crate::usage::{Tokens, Usd};
 
 use super::RunInputs;
@@ -24,7 +24,7 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(600);
 const MIN_WAIT: Duration = Duration::from_secs(1);
 
 /// What is reserved for an agent session: its cost is unknown until it is over.
-const UNKNOWN: CallUsage = CallUsage {
+const UNKNOWN: CallCharge = CallCharge {
     tokens: Tokens { input: 0, output: 0 },
     cost: None,
 };
@@ -216,7 +216,7 @@ impl<'a> Accounts<'a> {
             metering.used_in(call)
         });
         let tokens = metered.map(|metered| metered.tokens).or(reported.tokens);
-        let spent = CallUsage {
+        let spent = CallCharge {
             tokens: tokens.unwrap_or_default(),
             cost: metered
                 .and_then(|metered| metered.cost)
@@ -279,8 +279,8 @@ mod tests {
     use crate::runner::tests::TestRun;
     use crate::state::RunOutcomeKind;
 
-    fn used(tokens: u64, cost: Option<Usd>) -> CallUsage {
-        CallUsage {
+    fn used(tokens: u64, cost: Option<Usd>) -> CallCharge {
+        CallCharge {
             tokens: Tokens {
                 input: tokens,
                 output: 0,
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    fn called(call: u64, spent: CallUsage) -> JournalEntry {
+    fn called(call: u64, spent: CallCharge) -> JournalEntry {
         JournalEntry::Called { call, spent }
     }
 

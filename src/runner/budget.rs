@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::state::{CallUsage, JournalEntry, JournalLine};
+use crate::state::{CallCharge, JournalEntry, JournalLine};
 use crate::usage::{Tokens, Usd};
 
 /// The upper bounds of a run.
@@ -93,7 +93,7 @@ impl Ledger {
     #[must_use]
     pub fn from_journal(lines: &[JournalLine], now: Timestamp) -> Self {
         let mut ledger = Self::default();
-        let mut calls: BTreeMap<u64, CallUsage> = BTreeMap::new();
+        let mut calls: BTreeMap<u64, CallCharge> = BTreeMap::new();
         for line in lines {
             match &line.entry {
                 JournalEntry::Calling {
@@ -131,7 +131,7 @@ impl Ledger {
         }
         self.check_call(
             budget,
-            CallUsage {
+            CallCharge {
                 tokens: Tokens::default(),
                 cost: None,
             },
@@ -148,7 +148,7 @@ impl Ledger {
     }
 
     /// Checks whether a call may be made that uses at most `worst`.
-    pub fn check_call(&self, budget: &Budget, worst: CallUsage) -> Result<(), BudgetExceeded> {
+    pub fn check_call(&self, budget: &Budget, worst: CallCharge) -> Result<(), BudgetExceeded> {
         let tokens = self.tokens.total().saturating_add(worst.tokens.total());
         match budget.max_tokens {
             Some(limit) if tokens > limit || self.tokens.total() >= limit => {
@@ -224,8 +224,8 @@ mod tests {
         Usd::from_dollars(dollars).unwrap()
     }
 
-    fn amount(tokens: u64, cost: Option<f64>) -> CallUsage {
-        CallUsage {
+    fn amount(tokens: u64, cost: Option<f64>) -> CallCharge {
+        CallCharge {
             tokens: Tokens {
                 input: tokens,
                 output: 0,
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    fn calling(call: u64, reserved: CallUsage) -> JournalEntry {
+    fn calling(call: u64, reserved: CallCharge) -> JournalEntry {
         JournalEntry::Calling {
             call,
             iteration: 1,
@@ -353,11 +353,11 @@ mod tests {
     #[case::fits(spent(100, 0.1), amount(900, Some(0.9)), true)]
     #[case::one_token_too_many(spent(100, 0.1), amount(901, Some(0.1)), false)]
     #[case::a_little_too_dear(spent(100, 0.1), amount(1, Some(0.900_000_001)), false)]
-    #[case::a_price_nobody_knows(spent(100, 0.1), amount(900, None), true)]
+    #[case::an_unknown_price(spent(100, 0.1), amount(900, None), true)]
     #[case::more_than_can_be_counted(spent(1, 0.0), amount(u64::MAX, None), false)]
     fn a_call_is_made_only_when_its_worst_case_fits(
         #[case] ledger: Ledger,
-        #[case] worst: CallUsage,
+        #[case] worst: CallCharge,
         #[case] made: bool,
     ) {
         assert_eq!(ledger.check_call(&budget(), worst).is_ok(), made);

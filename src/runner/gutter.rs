@@ -430,7 +430,7 @@ pub(super) mod tests {
     #[case::line_numbers("main.rs:12: boom", "main.rs:13: boom")]
     #[case::counts("3 tests failed", "4 tests failed")]
     #[case::names("no such file: a", "no such file: b")]
-    fn what_tells_failures_apart_stays(#[case] one: &str, #[case] other: &str) {
+    fn what_distinguishes_failures_stays(#[case] one: &str, #[case] other: &str) {
         assert_ne!(normalise(one), normalise(other));
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::agent::{AgentConclusion, AgentOutcome, ModelFailure};
 use crate::gateway::meter::{Allowance, Meter, MeterNotice, MeterSink};
-use crate::state::CallUsage;
+use crate::state::CallCharge;
 
 use super::agent_work::interrupted;
 use super::error::Halt;
@@ -33,9 +33,9 @@ impl AgentMetering {
 
     /// What a session used, without a cost if the price of any call is unknown. `None` for a session that the meter
     /// does not know.
-    pub(super) fn used_in(&self, session: u64) -> Option<CallUsage> {
+    pub(super) fn used_in(&self, session: u64) -> Option<CallCharge> {
         let spent = self.meter.spent_in(session)?;
-        Some(CallUsage {
+        Some(CallCharge {
             tokens: spent.tokens,
             cost: (spent.unpriced_calls == 0).then_some(spent.cost),
         })

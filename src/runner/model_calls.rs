@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::event::EventKind;
 use crate::model::{ModelError, ModelMessage, ModelReply, ModelRequest, Profile};
-use crate::state::{CallUsage, JournalEntry};
+use crate::state::{CallCharge, JournalEntry};
 use crate::text::error_chain;
 use crate::usage::{Tokens, Usd};
 
@@ -13,7 +13,7 @@ use super::error::Halt;
 use super::progress::RunProgress;
 
 /// A call that was refused before any work was done is free.
-const FREE: CallUsage = CallUsage {
+const FREE: CallCharge = CallCharge {
     tokens: Tokens { input: 0, output: 0 },
     cost: Some(Usd::ZERO),
 };
@@ -65,7 +65,7 @@ async fn call(
     progress: &mut RunProgress<'_>,
     request: &ModelRequest,
 ) -> Result<Result<ModelReply, ModelError>, Halt> {
-    let reserved = CallUsage {
+    let reserved = CallCharge {
         tokens: request.worst_case(),
         cost: request.worst_cost(),
     };
@@ -103,15 +103,15 @@ fn check_unpriced(accounts: &Accounts<'_>, profile: &Profile) -> Result<(), Halt
 }
 
 /// What a call used. Unreported usage counts as what was reserved, and so does each attempt that broke off.
-fn spent(reply: &Result<ModelReply, ModelError>, reserved: CallUsage) -> CallUsage {
+fn spent(reply: &Result<ModelReply, ModelError>, reserved: CallCharge) -> CallCharge {
     let (own, broken_off) = match reply {
         Ok(reply) => {
             let own = match reply.tokens {
-                Some(tokens) => CallUsage {
+                Some(tokens) => CallCharge {
                     tokens,
                     cost: reply.cost,
                 },
-                None => CallUsage {
+                None => CallCharge {
                     tokens: reserved.tokens,
                     cost: reply.cost.or(reserved.cost),
                 },
@@ -123,7 +123,7 @@ fn spent(reply: &Result<ModelReply, ModelError>, reserved: CallUsage) -> CallUsa
         }) => (FREE, *unmetered_attempts),
         Err(_) => (FREE, 0),
     };
-    (0..broken_off).fold(own, |sum, _| CallUsage {
+    (0..broken_off).fold(own, |sum, _| CallCharge {
         tokens: sum.tokens + reserved.tokens,
         cost: sum.cost.zip(reserved.cost).map(|(a, b)| a + b),
     })

@@ -146,7 +146,6 @@ pub enum Isolation {
     /// By a container.
     Container,
     /// By a VM.
-    #[serde(rename = "machine")]
     Vm,
 }
 

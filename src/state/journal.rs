@@ -46,14 +46,14 @@ pub enum JournalEntry {
         /// The iteration it belongs to.
         iteration: u32,
         /// The most it can use.
-        reserved: CallUsage,
+        reserved: CallCharge,
     },
     /// The call returned.
     Called {
         /// The number of the call within the run.
         call: u64,
         /// What it used as reported, or the reservation if nothing was reported.
-        spent: CallUsage,
+        spent: CallCharge,
     },
     /// The run waited for a model, which does not count against the time budget.
     Waited {
@@ -85,7 +85,7 @@ pub enum JournalEntry {
 
 /// What is reserved for a call, or was used by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallUsage {
+pub struct CallCharge {
     /// Input and output tokens.
     pub tokens: Tokens,
     /// The cost; `None` when the price is unknown.
@@ -372,7 +372,7 @@ mod tests {
         let calling = |call| JournalEntry::Calling {
             call,
             iteration: 1,
-            reserved: CallUsage::default(),
+            reserved: CallCharge::default(),
         };
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");

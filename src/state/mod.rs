@@ -14,7 +14,7 @@ pub use error::StateError;
 pub(crate) use files::to_json;
 pub use files::{append_line, repair_log, write_atomically};
 pub use inbox::{Inbox, Intervention};
-pub use journal::{CallUsage, Journal, JournalCatchUp, JournalEntry, JournalLine, RunOutcomeKind};
+pub use journal::{CallCharge, Journal, JournalCatchUp, JournalEntry, JournalLine, RunOutcomeKind};
 pub use lock::{RunLock, RunOwner};
 pub use record::{
     CheckResult, CommandFailure, FileState, IterationRecord, IterationVerdict, LoopScore, LoopSignals, Rung,

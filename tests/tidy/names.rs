@@ -91,8 +91,8 @@ fn has_tuple_pattern(tokens: &[Token<'_>]) -> bool {
     let mut before = "";
     for token in tokens {
         match token.text {
-            "<" if depth == 0 => angles += 1,
-            ">" if depth == 0 && before != "-" => angles = angles.saturating_sub(1),
+            "<" => angles += 1,
+            ">" if before != "-" => angles = angles.saturating_sub(1),
             "(" if angles > 0 => {}
             ")" if angles > 0 => {}
             "(" if depth == 1 && matches!(before, "(" | ",") => return true,
@@ -179,6 +179,7 @@ mod tests {
         check("fn f() { let g = |(a, b): (u8, u8)| a; }", false);
         check("fn f(a: u8) -> (u8, u8) { g((1, 2)) }", false);
         check("fn f(a: fn((u8, u8)) -> u8) {}", false);
+        check("fn f(a: u8, b: impl Fn(u8) -> Result<u8, ()>) {}", false);
     }
 
     #[test]

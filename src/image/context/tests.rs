@@ -262,7 +262,7 @@ mod cache {
     }
 
     fn poison(fixture: &Fixture) {
-        crate::file_hashes::falsify(&stored(fixture));
+        crate::file_hashes::tests::falsify(&stored(fixture));
     }
 
     #[test]

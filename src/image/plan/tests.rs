@@ -221,7 +221,7 @@ fn the_age_of_a_pull_is_configurable() {
 }
 
 #[rstest]
-#[case::made_on_this_machine("debian:12", BaseIdentity::Layers(Digest::sha256(b"")))]
+#[case::made_on_this_host("debian:12", BaseIdentity::Layers(Digest::sha256(b"")))]
 #[case::pinned_by_its_digest("debian@sha256:1111111111111111111111111111111111111111111111111111111111111111", BaseIdentity::RepoDigest("sha256:1".into()))]
 fn a_base_that_no_pull_can_change_is_not_pulled(#[case] base: &'static str, #[case] identity: BaseIdentity) {
     let pulls = PullHistory::Earlier {
