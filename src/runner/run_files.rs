@@ -281,7 +281,9 @@ mod tests {
     ) {
         let run = TestRun::new().await;
         let (mut progress, workplace) = (run.progress().await, run.workplace().await);
-        progress.files.write(name, "ours\n").unwrap();
+        for file in [GUARDRAILS, name] {
+            progress.files.write(file, "ours\n").unwrap();
+        }
         workplace.reset_clone(&mut progress).await.unwrap();
         agent_writes(&workplace, name, theirs).await;
         let (files, clone) = (&mut progress.files, workplace.clone_dir());
