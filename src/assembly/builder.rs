@@ -105,8 +105,8 @@ impl RalphBuilder {
     }
 
     /// Sets one configuration key, for example `budget.max_iterations` to `5`. It wins over every configuration file.
-    pub fn set(self, key: &str, value: impl ToString) -> Self {
-        let value = value.to_string();
+    pub fn set(self, key: &str, value: impl Into<String>) -> Self {
+        let value = value.into();
         self.overrides([ConfigOverride {
             key: key.to_owned(),
             value,
@@ -171,8 +171,8 @@ impl RalphBuilder {
     pub async fn build(mut self) -> Result<Ralph, AssemblyError> {
         let context = self.context()?;
         match self.resumed.take() {
-            Some(run) => self.existing_run(context, &run).await,
-            None => self.new_run(context).await,
+            Some(run) => Box::pin(self.existing_run(context, &run)).await,
+            None => Box::pin(self.new_run(context)).await,
         }
     }
 

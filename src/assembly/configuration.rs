@@ -49,7 +49,7 @@ pub(crate) fn load(
 ) -> Result<Config, AssemblyError> {
     let config = config::load(&inputs(context, task, given)?)?;
     for warning in config.warnings() {
-        context.reporter.warn(&warning.to_string());
+        context.reporter.warn(&warning);
     }
     Ok(config)
 }

@@ -36,5 +36,5 @@ pub(super) fn lint_task(context: &Context, args: &LintArgs) -> Result<CliExit, C
         context.ui.say(format_args!("{} is valid.", args.task.display()));
         return Ok(CliExit::Success);
     }
-    Err(AssemblyError::invalid_task(&args.task, findings.len()).into())
+    Err(AssemblyError::invalid_task(&args.task, findings.len()))
 }

@@ -91,12 +91,16 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> Result<CliExit, Cli
     let policy = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
-    let content = match args.method.zip(args.path) {
+    let seen = match args.method.zip(args.path) {
         // The gateway sees methods and paths only in plain HTTP and in inspected TLS.
         Some((method, path)) if inspected || port != TLS_PORT => RequestContent::Http { method, path },
         _ => RequestContent::Opaque,
     };
-    let request = PolicyRequest { host, port, content };
+    let request = PolicyRequest {
+        host,
+        port,
+        content: seen,
+    };
     let judged = policy.judge(&request);
     let (verdict, reason) = match &judged {
         PolicyVerdict::Allowed(line) => (AuditVerdict::Allowed, format!("by {line}")),
@@ -208,10 +212,10 @@ fn to_toml(suggested: &SuggestedAllowlist) -> String {
         match (verdict, asked.suggestion()) {
             (_, Some(line)) if !known.insert(line.clone()) => {}
             (AuditVerdict::Allowed, Some(line)) => {
-                allowed.push(format!("  \"{line}\", # reached {count}x\n"))
+                allowed.push(format!("  \"{line}\", # reached {count}x\n"));
             }
             (AuditVerdict::Denied, Some(line)) => {
-                allowed.push(format!("  # \"{line}\", # blocked {count}x\n"))
+                allowed.push(format!("  # \"{line}\", # blocked {count}x\n"));
             }
             (_, None) => besides.push(format!("# {asked}\n")),
         }

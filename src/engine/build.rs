@@ -51,7 +51,7 @@ impl Engine {
             self.build_classic(build, &mut log).await?;
         }
         let image = self.image(&tag).await?;
-        image.ok_or_else(|| log.to_error(&tag))
+        image.ok_or_else(|| log.build_error(&tag))
     }
 
     async fn build_classic(&self, build: ImageBuild, log: &mut BuildLog<'_>) -> Result<(), EngineError> {
@@ -97,7 +97,7 @@ fn failed(tag: &str, error: ApiError, log: &mut BuildLog<'_>) -> EngineError {
     };
     log.push(&format!("{message}\n"));
     match EngineError::from_api(tag, error) {
-        EngineError::Api { .. } => log.to_error(tag),
+        EngineError::Api { .. } => log.build_error(tag),
         known => known,
     }
 }

@@ -52,7 +52,7 @@ pub(super) async fn build(
         .find_map(|line| line.strip_prefix("ERROR: "));
     Err(last
         .and_then(|line| EngineError::from_message(&tag, line))
-        .unwrap_or_else(|| log.to_error(&tag)))
+        .unwrap_or_else(|| log.build_error(&tag)))
 }
 
 fn command(engine: &Engine, build: &ImageBuild, context: &Path) -> Command {

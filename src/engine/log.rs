@@ -51,7 +51,7 @@ impl<'a> BuildLog<'a> {
     }
 
     /// The error of a failed build, with the last lines.
-    pub(super) fn to_error(&mut self, tag: &str) -> EngineError {
+    pub(super) fn build_error(&mut self, tag: &str) -> EngineError {
         EngineError::Build {
             tag: tag.to_owned(),
             tail: self.tail(),

@@ -59,7 +59,7 @@ impl ImageBuilder {
         };
         let ours = images
             .into_iter()
-            .filter_map(|image| local_image(image, &in_use, was_pulled));
+            .filter_map(|image| local_image(&image, &in_use, was_pulled));
         let mut ours: Vec<LocalImage> = ours.collect();
         ours.sort_by(|a, b| (&a.tag, &a.id).cmp(&(&b.tag, &b.id)));
         Ok(ours)
@@ -67,7 +67,7 @@ impl ImageBuilder {
 }
 
 fn local_image(
-    image: EngineImage,
+    image: &EngineImage,
     in_use: &BTreeSet<Digest>,
     was_pulled: impl Fn(&str) -> bool,
 ) -> Option<LocalImage> {

@@ -106,7 +106,7 @@ impl Ledger {
                 }
                 JournalEntry::Recorded(_) => ledger.iterations += 1,
                 JournalEntry::Waited { milliseconds } => {
-                    ledger.waited += Duration::from_millis(*milliseconds)
+                    ledger.waited += Duration::from_millis(*milliseconds);
                 }
                 _ => {}
             }

@@ -4,12 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use regex_lite::Regex;
-use sha2::{Digest, Sha256};
-
+use crate::digest::Digest;
 use crate::exec::Exit;
 use crate::sandbox::{Sandbox, clone_dir};
 use crate::state::{CommandFailure, IterationRecord, LoopScore, LoopSignals};
+use regex_lite::Regex;
 
 use super::evidence::checkout_dir;
 
@@ -83,10 +82,8 @@ pub(super) fn command_failure(command: &str, exit: &Exit, sandbox: &dyn Sandbox)
 
 /// Like [`command_failure`], for a failure without a command: an unusable answer, an iteration that took too long.
 pub(super) fn text_failure(command: &str, code: i32, output: &str) -> CommandFailure {
-    let mut hash = Sha256::new();
-    hash.update(format!("{command}\0{code}\0{}", normalise(output)));
-    let digest = hash.finalize();
-    let signature = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let digest = Digest::sha256(format!("{command}\0{code}\0{}", normalise(output)).as_bytes());
+    let signature = digest.hex()[..16].to_owned();
     CommandFailure {
         command: command.to_owned(),
         code,

@@ -136,17 +136,17 @@ impl<'a> Run<'a> {
             workplace: &self.workplace,
             accounts: &self.accounts,
         };
-        let mut verified = verifier.verify(&collected.snapshot.tip, &reported).await?;
-        if !verified.evidence.checks.is_empty() && !collected.snapshot.dirty.is_empty() {
+        let mut found = verifier.verify(&collected.snapshot.tip, &reported).await?;
+        if !found.evidence.checks.is_empty() && !collected.snapshot.dirty.is_empty() {
             let hint = "there is uncommitted work: evidence is gathered from commits only".to_owned();
-            verified.evidence.errors.push(hint);
+            found.evidence.errors.push(hint);
         }
         let tests = &self.task.frontmatter.test_command;
         let untested = self.progress.last.tested_tree.as_ref() != Some(&collected.snapshot.tree);
-        if untested && !verified.evidence.ran(tests) {
-            verified.evidence.join(verifier.feedback(tests).await?);
+        if untested && !found.evidence.ran(tests) {
+            found.evidence.join(verifier.feedback(tests).await?);
         }
-        Ok(verified)
+        Ok(found)
     }
 
     /// The checkboxes that the agent reports as finished: in its answer, by editing the task file, or by reporting the

@@ -92,7 +92,7 @@ async fn climb(rung: Rung, record: &mut IterationRecord, doctor: &mut Doctor<'_,
         }
     };
     let rung = rung.name().to_owned();
-    let progress = &mut doctor.progress;
+    let progress = &mut *doctor.progress;
     progress.log_activity(&format!("ladder: {rung}: {detail}"))?;
     doctor.accounts.reporter.emit(EventKind::Ladder { rung, detail });
     Ok(())

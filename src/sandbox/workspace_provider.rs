@@ -345,9 +345,10 @@ impl<B: WorkspaceBackend> Provider for WorkspaceProvider<B> {
             return Ok(None);
         };
         let fits = self.backend.fingerprint(spec).await?.as_ref() == Some(&record.fingerprint);
-        let opened = match fits {
-            true => self.backend.open(&dir, spec).await?,
-            false => None,
+        let opened = if fits {
+            self.backend.open(&dir, spec).await?
+        } else {
+            None
         };
         let Some(sandbox) = opened else {
             self.discard(&dir).await?;

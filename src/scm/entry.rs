@@ -27,6 +27,10 @@ pub(super) struct TreeChange {
 
 impl TreeEntry {
     /// Parses a mode and an id. Mode 0 means that there is no entry: `Some(None)`.
+    #[expect(
+        clippy::option_option,
+        reason = "the outer one is a malformed record, the inner one git's mode 0"
+    )]
     pub(super) fn parse(mode: &[u8], id: &[u8]) -> Option<Option<Self>> {
         match parse_mode(mode)? {
             0 => Some(None),

@@ -17,6 +17,7 @@ use super::selection::{ImageFlags, ImageSetup};
 
 /// Build the image, unless it is up to date
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(super) struct ImageBuildArgs {
     #[command(flatten)]
     image: ImageFlags,

@@ -173,7 +173,7 @@ impl BarProgress {
         self.show("all layers", doing, Some(together));
     }
 
-    /// BarProgress that do not move are drawn again only when they are shown to.
+    /// Redraws all bars after a resize: a bar that does not move is not redrawn by itself.
     fn fit(&mut self) {
         let columns = columns();
         if columns != self.columns {

@@ -75,8 +75,11 @@ impl HelloReader {
     }
 }
 
+/// The content of a record, and the bytes after it.
+type RecordAndRest<'a> = (&'a [u8], &'a [u8]);
+
 /// The content of the next record and the bytes after it; `None` when it is incomplete.
-fn next_record(bytes: &[u8]) -> Result<Option<(&[u8], &[u8])>, HelloError> {
+fn next_record(bytes: &[u8]) -> Result<Option<RecordAndRest<'_>>, HelloError> {
     // A partial header is checked, so that other protocols are refused without waiting.
     if bytes.first().is_some_and(|kind| *kind != RECORD_HANDSHAKE)
         || bytes.get(1).is_some_and(|major| *major != 3)

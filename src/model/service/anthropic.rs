@@ -81,7 +81,7 @@ pub(super) static MESSAGES: ModelApi = ModelApi {
             output_field: "max_tokens",
             has_stream_options: false,
         };
-        MeteredCall::parse(&format, body)
+        MeteredCall::parse(&format, &body)
     },
     event_markers: &["\"usage\"", "message_stop"],
     read_event,

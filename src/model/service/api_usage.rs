@@ -81,7 +81,7 @@ impl UsageReader {
                 }
             }
             ResponseFormat::Json(body) if body.len() + bytes.len() <= MAX_JSON => {
-                body.extend_from_slice(bytes)
+                body.extend_from_slice(bytes);
             }
             ResponseFormat::Json(_) => self.format = ResponseFormat::Other,
             ResponseFormat::Other => {}

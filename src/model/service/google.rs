@@ -154,9 +154,9 @@ struct Candidate {
     finish_reason: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-#[derive(Default)]
+#[expect(clippy::struct_field_names, reason = "these are the names of the API")]
 struct UsageMetadata {
     prompt_token_count: u64,
     tool_use_prompt_token_count: u64,

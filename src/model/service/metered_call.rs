@@ -47,8 +47,8 @@ impl MeteredCall {
     }
 
     /// Parses a call of Anthropic's or OpenAI's APIs. A limit on output tokens is added to a call without one.
-    pub(super) fn parse(format: &CallFormat, body: Bytes) -> Result<Self, CallError> {
-        let fields: CallFields<'_> = serde_json::from_slice(&body)?;
+    pub(super) fn parse(format: &CallFormat, body: &Bytes) -> Result<Self, CallError> {
+        let fields: CallFields<'_> = serde_json::from_slice(body)?;
         if fields.names_other_services() {
             return Err(CallError::OwnEndpoint);
         }

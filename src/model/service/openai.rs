@@ -66,7 +66,7 @@ pub(super) static RESPONSES: ModelApi = ModelApi {
             output_field: "max_output_tokens",
             has_stream_options: false,
         };
-        MeteredCall::parse(&format, body)
+        MeteredCall::parse(&format, &body)
     },
     event_markers: &["\"usage\""],
     read_event: |event, state| {
@@ -91,7 +91,7 @@ pub(super) static CHAT: ModelApi = ModelApi {
             output_field: "max_completion_tokens",
             has_stream_options: true,
         };
-        MeteredCall::parse(&format, body)
+        MeteredCall::parse(&format, &body)
     },
     event_markers: &["\"usage\"", "[DONE]"],
     read_event: |event, state| {

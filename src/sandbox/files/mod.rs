@@ -116,11 +116,11 @@ impl WorkspaceFiles {
         path: &Path,
         work: impl FnOnce(&Self, &Path) -> Result<T, FileError> + Send + 'static,
     ) -> Result<T, SandboxError> {
-        let relative = match path.is_absolute() {
-            true => path
-                .strip_prefix(&self.root)
-                .map_err(|_| SandboxError::outside(path))?,
-            false => path,
+        let relative = if path.is_absolute() {
+            path.strip_prefix(&self.root)
+                .map_err(|_| SandboxError::outside(path))?
+        } else {
+            path
         };
         let (files, relative) = (self.clone(), relative.to_owned());
         tokio::task::spawn_blocking(move || work(&files, &relative))

@@ -40,9 +40,9 @@ pub enum PatchError {
         header: String,
         /// The first line of the file that differs, from 1, at the best match.
         line: usize,
-        /// DiffLines of the hunk around there.
+        /// The lines of the hunk around there.
         expected: Vec<String>,
-        /// DiffLines of the file around there.
+        /// The lines of the file around there.
         found: Vec<String>,
     },
     /// A hunk without line numbers matches twice.
