@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 
 use super::sys_net::{self, NetlinkProtocol};
 
-/// NetlinkRequest flags (`NLM_F_*`).
+/// Flags of a netlink request (`NLM_F_*`).
 pub(crate) mod flag {
     pub(crate) const ACK: u16 = 0x4;
     pub(crate) const DUMP: u16 = 0x300;

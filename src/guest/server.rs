@@ -334,12 +334,12 @@ fn start_job(start: &StartCommand<'_>) -> io::Result<Started> {
             start.limits,
         ))),
         ForkSide::Child => {
-            let stdio = CommandStdio {
+            let streams = CommandStdio {
                 stdin,
                 stdout: stdout.into(),
                 stderr: stderr.into(),
             };
-            Ok(Started::Keeper(KeeperTask::new(start, stdio, guest)))
+            Ok(Started::Keeper(KeeperTask::new(start, streams, guest)))
         }
     }
 }
