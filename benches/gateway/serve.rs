@@ -33,11 +33,11 @@ pub(crate) async fn serve(count: usize, file: &Path) -> Fallible<()> {
     std::future::pending().await
 }
 
-/// A gateway with all its doors, and the URL of its proxy.
+/// A gateway with all its listeners, and the URL of its proxy.
 fn open(audit: &Path) -> Fallible<(Gateway, String)> {
     let phantom = Phantom::random()?;
     let policy = Policy::allow_all().denying([PolicyRule::parse("evil.example")?]);
-    let mut setup = GatewaySetup::new(policy, Arc::new(AuditLog::open(audit)?));
+    let mut setup = GatewaySetup::new(policy, Arc::new(AuditLog::open(audit, ralph::clock::system())?));
     setup.resolver = Arc::new(Loopback);
     setup.guard = AddressGuard::dangerously_opening(["127.0.0.0/8".parse()?]);
     setup.phantom = Some(phantom.clone());

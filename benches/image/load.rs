@@ -162,7 +162,7 @@ impl Archive {
         let digests: Vec<Digest> = self
             .large
             .iter()
-            .cloned()
+            .copied()
             .chain([Digest::sha256(&small)])
             .collect();
         let names: Vec<String> = digests.iter().map(layer_name).collect();

@@ -211,7 +211,7 @@ mod tests {
     /// The broker has to know which credential it gets from a variable.
     #[test]
     fn every_key_variable_is_for_a_credential_of_the_service() {
-        for agent in AGENTS.iter() {
+        for agent in AGENTS {
             for variable in agent.key_variables {
                 let known = agent
                     .service

@@ -136,7 +136,7 @@ fn killed_after(step: &str, ralph: &Command) -> Command {
     in_place_of(&mut command, ralph);
     command
         .args(["--exact", "interrupted_creation::ralph_itself"])
-        .env(LAST_STEP, step.to_string())
+        .env(LAST_STEP, step)
         .env(ARGUMENTS, arguments.join("\n"));
     command
 }

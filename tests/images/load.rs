@@ -120,7 +120,7 @@ async fn large_layers_go_below_small_ones_so_that_a_small_change_leaves_them_alo
     let first = shop.image(&sizes);
     shop.load(&first, "a").await.unwrap();
     let ids = first.diff_ids();
-    let expected = [3, 0, 2, 1, 4].map(|at: usize| ids[at].clone());
+    let expected = [3, 0, 2, 1, 4].map(|at: usize| ids[at]);
     assert_eq!(shop.find("a").await.unwrap().diff_ids, expected);
 
     let changed = shop.image(&sizes).with_data(0, "another", 1_000);

@@ -93,8 +93,7 @@ fn has_tuple_pattern(tokens: &[Token<'_>]) -> bool {
         match token.text {
             "<" => angles += 1,
             ">" if before != "-" => angles = angles.saturating_sub(1),
-            "(" if angles > 0 => {}
-            ")" if angles > 0 => {}
+            "(" | ")" if angles > 0 => {}
             "(" if depth == 1 && matches!(before, "(" | ",") => return true,
             "(" | "[" | "{" if depth == 0 && token.text != "(" => return false,
             "(" | "[" | "{" => depth += 1,

@@ -78,7 +78,7 @@ fn listed(layer: &[u8]) -> LayerListing {
     header.set_size(layer.len() as u64);
     image.append_data(&mut header, "layer.tar", layer).unwrap();
     let digest = Digest::sha256(layer);
-    let wanted = BTreeSet::from([digest.clone()]);
+    let wanted = BTreeSet::from([digest]);
     let mut found = read_listings(&mut image.into_inner().unwrap().as_slice(), &wanted).unwrap();
     found.remove(&digest).unwrap()
 }

@@ -13,7 +13,7 @@ async fn commits_and_uncommitted_work_come_back_and_nothing_of_the_users_moves()
 
     let back = world.take(&clone, &[]).await.unwrap();
     assert_eq!(back.tip, tip);
-    assert_eq!(back.new_commits, [tip.clone()]);
+    assert_eq!(back.new_commits, std::slice::from_ref(&tip));
     assert_eq!(world.flags(&back).await, []);
     let user = world.user();
     assert_eq!(git(&user, &["show", &format!("{tip}:a.txt")]), "fixed\n");
