@@ -100,7 +100,7 @@ async fn a_build_is_compared_with_what_is_recorded() {
     fs::write(&file, "version = 9\n").unwrap();
     project
         .try_build(&["--check"])
-        .expect_refused(&["ralph.lock", "its version is 9, not 1"]);
+        .expect_refused(&["ralph.lock", "its version is 9, expected 1"]);
     project.close().await;
 }
 

@@ -119,7 +119,10 @@ async fn a_rebuild_makes_everything_anew_and_warns_where_the_base_cannot_be_pull
     let ended = project.try_build(&["--rebuild", "--json"]);
     ended.expect(
         0,
-        &["warning: the registry of", "using the image that the engine has"],
+        &[
+            "warning: cannot reach the registry of",
+            "using the image that the engine has",
+        ],
     );
     let second = Built::of(&ended, "done");
     assert_eq!(second.steps, ["pull-base", "build-base", "build-project"]);

@@ -22,8 +22,8 @@ use crate::need;
 )]
 #[case::other_base("Dockerfile.sandbox", "ARG BASE_IMAGE\nFROM debian\n", &["line 2: the last stage starts from `debian`"])]
 #[case::bad_name("dependencies", "jq\nJQ!\n", &["dependencies`: line 2: invalid package `JQ!`", "one Debian package per line"])]
-#[case::shell("dependencies", "jq; rm -rf /\n", &["line 1: `jq; rm -rf /`"])]
-#[case::option("dependencies", "\t--allow-downgrades\r\n", &["line 1: `--allow-downgrades`"])]
+#[case::shell("dependencies", "jq; rm -rf /\n", &["line 1: invalid package `jq; rm -rf /`"])]
+#[case::option("dependencies", "\t--allow-downgrades\r\n", &["line 1: invalid package `--allow-downgrades`"])]
 #[case::ignore("Dockerfile.sandbox", COPYING, &[".dockerignore`: line 1"])]
 fn a_mistake_of_the_projects_is_told_with_its_line(
     #[case] name: &str,
@@ -128,7 +128,7 @@ async fn a_pipe_in_the_context_is_refused() {
     let pipe = project.place.repo().join(".agent-loop/pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, pipe, rustix::fs::Mode::RUSR).unwrap();
     project.try_build(&[]).expect_refused(&[
-        ".agent-loop/pipe` is a named pipe, which cannot be sent",
+        ".agent-loop/pipe` is a named pipe, which a build context cannot contain",
         "hint: if the image does not need it",
     ]);
     project.close().await;
