@@ -62,7 +62,8 @@ impl AgentProgram for Gemini {
         &GEMINI
     }
 
-    /// System settings, which those of the repository cannot override.
+    /// User settings. System settings would win over those of the repository, but the program ignores them below a
+    /// directory that others can write, such as `/tmp`.
     fn files(&self, brief: &AgentBrief, _access: &ModelAccess) -> Vec<AgentFile> {
         let settings = json!({
             "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -72,7 +73,7 @@ impl AgentProgram for Gemini {
             "general": {"enableAutoUpdate": false, "maxAttempts": 1, "retryFetchErrors": false},
         });
         vec![AgentFile {
-            path: brief.home.join("settings.json"),
+            path: brief.home.join(".gemini/settings.json"),
             text: settings.to_string(),
         }]
     }
@@ -82,10 +83,6 @@ impl AgentProgram for Gemini {
             .args(["--yolo", "--skip-trust", "--output-format", "stream-json"])
             .stdin(brief.text.clone())
             .env("GEMINI_CLI_HOME", brief.home.display().to_string())
-            .env(
-                "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
-                brief.home.join("settings.json").display().to_string(),
-            )
             // Otherwise it starts itself once more, with a larger heap.
             .env("GEMINI_CLI_NO_RELAUNCH", "true");
         if let Some(model) = &self.model {
@@ -236,9 +233,10 @@ mod tests {
         assert_eq!(command.env["GEMINI_API_KEY"], "phantom");
         assert_eq!(command.env["GOOGLE_GEMINI_BASE_URL"], "http://gateway:1");
         let settings = &gemini.files(&brief, &access)[0];
+        assert_eq!(command.env["GEMINI_CLI_HOME"], "/box/agent");
         assert_eq!(
-            command.env["GEMINI_CLI_SYSTEM_SETTINGS_PATH"],
-            settings.path.display().to_string()
+            settings.path.display().to_string(),
+            "/box/agent/.gemini/settings.json"
         );
         assert!(!settings.text.contains("phantom"));
     }

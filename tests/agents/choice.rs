@@ -86,7 +86,7 @@ fn an_agent_that_tells_no_cost_needs_another_bound() {
     place.write("ralph.toml", &custom(r#"["sh", "agent.sh"]"#));
     place.run(&["run"]).expect_refused(&[
         "the cost of the agent `custom` is unknown",
-        "or set budget.max_tokens_total",
+        "or budget.max_tokens_total",
     ]);
 }
 
@@ -104,7 +104,7 @@ fn the_word_of_a_brokered_agent_bounds_no_cost() {
     command.env("ANTHROPIC_API_KEY", "sk-ant-api03-none");
     finish(&mut command).expect_refused(&[
         "the cost of the agent `claude` is unknown",
-        "or set budget.max_tokens_total",
+        "or budget.max_tokens_total",
     ]);
 }
 
