@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
@@ -168,9 +169,21 @@ impl Serialize for AgentName {
 
 impl<'de> Deserialize<'de> for AgentName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = Cow::<'de, str>::deserialize(deserializer)?;
-        name.parse()
-            .map_err(|_| serde::de::Error::unknown_variant(&name, &NAMES))
+        deserializer.deserialize_str(AgentNameVisitor)
+    }
+}
+
+struct AgentNameVisitor;
+
+impl Visitor<'_> for AgentNameVisitor {
+    type Value = AgentName;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of an agent")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<AgentName, E> {
+        name.parse().map_err(|_| E::unknown_variant(name, &NAMES))
     }
 }
 
