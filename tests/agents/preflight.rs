@@ -102,7 +102,7 @@ async fn a_model_out_of_reach_is_told_before_there_is_a_sandbox() {
         &[
             "NOT READY: credential of claude: ",
             "cannot be reached",
-            "correct its address",
+            "check the network of the host and the address",
         ],
     );
     assert!(!bench.place.run_dir().join("sandbox").exists());
@@ -132,7 +132,7 @@ async fn a_program_that_the_image_lacks_is_told_and_the_sandbox_removed() {
 
 #[rstest]
 #[case::without_git(&["sh", "df"], "NOT READY: git in the sandbox: ", "next: use an image that contains `git`")]
-#[case::without_a_shell(&["df"], "NOT READY: sandbox: ", "one from an image needs a shell")]
+#[case::without_a_shell(&["df"], "NOT READY: sandbox: ", "an image must contain a shell")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_cannot_be_worked_in_is_told(
     #[case] programs: &[&str],

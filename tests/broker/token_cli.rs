@@ -89,7 +89,7 @@ fn a_login_says_how_long_it_lasts(#[case] file: &str, #[case] code: i32, #[case]
 #[case::nothing(&["--auth", "gateway"], "", "the input is empty")]
 #[case::chatgpt(&["--agent", "codex", "--auth", "oauth"], "x", "the ChatGPT login is for another service")]
 #[case::chatgpt_file(&["--agent", "codex"], r#"{"OPENAI_API_KEY": null, "tokens": {"access_token": "CANARY"}}"#, "the gateway does not support ChatGPT logins")]
-#[case::no_such_pair(&["--agent", "cursor", "--auth", "oauth"], "x", "`cursor` has no credential of the kind `oauth`")]
+#[case::no_such_pair(&["--agent", "cursor", "--auth", "oauth"], "x", "the agent `cursor` cannot authenticate with `oauth`")]
 #[case::no_such_auth(&["--auth", "password"], "x", "unknown authentication method `password`")]
 fn what_is_no_credential_is_not_stored(#[case] args: &[&str], #[case] input: &str, #[case] said: &str) {
     let place = Place::new();
