@@ -6,7 +6,7 @@
 //! define the protocols (`frame`, `message`, `holder_protocol`, `version`) are compiled into ralph and into the guest.
 //!
 //! To use it, put [`PROGRAM`] into a sandbox and run it with the argument `session`. Its standard input and output are
-//! the stream for [`crate::sandbox::session::Session::open`]. If the file belongs to another user and has mode `0111`
+//! the stream for [`crate::sandbox::session::WarmSession::open`]. If the file belongs to another user and has mode `0111`
 //! (execute, not read), the kernel denies other processes access to the guest's memory from the first instruction on.
 //! Otherwise the guest denies it itself shortly after it started.
 
