@@ -1,6 +1,8 @@
 //! The real `gemini`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::bench::{Bench, KEY, Program, Within, two_sessions, whole_task};
 use crate::need;
@@ -26,9 +28,15 @@ async fn a_task_is_done_with_a_brokered_key_and_its_calls_are_metered() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_key_pauses_the_run_with_a_hint() {
     let whole = whole_task();
-    let teller = Teller::by(move |asked| match asked.session {
-        0 => Turn::refuse(401, "UNAUTHENTICATED"),
-        _ => whole[asked.turn].clone(),
+    // The prompt is the same after the pause, and with it what the server takes for the session.
+    let accepted = Arc::new(AtomicBool::new(false));
+    let is_accepted = accepted.clone();
+    let teller = Teller::by(move |asked| {
+        if is_accepted.load(Ordering::Relaxed) {
+            whole[asked.turn].clone()
+        } else {
+            Turn::refuse(401, "UNAUTHENTICATED")
+        }
     });
     let bench = need!(Bench::within(Within::Directory, Program::Gemini, teller).await);
     let paused = bench.run(&[]);
@@ -41,6 +49,7 @@ async fn a_refused_key_pauses_the_run_with_a_hint() {
         ],
     );
     assert_eq!(bench.place.status()["iterations"], 0, "{paused:?}");
+    accepted.store(true, Ordering::Relaxed);
     finish(&mut bench.ralph(&["resume"])).expect(0, &["done: "]);
 }
 
