@@ -21,7 +21,7 @@ pub struct AgentRecord {
     pub name: &'static str,
     /// One sentence for the reference.
     pub summary: &'static str,
-    /// The executable; `None` if the configuration names it, or there is none.
+    /// The executable; `None` for an agent whose program the configuration names, and for one without a program.
     pub program: Option<&'static str>,
     /// What its images contain.
     pub image: AgentImage,

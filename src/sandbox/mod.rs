@@ -121,7 +121,7 @@ pub enum CredentialRoute {
     ProxiedLoopback,
     /// The provider stores credentials and adds them to requests.
     Provider,
-    /// There is none: an agent that needs a credential holds it inside the sandbox.
+    /// No route: an agent that needs a credential holds it inside the sandbox.
     None,
 }
 
