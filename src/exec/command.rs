@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Default of [`Command::keep`], in bytes.
@@ -82,6 +82,13 @@ impl Command {
     pub fn cwd(mut self, dir: impl Into<PathBuf>) -> Self {
         self.cwd = Some(dir.into());
         self
+    }
+
+    /// The directory it starts in, if `root` is that of commands without a `cwd` and the base of a relative one.
+    pub(crate) fn dir_in(&self, root: &Path) -> PathBuf {
+        self.cwd
+            .as_ref()
+            .map_or_else(|| root.to_owned(), |cwd| root.join(cwd))
     }
 
     /// Sets the standard input.

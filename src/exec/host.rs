@@ -3,7 +3,6 @@
 mod group;
 mod mark;
 mod piped;
-mod pipes;
 mod running;
 mod stdin;
 
@@ -21,6 +20,7 @@ use tokio::time::Instant;
 
 pub use piped::CommandStdout;
 pub use running::RunningCommand;
+pub(crate) use stdin::send_input;
 
 use self::mark::ProcessMark;
 use super::{Command, Exit, ExitStatus, OutputSink};
@@ -169,8 +169,8 @@ impl Host {
     /// program alike.
     fn dir_of(&self, command: &Command) -> io::Result<Option<PathBuf>> {
         let dir = match (&self.dir, &command.cwd) {
-            (Some(dir), Some(cwd)) => dir.join(cwd),
-            (Some(dir), None) | (None, Some(dir)) => dir.clone(),
+            (Some(dir), _) => command.dir_in(dir),
+            (None, Some(dir)) => dir.clone(),
             (None, None) => return Ok(None),
         };
         if dir.is_dir() {

@@ -14,12 +14,15 @@ mod command;
 mod exit;
 mod host;
 mod lines;
-mod recorder;
+mod output;
+mod wait_limits;
 
 pub use command::Command;
 pub use exit::{CapturedOutput, Exit, ExitStatus};
+pub(crate) use host::send_input;
 pub use host::{CommandStdout, Host, RunningCommand};
-pub(crate) use recorder::OutputRecorder;
+pub(crate) use output::CommandOutput;
+pub(crate) use wait_limits::{WaitEnd, WaitLimits};
 
 /// One of the two output streams of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

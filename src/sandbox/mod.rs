@@ -20,7 +20,6 @@
 //! ```
 
 mod canary;
-mod command_output;
 pub mod connect;
 pub mod daytona;
 pub mod docker;
@@ -45,7 +44,6 @@ mod shell;
 mod spec;
 pub mod tart;
 pub mod vm;
-mod wait_limits;
 mod workspace_provider;
 
 use std::path::{Path, PathBuf};

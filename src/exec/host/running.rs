@@ -4,14 +4,16 @@ use std::io;
 use std::process;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use tokio::process::Child;
-use tokio::time::{Instant, sleep_until};
+use futures_util::stream::{BoxStream, select, try_unfold};
+use futures_util::{FutureExt, Stream, StreamExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStdin};
+use tokio::time::Instant;
 
-use super::super::{Command, Exit, ExitStatus, OutputSink};
+use super::super::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitEnd, WaitLimits};
 use super::group::ProcessGroup;
 use super::mark::ProcessMark;
-use super::pipes::{InputPipe, OutputPipes};
+use super::stdin::send_input;
 
 /// How long a command may take to end after SIGTERM.
 const TERM_GRACE: Duration = Duration::from_secs(1);
@@ -22,18 +24,25 @@ const KILL_GRACE: Duration = Duration::from_secs(1);
 /// How many chunks of output are still read after a limit was reached.
 const LAST_CHUNKS: usize = 64;
 
+/// How much is read at once: the capacity of a pipe.
+const CHUNK: usize = 64 * 1024;
+
 /// A command that was started. Dropping it ends the command and everything it started.
-#[derive(Debug)]
 pub struct RunningCommand<'a> {
     command: &'a Command,
     grace: Duration,
     started: Instant,
-    exited: Option<(Instant, process::ExitStatus)>,
+    exited: Option<process::ExitStatus>,
     // Declared before the child, because dropping the child reaps the leader and frees the id of the group.
     group: ProcessGroup,
     child: Child,
-    input: InputPipe<'a>,
-    outputs: OutputPipes,
+    stdin: Option<ChildStdin>,
+    /// The input that was not written yet.
+    input: &'a [u8],
+    chunks: BoxStream<'static, io::Result<(OutputStream, Vec<u8>)>>,
+    /// Whether more output may come.
+    is_open: bool,
+    recorded: CommandOutput,
 }
 
 impl<'a> RunningCommand<'a> {
@@ -44,90 +53,89 @@ impl<'a> RunningCommand<'a> {
         started: Instant,
         grace: Duration,
     ) -> io::Result<Self> {
+        let group = ProcessGroup::new(&child, mark)?;
+        let stdout = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let stderr = child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
+        let chunks = select(
+            chunks(OutputStream::Stdout, stdout),
+            chunks(OutputStream::Stderr, stderr),
+        );
         Ok(Self {
             command,
             grace,
             started,
             exited: None,
-            group: ProcessGroup::new(&child, mark)?,
-            input: InputPipe::new(&mut child, command.stdin.as_deref().unwrap_or_default()),
-            outputs: OutputPipes::new(&mut child, command.keep),
+            group,
+            stdin: child.stdin.take(),
             child,
+            input: command.stdin.as_deref().unwrap_or_default(),
+            chunks: chunks.boxed(),
+            is_open: true,
+            recorded: CommandOutput::new(command.keep),
         })
     }
 
     /// Waits until the command ends, or ends it when it reaches a limit. Passes each line to `output` as it arrives.
     pub async fn finish(mut self, output: &mut dyn OutputSink) -> io::Result<Exit> {
-        let timeout = self.command.timeout;
-        let limits = Limits {
-            deadline: timeout.and_then(|timeout| self.started.checked_add(timeout)),
-            idle: self.command.idle,
-            grace: Some(self.grace),
+        let limits = WaitLimits::new(self.command, self.started);
+        let end = self.drive(limits, Some(self.grace), output).await?;
+        let held_after_exit = self.exited.is_some() && self.is_open;
+        let status = match (self.exited, end) {
+            (Some(status), _) => status.into(),
+            (None, WaitEnd::Idle) => ExitStatus::Idle,
+            (None, WaitEnd::TimedOut | WaitEnd::Finished) => ExitStatus::TimedOut,
         };
-        let reason = self.drive(&limits, output).await?;
-        match reason {
-            StopReason::Finished(_) => self.group.release(),
-            StopReason::StreamsHeld(_) | StopReason::TimedOut | StopReason::Idle => self.end(output).await?,
+        match end {
+            WaitEnd::Finished => self.group.release(),
+            WaitEnd::TimedOut | WaitEnd::Idle => self.end(output).await?,
         }
-        let still_open = self.outputs.is_open();
-        self.outputs.close(output);
-        let (status, streams_held) = match reason {
-            StopReason::Finished(status) => (status.into(), false),
-            StopReason::StreamsHeld(status) => (status.into(), true),
-            StopReason::TimedOut => (ExitStatus::TimedOut, still_open),
-            StopReason::Idle => (ExitStatus::Idle, still_open),
-        };
-        Ok(Exit {
-            status,
-            duration: self.started.elapsed(),
-            stdout: self.outputs.stdout.into_captured(),
-            stderr: self.outputs.stderr.into_captured(),
-            streams_held,
-        })
+        let streams_held = held_after_exit || self.is_open;
+        let duration = self.started.elapsed();
+        Ok(self.recorded.into_exit(status, duration, streams_held, output))
     }
 
     /// Terminates the group, then kills it and every process that left it.
     async fn end(&mut self, output: &mut dyn OutputSink) -> io::Result<()> {
         self.group.terminate();
-        self.drive(&Limits::only(TERM_GRACE), output).await?;
+        self.drive(WaitLimits::timeout(TERM_GRACE), None, output).await?;
         self.group.kill().await?;
-        self.drive(&Limits::only(KILL_GRACE), output).await?;
+        self.drive(WaitLimits::timeout(KILL_GRACE), None, output).await?;
         Ok(())
     }
 
-    /// Writes input and reads output until the command has ended or a limit is reached.
-    async fn drive(&mut self, limits: &Limits, output: &mut dyn OutputSink) -> io::Result<StopReason> {
+    /// Writes input and reads output until the command and its streams have ended, or a limit is reached. With a grace
+    /// period, only that counts once the command has ended.
+    async fn drive(
+        &mut self,
+        mut limits: WaitLimits,
+        grace: Option<Duration>,
+        output: &mut dyn OutputSink,
+    ) -> io::Result<WaitEnd> {
         let mut last_output = Instant::now();
-        loop {
-            if let Some((_, status)) = self.exited
-                && !self.outputs.is_open()
-            {
-                return Ok(StopReason::Finished(status));
-            }
-            let next_limit = limits.next(last_output, self.exited);
+        while self.exited.is_none() || self.is_open {
+            let had_exited = self.exited.is_some();
             tokio::select! {
-                status = self.child.wait(), if self.exited.is_none() => {
-                    self.exited = Some((Instant::now(), status?));
-                }
-                step = self.outputs.step(output), if self.outputs.is_open() => {
-                    step?;
+                status = self.child.wait(), if !had_exited => self.exited = Some(status?),
+                chunk = self.chunks.next(), if self.is_open => {
+                    self.record(chunk, output)?;
                     last_output = Instant::now();
                 }
-                () = self.input.step(), if self.input.is_open() => {}
-                reason = reached(next_limit) => {
-                    let before = self.exited.is_some();
+                () = send_input(&mut self.stdin, &mut self.input), if self.stdin.is_some() => {}
+                end = limits.exceeded(last_output) => {
                     let read = self.poll_once_more(output)?;
-                    match (self.exited, reason) {
-                        (Some((_, status)), _) if !self.outputs.is_open() => {
-                            return Ok(StopReason::Finished(status));
-                        }
-                        (Some(_), _) if !before => {}
-                        (_, StopReason::Idle) if read => last_output = Instant::now(),
-                        _ => return Ok(reason),
+                    let ended = self.exited.is_some() && !(had_exited && self.is_open);
+                    if end == WaitEnd::Idle && read {
+                        last_output = Instant::now();
+                    } else if !ended {
+                        return Ok(end);
                     }
                 }
             }
+            if let (false, Some(_), Some(grace)) = (had_exited, self.exited, grace) {
+                limits = WaitLimits::timeout(grace);
+            }
         }
+        Ok(WaitEnd::Finished)
     }
 
     /// Reads output and an exit status that arrived in time but were not seen yet, because the host is busy. Returns
@@ -136,74 +144,39 @@ impl<'a> RunningCommand<'a> {
         let mut read = false;
         // Bounded, because a command may never stop printing.
         for _ in 0..LAST_CHUNKS {
-            if !self.outputs.is_open() {
-                break;
-            }
-            match self.outputs.step(output).now_or_never() {
-                Some(step) => step?,
-                None => break,
-            }
+            let next = self.chunks.next().now_or_never().filter(|_| self.is_open);
+            let Some(chunk) = next else { break };
+            self.record(chunk, output)?;
             read = true;
         }
         if self.exited.is_none() {
-            self.exited = self.child.try_wait()?.map(|status| (Instant::now(), status));
+            self.exited = self.child.try_wait()?;
         }
         Ok(read)
     }
-}
 
-/// Why [`RunningCommand::drive`] stopped.
-#[derive(Clone, Copy, Debug)]
-enum StopReason {
-    /// The command and its streams have ended.
-    Finished(process::ExitStatus),
-    /// The command has ended, but another process holds its streams.
-    StreamsHeld(process::ExitStatus),
-    TimedOut,
-    Idle,
-}
-
-/// How long a command may run.
-#[derive(Debug)]
-struct Limits {
-    deadline: Option<Instant>,
-    idle: Option<Duration>,
-    /// How long the streams may stay open after the command has ended.
-    grace: Option<Duration>,
-}
-
-impl Limits {
-    fn only(timeout: Duration) -> Self {
-        Self {
-            deadline: Some(Instant::now() + timeout),
-            idle: None,
-            grace: None,
+    /// Records a chunk, or that both streams have ended.
+    fn record(
+        &mut self,
+        chunk: Option<io::Result<(OutputStream, Vec<u8>)>>,
+        output: &mut dyn OutputSink,
+    ) -> io::Result<()> {
+        match chunk.transpose()? {
+            Some((stream, bytes)) => self.recorded.push(stream, &bytes, output),
+            None => self.is_open = false,
         }
-    }
-
-    /// The limit that is reached first, and when. After the command has ended, only its grace period counts.
-    fn next(
-        &self,
-        last_output: Instant,
-        exited: Option<(Instant, process::ExitStatus)>,
-    ) -> Option<(Instant, StopReason)> {
-        if let (Some((at, status)), Some(grace)) = (exited, self.grace) {
-            return Some((at.checked_add(grace)?, StopReason::StreamsHeld(status)));
-        }
-        let deadline = self.deadline.map(|at| (at, StopReason::TimedOut));
-        let idle = self.idle.and_then(|idle| last_output.checked_add(idle));
-        let idle = idle.map(|at| (at, StopReason::Idle));
-        deadline.into_iter().chain(idle).min_by_key(|(at, _)| *at)
+        Ok(())
     }
 }
 
-/// Waits for a limit. Without one, waits forever.
-async fn reached(limit: Option<(Instant, StopReason)>) -> StopReason {
-    match limit {
-        Some((at, reason)) => {
-            sleep_until(at).await;
-            reason
-        }
-        None => std::future::pending().await,
-    }
+/// The output of one stream, as it arrives.
+fn chunks(
+    stream: OutputStream,
+    pipe: impl AsyncRead + Unpin,
+) -> impl Stream<Item = io::Result<(OutputStream, Vec<u8>)>> {
+    try_unfold(pipe, move |mut pipe| async move {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let read = pipe.read_buf(&mut chunk).await?;
+        Ok((read > 0).then_some(((stream, chunk), pipe)))
+    })
 }

@@ -1,8 +1,10 @@
-//! Standard input that does not depend on this process staying alive.
+//! The standard input of commands.
 
 use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::process::Stdio;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 
 use super::super::Command;
 
@@ -37,4 +39,15 @@ fn unnamed_file() -> io::Result<File> {
 #[cfg(not(target_os = "linux"))]
 fn unnamed_file() -> io::Result<File> {
     tempfile::tempfile()
+}
+
+/// Writes as much input as the command accepts. Closes the stream after the last byte, or if the command closed it.
+pub(crate) async fn send_input(stdin: &mut Option<impl AsyncWrite + Unpin>, input: &mut &[u8]) {
+    let Some(pipe) = stdin else { return };
+    let written = pipe.write(input).await.unwrap_or(input.len());
+    *input = &input[written..];
+    if input.is_empty() {
+        let _ = pipe.shutdown().await;
+        *stdin = None;
+    }
 }

@@ -12,10 +12,8 @@ use tokio::time::{Instant, sleep};
 use super::DaytonaError;
 use super::files::RemoteFiles;
 use super::toolbox::Toolbox;
-use crate::exec::{Command, Exit, ExitStatus, OutputSink, OutputStream};
-use crate::sandbox::command_output::CommandOutput;
+use crate::exec::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitEnd, WaitLimits};
 use crate::sandbox::shell;
-use crate::sandbox::wait_limits::{WaitEnd, WaitLimits};
 
 /// How often a log whose connection broke is opened again.
 const MAX_REOPENS: u32 = 5;
@@ -66,10 +64,7 @@ impl ToolboxSessionExec {
 
     /// The command as a line for the shell of the session. It runs in a subshell.
     fn line(&self, command: &Command, input: Option<&std::path::Path>) -> String {
-        let dir = command
-            .cwd
-            .as_ref()
-            .map_or_else(|| self.root.clone(), |cwd| self.root.join(cwd));
+        let dir = command.dir_in(&self.root);
         let env = self.env.iter().chain(&command.env);
         let input = input.map_or("/dev/null".into(), |path| path.to_string_lossy());
         format!(

@@ -5,20 +5,20 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::io::AsyncWrite;
 use tokio::time::{Instant, sleep};
 
 use super::super::SandboxError;
-use super::super::command_output::CommandOutput;
-use super::super::wait_limits::{WaitEnd, WaitLimits};
 use super::container::ROOT;
 use super::{engine_failed, proxy};
 use crate::engine::{ContainerExec, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
-use crate::exec::{Command, Exit, ExitStatus, OutputSink, OutputStream};
+use crate::exec::{
+    Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitEnd, WaitLimits, send_input,
+};
 use crate::gateway::Phantom;
 
 /// How long a command may take to end after SIGTERM, and after SIGKILL.
@@ -47,7 +47,6 @@ impl ContainerCommands {
         output: &mut dyn OutputSink,
     ) -> Result<Exit, SandboxError> {
         let mark = format!("{:016x}", fastrand::u64(..));
-        let root = PathBuf::from(ROOT);
         let spec = ExecSpec {
             argv: std::iter::once(&command.program)
                 .chain(&command.args)
@@ -57,12 +56,7 @@ impl ContainerCommands {
                 .chain(self.variables())
                 .chain(command.env.clone())
                 .collect(),
-            cwd: Some(
-                command
-                    .cwd
-                    .as_ref()
-                    .map_or_else(|| root.clone(), |dir| root.join(dir)),
-            ),
+            cwd: Some(command.dir_in(Path::new(ROOT))),
             stdin: command.stdin.is_some(),
         };
         let started = Instant::now();
@@ -214,18 +208,6 @@ impl<'a> RunningExec<'a> {
                 let cause = io::Error::new(io::ErrorKind::NotFound, message);
                 Err(SandboxError::not_started(&command.program, cause))
             }
-        }
-    }
-}
-
-/// Sends as much input as the command accepts. Closes the stream after the last byte, or if the command closed it.
-async fn send_input(stdin: &mut Option<Pin<Box<dyn AsyncWrite + Send>>>, input: &mut &[u8]) {
-    let Some(pipe) = stdin else { return };
-    match pipe.write(input).await {
-        Ok(written) if written < input.len() => *input = &input[written..],
-        Ok(_) | Err(_) => {
-            let _ = pipe.shutdown().await;
-            *stdin = None;
         }
     }
 }

@@ -52,11 +52,7 @@ impl VmExec {
     }
 
     fn wrap(&self, command: &Command) -> Command {
-        let root = &self.context.dir;
-        let dir = command
-            .cwd
-            .as_ref()
-            .map_or_else(|| root.clone(), |cwd| root.join(cwd));
+        let dir = command.dir_in(&self.context.dir);
         let mut env: BTreeMap<String, String> = self.context.env.clone();
         env.insert(MARK.to_owned(), "1".to_owned());
         env.extend(command.env.clone());

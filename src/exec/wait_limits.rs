@@ -1,14 +1,14 @@
-//! The time limits of a command, for providers that run it without the guest.
+//! The time limits of a command.
 
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::exec::Command;
+use super::Command;
 
 /// Why a command is no longer waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WaitEnd {
+pub(crate) enum WaitEnd {
     Finished,
     TimedOut,
     Idle,
@@ -16,14 +16,14 @@ pub(super) enum WaitEnd {
 
 /// The time limits of a command.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct WaitLimits {
+pub(crate) struct WaitLimits {
     deadline: Option<Instant>,
     idle: Option<Duration>,
 }
 
 impl WaitLimits {
     /// The limits of a command that started at this time.
-    pub(super) fn new(command: &Command, started: Instant) -> Self {
+    pub(crate) fn new(command: &Command, started: Instant) -> Self {
         Self {
             deadline: command.timeout.and_then(|limit| started.checked_add(limit)),
             idle: command.idle,
@@ -31,15 +31,15 @@ impl WaitLimits {
     }
 
     /// A deadline only, from now on.
-    pub(super) fn timeout(wait: Duration) -> Self {
+    pub(crate) fn timeout(wait: Duration) -> Self {
         Self {
-            deadline: Some(Instant::now() + wait),
+            deadline: Instant::now().checked_add(wait),
             idle: None,
         }
     }
 
     /// Waits for the first limit of a command whose last output was at this time.
-    pub(super) async fn exceeded(&self, last_output: Instant) -> WaitEnd {
+    pub(crate) async fn exceeded(&self, last_output: Instant) -> WaitEnd {
         let idle = self.idle.and_then(|idle| last_output.checked_add(idle));
         let limits = [(self.deadline, WaitEnd::TimedOut), (idle, WaitEnd::Idle)];
         let next = limits
