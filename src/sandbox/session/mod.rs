@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -35,6 +35,9 @@ use crate::guest::message::FromGuest;
 
 /// How long a guest may take to send its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How many frames are sent at once.
+const MAX_FRAMES: usize = 16;
 
 /// What all commands of a session have in common.
 #[derive(Clone, PartialEq, Eq)]
@@ -83,9 +86,8 @@ impl WarmSession {
             .map_err(|_| SessionError::Silent { after })??;
         let (router, outgoing) = MessageRouter::new();
         let router = Arc::new(router);
-        // Only the session keeps the router alive.
-        let receiving = tokio::spawn(receive(from_guest, decoder, Arc::downgrade(&router)));
-        let sending = tokio::spawn(send(to_guest, outgoing, Arc::downgrade(&router)));
+        let receiving = tokio::spawn(receive(from_guest, decoder, router.clone()));
+        let sending = tokio::spawn(send(to_guest, outgoing, router.clone()));
         Ok(Self {
             context,
             router,
@@ -138,25 +140,20 @@ async fn read_hello(
     }
 }
 
-/// Delivers messages of the guest until the stream or the session ends.
+/// Delivers messages of the guest until the stream ends.
 async fn receive(
     mut from_guest: impl AsyncRead + Unpin,
     mut decoder: FrameDecoder,
-    router: Weak<MessageRouter>,
+    router: Arc<MessageRouter>,
 ) {
-    let reason = loop {
-        let Some(router) = router.upgrade() else {
-            return;
-        };
-        if let Err(error) = router.deliver(&mut decoder) {
-            break error;
-        }
-        drop(router);
-        if let Err(error) = read_more(&mut from_guest, &mut decoder).await {
-            break error;
-        }
-    };
-    router.upgrade().inspect(|router| router.close(reason));
+    let mut received = router.deliver(&mut decoder);
+    while received.is_ok() {
+        received = read_more(&mut from_guest, &mut decoder).await;
+        received = received.and_then(|()| router.deliver(&mut decoder));
+    }
+    if let Err(reason) = received {
+        router.close(reason);
+    }
 }
 
 async fn read_more(
@@ -169,20 +166,22 @@ async fn read_more(
     }
 }
 
-/// Sends frames to the guest until the stream or the session ends.
+/// Sends frames to the guest until the stream ends. Those that wait already are sent together.
 async fn send(
     mut to_guest: impl AsyncWrite + Unpin,
     mut outgoing: UnboundedReceiver<Vec<u8>>,
-    router: Weak<MessageRouter>,
+    router: Arc<MessageRouter>,
 ) {
-    while let Some(bytes) = outgoing.recv().await {
+    let mut frames = Vec::new();
+    while outgoing.recv_many(&mut frames, MAX_FRAMES).await > 0 {
+        let bytes = frames.concat();
+        frames.clear();
         let sent = async {
             to_guest.write_all(&bytes).await?;
             to_guest.flush().await
         };
         if let Err(error) = sent.await {
-            router.upgrade().inspect(|router| router.close(error.into()));
-            return;
+            return router.close(error.into());
         }
     }
 }

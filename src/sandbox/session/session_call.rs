@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use std::{io, mem};
 
@@ -11,12 +11,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::router::{GuestReply, MessageRouter};
 use super::{SessionContext, SessionError};
-use crate::exec::{Command, Exit, ExitStatus, OutputSink, OutputStream};
+use crate::exec::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream};
 use crate::guest::message::{
     CHUNK, Channel, CommandLimits, CommandStatus, StartCommand, StartStage, ToGuest, WINDOW,
 };
 use crate::sandbox::SandboxError;
-use crate::sandbox::command_output::CommandOutput;
 
 /// How many bytes of output are consumed before the guest gets credit for as many again.
 const GRANT: usize = WINDOW / 4;
@@ -54,9 +53,13 @@ impl<'a> SessionCall<'a> {
         output: &mut dyn OutputSink,
     ) -> Result<Exit, SandboxError> {
         let started = Instant::now();
-        let dir = self.dir_of(command);
-        let mut input = CommandInput::new(command);
-        self.start(command, &dir, &mut input)?;
+        let dir = command.dir_in(&self.context.dir);
+        self.start(command, &dir)?;
+        let mut input = CommandInput {
+            rest: command.stdin.as_deref(),
+            credit: WINDOW,
+        };
+        self.send_input(&mut input)?;
         let mut printed = CommandOutput::new(command.keep);
         let mut unacknowledged = [0; 2];
         loop {
@@ -69,10 +72,14 @@ impl<'a> SessionCall<'a> {
                     printed.push(stream, &bytes, output);
                     *consumed += bytes.len();
                     if *consumed >= GRANT {
-                        self.grant(channel, mem::take(consumed))?;
+                        let granted = self.router.grant(self.id, channel, mem::take(consumed));
+                        granted.map_err(|error| self.lost(error))?;
                     }
                 }
-                GuestReply::Credit(bytes) => self.send_input(&mut input, bytes)?,
+                GuestReply::Credit(bytes) => {
+                    input.credit += bytes as usize;
+                    self.send_input(&mut input)?;
+                }
                 GuestReply::Exit(status, streams_held) => {
                     self.finished = true;
                     return Ok(printed.into_exit(
@@ -94,9 +101,7 @@ impl<'a> SessionCall<'a> {
 
     /// Ends every command of the session and all processes they left behind.
     pub(super) async fn end_all(mut self) -> Result<(), SandboxError> {
-        let mut frame = Vec::new();
-        self.encode(&ToGuest::EndAll, &mut frame)?;
-        self.router.send(frame);
+        self.send(&ToGuest::EndAll)?;
         match self.next(Some(Instant::now() + REPLY_TIMEOUT)).await? {
             GuestReply::AllEnded => {
                 self.finished = true;
@@ -106,21 +111,7 @@ impl<'a> SessionCall<'a> {
         }
     }
 
-    fn dir_of(&self, command: &Command) -> PathBuf {
-        let dir = &self.context.dir;
-        command
-            .cwd
-            .as_ref()
-            .map_or_else(|| dir.clone(), |cwd| dir.join(cwd))
-    }
-
-    /// Sends the command and the beginning of its input.
-    fn start(
-        &mut self,
-        command: &Command,
-        dir: &Path,
-        input: &mut CommandInput<'_>,
-    ) -> Result<(), SandboxError> {
+    fn start(&mut self, command: &Command, dir: &Path) -> Result<(), SandboxError> {
         let variables: BTreeMap<&String, &String> = self.context.env.iter().chain(&command.env).collect();
         let args = command.args.iter().map(String::as_bytes);
         let message = ToGuest::Start(StartCommand {
@@ -137,37 +128,35 @@ impl<'a> SessionCall<'a> {
                 grace: self.context.grace,
             },
         });
-        let mut frames = Vec::new();
-        if let Err(error) = message.append_to(self.id, &mut frames) {
+        self.router.send(self.id, &message).map_err(|error| {
             // Nothing was sent to the guest.
             self.finished = true;
             let error = io::Error::new(io::ErrorKind::ArgumentListTooLong, error);
-            return Err(SandboxError::not_started(&command.program, error));
+            SandboxError::not_started(&command.program, error)
+        })
+    }
+
+    /// Sends as much input as the guest accepts, and the end of the input after the last byte.
+    fn send_input(&self, input: &mut CommandInput<'_>) -> Result<(), SandboxError> {
+        while let Some(rest) = input.rest {
+            if rest.is_empty() {
+                input.rest = None;
+                return self.send(&ToGuest::StdinEnd);
+            }
+            let (piece, rest) = rest.split_at(rest.len().min(input.credit).min(CHUNK));
+            if piece.is_empty() {
+                return Ok(());
+            }
+            self.send(&ToGuest::Stdin(piece))?;
+            input.credit -= piece.len();
+            input.rest = Some(rest);
         }
-        input.take(|message| self.encode(&message, &mut frames))?;
-        self.router.send(frames);
         Ok(())
     }
 
-    /// Sends more input after the guest granted more credit.
-    fn send_input(&self, input: &mut CommandInput<'_>, credit: u32) -> Result<(), SandboxError> {
-        let mut frames = Vec::new();
-        input.credit += credit as usize;
-        input.take(|message| self.encode(&message, &mut frames))?;
-        self.router.send(frames);
-        Ok(())
-    }
-
-    fn grant(&self, channel: Channel, bytes: usize) -> Result<(), SandboxError> {
-        self.router
-            .grant(self.id, channel, bytes)
-            .map_err(|error| self.lost(error))
-    }
-
-    fn encode(&self, message: &ToGuest<'_>, frames: &mut Vec<u8>) -> Result<(), SandboxError> {
-        message
-            .append_to(self.id, frames)
-            .map_err(|error| self.lost(error.into()))
+    fn send(&self, message: &ToGuest<'_>) -> Result<(), SandboxError> {
+        let sent = self.router.send(self.id, message);
+        sent.map_err(|error| self.lost(error))
     }
 
     /// When the guest must have sent something. A command without a timeout may be silent forever.
@@ -197,17 +186,16 @@ impl<'a> SessionCall<'a> {
         self.lost(error)
     }
 
-    fn lost(&self, error: SessionError) -> SandboxError {
-        SandboxError::session(&self.context.sandbox, error)
+    fn lost(&self, error: impl Into<SessionError>) -> SandboxError {
+        SandboxError::session(&self.context.sandbox, error.into())
     }
 }
 
 impl Drop for SessionCall<'_> {
     fn drop(&mut self) {
         self.router.close_call(self.id);
-        let mut frame = Vec::new();
-        if !self.finished && ToGuest::Kill.append_to(self.id, &mut frame).is_ok() {
-            self.router.send(frame);
+        if !self.finished {
+            let _ = self.router.send(self.id, &ToGuest::Kill);
         }
     }
 }
@@ -218,33 +206,6 @@ struct CommandInput<'a> {
     rest: Option<&'a [u8]>,
     /// How many bytes the guest accepts.
     credit: usize,
-}
-
-impl<'a> CommandInput<'a> {
-    fn new(command: &'a Command) -> Self {
-        Self {
-            rest: command.stdin.as_deref(),
-            credit: WINDOW,
-        }
-    }
-
-    /// Passes as much input to `send` as the guest accepts, and the end of the input after the last byte.
-    fn take<E>(&mut self, mut send: impl FnMut(ToGuest<'a>) -> Result<(), E>) -> Result<(), E> {
-        while let Some(rest) = self.rest {
-            if rest.is_empty() {
-                self.rest = None;
-                return send(ToGuest::StdinEnd);
-            }
-            let (piece, rest) = rest.split_at(rest.len().min(self.credit).min(CHUNK));
-            if piece.is_empty() {
-                return Ok(());
-            }
-            send(ToGuest::Stdin(piece))?;
-            self.credit -= piece.len();
-            self.rest = Some(rest);
-        }
-        Ok(())
-    }
 }
 
 fn exit_status(status: CommandStatus) -> ExitStatus {
