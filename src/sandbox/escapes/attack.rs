@@ -11,34 +11,20 @@ use crate::network::probe::{
     Canary, ForbiddenAction, Probe, ProbeCheck, ProbeExpectation, ProbeResult, ProbeTransport,
 };
 
-/// One attack: a probe, and what it must observe.
-pub(super) struct Attack {
+/// One attack, which must fail.
+pub(super) struct Attack<A> {
     pub(super) class: AttackClass,
-    pub(super) check: ProbeCheck,
-}
-
-/// A property that sealed sandboxes do not have, and why.
-pub(super) struct KnownGap {
+    /// The property that is attacked.
     pub(super) name: &'static str,
-    pub(super) class: AttackClass,
-    pub(super) reason: &'static str,
+    /// What the attacker does: a probe for the guest, or arguments for `curl`.
+    pub(super) action: A,
 }
 
-impl KnownGap {
-    pub(super) fn to_result(&self) -> AttackResult {
-        AttackResult::not_tried(self.name, self.class, self.reason)
-    }
-}
-
-pub(super) const KNOWN_GAPS: &[KnownGap] = &[KnownGap {
-    name: "a request inside TLS names the host of the client hello",
-    class: AttackClass::Disagreement,
-    reason: "the gateway sees the name in the client hello and decrypts nothing, so it cannot see the host of the request; this is enforced for the hosts in sandbox.network.inspect",
-}];
+/// Attacks of one class.
+type AttackTable = Vec<(&'static str, Probe)>;
 
 /// Addresses that are reserved for documentation: they reach no server.
 const UNUSED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const UNUSED_IP: IpAddr = IpAddr::V4(UNUSED);
 const UNUSED_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 /// Docker's embedded DNS server.
 const EMBEDDED_DNS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
@@ -53,51 +39,87 @@ const TXT: u16 = 16;
 const ANY: u16 = 255;
 
 /// All attacks.
-pub(super) fn attacks(setup: &AttackSetup) -> Vec<Attack> {
+pub(super) fn attacks(setup: &AttackSetup) -> Vec<Attack<Probe>> {
     let canaries = setup.canaries();
-    [
-        names(),
-        canaries.iter().flat_map(addresses).collect(),
-        proxy(setup),
-        dns(),
-        protocols(),
-        places(),
-        rebinding(setup),
-        disagreement(),
-        matching(),
-        privileges(setup),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let tables = [
+        (AttackClass::Names, names()),
+        (AttackClass::Addresses, addresses(&canaries)),
+        (AttackClass::Proxy, proxy(setup)),
+        (AttackClass::Dns, dns(&canaries)),
+        (AttackClass::Protocols, protocols()),
+        (AttackClass::Places, places()),
+        (AttackClass::Rebinding, rebinding(setup)),
+        (AttackClass::Disagreement, disagreement()),
+        (AttackClass::Matching, matching()),
+        (AttackClass::Privileges, privileges(setup)),
+    ];
+    let of_class = |(class, table): (AttackClass, AttackTable)| {
+        let attack = move |(name, action)| Attack { class, name, action };
+        table.into_iter().map(attack)
+    };
+    tables.into_iter().flat_map(of_class).collect()
 }
 
-impl Attack {
-    fn new(class: AttackClass, name: &'static str, probe: Probe, expected: ProbeExpectation) -> Self {
-        Self {
-            class,
-            check: ProbeCheck {
-                name,
-                probe,
-                expected,
-            },
-        }
-    }
+/// A property that no provider enforces by default.
+pub(super) fn known_gap() -> AttackResult {
+    AttackResult::not_tried(
+        "a request inside TLS names the host of the client hello",
+        AttackClass::Disagreement,
+        "the gateway sees the name in the client hello and decrypts nothing, so it cannot see the host of the request; \
+         this is enforced for the hosts in sandbox.network.inspect",
+    )
+}
 
-    /// The result, from what the attacker observed and what reached the host.
-    pub(super) fn judge(&self, seen: &ProbeResult, hits: &[String]) -> AttackResult {
-        let (verdict, reason) = match self.check.failure(seen) {
-            _ if !hits.is_empty() => (AttackVerdict::Open, hits.join(", ")),
-            Some(failure) => (AttackVerdict::Open, failure.to_string()),
-            None => (AttackVerdict::Enforced, self.class.defence().to_owned()),
+impl<A> Attack<A> {
+    /// The result, from what the attacker observed, why that shows a success, and what reached the host.
+    pub(super) fn result(
+        &self,
+        seen: String,
+        success: Option<String>,
+        hits: &[String],
+        defence: &str,
+    ) -> AttackResult {
+        let reason = if hits.is_empty() {
+            success
+        } else {
+            Some(hits.join(", "))
         };
         AttackResult {
-            name: self.check.name.to_owned(),
+            name: self.name.to_owned(),
             class: self.class,
-            verdict,
-            seen: seen.to_string(),
-            reason,
+            verdict: match reason {
+                Some(_) => AttackVerdict::Open,
+                None => AttackVerdict::Enforced,
+            },
+            seen,
+            reason: reason.unwrap_or_else(|| defence.to_owned()),
         }
+    }
+}
+
+impl Attack<Probe> {
+    /// The result, from what the attacker observed and what reached the host.
+    pub(super) fn judge(&self, seen: &ProbeResult, hits: &[String]) -> AttackResult {
+        let check = ProbeCheck {
+            name: self.name,
+            probe: self.action.clone(),
+            expected: expectation(&self.action),
+        };
+        let success = check.failure(seen).map(|failure| failure.to_string());
+        self.result(seen.to_string(), success, hits, self.class.defence())
+    }
+}
+
+/// What an attacker observes in a sealed sandbox.
+fn expectation(probe: &Probe) -> ProbeExpectation {
+    match probe {
+        Probe::Connect(_) | Probe::Send(_) => ProbeExpectation::Nothing,
+        Probe::Lookup { .. } => ProbeExpectation::NoSuchName,
+        Probe::Get { .. } => ProbeExpectation::Denied,
+        Probe::Exchange { to, .. } if to.port() == DNS => ProbeExpectation::Unknown,
+        Probe::Exchange { .. } => ProbeExpectation::Refusal,
+        Probe::Echo(_) => ProbeExpectation::Own,
+        Probe::Attempt(_) => ProbeExpectation::Impossible,
     }
 }
 
@@ -109,10 +131,18 @@ fn send_tcp(to: impl Into<SocketAddr>, bytes: impl Into<Vec<u8>>) -> Probe {
     }
 }
 
-fn query(server: IpAddr, name: &str, record_type: u16) -> Probe {
+fn send_http(request: impl Into<Vec<u8>>) -> Probe {
+    send_tcp((UNUSED, HTTP), request)
+}
+
+fn send_tls(bytes: impl Into<Vec<u8>>) -> Probe {
+    send_tcp((UNUSED, HTTPS), bytes)
+}
+
+fn query(server: impl Into<IpAddr>, name: &str, record_type: u16) -> Probe {
     Probe::Exchange {
         transport: ProbeTransport::Udp,
-        to: (server, DNS).into(),
+        to: (server.into(), DNS).into(),
         bytes: payload::dns_query(name, record_type),
     }
 }
@@ -125,333 +155,250 @@ fn get(host: String, at: Option<SocketAddr>) -> Probe {
     Probe::Get { host, at }
 }
 
-fn names() -> Vec<Attack> {
-    let attack = |name, probe, expected| Attack::new(AttackClass::Names, name, probe, expected);
+fn names() -> AttackTable {
     let denied = name("denied");
-    let hello = payload::client_hello(Some(&denied));
+    let hello = send_tls(payload::client_hello(Some(&denied)));
+    let request = get(denied.clone(), Some((UNUSED, HTTP).into()));
     vec![
-        attack(
-            "a denied name does not resolve",
-            lookup(denied.clone()),
-            ProbeExpectation::NoSuchName,
-        ),
-        attack(
-            "a denied name is not reached over HTTP",
-            get(denied, Some((UNUSED_IP, HTTP).into())),
-            ProbeExpectation::Denied,
-        ),
-        attack(
-            "a denied name is not reached over TLS",
-            send_tcp((UNUSED_IP, HTTPS), hello),
-            ProbeExpectation::Refusal,
-        ),
+        ("a denied name does not resolve", lookup(denied)),
+        ("a denied name is not reached over HTTP", request),
+        ("a denied name is not reached over TLS", hello),
     ]
 }
 
-/// A canary, at its address in all notations.
-fn addresses(canary: &Canary) -> Vec<Attack> {
-    let attack = |name, probe| Attack::new(AttackClass::Addresses, name, probe, ProbeExpectation::Nothing);
-    let as_v6 = |address: SocketAddr, wrap: fn(Ipv4Addr) -> Ipv6Addr| match address.ip() {
-        IpAddr::V4(v4) => Some(Probe::Connect((wrap(v4), address.port()).into())),
-        IpAddr::V6(_) => None,
-    };
-    match *canary {
-        Canary::Tcp(address) => {
-            let mapped = as_v6(address, |v4| v4.to_ipv6_mapped());
-            let translated = as_v6(address, |v4| {
-                let [a, b, c, d] = v4.octets();
-                Ipv6Addr::from([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d])
-            });
-            let mapped =
-                mapped.map(|probe| attack("host TCP ports are unreachable by IPv4-mapped addresses", probe));
-            let translated =
-                translated.map(|probe| attack("host TCP ports are unreachable by NAT64 addresses", probe));
-            let plain = attack("host TCP ports are unreachable", Probe::Connect(address));
-            std::iter::once(plain).chain(mapped).chain(translated).collect()
+/// The canaries, at their addresses in all notations.
+fn addresses(canaries: &[Canary]) -> AttackTable {
+    let mut table = Vec::new();
+    for canary in canaries {
+        match *canary {
+            Canary::Tcp(address) => {
+                table.push(("host TCP ports are unreachable", Probe::Connect(address)));
+                if let IpAddr::V4(v4) = address.ip() {
+                    let [a, b, c, d] = v4.octets();
+                    let nat64 = Ipv6Addr::from([0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d]);
+                    let connect = |v6: Ipv6Addr| Probe::Connect((v6, address.port()).into());
+                    table.push((
+                        "host TCP ports are unreachable by IPv4-mapped addresses",
+                        connect(v4.to_ipv6_mapped()),
+                    ));
+                    table.push((
+                        "host TCP ports are unreachable by NAT64 addresses",
+                        connect(nat64),
+                    ));
+                }
+            }
+            Canary::Udp(address) => table.push(("host UDP ports are unreachable", Probe::Send(address))),
+            Canary::Dns(_) => {}
         }
-        Canary::Udp(address) => vec![attack("host UDP ports are unreachable", Probe::Send(address))],
-        Canary::Dns(address) => vec![Attack::new(
-            AttackClass::Dns,
-            "a DNS server on the host is unreachable",
-            query(address, &name("denied"), A),
-            ProbeExpectation::Unknown,
-        )],
     }
+    table
 }
 
-fn proxy(setup: &AttackSetup) -> Vec<Attack> {
-    let attack = |name, target: &str, host: &str, credential: &str| {
-        let request = format!("{target} HTTP/1.1\r\nhost: {host}\r\n{credential}\r\n");
-        let probe = send_tcp(PROXY, request);
-        Attack::new(AttackClass::Proxy, name, probe, ProbeExpectation::Refusal)
-    };
+fn proxy(setup: &AttackSetup) -> AttackTable {
     let credential = |phantom: &str| {
         let pair = BASE64_STANDARD.encode(format!("ralph:{phantom}"));
         format!("proxy-authorization: Basic {pair}\r\n")
     };
-    let (allowed, denied) = (name("allowed"), name("denied"));
-    let own = credential(setup.phantom().expose());
+    let own = credential(setup.phantom.expose());
     let foreign = credential("ralph-phantom-of-another-run");
-    let address = UNUSED.to_string();
-    let connect = |host: &str, port: u16| format!("CONNECT {host}:{port}");
+    let request = |target: String, host: &str, credential: &str| {
+        let request = format!("{target} HTTP/1.1\r\nhost: {host}\r\n{credential}\r\n");
+        send_tcp(PROXY, request)
+    };
+    let tunnel =
+        |host: &str, port: u16, credential: &str| request(format!("CONNECT {host}:{port}"), host, credential);
+    let (allowed, denied) = (name("allowed"), name("denied"));
     vec![
-        attack(
-            "the proxy requires a phantom",
-            &connect(&allowed, 443),
-            &allowed,
-            "",
-        ),
-        attack(
+        ("the proxy requires a phantom", tunnel(&allowed, 443, "")),
+        (
             "the proxy refuses another run's phantom",
-            &connect(&allowed, 443),
-            &allowed,
-            &foreign,
+            tunnel(&allowed, 443, &foreign),
         ),
-        attack(
-            "a tunnel to a denied name is refused",
-            &connect(&denied, 443),
-            &denied,
-            &own,
-        ),
-        attack(
+        ("a tunnel to a denied name is refused", tunnel(&denied, 443, &own)),
+        (
             "a tunnel to an IP address is refused",
-            &connect(&address, 443),
-            &address,
-            &own,
+            tunnel(&UNUSED.to_string(), 443, &own),
         ),
-        attack(
+        (
             "a tunnel to another port of an allowed name is refused",
-            &connect(&allowed, 22),
-            &allowed,
-            &own,
+            tunnel(&allowed, 22, &own),
         ),
-        attack(
+        (
             "a proxy request for a denied name is refused",
-            &format!("GET http://{denied}/"),
-            &denied,
-            &own,
+            request(format!("GET http://{denied}/"), &denied, &own),
         ),
     ]
 }
 
-fn dns() -> Vec<Attack> {
+fn dns(canaries: &[Canary]) -> AttackTable {
     const DNS_OVER_TLS: u16 = 853;
-    let attack = |name, probe, expected| Attack::new(AttackClass::Dns, name, probe, expected);
-    let unknown = |name, probe| attack(name, probe, ProbeExpectation::Unknown);
     let denied = name("denied");
     let exfiltrated = format!("c2VjcmV0.{denied}");
-    let over_tcp = payload::dns_query_over_tcp(&denied, A);
-    let over_https = payload::client_hello(Some(&name("resolver")));
-    vec![
-        unknown(
+    let over_tcp = send_tcp((UNUSED, DNS), payload::dns_query_over_tcp(&denied, A));
+    let over_https = send_tls(payload::client_hello(Some(&name("resolver"))));
+    let over_tls = Probe::Connect((UNUSED, DNS_OVER_TLS).into());
+    let on_host = canaries.iter().filter_map(|canary| match canary {
+        Canary::Dns(address) => Some((
+            "a DNS server on the host is unreachable",
+            query(*address, &denied, A),
+        )),
+        Canary::Tcp(_) | Canary::Udp(_) => None,
+    });
+    let mut table = vec![
+        (
             "no other DNS server resolves a denied name",
-            query(UNUSED_IP, &denied, A),
+            query(UNUSED, &denied, A),
         ),
-        unknown(
-            "no other DNS server resolves a denied name over TCP",
-            send_tcp((UNUSED_IP, DNS), over_tcp),
-        ),
-        unknown(
+        ("no other DNS server resolves a denied name over TCP", over_tcp),
+        (
             "Docker's embedded DNS server does not resolve a denied name",
             query(EMBEDDED_DNS, &denied, A),
         ),
-        unknown("a denied name has no TXT record", query(UNUSED_IP, &denied, TXT)),
-        unknown(
-            "a denied name has no records at all",
-            query(UNUSED_IP, &denied, ANY),
-        ),
-        unknown(
+        ("a denied name has no TXT record", query(UNUSED, &denied, TXT)),
+        ("a denied name has no records at all", query(UNUSED, &denied, ANY)),
+        (
             "data in a DNS label does not get out",
-            query(UNUSED_IP, &exfiltrated, A),
+            query(UNUSED, &exfiltrated, A),
         ),
-        attack(
-            "DNS over HTTPS to a denied name is refused",
-            send_tcp((UNUSED_IP, HTTPS), over_https),
-            ProbeExpectation::Refusal,
-        ),
-        attack(
-            "DNS over TLS is blocked",
-            Probe::Connect((UNUSED_IP, DNS_OVER_TLS).into()),
-            ProbeExpectation::Nothing,
-        ),
-    ]
+        ("DNS over HTTPS to a denied name is refused", over_https),
+        ("DNS over TLS is blocked", over_tls),
+    ];
+    table.extend(on_host);
+    table
 }
 
-fn protocols() -> Vec<Attack> {
+fn protocols() -> AttackTable {
+    use ForbiddenAction::{OtherInterface, PacketSocket, RawSocket, SctpSocket};
+    use Probe::{Attempt, Connect, Echo, Send};
     const SSH: u16 = 22;
-    let attack = |name, probe, expected| Attack::new(AttackClass::Protocols, name, probe, expected);
-    let blocked = |name, probe| attack(name, probe, ProbeExpectation::Nothing);
-    let impossible = |name, action| attack(name, Probe::Attempt(action), ProbeExpectation::Impossible);
     vec![
-        blocked("QUIC is blocked", Probe::Send((UNUSED_IP, HTTPS).into())),
-        blocked(
-            "SSH to an IP address is blocked",
-            Probe::Connect((UNUSED_IP, SSH).into()),
-        ),
-        blocked("IPv6 is blocked", Probe::Connect((UNUSED_V6, HTTPS).into())),
-        attack(
-            "an ICMP echo request stays in the sandbox",
-            Probe::Echo(UNUSED),
-            ProbeExpectation::Own,
-        ),
-        impossible("raw IP sockets cannot be opened", ForbiddenAction::RawSocket),
-        impossible("packet sockets cannot be opened", ForbiddenAction::PacketSocket),
-        impossible("SCTP sockets cannot be opened", ForbiddenAction::SctpSocket),
-        impossible("loopback is the only interface", ForbiddenAction::OtherInterface),
+        ("QUIC is blocked", Send((UNUSED, HTTPS).into())),
+        ("SSH to an IP address is blocked", Connect((UNUSED, SSH).into())),
+        ("IPv6 is blocked", Connect((UNUSED_V6, HTTPS).into())),
+        ("an ICMP echo request stays in the sandbox", Echo(UNUSED)),
+        ("raw IP sockets cannot be opened", Attempt(RawSocket)),
+        ("packet sockets cannot be opened", Attempt(PacketSocket)),
+        ("SCTP sockets cannot be opened", Attempt(SctpSocket)),
+        ("loopback is the only interface", Attempt(OtherInterface)),
     ]
 }
 
 /// Where clouds serve credentials, where container engines listen, and the usual private networks.
-fn places() -> Vec<Attack> {
+fn places() -> AttackTable {
     const ENGINE: u16 = 2375;
-    let denied = |name, address: [u8; 4]| {
-        let address = Ipv4Addr::from(address);
-        let probe = get(address.to_string(), Some((address, HTTP).into()));
-        Attack::new(AttackClass::Places, name, probe, ProbeExpectation::Denied)
-    };
+    let bridge = Ipv4Addr::new(172, 17, 0, 1);
+    let engine = Probe::Connect((bridge, ENGINE).into());
+    let [metadata, container_metadata, ten, twelve, sixteen, shared] = [
+        Ipv4Addr::new(169, 254, 169, 254),
+        Ipv4Addr::new(169, 254, 170, 2),
+        Ipv4Addr::new(10, 0, 0, 1),
+        bridge,
+        Ipv4Addr::new(192, 168, 0, 1),
+        Ipv4Addr::new(100, 64, 0, 1),
+    ]
+    .map(|address| get(address.to_string(), Some((address, HTTP).into())));
     vec![
-        denied("the cloud metadata service is denied", [169, 254, 169, 254]),
-        denied("the container metadata service is denied", [169, 254, 170, 2]),
-        denied("the private network 10.0.0.0/8 is denied", [10, 0, 0, 1]),
-        denied("the private network 172.16.0.0/12 is denied", [172, 17, 0, 1]),
-        denied("the private network 192.168.0.0/16 is denied", [192, 168, 0, 1]),
-        denied("the shared network 100.64.0.0/10 is denied", [100, 64, 0, 1]),
-        Attack::new(
-            AttackClass::Places,
-            "no container engine listens on the bridge",
-            Probe::Connect((Ipv4Addr::new(172, 17, 0, 1), ENGINE).into()),
-            ProbeExpectation::Nothing,
-        ),
+        ("the cloud metadata service is denied", metadata),
+        ("the container metadata service is denied", container_metadata),
+        ("the private network 10.0.0.0/8 is denied", ten),
+        ("the private network 172.16.0.0/12 is denied", twelve),
+        ("the private network 192.168.0.0/16 is denied", sixteen),
+        ("the shared network 100.64.0.0/10 is denied", shared),
+        ("no container engine listens on the bridge", engine),
     ]
 }
 
-fn rebinding(setup: &AttackSetup) -> Vec<Attack> {
-    let attack = |name, host| {
-        Attack::new(
-            AttackClass::Rebinding,
-            name,
-            get(host, None),
-            ProbeExpectation::Denied,
-        )
-    };
-    let own = setup
-        .rebound_host()
-        .map(|host| attack("an allowed name does not reach the host", host));
-    let mut attacks = vec![
-        attack(
-            "an allowed name does not reach the metadata service",
-            name("metadata"),
-        ),
-        attack(
-            "an allowed name does not reach a private network",
-            name("private"),
-        ),
+fn rebinding(setup: &AttackSetup) -> AttackTable {
+    let [metadata, private] = ["metadata", "private"].map(|label| get(name(label), None));
+    let mut table = vec![
+        ("an allowed name does not reach the metadata service", metadata),
+        ("an allowed name does not reach a private network", private),
     ];
-    attacks.extend(own);
-    attacks
+    let own = setup.rebound_host().map(|host| get(host, None));
+    table.extend(own.map(|probe| ("an allowed name does not reach the host", probe)));
+    table
 }
 
-fn disagreement() -> Vec<Attack> {
-    let attack = |name, port: u16, bytes: Vec<u8>| {
-        let probe = send_tcp((UNUSED_IP, port), bytes);
-        Attack::new(AttackClass::Disagreement, name, probe, ProbeExpectation::Refusal)
-    };
-    let http = |name, text: String| attack(name, HTTP, text.into_bytes());
+fn disagreement() -> AttackTable {
+    let hello = |server_name| send_tls(payload::client_hello(server_name));
     let (allowed, denied) = (name("allowed"), name("denied"));
+    let plain = format!("GET / HTTP/1.1\r\nhost: {allowed}\r\n\r\n");
+    let two_hosts = format!("GET / HTTP/1.1\r\nhost: {allowed}\r\nhost: {denied}\r\n\r\n");
+    let another_host = format!("GET http://{denied}/ HTTP/1.1\r\nhost: {allowed}\r\n\r\n");
+    let two_lengths = format!(
+        "POST / HTTP/1.1\r\nhost: {allowed}\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
+    );
+    let tunnel = format!("CONNECT {allowed}:443 HTTP/1.1\r\nhost: {allowed}\r\n\r\n");
+    let no_host = "GET / HTTP/1.1\r\n\r\n";
     vec![
-        attack(
-            "TLS without a server name is refused",
-            HTTPS,
-            payload::client_hello(None),
-        ),
-        attack(
+        ("TLS without a server name is refused", hello(None)),
+        (
             "TLS with an IP address as server name is refused",
-            HTTPS,
-            payload::client_hello(Some("192.0.2.1")),
+            hello(Some("192.0.2.1")),
         ),
-        attack(
-            "HTTP on the TLS port is refused",
-            HTTPS,
-            format!("GET / HTTP/1.1\r\nhost: {allowed}\r\n\r\n").into_bytes(),
-        ),
-        http(
-            "a request with two host headers is refused",
-            format!("GET / HTTP/1.1\r\nhost: {allowed}\r\nhost: {denied}\r\n\r\n"),
-        ),
-        http(
-            "a request without a host header is refused",
-            "GET / HTTP/1.1\r\n\r\n".to_owned(),
-        ),
-        http(
+        ("HTTP on the TLS port is refused", send_tls(plain)),
+        ("a request with two host headers is refused", send_http(two_hosts)),
+        ("a request without a host header is refused", send_http(no_host)),
+        (
             "a request line that names another host is refused",
-            format!("GET http://{denied}/ HTTP/1.1\r\nhost: {allowed}\r\n\r\n"),
+            send_http(another_host),
         ),
-        http(
-            "a request with two lengths is refused",
-            format!(
-                "POST / HTTP/1.1\r\nhost: {allowed}\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
-            ),
-        ),
-        http(
-            "a tunnel outside the proxy is refused",
-            format!("CONNECT {allowed}:443 HTTP/1.1\r\nhost: {allowed}\r\n\r\n"),
-        ),
+        ("a request with two lengths is refused", send_http(two_lengths)),
+        ("a tunnel outside the proxy is refused", send_http(tunnel)),
     ]
 }
 
-fn matching() -> Vec<Attack> {
-    let attack = |attack_name, host| {
-        Attack::new(
-            AttackClass::Matching,
-            attack_name,
-            lookup(host),
-            ProbeExpectation::NoSuchName,
-        )
-    };
+fn matching() -> AttackTable {
     let allowed = name("allowed");
+    let [longer, prefix, below] = [
+        format!("not{allowed}"),
+        format!("{allowed}.test"),
+        format!("below.{allowed}"),
+    ]
+    .map(lookup);
+    let [parent, two_labels, homograph] =
+        ["wild", "two.labels.wild", "xn--llowed-8ve"].map(|label| lookup(name(label)));
     vec![
-        attack("a rule does not match a longer label", format!("not{allowed}")),
-        attack("a rule does not match as a prefix", format!("{allowed}.test")),
-        attack("a rule does not match subdomains", format!("below.{allowed}")),
-        attack("a wildcard does not match its parent domain", name("wild")),
-        attack("a wildcard matches one label only", name("two.labels.wild")),
-        attack("a rule does not match a homograph", name("xn--llowed-8ve")),
+        ("a rule does not match a longer label", longer),
+        ("a rule does not match as a prefix", prefix),
+        ("a rule does not match subdomains", below),
+        ("a wildcard does not match its parent domain", parent),
+        ("a wildcard matches one label only", two_labels),
+        ("a rule does not match a homograph", homograph),
     ]
 }
 
-fn privileges(setup: &AttackSetup) -> Vec<Attack> {
+fn privileges(setup: &AttackSetup) -> AttackTable {
     use ForbiddenAction::{Find, LeaveNetwork, LeaveUser, Mount, OpenFirewall, Overwrite};
-    let attack = |name, action| {
-        let probe = Probe::Attempt(action);
-        Attack::new(AttackClass::Privileges, name, probe, ProbeExpectation::Impossible)
-    };
-    let find = |path: &str| Find(path.to_owned());
-    let through_init = format!("/proc/1/root{}", setup.marker());
+    use Probe::Attempt;
+    let find = |path: &str| Attempt(Find(path.to_owned()));
+    let write = |path| Attempt(Overwrite(path));
+    let marker = setup.marker();
     vec![
-        attack("the firewall cannot be opened", OpenFirewall),
-        attack("nothing can be mounted", Mount("/tmp")),
-        attack("no network namespace can be created", LeaveNetwork),
-        attack("no user namespace can be created", LeaveUser),
-        attack(
+        ("the firewall cannot be opened", Attempt(OpenFirewall)),
+        ("nothing can be mounted", Attempt(Mount("/tmp"))),
+        ("no network namespace can be created", Attempt(LeaveNetwork)),
+        ("no user namespace can be created", Attempt(LeaveUser)),
+        (
             "the engine's socket is not in /var/run",
             find("/var/run/docker.sock"),
         ),
-        attack("the engine's socket is not in /run", find("/run/docker.sock")),
-        attack("files of the host are absent", find(&setup.marker())),
-        attack("files of the host are absent in /proc/1/root", Find(through_init)),
-        attack(
+        ("the engine's socket is not in /run", find("/run/docker.sock")),
+        ("files of the host are absent", find(&marker)),
+        (
+            "files of the host are absent in /proc/1/root",
+            find(&format!("/proc/1/root{marker}")),
+        ),
+        (
             "the core dump handler cannot be set",
-            Overwrite("/proc/sys/kernel/core_pattern"),
+            write("/proc/sys/kernel/core_pattern"),
         ),
-        attack(
+        (
             "the cgroup release agent cannot be set",
-            Overwrite("/sys/fs/cgroup/release_agent"),
+            write("/sys/fs/cgroup/release_agent"),
         ),
-        attack(
-            "the kernel takes no SysRq commands",
-            Overwrite("/proc/sysrq-trigger"),
-        ),
-        attack("physical memory cannot be written", Overwrite("/dev/mem")),
+        ("the kernel takes no SysRq commands", write("/proc/sysrq-trigger")),
+        ("physical memory cannot be written", write("/dev/mem")),
     ]
 }
 
@@ -461,13 +408,12 @@ mod tests {
 
     use super::*;
 
-    fn mount() -> Attack {
-        Attack::new(
-            AttackClass::Privileges,
-            "nothing can be mounted",
-            Probe::Attempt(ForbiddenAction::Mount("/tmp")),
-            ProbeExpectation::Impossible,
-        )
+    fn mount() -> Attack<Probe> {
+        Attack {
+            class: AttackClass::Privileges,
+            name: "nothing can be mounted",
+            action: Probe::Attempt(ForbiddenAction::Mount("/tmp")),
+        }
     }
 
     #[rstest]
@@ -492,7 +438,7 @@ mod tests {
         let attacks = attacks(&AttackSetup::open().await.unwrap());
         let mut names: Vec<(&str, String)> = attacks
             .iter()
-            .map(|attack| (attack.check.name, attack.check.probe.to_string()))
+            .map(|attack| (attack.name, attack.action.to_string()))
             .collect();
         names.sort();
         names.dedup();

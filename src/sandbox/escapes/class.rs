@@ -56,18 +56,6 @@ impl AttackClass {
 
 impl fmt::Display for AttackClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Names => "names",
-            Self::Addresses => "addresses",
-            Self::Proxy => "proxy",
-            Self::Dns => "dns",
-            Self::Protocols => "protocols",
-            Self::Places => "places",
-            Self::Rebinding => "rebinding",
-            Self::Disagreement => "disagreement",
-            Self::Matching => "matching",
-            Self::Privileges => "privileges",
-            Self::Leftovers => "leftovers",
-        })
+        f.pad(&format!("{self:?}").to_ascii_lowercase())
     }
 }

@@ -19,10 +19,9 @@ use thiserror::Error;
 
 pub use self::class::AttackClass;
 
-use self::attack::{Attack, KNOWN_GAPS, KnownGap, attacks};
+use self::attack::{Attack, attacks, known_gap};
 use self::setup::AttackSetup;
-use super::connect::check_policy;
-use super::{Isolation, Provider, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec};
+use super::{Isolation, Provider, Sandbox, SandboxError, SandboxErrorKind, SandboxSpec, check_policy};
 use crate::exec::{Command, Discard};
 use crate::guest;
 use crate::network::probe::{Probe, ProbeResult};
@@ -165,7 +164,7 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Escap
             let reason = error.to_string();
             attacks
                 .iter()
-                .map(|attack| AttackResult::not_tried(attack.check.name, attack.class, &reason))
+                .map(|attack| AttackResult::not_tried(attack.name, attack.class, &reason))
                 .collect()
         }
         results => results?,
@@ -180,19 +179,19 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Escap
 async fn attack_container(
     sandbox: &dyn Sandbox,
     setup: &AttackSetup,
-    attacks: &[Attack],
+    attacks: &[Attack<Probe>],
 ) -> Result<Vec<AttackResult>, EscapeError> {
     let attacker = Attacker::install(sandbox, setup).await?;
     attacker.check_control().await?;
     let mut results = Vec::new();
     for attack in attacks {
-        let seen = attacker.run(&attack.check.probe).await?;
+        let seen = attacker.run(&attack.action).await?;
         tokio::time::sleep(TRANSIT_TIME).await;
         results.push(attack.judge(&seen, &setup.take_hits()));
     }
     // The attacks may have failed because the network stopped working.
     attacker.check_control().await?;
-    results.extend(KNOWN_GAPS.iter().map(KnownGap::to_result));
+    results.push(known_gap());
     Ok(results)
 }
 
@@ -237,12 +236,12 @@ impl<'a> Attacker<'a> {
 
     /// The positive control: an allowed name is reached, and the host sees the request.
     async fn check_control(&self) -> Result<(), EscapeError> {
-        let seen = self.run(&self.setup.allowed_probe()).await?;
+        let host = self.setup.allowed_host();
+        let seen = self.run(&Probe::Get { host, at: None }).await?;
         let received = self.setup.take_server_hit();
-        if self.setup.is_response(&seen) && received {
-            Ok(())
-        } else {
-            Err(EscapeError::Control(seen.to_string()))
+        match &seen {
+            ProbeResult::Http { status: 200, text } if text == self.setup.body() && received => Ok(()),
+            _ => Err(EscapeError::Control(seen.to_string())),
         }
     }
 

@@ -13,9 +13,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::super::Egress;
-use super::super::canary::{Canaries, CanaryError};
+use super::super::canary::Canaries;
 use crate::gateway::{AddressGuard, Phantom, Resolver};
-use crate::network::probe::{Canary, Probe, ProbeResult};
+use crate::network::probe::Canary;
 use crate::network::{AddressRange, HostName, Policy, PolicyRule};
 
 /// `invalid` is a reserved top-level domain: these names cannot exist.
@@ -29,16 +29,15 @@ pub(super) struct AttackSetup {
     canaries: Canaries,
     /// Canaries whose ports the policy allows: the allowed name `own` resolves to one.
     rebound: Canaries,
-    phantom: Phantom,
+    pub(super) phantom: Phantom,
     marker: NamedTempFile,
 }
 
 impl AttackSetup {
     /// Opens all listeners. Each canary is checked from the host first.
     pub(super) async fn open() -> io::Result<Self> {
-        let opened = tokio::task::spawn_blocking(|| Ok((Canaries::open()?, Canaries::open()?)));
-        let opened: Result<_, CanaryError> = opened.await.map_err(io::Error::other)?;
-        let (canaries, rebound) = opened.map_err(io::Error::other)?;
+        let canaries = Canaries::open().await.map_err(io::Error::other)?;
+        let rebound = Canaries::open().await.map_err(io::Error::other)?;
         let mut names = BTreeMap::from([
             (name("allowed"), Ipv4Addr::LOCALHOST.into()),
             (name("metadata"), METADATA),
@@ -90,14 +89,6 @@ impl AttackSetup {
         }
     }
 
-    /// The positive control: a request that must succeed.
-    pub(super) fn allowed_probe(&self) -> Probe {
-        Probe::Get {
-            host: self.allowed_host(),
-            at: None,
-        }
-    }
-
     /// The allowed name with the port of the server that it resolves to.
     pub(super) fn allowed_host(&self) -> String {
         format!("{}:{}", name("allowed"), self.server.address.port())
@@ -106,11 +97,6 @@ impl AttackSetup {
     /// The body of the server's response.
     pub(super) fn body(&self) -> &str {
         &self.server.body
-    }
-
-    /// Whether this is the server's response.
-    pub(super) fn is_response(&self, seen: &ProbeResult) -> bool {
-        matches!(seen, ProbeResult::Http { status: 200, text } if *text == self.server.body)
     }
 
     /// Whether the server had a request since the last call.
@@ -137,10 +123,6 @@ impl AttackSetup {
     /// An allowed name and port that resolve to a canary on an address of the host.
     pub(super) fn rebound_host(&self) -> Option<String> {
         tcp_address(&self.rebound).map(|address| format!("{}:{}", name("own"), address.port()))
-    }
-
-    pub(super) fn phantom(&self) -> &Phantom {
-        &self.phantom
     }
 
     /// The path of a file on the host that no sandbox has.

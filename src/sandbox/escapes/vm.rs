@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use futures_util::future::try_join_all;
 
-use super::attack::{KNOWN_GAPS, KnownGap};
+use super::attack::{Attack, known_gap};
 use super::setup::{AttackSetup, name};
 use super::{AttackClass, AttackResult, AttackVerdict, EscapeError, TIMEOUT, TRANSIT_TIME};
 use crate::exec::{Command, Discard, Exit};
@@ -18,28 +18,8 @@ const NO_CURL: i32 = 126;
 /// How many attacks run in parallel; few enough that none delays the others.
 const PARALLEL: usize = 8;
 
-const ROOT_IN_VM: KnownGap = KnownGap {
-    name: "privileged actions are impossible",
-    class: AttackClass::Privileges,
-    reason: "the agent may be root in its VM; ralph does not test whether it can break out of the VM",
-};
-const GATEWAY_ADDRESS: KnownGap = KnownGap {
-    name: "services at the gateway's own address are unreachable",
-    class: AttackClass::Places,
-    reason: "Softnet does not filter by port: services that listen at all addresses of the host are reachable there",
-};
-const FOREIGN_RESOLVER: KnownGap = KnownGap {
-    name: "an allowed name does not reach a private network",
-    class: AttackClass::Rebinding,
-    reason: "the program that creates the VM resolves names itself",
-};
-
-/// A `curl` command that must fail, and must not reach the host.
-struct CurlAttack {
-    class: AttackClass,
-    name: &'static str,
-    arguments: String,
-}
+/// The arguments of a `curl` command that must fail, and must not reach the host.
+type CurlAttack = Attack<String>;
 
 /// Runs all attacks in a VM.
 pub(super) async fn attack(
@@ -54,13 +34,30 @@ pub(super) async fn attack(
     }
     // The attacks may have failed because the network stopped working.
     check_control(sandbox, setup, gateway).await?;
-    let gap = match gateway {
-        Some(_) => GATEWAY_ADDRESS,
-        None => FOREIGN_RESOLVER,
-    };
-    let gaps = [ROOT_IN_VM, gap];
-    results.extend(gaps.iter().chain(KNOWN_GAPS).map(KnownGap::to_result));
+    results.extend(known_gaps(gateway));
     Ok(results)
+}
+
+/// Properties that VMs do not have.
+fn known_gaps(gateway: Option<SocketAddr>) -> [AttackResult; 3] {
+    let privileges = AttackResult::not_tried(
+        "privileged actions are impossible",
+        AttackClass::Privileges,
+        "the agent may be root in its VM; ralph does not test whether it can break out of the VM",
+    );
+    let network = match gateway {
+        Some(_) => AttackResult::not_tried(
+            "services at the gateway's own address are unreachable",
+            AttackClass::Places,
+            "Softnet does not filter by port: services that listen at all addresses of the host are reachable there",
+        ),
+        None => AttackResult::not_tried(
+            "an allowed name does not reach a private network",
+            AttackClass::Rebinding,
+            "the program that creates the VM resolves names itself",
+        ),
+    };
+    [privileges, network, known_gap()]
 }
 
 /// Runs some attacks in parallel. If anything reached the host, each is run again alone to find out which one it was. If
@@ -93,7 +90,7 @@ async fn gateway(sandbox: &dyn Sandbox, setup: &AttackSetup) -> Result<Option<So
     let proxy = shell(sandbox, "printf %s \"$http_proxy\"").await?.stdout.text();
     let own = proxy
         .split_once('@')
-        .filter(|(credential, _)| credential.ends_with(setup.phantom().expose()));
+        .filter(|(credential, _)| credential.ends_with(setup.phantom.expose()));
     Ok(own.and_then(|(_, address)| address.parse().ok()))
 }
 
@@ -122,39 +119,20 @@ async fn shell(sandbox: &dyn Sandbox, line: &str) -> Result<Exit, EscapeError> {
 }
 
 impl CurlAttack {
-    fn new(class: AttackClass, name: &'static str, arguments: String) -> Self {
-        Self {
-            class,
-            name,
-            arguments,
-        }
-    }
-
     async fn run(&self, sandbox: &dyn Sandbox) -> Result<Exit, EscapeError> {
-        shell(sandbox, &format!("{CURL} {}", self.arguments)).await
+        shell(sandbox, &format!("{CURL} {}", self.action)).await
     }
 
     /// The result, from the exit code of `curl` and what reached the host.
     fn judge(&self, exit: &Exit, hits: &[String]) -> AttackResult {
         let code = exit.status.shell_code();
-        let (verdict, reason) = if !hits.is_empty() {
-            (AttackVerdict::Open, hits.join(", "))
-        } else if code == 0 {
-            (AttackVerdict::Open, "a server responded".to_owned())
-        } else if code >= NO_CURL {
-            let reason = format!("cannot run curl: {}", exit.stderr.text().trim());
-            (AttackVerdict::Open, reason)
-        } else {
-            let reason = "it failed, and nothing reached the host";
-            (AttackVerdict::Enforced, reason.to_owned())
+        let success = match code {
+            0 => Some("a server responded".to_owned()),
+            NO_CURL.. => Some(format!("cannot run curl: {}", exit.stderr.text().trim())),
+            _ => None,
         };
-        AttackResult {
-            name: self.name.to_owned(),
-            class: self.class,
-            verdict,
-            seen: format!("curl exited with {code}"),
-            reason,
-        }
+        let seen = format!("curl exited with {code}");
+        self.result(seen, success, hits, "it failed, and nothing reached the host")
     }
 }
 
@@ -169,104 +147,81 @@ fn attacks(setup: &AttackSetup, gateway: Option<SocketAddr>) -> Vec<CurlAttack> 
     if gateway.is_some() {
         all.extend(gateway_attacks(setup));
     }
-    all
+    let attack = |(class, name, action)| Attack { class, name, action };
+    all.into_iter().map(attack).collect()
 }
 
-fn names() -> Vec<CurlAttack> {
+/// Attacks with the arguments of `curl`.
+type CurlTable = Vec<(AttackClass, &'static str, String)>;
+
+fn names() -> CurlTable {
     use AttackClass::{Matching, Names, Proxy};
-    let attack = CurlAttack::new;
     let (allowed, denied) = (name("allowed"), name("denied"));
     let http = format!("http://{denied}/");
+    let https = format!("https://{denied}/");
+    let tunnel = format!("--proxytunnel {http}");
+    let direct = format!("{NO_PROXY} {http}");
+    let longer = format!("http://not{allowed}/");
+    let prefix = format!("http://{allowed}.test/");
+    let below = format!("http://below.{allowed}/");
     vec![
-        attack(Names, "a denied name is not reached over HTTP", http.clone()),
-        attack(
-            Names,
-            "a denied name is not reached over TLS",
-            format!("https://{denied}/"),
-        ),
-        attack(
-            Proxy,
-            "a tunnel to a denied name is refused",
-            format!("--proxytunnel {http}"),
-        ),
-        attack(
-            Proxy,
-            "a denied name is not reached past the proxy",
-            format!("{NO_PROXY} {http}"),
-        ),
-        attack(
-            Matching,
-            "a rule does not match a longer label",
-            format!("http://not{allowed}/"),
-        ),
-        attack(
-            Matching,
-            "a rule does not match as a prefix",
-            format!("http://{allowed}.test/"),
-        ),
-        attack(
-            Matching,
-            "a rule does not match subdomains",
-            format!("http://below.{allowed}/"),
-        ),
+        (Names, "a denied name is not reached over HTTP", http),
+        (Names, "a denied name is not reached over TLS", https),
+        (Proxy, "a tunnel to a denied name is refused", tunnel),
+        (Proxy, "a denied name is not reached past the proxy", direct),
+        (Matching, "a rule does not match a longer label", longer),
+        (Matching, "a rule does not match as a prefix", prefix),
+        (Matching, "a rule does not match subdomains", below),
     ]
 }
 
-fn addresses(url: &str) -> [CurlAttack; 2] {
-    let attack = |name, arguments| CurlAttack::new(AttackClass::Addresses, name, arguments);
-    [
-        attack("host ports are unreachable", format!("{NO_PROXY} {url}")),
-        attack("host ports are unreachable through the proxy", url.to_owned()),
+fn addresses(url: &str) -> CurlTable {
+    use AttackClass::Addresses;
+    let (direct, proxied) = (format!("{NO_PROXY} {url}"), url.to_owned());
+    vec![
+        (Addresses, "host ports are unreachable", direct),
+        (Addresses, "host ports are unreachable through the proxy", proxied),
     ]
 }
 
-fn places() -> Vec<CurlAttack> {
+fn places() -> CurlTable {
     let attack = |name, address: &str| {
-        [NO_PROXY, ""]
-            .map(|way| CurlAttack::new(AttackClass::Places, name, format!("{way} http://{address}/")))
+        [NO_PROXY, ""].map(|way| (AttackClass::Places, name, format!("{way} http://{address}/")))
     };
-    let mut all = Vec::from(attack("the metadata service is unreachable", "169.254.169.254"));
-    all.extend(attack("a private network is unreachable", "10.0.0.1"));
-    all
+    let metadata = attack("the metadata service is unreachable", "169.254.169.254");
+    let private = attack("a private network is unreachable", "10.0.0.1");
+    metadata.into_iter().chain(private).collect()
 }
 
 /// Attacks that ralph's gateway must stop.
-fn gateway_attacks(setup: &AttackSetup) -> Vec<CurlAttack> {
+fn gateway_attacks(setup: &AttackSetup) -> CurlTable {
     use AttackClass::{Disagreement, Proxy, Rebinding};
-    let attack = CurlAttack::new;
     let (allowed, denied) = (setup.allowed_host(), name("denied"));
-    let anonymous = "-x \"http://${http_proxy##*@}\"";
-    let foreign = "-x \"http://ralph:ralph-phantom-of-another-run@${http_proxy##*@}\"";
-    let mut all = vec![
-        attack(
-            Proxy,
-            "the proxy requires a phantom",
-            format!("{anonymous} http://{allowed}/"),
-        ),
-        attack(
-            Proxy,
-            "the proxy refuses another run's phantom",
-            format!("{foreign} http://{allowed}/"),
-        ),
-        attack(
+    let [metadata, private] = ["metadata", "private"].map(|label| format!("http://{}/", name(label)));
+    let anonymous = format!("-x \"http://${{http_proxy##*@}}\" http://{allowed}/");
+    let foreign =
+        format!("-x \"http://ralph:ralph-phantom-of-another-run@${{http_proxy##*@}}\" http://{allowed}/");
+    let another_host = format!("-H 'Host: {denied}' http://{allowed}/");
+    let mut table = vec![
+        (Proxy, "the proxy requires a phantom", anonymous),
+        (Proxy, "the proxy refuses another run's phantom", foreign),
+        (
             Disagreement,
             "a request line that names another host is refused",
-            format!("-H 'Host: {denied}' http://{allowed}/"),
+            another_host,
         ),
-        attack(
+        (
             Rebinding,
             "an allowed name does not reach the metadata service",
-            format!("http://{}/", name("metadata")),
+            metadata,
         ),
-        attack(
+        (
             Rebinding,
             "an allowed name does not reach a private network",
-            format!("http://{}/", name("private")),
+            private,
         ),
     ];
-    all.extend(setup.rebound_host().map(|host| {
-        let url = format!("http://{host}/");
-        attack(Rebinding, "an allowed name does not reach the host", url)
-    }));
-    all
+    let own = setup.rebound_host().map(|host| format!("http://{host}/"));
+    table.extend(own.map(|url| (Rebinding, "an allowed name does not reach the host", url)));
+    table
 }
