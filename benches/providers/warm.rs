@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ralph::exec::{Command, Discard, Host};
 use ralph::id::RunId;
-use ralph::sandbox::connect::{ProviderChoice, connect};
-use ralph::sandbox::tart::TartOptions;
+use ralph::sandbox::docker_sandbox;
+use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Provider, SandboxSpec};
 
 use super::Fallible;
@@ -21,11 +21,11 @@ const PER_ROUND: usize = 10;
 pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
-    let provider = connect(&ProviderChoice::Tart(TartOptions {
+    let provider = Arc::new(tart::provider(TartOptions {
         vm: site.options(),
         dependencies: String::new(),
         boot_timeout: TartOptions::BOOT_TIMEOUT,
-    }))?;
+    }));
     let tart = Scene {
         figure: "tart-warm",
         call: &["tart", "exec"],
@@ -34,7 +34,7 @@ pub(crate) async fn measure() -> Fallible<Vec<Figure>> {
     };
     let tart = tart.measure(&image).await?;
     let site = Site::with(&["sbx"], &image);
-    let provider = connect(&ProviderChoice::DockerSandbox(site.options()))?;
+    let provider = Arc::new(docker_sandbox::provider(site.options()));
     let sbx = Scene {
         figure: "docker-sandbox-warm",
         call: &["sbx", "exec"],

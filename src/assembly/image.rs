@@ -6,10 +6,10 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::image::{BuildEnvironment, BuildSource, ImageBuilder, ImageRecipe, ImageRequest, Rebuild};
 use crate::nix::FlakeInputs;
-use crate::sandbox::connect::ImageSource;
 use crate::scm::main_worktree;
 
-use super::{AssemblyContext, AssemblyError, Surroundings, provider};
+use super::provider::{self, ImageSource};
+use super::{AssemblyContext, AssemblyError, Surroundings};
 
 /// The image that a sandbox starts from.
 pub(crate) struct PreparedImage {
@@ -44,7 +44,7 @@ pub(crate) async fn prepare(
         let built = Vec::new();
         Ok(PreparedImage { image, built })
     };
-    match (provider::image_source(context, config)?, named) {
+    match (provider::image_source(context, config), named) {
         (ImageSource::Nothing, _) => return unbuilt(None),
         (ImageSource::NamedImage, named) => return unbuilt(named),
         (ImageSource::EngineImage, Some(named)) => return unbuilt(Some(named)),
@@ -72,7 +72,7 @@ pub(crate) async fn find(
     config: &Config,
     project: &Path,
 ) -> Result<Option<String>, AssemblyError> {
-    if provider::image_source(context, config)? != ImageSource::EngineImage {
+    if provider::image_source(context, config) != ImageSource::EngineImage {
         return Ok(None);
     }
     let builder = context.surroundings.image_builder().await?;

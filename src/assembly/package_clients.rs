@@ -6,9 +6,9 @@ use std::path::Path;
 use crate::config::Config;
 use crate::engine::ImageFiles;
 use crate::network::{ConfigDirectory, ConfigTree, PackageClient, PackageConfig, Preset};
-use crate::sandbox::connect::ImageSource;
 
-use super::{AssemblyContext, AssemblyError, image, provider};
+use super::provider::{self, ImageSource};
+use super::{AssemblyContext, AssemblyError, image};
 
 /// The configuration of the package clients in one sandbox.
 pub(crate) struct PackageClientFiles {
@@ -55,7 +55,7 @@ impl PackageClientFiles {
         config: &Config,
         name: &str,
     ) -> Result<(), AssemblyError> {
-        if provider::image_source(context, config)? != ImageSource::EngineImage {
+        if provider::image_source(context, config) != ImageSource::EngineImage {
             return Ok(());
         }
         let engine = image::connect(context).await?;
@@ -65,7 +65,7 @@ impl PackageClientFiles {
             let paths: BTreeSet<String> = presets(config)
                 .flat_map(|packages| packages.image_paths(&self.env))
                 .collect();
-            let cache = provider::docker(&context.surroundings)?.cache;
+            let cache = provider::docker_options(&context.surroundings)?.cache;
             let now = context.surroundings.clock().now();
             self.image = engine.image_files(&found.id, &paths, &cache, now).await?;
         }

@@ -4,18 +4,29 @@ use std::sync::Arc;
 
 use crate::config::{Config, ConfigLayer, OnUnenforceable, SandboxType};
 use crate::network::{PackageConfig, Policy};
-use crate::sandbox::connect::{ImageSource, ProviderChoice, check_policy, connect};
-use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, DaytonaProgress};
-use crate::sandbox::docker::DockerOptions;
-use crate::sandbox::local::LocalOptions;
-use crate::sandbox::tart::TartOptions;
+use crate::sandbox::daytona::{DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaProvider};
+use crate::sandbox::docker::{self, DockerOptions};
+use crate::sandbox::docker_sandbox;
+use crate::sandbox::local::{LocalOptions, LocalProvider};
+use crate::sandbox::tart::{self, TartOptions};
 use crate::sandbox::vm::VmOptions;
-use crate::sandbox::{Provider, SandboxError};
+use crate::sandbox::{Provider, SandboxError, check_policy};
 
 use super::broker::RunBroker;
 use super::configuration::project_dir;
 use super::error::io;
 use super::{AssemblyContext, AssemblyError, Surroundings};
+
+/// What sandboxes start from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageSource {
+    /// The file system of the host.
+    Nothing,
+    /// An image of a container engine, which must exist before.
+    EngineImage,
+    /// An image or template that the provider finds by its name.
+    NamedImage,
+}
 
 /// The provider, checked to enforce the configured policy.
 pub(crate) fn provider(
@@ -46,40 +57,41 @@ pub(crate) fn connected_with(
     if let Some(provider) = &context.provider {
         return Ok(provider.clone());
     }
-    let mut choice = choice(context, config)?;
-    if let (ProviderChoice::Daytona(options), Some(brokered)) = (&mut choice, brokered) {
-        options.secrets.clone_from(&brokered.handed_over);
-    }
-    Ok(connect(&choice)?)
-}
-
-/// What sandboxes of the provider start from. A provider of your own gets the configured image name as it is.
-pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> Result<ImageSource, AssemblyError> {
-    match context.provider {
-        Some(_) => Ok(ImageSource::NamedImage),
-        None => Ok(choice(context, config)?.image_source()),
-    }
-}
-
-fn choice(context: &AssemblyContext, config: &Config) -> Result<ProviderChoice, AssemblyError> {
     let surroundings = &context.surroundings;
     Ok(match config.provider() {
-        SandboxType::Local => ProviderChoice::Local(LocalOptions {
+        SandboxType::Local => Arc::new(LocalProvider::new(LocalOptions {
             base: surroundings.runs()?.dir().to_owned(),
             path: surroundings.var("PATH").unwrap_or("/usr/bin:/bin").to_owned(),
             passthrough: config.passthrough(),
-        }),
-        SandboxType::Docker => ProviderChoice::Docker(docker(surroundings)?),
+        })),
+        SandboxType::Docker => Arc::new(docker::provider(docker_options(surroundings)?)),
         SandboxType::DockerSandbox => {
-            ProviderChoice::DockerSandbox(vm_options(surroundings, "docker-sandboxes")?)
+            let options = vm_options(surroundings, "docker-sandboxes")?;
+            Arc::new(docker_sandbox::provider(options))
         }
-        SandboxType::Tart => ProviderChoice::Tart(tart(surroundings, config)?),
-        SandboxType::Daytona => ProviderChoice::Daytona(daytona(context, config)?),
+        SandboxType::Tart => Arc::new(tart::provider(tart_options(surroundings, config)?)),
+        SandboxType::Daytona => {
+            let mut options = daytona_options(context, config)?;
+            if let Some(brokered) = brokered {
+                options.secrets.clone_from(&brokered.handed_over);
+            }
+            Arc::new(DaytonaProvider::new(options))
+        }
     })
 }
 
+/// What sandboxes of the provider start from. A provider of your own gets the configured image name as it is.
+pub(crate) fn image_source(context: &AssemblyContext, config: &Config) -> ImageSource {
+    match config.provider() {
+        _ if context.provider.is_some() => ImageSource::NamedImage,
+        SandboxType::Local => ImageSource::Nothing,
+        SandboxType::Docker | SandboxType::DockerSandbox => ImageSource::EngineImage,
+        SandboxType::Tart | SandboxType::Daytona => ImageSource::NamedImage,
+    }
+}
+
 /// The options of the `docker` provider.
-pub(crate) fn docker(surroundings: &Surroundings) -> Result<DockerOptions, AssemblyError> {
+pub(crate) fn docker_options(surroundings: &Surroundings) -> Result<DockerOptions, AssemblyError> {
     Ok(DockerOptions {
         base: surroundings.data_dir()?.join("sandboxes"),
         engine: surroundings.engine(),
@@ -101,7 +113,7 @@ fn vm_options(surroundings: &Surroundings, dir: &str) -> Result<VmOptions, Assem
     })
 }
 
-fn tart(surroundings: &Surroundings, config: &Config) -> Result<TartOptions, AssemblyError> {
+fn tart_options(surroundings: &Surroundings, config: &Config) -> Result<TartOptions, AssemblyError> {
     let script = project_dir(surroundings.dir()).join(".agent-loop/dependencies.sh");
     let dependencies = match std::fs::read_to_string(&script) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
@@ -114,7 +126,7 @@ fn tart(surroundings: &Surroundings, config: &Config) -> Result<TartOptions, Ass
     })
 }
 
-fn daytona(context: &AssemblyContext, config: &Config) -> Result<DaytonaOptions, AssemblyError> {
+fn daytona_options(context: &AssemblyContext, config: &Config) -> Result<DaytonaOptions, AssemblyError> {
     let (surroundings, settings) = (&context.surroundings, &config.settings.sandbox.daytona);
     let url = surroundings
         .var("DAYTONA_API_URL")

@@ -20,7 +20,6 @@
 //! ```
 
 mod canary;
-pub mod connect;
 pub mod daytona;
 pub mod docker;
 pub mod docker_sandbox;
@@ -55,7 +54,6 @@ use crate::exec::{Command, Exit, OutputSink};
 use crate::network::{Policy, PolicyMode};
 use crate::usage::Usd;
 
-pub use canary::CanaryError;
 pub use error::{SandboxError, SandboxErrorKind};
 pub use listing::{RemovalScope, SandboxActivity, SandboxListing, SandboxOwnership};
 pub use spec::{Egress, Purpose, ReadOnlyMount, Resources, Reuse, SandboxSpec};
@@ -331,4 +329,89 @@ pub struct DirEntry {
 #[must_use]
 pub fn clone_dir(sandbox: &dyn Sandbox) -> PathBuf {
     sandbox.root().join("work")
+}
+
+/// Fails if the provider cannot enforce a policy.
+pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), SandboxError> {
+    let reason = match (provider.capabilities().network, policy.mode()) {
+        (NetworkEnforcement::Names, _) => match provider.objection(policy) {
+            Some(reason) => return Err(unenforceable(provider, reason)),
+            None => return Ok(()),
+        },
+        (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, PolicyMode::Deny) => return Ok(()),
+        (_, PolicyMode::AllowAll) if !policy.restricts() => return Ok(()),
+        (_, PolicyMode::Record) => "it does not see which hosts are used, so nothing can be recorded",
+        (NetworkEnforcement::Nothing, _) => "its commands can reach everything that the host can reach",
+        (NetworkEnforcement::AllOrNothing, _) => "it can only allow or deny the whole network",
+        (NetworkEnforcement::Cidrs, _) => "it can only restrict address ranges, not host names",
+    };
+    Err(unenforceable(provider, reason.to_owned()))
+}
+
+fn unenforceable(provider: &dyn Provider, reason: String) -> SandboxError {
+    SandboxError::unsupported(provider.name(), "enforce the network policy", reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use rstest::rstest;
+
+    use super::local::{LocalOptions, LocalProvider};
+    use super::tart::{self, TartOptions};
+    use super::vm::VmOptions;
+    use super::*;
+    use crate::exec::Host;
+    use crate::network::{HostPattern, PolicyRule};
+
+    fn local() -> LocalProvider {
+        LocalProvider::new(LocalOptions {
+            base: "/nowhere".into(),
+            path: "/usr/bin:/bin".to_owned(),
+            passthrough: BTreeMap::new(),
+        })
+    }
+
+    #[rstest]
+    #[case::nothing_asked(Policy::allow_all(), true)]
+    #[case::names_asked(Policy::allowlist([PolicyRule::parse("github.com").unwrap()]), false)]
+    #[case::an_empty_list(Policy::allowlist([]), false)]
+    #[case::all_denied(Policy::deny(), false)]
+    #[case::one_denied(Policy::allow_all().denying([PolicyRule::parse("github.com").unwrap()]), false)]
+    #[case::all_recorded(Policy::record(), false)]
+    fn local_rejects_every_restricting_policy(#[case] policy: Policy, #[case] taken: bool) {
+        match check_policy(&local(), &policy) {
+            Ok(()) => assert!(taken, "{policy:?} was taken"),
+            Err(error) => {
+                assert_eq!(error.kind(), SandboxErrorKind::Unsupported);
+                assert!(!taken && error.to_string().contains("`local`"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn tart_rejects_tls_inspection() {
+        let provider = tart::provider(TartOptions {
+            vm: VmOptions {
+                base: "/nowhere".into(),
+                guest_dir: "/nowhere".into(),
+                host: Host::new(BTreeMap::new()),
+                host_name: "test".to_owned(),
+            },
+            dependencies: String::new(),
+            boot_timeout: TartOptions::BOOT_TIMEOUT,
+        });
+        let names = Policy::allowlist([PolicyRule::parse("github.com").unwrap()]);
+        assert!(check_policy(&provider, &names).is_ok());
+        let opened = names.inspecting([HostPattern::parse("github.com").unwrap()]);
+        let refused = check_policy(&provider, &opened).unwrap_err();
+        assert!(refused.to_string().contains("cannot inspect TLS"), "{refused}");
+    }
+
+    #[test]
+    fn local_says_that_it_isolates_nothing() {
+        let notice = local().capabilities().notice();
+        assert!(notice.is_some_and(|text| text.contains("has no isolation")));
+    }
 }

@@ -9,9 +9,11 @@ use std::time::Duration;
 use ralph::exec::{Command, Discard, Exit};
 use ralph::id::RunId;
 use ralph::network::Policy;
-use ralph::sandbox::connect::{ProviderChoice, connect};
-use ralph::sandbox::local::LocalOptions;
-use ralph::sandbox::tart::TartOptions;
+use ralph::sandbox::daytona::DaytonaProvider;
+use ralph::sandbox::docker;
+use ralph::sandbox::docker_sandbox;
+use ralph::sandbox::local::{LocalOptions, LocalProvider};
+use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Provider, Sandbox, SandboxError, SandboxSpec};
 use tempfile::TempDir;
 
@@ -64,7 +66,7 @@ pub struct Bench {
 /// The `local` provider, which is always available.
 async fn local() -> Result<Bench, String> {
     let home = TempDir::new().unwrap();
-    let provider = connect(&ProviderChoice::Local(options(&home))).unwrap();
+    let provider = Arc::new(LocalProvider::new(options(&home)));
     Ok(Bench::new(provider, None, home, FLOOD).await)
 }
 
@@ -80,14 +82,14 @@ async fn session() -> Result<Bench, String> {
 async fn docker() -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let home = TempDir::new().unwrap();
-    let provider = connect(&ProviderChoice::Docker(engine::options(home.path()))).unwrap();
+    let provider = Arc::new(docker::provider(engine::options(home.path())));
     Ok(Bench::new(provider, Some(image), home, FLOOD).await)
 }
 
 /// The `daytona` provider, with a fake Daytona.
 async fn daytona(pool: &BenchPool) -> Result<Bench, String> {
     let daytona = pool.daytona().await?;
-    let provider = connect(&ProviderChoice::Daytona(daytona.options())).unwrap();
+    let provider = Arc::new(DaytonaProvider::new(daytona.options()));
     let image = Some(daytona.image.clone());
     Ok(Bench::new(provider, image, (), FLOOD_OF_A_FAKE).await)
 }
@@ -96,8 +98,8 @@ async fn daytona(pool: &BenchPool) -> Result<Bench, String> {
 async fn docker_sandbox(program: &str) -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&[program], &image);
-    let provider = connect(&ProviderChoice::DockerSandbox(site.options()));
-    Ok(Bench::new(provider.unwrap(), Some(image), site, FLOOD_OF_A_FAKE).await)
+    let provider = Arc::new(docker_sandbox::provider(site.options()));
+    Ok(Bench::new(provider, Some(image), site, FLOOD_OF_A_FAKE).await)
 }
 
 /// The `tart` provider, with a fake of `tart`.
@@ -105,12 +107,12 @@ async fn tart() -> Result<Bench, String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(&["tart"], &image);
     site.install("softnet", 0o4755);
-    let provider = connect(&ProviderChoice::Tart(TartOptions {
+    let provider = Arc::new(tart::provider(TartOptions {
         vm: site.options(),
         dependencies: String::new(),
         boot_timeout: TartOptions::BOOT_TIMEOUT,
     }));
-    Ok(Bench::new(provider.unwrap(), Some(image), site, FLOOD_OF_A_FAKE).await)
+    Ok(Bench::new(provider, Some(image), site, FLOOD_OF_A_FAKE).await)
 }
 
 fn options(home: &TempDir) -> LocalOptions {

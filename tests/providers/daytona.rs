@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::{HostName, Policy, PolicyRule};
-use ralph::sandbox::connect::{ProviderChoice, check_policy, connect};
-use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
-use ralph::sandbox::{Provider, RemovalScope, Sandbox, SandboxSpec};
+use ralph::sandbox::daytona::{DaytonaOptions, DaytonaProvider, DaytonaSecret};
+use ralph::sandbox::{Provider, RemovalScope, Sandbox, SandboxSpec, check_policy};
 use ralph::secret::Secret;
 use rstest::rstest;
 
@@ -26,7 +25,7 @@ pub async fn scene() -> Result<Scene, String> {
     let engine = engine::engine().await?;
     let image = base::image(&engine).await?;
     let daytona = Daytona::start(engine).await;
-    let provider = connect(&ProviderChoice::Daytona(daytona.options())).unwrap();
+    let provider = Arc::new(DaytonaProvider::new(daytona.options()));
     Ok(Scene {
         daytona,
         provider,
@@ -238,11 +237,10 @@ fn with_secret(scene: &Scene, value: &str) -> Arc<dyn Provider> {
         value: Secret::new(value),
         hosts: vec![HostName::parse("api.example.org").unwrap()],
     };
-    connect(&ProviderChoice::Daytona(DaytonaOptions {
+    Arc::new(DaytonaProvider::new(DaytonaOptions {
         secrets: vec![secret],
         ..scene.daytona.options()
     }))
-    .unwrap()
 }
 
 /// The value of a credential variable in a warm session and in a trusted command.
@@ -298,7 +296,7 @@ async fn daytona_builds_a_dockerfile() {
     };
     let mut spec = scene.spec.clone();
     spec.resources.memory_bytes = Some(3 << 30);
-    let provider = connect(&ProviderChoice::Daytona(options)).unwrap();
+    let provider = Arc::new(DaytonaProvider::new(options));
     let sandbox = provider.create(&spec).await.unwrap();
     assert_eq!(
         witness(sandbox.as_ref(), "cat /built").await.stdout.text(),
@@ -320,11 +318,7 @@ async fn a_failed_build_is_reported_with_the_reason() {
         dockerfile: Some("FRUM scratch\n".to_owned()),
         ..scene.daytona.options()
     };
-    let Err(error) = connect(&ProviderChoice::Daytona(options))
-        .unwrap()
-        .create(&scene.spec)
-        .await
-    else {
+    let Err(error) = Arc::new(DaytonaProvider::new(options)).create(&scene.spec).await else {
         panic!("it was made")
     };
     let told = full_message(&error).to_lowercase();
@@ -374,12 +368,11 @@ async fn a_port_has_a_preview_url() {
 
 #[tokio::test]
 async fn spending_is_not_metered_and_an_hour_has_a_price() {
-    let provider = connect(&ProviderChoice::Daytona(DaytonaOptions::new(
+    let provider = Arc::new(DaytonaProvider::new(DaytonaOptions::new(
         "http://127.0.0.1:9",
         None,
         "test",
-    )))
-    .unwrap();
+    )));
     let notice = provider.capabilities().spending_notice();
     assert!(notice.is_some_and(|notice| notice.contains("a budget cannot end it in the middle")));
     assert!(provider.hourly_cost(&spec("any")).is_some());
@@ -391,7 +384,7 @@ const CROWD: usize = 50;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fifty_sandboxes_work_in_parallel() {
     let daytona = need!(Daytona::in_namespaces().await);
-    let provider = &connect(&ProviderChoice::Daytona(daytona.options())).unwrap();
+    let provider = &Arc::new(DaytonaProvider::new(daytona.options()));
     let all_there = &tokio::sync::Barrier::new(CROWD);
     let work = (0..CROWD).map(|number| async move {
         let sandbox = provider.create(&spec("any:v1")).await.unwrap();

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::HostName;
-use ralph::sandbox::connect::{ProviderChoice, connect};
-use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
+use ralph::sandbox::daytona::{DaytonaOptions, DaytonaProvider, DaytonaSecret};
 use ralph::sandbox::{Provider, SandboxErrorKind};
 use ralph::secret::Secret;
 use rstest::rstest;
@@ -38,7 +37,7 @@ async fn a_missing_or_wrong_key_is_reported(
         key: key.map(Secret::new),
         ..scene.daytona.options()
     };
-    let provider = connect(&ProviderChoice::Daytona(options)).unwrap();
+    let provider = Arc::new(DaytonaProvider::new(options));
     let error = provider.check().await.unwrap_err();
     assert!(
         full_message(&error).contains(expected),
@@ -52,7 +51,7 @@ async fn a_missing_or_wrong_key_is_reported(
 /// A fake Daytona with fast sandboxes, and a provider that stores a credential there.
 async fn quick(fault: &Fault) -> Result<(Daytona, Arc<dyn Provider>), String> {
     let daytona = Daytona::in_namespaces().await?;
-    let provider = connect(&ProviderChoice::Daytona(DaytonaOptions {
+    let provider = Arc::new(DaytonaProvider::new(DaytonaOptions {
         read_timeout: if *fault == Fault::Hangs {
             SOON
         } else {
@@ -65,7 +64,7 @@ async fn quick(fault: &Fault) -> Result<(Daytona, Arc<dyn Provider>), String> {
         }],
         ..daytona.options()
     }));
-    Ok((daytona, provider.unwrap()))
+    Ok((daytona, provider))
 }
 
 /// Enough faults for all retries.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ralph::network::{Policy, PolicyRule};
-use ralph::sandbox::connect::{ProviderChoice, connect};
+use ralph::sandbox::docker_sandbox;
 use ralph::sandbox::{Provider, RemovalScope, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
@@ -14,7 +14,7 @@ use crate::{full_message, need, spec, witness};
 async fn scene(programs: &[&str]) -> Result<(Site, Arc<dyn Provider>, SandboxSpec), String> {
     let image = base::image(&engine::engine().await?).await?;
     let site = Site::with(programs, &image);
-    let provider = connect(&ProviderChoice::DockerSandbox(site.options())).unwrap();
+    let provider = Arc::new(docker_sandbox::provider(site.options()));
     Ok((site, provider, spec(&image)))
 }
 

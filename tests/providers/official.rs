@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ralph::network::{HostName, Policy, PolicyRule};
-use ralph::sandbox::connect::{ProviderChoice, connect};
-use ralph::sandbox::daytona::{DaytonaOptions, DaytonaSecret};
-use ralph::sandbox::{RemovalScope, SandboxSpec};
+use ralph::sandbox::daytona::{DaytonaOptions, DaytonaProvider, DaytonaSecret};
+use ralph::sandbox::{Provider, RemovalScope, SandboxSpec};
 use ralph::secret::Secret;
 
 use crate::support::daytona::prism::Prism;
@@ -24,7 +23,7 @@ async fn calls_outside_the_conformance_suite_match_the_documents() {
     let image = need!(base::image(&engine).await);
     let daytona = Daytona::start(engine).await;
     let prism = need!(Prism::before(&daytona).await);
-    let provider = connect(&ProviderChoice::Daytona(DaytonaOptions {
+    let provider = DaytonaProvider::new(DaytonaOptions {
         dockerfile: Some(format!("FROM {image}\nENV BUILT=yes\n")),
         secrets: vec![DaytonaSecret {
             variable: "MODEL_KEY".to_owned(),
@@ -33,8 +32,7 @@ async fn calls_outside_the_conformance_suite_match_the_documents() {
         }],
         target: Some("eu".to_owned()),
         ..prism.options(&daytona)
-    }))
-    .unwrap();
+    });
     let spec = SandboxSpec {
         network: Policy::allowlist([PolicyRule::parse("github.com").unwrap()]),
         env: BTreeMap::from([("GIVEN".to_owned(), "too".to_owned())]),

@@ -10,8 +10,8 @@ use ralph::gateway::audit::AuditRecord;
 use ralph::gateway::{AddressGuard, Resolver};
 use ralph::id::RunId;
 use ralph::network::{HostName, Policy, PolicyRule};
-use ralph::sandbox::connect::{ProviderChoice, connect};
-use ralph::sandbox::tart::TartOptions;
+use ralph::sandbox::docker_sandbox;
+use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Egress, Provider, Purpose, SandboxSpec};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -84,15 +84,14 @@ impl Ground {
     /// A new provider, as in a new process.
     pub fn provider(&self) -> Arc<dyn Provider> {
         let vm = self.site.options();
-        let choice = match self.program {
-            Program::Tart => ProviderChoice::Tart(TartOptions {
+        match self.program {
+            Program::Tart => Arc::new(tart::provider(TartOptions {
                 vm,
                 dependencies: String::new(),
                 boot_timeout: TartOptions::BOOT_TIMEOUT,
-            }),
-            Program::Sbx | Program::DockerSandbox => ProviderChoice::DockerSandbox(vm),
-        };
-        connect(&choice).unwrap()
+            })),
+            Program::Sbx | Program::DockerSandbox => Arc::new(docker_sandbox::provider(vm)),
+        }
     }
 
     /// The same task in another run.

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use ralph::exec::{Command, Discard, ExitStatus};
 use ralph::network::Policy;
-use ralph::sandbox::connect::{ProviderChoice, connect};
-use ralph::sandbox::tart::TartOptions;
+use ralph::sandbox::tart::{self, TartOptions};
 use ralph::sandbox::{Provider, SandboxError, SandboxErrorKind, SandboxSpec};
 use rstest::rstest;
 
@@ -38,7 +37,7 @@ impl Scene {
             dependencies: dependencies.to_owned(),
             boot_timeout,
         };
-        connect(&ProviderChoice::Tart(options)).unwrap()
+        Arc::new(tart::provider(options))
     }
 
     fn spec(&self) -> SandboxSpec {

@@ -46,15 +46,6 @@ pub struct DockerOptions {
     pub clock: Arc<dyn Clock>,
 }
 
-impl fmt::Debug for DockerOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DockerOptions")
-            .field("base", &self.base)
-            .field("host_name", &self.host_name)
-            .finish_non_exhaustive()
-    }
-}
-
 /// A provider whose sandboxes are containers. It connects to the engine when it is first used.
 #[must_use]
 pub fn provider(options: DockerOptions) -> impl Provider {
@@ -64,9 +55,10 @@ pub fn provider(options: DockerOptions) -> impl Provider {
 
 /// An error of the engine that concerns one sandbox.
 fn engine_failed_for(sandbox: &str, error: EngineError) -> SandboxError {
-    let (kind, hint) = (engine_error_kind(&error), error.hint());
     let message = format!("the container engine failed for the sandbox `{sandbox}`");
-    SandboxError::new(kind, message).with_cause(error).with_hint(hint)
+    SandboxError::new(engine_error_kind(&error), message)
+        .with_hint(error.hint())
+        .with_cause(error)
 }
 
 /// An error of the engine that concerns no sandbox.
