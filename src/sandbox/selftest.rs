@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Sandbox;
+use super::{Sandbox, SandboxError};
 use crate::exec::{Command, Discard, Exit, ExitStatus};
 use crate::text::error_chain;
 
@@ -26,9 +26,9 @@ pub struct SelftestCheck {
 /// Checks what every run needs: commands, files, timeouts, git, evidence and the end of all processes.
 pub async fn selftest(sandbox: &dyn Sandbox) -> Vec<SelftestCheck> {
     let test = Selftest { sandbox };
-    let check = |name: &str, result: Result<(), String>| SelftestCheck {
+    let check = |name: &str, seen: Result<Option<String>, SandboxError>| SelftestCheck {
         name: name.to_owned(),
-        seen: result.err(),
+        seen: seen.unwrap_or_else(|error| Some(error_chain(&error))),
     };
     vec![
         check("a command's output and errors are separate", test.output().await),
@@ -46,116 +46,80 @@ struct Selftest<'a> {
     sandbox: &'a dyn Sandbox,
 }
 
+/// Each check returns what it observed instead of what it should; `None` if it passed.
 impl Selftest<'_> {
-    async fn output(&self) -> Result<(), String> {
+    async fn output(&self) -> Result<Option<String>, SandboxError> {
         let exit = self.exec(Command::shell("echo out; echo err >&2")).await?;
         let separate = exit.stdout.text() == "out\n" && exit.stderr.text() == "err\n";
-        expect(exit.success() && separate, &exit)
+        Ok(unless(exit.success() && separate, &exit))
     }
 
-    async fn status(&self) -> Result<(), String> {
+    async fn status(&self) -> Result<Option<String>, SandboxError> {
         let exit = self.exec(Command::shell("exit 7")).await?;
-        expect(exit.status == ExitStatus::Code(7), &exit)
+        Ok(unless(exit.status == ExitStatus::Code(7), &exit))
     }
 
-    async fn variables_and_input(&self) -> Result<(), String> {
+    async fn variables_and_input(&self) -> Result<Option<String>, SandboxError> {
         let command = Command::shell("printf %s \"$TRIAL\"; cat").env("TRIAL", "one ");
         let exit = self.exec(command.stdin("two")).await?;
-        expect(exit.success() && exit.stdout.text() == "one two", &exit)
+        Ok(unless(exit.success() && exit.stdout.text() == "one two", &exit))
     }
 
-    async fn file(&self) -> Result<(), String> {
-        let (path, bytes) = (self.sandbox.root().join("selftest"), b"\0\xff\n");
-        self.sandbox
-            .files()
-            .write(&path, bytes, 0o600)
-            .await
-            .map_err(|error| error_chain(&error))?;
-        let read = self
-            .sandbox
-            .files()
-            .read(&path, 16)
-            .await
-            .map_err(|error| error_chain(&error))?;
-        self.sandbox
-            .files()
-            .remove(&path)
-            .await
-            .map_err(|error| error_chain(&error))?;
-        if read == bytes {
-            Ok(())
-        } else {
-            Err(format!("{} bytes that differ from those written", read.len()))
-        }
+    async fn file(&self) -> Result<Option<String>, SandboxError> {
+        let (files, path) = (self.sandbox.files(), self.sandbox.root().join("selftest"));
+        let bytes = b"\0\xff\n";
+        files.write(&path, bytes, 0o600).await?;
+        let read = files.read(&path, 16).await?;
+        files.remove(&path).await?;
+        let differ = || format!("{} bytes that differ from those written", read.len());
+        Ok((read != bytes).then(differ))
     }
 
-    async fn timeout(&self) -> Result<(), String> {
-        let exit = self
-            .exec(Command::shell("sleep 50").timeout(Duration::from_millis(500)))
-            .await?;
-        expect(exit.status == ExitStatus::TimedOut, &exit)
+    async fn timeout(&self) -> Result<Option<String>, SandboxError> {
+        let command = Command::shell("sleep 50").timeout(Duration::from_millis(500));
+        let exit = self.exec(command).await?;
+        Ok(unless(exit.status == ExitStatus::TimedOut, &exit))
     }
 
-    async fn git(&self) -> Result<(), String> {
+    async fn git(&self) -> Result<Option<String>, SandboxError> {
         let exit = self.exec(Command::new("git").arg("--version")).await?;
-        expect(exit.success(), &exit)
+        Ok(unless(exit.success(), &exit))
     }
 
-    async fn evidence(&self) -> Result<(), String> {
+    async fn evidence(&self) -> Result<Option<String>, SandboxError> {
         let command = Command::shell("echo seen; exit 3").timeout(TIMEOUT);
-        let exit = self.sandbox.exec_trusted(&command, &mut Discard).await;
-        let exit = exit.map_err(|error| error_chain(&error))?;
+        let exit = self.sandbox.exec_trusted(&command, &mut Discard).await?;
         let holds = exit.status == ExitStatus::Code(3) && exit.stdout.text() == "seen\n";
-        expect(holds, &exit)
+        Ok(unless(holds, &exit))
     }
 
-    async fn background(&self) -> Result<(), String> {
+    async fn background(&self) -> Result<Option<String>, SandboxError> {
         let file = self.sandbox.root().join("selftest-beats");
         let line = format!(
             "(while sleep 0.1; do echo beat >> '{0}'; done) > /dev/null 2>&1 & until [ -s '{0}' ]; do sleep 0.1; done",
             file.display()
         );
         let exit = self.exec(Command::shell(line)).await?;
-        expect(exit.success(), &exit)?;
-        self.sandbox
-            .end_processes()
-            .await
-            .map_err(|error| error_chain(&error))?;
-        let read = async || {
-            let read = self.sandbox.files().read(&file, MAX_BEATS).await;
-            read.map_err(|error| error_chain(&error))
-        };
-        let before = read().await?;
-        tokio::time::sleep(Duration::from_millis(400)).await;
-        let after = read().await?;
-        self.sandbox
-            .files()
-            .remove(&file)
-            .await
-            .map_err(|error| error_chain(&error))?;
-        if before == after {
-            Ok(())
-        } else {
-            Err("a background process is still running".to_owned())
+        if let Some(seen) = unless(exit.success(), &exit) {
+            return Ok(Some(seen));
         }
+        self.sandbox.end_processes().await?;
+        let files = self.sandbox.files();
+        let before = files.read(&file, MAX_BEATS).await?;
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let after = files.read(&file, MAX_BEATS).await?;
+        files.remove(&file).await?;
+        Ok((before != after).then(|| "a background process is still running".to_owned()))
     }
 
-    async fn exec(&self, command: Command) -> Result<Exit, String> {
-        let command = match command.timeout {
-            Some(_) => command,
-            None => command.timeout(TIMEOUT),
-        };
-        self.sandbox
-            .exec(&command, &mut Discard)
-            .await
-            .map_err(|error| error_chain(&error))
+    async fn exec(&self, mut command: Command) -> Result<Exit, SandboxError> {
+        command.timeout.get_or_insert(TIMEOUT);
+        self.sandbox.exec(&command, &mut Discard).await
     }
 }
 
-fn expect(holds: bool, exit: &Exit) -> Result<(), String> {
-    if holds {
-        return Ok(());
-    }
+/// Describes the exit unless the check holds.
+fn unless(holds: bool, exit: &Exit) -> Option<String> {
     let (stdout, stderr) = (exit.stdout.text(), exit.stderr.text());
-    Err(format!("{}, stdout {stdout:?}, stderr {stderr:?}", exit.status))
+    (!holds).then(|| format!("{}, stdout {stdout:?}, stderr {stderr:?}", exit.status))
 }
