@@ -17,12 +17,23 @@ mod lines;
 mod output;
 mod wait_limits;
 
+use std::io;
+
 pub use command::Command;
 pub use exit::{CapturedOutput, Exit, ExitStatus};
 pub(crate) use host::send_input;
 pub use host::{CommandStdout, Host, RunningCommand};
 pub(crate) use output::CommandOutput;
 pub(crate) use wait_limits::{WaitEnd, WaitLimits};
+
+/// Runs file operations or system calls that block on a thread of their own.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
+}
 
 /// One of the two output streams of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use if_addrs::get_if_addrs;
-use thiserror::Error;
 
+use super::docker::SealError;
+use crate::exec::blocking;
 use crate::network::probe::Canary;
 
 /// How many addresses of each family are used.
@@ -22,48 +23,33 @@ pub(super) struct Canaries {
     udp: Vec<UdpSocket>,
 }
 
-/// Why there are no canaries although the host has addresses. Without them the network cannot be verified.
-#[derive(Debug, Error)]
-pub enum CanaryError {
-    /// The addresses of the host are unknown.
-    #[error("cannot list the addresses of this host")]
-    NoAddresses(#[source] io::Error),
-    /// The host cannot reach its own listeners.
-    #[error("this host cannot reach its own listener at {address}")]
-    Unreachable {
-        /// The last address that was tried.
-        address: IpAddr,
-        /// Why it was not reached.
-        #[source]
-        source: io::Error,
-    },
-}
-
 impl Canaries {
     /// Listens at all addresses at which a sandbox without a seal could reach the host.
-    pub(super) fn open() -> Result<Self, CanaryError> {
-        Self::at(&own_addresses().map_err(CanaryError::NoAddresses)?)
+    pub(super) async fn open() -> Result<Self, SealError> {
+        let opened = blocking(|| Self::at(&own_addresses()?)).await;
+        opened.map_err(SealError::NoCanaries)
     }
 
     /// Listens at these addresses. Listeners that the host itself cannot reach prove nothing and are left out. If there
     /// is an address, there must be at least one TCP and one UDP listener.
-    fn at(addresses: &[IpAddr]) -> Result<Self, CanaryError> {
+    fn at(addresses: &[IpAddr]) -> io::Result<Self> {
         let mut canaries = Self::default();
         let mut unreached = None;
         for &address in addresses {
-            let failed = |source| CanaryError::Unreachable { address, source };
             match tcp_canary(address) {
                 Ok(listener) => canaries.tcp.push(listener),
-                Err(error) => unreached = Some(failed(error)),
+                Err(error) => unreached = Some((address, error)),
             }
             match udp_canary(SocketAddr::new(address, 0)) {
                 Ok(socket) => canaries.udp.push(socket),
-                Err(error) => unreached = Some(failed(error)),
+                Err(error) => unreached = Some((address, error)),
             }
         }
-        match unreached {
-            Some(unreached) if canaries.tcp.is_empty() || canaries.udp.is_empty() => return Err(unreached),
-            Some(_) | None => {}
+        if let Some((address, error)) = unreached
+            && (canaries.tcp.is_empty() || canaries.udp.is_empty())
+        {
+            let message = format!("this host cannot reach its own listener at {address}: {error}");
+            return Err(io::Error::new(error.kind(), message));
         }
         // The DNS port may be used by a resolver of the host, or need root.
         let dns = addresses.iter().map(|&address| SocketAddr::new(address, DNS));
@@ -124,7 +110,11 @@ fn expect(holds: bool) -> io::Result<()> {
 
 /// The addresses of the host that other hosts can reach, some of each family.
 fn own_addresses() -> io::Result<Vec<IpAddr>> {
-    let mut all: Vec<IpAddr> = get_if_addrs()?
+    let interfaces = get_if_addrs().map_err(|error| {
+        let message = format!("cannot list the addresses of this host: {error}");
+        io::Error::new(error.kind(), message)
+    })?;
+    let mut all: Vec<IpAddr> = interfaces
         .into_iter()
         .map(|interface| interface.ip())
         .filter(|address| is_reachable(*address))

@@ -15,6 +15,7 @@ use super::SandboxError;
 use super::files::{self, FileOwner};
 use super::owner::Owner;
 use crate::atomic_file::{FileAccess, write_atomically};
+use crate::exec::blocking;
 use crate::id::RunId;
 
 /// The directories that every workspace has.
@@ -225,10 +226,8 @@ impl SandboxDir {
     /// Removes the directory and everything in it, if it exists.
     pub(super) async fn remove(&self) -> Result<(), SandboxError> {
         let dir = self.dir.clone();
-        tokio::task::spawn_blocking(move || files::remove_all(&dir))
-            .await
-            .unwrap_or_else(|error| Err(io::Error::other(error)))
-            .map_err(|error| self.error("remove", error))
+        let removed = blocking(move || files::remove_all(&dir)).await;
+        removed.map_err(|error| self.error("remove", error))
     }
 
     fn finished_file(&self) -> PathBuf {

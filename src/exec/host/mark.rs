@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::super::blocking;
+
 /// The environment variable that holds the mark.
 const VARIABLE: &str = "RALPH_MARK";
 
@@ -50,18 +52,13 @@ impl ProcessMark {
     /// Kills all processes with the mark, until none is left.
     pub(super) async fn kill_all(&self) -> io::Result<()> {
         let mark = self.clone();
-        tokio::task::spawn_blocking(move || mark.kill_all_blocking(KILL_TIMEOUT))
-            .await
-            .map_err(io::Error::other)?
+        blocking(move || mark.kill_all_blocking(KILL_TIMEOUT)).await
     }
 
     /// Waits until no process has the mark.
     pub(super) async fn wait_for_all(&self, timeout: Duration) -> io::Result<()> {
         let mark = self.clone();
-        let wait = move || mark.scan_until_none(timeout, |_| {});
-        tokio::task::spawn_blocking(wait)
-            .await
-            .map_err(io::Error::other)?
+        blocking(move || mark.scan_until_none(timeout, |_| {})).await
     }
 
     /// Like [`ProcessMark::kill_all`], for destructors. A scan of the process table takes a few milliseconds.
@@ -74,27 +71,22 @@ impl ProcessMark {
 
     /// Scans for processes with the mark until there are none, and calls `each` for every process of every scan.
     fn scan_until_none(&self, timeout: Duration, each: impl Fn(Pid)) -> io::Result<()> {
+        let needle = [VARIABLE.as_bytes(), b"=", self.0.as_bytes()].concat();
         let deadline = Instant::now() + timeout;
         loop {
-            let found = self.processes()?;
-            if found.is_empty() {
+            let found = table::processes_with(&needle)?;
+            let Some(first) = found.first() else {
                 return Ok(());
-            }
-            let (count, first) = (found.len(), found[0]);
+            };
             let timed_out = Instant::now() >= deadline;
-            found.into_iter().for_each(&each);
+            found.iter().copied().for_each(&each);
             if timed_out {
+                let count = found.len();
                 let message = format!("{count} processes are still running (one is {first})");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, message));
             }
             thread::sleep(PAUSE);
         }
-    }
-
-    /// The processes with the mark, and their descendants whatever their environment.
-    fn processes(&self) -> io::Result<Vec<Pid>> {
-        let needle = [VARIABLE.as_bytes(), b"=", self.0.as_bytes()].concat();
-        table::processes_with(&needle)
     }
 }
 

@@ -24,7 +24,7 @@ use super::create;
 use super::disk::DiskWatch;
 use super::exec::ContainerCommands;
 use super::sandbox::DockerSandbox;
-use super::seal::holder::{self, Holder};
+use super::seal::holder;
 use super::seal::{Seal, SealError, SealPlan};
 use super::session_opener::ExecSessionOpener;
 use super::user::AgentUser;
@@ -177,14 +177,6 @@ impl EngineHost {
         }
     }
 
-    pub(super) fn holder(&self, dir: &SandboxDir, container: String) -> Holder {
-        Holder {
-            engine: self.engine.clone(),
-            container,
-            dir: dir.holder_dir(),
-        }
-    }
-
     /// The container of this name, if it belongs to this directory.
     async fn container_of(&self, dir: &SandboxDir, name: &str) -> Result<Option<Container>, SandboxError> {
         let found = self.engine.container(name).await;
@@ -254,9 +246,8 @@ impl WorkspaceBackend for DockerBackend {
                 let (Some(holder), Some(image)) = (holder, host.image(spec).await?) else {
                     return Ok(None);
                 };
-                let inspection = host.inspection(spec, &image, dir).await.map_err(unsealed)?;
-                let holder = host.holder(dir, holder.id);
-                Some(Seal::new(holder, plan, &spec.egress, inspection))
+                let seal = host.seal(dir, spec, &image, plan, holder.id).await;
+                Some(seal.map_err(unsealed)?)
             }
         };
         Ok(Some(host.sandbox(dir, container.id, Some(spec), seal)))

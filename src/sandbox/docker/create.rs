@@ -9,7 +9,7 @@ use super::backend::{EngineHost, NetworkMode};
 use super::container::{self, label};
 use super::engine_failed_for;
 use super::sandbox::DockerSandbox;
-use super::seal::{Seal, SealError, holder, report_step};
+use super::seal::{SealError, holder, report_step};
 use crate::engine::{ContainerNetwork, EngineError};
 
 /// Creates and starts a sandbox, and verifies that its network is sealed. `None` if the engine has a container with the
@@ -53,7 +53,6 @@ async fn create_containers(
         NetworkMode::Bridge => (ContainerNetwork::Bridge, None),
         NetworkMode::Disconnected => (ContainerNetwork::Isolated { dns: None }, None),
         NetworkMode::Sealed(plan) => {
-            let inspection = host.inspection(spec, &image, dir).await.map_err(unsealed)?;
             let holder_image = holder::image(&host.engine).await.map_err(failed)?;
             let mut labels = labels.clone();
             labels.insert(label::ROLE.to_owned(), label::HOLDER.to_owned());
@@ -61,8 +60,11 @@ async fn create_containers(
             let holder = host.engine.create_container(&holder).await.map_err(failed)?;
             created.push(holder.clone());
             report_step("holder-created", &holder);
-            let seal = Seal::new(host.holder(dir, holder.clone()), plan, &spec.egress, inspection);
-            (ContainerNetwork::SharedWith(holder), Some(seal))
+            let seal = host.seal(dir, spec, &image, plan, holder.clone()).await;
+            (
+                ContainerNetwork::SharedWith(holder),
+                Some(seal.map_err(unsealed)?),
+            )
         }
     };
 

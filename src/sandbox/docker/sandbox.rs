@@ -71,12 +71,13 @@ impl DockerSandbox {
         std::iter::once(self.container()).chain(self.seal.as_ref().map(Seal::holder))
     }
 
-    /// The error of the sandbox for an error of the engine.
-    async fn engine_failed(&self, error: EngineError) -> SandboxError {
-        match error {
-            EngineError::NotFound { .. } => SandboxError::gone(&self.name),
-            EngineError::Conflict { .. } => self.stop_reason().await,
-            error => engine_failed_for(&self.name, error),
+    /// Turns an error of the engine into that of the sandbox.
+    async fn explain<T>(&self, result: Result<T, EngineError>) -> Result<T, SandboxError> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(EngineError::NotFound { .. }) => Err(SandboxError::gone(&self.name)),
+            Err(EngineError::Conflict { .. }) => Err(self.stop_reason().await),
+            Err(error) => Err(engine_failed_for(&self.name, error)),
         }
     }
 
@@ -170,7 +171,7 @@ impl DockerSandbox {
                 self.slot.add_notice(self.stop_reason().await.to_string());
                 self.restart().await
             }
-            Err(error) => Err(self.engine_failed(error).await),
+            Err(error) => self.explain(Err(error)).await,
         }
     }
 }
@@ -268,9 +269,8 @@ impl Sandbox for DockerSandbox {
         self.lifecycle.enter(LifecycleState::Stopped, &self.name)?;
         self.close_gateway().await;
         for container in self.containers() {
-            if let Err(error) = self.engine().kill_container(container).await {
-                return Err(self.engine_failed(error).await);
-            }
+            let killed = self.engine().kill_container(container).await;
+            self.explain(killed).await?;
         }
         Ok(())
     }
@@ -279,9 +279,8 @@ impl Sandbox for DockerSandbox {
         self.lifecycle.enter(LifecycleState::Closed, &self.name)?;
         self.close_gateway().await;
         for container in self.containers() {
-            if let Err(error) = self.engine().remove_container(container).await {
-                return Err(self.engine_failed(error).await);
-            }
+            let removed = self.engine().remove_container(container).await;
+            self.explain(removed).await?;
         }
         self.dir.remove().await
     }

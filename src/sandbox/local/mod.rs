@@ -16,7 +16,7 @@ use super::{
     Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError,
     SandboxFiles, SandboxSpec,
 };
-use crate::exec::{Command, Exit, Host, OutputSink, RunningCommand};
+use crate::exec::{Command, Exit, Host, OutputSink, RunningCommand, blocking};
 
 const NAME: &str = "local";
 
@@ -192,12 +192,6 @@ impl Sandbox for LocalSandbox {
         let removed = blocking(move || dirs.remove()).await;
         removed.map_err(|error| SandboxError::host("remove", &self.dirs.root, error))
     }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(io::Error::other)?
 }
 
 #[cfg(test)]

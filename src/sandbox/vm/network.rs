@@ -51,8 +51,7 @@ impl VmNetwork {
             return Ok(());
         }
         let untried = |reason: String| SealError::NotProbed(reason);
-        let opened = tokio::task::spawn_blocking(Canaries::open).await;
-        let canaries = opened.map_err(|error| untried(error.to_string()))??;
+        let canaries = Canaries::open().await?;
         let checks = self.checks(&canaries.all())?;
         let command = Command::shell(script(&checks)).timeout(TIMEOUT);
         let exit = exec.run(&command, &mut Discard).await;

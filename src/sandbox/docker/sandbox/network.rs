@@ -5,25 +5,21 @@ use jiff::Timestamp;
 use super::super::super::SandboxError;
 use super::super::super::lifecycle::LifecycleState;
 use super::super::super::session_slot::WarmSandbox;
-use super::super::seal::{HolderNetwork, SealError, SealState, report_step};
+use super::super::seal::{SealError, report_step};
 use super::DockerSandbox;
 use crate::engine::ContainerState;
 
 impl DockerSandbox {
     /// Starts its container on a sealed network, and verifies the seal.
     pub(in super::super) async fn run(&self) -> Result<(), SandboxError> {
-        let network = match &self.seal {
+        let holder_started = match &self.seal {
             Some(seal) => seal.make_ready().await,
-            None => Ok(HolderNetwork::Unchanged),
+            None => Ok(None),
         };
-        let network = match network {
-            Ok(network) => network,
+        let has_old_network = match holder_started {
+            Ok(None) => false,
+            Ok(Some(time)) => self.started_before(time).await?,
             Err(error) => return Err(self.seal_failed(error).await),
-        };
-        let has_old_network = match network {
-            HolderNetwork::Unchanged => false,
-            HolderNetwork::RunningSince(since) => self.started_before(since).await?,
-            HolderNetwork::New => true,
         };
         if has_old_network {
             self.restart_container().await?;
@@ -37,12 +33,10 @@ impl DockerSandbox {
     }
 
     /// Whether its container runs since before its holder was started, and so is not on the network of the holder.
-    async fn started_before(&self, holder: Option<Timestamp>) -> Result<bool, SandboxError> {
-        match self.engine().container(self.container()).await {
-            Ok(Some(found)) if found.state == ContainerState::Running => Ok(found.started < holder),
-            Ok(_) => Ok(false),
-            Err(error) => Err(self.engine_failed(error).await),
-        }
+    async fn started_before(&self, holder: Timestamp) -> Result<bool, SandboxError> {
+        let found = self.engine().container(self.container()).await;
+        let found = self.explain(found).await?;
+        Ok(found.is_some_and(|found| found.state == ContainerState::Running && found.started < Some(holder)))
     }
 
     /// Verifies that its network is sealed. Closes the gateway if it is not.
@@ -77,14 +71,14 @@ impl DockerSandbox {
 
     /// Fails if the seal is broken. Seals the network of a sandbox that was reopened and not started yet.
     pub(super) async fn ensure_sealed(&self) -> Result<(), SandboxError> {
-        let state = match &self.seal {
-            Some(seal) if self.lifecycle.state() == LifecycleState::Running => seal.state().await,
+        let is_intact = match &self.seal {
+            Some(seal) if self.lifecycle.state() == LifecycleState::Running => seal.is_intact().await,
             Some(_) | None => return Ok(()),
         };
-        match state {
-            SealState::Intact => Ok(()),
-            SealState::NotSealed => self.run().await,
-            SealState::Broken => Err(self.seal_failed(SealError::HolderEnded).await),
+        match is_intact {
+            Ok(true) => Ok(()),
+            Ok(false) => self.run().await,
+            Err(error) => Err(self.seal_failed(error).await),
         }
     }
 
@@ -101,18 +95,15 @@ impl DockerSandbox {
     }
 
     async fn start_container(&self) -> Result<(), SandboxError> {
-        match self.engine().start_container(self.container()).await {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.engine_failed(error).await),
-        }
+        let started = self.engine().start_container(self.container()).await;
+        self.explain(started).await
     }
 
     async fn restart_container(&self) -> Result<(), SandboxError> {
         self.slot.close().await;
-        match self.engine().kill_container(self.container()).await {
-            Ok(()) => self.start_container().await,
-            Err(error) => Err(self.engine_failed(error).await),
-        }
+        let killed = self.engine().kill_container(self.container()).await;
+        self.explain(killed).await?;
+        self.start_container().await
     }
 
     /// Ends all processes by restarting the container.

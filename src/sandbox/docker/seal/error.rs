@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
-use super::super::super::canary::CanaryError;
 use super::super::super::{SandboxError, SandboxErrorKind};
+use super::super::engine_error_kind;
 use crate::engine::EngineError;
 use crate::gateway::{GatewayError, InspectionError};
 use crate::network::probe::ProbeFailure;
@@ -65,7 +65,7 @@ pub enum SealError {
     NotProbed(String),
     /// No listener outside could receive a probe.
     #[error("cannot verify from outside that nothing leaves the sandbox")]
-    NoCanaries(#[from] CanaryError),
+    NoCanaries(#[source] io::Error),
     /// A probe did not see what it must see.
     #[error(transparent)]
     Probe(#[from] ProbeFailure),
@@ -77,33 +77,17 @@ pub enum SealError {
 impl SealError {
     /// The error of the sandbox whose network is not sealed.
     pub(in crate::sandbox) fn into_sandbox_error(self, sandbox: &str) -> SandboxError {
-        let hint = self.hint();
-        SandboxError::new(
-            self.kind(),
-            format!("the network of the sandbox `{sandbox}` is not sealed"),
-        )
-        .with_cause(self)
-        .with_hint(hint)
+        let message = format!("the network of the sandbox `{sandbox}` is not sealed");
+        SandboxError::new(self.kind(), message)
+            .with_hint(self.hint())
+            .with_cause(self)
     }
 
     fn kind(&self) -> SandboxErrorKind {
         match self {
-            Self::Engine(source) if source.is_unreachable() => SandboxErrorKind::Unreachable,
+            Self::Engine(source) => engine_error_kind(source),
             Self::HolderEnded | Self::Connection(_) | Self::NotProbed(_) => SandboxErrorKind::Lost,
-            Self::Engine(_)
-            | Self::NoGuest(_)
-            | Self::Desktop
-            | Self::HolderUnreachable(_)
-            | Self::Failed(_)
-            | Self::Different(_)
-            | Self::TooManyPorts(_)
-            | Self::Gateway(_)
-            | Self::Listen { .. }
-            | Self::Inspection(_)
-            | Self::Trust(_)
-            | Self::NoCanaries(_)
-            | Self::Probe(_)
-            | Self::Escaped(_) => SandboxErrorKind::Failed,
+            _ => SandboxErrorKind::Failed,
         }
     }
 

@@ -38,34 +38,23 @@ const STATE_POLL: Duration = Duration::from_millis(250);
 
 /// The holder of one sandbox.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Holder {
-    pub(in super::super) engine: Engine,
+pub(super) struct Holder {
+    pub(super) engine: Engine,
     /// The id of its container.
-    pub(in super::super) container: String,
+    pub(super) container: String,
     /// The directory that it shares with ralph.
-    pub(in super::super) dir: PathBuf,
-}
-
-/// The network of a holder that was started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum HolderNetwork {
-    /// It is sealed already.
-    Unchanged,
-    /// The holder runs since this time, if the engine knows.
-    RunningSince(Option<Timestamp>),
-    /// It is new, so a running sandbox must be restarted to join it.
-    New,
+    pub(super) dir: PathBuf,
 }
 
 impl Holder {
-    /// Starts the holder unless it runs.
-    pub(super) async fn start(&self) -> Result<HolderNetwork, SealError> {
-        let found = self.find().await?;
-        if found.state == ContainerState::Running {
-            return Ok(HolderNetwork::RunningSince(found.started));
+    /// Starts the holder unless it runs. Returns since when it runs, if the engine knows.
+    pub(super) async fn start(&self) -> Result<Option<Timestamp>, SealError> {
+        let mut found = self.find().await?;
+        if found.state != ContainerState::Running {
+            self.engine.start_container(&self.container).await?;
+            found = self.find().await?;
         }
-        self.engine.start_container(&self.container).await?;
-        Ok(HolderNetwork::New)
+        Ok(found.started)
     }
 
     /// Connects to the holder once it listens.

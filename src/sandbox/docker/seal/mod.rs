@@ -11,22 +11,24 @@ mod probes;
 mod seal_plan;
 
 use std::os::fd::OwnedFd;
-
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub use self::error::SealError;
 use self::holder::Holder;
-pub(super) use self::holder::HolderNetwork;
 use self::holder_connection::HolderConnection;
 pub use self::seal_plan::SealPlan;
-use super::super::Egress;
+use super::super::sandbox_dir::SandboxDir;
 use super::super::session::WarmSession;
+use super::super::{Egress, SandboxSpec};
+use super::backend::EngineHost;
+use crate::engine::Digest;
 use crate::gateway::{Gateway, GatewaySetup, Inspection};
 use crate::guest::holder_protocol::HolderRequest;
-use crate::network::firewall::sealed_state;
+use crate::network::firewall::{SEALED, sealed_state};
 use crate::network::probe::Beacon;
 
 /// The seal of the network of one sandbox.
@@ -48,58 +50,56 @@ struct GatewayTask {
     task: JoinHandle<()>,
 }
 
-/// Whether the network of a sandbox is sealed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SealState {
-    /// It is sealed.
-    Intact,
-    /// It was not sealed yet, or the gateway was closed.
-    NotSealed,
-    /// It was sealed, and its holder has ended.
-    Broken,
+impl EngineHost {
+    /// The seal of a sandbox whose holder has this container id. It is not set up yet.
+    pub(super) async fn seal(
+        &self,
+        dir: &SandboxDir,
+        spec: &SandboxSpec,
+        image: &Digest,
+        plan: SealPlan,
+        holder: String,
+    ) -> Result<Seal, SealError> {
+        Ok(Seal {
+            holder: Holder {
+                engine: self.engine.clone(),
+                container: holder,
+                dir: dir.holder_dir(),
+            },
+            plan,
+            egress: spec.egress.clone(),
+            inspection: self.inspection(spec, image, dir).await?,
+            gateway: Mutex::default(),
+        })
+    }
 }
 
 impl Seal {
-    /// A seal that is not set up yet.
-    pub(super) fn new(
-        holder: Holder,
-        plan: SealPlan,
-        egress: &Egress,
-        inspection: Option<Arc<Inspection>>,
-    ) -> Self {
-        Self {
-            holder,
-            plan,
-            egress: egress.clone(),
-            inspection,
-            gateway: Mutex::default(),
-        }
-    }
-
     /// The id of the container of its holder.
     pub(super) fn holder(&self) -> &str {
         &self.holder.container
     }
 
-    /// Seals the network: starts the holder unless it runs, sets up the firewall and opens the gateway.
-    pub(super) async fn make_ready(&self) -> Result<HolderNetwork, SealError> {
+    /// Seals the network: starts the holder unless it runs, sets up the firewall and opens the gateway. Returns since
+    /// when the holder runs, or `None` if the network was sealed already.
+    pub(super) async fn make_ready(&self) -> Result<Option<Timestamp>, SealError> {
         let mut gateway = self.gateway.lock().await;
         if gateway.as_ref().is_some_and(GatewayTask::is_running) {
-            return Ok(HolderNetwork::Unchanged);
+            return Ok(None);
         }
         *gateway = None;
-        let network = self.holder.start().await?;
+        let started = self.holder.start().await?;
         report_step("holder-started", self.holder());
         *gateway = Some(self.open_gateway().await?);
-        Ok(network)
+        Ok(started)
     }
 
-    /// Whether the network is sealed, without asking the kernel.
-    pub(super) async fn state(&self) -> SealState {
+    /// Whether the network is sealed, without asking the kernel. Fails if it was sealed and its holder has ended.
+    pub(super) async fn is_intact(&self) -> Result<bool, SealError> {
         match &*self.gateway.lock().await {
-            None => SealState::NotSealed,
-            Some(gateway) if gateway.is_running() => SealState::Intact,
-            Some(_) => SealState::Broken,
+            None => Ok(false),
+            Some(gateway) if gateway.is_running() => Ok(true),
+            Some(_) => Err(SealError::HolderEnded),
         }
     }
 
@@ -109,7 +109,7 @@ impl Seal {
         let gateway = gateway.as_ref().ok_or(SealError::HolderEnded)?;
         check_rules(&gateway.kernel_rules().await?)?;
         report_step("kernel-asked", self.holder());
-        probes::run_probes(session, self.plan.policy(), &gateway.beacon).await?;
+        probes::run_probes(session, &self.plan.policy, &gateway.beacon).await?;
         report_step("proved", self.holder());
         Ok(())
     }
@@ -126,12 +126,16 @@ impl Seal {
     async fn open_gateway(&self) -> Result<GatewayTask, SealError> {
         let mut holder = self.holder.connect().await?;
         report_step("holder-reached", self.holder());
-        request(&mut holder, &SealPlan::firewall_request()).await?;
+        let firewall = SEALED.to_string();
+        request(&mut holder, &HolderRequest::Seal { firewall }).await?;
         report_step("walls-raised", self.holder());
         let listeners = request(&mut holder, &self.plan.listeners_request()).await?;
         report_step("listeners-handed-over", self.holder());
         let beacon = Beacon::random();
-        let gateway = Gateway::new(self.setup(beacon.clone()));
+        let gateway = Gateway::new(GatewaySetup {
+            inspection: self.inspection.clone(),
+            ..self.egress.setup(&self.plan.policy, beacon.clone())
+        });
         self.plan.open(&gateway, listeners)?;
         report_step("gateway-opened", self.holder());
         let (queries, received) = mpsc::channel(1);
@@ -140,13 +144,6 @@ impl Seal {
             queries,
             task: tokio::spawn(run_gateway(holder, gateway, received)),
         })
-    }
-
-    fn setup(&self, beacon: Beacon) -> GatewaySetup {
-        GatewaySetup {
-            inspection: self.inspection.clone(),
-            ..self.egress.setup(self.plan.policy(), beacon)
-        }
     }
 }
 

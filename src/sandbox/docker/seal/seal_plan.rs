@@ -17,16 +17,12 @@ const DNS: u16 = 53;
 /// How the network of a sandbox is sealed under a policy. Its `Display` shows the commands that would set it up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealPlan {
-    policy: Policy,
-    listeners: Vec<SealListener>,
+    pub(super) policy: Policy,
+    /// The listening sockets of the gateway, and the protocol that each serves.
+    listeners: Vec<(Listener, ListenerProtocol)>,
 }
 
-/// A listening socket of the gateway, and the protocol it serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SealListener {
-    listener: (ListenerTransport, SocketAddr),
-    door: ListenerProtocol,
-}
+type Listener = (ListenerTransport, SocketAddr);
 
 impl SealPlan {
     /// The plan for a policy; `None` if the policy restricts nothing.
@@ -46,21 +42,10 @@ impl SealPlan {
         }
     }
 
-    pub(super) fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    /// The first request to the holder: set up the firewall.
-    pub(super) fn firewall_request() -> HolderRequest {
-        HolderRequest::Seal {
-            firewall: SEALED.to_string(),
-        }
-    }
-
-    /// The second request: pass on its listening sockets.
+    /// The request to the holder to pass on its listening sockets.
     pub(super) fn listeners_request(&self) -> HolderRequest {
         HolderRequest::Listen {
-            listeners: self.listeners.iter().map(|one| one.listener).collect(),
+            listeners: self.listeners.iter().map(|(listener, _)| *listener).collect(),
         }
     }
 
@@ -71,10 +56,10 @@ impl SealPlan {
             let reason = format!("it passed on {received} listeners instead of {expected}");
             return Err(SealError::Failed(reason));
         }
-        for (one, listener) in self.listeners.iter().zip(listeners) {
-            match one.listener.0 {
-                ListenerTransport::Tcp => gateway.open(one.door, listener.into()),
-                ListenerTransport::Udp => gateway.open_dns(listener.into()),
+        for (((transport, _), protocol), socket) in self.listeners.iter().zip(listeners) {
+            match transport {
+                ListenerTransport::Tcp => gateway.open(*protocol, socket.into()),
+                ListenerTransport::Udp => gateway.open_dns(socket.into()),
             }
             .map_err(SealError::Gateway)?;
         }
@@ -92,41 +77,36 @@ impl fmt::Display for SealPlan {
         writeln!(f, "# iptables-restore and ip6tables-restore")?;
         write!(f, "{SEALED}")?;
         writeln!(f, "# the gateway listens")?;
-        for SealListener { listener, door } in &self.listeners {
-            let (transport, address) = listener;
-            writeln!(f, "{transport} {address} # {door}")?;
+        for ((transport, address), protocol) in &self.listeners {
+            writeln!(f, "{transport} {address} # {protocol}")?;
         }
         Ok(())
     }
 }
 
 /// DNS, the proxy, and all ports that the policy mentions.
-fn listeners(policy: &Policy) -> Vec<SealListener> {
-    let any = Ipv4Addr::UNSPECIFIED;
-    let tcp = |address: SocketAddr, door| SealListener {
-        listener: (ListenerTransport::Tcp, address),
-        door,
-    };
+fn listeners(policy: &Policy) -> Vec<(Listener, ListenerProtocol)> {
+    let at = |port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
+    let own = [
+        ((ListenerTransport::Udp, at(DNS)), ListenerProtocol::Dns),
+        ((ListenerTransport::Tcp, at(DNS)), ListenerProtocol::Dns),
+        (
+            (ListenerTransport::Tcp, proxy::ADDRESS.into()),
+            ListenerProtocol::Proxy,
+        ),
+    ];
     let named = policy
         .ports()
         .into_iter()
         .filter(|port| ![DNS, proxy::ADDRESS.port()].contains(port));
     let named = named.map(|port| {
-        let door = match port {
+        let protocol = match port {
             80 => ListenerProtocol::Http { port },
             443 => ListenerProtocol::Tls { port },
             port => ListenerProtocol::Tcp { port },
         };
-        tcp((any, port).into(), door)
+        ((ListenerTransport::Tcp, at(port)), protocol)
     });
-    let own = [
-        SealListener {
-            listener: (ListenerTransport::Udp, (any, DNS).into()),
-            door: ListenerProtocol::Dns,
-        },
-        tcp((any, DNS).into(), ListenerProtocol::Dns),
-        tcp(proxy::ADDRESS.into(), ListenerProtocol::Proxy),
-    ];
     own.into_iter().chain(named).collect()
 }
 
