@@ -16,24 +16,21 @@ pub(crate) struct HostConnection {
 }
 
 impl HostConnection {
-    /// Takes over standard input and output.
-    pub(crate) fn from_stdio() -> io::Result<Self> {
+    /// Takes over standard input and output. With a socket, reads the password from standard input and shows it there;
+    /// standard input and output stay the connection if the socket cannot be reached.
+    pub(crate) fn open(socket: Option<&str>) -> io::Result<Self> {
         let (stdin, stdout) = (io::stdin(), io::stdout());
-        let connection = Self {
+        let mut own = Self {
             from_ralph: stdin.as_fd().try_clone_to_owned()?.into(),
             to_ralph: stdout.as_fd().try_clone_to_owned()?,
         };
         // Keepers inherit the originals; a keeper that outlives the session would hold its streams open.
         sys::redirect_to_dev_null([stdin.as_fd(), stdout.as_fd()])?;
-        Ok(connection)
-    }
-
-    /// Reads the password from standard input and shows it at ralph's socket. Falls back to standard input and output if
-    /// the socket cannot be reached.
-    pub(crate) fn connect(socket: &str) -> io::Result<Self> {
-        let mut stdio = Self::from_stdio()?;
+        let Some(socket) = socket else {
+            return Ok(own);
+        };
         let mut password = [0; PASSWORD_LENGTH];
-        stdio.from_ralph.read_exact(&mut password)?;
+        own.from_ralph.read_exact(&mut password)?;
         let connected = UnixStream::connect(socket).and_then(|mut stream| {
             stream.write_all(&password)?;
             Ok(Self {
@@ -41,6 +38,6 @@ impl HostConnection {
                 to_ralph: stream.into(),
             })
         });
-        Ok(connected.unwrap_or(stdio))
+        Ok(connected.unwrap_or(own))
     }
 }

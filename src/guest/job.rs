@@ -1,14 +1,13 @@
 //! One command of a session: its streams, its keeper and its limits.
 
-use std::collections::VecDeque;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{PipeReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use super::keeper::{self, KeeperReport, KeeperRequest};
 use super::message::{CHUNK, Channel, CommandLimits, CommandStatus, FromGuest, WINDOW};
 use super::sys::{self, Signal};
+use super::write_queue::WriteQueue;
 
 /// How long a command may take to exit after `SIGTERM`.
 const TERM_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,8 +23,8 @@ const KILLED: CommandStatus = CommandStatus::Signal(Signal::Kill as i32);
 pub(crate) struct Job {
     pub(crate) keeper: KeeperLink,
     pub(crate) stdin: Option<StdinPipe>,
-    stdout: OutputPipe,
-    stderr: OutputPipe,
+    /// Standard output and standard error.
+    outputs: [OutputPipe; 2],
     limits: CommandLimits,
     started: Instant,
     /// When it last printed something, or could not because ralph did not read its output.
@@ -82,13 +81,14 @@ impl Job {
         outputs: [PipeReader; 2],
         limits: CommandLimits,
     ) -> Self {
-        let [stdout, stderr] = outputs.map(OutputPipe::new);
         let now = Instant::now();
         Self {
             keeper,
             stdin,
-            stdout,
-            stderr,
+            outputs: outputs.map(|pipe| OutputPipe {
+                pipe: Some(pipe),
+                credit: WINDOW,
+            }),
             limits,
             started: now,
             last_output: now,
@@ -98,18 +98,20 @@ impl Job {
     }
 
     pub(crate) fn output(&mut self, channel: Channel) -> &mut OutputPipe {
+        let [stdout, stderr] = &mut self.outputs;
         match channel {
-            Channel::Stdout => &mut self.stdout,
-            Channel::Stderr => &mut self.stderr,
+            Channel::Stdout => stdout,
+            Channel::Stderr => stderr,
         }
     }
 
     /// The output pipes to poll.
-    pub(crate) fn outputs(&self) -> impl Iterator<Item = (Channel, &PipeReader)> {
-        let pipes = [(Channel::Stdout, &self.stdout), (Channel::Stderr, &self.stderr)];
-        pipes
-            .into_iter()
-            .filter_map(|(channel, pipe)| Some((channel, pipe.to_poll()?)))
+    pub(crate) fn outputs_to_poll(&self) -> impl Iterator<Item = (Channel, &PipeReader)> {
+        let pipes = [Channel::Stdout, Channel::Stderr].into_iter().zip(&self.outputs);
+        pipes.filter_map(|(channel, output)| {
+            let pipe = output.pipe.as_ref().filter(|_| output.credit > 0)?;
+            Some((channel, pipe))
+        })
     }
 
     /// Reads the next piece of its output.
@@ -150,10 +152,10 @@ impl Job {
 
     /// Takes the step that is due, and returns what the server has to do. `backed_up`: ralph reads no output at the moment.
     pub(crate) fn advance(&mut self, now: Instant, backed_up: bool) -> JobAction {
-        if backed_up || self.stdout.is_starved() || self.stderr.is_starved() {
+        if backed_up || self.outputs.iter().any(OutputPipe::is_starved) {
             self.extend_deadlines(now);
         }
-        let closed = !self.stdout.is_open() && !self.stderr.is_open();
+        let closed = !self.has_open_output();
         let finished = closed && self.exited.is_some();
         let Some(Ending { cause, step, until }) = self.ending else {
             if finished {
@@ -184,18 +186,19 @@ impl Job {
 
     /// The message that reports its end.
     pub(crate) fn exit_message(&self) -> FromGuest<'static> {
-        let open = self.stdout.is_open() || self.stderr.is_open();
         let own = self.exited.map_or(KILLED, |(_, status)| status);
         let status = match self.ending.map(|ending| ending.cause) {
             Some(Cause::TimedOut) => CommandStatus::TimedOut,
             Some(Cause::Idle) => CommandStatus::Idle,
             Some(Cause::StreamsHeld | Cause::Killed) | None => own,
         };
-        let streams_held = open
-            || self
-                .ending
-                .is_some_and(|ending| ending.cause == Cause::StreamsHeld);
+        let held = |ending: Ending| ending.cause == Cause::StreamsHeld;
+        let streams_held = self.has_open_output() || self.ending.is_some_and(held);
         FromGuest::Exit { status, streams_held }
+    }
+
+    fn has_open_output(&self) -> bool {
+        self.outputs.iter().any(|output| output.pipe.is_some())
     }
 
     /// The limit that is reached first. After the command exited, only the wait for its streams is limited.
@@ -239,19 +242,11 @@ impl Job {
 /// The guest's connection to a keeper.
 #[derive(Debug)]
 pub(crate) struct KeeperLink {
-    stream: UnixStream,
-    pid: i32,
+    pub(crate) stream: UnixStream,
+    pub(crate) pid: i32,
 }
 
 impl KeeperLink {
-    pub(crate) fn new(stream: UnixStream, pid: i32) -> Self {
-        Self { stream, pid }
-    }
-
-    pub(crate) fn pid(&self) -> i32 {
-        self.pid
-    }
-
     /// Sends a request, and continues a keeper that was stopped.
     pub(crate) fn send(&self, request: KeeperRequest) {
         // An error means that the keeper is gone, which the end of its stream shows.
@@ -263,53 +258,18 @@ impl KeeperLink {
     pub(crate) fn read_report(&self) -> Option<KeeperReport> {
         KeeperReport::read(&self.stream)
     }
-
-    /// Ends the command and its keeper.
-    pub(crate) fn end(&self) -> io::Result<()> {
-        self.stream.shutdown(std::net::Shutdown::Write)?;
-        sys::send_signal(Signal::Continue, self.pid);
-        Ok(())
-    }
-
-    /// Waits until the keeper has exited.
-    pub(crate) fn wait_for_exit(&self) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(keeper::KILL_TIMEOUT * 2))?;
-        while self.read_report().is_some() {}
-        Ok(())
-    }
-}
-
-impl AsFd for KeeperLink {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
 }
 
 /// An output stream of a command.
 #[derive(Debug)]
 pub(crate) struct OutputPipe {
+    /// `None` if the stream has ended.
     pipe: Option<PipeReader>,
     /// How many bytes ralph is ready to receive.
-    credit: usize,
+    pub(crate) credit: usize,
 }
 
 impl OutputPipe {
-    fn new(pipe: PipeReader) -> Self {
-        Self {
-            pipe: Some(pipe),
-            credit: WINDOW,
-        }
-    }
-
-    /// The pipe to poll; `None` if it has ended or ralph granted no credit.
-    fn to_poll(&self) -> Option<&PipeReader> {
-        self.pipe.as_ref().filter(|_| self.credit > 0)
-    }
-
-    pub(crate) fn grant(&mut self, bytes: u32) {
-        self.credit += bytes as usize;
-    }
-
     /// Reads the next piece; an empty one means that the stream has ended.
     fn read<'a>(&mut self, chunk: &'a mut [u8]) -> &'a [u8] {
         let limit = self.credit.min(chunk.len()).min(CHUNK);
@@ -324,66 +284,22 @@ impl OutputPipe {
         &chunk[..read]
     }
 
-    fn is_open(&self) -> bool {
-        self.pipe.is_some()
-    }
-
     fn is_starved(&self) -> bool {
-        self.is_open() && self.credit == 0
+        self.pipe.is_some() && self.credit == 0
     }
 }
 
 /// The standard input of a command.
 #[derive(Debug)]
 pub(crate) struct StdinPipe {
-    pipe: PipeWriter,
-    queue: VecDeque<u8>,
-    close_when_empty: bool,
-    /// Whether the command has closed its end.
-    broken: bool,
+    pub(crate) queue: WriteQueue,
+    /// Whether to close it once the queue is empty.
+    pub(crate) ended: bool,
 }
 
 impl StdinPipe {
-    pub(crate) fn new(pipe: PipeWriter) -> io::Result<Self> {
-        sys::set_nonblocking(&pipe)?;
-        Ok(Self {
-            pipe,
-            queue: VecDeque::new(),
-            close_when_empty: false,
-            broken: false,
-        })
-    }
-
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        self.queue.extend(bytes);
-    }
-
-    pub(crate) fn close_when_empty(&mut self) {
-        self.close_when_empty = true;
-    }
-
-    /// Whether nothing more can or will be written.
-    pub(crate) fn is_finished(&self) -> bool {
-        self.broken || (self.close_when_empty && self.queue.is_empty())
-    }
-
-    /// The pipe to poll; `None` while there is nothing to do.
-    pub(crate) fn to_poll(&self) -> Option<&PipeWriter> {
-        (self.close_when_empty || !self.queue.is_empty()).then_some(&self.pipe)
-    }
-
-    /// Writes as much as the pipe accepts without blocking; returns the number of bytes.
-    pub(crate) fn write(&mut self) -> usize {
-        let (front, _) = self.queue.as_slices();
-        let written = match self.pipe.write(front) {
-            Ok(written) => written,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
-            Err(_) => {
-                self.broken = true;
-                0
-            }
-        };
-        self.queue.drain(..written);
-        written
+    /// Whether it needs no poll: there is nothing to write, and more may follow.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.ended && self.queue.len() == 0
     }
 }

@@ -4,10 +4,10 @@
 //! command must end, and is not mistaken for a part of another command. The keeper lives until it has no descendants. If
 //! the guest exits without notice, the keeper kills a running command; processes that a finished command left may go on.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::io::{self, PipeReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -82,64 +82,18 @@ impl KeeperReport {
     }
 }
 
-/// The command that a keeper runs, and its connection to the guest.
+/// The command's ends of its standard streams, and the keeper's end of its connection to the guest.
 #[derive(Debug)]
-pub(crate) struct KeeperTask {
-    argv: Vec<OsString>,
-    env: Vec<(OsString, OsString)>,
-    cwd: PathBuf,
-    stdio: CommandStdio,
-    guest: UnixStream,
+pub(crate) struct KeeperStreams {
+    pub(crate) stdin: Stdio,
+    pub(crate) stdout: Stdio,
+    pub(crate) stderr: Stdio,
+    pub(crate) guest: UnixStream,
 }
 
-/// The command's ends of its standard streams.
+/// The process that keeps one command.
 #[derive(Debug)]
-pub(crate) struct CommandStdio {
-    pub(crate) stdin: Option<OwnedFd>,
-    pub(crate) stdout: OwnedFd,
-    pub(crate) stderr: OwnedFd,
-}
-
-impl KeeperTask {
-    pub(crate) fn new(start: &StartCommand<'_>, stdio: CommandStdio, guest: UnixStream) -> Self {
-        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_owned());
-        Self {
-            argv: start.argv.iter().map(|arg| owned(arg)).collect(),
-            env: start
-                .env
-                .iter()
-                .map(|(name, value)| (owned(name), owned(value)))
-                .collect(),
-            cwd: owned(start.cwd).into(),
-            stdio,
-            guest,
-        }
-    }
-}
-
-/// Runs as the keeper of one command, until the keeper has nothing left to do.
-pub(crate) fn run(task: KeeperTask) -> io::Result<()> {
-    sys::redirect_to_dev_null([io::stderr().as_fd()])?;
-    sys::new_process_session()?;
-    sys::become_subreaper()?;
-    let child_exits = sys::watch_child_exits()?;
-    let (mut guest, started) = launch(task);
-    match started {
-        Ok(command) => Keeper {
-            guest,
-            child_exits,
-            command,
-            released: false,
-        }
-        .run(),
-        Err((stage, error)) => {
-            let errno = error.raw_os_error().unwrap_or_default();
-            guest.write_all(&KeeperReport::Failed(stage, errno).to_bytes())
-        }
-    }
-}
-
-struct Keeper {
+pub(crate) struct Keeper {
     guest: UnixStream,
     /// Becomes readable when a child exits.
     child_exits: PipeReader,
@@ -149,7 +103,33 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn run(mut self) -> io::Result<()> {
+    /// Makes this process the keeper of a command and starts the command. Reports to the guest if that fails.
+    pub(crate) fn start(start: &StartCommand<'_>, streams: KeeperStreams) -> io::Result<Self> {
+        sys::redirect_to_dev_null([io::stderr().as_fd()])?;
+        sys::new_process_session()?;
+        sys::become_subreaper()?;
+        let child_exits = sys::watch_child_exits()?;
+        let KeeperStreams {
+            stdin,
+            stdout,
+            stderr,
+            mut guest,
+        } = streams;
+        let started = launch(start, [stdin, stdout, stderr]).or_else(|(stage, error)| {
+            let errno = error.raw_os_error().unwrap_or_default();
+            guest.write_all(&KeeperReport::Failed(stage, errno).to_bytes())?;
+            Err(error)
+        });
+        Ok(Self {
+            command: started?,
+            guest,
+            child_exits,
+            released: false,
+        })
+    }
+
+    /// Runs until the keeper has nothing left to do.
+    pub(crate) fn run(mut self) -> io::Result<()> {
         loop {
             let mut entries = [
                 PollEntry::for_reading(&self.guest),
@@ -223,52 +203,49 @@ impl Keeper {
     }
 }
 
-/// Starts the command, and closes the keeper's copies of its streams.
+/// Starts the command and returns its process id. Closes the keeper's copies of its streams.
 #[expect(
     clippy::disallowed_methods,
     reason = "it runs inside the sandbox, not on the host"
 )]
-fn launch(task: KeeperTask) -> (UnixStream, Result<i32, (StartStage, io::Error)>) {
-    let KeeperTask {
-        argv,
-        env,
-        cwd,
-        stdio,
-        guest,
-    } = task;
+fn launch(
+    start: &StartCommand<'_>,
+    [stdin, stdout, stderr]: [Stdio; 3],
+) -> Result<i32, (StartStage, io::Error)> {
+    let text = OsStr::from_bytes;
     // Not by `Command::current_dir`, which makes `Command` use `fork` instead of the cheaper `posix_spawn`.
-    if let Err(error) = std::env::set_current_dir(cwd) {
-        return (guest, Err((StartStage::Directory, error)));
-    }
-    let started = locate(&argv, &env).and_then(|program| {
+    std::env::set_current_dir(text(start.cwd)).map_err(|error| (StartStage::Directory, error))?;
+    let spawn = |program: PathBuf| {
+        let mut args = start.argv.iter().copied().map(text);
         Command::new(program)
-            .arg0(&argv[0])
-            .args(&argv[1..])
+            .arg0(args.next().unwrap_or_default())
+            .args(args)
             .env_clear()
-            .envs(env)
+            .envs(start.env.iter().map(|(name, value)| (text(name), text(value))))
             .process_group(0)
-            .stdin(stdio.stdin.map_or_else(Stdio::null, Stdio::from))
-            .stdout(stdio.stdout)
-            .stderr(stdio.stderr)
+            .stdin(stdin)
+            .stdout(stdout)
+            .stderr(stderr)
             .spawn()
-    });
-    match started {
-        Ok(child) => (guest, Ok(child.id().cast_signed())),
-        Err(error) => (guest, Err((StartStage::Program, error))),
-    }
+    };
+    let started = locate(start).and_then(spawn);
+    let child = started.map_err(|error| (StartStage::Program, error))?;
+    Ok(child.id().cast_signed())
 }
 
 /// Finds the program in the command's own `PATH`. The standard library would `fork` to do so.
-fn locate(argv: &[OsString], env: &[(OsString, OsString)]) -> io::Result<PathBuf> {
+fn locate(start: &StartCommand<'_>) -> io::Result<PathBuf> {
     const ENOENT: i32 = 2;
     let not_found = || io::Error::from_raw_os_error(ENOENT);
-    let program = argv.first().ok_or_else(not_found)?;
-    if program.as_bytes().contains(&b'/') {
-        return Ok(program.into());
+    let program = start.argv.first().ok_or_else(not_found)?;
+    let name = OsStr::from_bytes(program);
+    if program.contains(&b'/') {
+        return Ok(name.into());
     }
-    let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path);
-    std::env::split_paths(path.map_or(OsStr::new(""), |path| path))
-        .map(|dir| dir.join(program))
+    let path = start.env.iter().find(|(name, _)| *name == b"PATH");
+    let dirs = path.map_or(OsStr::new(""), |(_, dirs)| OsStr::from_bytes(dirs));
+    std::env::split_paths(dirs)
+        .map(|dir| dir.join(name))
         .find(|file| is_program(file))
         .ok_or_else(not_found)
 }

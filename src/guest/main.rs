@@ -18,26 +18,26 @@ mod links;
 mod message;
 mod netlink;
 mod nf_tables;
-mod outbox;
 mod probe;
 mod server;
 mod sys;
 mod sys_net;
 mod version;
+mod write_queue;
 
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use self::connection::HostConnection;
-use self::server::{SessionServer, Turn};
+use self::server::SessionServer;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args[..] {
-        ["session"] => session(HostConnection::from_stdio),
-        ["session", socket] => session(|| HostConnection::connect(socket)),
+        ["session"] => session(None),
+        ["session", socket] => session(Some(socket)),
         ["hold", dir] => holder::hold(Path::new(dir)),
         ["probe", ref probes @ ..] => probe::run_all(probes),
         _ => Err(io::Error::other(
@@ -54,21 +54,14 @@ fn main() -> ExitCode {
 }
 
 /// Runs commands for ralph until the connection is closed.
-fn session(connect: impl FnOnce() -> io::Result<HostConnection>) -> io::Result<()> {
+fn session(socket: Option<&str>) -> io::Result<()> {
     sys::deny_inspection()?;
     sys::close_inherited_files_on_exec()?;
     sys::become_subreaper()?;
     sys::ignore_child_exits();
-    let mut server = SessionServer::open(connect()?)?;
-    loop {
-        match server.turn()? {
-            Turn::Continue => {}
-            Turn::Finished => return Ok(()),
-            Turn::BecomeKeeper(task) => {
-                // This process was forked off to be the keeper of one command. It needs nothing of the server.
-                drop(server);
-                return keeper::run(task);
-            }
-        }
+    let server = SessionServer::open(HostConnection::open(socket)?)?;
+    match server.run()? {
+        Some(keeper) => keeper.run(),
+        None => Ok(()),
     }
 }

@@ -4,18 +4,24 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
+use std::net::Shutdown;
+use std::ops::ControlFlow;
 use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::connection::HostConnection;
 use super::descendants;
 use super::frame::FrameDecoder;
 use super::job::{Job, JobAction, KeeperLink, StdinPipe};
-use super::keeper::{CommandStdio, KeeperReport, KeeperRequest, KeeperTask};
+use super::keeper::{self, Keeper, KeeperReport, KeeperRequest, KeeperStreams};
 use super::message::{CHUNK, Channel, FromGuest, StartCommand, StartStage, ToGuest};
-use super::outbox::Outbox;
-use super::sys::{self, ForkSide, PollEntry};
+use super::sys::{self, ForkSide, PollEntry, Signal};
 use super::version::VERSION;
+use super::write_queue::WriteQueue;
+
+/// Above this many unsent bytes, no more output of commands is read.
+const MAX_UNSENT: usize = 512 * 1024;
 
 /// How long killed processes without a keeper may take to disappear.
 const ORPHAN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -25,7 +31,7 @@ const ORPHAN_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) struct SessionServer {
     ralph: File,
     decoder: FrameDecoder,
-    outbox: Outbox,
+    outbox: WriteQueue,
     jobs: BTreeMap<u32, Job>,
     /// The keepers of finished commands that left processes running.
     released: Vec<KeeperLink>,
@@ -34,15 +40,9 @@ pub(crate) struct SessionServer {
     chunk: Vec<u8>,
 }
 
-/// The result of [`SessionServer::turn`].
-#[derive(Debug)]
-pub(crate) enum Turn {
-    Continue,
-    /// Ralph has disconnected, and all its commands have ended.
-    Finished,
-    /// This process was forked off and is now the keeper of one command.
-    BecomeKeeper(KeeperTask),
-}
+/// Whether to go on. A session ends when ralph disconnects, and in a process that was forked off to be the keeper of one
+/// command.
+type Flow = ControlFlow<Option<Keeper>>;
 
 /// What an entry of `poll` belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -61,34 +61,48 @@ impl SessionServer {
         let mut server = Self {
             ralph: connection.from_ralph,
             decoder: FrameDecoder::default(),
-            outbox: Outbox::new(connection.to_ralph)?,
+            outbox: WriteQueue::new(connection.to_ralph)?,
             jobs: BTreeMap::new(),
             released: Vec::new(),
             end_requests: Vec::new(),
             chunk: vec![0; CHUNK],
         };
-        server.outbox.push(0, FromGuest::Hello(VERSION))?;
+        server.send(0, FromGuest::Hello(VERSION))?;
         Ok(server)
     }
 
-    /// Waits for the next events and handles them.
-    pub(crate) fn turn(&mut self) -> io::Result<Turn> {
-        self.advance_jobs()?;
-        if self.outbox.flush().is_err() {
-            return Ok(self.finish());
-        }
-        for source in self.wait()? {
-            match self.handle(source)? {
-                Turn::Continue => {}
-                other => return Ok(other),
+    /// Serves ralph until it disconnects. Returns the keeper in a process that was forked off to be one; it needs nothing
+    /// of the server, which is dropped.
+    pub(crate) fn run(mut self) -> io::Result<Option<Keeper>> {
+        loop {
+            self.advance_jobs()?;
+            if self.outbox.flush().is_err() {
+                self.end_jobs();
+                return Ok(None);
+            }
+            for source in self.wait()? {
+                if let ControlFlow::Break(keeper) = self.handle(source)? {
+                    return Ok(keeper);
+                }
             }
         }
-        Ok(Turn::Continue)
+    }
+
+    /// Queues a message.
+    fn send(&mut self, id: u32, message: FromGuest<'_>) -> io::Result<()> {
+        message
+            .append_to(id, &mut self.outbox.bytes)
+            .map_err(io::Error::other)
+    }
+
+    /// Whether ralph reads no output at the moment.
+    fn is_backed_up(&self) -> bool {
+        self.outbox.len() > MAX_UNSENT
     }
 
     /// Takes the steps that are due for each command.
     fn advance_jobs(&mut self) -> io::Result<()> {
-        let (now, backed_up) = (Instant::now(), self.outbox.is_full());
+        let (now, backed_up) = (Instant::now(), self.is_backed_up());
         let actions: Vec<(u32, JobAction)> = self
             .jobs
             .iter_mut()
@@ -106,7 +120,7 @@ impl SessionServer {
         if all_ended && !self.end_requests.is_empty() {
             self.kill_orphans()?;
             for id in mem::take(&mut self.end_requests) {
-                self.outbox.push(id, FromGuest::AllEnded)?;
+                self.send(id, FromGuest::AllEnded)?;
             }
         }
         Ok(())
@@ -116,7 +130,7 @@ impl SessionServer {
         let Some(job) = self.jobs.remove(&id) else {
             return Ok(());
         };
-        self.outbox.push(id, job.exit_message())?;
+        self.send(id, job.exit_message())?;
         if action == JobAction::Release {
             job.keeper.send(KeeperRequest::Release);
             self.released.push(job.keeper);
@@ -139,29 +153,28 @@ impl SessionServer {
 
     fn poll_entries(&self) -> Vec<(Source, PollEntry)> {
         let mut entries = vec![(Source::Ralph, PollEntry::for_reading(&self.ralph))];
-        if !self.outbox.is_empty() {
-            entries.push((Source::Outbox, PollEntry::for_writing(&self.outbox)));
+        if self.outbox.len() > 0 {
+            entries.push((Source::Outbox, PollEntry::for_writing(&self.outbox.stream)));
         }
         for (id, job) in &self.jobs {
             if let Some(keeper) = job.active_keeper() {
-                entries.push((Source::Keeper(*id), PollEntry::for_reading(keeper)));
+                entries.push((Source::Keeper(*id), PollEntry::for_reading(&keeper.stream)));
             }
-            if let Some(pipe) = job.stdin.as_ref().and_then(StdinPipe::to_poll) {
-                entries.push((Source::Input(*id), PollEntry::for_writing(pipe)));
+            if let Some(stdin) = job.stdin.as_ref().filter(|stdin| !stdin.is_waiting()) {
+                entries.push((Source::Input(*id), PollEntry::for_writing(&stdin.queue.stream)));
             }
-            let outputs = job.outputs().filter(|_| !self.outbox.is_full());
-            for (channel, pipe) in outputs {
+            for (channel, pipe) in job.outputs_to_poll().filter(|_| !self.is_backed_up()) {
                 entries.push((Source::Output(*id, channel), PollEntry::for_reading(pipe)));
             }
         }
         for link in &self.released {
-            let keeper = link.pid();
-            entries.push((Source::Released { keeper }, PollEntry::for_reading(link)));
+            let keeper = link.pid;
+            entries.push((Source::Released { keeper }, PollEntry::for_reading(&link.stream)));
         }
         entries
     }
 
-    fn handle(&mut self, source: Source) -> io::Result<Turn> {
+    fn handle(&mut self, source: Source) -> io::Result<Flow> {
         match source {
             Source::Ralph => return self.read_messages(),
             // The next turn begins with sending.
@@ -171,41 +184,41 @@ impl SessionServer {
             Source::Input(id) => self.forward_input(id)?,
             Source::Released { keeper } => {
                 self.released
-                    .retain(|link| link.pid() != keeper || link.read_report().is_some());
+                    .retain(|link| link.pid != keeper || link.read_report().is_some());
             }
         }
-        Ok(Turn::Continue)
+        Ok(Flow::Continue(()))
     }
 
-    fn read_messages(&mut self) -> io::Result<Turn> {
+    fn read_messages(&mut self) -> io::Result<Flow> {
         match self.ralph.read(&mut self.chunk) {
-            Ok(0) => return Ok(self.finish()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Flow::Continue(())),
+            Ok(0) | Err(_) => {
+                self.end_jobs();
+                return Ok(Flow::Break(None));
+            }
             Ok(read) => self.decoder.buffer().extend_from_slice(&self.chunk[..read]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Turn::Continue),
-            Err(_) => return Ok(self.finish()),
         }
         let mut decoder = mem::take(&mut self.decoder);
         while let Some(frame) = decoder.next().map_err(io::Error::other)? {
             let message = ToGuest::decode(frame).map_err(io::Error::other)?;
-            if let Turn::BecomeKeeper(task) = self.handle_message(frame.id, message)? {
-                return Ok(Turn::BecomeKeeper(task));
+            let flow = self.handle_message(frame.id, message)?;
+            if flow.is_break() {
+                return Ok(flow);
             }
         }
         self.decoder = decoder;
-        Ok(Turn::Continue)
+        Ok(Flow::Continue(()))
     }
 
-    fn handle_message(&mut self, id: u32, message: ToGuest<'_>) -> io::Result<Turn> {
+    fn handle_message(&mut self, id: u32, message: ToGuest<'_>) -> io::Result<Flow> {
         match (message, self.jobs.get_mut(&id)) {
-            (ToGuest::Start(start), _) => match start_job(&start) {
-                Ok(Started::Job(job)) => {
-                    self.jobs.insert(id, job);
-                }
-                Ok(Started::Keeper(task)) => return Ok(Turn::BecomeKeeper(task)),
+            (ToGuest::Start(start), _) => match self.start_job(id, &start) {
+                Ok(None) => {}
+                Ok(Some(streams)) => return Ok(Flow::Break(Some(Keeper::start(&start, streams)?))),
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or_default();
-                    self.outbox
-                        .push(id, FromGuest::Failed(StartStage::Prepare, errno))?;
+                    self.send(id, FromGuest::Failed(StartStage::Prepare, errno))?;
                 }
             },
             (ToGuest::EndAll, _) => {
@@ -216,21 +229,21 @@ impl SessionServer {
                 self.end_requests.push(id);
             }
             (ToGuest::Kill, Some(job)) => job.kill(),
-            (ToGuest::Credit(channel, bytes), Some(job)) => job.output(channel).grant(bytes),
+            (ToGuest::Credit(channel, bytes), Some(job)) => job.output(channel).credit += bytes as usize,
             (ToGuest::Stdin(bytes), Some(job)) => {
                 if let Some(stdin) = &mut job.stdin {
-                    stdin.push(bytes);
+                    stdin.queue.bytes.extend_from_slice(bytes);
                 }
             }
             (ToGuest::StdinEnd, Some(job)) => {
                 if let Some(stdin) = &mut job.stdin {
-                    stdin.close_when_empty();
+                    stdin.ended = true;
                 }
             }
             // The command ended while the message was in flight.
             (ToGuest::Kill | ToGuest::Credit(..) | ToGuest::Stdin(_) | ToGuest::StdinEnd, None) => {}
         }
-        Ok(Turn::Continue)
+        Ok(Flow::Continue(()))
     }
 
     fn read_report(&mut self, id: u32) -> io::Result<()> {
@@ -242,7 +255,7 @@ impl SessionServer {
             Some(KeeperReport::Gone) => job.set_gone(),
             Some(KeeperReport::Failed(stage, errno)) => {
                 self.jobs.remove(&id);
-                self.outbox.push(id, FromGuest::Failed(stage, errno))?;
+                self.send(id, FromGuest::Failed(stage, errno))?;
             }
             None => self.abandon_keeper(id)?,
         }
@@ -264,7 +277,7 @@ impl SessionServer {
             .values()
             .filter_map(Job::active_keeper)
             .chain(&self.released);
-        let keepers: Vec<i32> = keepers.map(KeeperLink::pid).collect();
+        let keepers: Vec<i32> = keepers.map(|keeper| keeper.pid).collect();
         descendants::kill(std::process::id().cast_signed(), &keepers, ORPHAN_TIMEOUT, || {})
     }
 
@@ -274,7 +287,9 @@ impl SessionServer {
         };
         match job.read_output(channel, &mut self.chunk) {
             [] => Ok(()),
-            piece => self.outbox.push(id, FromGuest::Output(channel, piece)),
+            piece => FromGuest::Output(channel, piece)
+                .append_to(id, &mut self.outbox.bytes)
+                .map_err(io::Error::other),
         }
     }
 
@@ -285,61 +300,59 @@ impl SessionServer {
         let Some(stdin) = &mut job.stdin else {
             return Ok(());
         };
-        let written = stdin.write();
-        if stdin.is_finished() {
+        // An error means that the command has closed its end.
+        let written = stdin.queue.flush();
+        if written.is_err() || (stdin.ended && stdin.queue.len() == 0) {
             job.stdin = None;
         }
-        match u32::try_from(written) {
+        match u32::try_from(written.unwrap_or(0)) {
             Ok(0) | Err(_) => Ok(()),
-            Ok(written) => self.outbox.push(id, FromGuest::Credit(written)),
+            Ok(written) => self.send(id, FromGuest::Credit(written)),
         }
     }
 
     /// Ends all running commands. Their input stays open until they are dead: a command must not take a part of its
     /// input for all of it.
-    fn finish(&mut self) -> Turn {
+    fn end_jobs(&self) {
         // Ask all keepers first, then wait for each. Errors mean that a keeper is already gone.
-        for job in self.jobs.values() {
-            let _ = job.keeper.end();
+        for KeeperLink { stream, pid } in self.jobs.values().map(|job| &job.keeper) {
+            let _ = stream.shutdown(Shutdown::Write);
+            sys::send_signal(Signal::Continue, *pid);
         }
         for job in self.jobs.values() {
-            let _ = job.keeper.wait_for_exit();
+            let _ = job.keeper.stream.set_read_timeout(Some(keeper::KILL_TIMEOUT * 2));
+            while job.keeper.read_report().is_some() {}
         }
-        Turn::Finished
     }
-}
 
-/// The result of starting a command, on either side of the fork.
-enum Started {
-    Job(Job),
-    Keeper(KeeperTask),
-}
-
-/// Creates the streams of a command and forks its keeper.
-fn start_job(start: &StartCommand<'_>) -> io::Result<Started> {
-    let (own_stdout, stdout) = io::pipe()?;
-    let (own_stderr, stderr) = io::pipe()?;
-    let (stdin, own_stdin) = if start.has_stdin {
-        let (stdin, own_stdin) = io::pipe()?;
-        (Some(stdin.into()), Some(StdinPipe::new(own_stdin)?))
-    } else {
-        (None, None)
-    };
-    let (link, guest) = UnixStream::pair()?;
-    match sys::fork_process()? {
-        ForkSide::Parent { child } => Ok(Started::Job(Job::new(
-            KeeperLink::new(link, child),
-            own_stdin,
-            [own_stdout, own_stderr],
-            start.limits,
-        ))),
-        ForkSide::Child => {
-            let streams = CommandStdio {
+    /// Creates the streams of a command and forks its keeper. Returns the keeper's streams in the process that is to be
+    /// the keeper.
+    fn start_job(&mut self, id: u32, start: &StartCommand<'_>) -> io::Result<Option<KeeperStreams>> {
+        let (own_stdout, stdout) = io::pipe()?;
+        let (own_stderr, stderr) = io::pipe()?;
+        let (mut stdin, mut own_stdin) = (Stdio::null(), None);
+        if start.has_stdin {
+            let (reader, writer) = io::pipe()?;
+            stdin = reader.into();
+            own_stdin = Some(StdinPipe {
+                queue: WriteQueue::new(writer.into())?,
+                ended: false,
+            });
+        }
+        let (stream, guest) = UnixStream::pair()?;
+        match sys::fork_process()? {
+            ForkSide::Parent { child: pid } => {
+                let link = KeeperLink { stream, pid };
+                let job = Job::new(link, own_stdin, [own_stdout, own_stderr], start.limits);
+                self.jobs.insert(id, job);
+                Ok(None)
+            }
+            ForkSide::Child => Ok(Some(KeeperStreams {
                 stdin,
                 stdout: stdout.into(),
                 stderr: stderr.into(),
-            };
-            Ok(Started::Keeper(KeeperTask::new(start, streams, guest)))
+                guest,
+            })),
         }
     }
 }

@@ -29,12 +29,12 @@ const SOURCES: &[&[u8]] = &[
     include_bytes!("message.rs"),
     include_bytes!("netlink.rs"),
     include_bytes!("nf_tables.rs"),
-    include_bytes!("outbox.rs"),
     include_bytes!("probe.rs"),
     include_bytes!("server.rs"),
     include_bytes!("sys.rs"),
     include_bytes!("sys_net.rs"),
     include_bytes!("version.rs"),
+    include_bytes!("write_queue.rs"),
 ];
 
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
