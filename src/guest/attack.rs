@@ -8,14 +8,11 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::firewall::KernelFirewall;
+use super::firewall::{KernelFirewall, PacketAction};
 use super::probe::{PAYLOAD, TIMEOUT, connect, exchange, parse};
 use super::sys::{self, Namespace};
 use super::sys_net::{self, IpFamily, PrivilegedSocket};
 
-/// A firewall that accepts every packet.
-const ACCEPT_ALL: &str =
-    "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n";
 /// How many bytes of a response are read.
 const MAX_RESPONSE: usize = 1024;
 
@@ -35,7 +32,7 @@ pub(super) fn run(words: &[&str]) -> io::Result<String> {
 /// Attempts something that no program in a sandbox should be able to do.
 fn attempt(action: &[&str]) -> io::Result<()> {
     match action {
-        ["open-firewall"] => KernelFirewall::parse(ACCEPT_ALL)?.apply(IpFamily::V4),
+        ["open-firewall"] => KernelFirewall::apply(PacketAction::Accept, IpFamily::V4),
         ["mount", target] => sys::mount_tmpfs(&CString::new(*target)?),
         ["leave-network"] => sys::unshare_namespace(Namespace::Network),
         ["leave-user"] => sys::unshare_namespace(Namespace::User),

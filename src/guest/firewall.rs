@@ -1,4 +1,4 @@
-//! The firewall of this network namespace: a minimal `iptables-restore` and `iptables-save`.
+//! The firewall of this network namespace. It drops every packet that is not on the loopback interface.
 //!
 //! It is set through `nf_tables`, in the form that `iptables` uses, so that `iptables -S` shows it. Kernels without
 //! `nf_tables` get it through the older `ip_tables` interface.
@@ -13,35 +13,54 @@ use super::{ip_tables, nf_tables};
 /// that no subsystem handles.
 const NO_NF_TABLES: [i32; 4] = [93, 95, 97, 22];
 
-/// The netfilter hooks: the kernel's number and the chain name of `iptables`.
-pub(super) const HOOKS: [(u32, &str); 3] = [(1, "INPUT"), (2, "FORWARD"), (3, "OUTPUT")];
+/// The netfilter hooks that have a chain.
+pub(super) const HOOKS: [Hook; 3] = [
+    Hook::new(1, "INPUT", Some(Direction::In)),
+    Hook::new(2, "FORWARD", None),
+    Hook::new(3, "OUTPUT", Some(Direction::Out)),
+];
 
-/// All chains of one IP family.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The interface whose packets are accepted.
+pub(super) const LOOPBACK: &str = "lo";
+
+/// A netfilter hook and its chain.
+pub(super) struct Hook {
+    /// The kernel's number.
+    pub(super) number: u32,
+    /// The name of `iptables`.
+    pub(super) chain: &'static str,
+    /// The loopback packets that a rule accepts.
+    pub(super) accepts: Option<Direction>,
+}
+
+impl Hook {
+    const fn new(number: u32, chain: &'static str, accepts: Option<Direction>) -> Self {
+        Self {
+            number,
+            chain,
+            accepts,
+        }
+    }
+}
+
+/// All chains of one IP family, as the kernel reports them.
+#[derive(Debug)]
 pub(crate) struct KernelFirewall(pub(super) Vec<KernelChain>);
 
 /// The rules at one hook.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) struct KernelChain {
     pub(super) name: String,
     pub(super) policy: PacketAction,
-    pub(super) rules: Vec<ChainRule>,
+    /// The loopback packets that each rule accepts; `None` for any rule that ralph does not set.
+    pub(super) rules: Vec<Option<Direction>>,
 }
 
-/// What happens to a packet.
+/// What happens to a packet. The values are the kernel's `NF_DROP` and `NF_ACCEPT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PacketAction {
-    Drop,
-    Accept,
-}
-
-/// One rule of a chain.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum ChainRule {
-    /// Accepts packets that enter or leave through this interface.
-    Accept(Direction, String),
-    /// Any rule that ralph does not set.
-    Unknown,
+pub(crate) enum PacketAction {
+    Drop = 0,
+    Accept = 1,
 }
 
 /// Whether a packet enters or leaves through an interface.
@@ -51,45 +70,15 @@ pub(super) enum Direction {
     Out,
 }
 
-impl KernelFirewall {
-    /// Parses the subset of the `iptables-save` format that ralph uses. Anything else is an error.
-    pub(crate) fn parse(text: &str) -> io::Result<Self> {
-        let mut chains: Vec<KernelChain> = Vec::new();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split(' ').collect();
-            match words[..] {
-                ["*filter" | "COMMIT"] => {}
-                [name, policy, "[0:0]"] if name.starts_with(':') => chains.push(KernelChain {
-                    name: name[1..].to_owned(),
-                    policy: match policy {
-                        "DROP" => PacketAction::Drop,
-                        "ACCEPT" => PacketAction::Accept,
-                        _ => return Err(unknown(line)),
-                    },
-                    rules: Vec::new(),
-                }),
-                ["-A", chain, direction, interface, "-j", "ACCEPT"] => {
-                    let direction = match direction {
-                        "-i" => Direction::In,
-                        "-o" => Direction::Out,
-                        _ => return Err(unknown(line)),
-                    };
-                    let chain = chains.iter_mut().find(|known| known.name == chain);
-                    let chain = chain.ok_or_else(|| unknown(line))?;
-                    chain
-                        .rules
-                        .push(ChainRule::Accept(direction, interface.to_owned()));
-                }
-                _ => return Err(unknown(line)),
-            }
-        }
-        Ok(Self(chains))
-    }
+impl Direction {
+    pub(super) const BOTH: [Self; 2] = [Self::In, Self::Out];
+}
 
-    /// Sets the firewall atomically.
-    pub(crate) fn apply(&self, family: IpFamily) -> io::Result<()> {
-        match nf_tables::apply(self, family) {
-            Err(error) if is_missing(&error) => ip_tables::apply(self, family).map_err(no_firewall),
+impl KernelFirewall {
+    /// Sets the firewall atomically. `policy` is what happens to packets that are not on the loopback interface.
+    pub(crate) fn apply(policy: PacketAction, family: IpFamily) -> io::Result<()> {
+        match nf_tables::apply(policy, family) {
+            Err(error) if is_missing(&error) => ip_tables::apply(policy, family).map_err(no_firewall),
             done => done,
         }
     }
@@ -110,27 +99,23 @@ impl KernelFirewall {
     }
 }
 
+/// The format of `iptables-save`.
 impl fmt::Display for KernelFirewall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "*filter")?;
-        for chain in &self.0 {
-            let policy = match chain.policy {
+        for KernelChain { name, policy, .. } in &self.0 {
+            let policy = match policy {
                 PacketAction::Drop => "DROP",
                 PacketAction::Accept => "ACCEPT",
             };
-            writeln!(f, ":{} {policy} [0:0]", chain.name)?;
+            writeln!(f, ":{name} {policy} [0:0]")?;
         }
-        for chain in &self.0 {
-            for rule in &chain.rules {
+        for KernelChain { name, rules, .. } in &self.0 {
+            for rule in rules {
                 match rule {
-                    ChainRule::Accept(direction, interface) => {
-                        let flag = match direction {
-                            Direction::In => "-i",
-                            Direction::Out => "-o",
-                        };
-                        writeln!(f, "-A {} {flag} {interface} -j ACCEPT", chain.name)?;
-                    }
-                    ChainRule::Unknown => writeln!(f, "-A {} (unknown rule)", chain.name)?,
+                    Some(Direction::In) => writeln!(f, "-A {name} -i {LOOPBACK} -j ACCEPT")?,
+                    Some(Direction::Out) => writeln!(f, "-A {name} -o {LOOPBACK} -j ACCEPT")?,
+                    None => writeln!(f, "-A {name} (unknown rule)")?,
                 }
             }
         }
@@ -155,8 +140,4 @@ fn no_firewall(error: io::Error) -> io::Error {
         }
         _ => error,
     }
-}
-
-pub(super) fn unknown(line: &str) -> io::Error {
-    io::Error::other(format!("unknown line in the firewall: {line}"))
 }

@@ -14,8 +14,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::firewall::KernelFirewall;
-use super::holder_protocol::{HolderRequest, HolderResponse, SOCKET, ListenerTransport};
+use super::firewall::{KernelFirewall, PacketAction};
+use super::holder_protocol::{self, HolderRequest, ListenerTransport, SOCKET};
 use super::links;
 use super::sys::{self, PollEntry};
 use super::sys_net::{self, IpFamily};
@@ -80,12 +80,11 @@ fn serve(mut stream: &UnixStream) -> io::Result<bool> {
     }
     let mut text = vec![0; length as usize];
     stream.read_exact(&mut text)?;
-    let request = HolderRequest::parse(&String::from_utf8_lossy(&text)).map_err(io::Error::other);
-    let (response, files) = match request.and_then(handle) {
-        Ok((state, files)) => (HolderResponse::Done(state), files),
-        Err(error) => (HolderResponse::Failed(error.to_string()), Vec::new()),
+    let (state, files) = match HolderRequest::parse(&String::from_utf8_lossy(&text)).and_then(handle) {
+        Ok((state, files)) => (Ok(state), files),
+        Err(error) => (Err(error.to_string()), Vec::new()),
     };
-    respond(stream, &response, &files)?;
+    respond(stream, &holder_protocol::encode_response(state), &files)?;
     Ok(true)
 }
 
@@ -93,8 +92,8 @@ fn serve(mut stream: &UnixStream) -> io::Result<bool> {
 fn handle(request: HolderRequest) -> io::Result<(String, Vec<OwnedFd>)> {
     let files = match request {
         HolderRequest::Describe => Vec::new(),
-        HolderRequest::Seal { firewall } => {
-            set_firewall(&firewall)?;
+        HolderRequest::Seal => {
+            set_firewall()?;
             links::make_all_addresses_local()
                 .map_err(|error| with_context("cannot make every address local", &error))?;
             Vec::new()
@@ -108,13 +107,12 @@ fn handle(request: HolderRequest) -> io::Result<(String, Vec<OwnedFd>)> {
 }
 
 /// Sets the firewall of each IP family that has none yet.
-fn set_firewall(text: &str) -> io::Result<()> {
-    let firewall = KernelFirewall::parse(text)?;
+fn set_firewall() -> io::Result<()> {
     for family in families() {
         let failed =
             |error: io::Error| with_context(&format!("cannot set the firewall ({family:?})"), &error);
         if KernelFirewall::read(family).map_err(failed)?.is_untouched() {
-            firewall.apply(family).map_err(failed)?;
+            KernelFirewall::apply(PacketAction::Drop, family).map_err(failed)?;
         }
     }
     Ok(())
@@ -164,8 +162,7 @@ fn with_context(what: &str, error: &io::Error) -> io::Error {
 }
 
 /// Sends the response; the files go with its first byte.
-fn respond(mut stream: &UnixStream, response: &HolderResponse, files: &[OwnedFd]) -> io::Result<()> {
-    let text = response.to_string();
+fn respond(mut stream: &UnixStream, text: &str, files: &[OwnedFd]) -> io::Result<()> {
     let length = u32::try_from(text.len()).map_err(io::Error::other)?;
     let bytes = [&length.to_le_bytes(), text.as_bytes()].concat();
     let files: Vec<BorrowedFd<'_>> = files.iter().map(AsFd::as_fd).collect();

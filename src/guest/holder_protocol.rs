@@ -1,6 +1,7 @@
 //! The protocol between ralph and the holder of a sealed sandbox's network. Compiled into ralph and into the guest.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 
 /// The holder's socket, in the directory that it shares with ralph.
@@ -10,10 +11,7 @@ pub(crate) const SOCKET: &str = "holder";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum HolderRequest {
     /// Seal the network namespace: set the firewall, and make every IPv4 address local.
-    Seal {
-        /// In the format of `iptables-save`, for IPv4 and IPv6 alike.
-        firewall: String,
-    },
+    Seal,
     /// Open listeners and pass them to ralph, in this order.
     Listen {
         listeners: Vec<(ListenerTransport, SocketAddr)>,
@@ -38,17 +36,8 @@ impl fmt::Display for ListenerTransport {
     }
 }
 
-/// The holder's response to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HolderResponse {
-    /// The request succeeded. Contains the state of the namespace, as the kernel reports it.
-    Done(String),
-    /// The request failed, for this reason.
-    Failed(String),
-}
-
 impl HolderRequest {
-    pub(crate) fn parse(text: &str) -> Result<Self, HolderProtocolError> {
+    pub(crate) fn parse(text: &str) -> io::Result<Self> {
         let listener = |line: &str| {
             let (transport, address) = match line.split_once(' ')? {
                 ("tcp", address) => (ListenerTransport::Tcp, address),
@@ -58,16 +47,14 @@ impl HolderRequest {
             Some((transport, address.parse().ok()?))
         };
         match text.split_once('\n') {
-            Some(("raise", firewall)) => Ok(Self::Seal {
-                firewall: firewall.to_owned(),
-            }),
+            Some(("raise", "")) => Ok(Self::Seal),
             Some(("listen", lines)) => {
                 let listeners: Option<_> = lines.lines().map(listener).collect();
-                let listeners = listeners.ok_or(HolderProtocolError)?;
+                let listeners = listeners.ok_or_else(malformed)?;
                 Ok(Self::Listen { listeners })
             }
             Some(("describe", "")) => Ok(Self::Describe),
-            _ => Err(HolderProtocolError),
+            _ => Err(malformed()),
         }
     }
 }
@@ -75,7 +62,7 @@ impl HolderRequest {
 impl fmt::Display for HolderRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Seal { firewall } => write!(f, "raise\n{firewall}"),
+            Self::Seal => writeln!(f, "raise"),
             Self::Listen { listeners } => {
                 writeln!(f, "listen")?;
                 let mut listeners = listeners.iter();
@@ -86,33 +73,23 @@ impl fmt::Display for HolderRequest {
     }
 }
 
-impl HolderResponse {
-    pub(crate) fn parse(text: &str) -> Result<Self, HolderProtocolError> {
-        match text.split_once('\n') {
-            Some(("done", state)) => Ok(Self::Done(state.to_owned())),
-            Some(("failed", reason)) => Ok(Self::Failed(reason.to_owned())),
-            _ => Err(HolderProtocolError),
-        }
+/// Encodes the holder's response: the state of the namespace, as the kernel reports it, or why the request failed.
+pub(crate) fn encode_response(response: Result<String, String>) -> String {
+    match response {
+        Ok(state) => format!("done\n{state}"),
+        Err(reason) => format!("failed\n{reason}"),
     }
 }
 
-impl fmt::Display for HolderResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Done(state) => write!(f, "done\n{state}"),
-            Self::Failed(reason) => write!(f, "failed\n{reason}"),
-        }
+/// Decodes the holder's response.
+pub(crate) fn decode_response(text: &str) -> io::Result<Result<String, String>> {
+    match text.split_once('\n') {
+        Some(("done", state)) => Ok(Ok(state.to_owned())),
+        Some(("failed", reason)) => Ok(Err(reason.to_owned())),
+        _ => Err(malformed()),
     }
 }
 
-/// A malformed request or response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct HolderProtocolError;
-
-impl fmt::Display for HolderProtocolError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("malformed message between ralph and the network holder")
-    }
+fn malformed() -> io::Error {
+    io::Error::other("malformed message between ralph and the network holder")
 }
-
-impl std::error::Error for HolderProtocolError {}

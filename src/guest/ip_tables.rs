@@ -8,7 +8,7 @@
 use std::fs;
 use std::io;
 
-use super::firewall::{ChainRule, Direction, HOOKS, KernelChain, KernelFirewall, PacketAction, unknown};
+use super::firewall::{Direction, HOOKS, KernelChain, KernelFirewall, LOOPBACK, PacketAction};
 use super::sys_net::{IpFamily, TableSocket};
 
 /// The socket options `IPT_SO_SET_REPLACE`, `IPT_SO_GET_INFO` and `IPT_SO_GET_ENTRIES`, the same for both families.
@@ -30,16 +30,13 @@ const TARGET_NAME_LENGTH: usize = 30;
 const VERDICT_OFFSET: usize = 2 + TARGET_NAME_LENGTH;
 const STANDARD_TARGET_LENGTH: usize = 40;
 const ERROR_TARGET_LENGTH: usize = 64;
-/// Verdicts in a standard target: `-NF_DROP - 1` and `-NF_ACCEPT - 1`.
-const DROP: i32 = -1;
-const ACCEPT: i32 = -2;
 
 /// Replaces the table atomically.
-pub(super) fn apply(firewall: &KernelFirewall, family: IpFamily) -> io::Result<()> {
+pub(super) fn apply(policy: PacketAction, family: IpFamily) -> io::Result<()> {
     let layout = EntryLayout::new(family);
     let socket = TableSocket::open(family)?;
     let old_count = TableInfo::read(&socket)?.count;
-    let (info, entries) = layout.table(firewall)?;
+    let (info, entries) = layout.table(policy)?;
     socket.replace(SET_REPLACE, &info.header(), &entries, old_count)
 }
 
@@ -52,27 +49,21 @@ pub(super) fn read(family: IpFamily) -> io::Result<KernelFirewall> {
     bytes.extend(info.length.to_ne_bytes());
     bytes.resize(ENTRIES_OFFSET + info.length as usize, 0);
     socket.get(GET_ENTRIES, &mut bytes)?;
-    let chain = |(hook, name): &(u32, &str)| {
-        let range = info.begins[*hook as usize]..info.ends[*hook as usize];
-        layout.chain(name, &bytes[ENTRIES_OFFSET..], range)
-    };
-    let chains: Option<Vec<KernelChain>> = HOOKS.iter().map(chain).collect();
+    let chains = HOOKS.iter().map(|hook| {
+        let range = info.begins[hook.number as usize]..info.ends[hook.number as usize];
+        layout.chain(hook.chain, &bytes[ENTRIES_OFFSET..], range)
+    });
+    let chains: Option<Vec<KernelChain>> = chains.collect();
     let mut chains = chains.ok_or(io::ErrorKind::InvalidData)?;
-    chains.extend(other_tables(&layout)?);
+    // Tables that ralph did not make, which could redirect packets, each as a chain with an unknown rule.
+    let tables = fs::read_to_string(layout.table_names)?;
+    let others = tables.lines().filter(|name| *name != TABLE);
+    chains.extend(others.map(|name| KernelChain {
+        name: format!("{name}/"),
+        policy: PacketAction::Accept,
+        rules: vec![None],
+    }));
     Ok(KernelFirewall(chains))
-}
-
-/// Tables that ralph did not make, which could redirect packets, each as a chain with an unknown rule.
-fn other_tables(layout: &EntryLayout) -> io::Result<Vec<KernelChain>> {
-    let names = fs::read_to_string(layout.table_names)?;
-    let others = names.lines().filter(|name| *name != TABLE);
-    Ok(others
-        .map(|name| KernelChain {
-            name: format!("{name}/"),
-            policy: PacketAction::Accept,
-            rules: vec![ChainRule::Unknown],
-        })
-        .collect())
 }
 
 /// Where the hooks of a table begin and end, and its size.
@@ -100,7 +91,7 @@ impl TableInfo {
 
     /// What precedes the entries of a table that replaces another (`struct ipt_replace`).
     fn header(&self) -> Vec<u8> {
-        let hooks = HOOKS.iter().fold(0, |hooks, (hook, _)| hooks | 1_u32 << hook);
+        let hooks = HOOKS.iter().fold(0, |hooks, hook| hooks | 1_u32 << hook.number);
         let numbers = [hooks, self.count, self.length]
             .into_iter()
             .chain(self.begins)
@@ -140,41 +131,39 @@ impl EntryLayout {
         }
     }
 
-    /// The table for a firewall.
-    fn table(&self, firewall: &KernelFirewall) -> io::Result<(TableInfo, Vec<u8>)> {
+    /// A table with this policy in which loopback packets are accepted.
+    fn table(&self, policy: PacketAction) -> io::Result<(TableInfo, Vec<u8>)> {
         let (mut info, mut entries) = (TableInfo::default(), Vec::new());
         let mut count = 1;
-        for (hook, name) in HOOKS {
-            let chain = firewall.0.iter().find(|chain| chain.name == name);
-            let chain = chain.ok_or_else(|| unknown(name))?;
-            info.begins[hook as usize] = length_of(&entries)?;
-            for rule in &chain.rules {
-                let ChainRule::Accept(direction, interface) = rule else {
-                    return Err(unknown(name));
-                };
-                entries.extend(self.entry(Some((*direction, interface)), &verdict(PacketAction::Accept)));
+        for hook in HOOKS {
+            info.begins[hook.number as usize] = length_of(&entries)?;
+            if let Some(direction) = hook.accepts {
+                entries.extend(self.entry(Some(direction), &verdict(PacketAction::Accept)));
+                count += 1;
             }
-            info.ends[hook as usize] = length_of(&entries)?;
-            entries.extend(self.entry(None, &verdict(chain.policy)));
-            count += 1 + chain.rules.len();
+            info.ends[hook.number as usize] = length_of(&entries)?;
+            entries.extend(self.entry(None, &verdict(policy)));
+            count += 1;
         }
         // The kernel requires an error target as the last entry.
         entries.extend(self.entry(None, &target("ERROR", ERROR_TARGET_LENGTH, b"ERROR")));
-        info.count = u32::try_from(count).map_err(io::Error::other)?;
+        info.count = count;
         info.length = length_of(&entries)?;
         Ok((info, entries))
     }
 
-    /// An entry that matches the packets of one interface, or all packets.
-    fn entry(&self, matched: Option<(Direction, &str)>, target: &[u8]) -> Vec<u8> {
+    /// An entry that matches the loopback packets of one direction, or all packets.
+    fn entry(&self, matched: Option<Direction>, target: &[u8]) -> Vec<u8> {
         let mut entry = vec![0; self.target];
-        if let Some((direction, interface)) = matched {
-            let name = self.interface_offset(direction);
+        if let Some(direction) = matched {
+            let name = match direction {
+                Direction::In => self.interfaces,
+                Direction::Out => self.interfaces + INTERFACE_NAME_LENGTH,
+            };
+            entry[name..name + LOOPBACK.len()].copy_from_slice(LOOPBACK.as_bytes());
             // The mask covers the terminating zero; without it, the name would be a prefix.
-            let length = (interface.len() + 1).min(INTERFACE_NAME_LENGTH);
-            entry[name..name + length - 1].copy_from_slice(&interface.as_bytes()[..length - 1]);
             let mask = name + 2 * INTERFACE_NAME_LENGTH;
-            entry[mask..mask + length].fill(u8::MAX);
+            entry[mask..=mask + LOOPBACK.len()].fill(u8::MAX);
         }
         let whole = self.target + target.len();
         let lengths =
@@ -189,7 +178,10 @@ impl EntryLayout {
         let mut rules = Vec::new();
         while offset < end {
             let entry = self.entry_at(bytes, offset)?;
-            rules.push(self.rule(&entry).unwrap_or(ChainRule::Unknown));
+            // A rule of ralph's is byte for byte the entry that ralph would make for it.
+            let accept = verdict(PacketAction::Accept);
+            let mut both = Direction::BOTH.into_iter();
+            rules.push(both.find(|direction| entry == self.entry(Some(*direction), &accept)));
             offset += entry.len();
         }
         let policy = self.entry_at(bytes, end)?;
@@ -205,19 +197,6 @@ impl EntryLayout {
         })
     }
 
-    /// The rule of an entry, if the entry is byte for byte the one that ralph would make for it.
-    fn rule(&self, entry: &[u8]) -> Option<ChainRule> {
-        let accept = verdict(PacketAction::Accept);
-        [Direction::In, Direction::Out].into_iter().find_map(|direction| {
-            let offset = self.interface_offset(direction);
-            let name = entry.get(offset..offset + INTERFACE_NAME_LENGTH)?;
-            let name = name.split(|byte| *byte == 0).next()?;
-            let interface = std::str::from_utf8(name).ok().filter(|name| !name.is_empty())?;
-            (entry == self.entry(Some((direction, interface)), &accept))
-                .then(|| ChainRule::Accept(direction, interface.to_owned()))
-        })
-    }
-
     /// The entry at this offset, without the kernel's own fields: marks of its traversal, and counters.
     fn entry_at(&self, bytes: &[u8], offset: usize) -> Option<Vec<u8>> {
         let rest = bytes.get(offset..)?;
@@ -227,20 +206,11 @@ impl EntryLayout {
         entry[self.lengths + 4..self.target].fill(0);
         Some(entry)
     }
-
-    fn interface_offset(&self, direction: Direction) -> usize {
-        match direction {
-            Direction::In => self.interfaces,
-            Direction::Out => self.interfaces + INTERFACE_NAME_LENGTH,
-        }
-    }
 }
 
+/// A standard target, whose verdict is `-NF_DROP - 1` or `-NF_ACCEPT - 1`.
 fn verdict(action: PacketAction) -> Vec<u8> {
-    let verdict = match action {
-        PacketAction::Drop => DROP,
-        PacketAction::Accept => ACCEPT,
-    };
+    let verdict = -(action as i32) - 1;
     target("", STANDARD_TARGET_LENGTH, &verdict.to_ne_bytes())
 }
 

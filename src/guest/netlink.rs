@@ -19,8 +19,7 @@ const HEADER: usize = 16;
 /// Message types that all netlink protocols share.
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
-/// Marks an attribute that contains attributes.
-const NESTED: u16 = 0x8000;
+/// An attribute's kind, without its flags.
 const KIND_MASK: u16 = 0x3fff;
 
 /// A message to the kernel.
@@ -47,18 +46,13 @@ impl NetlinkRequest {
         self
     }
 
-    /// Adds an attribute that contains attributes.
-    pub(crate) fn with_nested(self, kind: u16, values: &[Vec<u8>]) -> Self {
-        self.with(kind | NESTED, &values.concat())
-    }
-
-    fn append_to(&self, bytes: &mut Vec<u8>, sequence: u32) {
+    fn append_to(&self, bytes: &mut Vec<u8>) {
         let length = u32::try_from(HEADER + self.body.len()).unwrap_or(u32::MAX);
         bytes.extend(length.to_ne_bytes());
         bytes.extend(self.kind.to_ne_bytes());
         bytes.extend(self.flags.to_ne_bytes());
-        bytes.extend(sequence.to_ne_bytes());
-        bytes.extend(0_u32.to_ne_bytes());
+        // No sequence number and no sender: each socket has one request or batch at a time.
+        bytes.extend([0; 8]);
         bytes.extend(&self.body);
     }
 }
@@ -70,11 +64,6 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     bytes.extend(value);
     bytes.resize(padded(bytes.len()), 0);
     bytes
-}
-
-/// Encodes an attribute that contains attributes.
-pub(crate) fn nested_attribute(kind: u16, values: &[Vec<u8>]) -> Vec<u8> {
-    attribute(kind | NESTED, &values.concat())
 }
 
 /// The attributes in these bytes, with their kinds.
@@ -95,17 +84,11 @@ pub(crate) fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
 
 /// A socket for one netlink protocol.
 #[derive(Debug)]
-pub(crate) struct NetlinkSocket {
-    file: File,
-    sequence: u32,
-}
+pub(crate) struct NetlinkSocket(File);
 
 impl NetlinkSocket {
     pub(crate) fn open(protocol: NetlinkProtocol) -> io::Result<Self> {
-        Ok(Self {
-            file: sys_net::netlink_socket(protocol)?,
-            sequence: 0,
-        })
+        sys_net::netlink_socket(protocol).map(Self)
     }
 
     /// Sends requests in one write and waits for all acknowledgements that they ask for. Returns at the first error: the
@@ -113,10 +96,9 @@ impl NetlinkSocket {
     pub(crate) fn send(&mut self, requests: &[NetlinkRequest]) -> io::Result<()> {
         let mut bytes = Vec::new();
         for request in requests {
-            self.sequence += 1;
-            request.append_to(&mut bytes, self.sequence);
+            request.append_to(&mut bytes);
         }
-        self.file.write_all(&bytes)?;
+        self.0.write_all(&bytes)?;
         let mut pending = requests.iter().filter(|one| one.flags & flag::ACK != 0).count();
         while pending > 0 {
             for reply in self.read()? {
@@ -132,9 +114,8 @@ impl NetlinkSocket {
     /// Sends a dump request and returns the items, without message headers.
     pub(crate) fn list(&mut self, request: &NetlinkRequest) -> io::Result<Vec<Vec<u8>>> {
         let mut bytes = Vec::new();
-        self.sequence += 1;
-        request.append_to(&mut bytes, self.sequence);
-        self.file.write_all(&bytes)?;
+        request.append_to(&mut bytes);
+        self.0.write_all(&bytes)?;
         let mut found = Vec::new();
         loop {
             for reply in self.read()? {
@@ -149,7 +130,7 @@ impl NetlinkSocket {
 
     fn read(&mut self) -> io::Result<Vec<Reply>> {
         let mut buffer = vec![0; 64 * 1024];
-        let count = self.file.read(&mut buffer)?;
+        let count = self.0.read(&mut buffer)?;
         let mut rest = &buffer[..count];
         let mut replies = Vec::new();
         while let Some((length, kind)) = parse_header(rest) {

@@ -193,12 +193,8 @@ pub(crate) fn send_with_files(
         name_length: 0,
         pieces: &raw const piece,
         piece_count: 1,
-        control: if files.is_empty() {
-            ptr::null()
-        } else {
-            &raw const control
-        },
-        control_length: if files.is_empty() { 0 } else { control.length },
+        control: &raw const control,
+        control_length: control.length,
         flags: 0,
     };
     // SAFETY: each pointer is valid for the length beside it and outlives the call.

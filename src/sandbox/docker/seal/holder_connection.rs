@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SealError;
-use crate::guest::holder_protocol::{HolderRequest, HolderResponse, SOCKET};
+use crate::guest::holder_protocol::{HolderRequest, SOCKET, decode_response};
 
 /// How long the holder may take to listen, or to fulfil a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,10 +61,9 @@ impl HolderConnection {
         let (text, listeners) = exchanged
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map_err(SealError::Connection)?;
-        match HolderResponse::parse(&text).map_err(|error| SealError::Connection(io::Error::other(error)))? {
-            HolderResponse::Done(rules) => Ok(HolderReply { rules, listeners }),
-            HolderResponse::Failed(reason) => Err(SealError::Failed(reason)),
-        }
+        let response = decode_response(&text).map_err(SealError::Connection)?;
+        let rules = response.map_err(SealError::Failed)?;
+        Ok(HolderReply { rules, listeners })
     }
 
     /// Returns when the holder has ended. It sends nothing without a request.

@@ -28,7 +28,7 @@ use super::backend::EngineHost;
 use crate::engine::Digest;
 use crate::gateway::{Gateway, GatewaySetup, Inspection};
 use crate::guest::holder_protocol::HolderRequest;
-use crate::network::firewall::{SEALED, sealed_state};
+use crate::network::firewall::sealed_state;
 use crate::network::probe::Beacon;
 
 /// The seal of the network of one sandbox.
@@ -126,8 +126,7 @@ impl Seal {
     async fn open_gateway(&self) -> Result<GatewayTask, SealError> {
         let mut holder = self.holder.connect().await?;
         report_step("holder-reached", self.holder());
-        let firewall = SEALED.to_string();
-        request(&mut holder, &HolderRequest::Seal { firewall }).await?;
+        request(&mut holder, &HolderRequest::Seal).await?;
         report_step("walls-raised", self.holder());
         let listeners = request(&mut holder, &self.plan.listeners_request()).await?;
         report_step("listeners-handed-over", self.holder());
