@@ -20,10 +20,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed={SOURCE}");
     println!("cargo::rerun-if-env-changed=RALPH_GUEST");
     println!("cargo::rustc-check-cfg=cfg(guest)");
+    let version = source_hash()?.to_string();
+    println!("cargo::rustc-env=GUEST_VERSION={version}");
     let out = PathBuf::from(var("OUT_DIR")?).join("guest");
     let built = match var("RALPH_GUEST") {
         Ok(supplied) => copy(Path::new(&supplied), &out).map(|()| true)?,
-        Err(_) if var("CARGO_CFG_TARGET_OS")? == "linux" => compile(&out)?,
+        Err(_) if var("CARGO_CFG_TARGET_OS")? == "linux" => compile(&out, &version)?,
         Err(_) => false,
     };
     if built {
@@ -41,10 +43,29 @@ fn copy(supplied: &Path, out: &Path) -> io::Result<()> {
     fs::copy(supplied, out).map(drop)
 }
 
+/// A hash of the guest's source: FNV-1a, which detects different versions and does not prevent forged ones.
+fn source_hash() -> io::Result<u64> {
+    let mut files: Vec<PathBuf> = fs::read_dir(SOURCE)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<io::Result<_>>()?;
+    // `mod.rs` is not part of the guest, `attack.rs` only with its feature.
+    let escapes = var("CARGO_FEATURE_ESCAPES").is_ok();
+    files.retain(|file| !file.ends_with("mod.rs") && (escapes || !file.ends_with("attack.rs")));
+    files.sort();
+    let mut hash = 0xcbf2_9ce4_8422_2325;
+    for file in files {
+        for byte in fs::read(file)? {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    Ok(hash)
+}
+
 /// Compiles the guest and returns whether that worked.
-fn compile(out: &Path) -> Result<bool, Box<dyn std::error::Error>> {
+fn compile(out: &Path, version: &str) -> Result<bool, Box<dyn std::error::Error>> {
     let mut rustc = Command::new(var("RUSTC")?);
     rustc
+        .env("GUEST_VERSION", version)
         .args([
             "--crate-name",
             "guest",

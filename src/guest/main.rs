@@ -22,7 +22,6 @@ mod probe;
 mod server;
 mod sys;
 mod sys_net;
-mod version;
 mod write_queue;
 
 use std::io;

@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use super::frame::{Frame, FrameError};
 
+/// The version of the guest: a hash of its source, which `build.rs` makes.
+pub(crate) const VERSION: u64 = match u64::from_str_radix(env!("GUEST_VERSION"), 10) {
+    Ok(version) => version,
+    Err(_) => panic!("GUEST_VERSION is not a number"),
+};
+
 /// Flow control: how many bytes of a stream may be in flight. Daytona buffers 256 pieces of 4 KiB of a terminal's output
 /// for a slow reader and then disconnects it; both streams of a command fit in there twice.
 pub(crate) const WINDOW: usize = 256 * 1024;

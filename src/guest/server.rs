@@ -15,9 +15,8 @@ use super::descendants;
 use super::frame::FrameDecoder;
 use super::job::{Job, JobAction, KeeperLink, StdinPipe};
 use super::keeper::{self, Keeper, KeeperReport, KeeperRequest, KeeperStreams};
-use super::message::{CHUNK, Channel, FromGuest, StartCommand, StartStage, ToGuest};
+use super::message::{CHUNK, Channel, FromGuest, StartCommand, StartStage, ToGuest, VERSION};
 use super::sys::{self, ForkSide, PollEntry, Signal};
-use super::version::VERSION;
 use super::write_queue::WriteQueue;
 
 /// Above this many unsent bytes, no more output of commands is read.
