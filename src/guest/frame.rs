@@ -23,17 +23,13 @@ pub(crate) struct Frame<'a> {
 impl Frame<'_> {
     /// Appends the frame to `out`. Appends nothing if the payload is too long.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        let too_long = FrameError::TooLong {
-            kind: self.kind,
-            length: self.payload.len(),
+        let (kind, length) = (self.kind, self.payload.len());
+        let Some(short) = u32::try_from(length).ok().filter(|_| length <= MAX_PAYLOAD) else {
+            return Err(FrameError::TooLong { kind, length });
         };
-        let length = u32::try_from(self.payload.len()).map_err(|_| too_long)?;
-        if self.payload.len() > MAX_PAYLOAD {
-            return Err(too_long);
-        }
         out.push(self.kind);
         out.extend_from_slice(&self.id.to_be_bytes());
-        out.extend_from_slice(&length.to_be_bytes());
+        out.extend_from_slice(&short.to_be_bytes());
         out.extend_from_slice(self.payload);
         Ok(())
     }

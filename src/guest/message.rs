@@ -1,5 +1,6 @@
 //! The messages of a session. Compiled into ralph and into the guest.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::frame::{Frame, FrameError};
@@ -124,22 +125,15 @@ const ALL_ENDED: u8 = 21;
 impl<'a> ToGuest<'a> {
     /// Appends the message to `out` as a frame.
     pub(crate) fn append_to(&self, id: u32, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        let mut fields = Writer::default();
         let (kind, payload) = match self {
-            Self::Start(start) => {
-                start.write(&mut fields);
-                (START, &*fields.0)
-            }
-            Self::Stdin(bytes) => (STDIN, *bytes),
-            Self::StdinEnd => (STDIN_END, &[][..]),
-            Self::Credit(channel, bytes) => {
-                fields.put([*channel as u8]);
-                fields.put(bytes.to_be_bytes());
-                (CREDIT, &*fields.0)
-            }
-            Self::Kill => (KILL, &[][..]),
-            Self::EndAll => (END_ALL, &[][..]),
+            Self::Start(start) => (START, start.encode().into()),
+            Self::Stdin(bytes) => (STDIN, Cow::Borrowed(*bytes)),
+            Self::StdinEnd => (STDIN_END, Cow::default()),
+            Self::Credit(channel, bytes) => (CREDIT, concat([*channel as u8], bytes.to_be_bytes())),
+            Self::Kill => (KILL, Cow::default()),
+            Self::EndAll => (END_ALL, Cow::default()),
         };
+        let payload = &payload;
         Frame { kind, id, payload }.append_to(out)
     }
 
@@ -162,29 +156,15 @@ impl<'a> ToGuest<'a> {
 impl<'a> FromGuest<'a> {
     /// Appends the message to `out` as a frame.
     pub(crate) fn append_to(&self, id: u32, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        let mut fields = Writer::default();
         let (kind, payload) = match self {
-            Self::Hello(version) => {
-                fields.put(version.to_be_bytes());
-                (HELLO, &*fields.0)
-            }
-            Self::Output(channel, bytes) => (*channel as u8, *bytes),
-            Self::Credit(bytes) => {
-                fields.put(bytes.to_be_bytes());
-                (CREDIT, &*fields.0)
-            }
-            Self::Exit { status, streams_held } => {
-                status.write(&mut fields);
-                fields.put([u8::from(*streams_held)]);
-                (EXIT, &*fields.0)
-            }
-            Self::Failed(stage, errno) => {
-                fields.put([*stage as u8]);
-                fields.put(errno.to_be_bytes());
-                (FAILED, &*fields.0)
-            }
-            Self::AllEnded => (ALL_ENDED, &[][..]),
+            Self::Hello(version) => (HELLO, version.to_be_bytes().to_vec().into()),
+            Self::Output(channel, bytes) => (*channel as u8, Cow::Borrowed(*bytes)),
+            Self::Credit(bytes) => (CREDIT, bytes.to_be_bytes().to_vec().into()),
+            Self::Exit { status, streams_held } => (EXIT, concat(status.encode(), [u8::from(*streams_held)])),
+            Self::Failed(stage, errno) => (FAILED, concat([*stage as u8], errno.to_be_bytes())),
+            Self::AllEnded => (ALL_ENDED, Cow::default()),
         };
+        let payload = &payload;
         Frame { kind, id, payload }.append_to(out)
     }
 
@@ -205,6 +185,11 @@ impl<'a> FromGuest<'a> {
             })
         })
     }
+}
+
+/// A payload of two fields.
+fn concat<const M: usize, const N: usize>(first: [u8; M], second: [u8; N]) -> Cow<'static, [u8]> {
+    [&first[..], &second].concat().into()
 }
 
 /// Decodes a payload. Trailing bytes are an error, like missing fields.
@@ -240,15 +225,15 @@ impl StartStage {
 }
 
 impl CommandStatus {
-    fn write(self, fields: &mut Writer) {
+    fn encode(self) -> [u8; 5] {
         let (code, value) = match self {
             Self::Code(code) => (0, code),
             Self::Signal(signal) => (1, signal),
             Self::TimedOut => (2, 0),
             Self::Idle => (3, 0),
         };
-        fields.put([code]);
-        fields.put(value.to_be_bytes());
+        let [a, b, c, d] = value.to_be_bytes();
+        [code, a, b, c, d]
     }
 
     fn read(fields: &mut Reader<'_>) -> Option<Self> {
@@ -263,19 +248,23 @@ impl CommandStatus {
 }
 
 impl<'a> StartCommand<'a> {
-    fn write(&self, fields: &mut Writer) {
-        fields.count(self.argv.len());
-        self.argv.iter().for_each(|arg| fields.bytes(arg));
-        fields.count(self.env.len());
+    fn encode(&self) -> Vec<u8> {
+        let mut fields = Vec::new();
+        put_count(&mut fields, self.argv.len());
+        self.argv.iter().for_each(|arg| put_bytes(&mut fields, arg));
+        put_count(&mut fields, self.env.len());
         for (name, value) in &self.env {
-            fields.bytes(name);
-            fields.bytes(value);
+            put_bytes(&mut fields, name);
+            put_bytes(&mut fields, value);
         }
-        fields.bytes(self.cwd);
-        fields.put([u8::from(self.has_stdin)]);
-        fields.duration(Some(self.limits.grace));
-        fields.duration(self.limits.timeout);
-        fields.duration(self.limits.idle);
+        put_bytes(&mut fields, self.cwd);
+        fields.push(u8::from(self.has_stdin));
+        for duration in [Some(self.limits.grace), self.limits.timeout, self.limits.idle] {
+            fields.push(u8::from(duration.is_some()));
+            let micros = duration.unwrap_or_default().as_micros();
+            fields.extend(u64::try_from(micros).unwrap_or(u64::MAX).to_be_bytes());
+        }
+        fields
     }
 
     fn read(fields: &mut Reader<'a>) -> Option<Self> {
@@ -299,29 +288,14 @@ impl<'a> StartCommand<'a> {
     }
 }
 
-/// Encodes the fields of a payload. A count that does not fit into 32 bits means that the payload is too long to be sent.
-#[derive(Debug, Default)]
-struct Writer(Vec<u8>);
+/// A count that does not fit into 32 bits means that the payload is too long to be sent.
+fn put_count(fields: &mut Vec<u8>, count: usize) {
+    fields.extend(u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes());
+}
 
-impl Writer {
-    fn put<const N: usize>(&mut self, bytes: [u8; N]) {
-        self.0.extend_from_slice(&bytes);
-    }
-
-    fn count(&mut self, value: usize) {
-        self.put(u32::try_from(value).unwrap_or(u32::MAX).to_be_bytes());
-    }
-
-    fn bytes(&mut self, value: &[u8]) {
-        self.count(value.len());
-        self.0.extend_from_slice(value);
-    }
-
-    fn duration(&mut self, value: Option<Duration>) {
-        self.put([u8::from(value.is_some())]);
-        let micros = value.map_or(0, |value| u64::try_from(value.as_micros()).unwrap_or(u64::MAX));
-        self.put(micros.to_be_bytes());
-    }
+fn put_bytes(fields: &mut Vec<u8>, bytes: &[u8]) {
+    put_count(fields, bytes.len());
+    fields.extend_from_slice(bytes);
 }
 
 /// Decodes the fields of a payload; `None` if bytes are missing or invalid.
