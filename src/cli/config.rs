@@ -5,20 +5,12 @@ use clap::Subcommand;
 use crate::config::schema;
 use crate::config::show::ConfigRow;
 
-use super::Context;
-use super::error::{CliError, CliExit};
-use super::overrides::configuration;
 use super::ui::align_columns;
+use super::{CliExit, CliResult, Context, configuration};
 
 /// Show the configuration, or the schema of its file
-#[derive(Debug, clap::Args)]
-pub(super) struct ConfigArgs {
-    #[command(subcommand)]
-    command: ConfigCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum ConfigCommand {
+pub(super) enum ConfigCommand {
     /// Print each value, the layer it came from and where
     Show {
         /// Print JSON
@@ -29,18 +21,12 @@ enum ConfigCommand {
     Schema,
 }
 
-pub(super) fn config(context: &Context, args: &ConfigArgs) -> Result<CliExit, CliError> {
-    match args.command {
+pub(super) fn config(context: &Context, command: ConfigCommand) -> CliResult {
+    match command {
         ConfigCommand::Show { json } => {
             let rows = configuration(context, Vec::new())?.rows();
-            if json {
-                context.ui.json(&rows)?;
-            } else {
-                let cells: Vec<_> = rows.iter().map(ConfigRow::cells).collect();
-                align_columns(&cells)
-                    .iter()
-                    .try_for_each(|line| context.ui.data(line))?;
-            }
+            let cells: Vec<_> = rows.iter().map(ConfigRow::cells).collect();
+            context.ui.report(json, &rows, align_columns(&cells))?;
         }
         ConfigCommand::Schema => context.ui.json(&schema())?,
     }

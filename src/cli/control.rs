@@ -5,28 +5,12 @@ use crate::id::RunId;
 use crate::secret::Redactor;
 use crate::state::{Intervention, RunDir};
 
-use super::Context;
-use super::error::{CliError, CliExit};
-use super::overrides;
-use super::select::{RunFilter, select_run};
+use super::select::{select_live_run, select_run};
+use super::{CliError, CliExit, CliResult, Context, overrides};
 
-/// Pause a run after its current iteration
+/// The run to intervene in.
 #[derive(Debug, clap::Args)]
-pub(super) struct PauseArgs {
-    /// The run; the only live one by default
-    run: Option<RunId>,
-}
-
-/// End the current iteration of a run and start the next one
-#[derive(Debug, clap::Args)]
-pub(super) struct RotateArgs {
-    /// The run; the only live one by default
-    run: Option<RunId>,
-}
-
-/// Stop a run now; `ralph resume` continues from its last iteration
-#[derive(Debug, clap::Args)]
-pub(super) struct StopArgs {
+pub(super) struct LiveRunArgs {
     /// The run; the only live one by default
     run: Option<RunId>,
 }
@@ -41,41 +25,24 @@ pub(super) struct NoteArgs {
     text: String,
 }
 
-pub(super) fn pause(context: &Context, args: &PauseArgs) -> Result<CliExit, CliError> {
-    ask(context, args.run.as_ref(), RunFilter::Live, &Intervention::Pause)
+pub(super) fn intervene(context: &Context, args: &LiveRunArgs, request: &Intervention) -> CliResult {
+    let run = select_live_run(context, args.run.as_ref())?;
+    leave(context, &run, request)
 }
 
-pub(super) fn rotate(context: &Context, args: &RotateArgs) -> Result<CliExit, CliError> {
-    ask(context, args.run.as_ref(), RunFilter::Live, &Intervention::Rotate)
-}
-
-pub(super) fn stop(context: &Context, args: &StopArgs) -> Result<CliExit, CliError> {
-    ask(context, args.run.as_ref(), RunFilter::Live, &Intervention::Stop)
-}
-
-pub(super) fn note(context: &Context, args: &NoteArgs) -> Result<CliExit, CliError> {
+pub(super) fn note(context: &Context, args: &NoteArgs) -> CliResult {
     let text = args.text.trim();
     if text.is_empty() {
         return Err(CliError::usage("the note is empty"));
     }
-    let run = select_run(context, args.run.as_ref(), RunFilter::Any)?;
+    let run = select_run(context, args.run.as_ref())?;
     let project = project_of(&context.assembly, &run);
     let secrets = overrides::configuration_quietly(context, project)?.secrets();
     let text = Redactor::new(secrets).redact(text);
     leave(context, &run, &Intervention::Note { text })
 }
 
-fn ask(
-    context: &Context,
-    run: Option<&RunId>,
-    filter: RunFilter,
-    request: &Intervention,
-) -> Result<CliExit, CliError> {
-    let run = select_run(context, run, filter)?;
-    leave(context, &run, request)
-}
-
-fn leave(context: &Context, run: &RunDir, request: &Intervention) -> Result<CliExit, CliError> {
+fn leave(context: &Context, run: &RunDir, request: &Intervention) -> CliResult {
     run.inbox().leave(request, context.surroundings().now())?;
     let what = match request {
         Intervention::Stop => "Asked it to stop",

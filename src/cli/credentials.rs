@@ -1,13 +1,9 @@
 //! The options that name a credential.
 
+use super::{CliError, Context, agent_help, configuration, flags};
 use crate::assembly::credentials::kind;
-use crate::cli::agent_help;
 use crate::config::Config;
 use crate::credential::{AuthMethod, CredentialKind, CredentialLocation, Keychain};
-
-use super::Context;
-use super::error::CliError;
-use super::overrides::{configuration, flags};
 
 /// Options that name a credential.
 #[derive(Clone, Debug, clap::Args)]

@@ -6,10 +6,9 @@ use crate::assembly::Ralph;
 use crate::exec::{Command, Discard};
 use crate::state::{RunDir, write_atomically};
 
-use super::Context;
-use super::error::{CliError, CliExit, io};
 use super::run::{EventOutputArgs, drive};
 use super::terminal::EventFormat;
+use super::{CliError, CliResult, Context, io};
 
 /// Show a whole run on a small repository with a scripted model; needs no account
 #[derive(Debug, clap::Args)]
@@ -38,11 +37,11 @@ const FILES: [(&str, &str); 4] = [
 ];
 const SCRIPT: &str = include_str!("../../templates/demo/script.yaml");
 
-pub(super) async fn demo(context: &Context, args: DemoArgs) -> Result<CliExit, CliError> {
+pub(super) async fn demo(context: &Context, args: DemoArgs) -> CliResult {
     let dir = DemoDir::create(context, args.keep.as_deref())?;
-    let project = dir.path().join("project");
+    let project = dir.path.join("project");
     create_project(context, &project).await?;
-    write_atomically(&dir.path().join("script.yaml"), SCRIPT.as_bytes())?;
+    write_atomically(&dir.path.join("script.yaml"), SCRIPT.as_bytes())?;
 
     context
         .ui
@@ -52,7 +51,7 @@ pub(super) async fn demo(context: &Context, args: DemoArgs) -> Result<CliExit, C
         args.provider
     ));
     // No setting of the user applies to the demo.
-    let below = |name: &str| dir.path().join(name).display().to_string();
+    let below = |name: &str| dir.path.join(name).display().to_string();
     let surroundings = context
         .surroundings()
         .clone()
@@ -81,23 +80,26 @@ pub(super) async fn demo(context: &Context, args: DemoArgs) -> Result<CliExit, C
     }
     let run = builder.build().await?.start().await?;
     let exit = drive(context, &run, format).await?;
-    show_result(context, run.dir(), &dir, &project).await?;
+    show_result(context, run.dir(), &dir, &project).await;
     Ok(exit)
 }
 
 /// The directory of a demo.
-enum DemoDir {
-    Kept(PathBuf),
-    Temporary(tempfile::TempDir),
+struct DemoDir {
+    path: PathBuf,
+    /// Removes the directory when it is dropped, unless it is kept.
+    temporary: Option<tempfile::TempDir>,
 }
 
 impl DemoDir {
     fn create(context: &Context, keep: Option<&Path>) -> Result<Self, CliError> {
         let Some(dir) = keep else {
-            let temp = tempfile::Builder::new().prefix("ralph-demo-").tempdir();
-            return temp
-                .map(Self::Temporary)
-                .map_err(io("create", Path::new("a temporary directory")));
+            let dir = tempfile::Builder::new().prefix("ralph-demo-").tempdir();
+            let dir = dir.map_err(io("create", Path::new("a temporary directory")))?;
+            return Ok(Self {
+                path: dir.path().to_owned(),
+                temporary: Some(dir),
+            });
         };
         let dir = context.surroundings().dir().join(dir);
         let taken = std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
@@ -106,14 +108,10 @@ impl DemoDir {
                 .with_hint("name a new directory"));
         }
         std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
-        Ok(Self::Kept(dir))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Kept(dir) => dir,
-            Self::Temporary(dir) => dir.path(),
-        }
+        Ok(Self {
+            path: dir,
+            temporary: None,
+        })
     }
 }
 
@@ -122,14 +120,10 @@ async fn create_project(context: &Context, project: &Path) -> Result<(), CliErro
         write_atomically(&project.join(name), text.as_bytes())?;
     }
     let identity = ["-c", "user.name=demo", "-c", "user.email=demo@localhost"];
+    let commit = ["commit", "--quiet", "--message", "A converter with a mistake"];
     git(context, project, &["init", "--quiet", "--initial-branch=main"]).await?;
     git(context, project, &["add", "convert.sh", "test.sh", "README.md"]).await?;
-    let commit = [
-        identity.as_slice(),
-        &["commit", "--quiet", "--message", "A converter with a mistake"],
-    ]
-    .concat();
-    git(context, project, &commit).await?;
+    git(context, project, &[identity, commit].concat()).await?;
     Ok(())
 }
 
@@ -148,35 +142,29 @@ async fn git(context: &Context, dir: &Path, args: &[&str]) -> Result<String, Cli
 }
 
 /// Shows the result of the run and where its files are.
-async fn show_result(context: &Context, run: &RunDir, dir: &DemoDir, project: &Path) -> Result<(), CliError> {
+async fn show_result(context: &Context, run: &RunDir, dir: &DemoDir, project: &Path) {
     let branch = &run.facts().branch;
-    let log = git(
-        context,
-        project,
-        &["log", "--oneline", "--stat", &format!("main..{branch}")],
-    )
-    .await;
-    if let Ok(log) = log {
-        context.ui.say(format_args!(
-            "\nThe commits of the pull request:\n{}",
-            log.trim_end()
-        ));
-    }
-    if let (DemoDir::Temporary(_), Ok(text)) = (dir, std::fs::read_to_string(run.pull_request_file())) {
+    let commits = format!("main..{branch}");
+    if let Ok(log) = git(context, project, &["log", "--oneline", "--stat", &commits]).await {
+        let log = log.trim_end();
         context
             .ui
-            .say(format_args!("\nIts description:\n{}", text.trim_end()));
+            .say(format_args!("\nThe commits of the pull request:\n{log}"));
     }
-    match dir {
-        DemoDir::Kept(dir) => context.ui.say(format_args!(
-            "\nEverything is in {}:\n  project/            the repository, with the branch {branch}\n  ralph/runs/{}/  the run: journal, prompts, answers, evidence, pull-request.md\n  script.yaml         what the scripted model answered",
-            dir.display(),
+    let path = dir.path.display();
+    if dir.temporary.is_some() {
+        if let Ok(text) = std::fs::read_to_string(run.pull_request_file()) {
+            context
+                .ui
+                .say(format_args!("\nIts description:\n{}", text.trim_end()));
+        }
+        context.ui.say(format_args!(
+            "\nEverything was in {path}, which is removed now; `ralph demo --keep DIR` keeps it."
+        ));
+    } else {
+        context.ui.say(format_args!(
+            "\nEverything is in {path}:\n  project/            the repository, with the branch {branch}\n  ralph/runs/{}/  the run: journal, prompts, answers, evidence, pull-request.md\n  script.yaml         what the scripted model answered",
             run.facts().id
-        )),
-        DemoDir::Temporary(dir) => context.ui.say(format_args!(
-            "\nEverything was in {}, which is removed now; `ralph demo --keep DIR` keeps it.",
-            dir.path().display()
-        )),
+        ));
     }
-    Ok(())
 }

@@ -3,9 +3,7 @@
 use crate::id::RunId;
 use crate::scm::{Checkpoints, DiffKind, Repository};
 
-use super::Context;
-use super::error::{CliError, CliExit};
-use super::select::{RunFilter, select_run};
+use super::{CliExit, CliResult, Context, select_run};
 
 /// Show what a run has changed so far, uncommitted work included
 #[derive(Debug, clap::Args)]
@@ -17,8 +15,8 @@ pub(super) struct DiffArgs {
     stat: bool,
 }
 
-pub(super) async fn diff(context: &Context, args: DiffArgs) -> Result<CliExit, CliError> {
-    let run = select_run(context, args.run.as_ref(), RunFilter::Any)?;
+pub(super) async fn diff(context: &Context, args: DiffArgs) -> CliResult {
+    let run = select_run(context, args.run.as_ref())?;
     let repo = Repository::open(context.surroundings().host(), &run.facts().repository).await?;
     let checkpoints = Checkpoints::new(repo.clone(), run.facts().id.clone());
     let Some(checkpoint) = checkpoints.load().await? else {

@@ -9,9 +9,8 @@ use crate::exec::{Command, Discard};
 use crate::id::{RunId, RunIdError};
 use crate::state::Intervention;
 
-use super::Context;
-use super::error::{CliError, CliExit};
 use super::terminal::EventFormat;
+use super::{CliError, CliExit, CliResult, Context};
 
 /// Diagnose a stuck run, or (`ralph doctor env`) show what is installed and what that enables
 #[derive(Debug, clap::Args)]
@@ -42,7 +41,7 @@ impl FromStr for DoctorSubject {
     }
 }
 
-pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> Result<CliExit, CliError> {
+pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> CliResult {
     match args.subject {
         DoctorSubject::Environment => environment(context, args.json).await,
         DoctorSubject::Run(id) => diagnose(context, &id).await,
@@ -50,7 +49,7 @@ pub(super) async fn doctor(context: &Context, args: DoctorArgs) -> Result<CliExi
 }
 
 /// Asks a live run to consult its doctor, and diagnoses any other run here.
-async fn diagnose(context: &Context, id: &RunId) -> Result<CliExit, CliError> {
+async fn diagnose(context: &Context, id: &RunId) -> CliResult {
     let dir = context.surroundings().runs()?.open(id)?;
     if dir.holder()?.is_some() {
         dir.inbox()
@@ -90,7 +89,7 @@ const TOOLS: [(&str, &str); 6] = [
     ("litellm", "models through a LiteLLM proxy of your own"),
 ];
 
-async fn environment(context: &Context, json: bool) -> Result<CliExit, CliError> {
+async fn environment(context: &Context, json: bool) -> CliResult {
     let mut tools = Vec::new();
     let agents = AGENTS.iter().filter_map(|agent| {
         let enables = format!("the {} agent on the local provider", agent.name);
@@ -104,17 +103,13 @@ async fn environment(context: &Context, json: bool) -> Result<CliExit, CliError>
             enables,
         });
     }
-    if json {
-        context.ui.json(&tools)?;
-    } else {
-        for tool in &tools {
-            let version = tool.version.as_deref().unwrap_or("not found");
-            context.ui.data(format_args!(
-                "{:<14} {version:<40} {}",
-                tool.program, tool.enables
-            ))?;
-        }
-    }
+    let lines = tools.iter().map(|tool| {
+        let version = tool.version.as_deref().unwrap_or("not found");
+        format!("{:<14} {version:<40} {}", tool.program, tool.enables)
+    });
+    context
+        .ui
+        .report(json, &tools, lines.collect::<Vec<_>>().join("\n"))?;
     let git = tools
         .iter()
         .any(|tool| tool.program == "git" && tool.version.is_some());

@@ -1,10 +1,11 @@
 //! Exit codes, and the errors of commands.
 
-use crate::assembly::AssemblyErrorKind;
-
 /// An error of a command. Its kind decides the exit code.
 pub(super) use crate::assembly::AssemblyError as CliError;
 pub(super) use crate::assembly::io;
+
+/// The result of a command: its exit code, or why it failed.
+pub(super) type CliResult = Result<CliExit, CliError>;
 
 /// The exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,16 +19,6 @@ pub(super) enum CliExit {
     Usage = 2,
     /// The run waits for a person.
     Paused = 3,
-}
-
-impl From<AssemblyErrorKind> for CliExit {
-    fn from(kind: AssemblyErrorKind) -> Self {
-        match kind {
-            AssemblyErrorKind::Usage => Self::Usage,
-            AssemblyErrorKind::Runtime => Self::Failure,
-            AssemblyErrorKind::Paused => Self::Paused,
-        }
-    }
 }
 
 /// A directory that is removed when it is dropped.

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use crate::state::write_atomically;
 use crate::task::starter;
 
-use super::Context;
-use super::error::{CliError, CliExit};
+use super::{CliError, CliExit, CliResult, Context};
 
 /// Write a starter `ralph_task.md` and `ralph.toml`
 #[derive(Debug, clap::Args)]
@@ -18,7 +17,7 @@ pub(super) struct InitArgs {
     force: bool,
 }
 
-pub(super) fn init(context: &Context, args: &InitArgs) -> Result<CliExit, CliError> {
+pub(super) fn init(context: &Context, args: &InitArgs) -> CliResult {
     let current = context.surroundings().dir();
     let dir = args
         .dir

@@ -5,9 +5,7 @@ use std::path::PathBuf;
 use crate::assembly::{AssemblyError, describe_finding, read_task_text};
 use crate::task::lint;
 
-use super::Context;
-use super::error::{CliError, CliExit};
-use super::overrides::configuration;
+use super::{CliExit, CliResult, Context, configuration};
 
 /// Check a task file and list everything that is wrong with it
 #[derive(Debug, clap::Args)]
@@ -20,7 +18,7 @@ pub(super) struct LintArgs {
     json: bool,
 }
 
-pub(super) fn lint_task(context: &Context, args: &LintArgs) -> Result<CliExit, CliError> {
+pub(super) fn lint_task(context: &Context, args: &LintArgs) -> CliResult {
     let config = configuration(context, Vec::new())?;
     let path = context.surroundings().dir().join(&args.task);
     let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;

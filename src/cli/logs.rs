@@ -7,10 +7,9 @@ use std::time::Duration;
 use crate::event::Event;
 use crate::id::RunId;
 
-use super::Context;
-use super::error::{CliError, CliExit, io};
-use super::select::{RunFilter, is_live, select_run};
+use super::select::{is_live, select_run};
 use super::terminal::event_line;
+use super::{CliError, CliExit, CliResult, Context, io};
 
 /// How often a followed log is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -28,8 +27,8 @@ pub(super) struct LogsArgs {
     json: bool,
 }
 
-pub(super) fn logs(context: &Context, args: &LogsArgs) -> Result<CliExit, CliError> {
-    let run = select_run(context, args.run.as_ref(), RunFilter::Any)?;
+pub(super) fn logs(context: &Context, args: &LogsArgs) -> CliResult {
+    let run = select_run(context, args.run.as_ref())?;
     let path = run.events_file();
     let file = match File::open(&path) {
         Ok(file) => file,

@@ -35,11 +35,13 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::agent::AgentName;
-use crate::assembly::configuration::GivenSettings;
 use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, Surroundings};
 use crate::config::ConfigOverride;
+use crate::state::Intervention;
 
-use error::{CliError, CliExit};
+use error::{CliError, CliExit, CliResult, io, temp_dir};
+use overrides::{configuration, flags};
+use select::select_run;
 use ui::Ui;
 
 pub use reference::cli_reference;
@@ -72,27 +74,37 @@ enum CliCommand {
     Run(run::RunArgs),
     Resume(resume::ResumeArgs),
     Status(status::StatusArgs),
-    Pause(control::PauseArgs),
-    Rotate(control::RotateArgs),
-    Stop(control::StopArgs),
+    /// Pause a run after its current iteration
+    Pause(control::LiveRunArgs),
+    /// End the current iteration of a run and start the next one
+    Rotate(control::LiveRunArgs),
+    /// Stop a run now; `ralph resume` continues from its last iteration
+    Stop(control::LiveRunArgs),
     Note(control::NoteArgs),
     Logs(logs::LogsArgs),
     Diff(diff::DiffArgs),
     Doctor(doctor::DoctorArgs),
     Demo(demo::DemoArgs),
-    Image(image::ImageArgs),
+    #[command(subcommand)]
+    Image(image::ImageCommand),
     Selftest(selftest::SelftestArgs),
-    Sandbox(sandbox::SandboxArgs),
+    #[command(subcommand)]
+    Sandbox(sandbox::SandboxCommand),
     PruneSandboxes(sandbox::PruneSandboxesArgs),
-    Network(network::NetworkArgs),
-    Gateway(gateway::GatewayArgs),
-    Token(token::TokenArgs),
+    #[command(subcommand)]
+    Network(network::NetworkCommand),
+    #[command(subcommand)]
+    Gateway(gateway::GatewayCommand),
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     StoreToken(token::StoreTokenArgs),
     CheckToken(token::CheckTokenArgs),
     GetToken(token::GetTokenArgs),
-    Config(config::ConfigArgs),
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     Completions(reference::CompletionsArgs),
-    Man(reference::ManArgs),
+    /// Print the manual page
+    Man,
 }
 
 /// What every command works with.
@@ -103,22 +115,14 @@ struct Context {
 }
 
 impl Context {
-    fn new(ui: Ui, surroundings: Surroundings, global: GlobalArgs) -> Self {
-        let assembly = AssemblyContext::new(surroundings, Arc::new(ui));
-        Self { ui, assembly, global }
-    }
-
     /// A builder with the surroundings and the settings of this process. `flags` are those of the command.
     fn builder(&self, flags: Vec<ConfigOverride>) -> Result<RalphBuilder, CliError> {
-        let GivenSettings {
-            config_file,
-            overrides,
-        } = self.global.given(flags)?;
+        let given = self.global.given(flags)?;
         let builder = Ralph::builder()
             .surroundings(self.surroundings().clone())
             .reporter(self.ui)
-            .overrides(overrides);
-        Ok(match config_file {
+            .overrides(given.overrides);
+        Ok(match given.config_file {
             Some(path) => builder.config_file(path),
             None => builder,
         })
@@ -152,23 +156,27 @@ fn dispatch(arguments: impl IntoIterator<Item = OsString>) -> CliExit {
         Err(error) => return Ui::new(true).error(&error),
     };
     let ui = Ui::new(surroundings.var("NO_COLOR").is_some());
-    let context = Context::new(ui, surroundings, args.global);
+    let context = Context {
+        ui,
+        assembly: AssemblyContext::new(surroundings, Arc::new(ui)),
+        global: args.global,
+    };
     match execute(&context, args.command) {
         Ok(exit) => exit,
         Err(error) => ui.error(&error),
     }
 }
 
-fn execute(context: &Context, command: CliCommand) -> Result<CliExit, CliError> {
+fn execute(context: &Context, command: CliCommand) -> CliResult {
     match command {
         CliCommand::Init(args) => init::init(context, &args),
         CliCommand::Lint(args) => lint::lint_task(context, &args),
         CliCommand::Run(args) => block_on(run::run(context, args)),
         CliCommand::Resume(args) => block_on(resume::resume(context, args)),
         CliCommand::Status(args) => status::status(context, &args),
-        CliCommand::Pause(args) => control::pause(context, &args),
-        CliCommand::Rotate(args) => control::rotate(context, &args),
-        CliCommand::Stop(args) => control::stop(context, &args),
+        CliCommand::Pause(args) => control::intervene(context, &args, &Intervention::Pause),
+        CliCommand::Rotate(args) => control::intervene(context, &args, &Intervention::Rotate),
+        CliCommand::Stop(args) => control::intervene(context, &args, &Intervention::Stop),
         CliCommand::Note(args) => control::note(context, &args),
         CliCommand::Logs(args) => logs::logs(context, &args),
         CliCommand::Diff(args) => block_on(diff::diff(context, args)),
@@ -184,13 +192,13 @@ fn execute(context: &Context, command: CliCommand) -> Result<CliExit, CliError> 
         CliCommand::StoreToken(args) => block_on(token::store(context, args)),
         CliCommand::CheckToken(args) => block_on(token::check(context, args)),
         CliCommand::GetToken(args) => block_on(token::get(context, args)),
-        CliCommand::Config(args) => config::config(context, &args),
+        CliCommand::Config(args) => config::config(context, args),
         CliCommand::Completions(args) => reference::completions(context, &args),
-        CliCommand::Man(args) => reference::man(context, &args),
+        CliCommand::Man => reference::man(context),
     }
 }
 
-fn block_on<F: Future<Output = Result<CliExit, CliError>>>(future: F) -> Result<CliExit, CliError> {
+fn block_on<F: Future<Output = CliResult>>(future: F) -> CliResult {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

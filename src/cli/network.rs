@@ -9,26 +9,15 @@ use crate::assembly::configuration::project_dir;
 use crate::assembly::{image, package_clients, spec};
 use crate::gateway::audit::{AuditLog, AuditTally, AuditVerdict, TallyEntry};
 use crate::id::RunId;
-use crate::network::{
-    Denial, HostNameError, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost,
-};
+use crate::network::{Denial, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
-use super::Context;
-use super::error::{CliError, CliExit};
-use super::overrides::configuration;
-use super::select::{RunFilter, select_run};
+use super::{CliError, CliExit, CliResult, Context, configuration, select_run};
 
 /// Show what a sandbox may reach, and what it tried to reach
-#[derive(Debug, clap::Args)]
-pub(super) struct NetworkArgs {
-    #[command(subcommand)]
-    command: NetworkCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum NetworkCommand {
+pub(super) enum NetworkCommand {
     /// Show whether a host name may be reached and which rule decides; exits with 1 when it may not
     Check(CheckNetworkArgs),
     /// Print how the network of a sandbox would be sealed: routes, firewall rules and listeners
@@ -60,8 +49,8 @@ struct CheckNetworkArgs {
     json: bool,
 }
 
-pub(super) async fn network(context: &Context, args: NetworkArgs) -> Result<CliExit, CliError> {
-    match args.command {
+pub(super) async fn network(context: &Context, command: NetworkCommand) -> CliResult {
+    match command {
         NetworkCommand::Check(args) => check(context, args).await,
         NetworkCommand::Rules => rules(context).await,
         NetworkCommand::Suggest { from, json } => suggest(context, from.as_ref(), json),
@@ -87,32 +76,28 @@ struct NetworkCheck {
     place: Option<String>,
 }
 
-async fn check(context: &Context, args: CheckNetworkArgs) -> Result<CliExit, CliError> {
+async fn check(context: &Context, args: CheckNetworkArgs) -> CliResult {
     let policy = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
-    let seen = match args.method.zip(args.path) {
+    let content = match args.method.zip(args.path) {
         // The gateway sees methods and paths only in plain HTTP and in inspected TLS.
         Some((method, path)) if inspected || port != TLS_PORT => RequestContent::Http { method, path },
         _ => RequestContent::Opaque,
     };
-    let request = PolicyRequest {
-        host,
-        port,
-        content: seen,
-    };
+    let request = PolicyRequest { host, port, content };
     let judged = policy.judge(&request);
-    let (verdict, reason) = match &judged {
-        PolicyVerdict::Allowed(line) => (AuditVerdict::Allowed, format!("by {line}")),
-        PolicyVerdict::Denied(Denial::NotInspected(line)) if inspected => (
-            AuditVerdict::Denied,
-            format!("{line} depends on the request: add --method and --path"),
-        ),
-        PolicyVerdict::Denied(denial) => (AuditVerdict::Denied, denial.to_string()),
-    };
-    let line = match &judged {
-        PolicyVerdict::Allowed(line) => Some(line),
-        PolicyVerdict::Denied(denial) => denial.line(),
+    let (verdict, line, reason) = match &judged {
+        PolicyVerdict::Allowed(line) => (AuditVerdict::Allowed, Some(line), format!("by {line}")),
+        PolicyVerdict::Denied(denial) => {
+            let reason = match denial {
+                Denial::NotInspected(line) if inspected => {
+                    format!("{line} depends on the request: add --method and --path")
+                }
+                _ => denial.to_string(),
+            };
+            (AuditVerdict::Denied, denial.line(), reason)
+        }
     };
     let checked = NetworkCheck {
         host: request.host.to_string(),
@@ -123,25 +108,19 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> Result<CliExit, Cli
         line: line.map(|line| line.text().to_owned()),
         place: line.and_then(|line| line.place().map(str::to_owned)),
     };
-    if args.json {
-        context.ui.json(&checked)?;
-    } else {
-        let NetworkCheck { host, reason, .. } = &checked;
-        let opened = if inspected { " (inspected)" } else { "" };
-        context
-            .ui
-            .data(format_args!("{verdict}: {host}:{port}{opened}: {reason}"))?;
-    }
+    let NetworkCheck { host, reason, .. } = &checked;
+    let opened = if inspected { " (inspected)" } else { "" };
+    let text = format!("{verdict}: {host}:{port}{opened}: {reason}");
+    context.ui.report(args.json, &checked, text)?;
     Ok(match verdict {
         AuditVerdict::Allowed => CliExit::Success,
         AuditVerdict::Denied => CliExit::Failure,
     })
 }
 
-async fn rules(context: &Context) -> Result<CliExit, CliError> {
+async fn rules(context: &Context) -> CliResult {
     let policy = policy(context).await?;
-    let plan = SealPlan::new(&policy).map_err(SandboxError::from)?;
-    match plan {
+    match SealPlan::new(&policy).map_err(SandboxError::from)? {
         Some(plan) => context.ui.data(plan.to_string().trim_end())?,
         None => context
             .ui
@@ -156,15 +135,11 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
     let project = project_dir(context.surroundings().dir());
     let image = if package_clients::depends_on_image(&config) {
         let found = image::find(&context.assembly, &config, &project).await;
-        let missing = match &found {
-            Ok(Some(_)) => None,
-            Ok(None) => Some("it is not built yet".to_owned()),
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(reason) = missing {
-            context.ui.say(format_args!(
-                "The package registries configured in the image are unknown: {reason}."
-            ));
+        let unknown = "The package registries configured in the image are unknown";
+        match &found {
+            Ok(Some(_)) => {}
+            Ok(None) => context.ui.say(format_args!("{unknown}: it is not built yet.")),
+            Err(error) => context.ui.say(format_args!("{unknown}: {error}.")),
         }
         found.ok().flatten()
     } else {
@@ -180,8 +155,8 @@ struct SuggestedAllowlist {
     blocked: Vec<TallyEntry>,
 }
 
-fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<CliExit, CliError> {
-    let run = select_run(context, run, RunFilter::Any)?;
+fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> CliResult {
+    let run = select_run(context, run)?;
     let records = AuditLog::read(&run.network_file())?;
     if records.is_empty() {
         let id = &run.facts().id;
@@ -195,11 +170,9 @@ fn suggest(context: &Context, run: Option<&RunId>, json: bool) -> Result<CliExit
         reached: tally.reached().collect(),
         blocked: tally.blocked().collect(),
     };
-    if json {
-        context.ui.json(&suggested)?;
-    } else {
-        context.ui.data(to_toml(&suggested).trim_end())?;
-    }
+    context
+        .ui
+        .report(json, &suggested, to_toml(&suggested).trim_end())?;
     Ok(CliExit::Success)
 }
 
@@ -224,21 +197,14 @@ fn to_toml(suggested: &SuggestedAllowlist) -> String {
     format!("[sandbox.network]\npolicy = \"allowlist\"\nallowed = [\n{allowed}]\n{besides}")
 }
 
-fn parse_target(text: &str) -> Result<(RequestHost, u16), NetworkTargetError> {
+fn parse_target(text: &str) -> Result<(RequestHost, u16), String> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => {
-            (host, port.parse().map_err(|_| NetworkTargetError::Port)?)
+            let wrong = |_| "the port must be a number from 1 to 65535".to_owned();
+            (host, port.parse().map_err(wrong)?)
         }
-        _ => (text, 443),
+        _ => (text, TLS_PORT),
     };
-    let host = RequestHost::parse(host).map_err(NetworkTargetError::Host)?;
+    let host = RequestHost::parse(host).map_err(|error| error.to_string())?;
     Ok((host, port))
-}
-
-#[derive(Debug, thiserror::Error)]
-enum NetworkTargetError {
-    #[error(transparent)]
-    Host(HostNameError),
-    #[error("the port must be a number from 1 to 65535")]
-    Port,
 }

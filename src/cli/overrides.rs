@@ -5,15 +5,13 @@ use std::path::PathBuf;
 use crate::assembly::configuration::{self, GivenSettings};
 use crate::config::{Config, ConfigOverride, SettingPlace};
 
-use super::error::CliError;
-use super::{Context, GlobalArgs};
+use super::{CliError, Context, GlobalArgs};
 
 /// The flags that were given, each as flag, configuration key and value.
 pub(super) fn flags<const N: usize>(flags: [(&str, &str, Option<String>); N]) -> Vec<ConfigOverride> {
-    let given = flags
-        .into_iter()
-        .filter_map(|(flag, key, value)| Some(flag_override(flag.to_owned(), key, value?)));
-    given.collect()
+    let given =
+        |(flag, key, value): (&str, &str, Option<String>)| Some(flag_override(flag.to_owned(), key, value?));
+    flags.into_iter().filter_map(given).collect()
 }
 
 fn flag_override(flag: String, key: &str, value: String) -> ConfigOverride {
@@ -39,26 +37,19 @@ pub(super) fn configuration_quietly(context: &Context, project: PathBuf) -> Resu
 impl GlobalArgs {
     /// The flags of a command, followed by what `--config` and `--set` give.
     pub(super) fn given(&self, flags: Vec<ConfigOverride>) -> Result<GivenSettings, CliError> {
-        let set = self.set.iter().map(|text| {
+        let mut overrides = flags;
+        for text in &self.set {
             let (key, value) = text.split_once('=').ok_or_else(|| {
                 CliError::usage(format!("`--set {text}` is not KEY=VALUE")).with_hint(
                     "for example `--set budget.max_iterations=5`; `ralph config show` lists the keys",
                 )
             })?;
-            let key = key.trim();
-            Ok(flag_override(
-                format!("--set {key}"),
-                key,
-                value.trim().to_owned(),
-            ))
-        });
+            let (key, value) = (key.trim(), value.trim().to_owned());
+            overrides.push(flag_override(format!("--set {key}"), key, value));
+        }
         Ok(GivenSettings {
             config_file: self.config.clone(),
-            overrides: flags
-                .into_iter()
-                .map(Ok)
-                .chain(set)
-                .collect::<Result<_, CliError>>()?,
+            overrides,
         })
     }
 }

@@ -4,8 +4,7 @@ use std::fmt::Write;
 
 use clap::builder::StyledStr;
 
-use super::error::{CliError, CliExit};
-use super::{Context, command};
+use super::{CliError, CliExit, CliResult, Context, command};
 
 /// Print a completion script for a shell
 #[derive(Debug, clap::Args)]
@@ -14,18 +13,14 @@ pub(super) struct CompletionsArgs {
     shell: clap_complete::Shell,
 }
 
-/// Print the manual page
-#[derive(Debug, clap::Args)]
-pub(super) struct ManArgs {}
-
-pub(super) fn completions(context: &Context, args: &CompletionsArgs) -> Result<CliExit, CliError> {
+pub(super) fn completions(context: &Context, args: &CompletionsArgs) -> CliResult {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "ralph", &mut script);
     context.ui.data(String::from_utf8_lossy(&script).trim_end())?;
     Ok(CliExit::Success)
 }
 
-pub(super) fn man(context: &Context, _args: &ManArgs) -> Result<CliExit, CliError> {
+pub(super) fn man(context: &Context) -> CliResult {
     let mut page = Vec::new();
     clap_mangen::Man::new(command())
         .render(&mut page)

@@ -2,12 +2,10 @@
 
 use crate::id::RunId;
 
-use super::Context;
-use super::error::{CliError, CliExit};
 use super::image;
 use super::run::{EventOutputArgs, drive};
-use super::select::{RunFilter, select_run};
 use super::terminal::EventFormat;
+use super::{CliResult, Context, select_run};
 
 /// Continue a run that was stopped, paused, killed or started on another host
 #[derive(Debug, clap::Args)]
@@ -20,10 +18,10 @@ pub(super) struct ResumeArgs {
     output: EventOutputArgs,
 }
 
-pub(super) async fn resume(context: &Context, args: ResumeArgs) -> Result<CliExit, CliError> {
+pub(super) async fn resume(context: &Context, args: ResumeArgs) -> CliResult {
     let run = match args.run {
         Some(run) => run,
-        None => select_run(context, None, RunFilter::Any)?.facts().id.clone(),
+        None => select_run(context, None)?.facts().id.clone(),
     };
     let format = EventFormat::from(args.output);
     let ralph = context

@@ -2,18 +2,15 @@
 
 use std::path::PathBuf;
 
+use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image};
 use crate::assembly::ActiveRun;
-use crate::cli::agent_help;
 use crate::config::ConfigOverride;
 use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
 
-use super::error::{CliError, CliExit};
-use super::overrides::flags;
 use super::signals::Signals;
 use super::terminal::EventFormat;
-use super::{Context, image};
 
 /// Work on a task until it is done, failed, paused or stopped
 #[derive(Debug, clap::Args)]
@@ -77,7 +74,7 @@ impl RunArgs {
     }
 }
 
-pub(super) async fn run(context: &Context, args: RunArgs) -> Result<CliExit, CliError> {
+pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
     let format = EventFormat::from(args.output);
     let mut builder = context
         .builder(args.overrides())?
@@ -95,11 +92,7 @@ pub(super) async fn run(context: &Context, args: RunArgs) -> Result<CliExit, Cli
 }
 
 /// Works on a run. Ctrl-C stops it after a clean-up; at the end a summary is shown.
-pub(super) async fn drive(
-    context: &Context,
-    run: &ActiveRun,
-    format: EventFormat,
-) -> Result<CliExit, CliError> {
+pub(super) async fn drive(context: &Context, run: &ActiveRun, format: EventFormat) -> CliResult {
     let outcome = tokio::select! {
         outcome = run.drive() => outcome?,
         error = interrupted(context, run.dir()) => {
@@ -132,12 +125,7 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
         .with_hint(format!("`ralph resume {id}` continues from the last iteration"))
 }
 
-fn summarize(
-    context: &Context,
-    dir: &RunDir,
-    outcome: &RunOutcome,
-    format: EventFormat,
-) -> Result<CliExit, CliError> {
+fn summarize(context: &Context, dir: &RunDir, outcome: &RunOutcome, format: EventFormat) -> CliResult {
     let cost = if outcome.unpriced_calls > 0 {
         "unknown".to_owned()
     } else {

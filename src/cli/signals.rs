@@ -4,7 +4,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::error::CliError;
+use super::CliError;
 
 /// Both signals, watched from creation on, so that no second one is missed.
 pub(super) struct Signals {

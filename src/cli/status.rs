@@ -4,12 +4,11 @@ use serde::Serialize;
 
 use crate::id::RunId;
 use crate::runner::Ledger;
-use crate::state::{IterationRecord, JournalEntry, JournalLine, RunDir, RunOutcomeKind};
+use crate::state::{IterationRecord, JournalEntry, RunDir};
 use crate::task::Task;
 
-use super::Context;
-use super::error::{CliError, CliExit};
 use super::ui::align_columns;
+use super::{CliError, CliExit, CliResult, Context};
 
 /// List the runs and their states
 #[derive(Debug, clap::Args)]
@@ -49,7 +48,7 @@ struct CheckboxStatus {
     ticked: bool,
 }
 
-pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<CliExit, CliError> {
+pub(super) fn status(context: &Context, args: &StatusArgs) -> CliResult {
     let runs = context.surroundings().runs()?;
     let listed = match &args.run {
         Some(id) => vec![runs.open(id)?],
@@ -59,22 +58,16 @@ pub(super) fn status(context: &Context, args: &StatusArgs) -> Result<CliExit, Cl
         .iter()
         .map(|run| status_of(context, run))
         .collect::<Result<Vec<_>, _>>()?;
-    if args.json {
-        context.ui.json(&rows)?;
-    } else if rows.is_empty() {
+    if rows.is_empty() && !args.json {
         context
             .ui
             .say("No runs yet. `ralph run` starts one, `ralph demo` shows one.");
-    } else {
-        table(&rows)
-            .into_iter()
-            .try_for_each(|line| context.ui.data(line))?;
-        if args.run.is_some() {
-            details(&rows[0])
-                .into_iter()
-                .try_for_each(|line| context.ui.data(line))?;
-        }
+        return Ok(CliExit::Success);
     }
+    let details = rows.iter().filter(|_| args.run.is_some()).map(details);
+    context
+        .ui
+        .report(args.json, &rows, table(&rows) + &details.collect::<String>())?;
     Ok(CliExit::Success)
 }
 
@@ -90,11 +83,10 @@ fn status_of(context: &Context, run: &RunDir) -> Result<RunStatus, CliError> {
         JournalEntry::Recorded(record) => Some(record.as_ref()),
         _ => None,
     });
-    let ended = lines.last().and_then(ended);
-    let (state, reason) = match (&holder, ended) {
+    let (state, reason) = match (&holder, lines.last().map(|line| &line.entry)) {
         (Some(_), _) => ("running".to_owned(), None),
-        (None, Some((kind, reason))) => (kind.to_string(), Some(reason.to_owned())),
-        (None, None) => ("interrupted".to_owned(), None),
+        (None, Some(JournalEntry::Ended { outcome, reason })) => (outcome.to_string(), Some(reason.clone())),
+        (None, _) => ("interrupted".to_owned(), None),
     };
     let pull_request = run.pull_request_file();
     Ok(RunStatus {
@@ -117,20 +109,12 @@ fn status_of(context: &Context, run: &RunDir) -> Result<RunStatus, CliError> {
     })
 }
 
-fn ended(line: &JournalLine) -> Option<(RunOutcomeKind, &str)> {
-    match &line.entry {
-        JournalEntry::Ended { outcome, reason } => Some((*outcome, reason)),
-        _ => None,
-    }
-}
-
 fn checkboxes(task: &str, last: Option<&IterationRecord>) -> Vec<CheckboxStatus> {
-    let ticked = |id: &str| last.is_some_and(|record| record.ticked.iter().any(|one| one == id));
     let checkboxes = Task::parse(task).map(|task| task.checkboxes).unwrap_or_default();
     let show = |one: crate::task::Checkbox| {
         let id = one.id.to_string();
         CheckboxStatus {
-            ticked: ticked(&id),
+            ticked: last.is_some_and(|record| record.ticked.contains(&id)),
             text: one.text,
             id,
         }
@@ -138,7 +122,7 @@ fn checkboxes(task: &str, last: Option<&IterationRecord>) -> Vec<CheckboxStatus>
     checkboxes.into_iter().map(show).collect()
 }
 
-fn table(rows: &[RunStatus]) -> Vec<String> {
+fn table(rows: &[RunStatus]) -> String {
     let mut cells = vec![["RUN", "STATE", "ITERATIONS", "BOXES", "COST", "TASK"].map(str::to_owned)];
     cells.extend(rows.iter().map(|row| {
         let ticked = row.checkboxes.iter().filter(|one| one.ticked).count();
@@ -159,25 +143,22 @@ fn table(rows: &[RunStatus]) -> Vec<String> {
     align_columns(&cells)
 }
 
-fn details(row: &RunStatus) -> Vec<String> {
-    let mut lines = vec![
-        String::new(),
-        format!("branch       {}", row.branch),
-        format!("repository   {}", row.repository),
-    ];
-    lines.extend(row.reason.iter().map(|reason| format!("reason       {reason}")));
-    lines.extend(
+fn details(row: &RunStatus) -> String {
+    let mut text = format!("\n\nbranch       {}\nrepository   {}", row.branch, row.repository);
+    text.extend(row.reason.iter().map(|reason| format!("\nreason       {reason}")));
+    text.extend(
         row.pull_request
             .iter()
-            .map(|place| format!("pull request {place}")),
+            .map(|place| format!("\npull request {place}")),
     );
-    lines.extend(row.checkboxes.iter().map(|one| {
-        format!(
-            "- [{}] {} {}",
-            if one.ticked { 'x' } else { ' ' },
-            one.id,
-            one.text
-        )
-    }));
-    lines
+    for CheckboxStatus {
+        id,
+        text: checkbox,
+        ticked,
+    } in &row.checkboxes
+    {
+        let tick = if *ticked { 'x' } else { ' ' };
+        text += &format!("\n- [{tick}] {id} {checkbox}");
+    }
+    text
 }

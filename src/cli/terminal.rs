@@ -2,7 +2,7 @@
 
 use crate::event::{Event, EventKind, EventSink, PreflightResult, RunEnd};
 
-use super::ui::Ui;
+use super::Ui;
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

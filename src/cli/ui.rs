@@ -5,12 +5,12 @@ use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
-use crate::assembly::AssemblyReporter;
+use crate::assembly::{AssemblyErrorKind, AssemblyReporter};
 use crate::exec::OutputStream;
 use crate::image::ImageObserver;
 
-use super::error::{CliError, CliExit};
 use super::image::observer;
+use super::{CliError, CliExit};
 
 /// Writes to stdout and stderr.
 #[derive(Clone, Copy, Debug)]
@@ -60,20 +60,32 @@ impl Ui {
         self.data(text)
     }
 
+    /// Writes a value as JSON or, without `--json`, as this text.
+    pub(super) fn report<T: Serialize>(
+        self,
+        json: bool,
+        value: &T,
+        text: impl Display,
+    ) -> Result<(), CliError> {
+        if json { self.json(value) } else { self.data(text) }
+    }
+
     /// Shows an error and its hint.
     pub(super) fn error(self, error: &CliError) -> CliExit {
-        let bold = |text: &str| {
-            if self.colour {
-                format!("\x1b[1;31m{text}\x1b[0m")
-            } else {
-                text.to_owned()
-            }
+        let name = if self.colour {
+            "\x1b[1;31mralph:\x1b[0m"
+        } else {
+            "ralph:"
         };
-        self.say(format_args!("{} {}", bold("ralph:"), error));
+        self.say(format_args!("{name} {error}"));
         if let Some(hint) = error.hint() {
             self.say(format_args!("hint: {hint}"));
         }
-        error.kind().into()
+        match error.kind() {
+            AssemblyErrorKind::Usage => CliExit::Usage,
+            AssemblyErrorKind::Runtime => CliExit::Failure,
+            AssemblyErrorKind::Paused => CliExit::Paused,
+        }
     }
 }
 
@@ -92,7 +104,7 @@ impl AssemblyReporter for Ui {
 }
 
 /// Rows as lines with aligned columns.
-pub(super) fn align_columns<const N: usize>(rows: &[[String; N]]) -> Vec<String> {
+pub(super) fn align_columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
     let line = |row: &[String; N]| {
@@ -102,5 +114,5 @@ pub(super) fn align_columns<const N: usize>(rows: &[[String; N]]) -> Vec<String>
             .map(|(cell, width)| format!("{cell:<width$}"));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
-    rows.iter().map(line).collect()
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
 }

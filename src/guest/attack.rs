@@ -3,15 +3,25 @@
 //!
 //! Beside the probes of `probe.rs` these are `say tcp|udp ADDRESS HEX`, `echo ADDRESS` and `attempt ACTION [PATH]`.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_int};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 
 use super::firewall::{KernelFirewall, PacketAction};
 use super::probe::{PAYLOAD, TIMEOUT, connect, exchange, parse};
-use super::sys::{self, Namespace};
-use super::sys_net::{self, IpFamily, PrivilegedSocket};
+use super::sys;
+use super::sys_net::{IpFamily, SOCK_DGRAM, SOCK_RAW, open_socket};
+
+/// Constants of the kernel.
+const CLONE_NEWUSER: c_int = 0x1000_0000;
+const CLONE_NEWNET: c_int = 0x4000_0000;
+const AF_INET: c_int = 2;
+const AF_PACKET: c_int = 17;
+const SOCK_STREAM: c_int = 1;
+const IPPROTO_ICMP: c_int = 1;
+const IPPROTO_SCTP: c_int = 132;
 
 /// How many bytes of a response are read.
 const MAX_RESPONSE: usize = 1024;
@@ -34,11 +44,11 @@ fn attempt(action: &[&str]) -> io::Result<()> {
     match action {
         ["open-firewall"] => KernelFirewall::apply(PacketAction::Accept, IpFamily::V4),
         ["mount", target] => sys::mount_tmpfs(&CString::new(*target)?),
-        ["leave-network"] => sys::unshare_namespace(Namespace::Network),
-        ["leave-user"] => sys::unshare_namespace(Namespace::User),
-        ["raw-socket"] => sys_net::privileged_socket(PrivilegedSocket::Raw).map(drop),
-        ["packet-socket"] => sys_net::privileged_socket(PrivilegedSocket::Packet).map(drop),
-        ["sctp-socket"] => sys_net::privileged_socket(PrivilegedSocket::Sctp).map(drop),
+        ["leave-network"] => sys::unshare_namespace(CLONE_NEWNET),
+        ["leave-user"] => sys::unshare_namespace(CLONE_NEWUSER),
+        ["raw-socket"] => open_socket(AF_INET, SOCK_RAW, IPPROTO_ICMP).map(drop),
+        ["packet-socket"] => open_socket(AF_PACKET, SOCK_RAW, 0).map(drop),
+        ["sctp-socket"] => open_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP).map(drop),
         ["other-interface"] => find_other_interface(),
         ["find", path] => fs::symlink_metadata(path).map(drop),
         // Opening the file for writing is proof enough, and changes nothing.
@@ -70,7 +80,8 @@ fn say(address: SocketAddr, bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// Sends an ICMP echo request and waits for the reply. The kernel fills in identifier and checksum.
 fn echo(address: Ipv4Addr) -> io::Result<()> {
     const REQUEST: u8 = 8;
-    let socket = sys_net::echo_socket()?;
+    // Such a socket needs no privilege.
+    let socket = UdpSocket::from(OwnedFd::from(open_socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP)?));
     socket.set_read_timeout(Some(TIMEOUT))?;
     socket.connect((address, 0))?;
     socket.send(&[&[REQUEST, 0, 0, 0, 0, 0, 0, 1], PAYLOAD].concat())?;

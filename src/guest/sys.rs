@@ -33,19 +33,11 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The namespaces that an attack tries to create.
+/// Moves this process into a new namespace of this kind (`CLONE_NEW*`).
 #[cfg(feature = "escapes")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Namespace {
-    User = 0x1000_0000,
-    Network = 0x4000_0000,
-}
-
-/// Moves this process into a new namespace.
-#[cfg(feature = "escapes")]
-pub(crate) fn unshare_namespace(namespace: Namespace) -> io::Result<()> {
+pub(crate) fn unshare_namespace(kind: c_int) -> io::Result<()> {
     // SAFETY: takes a number, does not touch our memory.
-    checked(unsafe { unshare(namespace as c_int) })
+    checked(unsafe { unshare(kind) })
 }
 
 /// Mounts an empty file system.

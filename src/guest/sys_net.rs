@@ -5,8 +5,6 @@ use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::mem::{offset_of, size_of};
-#[cfg(feature = "escapes")]
-use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
@@ -25,17 +23,6 @@ unsafe extern "C" {
 pub(crate) enum NetlinkProtocol {
     Route = 0,
     Netfilter = 12,
-}
-
-/// Sockets that a program without capabilities must not be able to open.
-#[cfg(feature = "escapes")]
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum PrivilegedSocket {
-    /// Sends whole IP packets.
-    Raw,
-    /// Sends whole Ethernet frames.
-    Packet,
-    Sctp,
 }
 
 /// The IP version. The values are `AF_INET` and `AF_INET6`.
@@ -97,33 +84,10 @@ pub(crate) fn netlink_socket(protocol: NetlinkProtocol) -> io::Result<File> {
     open_socket(AF_NETLINK, SOCK_RAW, protocol as c_int)
 }
 
-/// Opens a socket that needs a capability or a kernel module.
-#[cfg(feature = "escapes")]
-pub(crate) fn privileged_socket(kind: PrivilegedSocket) -> io::Result<File> {
-    const AF_PACKET: c_int = 17;
-    const SOCK_STREAM: c_int = 1;
-    const IPPROTO_SCTP: c_int = 132;
-    match kind {
-        PrivilegedSocket::Raw => open_socket(AF_INET, SOCK_RAW, IPPROTO_ICMP),
-        PrivilegedSocket::Packet => open_socket(AF_PACKET, SOCK_RAW, 0),
-        PrivilegedSocket::Sctp => open_socket(AF_INET, SOCK_STREAM, IPPROTO_SCTP),
-    }
-}
+pub(crate) const SOCK_DGRAM: c_int = 2;
+pub(crate) const SOCK_RAW: c_int = 3;
 
-/// Opens a socket for ICMP echo requests, which needs no privilege.
-#[cfg(feature = "escapes")]
-pub(crate) fn echo_socket() -> io::Result<UdpSocket> {
-    open_socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP).map(|file| OwnedFd::from(file).into())
-}
-
-#[cfg(feature = "escapes")]
-const AF_INET: c_int = 2;
-const SOCK_DGRAM: c_int = 2;
-const SOCK_RAW: c_int = 3;
-#[cfg(feature = "escapes")]
-const IPPROTO_ICMP: c_int = 1;
-
-fn open_socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<File> {
+pub(crate) fn open_socket(domain: c_int, kind: c_int, protocol: c_int) -> io::Result<File> {
     const SOCK_CLOEXEC: c_int = 0o2_000_000;
     // SAFETY: takes numbers, does not touch our memory.
     let fd = unsafe { socket(domain, kind | SOCK_CLOEXEC, protocol) };

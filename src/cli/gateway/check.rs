@@ -8,9 +8,8 @@ use serde::Serialize;
 use crate::gateway::broker;
 use crate::gateway::meter::MeterNotice;
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit, temp_dir};
 use super::{LoopbackBroker, ServiceArgs};
+use crate::cli::{CliError, CliExit, CliResult, Context, temp_dir};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CheckGatewayArgs {
@@ -30,7 +29,7 @@ struct GatewayCheck {
     failed: Option<String>,
 }
 
-pub(super) async fn check(context: &Context, args: CheckGatewayArgs) -> Result<CliExit, CliError> {
+pub(super) async fn check(context: &Context, args: CheckGatewayArgs) -> CliResult {
     let dir = temp_dir()?;
     let notices: Arc<Mutex<Vec<MeterNotice>>> = Arc::default();
     let usage_file = dir.path().join("usage.jsonl");
@@ -57,7 +56,11 @@ pub(super) async fn check(context: &Context, args: CheckGatewayArgs) -> Result<C
             return Err(CliError::runtime(format!("the gateway stopped: {error}")));
         }
     };
-    report(context, &checks, args.json)?;
+    let lines = checks.each_ref().map(|check| match &check.failed {
+        None => format!("PASS {}", check.name),
+        Some(why) => format!("FAIL {}: {why}", check.name),
+    });
+    context.ui.report(args.json, &checks, lines.join("\n"))?;
     if checks.iter().all(|check| check.failed.is_none()) {
         Ok(CliExit::Success)
     } else {
@@ -82,17 +85,4 @@ impl GatewayCheck {
         };
         Self { name, failed }
     }
-}
-
-fn report(context: &Context, checks: &[GatewayCheck], json: bool) -> Result<(), CliError> {
-    if json {
-        return context.ui.json(&checks);
-    }
-    for check in checks {
-        context.ui.data(match &check.failed {
-            None => format!("PASS {}", check.name),
-            Some(why) => format!("FAIL {}: {why}", check.name),
-        })?;
-    }
-    Ok(())
 }

@@ -17,27 +17,20 @@ use crate::gateway::broker::{Broker, BrokerHandle};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, MeterSink, PriceList};
 use crate::network::HostName;
 
-use super::Context;
 use super::credentials::CredentialArgs;
-use super::error::{CliError, CliExit};
+use super::{CliError, CliResult, Context};
 
 /// Serve requests to a model with the stored credential, or check that they would be served
-#[derive(Debug, clap::Args)]
-pub(super) struct GatewayArgs {
-    #[command(subcommand)]
-    command: GatewayCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum GatewayCommand {
+pub(super) enum GatewayCommand {
     /// Check the whole path from a sandbox to the service
     Check(check::CheckGatewayArgs),
     /// Serve one agent on the loopback interface until Ctrl-C; prints the address and the phantom as JSON
     Run(run::RunGatewayArgs),
 }
 
-pub(super) async fn gateway(context: &Context, args: GatewayArgs) -> Result<CliExit, CliError> {
-    match args.command {
+pub(super) async fn gateway(context: &Context, command: GatewayCommand) -> CliResult {
+    match command {
         GatewayCommand::Check(args) => check::check(context, args).await,
         GatewayCommand::Run(args) => run::run(context, args).await,
     }

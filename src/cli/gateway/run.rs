@@ -9,9 +9,8 @@ use crate::credential::AuthMethod;
 use crate::gateway::meter::MeterNotice;
 use crate::id::RunId;
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit, io};
 use super::{LoopbackBroker, ServiceArgs};
+use crate::cli::{CliError, CliExit, CliResult, Context, io};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RunGatewayArgs {
@@ -30,7 +29,7 @@ struct GatewayReady {
     mode: AuthMethod,
 }
 
-pub(super) async fn run(context: &Context, args: RunGatewayArgs) -> Result<CliExit, CliError> {
+pub(super) async fn run(context: &Context, args: RunGatewayArgs) -> CliResult {
     let dir = context.surroundings().data_dir()?.join("gateway");
     std::fs::create_dir_all(&dir).map_err(io("create", &dir))?;
     let file = dir.join(format!("spending-{}.jsonl", RunId::random()));

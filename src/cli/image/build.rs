@@ -8,12 +8,11 @@ use crate::image::{
     ImageTag, LockedImage,
 };
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::RebuildFlag;
 use super::check;
 use super::progress::observer;
 use super::selection::{ImageFlags, ImageSetup};
+use crate::cli::{CliExit, CliResult, Context};
 
 /// Build the image, unless it is up to date
 #[derive(Debug, clap::Args)]
@@ -41,7 +40,7 @@ pub(super) struct ImageBuildArgs {
     json: bool,
 }
 
-pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> Result<CliExit, CliError> {
+pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> CliResult {
     let mut setup = args.image.setup(context)?;
     setup.request.rebuild = args.rebuild.into();
     let connected = setup.connect().await;
@@ -75,7 +74,8 @@ pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> Result<Cli
         name: name.as_ref().map(ToString::to_string),
         done: &ensured.done,
     };
-    show(context, &args, &report, &tag.to_string())
+    context.ui.report(args.json, &report, tag)?;
+    Ok(CliExit::Success)
 }
 
 async fn show_plan(
@@ -83,7 +83,7 @@ async fn show_plan(
     setup: &ImageSetup<'_>,
     args: &ImageBuildArgs,
     connected: Result<ImageBuilder, EngineError>,
-) -> Result<CliExit, CliError> {
+) -> CliResult {
     let builder = match connected {
         Ok(builder) => Some(builder),
         // A plan can be shown without an engine.
@@ -98,27 +98,14 @@ async fn show_plan(
         Some(builder) => builder.plan(&recipe).await?,
         None => ImagePlan::new(&recipe.spec, &EngineState::NoEngine),
     };
-    show(context, args, &plan, plan.to_string().trim_end())
+    context.ui.report(args.json, &plan, plan.to_string().trim_end())?;
+    Ok(CliExit::Success)
 }
 
 async fn built(builder: &ImageBuilder, ensured: &EnsuredImage) -> Result<EngineImage, EngineError> {
     let tag = ensured.image.tag.to_string();
     let image = builder.engine.image(&tag).await?;
     image.ok_or(EngineError::NotFound { subject: tag })
-}
-
-fn show(
-    context: &Context,
-    args: &ImageBuildArgs,
-    json: &impl Serialize,
-    text: &str,
-) -> Result<CliExit, CliError> {
-    if args.json {
-        context.ui.json(json)?;
-    } else {
-        context.ui.data(text)?;
-    }
-    Ok(CliExit::Success)
 }
 
 /// The JSON output.

@@ -4,13 +4,12 @@ use serde::Serialize;
 
 use crate::image::{
     FileDifference, ImageBuilder, ImageDifference, ImageError, ImageLock, ImageTag, LayerDifference,
-    LayerFileChange, LockedImage, RebuildCheck,
+    LayerFileChange, LockedImage,
 };
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::progress::observer;
 use super::selection::ImageSetup;
+use crate::cli::{CliExit, CliResult, Context};
 
 /// The JSON output.
 #[derive(Serialize)]
@@ -42,7 +41,7 @@ pub(super) async fn run(
     setup: &ImageSetup<'_>,
     builder: &ImageBuilder,
     json: bool,
-) -> Result<CliExit, CliError> {
+) -> CliResult {
     let recipe = setup.read(Some(builder)).await?;
     let lock = ImageLock::read(&setup.request.project).map_err(ImageError::from)?;
     let check = builder.check(&recipe, observer(context.ui).as_mut()).await?;
@@ -51,12 +50,19 @@ pub(super) async fn run(
         .as_ref()
         .and_then(|lock| lock.find_repository(&check.image.tag, platform));
     let now = LockedImage::new(&check.image, check.base.as_ref(), platform, &check.first);
-    let report = CheckReport::new(&check, recorded, &now);
-    if json {
-        context.ui.json(&report)?;
-    } else {
-        context.ui.data(report.lines().join("\n"))?;
-    }
+    let report = CheckReport {
+        tag: &check.image.tag,
+        hash: check.image.hash.hex(),
+        digests: [&check.first, &check.second].map(|build| build.digest().to_string()),
+        reproducible: check.differences.is_empty(),
+        differences: &check.differences,
+        lock: match recorded.map(|recorded| recorded.differences(&now)) {
+            None => LockReport::Absent,
+            Some(differences) if differences.is_empty() => LockReport::Same,
+            Some(differences) => LockReport::Differs { differences },
+        },
+    };
+    context.ui.report(json, &report, report.lines().join("\n"))?;
     if report.reproducible && !matches!(report.lock, LockReport::Differs { .. }) {
         return Ok(CliExit::Success);
     }
@@ -64,31 +70,14 @@ pub(super) async fn run(
     Ok(CliExit::Failure)
 }
 
-impl<'a> CheckReport<'a> {
-    fn new(check: &'a RebuildCheck, recorded: Option<&LockedImage>, now: &LockedImage) -> Self {
-        Self {
-            tag: &check.image.tag,
-            hash: check.image.hash.hex(),
-            digests: [&check.first, &check.second].map(|build| build.digest().to_string()),
-            reproducible: check.differences.is_empty(),
-            differences: &check.differences,
-            lock: match recorded.map(|recorded| recorded.differences(now)) {
-                None => LockReport::Absent,
-                Some(differences) if differences.is_empty() => LockReport::Same,
-                Some(differences) => LockReport::Differs { differences },
-            },
-        }
-    }
-
+impl CheckReport<'_> {
     fn lines(&self) -> Vec<String> {
         let [first, second] = &self.digests;
         let mut lines = if self.reproducible {
             vec![format!("{}: two builds gave the same image, {first}", self.tag)]
         } else {
-            let headline = format!(
-                "{}: two builds gave different images, {first} and {second}",
-                self.tag
-            );
+            let tag = self.tag;
+            let headline = format!("{tag}: two builds gave different images, {first} and {second}");
             let differences = self.differences.iter().flat_map(difference_lines);
             std::iter::once(headline).chain(differences).collect()
         };

@@ -13,19 +13,12 @@ use clap::Subcommand;
 
 use crate::image::Rebuild;
 
-use super::Context;
-use super::error::{CliError, CliExit};
+use super::{CliResult, Context};
 pub(super) use progress::observer;
 
 /// Build, share, list and prune the images that sandboxes start from
-#[derive(Debug, clap::Args)]
-pub(super) struct ImageArgs {
-    #[command(subcommand)]
-    command: ImageCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum ImageCommand {
+pub(super) enum ImageCommand {
     Build(build::ImageBuildArgs),
     Pull(pull::ImagePullArgs),
     Push(push::ImagePushArgs),
@@ -33,8 +26,8 @@ enum ImageCommand {
     Prune(prune::ImagePruneArgs),
 }
 
-pub(super) async fn image(context: &Context, args: ImageArgs) -> Result<CliExit, CliError> {
-    match args.command {
+pub(super) async fn image(context: &Context, command: ImageCommand) -> CliResult {
+    match command {
         ImageCommand::Build(args) => build::build(context, args).await,
         ImageCommand::Pull(args) => pull::pull(context, args).await,
         ImageCommand::Push(args) => push::push(context, args).await,

@@ -1,6 +1,7 @@
 //! The progress of an image build: bars on a terminal, plain lines elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use indicatif::{HumanBytes, MultiProgress, ProgressBar, ProgressStyle};
 
@@ -10,27 +11,18 @@ use crate::image::load::{LoadedImage, SentLayers};
 use crate::image::{ImageError, ImageObserver, ImageStep};
 use crate::text::error_chain;
 
-use super::super::ui::Ui;
+use crate::cli::Ui;
 
 /// Shows progress on stderr.
 pub(in crate::cli) fn observer(ui: Ui) -> Box<dyn ImageObserver> {
-    let screen = MultiProgress::new();
-    // Bars need a terminal that can move the cursor (not `TERM=dumb`).
-    if screen.is_hidden() {
-        Box::new(LineProgress {
-            ui,
-            shown: ShownMessages::default(),
-        })
-    } else {
-        Box::new(BarProgress::new(screen))
-    }
-}
-
-fn skipped_text(error: &ImageError) -> String {
-    format!(
-        "warning: {}; using the image that the engine has",
-        error_chain(error)
-    )
+    Box::new(BuildProgress {
+        ui,
+        screen: MultiProgress::new(),
+        layers: BTreeMap::new(),
+        nameless: BTreeMap::new(),
+        shown: BTreeSet::new(),
+        columns: columns(),
+    })
 }
 
 fn sent_text(loaded: &LoadedImage) -> String {
@@ -44,89 +36,31 @@ fn sent_text(loaded: &LoadedImage) -> String {
     }
 }
 
-/// Messages that were shown. An engine that does not name the layer repeats the same message for each one.
-#[derive(Default)]
-struct ShownMessages(BTreeSet<String>);
-
-impl ShownMessages {
-    fn is_new(&mut self, text: &str) -> bool {
-        self.0.insert(text.to_owned())
-    }
-}
-
-/// For logs: the start and end of each operation.
-struct LineProgress {
+/// On a terminal, a bar for each active layer below the messages. Elsewhere, for logs, the start and end of each operation.
+struct BuildProgress {
     ui: Ui,
-    shown: ShownMessages,
-}
-
-impl ImageObserver for LineProgress {
-    fn step_started(&mut self, step: &ImageStep) {
-        self.shown = ShownMessages::default();
-        self.ui.say(step);
-    }
-
-    fn step_skipped(&mut self, _step: &ImageStep, error: &ImageError) {
-        self.ui.say(skipped_text(error));
-    }
-
-    fn image_loaded(&mut self, loaded: &LoadedImage) {
-        self.ui.say(format_args!("  {}", sent_text(loaded)));
-    }
-}
-
-impl OutputSink for LineProgress {
-    fn line(&mut self, line: OutputLine) {
-        self.ui.say(format_args!("  {}", line.text));
-    }
-}
-
-impl ProgressSink for LineProgress {
-    fn progress(&mut self, progress: TransferProgress) {
-        match progress {
-            TransferProgress { amount: Some(_), .. } => {}
-            TransferProgress {
-                layer: Some(layer),
-                doing,
-                ..
-            } => self.ui.say(format_args!("  {layer}: {doing}")),
-            TransferProgress { doing, .. } => {
-                if self.shown.is_new(&doing) {
-                    self.ui.say(format_args!("  {doing}"));
-                }
-            }
-        }
-    }
-
-    fn wants_amounts(&self) -> bool {
-        false
-    }
-}
-
-/// For a terminal: a bar for each active layer, below the messages.
-struct BarProgress {
+    /// Hidden without a terminal that can move the cursor (also with `TERM=dumb`).
     screen: MultiProgress,
     layers: BTreeMap<String, ProgressBar>,
     /// The progress of layers without a name, by their sizes.
     nameless: BTreeMap<u64, u64>,
-    shown: ShownMessages,
+    /// Messages that were shown. An engine that does not name the layer repeats the same message for each one.
+    shown: BTreeSet<String>,
     columns: Option<u16>,
 }
 
-impl BarProgress {
-    fn new(screen: MultiProgress) -> Self {
-        Self {
-            screen,
-            layers: BTreeMap::new(),
-            nameless: BTreeMap::new(),
-            shown: ShownMessages::default(),
-            columns: columns(),
-        }
+impl BuildProgress {
+    fn has_bars(&self) -> bool {
+        !self.screen.is_hidden()
     }
 
-    fn say(&self, text: &str) {
-        // A closed terminal must not fail the build.
-        let _ = self.screen.println(text);
+    fn say(&self, text: impl Display) {
+        if self.has_bars() {
+            // A closed terminal must not fail the build.
+            let _ = self.screen.println(text.to_string());
+        } else {
+            self.ui.say(text);
+        }
     }
 
     fn clear(&mut self) {
@@ -134,7 +68,7 @@ impl BarProgress {
             bar.finish_and_clear();
         }
         self.nameless.clear();
-        self.shown = ShownMessages::default();
+        self.shown.clear();
     }
 
     fn show(&mut self, layer: &str, doing: &str, amount: Option<TransferAmount>) {
@@ -197,49 +131,59 @@ fn columns() -> Option<u16> {
         .map(|size| size.ws_col)
 }
 
-impl Drop for BarProgress {
+impl Drop for BuildProgress {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
-impl ImageObserver for BarProgress {
+impl ImageObserver for BuildProgress {
     fn step_started(&mut self, step: &ImageStep) {
         self.clear();
-        self.say(&step.to_string());
+        self.say(step);
     }
 
     fn step_skipped(&mut self, _step: &ImageStep, error: &ImageError) {
         self.clear();
-        self.say(&skipped_text(error));
+        let error = error_chain(error);
+        self.say(format_args!(
+            "warning: {error}; using the image that the engine has"
+        ));
     }
 
     fn image_loaded(&mut self, loaded: &LoadedImage) {
         self.clear();
-        self.say(&format!("  {}", sent_text(loaded)));
+        self.say(format_args!("  {}", sent_text(loaded)));
     }
 }
 
-impl OutputSink for BarProgress {
+impl OutputSink for BuildProgress {
     fn line(&mut self, line: OutputLine) {
-        self.say(&format!("  {}", line.text));
+        self.say(format_args!("  {}", line.text));
     }
 }
 
-impl ProgressSink for BarProgress {
+impl ProgressSink for BuildProgress {
     fn progress(&mut self, progress: TransferProgress) {
         self.fit();
         let is_over = is_over(&progress);
-        match (progress.layer, progress.amount) {
-            (Some(layer), _) if is_over => self.end(&layer),
-            (Some(layer), amount) => self.show(&layer, &progress.doing, amount),
-            (None, Some(amount)) => self.show_together(&progress.doing, amount),
+        let TransferProgress { layer, doing, amount } = progress;
+        match (layer, amount) {
+            (Some(layer), _) if self.has_bars() && is_over => self.end(&layer),
+            (Some(layer), amount) if self.has_bars() => self.show(&layer, &doing, amount),
+            (None, Some(amount)) if self.has_bars() => self.show_together(&doing, amount),
+            (_, Some(_)) => {}
+            (Some(layer), None) => self.say(format_args!("  {layer}: {doing}")),
             (None, None) => {
-                if self.shown.is_new(&progress.doing) {
-                    self.say(&format!("  {}", progress.doing));
+                if self.shown.insert(doing.clone()) {
+                    self.say(format_args!("  {doing}"));
                 }
             }
         }
+    }
+
+    fn wants_amounts(&self) -> bool {
+        self.has_bars()
     }
 }
 

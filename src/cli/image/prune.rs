@@ -5,9 +5,8 @@ use serde::Serialize;
 
 use crate::image::{KeepReason, LocalImage, PruneDecision, PruneRules};
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::selection::ImageFlags;
+use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Remove old images that ralph built. Keeps the images of this project, images with a container, the newest of each
 /// name, and another project's images of the last 30 days
@@ -35,7 +34,7 @@ struct PruneRow<'a> {
     fate: &'static str,
 }
 
-pub(super) async fn prune(context: &Context, args: ImagePruneArgs) -> Result<CliExit, CliError> {
+pub(super) async fn prune(context: &Context, args: ImagePruneArgs) -> CliResult {
     let setup = args.image.setup(context)?;
     let builder = setup.connect().await?;
     let plan = builder.plan(&setup.read(Some(&builder)).await?).await?;

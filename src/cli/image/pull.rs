@@ -5,10 +5,9 @@ use serde::Serialize;
 use crate::engine::EngineImageReference;
 use crate::image::{ImageBuilder, ImageError, ImageLock, RegistryImage};
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::progress::observer;
 use super::selection::{ImageFlags, ImageSetup, RemoteImage};
+use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Pull the image: the one that `sandbox.image` names, or the planned one from `sandbox.registry`
 #[derive(Debug, clap::Args)]
@@ -31,7 +30,7 @@ struct PullReport {
     pulled: bool,
 }
 
-pub(super) async fn pull(context: &Context, args: ImagePullArgs) -> Result<CliExit, CliError> {
+pub(super) async fn pull(context: &Context, args: ImagePullArgs) -> CliResult {
     let setup = args.image.setup(context)?;
     let remote = setup.remote()?;
     let builder = setup.connect().await?;
@@ -48,11 +47,7 @@ pub(super) async fn pull(context: &Context, args: ImagePullArgs) -> Result<CliEx
             report.image
         ));
     }
-    if args.json {
-        context.ui.json(&report)?;
-    } else {
-        context.ui.data(&report.image)?;
-    }
+    context.ui.report(args.json, &report, &report.image)?;
     Ok(CliExit::Success)
 }
 

@@ -4,10 +4,9 @@ use serde::Serialize;
 
 use crate::image::RegistryImage;
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::progress::observer;
 use super::selection::{ImageFlags, RemoteImage};
+use crate::cli::{CliExit, CliResult, Context};
 
 /// Push the image: the one that `sandbox.image` names, or the planned one to `sandbox.registry`
 #[derive(Debug, clap::Args)]
@@ -26,7 +25,7 @@ struct PushReport {
     remote: String,
 }
 
-pub(super) async fn push(context: &Context, args: ImagePushArgs) -> Result<CliExit, CliError> {
+pub(super) async fn push(context: &Context, args: ImagePushArgs) -> CliResult {
     let setup = args.image.setup(context)?;
     let remote = setup.remote()?;
     let builder = setup.connect().await?;
@@ -34,21 +33,17 @@ pub(super) async fn push(context: &Context, args: ImagePushArgs) -> Result<CliEx
     let (image, remote) = match remote {
         RemoteImage::Named(name) => {
             builder.engine.push(&name, observer.as_mut()).await?;
-            (name.to_string(), name)
+            (name.to_string(), name.to_string())
         }
         RemoteImage::Planned { registry } => {
             let recipe = setup.read(Some(&builder)).await?;
             let plan = builder.plan(&recipe).await?;
             let image = RegistryImage::new(registry, plan.image, recipe.spec.platform())?;
             image.push(&builder, observer.as_mut()).await?;
-            (image.image.tag.to_string(), image.remote)
+            (image.image.tag.to_string(), image.remote.to_string())
         }
     };
-    let remote = remote.to_string();
-    if args.json {
-        context.ui.json(&PushReport { image, remote })?;
-    } else {
-        context.ui.data(&remote)?;
-    }
+    let report = PushReport { image, remote };
+    context.ui.report(args.json, &report, &report.remote)?;
     Ok(CliExit::Success)
 }

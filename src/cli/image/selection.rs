@@ -1,11 +1,11 @@
 //! Which image a command works on.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::assembly::configuration::project_dir;
 use crate::assembly::image;
-use crate::cli::agent_help;
+use crate::cli::{CliError, Context, agent_help, configuration, flags};
 use crate::config::Config;
 use crate::engine::{Engine, EngineError, EngineImageReference};
 use crate::image::{
@@ -13,17 +13,13 @@ use crate::image::{
 };
 use crate::nix::Installable;
 
-use super::super::Context;
-use super::super::error::CliError;
-use super::super::overrides::{configuration, flags};
-
 /// The flags of every `image` command.
 #[derive(Debug, Default, clap::Args)]
 pub(super) struct ImageFlags {
     /// Build from a Dockerfile even if there is a flake: from this one, with its directory as build context, or from
     /// the agent's template
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "", conflicts_with = "flake")]
-    dockerfile: Option<DockerfileFlag>,
+    dockerfile: Option<OsString>,
     /// Build from this flake: a directory (`./nix#sandbox`), or an address with a commit
     #[arg(long, value_name = "REF")]
     flake: Option<Installable>,
@@ -32,23 +28,6 @@ pub(super) struct ImageFlags {
     /// The platform: linux/amd64 or linux/arm64 [default: the engine's own]
     #[arg(long, value_name = "PLATFORM")]
     platform: Option<Platform>,
-}
-
-/// The value of `--dockerfile`.
-#[derive(Clone, Debug)]
-enum DockerfileFlag {
-    Template,
-    File(PathBuf),
-}
-
-impl From<OsString> for DockerfileFlag {
-    fn from(text: OsString) -> Self {
-        if text.is_empty() {
-            Self::Template
-        } else {
-            Self::File(text.into())
-        }
-    }
 }
 
 impl ImageFlags {
@@ -72,8 +51,8 @@ impl ImageFlags {
 
     fn source(&self, cwd: &Path, config: &Config) -> Option<BuildSource> {
         Some(match (&self.dockerfile, &self.flake) {
-            (Some(DockerfileFlag::File(path)), _) => BuildSource::Dockerfile(cwd.join(path)),
-            (Some(DockerfileFlag::Template), _) => BuildSource::Template,
+            (Some(path), _) if path.is_empty() => BuildSource::Template,
+            (Some(path), _) => BuildSource::Dockerfile(cwd.join(path)),
             (None, Some(named)) => BuildSource::Flake {
                 flake: named.flake.resolve(cwd),
                 attribute: named

@@ -7,12 +7,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::image::{
-    ImagePlan, ImageRole, ImageState, ImageStatus, ImageStep, ImageTag, LocalImage, PlannedBase, labels,
+    ImageRole, ImageState, ImageStatus, ImageStep, ImageTag, LocalImage, PlannedBase, labels,
 };
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::selection::ImageFlags;
+use crate::cli::{CliExit, CliResult, Context};
 
 /// Show the planned image, whether it is up to date, and all images that ralph built
 #[derive(Debug, clap::Args)]
@@ -66,7 +65,7 @@ struct ImageRow<'a> {
     in_use: bool,
 }
 
-pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> Result<CliExit, CliError> {
+pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> CliResult {
     let setup = args.image.setup(context)?;
     let builder = setup.connect().await?;
     let recipe = setup.read(Some(&builder)).await?;
@@ -80,27 +79,18 @@ pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> Result<C
     };
     let report = StatusReport {
         named,
-        planned: planned(&plan, state),
+        planned: PlannedReport {
+            tag: &plan.image.tag,
+            hash: plan.image.hash.hex(),
+            state,
+            base: plan.base.as_ref(),
+            steps: &plan.steps,
+        },
         images: images.iter().map(|(image, role)| row(image, *role)).collect(),
     };
-    if args.json {
-        context.ui.json(&report)?;
-    } else {
-        for line in lines(&report, setup.environment.clock.now()) {
-            context.ui.data(line)?;
-        }
-    }
+    let lines = lines(&report, setup.environment.clock.now());
+    context.ui.report(args.json, &report, lines.join("\n"))?;
     Ok(CliExit::Success)
-}
-
-fn planned(plan: &ImagePlan, state: ImageState) -> PlannedReport<'_> {
-    PlannedReport {
-        tag: &plan.image.tag,
-        hash: plan.image.hash.hex(),
-        state,
-        base: plan.base.as_ref(),
-        steps: &plan.steps,
-    }
 }
 
 fn row(image: &LocalImage, role: ImageRole) -> ImageRow<'_> {

@@ -2,10 +2,8 @@
 
 use crate::exec::{Command, OutputLine, OutputSink, OutputStream};
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
-use super::super::ui::Ui;
 use super::{ProviderArgs, find_sandbox};
+use crate::cli::{CliError, CliExit, CliResult, Context, Ui};
 
 /// Run a command in the clone of a sandbox
 #[derive(Debug, clap::Args)]
@@ -19,7 +17,7 @@ pub(super) struct ExecSandboxArgs {
     command: Vec<String>,
 }
 
-pub(super) async fn exec(context: &Context, args: ExecSandboxArgs) -> Result<CliExit, CliError> {
+pub(super) async fn exec(context: &Context, args: ExecSandboxArgs) -> CliResult {
     let provider = args.provider.connect(context)?;
     let listed = find_sandbox(provider.as_ref(), &args.sandbox).await?;
     let Some(sandbox) = provider.attach(&listed.id).await? else {

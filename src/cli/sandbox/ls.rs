@@ -1,8 +1,7 @@
 //! `ralph sandbox ls`
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::{ProviderArgs, SandboxListing};
+use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// List the sandboxes of all runs and their owners
 #[derive(Debug, clap::Args)]
@@ -14,7 +13,7 @@ pub(super) struct ListSandboxesArgs {
     json: bool,
 }
 
-pub(super) async fn ls(context: &Context, args: ListSandboxesArgs) -> Result<CliExit, CliError> {
+pub(super) async fn ls(context: &Context, args: ListSandboxesArgs) -> CliResult {
     let listed = args.provider.connect(context)?.list().await?;
     show(context, &listed, args.json)?;
     if listed.is_empty() && !args.json {

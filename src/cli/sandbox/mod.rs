@@ -1,6 +1,5 @@
 //! `ralph sandbox`
 
-mod age;
 mod exec;
 mod ls;
 mod prune;
@@ -13,21 +12,13 @@ use clap::Subcommand;
 use crate::assembly::provider;
 use crate::sandbox::{Provider, SandboxListing};
 
-use super::Context;
-use super::error::{CliError, CliExit};
-use super::overrides::{configuration, flags};
+use super::{CliError, CliResult, Context, configuration, flags};
 
 pub(super) use prune::{PruneSandboxesArgs, prune};
 
 /// List sandboxes, run commands in them, and remove them
-#[derive(Debug, clap::Args)]
-pub(super) struct SandboxArgs {
-    #[command(subcommand)]
-    command: SandboxCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum SandboxCommand {
+pub(super) enum SandboxCommand {
     Ls(ls::ListSandboxesArgs),
     Exec(exec::ExecSandboxArgs),
     Rm(rm::RemoveSandboxArgs),
@@ -42,8 +33,8 @@ struct ProviderArgs {
     provider: Option<String>,
 }
 
-pub(super) async fn sandbox(context: &Context, args: SandboxArgs) -> Result<CliExit, CliError> {
-    match args.command {
+pub(super) async fn sandbox(context: &Context, command: SandboxCommand) -> CliResult {
+    match command {
         SandboxCommand::Ls(args) => ls::ls(context, args).await,
         SandboxCommand::Exec(args) => exec::exec(context, args).await,
         SandboxCommand::Rm(args) => rm::rm(context, args).await,

@@ -2,9 +2,8 @@
 
 use crate::sandbox::{RemovalScope, SandboxOwnership};
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
 use super::{ProviderArgs, find_sandbox};
+use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Remove a sandbox; its run continues in a new one, from the last checkpoint
 #[derive(Debug, clap::Args)]
@@ -19,7 +18,7 @@ pub(super) struct RemoveSandboxArgs {
     force: bool,
 }
 
-pub(super) async fn rm(context: &Context, args: RemoveSandboxArgs) -> Result<CliExit, CliError> {
+pub(super) async fn rm(context: &Context, args: RemoveSandboxArgs) -> CliResult {
     let provider = args.provider.connect(context)?;
     for name in &args.sandboxes {
         let listed = find_sandbox(provider.as_ref(), name).await?;

@@ -21,10 +21,9 @@ use crate::secret::Redactor;
 
 use crate::text::error_chain;
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit, temp_dir};
 use super::super::image::RebuildFlag;
 use super::sandbox_spec;
+use crate::cli::{CliError, CliExit, CliResult, Context, temp_dir};
 
 /// The prompt of the agent session. It costs next to nothing.
 const PROMPT: &str =
@@ -88,12 +87,25 @@ impl<'a> Selftest<'a> {
         for condition in self.equipment.preconditions.clone() {
             self.record(condition.name(), as_result(condition.check().await));
         }
-        if !self.build(rebuild).await {
-            return;
+        match self.build(rebuild).await {
+            Ok(built) => built.into_iter().for_each(|step| {
+                self.record(step, Ok(()));
+            }),
+            Err(error) => {
+                self.record(
+                    image::build_step_name(self.project),
+                    Err::<(), _>(error.to_string()),
+                );
+                return;
+            }
         }
-        let Some(sandbox) = self.create().await else {
+        let created = self.equipment.provider.create(&self.spec).await;
+        let created = created.map_err(|error| error_chain(&error));
+        let Some(sandbox) = self.record("create sandbox", created) else {
             return;
         };
+        let sandbox: Arc<dyn Sandbox> = sandbox.into();
+        self.sandbox = Some(sandbox.clone());
         let policy = sandbox.verify().await;
         self.record("network policy", policy.map_err(|error| error_chain(&error)));
         for SelftestCheck { name, seen } in selftest(sandbox.as_ref()).await {
@@ -101,9 +113,10 @@ impl<'a> Selftest<'a> {
         }
         let agent = self.config.settings.agent.name.name;
         let probed = self.probe(sandbox.as_ref()).await;
-        let is_installed = probed.is_ok();
-        self.record(format!("agent {agent} is installed"), probed);
-        if is_installed {
+        if self
+            .record(format!("agent {agent} is installed"), probed)
+            .is_some()
+        {
             let held = self.session(sandbox.as_ref()).await;
             self.record(format!("agent {agent} completes a session"), held);
         }
@@ -116,24 +129,20 @@ impl<'a> Selftest<'a> {
     }
 
     /// Prints the summary, and fails when a check failed.
-    pub(super) fn conclude(self) -> Result<CliExit, CliError> {
+    pub(super) fn conclude(self) -> CliResult {
         let failed = self.checks.iter().filter(|check| check.seen.is_some()).count();
         let (all, provider) = (self.checks.len(), self.equipment.provider.name());
         let (passed, agent) = (all - failed, self.config.settings.agent.name.name);
-        if self.json {
-            self.context.ui.json(&SelftestReport {
-                provider,
-                agent,
-                image: self.spec.image,
-                passed,
-                failed,
-                checks: self.checks,
-            })?;
-        } else {
-            self.context.ui.data(format_args!(
-                "{passed} passed, {failed} failed: provider {provider}, agent {agent}"
-            ))?;
-        }
+        let text = format!("{passed} passed, {failed} failed: provider {provider}, agent {agent}");
+        let report = SelftestReport {
+            provider,
+            agent,
+            image: self.spec.image,
+            passed,
+            failed,
+            checks: self.checks,
+        };
+        self.context.ui.report(self.json, &report, text)?;
         match failed {
             0 => Ok(CliExit::Success),
             _ => Err(CliError::runtime(format!(
@@ -143,24 +152,8 @@ impl<'a> Selftest<'a> {
         }
     }
 
-    /// Builds the image; false when that fails.
-    async fn build(&mut self, rebuild: RebuildFlag) -> bool {
-        match self.try_build(rebuild).await {
-            Ok(built) => {
-                for what in built {
-                    self.record(what, Ok(()));
-                }
-                true
-            }
-            Err(error) => {
-                self.record(image::build_step_name(self.project), Err(error.to_string()));
-                false
-            }
-        }
-    }
-
     /// Builds the image and completes the specification with it. Returns the names of the build steps.
-    async fn try_build(&mut self, rebuild: RebuildFlag) -> Result<Vec<&'static str>, CliError> {
+    async fn build(&mut self, rebuild: RebuildFlag) -> Result<Vec<&'static str>, CliError> {
         let prepared =
             image::prepare(&self.context.assembly, self.config, self.project, rebuild.into()).await?;
         let run = self.spec.run.clone();
@@ -171,27 +164,10 @@ impl<'a> Selftest<'a> {
         Ok(prepared.built)
     }
 
-    async fn create(&mut self) -> Option<Arc<dyn Sandbox>> {
-        match self.equipment.provider.create(&self.spec).await {
-            Ok(sandbox) => {
-                self.record("create sandbox", Ok(()));
-                let sandbox: Arc<dyn Sandbox> = sandbox.into();
-                self.sandbox = Some(sandbox.clone());
-                Some(sandbox)
-            }
-            Err(error) => {
-                self.record("create sandbox", Err(error_chain(&error)));
-                None
-            }
-        }
-    }
-
     /// Runs the agent's program once.
     async fn probe(&self, sandbox: &dyn Sandbox) -> Result<(), String> {
-        let agent = self
-            .equipment
-            .agents
-            .for_profile(&self.config.settings.default_profile);
+        let profile = &self.config.settings.default_profile;
+        let agent = self.equipment.agents.for_profile(profile);
         let Some(probe) = agent.check_command() else {
             return Ok(());
         };
@@ -220,11 +196,8 @@ impl<'a> Selftest<'a> {
         } else {
             PROMPT.to_owned()
         };
-        round
-            .run(&prompt)
-            .await
-            .map(drop)
-            .map_err(|error| error_chain(&error))
+        let held = round.run(&prompt).await;
+        held.map(drop).map_err(|error| error_chain(&error))
     }
 
     async fn try_remove(&mut self) -> Result<(), String> {
@@ -238,29 +211,26 @@ impl<'a> Selftest<'a> {
                 }
             }
         }
-        let runs = self
-            .context
-            .surroundings()
-            .runs()
-            .map_err(|error| error.to_string())?;
+        let runs = self.context.surroundings().runs();
+        let runs = runs.map_err(|error| error.to_string())?;
         // `local` keeps its sandboxes in the directories of runs.
         let _ = std::fs::remove_dir(runs.dir().join(self.spec.run.as_str()));
         let listed = self.equipment.provider.list().await.map_err(failed)?;
-        match listed
-            .iter()
-            .find(|listed| listed.run.as_ref() == Some(&self.spec.run))
-        {
+        let mut listed = listed.iter();
+        match listed.find(|listed| listed.run.as_ref() == Some(&self.spec.run)) {
             None => Ok(()),
             Some(left) => Err(format!("{} still exists", left.id)),
         }
     }
 
-    /// Records a result and, without `--json`, prints it at once.
-    fn record(&mut self, name: impl Into<String>, result: Result<(), String>) {
-        let check = SelftestCheck {
-            name: name.into(),
-            seen: result.err(),
+    /// Records a result and, without `--json`, prints it at once. Returns what a check that passed found.
+    fn record<T>(&mut self, name: impl Into<String>, result: Result<T, String>) -> Option<T> {
+        let name = name.into();
+        let (found, seen) = match result {
+            Ok(found) => (Some(found), None),
+            Err(seen) => (None, Some(seen)),
         };
+        let check = SelftestCheck { name, seen };
         if !self.json {
             // The sandbox must be removed even when stdout is closed.
             let _ = self.context.ui.data(match &check.seen {
@@ -269,6 +239,7 @@ impl<'a> Selftest<'a> {
             });
         }
         self.checks.push(check);
+        found
     }
 }
 

@@ -1,11 +1,10 @@
 //! `ralph selftest --escapes`
 
 use crate::assembly::AssemblyErrorKind;
-use crate::sandbox::escapes::{AttackVerdict, EscapeError, EscapeReport, escapes};
+use crate::sandbox::escapes::{AttackVerdict, escapes};
 use crate::sandbox::{Provider, SandboxSpec};
 
-use super::super::Context;
-use super::super::error::{CliError, CliExit};
+use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Creates a sandbox, attacks it from inside, and shows what was blocked.
 pub(super) async fn attack(
@@ -13,40 +12,29 @@ pub(super) async fn attack(
     provider: &dyn Provider,
     spec: SandboxSpec,
     json: bool,
-) -> Result<CliExit, CliError> {
-    let report = escapes(provider, spec).await?;
-    if json {
-        context.ui.json(&report)?;
-    } else {
-        show(context, &report)?;
-    }
-    conclude(&report)
-}
-
-fn show(context: &Context, report: &EscapeReport) -> Result<(), CliError> {
-    for tried in &report.cases {
-        let (verdict, class, name) = (tried.verdict, tried.class, &tried.name);
-        let detail = match verdict {
-            AttackVerdict::Enforced => format!("seen: {}", tried.seen),
-            AttackVerdict::Open | AttackVerdict::NotEnforceable => {
-                format!("seen: {}; {}", tried.seen, tried.reason)
-            }
+) -> CliResult {
+    let report = escapes(provider, spec).await.map_err(|error| {
+        CliError::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
+    })?;
+    let lines = report.cases.iter().map(|tried| {
+        let (verdict, class, name, seen) = (tried.verdict, tried.class, &tried.name, &tried.seen);
+        let reason = match verdict {
+            AttackVerdict::Enforced => String::new(),
+            AttackVerdict::Open | AttackVerdict::NotEnforceable => format!("; {}", tried.reason),
         };
-        context
-            .ui
-            .data(format_args!("{verdict:<15}  {class:<12}  {name} ({detail})"))?;
+        format!("{verdict:<15}  {class:<12}  {name} (seen: {seen}{reason})")
+    });
+    let lines: Vec<String> = lines.collect();
+    context.ui.report(json, &report, lines.join("\n"))?;
+    if !json {
+        let counts = [
+            AttackVerdict::Enforced,
+            AttackVerdict::Open,
+            AttackVerdict::NotEnforceable,
+        ]
+        .map(|verdict| format!("{} {verdict}", report.count(verdict)));
+        context.ui.say(counts.join(", "));
     }
-    let counts = [
-        AttackVerdict::Enforced,
-        AttackVerdict::Open,
-        AttackVerdict::NotEnforceable,
-    ]
-    .map(|verdict| format!("{} {verdict}", report.count(verdict)));
-    context.ui.say(counts.join(", "));
-    Ok(())
-}
-
-fn conclude(report: &EscapeReport) -> Result<CliExit, CliError> {
     match report.count(AttackVerdict::Open) {
         0 => Ok(CliExit::Success),
         open => Err(CliError::runtime(format!(
@@ -55,11 +43,5 @@ fn conclude(report: &EscapeReport) -> Result<CliExit, CliError> {
             report.provider
         ))
         .with_hint("run nothing that you do not trust in such a sandbox, and please report what was seen")),
-    }
-}
-
-impl From<EscapeError> for CliError {
-    fn from(error: EscapeError) -> Self {
-        Self::from_error(AssemblyErrorKind::Runtime, &error).with_hint_of(error.hint())
     }
 }

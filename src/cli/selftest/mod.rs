@@ -5,18 +5,15 @@ mod escapes;
 
 use std::path::Path;
 
+use super::{CliError, CliResult, Context, agent_help, configuration, flags};
 use crate::assembly::configuration::project_dir;
 use crate::assembly::spec::SandboxUse;
 use crate::assembly::{image, provider, spec};
-use crate::cli::agent_help;
 use crate::config::Config;
 use crate::id::RunId;
 use crate::sandbox::{Reuse, SandboxSpec};
 
-use super::Context;
-use super::error::{CliError, CliExit};
 use super::image::RebuildFlag;
-use super::overrides::{configuration, flags};
 use super::signals::Signals;
 use checks::Selftest;
 
@@ -39,7 +36,7 @@ pub(super) struct SelftestArgs {
     json: bool,
 }
 
-pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> Result<CliExit, CliError> {
+pub(super) async fn selftest(context: &Context, args: SelftestArgs) -> CliResult {
     let given = flags([
         ("--type", "sandbox.type", args.provider),
         ("--agent", "agent.name", args.agent),

@@ -6,10 +6,9 @@ use serde::Serialize;
 use crate::assembly::credentials::{from_environment, upstream, vault};
 use crate::credential::{AuthMethod, Credential, CredentialKind, LoginError};
 
-use super::super::Context;
 use super::super::credentials::{CredentialArgs, describe_location};
-use super::super::error::{CliError, CliExit};
 use super::store::{VerifyArgs, verify};
+use crate::cli::{CliExit, CliResult, Context};
 
 /// Show whether a credential is stored and when it expires; exits with 1 when it is missing or expired
 #[derive(Debug, clap::Args)]
@@ -34,7 +33,7 @@ struct CredentialStatus {
     renewed_by_itself: bool,
 }
 
-pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Result<CliExit, CliError> {
+pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> CliResult {
     let (config, kind) = args.credential.kind(context)?;
     let now = context.surroundings().now();
     let checked = match (
@@ -50,14 +49,11 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Re
     if checked.expires.is_some_and(|end| end <= now) && !checked.renewed_by_itself {
         return Err(LoginError::Expired(kind).into());
     }
-    if args.verify.is_requested() {
-        verify(&upstream(&context.assembly, &config, kind, args.verify.base()).await?).await?;
+    if args.verify.verify {
+        let base = args.verify.base_url.as_deref();
+        verify(&upstream(&context.assembly, &config, kind, base).await?).await?;
     }
-    if args.json {
-        context.ui.json(&checked)?;
-    } else {
-        context.ui.data(checked.describe(kind))?;
-    }
+    context.ui.report(args.json, &checked, checked.describe(kind))?;
     Ok(CliExit::Success)
 }
 

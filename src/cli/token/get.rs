@@ -5,9 +5,8 @@ use std::io::IsTerminal;
 use crate::assembly::credentials::vault;
 use crate::credential::LoginError;
 
-use super::super::Context;
 use super::super::credentials::CredentialArgs;
-use super::super::error::{CliError, CliExit};
+use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Print a stored credential, for a pipe or a file
 #[derive(Debug, clap::Args)]
@@ -19,7 +18,7 @@ pub(in crate::cli) struct GetTokenArgs {
     show: bool,
 }
 
-pub(in crate::cli) async fn get(context: &Context, args: GetTokenArgs) -> Result<CliExit, CliError> {
+pub(in crate::cli) async fn get(context: &Context, args: GetTokenArgs) -> CliResult {
     let (_, kind) = args.credential.kind(context)?;
     if std::io::stdout().is_terminal() && !args.show {
         return Err(CliError::usage("a credential is not printed to a terminal")

@@ -11,9 +11,8 @@ use crate::exec::Command;
 use crate::gateway::broker::{self, ModelUpstream, VerifyError};
 use crate::secret::Secret;
 
-use super::super::Context;
 use super::super::credentials::{CredentialArgs, describe_location};
-use super::super::error::{CliError, CliExit, io, temp_dir};
+use crate::cli::{CliError, CliExit, CliResult, Context, io, temp_dir};
 
 /// The most bytes that are read as a credential.
 const MAX_BYTES: u64 = 64 * 1024;
@@ -35,23 +34,13 @@ pub(in crate::cli) struct StoreTokenArgs {
 pub(in crate::cli) struct VerifyArgs {
     /// Ask the service whether it accepts the credential
     #[arg(long)]
-    verify: bool,
+    pub(super) verify: bool,
     /// Ask this address instead of the service's own
     #[arg(long, value_name = "URL", requires = "verify")]
-    base_url: Option<String>,
+    pub(super) base_url: Option<String>,
 }
 
-impl VerifyArgs {
-    pub(super) fn is_requested(&self) -> bool {
-        self.verify
-    }
-
-    pub(super) fn base(&self) -> Option<&str> {
-        self.base_url.as_deref()
-    }
-}
-
-pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Result<CliExit, CliError> {
+pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> CliResult {
     let (config, kind) = args.credential.kind(context)?;
     let text = read(context, kind).await?;
     let credential = credential::parse(kind, &text, context.surroundings().now()).map_err(|error| {
@@ -65,11 +54,16 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Re
         );
         CliError::usage(error.to_string()).with_hint(hint)
     })?;
-    if args.verify.is_requested() {
+    if args.verify.verify {
         let own =
             (kind == crate::model::GATEWAY_KEY).then_some(config.settings.model_endpoint.base_url.as_str());
         let source = CredentialSource::Fixed(credential.token.clone());
-        verify(&ModelUpstream::new(kind, source, args.verify.base().or(own))?).await?;
+        verify(&ModelUpstream::new(
+            kind,
+            source,
+            args.verify.base_url.as_deref().or(own),
+        )?)
+        .await?;
     }
     let vault = vault(&context.assembly)?;
     let place = if args.file {
