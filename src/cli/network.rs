@@ -34,7 +34,7 @@ pub(super) enum NetworkCommand {
 }
 
 #[derive(Debug, clap::Args)]
-struct CheckNetworkArgs {
+pub(super) struct CheckNetworkArgs {
     /// A host name or address; port 443 by default
     #[arg(value_name = "HOST[:PORT]", value_parser = parse_target)]
     target: (RequestHost, u16),

@@ -12,7 +12,7 @@ use super::{LoopbackBroker, ServiceArgs};
 use crate::cli::{CliError, CliExit, CliResult, Context, temp_dir};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct CheckGatewayArgs {
+pub(in crate::cli) struct CheckGatewayArgs {
     #[command(flatten)]
     service: ServiceArgs,
     /// Print JSON

@@ -13,7 +13,7 @@ use super::{LoopbackBroker, ServiceArgs};
 use crate::cli::{CliError, CliExit, CliResult, Context, io};
 
 #[derive(Debug, clap::Args)]
-pub(super) struct RunGatewayArgs {
+pub(in crate::cli) struct RunGatewayArgs {
     #[command(flatten)]
     service: ServiceArgs,
     /// The port to listen on; a free one by default

@@ -17,7 +17,7 @@ use crate::cli::{CliExit, CliResult, Context};
 /// Build the image, unless it is up to date
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
-pub(super) struct ImageBuildArgs {
+pub(in crate::cli) struct ImageBuildArgs {
     #[command(flatten)]
     image: ImageFlags,
     #[command(flatten)]

@@ -11,7 +11,7 @@ use crate::cli::{CliError, CliExit, CliResult, Context};
 /// Remove old images that ralph built. Keeps the images of this project, images with a container, the newest of each
 /// name, and another project's images of the last 30 days
 #[derive(Debug, clap::Args)]
-pub(super) struct ImagePruneArgs {
+pub(in crate::cli) struct ImagePruneArgs {
     #[command(flatten)]
     image: ImageFlags,
     /// How many images of each name to keep

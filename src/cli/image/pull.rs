@@ -11,7 +11,7 @@ use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Pull the image: the one that `sandbox.image` names, or the planned one from `sandbox.registry`
 #[derive(Debug, clap::Args)]
-pub(super) struct ImagePullArgs {
+pub(in crate::cli) struct ImagePullArgs {
     #[command(flatten)]
     image: ImageFlags,
     /// Pull it even if it exists and `sandbox.use_local_image` is set

@@ -10,7 +10,7 @@ use crate::cli::{CliExit, CliResult, Context};
 
 /// Push the image: the one that `sandbox.image` names, or the planned one to `sandbox.registry`
 #[derive(Debug, clap::Args)]
-pub(super) struct ImagePushArgs {
+pub(in crate::cli) struct ImagePushArgs {
     #[command(flatten)]
     image: ImageFlags,
     /// Print JSON

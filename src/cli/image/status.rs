@@ -15,7 +15,7 @@ use crate::cli::{CliExit, CliResult, Context};
 
 /// Show the planned image, whether it is up to date, and all images that ralph built
 #[derive(Debug, clap::Args)]
-pub(super) struct ImageStatusArgs {
+pub(in crate::cli) struct ImageStatusArgs {
     #[command(flatten)]
     image: ImageFlags,
     /// Print JSON

@@ -7,7 +7,7 @@ use crate::cli::{CliError, CliExit, CliResult, Context, Ui};
 
 /// Run a command in the clone of a sandbox
 #[derive(Debug, clap::Args)]
-pub(super) struct ExecSandboxArgs {
+pub(in crate::cli) struct ExecSandboxArgs {
     #[command(flatten)]
     provider: ProviderArgs,
     /// The sandbox, or its run

@@ -5,7 +5,7 @@ use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// List the sandboxes of all runs and their owners
 #[derive(Debug, clap::Args)]
-pub(super) struct ListSandboxesArgs {
+pub(in crate::cli) struct ListSandboxesArgs {
     #[command(flatten)]
     provider: ProviderArgs,
     /// Print JSON

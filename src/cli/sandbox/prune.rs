@@ -12,7 +12,7 @@ use crate::cli::{CliExit, CliResult, Context};
 
 /// Remove orphaned sandboxes: those whose owner has exited or whose workspace is gone
 #[derive(Debug, clap::Args)]
-pub(in super::super) struct PruneSandboxesArgs {
+pub(in crate::cli) struct PruneSandboxesArgs {
     #[command(flatten)]
     provider: ProviderArgs,
     /// Only those older than this, as in `90m`, `12h` or `7d`
@@ -26,7 +26,7 @@ pub(in super::super) struct PruneSandboxesArgs {
     json: bool,
 }
 
-pub(in super::super) async fn prune(context: &Context, args: PruneSandboxesArgs) -> CliResult {
+pub(in crate::cli) async fn prune(context: &Context, args: PruneSandboxesArgs) -> CliResult {
     let provider = args.provider.connect(context)?;
     let now = context.surroundings().now();
     let mut listed = provider.list().await?;

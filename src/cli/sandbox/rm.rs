@@ -7,7 +7,7 @@ use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Remove a sandbox; its run continues in a new one, from the last checkpoint
 #[derive(Debug, clap::Args)]
-pub(super) struct RemoveSandboxArgs {
+pub(in crate::cli) struct RemoveSandboxArgs {
     #[command(flatten)]
     provider: ProviderArgs,
     /// The sandboxes, or their runs
