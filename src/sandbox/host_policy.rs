@@ -2,26 +2,34 @@
 
 use crate::network::{HostPattern, NamePattern, Policy, PolicyMode, PolicyRule};
 
-/// The hosts that a policy allows.
+/// The hosts that a policy allows, in the syntax of a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum HostPolicy<'a> {
+pub(super) enum HostPolicy {
     Nothing,
-    Only {
-        hosts: Vec<&'a HostPattern>,
-        except: Vec<&'a HostPattern>,
-    },
-    Everything {
-        except: Vec<&'a HostPattern>,
-    },
+    Only { hosts: Vec<String>, except: Vec<String> },
+    Everything { except: Vec<String> },
 }
 
-impl<'a> HostPolicy<'a> {
-    /// Converts a policy. The error is the reason why host names and ports cannot express it.
-    pub(super) fn new(policy: &'a Policy) -> Result<Self, String> {
+impl HostPolicy {
+    /// Converts a policy, each pattern with `host`. The error is the reason why the provider cannot express it.
+    pub(super) fn new(
+        policy: &Policy,
+        host: fn(&HostPattern) -> Result<String, String>,
+    ) -> Result<Self, String> {
         if let Some(reason) = inspection_unsupported(policy) {
             return Err(reason);
         }
-        let except = host_patterns(policy.denied());
+        let one = |rule: &PolicyRule| {
+            if rule.is_host_only() {
+                return host(rule.pattern());
+            }
+            let text = rule.line().text();
+            Err(format!(
+                "it can only restrict hosts, and `{text}` restricts methods or paths"
+            ))
+        };
+        let all = |rules: &[PolicyRule]| rules.iter().map(one).collect::<Result<Vec<_>, _>>();
+        let except = all(policy.denied());
         match policy.mode() {
             PolicyMode::Deny => Ok(Self::Nothing),
             PolicyMode::AllowAll => Ok(Self::Everything { except: except? }),
@@ -30,7 +38,7 @@ impl<'a> HostPolicy<'a> {
             }
             PolicyMode::Allowlist if policy.allowed().is_empty() => Ok(Self::Nothing),
             PolicyMode::Allowlist => Ok(Self::Only {
-                hosts: host_patterns(policy.allowed())?,
+                hosts: all(policy.allowed())?,
                 except: except?,
             }),
         }
@@ -54,16 +62,6 @@ pub(super) fn wildcard(pattern: &HostPattern) -> Result<String, String> {
     }
 }
 
-fn host_patterns(rules: &[PolicyRule]) -> Result<Vec<&HostPattern>, String> {
-    match rules.iter().find(|rule| !rule.is_host_only()) {
-        Some(rule) => Err(format!(
-            "it can only restrict hosts, and `{}` restricts methods or paths",
-            rule.line().text()
-        )),
-        None => Ok(rules.iter().map(PolicyRule::pattern).collect()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -83,12 +81,15 @@ mod tests {
     #[case::a_method(Policy::allow_all().denying(rules(&["POST example.org"])), "methods or paths")]
     #[case::inspection(Policy::allow_all().inspecting([HostPattern::parse("example.org").unwrap()]), "cannot inspect TLS")]
     fn a_policy_that_hosts_cannot_express_is_an_error(#[case] policy: Policy, #[case] reason: &str) {
-        let reason_given = HostPolicy::new(&policy).unwrap_err();
+        let reason_given = HostPolicy::new(&policy, wildcard).unwrap_err();
         assert!(reason_given.contains(reason), "{reason_given}");
     }
 
     #[test]
     fn an_empty_allowlist_allows_nothing() {
-        assert_eq!(HostPolicy::new(&Policy::allowlist([])), Ok(HostPolicy::Nothing));
+        assert_eq!(
+            HostPolicy::new(&Policy::allowlist([]), wildcard),
+            Ok(HostPolicy::Nothing)
+        );
     }
 }

@@ -1,20 +1,16 @@
 //! Daytona's control plane: sandboxes, snapshots and the vault.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reqwest::Method;
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
-use super::client::{CallRetry, DaytonaCall, DaytonaClient};
-use super::toolbox::Toolbox;
-use super::wire::{
-    CreateDaytonaSandbox, CreateDaytonaSnapshot, DaytonaPage, DaytonaPhase, DaytonaPreview,
-    DaytonaSandboxInfo, DaytonaSnapshot,
-};
-use super::{DaytonaError, DaytonaProgress};
+use super::DaytonaProgress;
+use super::client::DaytonaClient;
+use super::error::DaytonaError;
+use super::wire::{DaytonaPage, DaytonaPhase, DaytonaSandboxInfo, DaytonaSnapshot};
 
 /// The pause between two polls: short at first, then longer.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -26,72 +22,28 @@ pub(super) const START_TIMEOUT: Duration = Duration::from_secs(180);
 pub(super) const BUILD_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// How many items one page of a list has.
-const PAGE_SIZE: u32 = 100;
+const PAGE_SIZE: &str = "100";
 
 /// Daytona's control plane, at one URL with one key.
 #[derive(Clone, Debug)]
 pub(super) struct DaytonaApi {
     pub(super) client: DaytonaClient,
-    pub(super) url: String,
     pub(super) progress: DaytonaProgress,
 }
 
 impl DaytonaApi {
-    /// Fails if the key is not valid.
-    pub(super) async fn check_key(&self) -> Result<(), DaytonaError> {
-        let call = self.call(&Method::GET, "sandbox");
-        call.with(|request| request.query(&[("limit", 1)]))
-            .done(CallRetry::Safe)
-            .await
-    }
-
     /// A sandbox by its id or name; `None` if it does not exist or is being removed.
     pub(super) async fn sandbox(&self, id: &str) -> Result<Option<DaytonaSandboxInfo>, DaytonaError> {
-        let call = self.call(&Method::GET, &format!("sandbox/{id}"));
-        match call.json::<DaytonaSandboxInfo>(CallRetry::Safe).await {
-            Ok(info) if info.state.phase() == DaytonaPhase::Removed => Ok(None),
-            Ok(info) => Ok(Some(info)),
+        let call = self.client.get(&format!("sandbox/{id}"));
+        match call.json::<DaytonaSandboxInfo>().await {
+            Ok(info) => Ok(Some(info).filter(|info| info.phase() != DaytonaPhase::Removed)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// All sandboxes with these labels.
-    pub(super) async fn sandboxes(
-        &self,
-        labels: &BTreeMap<&str, String>,
-    ) -> Result<Vec<DaytonaSandboxInfo>, DaytonaError> {
-        self.list("sandbox", ("labels", &json!(labels).to_string())).await
-    }
-
-    /// Creates a sandbox. It may exist although an error is returned.
-    pub(super) async fn create(
-        &self,
-        new: &CreateDaytonaSandbox,
-    ) -> Result<DaytonaSandboxInfo, DaytonaError> {
-        let call = self.call(&Method::POST, "sandbox");
-        call.with(|request| request.json(new))
-            .json(CallRetry::Unsafe)
-            .await
-    }
-
-    /// Starts a sandbox that is stopped, and waits until it runs commands.
-    pub(super) async fn start(
-        &self,
-        id: &str,
-        timeout: Duration,
-    ) -> Result<DaytonaSandboxInfo, DaytonaError> {
-        self.bring_to(DaytonaPhase::Started, id, timeout).await
-    }
-
-    /// Stops a sandbox that runs, and waits until it is stopped.
-    pub(super) async fn stop(&self, id: &str) -> Result<(), DaytonaError> {
-        self.bring_to(DaytonaPhase::Stopped, id, START_TIMEOUT)
-            .await
-            .map(drop)
-    }
-
-    async fn bring_to(
+    /// Starts a sandbox that is stopped, or stops one that runs, and waits until it is in that phase.
+    pub(super) async fn bring_to(
         &self,
         target: DaytonaPhase,
         id: &str,
@@ -99,101 +51,62 @@ impl DaytonaApi {
     ) -> Result<DaytonaSandboxInfo, DaytonaError> {
         let mut poll = self.poll(timeout);
         loop {
-            let info = self.sandbox(id).await?.ok_or_else(|| not_found(id))?;
-            match info.state.phase() {
+            let info = self.sandbox(id).await?;
+            let info = info.ok_or_else(|| DaytonaError::Refused {
+                call: format!("sandbox {id}"),
+                status: 404,
+                message: "the sandbox is gone".to_owned(),
+            })?;
+            match info.phase() {
                 phase if phase == target => return Ok(info),
                 DaytonaPhase::Stopped => self.act(id, "start").await?,
                 DaytonaPhase::Started => self.act(id, "stop").await?,
                 DaytonaPhase::Changing => {}
-                DaytonaPhase::Removed | DaytonaPhase::Failed => return Err(wrong_state(info)),
+                DaytonaPhase::Removed | DaytonaPhase::Failed => {
+                    return Err(DaytonaError::state(&info.name, &info.state, info.error_reason));
+                }
             }
-            let seen = format!("{} is {}", info.name, info.state.0);
-            if !poll.wait(&seen).await {
-                return Err(wrong_state(info));
-            }
+            poll.wait(&info.name, &info.state, info.error_reason).await?;
         }
     }
 
-    /// Removes a sandbox. It is fine if it does not exist.
-    pub(super) async fn delete(&self, id: &str) -> Result<(), DaytonaError> {
-        let call = self.call(&Method::DELETE, &format!("sandbox/{id}"));
-        call.done_or_not_found().await
-    }
-
-    /// Replaces the labels of a sandbox.
-    pub(super) async fn set_labels(
-        &self,
-        id: &str,
-        labels: &BTreeMap<String, String>,
-    ) -> Result<(), DaytonaError> {
-        let call = self.call(&Method::PUT, &format!("sandbox/{id}/labels"));
-        call.with(|request| request.json(&json!({ "labels": labels })))
-            .done(CallRetry::Safe)
-            .await
-    }
-
-    /// Reports activity, so that Daytona does not stop the sandbox as idle.
-    pub(super) async fn touch(&self, id: &str) -> Result<(), DaytonaError> {
-        let call = self.call(&Method::POST, &format!("sandbox/{id}/last-activity"));
-        call.done(CallRetry::Safe).await
-    }
-
-    /// The URL of a port of a sandbox.
-    pub(super) async fn preview(&self, id: &str, port: u16) -> Result<DaytonaPreview, DaytonaError> {
-        let path = format!("sandbox/{id}/ports/{port}/preview-url");
-        self.call(&Method::GET, &path).json(CallRetry::Safe).await
-    }
-
-    /// Waits until the snapshot of this name is active. Registers it from `source` if it does not exist. Returns whether
-    /// it exists; it always does if there is a source.
+    /// Waits until the snapshot of this name is active. Registers it with `request` if it does not exist. Returns whether
+    /// it exists; it always does if there is a request.
     pub(super) async fn ensure_snapshot(
         &self,
         name: &str,
-        source: Option<&CreateDaytonaSnapshot>,
+        request: Option<Value>,
     ) -> Result<bool, DaytonaError> {
         let mut poll = self.poll(BUILD_TIMEOUT);
         loop {
-            let call = self.call(&Method::GET, &format!("snapshots/{name}"));
-            let found: DaytonaSnapshot = match (call.json(CallRetry::Safe).await, source) {
-                (Ok(found), _) => found,
-                (Err(error), Some(source)) if error.is_not_found() => {
-                    let call = self.call(&Method::POST, "snapshots");
-                    let call = call.with(|request| request.json(source));
-                    match call.json(CallRetry::Unsafe).await {
+            let found = self.client.get(&format!("snapshots/{name}")).json().await;
+            let found: DaytonaSnapshot = match (found, &request) {
+                (Err(error), None) if error.is_not_found() => return Ok(false),
+                (Err(error), Some(request)) if error.is_not_found() => {
+                    match self.client.post("snapshots", request.clone()).json().await {
                         // Another process registered it first.
-                        Err(error) if error.status() == Some(409) => {
-                            if !poll.wait(&format!("{name} is being registered")).await {
-                                return Err(error);
-                            }
-                            continue;
-                        }
+                        Err(error) if error.status() == Some(409) => DaytonaSnapshot {
+                            state: "being registered".to_owned(),
+                            ..DaytonaSnapshot::default()
+                        },
                         registered => registered?,
                     }
                 }
-                (Err(error), None) if error.is_not_found() => return Ok(false),
-                (Err(error), _) => return Err(error),
+                (found, _) => found?,
             };
             match found.state.as_str() {
                 "active" => return Ok(true),
                 "inactive" => {
                     let activate = format!("snapshots/{}/activate", found.id);
-                    self.call(&Method::POST, &activate).done(CallRetry::Safe).await?;
+                    let call = self.client.call(Method::POST, &activate);
+                    call.repeatable().done().await?;
                 }
-                "error" | "build_failed" | "removing" => return Err(wrong_snapshot_state(name, found)),
+                "error" | "build_failed" | "removing" => {
+                    return Err(DaytonaError::state(name, &found.state, found.error_reason));
+                }
                 _ => {}
             }
-            if !poll.wait(&format!("{name} is {}", found.state)).await {
-                return Err(wrong_snapshot_state(name, found));
-            }
-        }
-    }
-
-    /// The toolbox in a sandbox.
-    pub(super) fn toolbox(&self, info: &DaytonaSandboxInfo) -> Toolbox {
-        let base = info.toolbox_proxy_url.trim_end_matches('/');
-        Toolbox {
-            client: self.client.clone(),
-            url: format!("{base}/{}", info.id),
+            poll.wait(name, &found.state, found.error_reason).await?;
         }
     }
 
@@ -203,16 +116,11 @@ impl DaytonaApi {
         path: &str,
         filter: (&str, &str),
     ) -> Result<Vec<T>, DaytonaError> {
-        let (limit, mut cursor) = (PAGE_SIZE.to_string(), None::<String>);
-        let mut items = Vec::new();
+        let (mut items, mut cursor) = (Vec::new(), None::<String>);
         loop {
-            let mut query = vec![("limit", limit.as_str()), filter];
+            let mut query = vec![("limit", PAGE_SIZE), filter];
             query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
-            let call = self.call(&Method::GET, path);
-            let page: DaytonaPage<T> = call
-                .with(|request| request.query(&query))
-                .json(CallRetry::Safe)
-                .await?;
+            let page: DaytonaPage<T> = self.client.get(path).query(&query).json().await?;
             items.extend(page.items);
             cursor = page.next_cursor.filter(|next| !next.is_empty());
             if cursor.is_none() {
@@ -222,8 +130,8 @@ impl DaytonaApi {
     }
 
     async fn act(&self, id: &str, verb: &str) -> Result<(), DaytonaError> {
-        let call = self.call(&Method::POST, &format!("sandbox/{id}/{verb}"));
-        match call.done(CallRetry::Safe).await {
+        let call = self.client.call(Method::POST, &format!("sandbox/{id}/{verb}"));
+        match call.repeatable().done().await {
             // Another process was faster; the next poll shows the state.
             Err(error) if error.status() == Some(409) => Ok(()),
             done => done,
@@ -238,10 +146,6 @@ impl DaytonaApi {
             last: String::new(),
         }
     }
-
-    pub(super) fn call(&self, method: &Method, path: &str) -> DaytonaCall {
-        self.client.request(method, &format!("{}/{path}", self.url))
-    }
 }
 
 /// Pauses between polls, and reports changes.
@@ -253,41 +157,17 @@ struct StatePoll<'a> {
 }
 
 impl StatePoll<'_> {
-    /// Reports what was seen if it changed, and waits. Returns false if the timeout has passed.
-    async fn wait(&mut self, seen: &str) -> bool {
+    /// Reports the state if it changed, and waits. Fails if the timeout has passed.
+    async fn wait(&mut self, name: &str, state: &str, reason: Option<String>) -> Result<(), DaytonaError> {
         if Instant::now() >= self.deadline {
-            return false;
+            return Err(DaytonaError::state(name, state, reason));
         }
-        if self.last != seen {
-            seen.clone_into(&mut self.last);
-            self.progress.report(seen);
+        if self.last != state {
+            state.clone_into(&mut self.last);
+            self.progress.report(&format!("{name} is {state}"));
         }
         sleep(self.pause).await;
         self.pause = (self.pause * 2).min(MAX_PAUSE);
-        true
-    }
-}
-
-fn not_found(id: &str) -> DaytonaError {
-    DaytonaError::Refused {
-        call: format!("sandbox {id}"),
-        status: 404,
-        message: "the sandbox is gone".to_owned(),
-    }
-}
-
-fn wrong_state(info: DaytonaSandboxInfo) -> DaytonaError {
-    DaytonaError::State {
-        subject: info.name,
-        state: info.state.0,
-        reason: info.error_reason,
-    }
-}
-
-fn wrong_snapshot_state(name: &str, found: DaytonaSnapshot) -> DaytonaError {
-    DaytonaError::State {
-        subject: name.to_owned(),
-        state: found.state,
-        reason: found.error_reason,
+        Ok(())
     }
 }

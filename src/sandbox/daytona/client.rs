@@ -1,15 +1,14 @@
 //! HTTP calls to Daytona, with retries.
 
-use std::io;
 use std::time::Duration;
 
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tokio::time::sleep;
 
-use super::DaytonaError;
-use super::wire::{DaytonaErrorBody, DaytonaErrorMessage};
+use super::error::DaytonaError;
 use crate::secret::Secret;
 
 /// The SDK version that ralph claims to be. Daytona sends the two output streams of sessions apart to this version.
@@ -25,47 +24,59 @@ const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// How many characters of Daytona's message an error contains.
 const MAX_MESSAGE: usize = 300;
 
-/// Whether a call may be repeated if it is unknown whether Daytona received it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallRetry {
-    Safe,
-    Unsafe,
-}
-
-/// An HTTP client with one API key.
+/// An HTTP client for the paths below one URL: those of the control plane, or of the toolbox in a sandbox.
 #[derive(Clone, Debug)]
 pub(super) struct DaytonaClient {
-    client: Client,
+    http: Client,
     key: Secret,
+    pub(super) url: String,
 }
 
 impl DaytonaClient {
     /// `read_timeout` is how long Daytona may send nothing in the middle of a response.
-    pub(super) fn new(key: Secret, read_timeout: Duration) -> Result<Self, DaytonaError> {
-        let client = Client::builder()
+    pub(super) fn new(url: &str, key: Secret, read_timeout: Duration) -> Result<Self, DaytonaError> {
+        let http = Client::builder()
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(read_timeout)
             // WebSockets of the toolbox need a connection upgrade, which HTTP/2 does not have.
             .http1_only()
             .build()
-            .map_err(|source| DaytonaError::Unreachable {
-                call: "create the HTTP client".to_owned(),
-                source,
-            })?;
-        Ok(Self { client, key })
+            .map_err(|error| DaytonaError::unreachable("create the HTTP client", error))?;
+        let url = url.trim_end_matches('/').to_owned();
+        Ok(Self { http, key, url })
+    }
+
+    pub(super) fn get(&self, path: &str) -> DaytonaCall {
+        self.call(Method::GET, path)
+    }
+
+    /// A call with a JSON body.
+    pub(super) fn post(&self, path: &str, body: Value) -> DaytonaCall {
+        self.call(Method::POST, path).body(body)
+    }
+
+    /// Deletes an object. It is fine if it does not exist.
+    pub(super) async fn delete(&self, path: &str) -> Result<(), DaytonaError> {
+        match self.call(Method::DELETE, path).done().await {
+            Err(error) if error.is_not_found() => Ok(()),
+            done => done,
+        }
     }
 
     /// A call with the headers that every call has.
-    pub(super) fn request(&self, method: &Method, url: &str) -> DaytonaCall {
-        let builder = self
-            .client
-            .request(method.clone(), url)
+    pub(super) fn call(&self, method: Method, path: &str) -> DaytonaCall {
+        let url = format!("{}/{path}", self.url);
+        let (name, repeatable) = (format!("{method} {}", url_path(&url)), method.is_idempotent());
+        let request = self
+            .http
+            .request(method, url)
             .bearer_auth(self.key.expose())
             .header("X-Daytona-Source", "ralph")
             .header("X-Daytona-SDK-Version", SDK_VERSION);
         DaytonaCall {
-            builder,
-            name: format!("{method} {}", url_path(url)),
+            request,
+            name,
+            repeatable,
         }
     }
 }
@@ -73,71 +84,82 @@ impl DaytonaClient {
 /// A call that is not sent yet.
 #[derive(Debug)]
 pub(super) struct DaytonaCall {
-    builder: RequestBuilder,
+    request: RequestBuilder,
     /// Method and path, for errors.
     name: String,
+    /// Whether it may be repeated if it is unknown whether Daytona received it.
+    repeatable: bool,
 }
 
 impl DaytonaCall {
     /// Changes the request.
     pub(super) fn with(mut self, change: impl FnOnce(RequestBuilder) -> RequestBuilder) -> Self {
-        self.builder = change(self.builder);
+        self.request = change(self.request);
+        self
+    }
+
+    pub(super) fn query(self, query: &[(&str, &str)]) -> Self {
+        self.with(|request| request.query(query))
+    }
+
+    /// Sets a JSON body. Fields that are `null` are left out.
+    pub(super) fn body(self, mut body: Value) -> Self {
+        if let Some(fields) = body.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        self.with(|request| request.json(&body))
+    }
+
+    /// Allows to repeat a call whose method does not imply it.
+    pub(super) fn repeatable(mut self) -> Self {
+        self.repeatable = true;
         self
     }
 
     /// Sends the call and decodes the response.
-    pub(super) async fn json<T: DeserializeOwned>(self, retry: CallRetry) -> Result<T, DaytonaError> {
+    pub(super) async fn json<T: DeserializeOwned>(self) -> Result<T, DaytonaError> {
         let call = self.name.clone();
-        let body = self.send(retry).await?.bytes().await;
-        let body = body.map_err(|source| unreachable(&call, source))?;
+        let body = self.send().await?.bytes().await;
+        let body = body.map_err(|error| DaytonaError::unreachable(&call, error))?;
         serde_json::from_slice(&body).map_err(|error| DaytonaError::Response {
             call,
-            source: io::Error::new(io::ErrorKind::InvalidData, error),
+            source: error.into(),
         })
     }
 
     /// Sends the call and ignores the body of the response.
-    pub(super) async fn done(self, retry: CallRetry) -> Result<(), DaytonaError> {
-        self.send(retry).await.map(drop)
+    pub(super) async fn done(self) -> Result<(), DaytonaError> {
+        self.send().await.map(drop)
     }
 
-    /// Like [`DaytonaCall::done`], for a deletion: it is fine if the object does not exist.
-    pub(super) async fn done_or_not_found(self) -> Result<(), DaytonaError> {
-        match self.done(CallRetry::Safe).await {
-            Err(error) if error.is_not_found() => Ok(()),
-            done => done,
-        }
-    }
-
-    /// Sends the call, with retries. A streamed body is sent once.
-    pub(super) async fn send(self, retry: CallRetry) -> Result<Response, DaytonaError> {
-        let mut builder = self.builder;
-        for failed in 1..=ATTEMPTS {
-            let next = builder.try_clone();
-            let (error, pause) = match send_once(builder, &self.name).await {
+    /// Sends the call, with retries. A streamed body is sent once. A call that did not arrive, or was rejected by a rate
+    /// limit, may always be repeated.
+    pub(super) async fn send(self) -> Result<Response, DaytonaError> {
+        let (mut request, mut failed) = (self.request, 0);
+        loop {
+            let next = request.try_clone();
+            let (error, pause) = match send_once(request, &self.name).await {
                 Ok(response) => return Ok(response),
                 Err(failure) => failure,
             };
-            match next.filter(|_| failed < ATTEMPTS && may_retry(&error, retry)) {
-                Some(next) => builder = next,
-                None => return Err(error),
-            }
+            failed += 1;
+            let may_repeat = error.is_transient() && (self.repeatable || error.had_no_effect());
+            request = match next {
+                Some(next) if may_repeat && failed < ATTEMPTS => next,
+                Some(_) | None => return Err(error),
+            };
             sleep(pause.unwrap_or_else(|| backoff(failed)).min(MAX_PAUSE)).await;
         }
-        Err(DaytonaError::Response {
-            call: self.name,
-            source: io::ErrorKind::TimedOut.into(),
-        })
     }
 }
 
 /// Sends a call once. The error comes with the pause that Daytona asks for, if any.
 async fn send_once(
-    builder: RequestBuilder,
+    request: RequestBuilder,
     call: &str,
 ) -> Result<Response, (DaytonaError, Option<Duration>)> {
-    let response = builder.send().await;
-    let response = response.map_err(|source| (unreachable(call, source), None))?;
+    let response = request.send().await;
+    let response = response.map_err(|error| (DaytonaError::unreachable(call, error), None))?;
     let status = response.status();
     if status.is_success() || status.is_informational() {
         return Ok(response);
@@ -153,45 +175,20 @@ async fn send_once(
     Err((refused, pause.map(Duration::from_secs)))
 }
 
-/// A call that did not arrive, or was rejected by a rate limit, may always be repeated.
-fn may_retry(error: &DaytonaError, retry: CallRetry) -> bool {
-    match error {
-        DaytonaError::Unreachable { source, .. } => source.is_connect() || retry == CallRetry::Safe,
-        DaytonaError::Refused { status, .. } => {
-            *status == 429 || (*status >= 500 && retry == CallRetry::Safe)
-        }
-        DaytonaError::Response { .. } | DaytonaError::State { .. } | DaytonaError::Stream { .. } => false,
-    }
-}
-
 /// Exponential backoff with jitter.
 fn backoff(failed: u32) -> Duration {
     let longest = FIRST_PAUSE.saturating_mul(1 << failed.min(16)).min(MAX_PAUSE);
     longest.mul_f64(0.5 + fastrand::f64() / 2.0)
 }
 
-fn unreachable(call: &str, source: reqwest::Error) -> DaytonaError {
-    DaytonaError::Unreachable {
-        call: call.to_owned(),
-        source: source.without_url(),
-    }
-}
-
+/// The message in the body of an error response: one text, or one for each invalid field.
 fn error_message(text: &str) -> String {
-    let message = match serde_json::from_str::<DaytonaErrorBody>(text) {
-        Ok(DaytonaErrorBody {
-            message: Some(DaytonaErrorMessage::One(message)),
-            ..
-        }) => message,
-        Ok(DaytonaErrorBody {
-            message: Some(DaytonaErrorMessage::Several(messages)),
-            ..
-        }) => messages.join("; "),
-        Ok(DaytonaErrorBody {
-            error: Some(error), ..
-        }) => error,
-        Ok(_) | Err(_) => text.trim().to_owned(),
+    let body: Value = serde_json::from_str(text).unwrap_or_default();
+    let message = match &body["message"] {
+        Value::Array(fields) => fields.iter().map(Value::as_str).collect(),
+        message => message.as_str().or(body["error"].as_str()).map(|one| vec![one]),
     };
+    let message = message.map_or_else(|| text.trim().to_owned(), |parts: Vec<&str>| parts.join("; "));
     message.chars().take(MAX_MESSAGE).collect()
 }
 
@@ -227,8 +224,9 @@ mod tests {
 
     #[test]
     fn debug_output_does_not_contain_the_key() {
-        let client = DaytonaClient::new(Secret::new("dtn_0123456789"), Duration::from_secs(1)).unwrap();
-        let call = client.request(&Method::GET, "http://127.0.0.1:1/api/sandbox");
+        let (url, key) = ("http://127.0.0.1:1/api", Secret::new("dtn_0123456789"));
+        let client = DaytonaClient::new(url, key, Duration::from_secs(1)).unwrap();
+        let call = client.get("sandbox");
         assert!(!format!("{client:?} {call:?}").contains("dtn_0123456789"));
     }
 }

@@ -4,65 +4,59 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::sandbox::SandboxErrorKind;
+use crate::sandbox::{SandboxError, SandboxErrorKind};
 
-/// Why a call to Daytona failed.
+/// Why a call to Daytona failed. `call` is the method and path of the call.
 #[derive(Debug, Error)]
-pub enum DaytonaError {
+pub(super) enum DaytonaError {
     /// There was no response, or only a part of one.
     #[error("cannot reach Daytona ({call})")]
-    Unreachable {
-        /// Method and path of the call.
-        call: String,
-        /// The error of the HTTP client.
-        source: reqwest::Error,
-    },
+    Unreachable { call: String, source: reqwest::Error },
     /// Daytona responded with an error status.
     #[error("Daytona refused the call ({call}): {status}: {message}")]
     Refused {
-        /// Method and path of the call.
         call: String,
-        /// The HTTP status.
         status: u16,
-        /// Daytona's message.
         message: String,
     },
     /// The response cannot be decoded.
     #[error("cannot read the response of Daytona ({call})")]
-    Response {
-        /// Method and path of the call.
-        call: String,
-        /// What is wrong with the response.
-        source: io::Error,
-    },
+    Response { call: String, source: io::Error },
     /// A sandbox or snapshot is in an unexpected state, or did not reach the expected one in time.
-    #[error("`{subject}` is in the state `{state}` at Daytona{}", suffix(reason.as_deref()))]
-    State {
-        /// The name of the sandbox or snapshot.
-        subject: String,
-        /// Its last state.
-        state: String,
-        /// Daytona's explanation.
-        reason: Option<String>,
-    },
+    #[error("{0}")]
+    State(String),
     /// A WebSocket broke.
     #[error("lost the connection to Daytona ({call})")]
-    Stream {
-        /// Method and path of the call.
-        call: String,
-        /// The error of the WebSocket.
-        source: io::Error,
-    },
+    Stream { call: String, source: io::Error },
 }
 
 impl DaytonaError {
+    pub(super) fn unreachable(call: &str, error: reqwest::Error) -> Self {
+        Self::Unreachable {
+            call: call.to_owned(),
+            source: error.without_url(),
+        }
+    }
+
+    /// The error for a response that makes no sense.
+    pub(super) fn response(call: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self::Response {
+            call: call.into(),
+            source: io::Error::other(reason.into()),
+        }
+    }
+
+    /// The error for the state of a sandbox or snapshot, with Daytona's explanation.
+    pub(super) fn state(name: &str, state: &str, reason: Option<String>) -> Self {
+        let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+        Self::State(format!("`{name}` is in the state `{state}` at Daytona{reason}"))
+    }
+
     /// The HTTP status of an error response.
     pub(super) fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => Some(*status),
-            Self::Unreachable { .. } | Self::Response { .. } | Self::State { .. } | Self::Stream { .. } => {
-                None
-            }
+            _ => None,
         }
     }
 
@@ -72,16 +66,28 @@ impl DaytonaError {
     }
 
     /// Whether a later attempt may succeed.
-    #[must_use]
-    pub fn is_transient(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Stream { .. } => true,
             Self::Refused { status, .. } => *status == 429 || *status >= 500,
-            Self::Response { .. } | Self::State { .. } => false,
+            Self::Response { .. } | Self::State(_) => false,
         }
     }
 
-    pub(super) fn kind(&self) -> SandboxErrorKind {
+    /// Whether the call did not arrive, or was rejected by a rate limit.
+    pub(super) fn had_no_effect(&self) -> bool {
+        matches!(self, Self::Unreachable { source, .. } if source.is_connect()) || self.status() == Some(429)
+    }
+
+    /// The error for one sandbox.
+    pub(super) fn for_sandbox(self, sandbox: &str) -> SandboxError {
+        let (kind, hint) = (self.kind(), self.hint());
+        SandboxError::new(kind, format!("Daytona failed for the sandbox `{sandbox}`"))
+            .with_cause(self)
+            .with_hint(Some(hint))
+    }
+
+    fn kind(&self) -> SandboxErrorKind {
         if self.is_transient() {
             SandboxErrorKind::Unreachable
         } else {
@@ -90,38 +96,39 @@ impl DaytonaError {
     }
 
     /// What the user can do next.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        Some(match self {
+    fn hint(&self) -> &'static str {
+        match self {
             Self::Unreachable { .. } => {
                 "check the network and DAYTONA_API_URL, or use the `docker` provider, which needs neither"
             }
-            Self::Refused { status: 401, .. } => {
-                "set DAYTONA_API_KEY to a valid key; Daytona's dashboard creates one"
-            }
-            Self::Refused {
-                status: 402 | 403, ..
-            } => {
-                "give the key the permissions for sandboxes and snapshots, and check that the organisation is not suspended"
-            }
-            Self::Refused { status: 429, .. } => {
-                "the organisation's limit is reached: wait, remove other sandboxes (`ralph sandbox ls`), or raise the limit"
-            }
-            Self::Refused { status: 404, .. } | Self::Response { .. } => {
+            Self::Response { .. } | Self::Refused { status: 404, .. } => {
                 "check that DAYTONA_API_URL is the URL of Daytona's API; if it is, try again with `ralph resume`"
             }
-            Self::Refused { status: 409, .. } => {
-                "the name is in use: find it with `ralph sandbox ls`, and remove it with `ralph sandbox rm`"
-            }
-            Self::Refused { status: 500.., .. } | Self::Stream { .. } => {
+            Self::Stream { .. } | Self::Refused { status: 500.., .. } => {
                 "Daytona has a problem: wait a while, then run `ralph resume`"
             }
-            Self::State { .. } => "see the build log in Daytona's dashboard",
-            Self::Refused { .. } => "change the request as Daytona's message says, or use another provider",
-        })
+            Self::State(_) => "see the build log in Daytona's dashboard",
+            Self::Refused { status, .. } => match status {
+                401 => "set DAYTONA_API_KEY to a valid key; Daytona's dashboard creates one",
+                402 | 403 => {
+                    "give the key the permissions for sandboxes and snapshots, and check that the organisation is not suspended"
+                }
+                409 => {
+                    "the name is in use: find it with `ralph sandbox ls`, and remove it with `ralph sandbox rm`"
+                }
+                429 => {
+                    "the organisation's limit is reached: wait, remove other sandboxes (`ralph sandbox ls`), or raise the limit"
+                }
+                _ => "change the request as Daytona's message says, or use another provider",
+            },
+        }
     }
 }
 
-fn suffix(reason: Option<&str>) -> String {
-    reason.map_or_else(String::new, |reason| format!(": {reason}"))
+/// For an operation that concerns no sandbox in particular.
+impl From<DaytonaError> for SandboxError {
+    fn from(error: DaytonaError) -> Self {
+        let (kind, hint) = (error.kind(), error.hint());
+        Self::from_cause(kind, error).with_hint(Some(hint))
+    }
 }

@@ -10,11 +10,11 @@ use reqwest::multipart::Part;
 use reqwest::{Body, Response};
 use tempfile::NamedTempFile;
 
-use super::DaytonaError;
-use super::handle::DaytonaHandle;
-use super::toolbox::Toolbox;
+use super::error::DaytonaError;
+use super::sandbox::DaytonaSandbox;
+use super::toolbox::{put_file, run_script};
 use super::wire::ToolboxFileInfo;
-use crate::sandbox::{DirEntry, SandboxError, SandboxFiles};
+use crate::sandbox::{DirEntry, Sandbox, SandboxError, SandboxFiles};
 
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -29,19 +29,8 @@ const MKDIR: &str = "mkdir -p -- \"$1\" 2>/dev/null || exit 20";
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 
-/// The files of one sandbox.
-#[derive(Debug)]
-pub(super) struct RemoteFiles {
-    pub(super) handle: DaytonaHandle,
-    pub(super) toolbox: Toolbox,
-    /// Paths are relative to this directory, and must not lead out of it.
-    pub(super) root: PathBuf,
-    /// The directory for uploads before they are moved to their path.
-    pub(super) staging: PathBuf,
-}
-
 #[async_trait]
-impl SandboxFiles for RemoteFiles {
+impl SandboxFiles for DaytonaSandbox {
     async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
         let (mut response, _) = self.open("read", path, limit).await?;
         let mut bytes = Vec::new();
@@ -59,14 +48,16 @@ impl SandboxFiles for RemoteFiles {
 
     async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
-        let staged = self.handle.explain(self.stage(bytes).await).await?;
-        self.run("append to", path, APPEND, &[&text(&staged), &text(&target)])
-            .await
-            .map(drop)
+        let staged = self.stage(Part::bytes(bytes.to_owned())).await;
+        let staged = self.explain(staged).await?;
+        self.change("append to", path, APPEND, &[&staged, &target]).await
     }
 
     async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, SandboxError> {
-        let listed = self.toolbox.list(&self.resolve(path)?).await;
+        let target = self.resolve(path)?;
+        let call = self.toolbox.get("files").query(&[("path", &target)]);
+        let listed = call.json::<Vec<ToolboxFileInfo>>().await;
+        let failed = |error| SandboxError::file("list", path, error);
         let errno = match listed.as_ref().map_err(DaytonaError::status) {
             Err(Some(400 | 404)) => Some(ENOENT),
             Err(Some(403)) => Some(EACCES),
@@ -74,43 +65,28 @@ impl SandboxFiles for RemoteFiles {
         };
         if let Some(errno) = errno {
             // A removed sandbox responds in the same way; then this call fails, too.
-            let ran = self.toolbox.script("true", &[]).await;
-            self.handle.explain(ran).await?;
-            return Err(SandboxError::file(
-                "list",
-                path,
-                io::Error::from_raw_os_error(errno),
-            ));
+            let ran = run_script(&self.toolbox, "true", &[]).await;
+            self.explain(ran).await?;
+            return Err(failed(io::Error::from_raw_os_error(errno)));
         }
-        let listed = self.handle.explain(listed).await?;
-        let mut entries = listed
-            .into_iter()
-            .map(to_entry)
-            .collect::<io::Result<Vec<DirEntry>>>()
-            .map_err(|error| SandboxError::file("list", path, error))?;
+        let entries = self.explain(listed).await?.into_iter().map(to_entry);
+        let mut entries = entries.collect::<io::Result<Vec<DirEntry>>>().map_err(failed)?;
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
 
     async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
-        self.run("make the directory", path, MKDIR, &[&text(&target)])
-            .await
-            .map(drop)
+        self.change("make the directory", path, MKDIR, &[&target]).await
     }
 
     async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
-        if target == self.root {
-            return Err(SandboxError::file(
-                "remove",
-                path,
-                io::ErrorKind::InvalidInput.into(),
-            ));
+        if Path::new(&target) == self.root() {
+            let invalid = io::ErrorKind::InvalidInput.into();
+            return Err(SandboxError::file("remove", path, invalid));
         }
-        self.run("remove", path, REMOVE, &[&text(&target)])
-            .await
-            .map(drop)
+        self.change("remove", path, REMOVE, &[&target]).await
     }
 
     async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
@@ -144,39 +120,46 @@ impl SandboxFiles for RemoteFiles {
     }
 }
 
-impl RemoteFiles {
-    /// Uploads bytes to the staging directory.
-    pub(super) async fn stage(&self, bytes: &[u8]) -> Result<PathBuf, DaytonaError> {
-        let staged = self.staging_path();
-        self.toolbox.put(&staged, Part::bytes(bytes.to_owned())).await?;
+impl DaytonaSandbox {
+    /// Uploads bytes to the staging directory, and returns their path there.
+    pub(super) async fn stage(&self, bytes: Part) -> Result<String, DaytonaError> {
+        let staged = format!("{}/{:016x}", self.staging, fastrand::u64(..));
+        put_file(&self.toolbox, &staged, bytes).await?;
         Ok(staged)
     }
 
     /// Uploads bytes and moves them to their path, so that a file never has a part of its content.
     async fn place(&self, operation: &str, path: &Path, bytes: Part, mode: u32) -> Result<(), SandboxError> {
         let target = self.resolve(path)?;
-        let staged = self.staging_path();
-        self.handle
-            .explain(self.toolbox.put(&staged, bytes).await)
-            .await?;
-        let bits = format!("{:o}", mode & PERMISSIONS);
-        self.run(operation, path, PLACE, &[&text(&staged), &text(&target), &bits])
+        let staged = self.stage(bytes).await;
+        let (staged, bits) = (self.explain(staged).await?, format!("{:o}", mode & PERMISSIONS));
+        self.change(operation, path, PLACE, &[&staged, &target, &bits])
             .await
-            .map(drop)
     }
 
     /// Checks the type and length of a file, and opens it. Returns its content and its permission bits.
     async fn open(&self, operation: &str, path: &Path, limit: u64) -> Result<(Response, u32), SandboxError> {
         let target = self.resolve(path)?;
-        let stat = self.run(operation, path, STAT, &[&text(&target)]).await?;
+        let stat = self.run(operation, path, STAT, &[&target]).await?;
         let (length, mode) = stat
             .trim()
             .split_once(' ')
             .and_then(|(length, mode)| Some((length.parse().ok()?, u32::from_str_radix(mode, 8).ok()?)))
             .ok_or_else(|| SandboxError::file(operation, path, io::ErrorKind::InvalidData.into()))?;
         within(limit, length, path)?;
-        let response = self.handle.explain(self.toolbox.get(&target).await).await?;
-        Ok((response, mode))
+        let call = self.toolbox.get("files/download");
+        let response = call.query(&[("path", &target)]).send().await;
+        Ok((self.explain(response).await?, mode))
+    }
+
+    async fn change(
+        &self,
+        operation: &str,
+        path: &Path,
+        script: &str,
+        args: &[&str],
+    ) -> Result<(), SandboxError> {
+        self.run(operation, path, script, args).await.map(drop)
     }
 
     /// Runs a script whose exit code is an error number.
@@ -187,22 +170,22 @@ impl RemoteFiles {
         script: &str,
         args: &[&str],
     ) -> Result<String, SandboxError> {
-        let done = self.toolbox.script(script, args).await;
-        let done = self.handle.explain(done).await?;
+        let done = run_script(&self.toolbox, script, args).await;
+        let done = self.explain(done).await?;
         match done.exit_code {
             0 => Ok(done.result),
-            errno => Err(SandboxError::file(
-                operation,
-                path,
-                io::Error::from_raw_os_error(errno),
-            )),
+            errno => {
+                let cause = io::Error::from_raw_os_error(errno);
+                Err(SandboxError::file(operation, path, cause))
+            }
         }
     }
 
-    /// The absolute path, resolved by its text alone. Symlinks are resolved inside the sandbox, which isolates them.
-    fn resolve(&self, path: &Path) -> Result<PathBuf, SandboxError> {
+    /// The absolute path, resolved by its text alone. It must not lead out of the root. Symlinks are resolved inside the
+    /// sandbox, which isolates them.
+    fn resolve(&self, path: &Path) -> Result<String, SandboxError> {
         let mut target = PathBuf::new();
-        for part in self.root.join(path).components() {
+        for part in self.root().join(path).components() {
             match part {
                 Component::ParentDir => {
                     target.pop();
@@ -211,8 +194,8 @@ impl RemoteFiles {
                 Component::RootDir | Component::Normal(_) | Component::Prefix(_) => target.push(part),
             }
         }
-        if target.starts_with(&self.root) {
-            Ok(target)
+        if target.starts_with(self.root()) {
+            Ok(target.to_string_lossy().into_owned())
         } else {
             Err(SandboxError::outside(path))
         }
@@ -220,18 +203,9 @@ impl RemoteFiles {
 
     /// The next piece of a download.
     async fn next(&self, response: &mut Response) -> Result<Option<bytes::Bytes>, SandboxError> {
-        let piece = response
-            .chunk()
-            .await
-            .map_err(|source| DaytonaError::Unreachable {
-                call: "download a file".to_owned(),
-                source: source.without_url(),
-            });
-        self.handle.explain(piece).await
-    }
-
-    fn staging_path(&self) -> PathBuf {
-        self.staging.join(format!("{:016x}", fastrand::u64(..)))
+        let piece = response.chunk().await;
+        let piece = piece.map_err(|error| DaytonaError::unreachable("download a file", error));
+        self.explain(piece).await
     }
 }
 
@@ -251,8 +225,4 @@ fn to_entry(info: ToolboxFileInfo) -> io::Result<DirEntry> {
         mode: mode & PERMISSIONS,
         mod_time: info.modified_at,
     })
-}
-
-fn text(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }

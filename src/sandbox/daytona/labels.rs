@@ -7,19 +7,20 @@ use crate::id::RunId;
 use crate::sandbox::owner::Owner;
 use crate::sandbox::{SandboxSpec, fingerprint};
 
-/// Marks the sandboxes of ralph.
-const KIND: (&str, &str) = ("ralph.kind", "sandbox");
+const KIND: &str = "ralph.kind";
 const RUN: &str = "ralph.run";
 const OWNER: &str = "ralph.owner";
 const FINGERPRINT: &str = "ralph.fingerprint";
 const SECRETS: &str = "ralph.secrets";
 const VERSION: &str = "ralph.version";
 
+/// The label that all sandboxes of ralph have, as a filter.
+pub(super) const COMMON_LABEL: &str = r#"{"ralph.kind":"sandbox"}"#;
+
 /// Separates the names of credentials.
-const SEPARATOR: char = ',';
+const SEPARATOR: &str = ",";
 
 /// The labels that ralph sets on a sandbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DaytonaLabels {
     /// The run that uses the sandbox.
     pub(super) run: RunId,
@@ -34,11 +35,11 @@ pub(super) struct DaytonaLabels {
 impl DaytonaLabels {
     pub(super) fn to_map(&self) -> BTreeMap<String, String> {
         let labels = [
-            (KIND.0, KIND.1.to_owned()),
+            (KIND, "sandbox".to_owned()),
             (RUN, self.run.to_string()),
             (OWNER, self.owner.to_json()),
             (FINGERPRINT, self.fingerprint.clone()),
-            (SECRETS, self.secrets.join(&SEPARATOR.to_string())),
+            (SECRETS, self.secrets.join(SEPARATOR)),
             (VERSION, env!("CARGO_PKG_VERSION").to_owned()),
         ];
         labels.map(|(name, value)| (name.to_owned(), value)).into()
@@ -46,26 +47,17 @@ impl DaytonaLabels {
 
     /// `None` if the sandbox does not belong to ralph.
     pub(super) fn parse(labels: &BTreeMap<String, String>) -> Option<Self> {
+        let secrets = labels.get(SECRETS).map_or("", String::as_str).split(SEPARATOR);
         Some(Self {
             run: RunId::parse(labels.get(RUN)?).ok()?,
             owner: serde_json::from_str(labels.get(OWNER)?).ok()?,
             fingerprint: labels.get(FINGERPRINT)?.clone(),
-            secrets: labels
-                .get(SECRETS)
-                .map(|names| split_names(names))
-                .unwrap_or_default(),
+            secrets: secrets
+                .filter(|name| !name.is_empty())
+                .map(ToOwned::to_owned)
+                .collect(),
         })
     }
-}
-
-fn split_names(names: &str) -> Vec<String> {
-    let names = names.split(SEPARATOR).filter(|name| !name.is_empty());
-    names.map(ToOwned::to_owned).collect()
-}
-
-/// The label that all sandboxes of ralph have.
-pub(super) fn common_label() -> BTreeMap<&'static str, String> {
-    BTreeMap::from([(KIND.0, KIND.1.to_owned())])
 }
 
 /// A hash of what a sandbox is created from. A sandbox with another hash is not reused.

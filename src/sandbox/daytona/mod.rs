@@ -7,7 +7,6 @@ mod api;
 mod client;
 mod error;
 mod files;
-mod handle;
 mod labels;
 mod options;
 mod policy;
@@ -26,19 +25,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use reqwest::Method;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-pub use self::error::DaytonaError;
 pub use self::options::{DaytonaOptions, DaytonaPrices, DaytonaProgress, DaytonaSecret};
 
 use self::api::DaytonaApi;
 use self::client::DaytonaClient;
+use self::error::DaytonaError;
 use self::labels::DaytonaLabels;
-use self::sandbox::DaytonaSandbox;
-use self::wire::{
-    CreateDaytonaSandbox, DaytonaBuildInfo, DaytonaImageSource, DaytonaNetwork, DaytonaPhase,
-    DaytonaSandboxInfo,
-};
+use self::size::DaytonaSize;
+use self::wire::{DaytonaPhase, DaytonaSandboxInfo};
 use super::name::names;
 use super::owner::Owner;
 use super::{
@@ -74,15 +72,12 @@ impl DaytonaProvider {
 
     async fn api(&self) -> Result<&DaytonaApi, SandboxError> {
         let connect = || async {
-            let key = self
-                .options
-                .key
-                .clone()
-                .ok_or_else(|| SandboxError::unavailable(NAME, "DAYTONA_API_KEY is not set"))?;
+            let options = &self.options;
+            let key = options.key.clone();
+            let key = key.ok_or_else(|| SandboxError::unavailable(NAME, "DAYTONA_API_KEY is not set"))?;
             Ok(DaytonaApi {
-                client: DaytonaClient::new(key, self.options.read_timeout).map_err(to_sandbox_error)?,
-                url: self.options.api_url.trim_end_matches('/').to_owned(),
-                progress: self.options.progress.clone(),
+                client: DaytonaClient::new(&options.api_url, key, options.read_timeout)?,
+                progress: options.progress.clone(),
             })
         };
         self.api.get_or_try_init(connect).await
@@ -95,105 +90,71 @@ impl DaytonaProvider {
     }
 
     fn labels(&self, spec: &SandboxSpec) -> DaytonaLabels {
+        let (name, secrets) = (self.sandbox_name(spec), self.options.secrets.iter());
         DaytonaLabels {
             run: spec.run.clone(),
             owner: self.owner.clone(),
             fingerprint: labels::fingerprint(spec, &self.options),
-            secrets: {
-                let (name, secrets) = (self.sandbox_name(spec), &self.options.secrets);
-                secrets
-                    .iter()
-                    .map(|one| secrets::vault_name(&name, one))
-                    .collect()
-            },
+            secrets: secrets.map(|one| secrets::vault_name(&name, one)).collect(),
         }
     }
 
-    /// What the sandbox starts from: a Dockerfile that Daytona builds, or a snapshot.
-    async fn image_source(&self, spec: &SandboxSpec) -> Result<DaytonaImageSource, SandboxError> {
-        if let Some(dockerfile) = &self.options.dockerfile {
-            return Ok(DaytonaImageSource::Build {
-                build_info: DaytonaBuildInfo {
-                    dockerfile_content: dockerfile.clone(),
-                },
-                size: size::size(&spec.resources),
-            });
-        }
-        let snapshot = snapshot::ensure(self.api().await?, spec).await;
-        let snapshot = snapshot.map_err(|error| failed(&self.sandbox_name(spec), error))?;
-        Ok(DaytonaImageSource::Snapshot { snapshot })
-    }
-
-    async fn request(&self, spec: &SandboxSpec) -> Result<CreateDaytonaSandbox, SandboxError> {
-        let name = self.sandbox_name(spec);
+    /// The body of the request that creates a sandbox. It starts from a Dockerfile that Daytona builds, or from a snapshot,
+    /// which defines the resources.
+    async fn request(&self, spec: &SandboxSpec) -> Result<Value, SandboxError> {
+        let (name, options) = (self.sandbox_name(spec), &self.options);
         if let Some(mount) = spec.mounts.first() {
-            let reason = format!(
-                "`{}` is on the host, the sandboxes are remote",
-                mount.source.display()
-            );
+            let source = mount.source.display();
+            let reason = format!("`{source}` is on the host, the sandboxes are remote");
             let operation = "mount host files into its sandboxes";
             return Err(SandboxError::unsupported(NAME, operation, reason));
         }
-        Ok(CreateDaytonaSandbox {
-            source: self.image_source(spec).await?,
-            secrets: secrets::to_request(&name, &self.options.secrets),
-            env: spec.env.clone(),
-            labels: self.labels(spec).to_map(),
-            network: policy::compile(&spec.network)
-                .map_err(|reason| SandboxError::unsupported(NAME, "enforce the network policy", reason))?,
-            target: self.options.target.clone(),
-            auto_stop_interval: STOP_MINUTES,
-            auto_delete_interval: REMOVE_MINUTES,
-            name,
-        })
-    }
-
-    /// Creates a sandbox, and removes it if it does not start.
-    async fn create_and_open(
-        &self,
-        new: &CreateDaytonaSandbox,
-        spec: &SandboxSpec,
-    ) -> Result<DaytonaSandbox, SandboxError> {
-        let api = self.api().await?;
-        let timeout = match &new.source {
-            DaytonaImageSource::Snapshot { .. } => api::START_TIMEOUT,
-            DaytonaImageSource::Build { .. } => api::BUILD_TIMEOUT,
-        };
-        let secrets = secrets::store(api, &new.name, &self.options.secrets).await;
-        secrets.map_err(|error| failed(&new.name, error))?;
-        let created = match create_or_find(api, new).await {
-            Ok(created) => created,
-            Err(error) => {
-                warn_not_removed(&new.name, secrets::remove(api, &self.labels(spec).secrets).await);
-                return Err(not_created(new, error));
+        let domains = policy::allowed_domains(&spec.network)
+            .map_err(|reason| SandboxError::unsupported(NAME, "enforce the network policy", reason))?;
+        let (snapshot, size) = match &options.dockerfile {
+            Some(_) => (None, size::size(&spec.resources)),
+            None => {
+                let snapshot = snapshot::ensure(self.api().await?, spec).await;
+                (
+                    snapshot.map_err(|error| error.for_sandbox(&name))?,
+                    DaytonaSize::default(),
+                )
             }
         };
-        let opened = async {
-            let started = api.start(&created.id, timeout).await?;
-            prepare::open(api, started, spec).await
-        };
-        match opened.await {
-            Ok(sandbox) => Ok(sandbox),
-            Err(error) => {
-                warn_not_removed(&new.name, discard(api, &created).await);
-                Err(failed(&new.name, error))
-            }
-        }
+        Ok(json!({
+            "name": name,
+            "snapshot": snapshot,
+            "buildInfo": options.dockerfile.as_ref().map(|text| json!({ "dockerfileContent": text })),
+            "cpu": size.cpu,
+            "memory": size.memory,
+            "disk": size.disk,
+            "env": spec.env,
+            "secrets": secrets::to_request(&name, &options.secrets),
+            "labels": self.labels(spec).to_map(),
+            "networkBlockAll": domains.as_ref().filter(|names| names.is_empty()).map(|_| true),
+            "domainAllowList": domains.filter(|names| !names.is_empty()).map(|names| names.join(",")),
+            "target": options.target,
+            "autoStopInterval": STOP_MINUTES,
+            "autoDeleteInterval": REMOVE_MINUTES,
+        }))
     }
 
     /// All sandboxes of ralph, also those of other hosts.
     async fn census(&self) -> Result<Vec<(DaytonaSandboxInfo, SandboxListing)>, SandboxError> {
-        let found = self.api().await?.sandboxes(&labels::common_label()).await;
-        let found = found.map_err(to_sandbox_error)?;
-        let mut listed: Vec<(DaytonaSandboxInfo, SandboxListing)> = found
-            .into_iter()
-            .filter_map(|info| {
-                let listed = self.listed(&info)?;
-                Some((info, listed))
-            })
-            .collect();
+        let filter = ("labels", labels::COMMON_LABEL);
+        let found: Vec<DaytonaSandboxInfo> = self.api().await?.list("sandbox", filter).await?;
+        let listed = found.into_iter().filter_map(|info| {
+            let listed = self.listed(&info)?;
+            Some((info, listed))
+        });
+        let mut listed: Vec<(DaytonaSandboxInfo, SandboxListing)> = listed.collect();
         listed.sort_by(|one, other| one.1.id.cmp(&other.1.id));
         Ok(listed)
+    }
+
+    async fn find(&self, id: &str) -> Result<Option<(DaytonaSandboxInfo, SandboxListing)>, SandboxError> {
+        let mut census = self.census().await?.into_iter();
+        Ok(census.find(|(_, listed)| listed.id == id))
     }
 
     fn listed(&self, info: &DaytonaSandboxInfo) -> Option<SandboxListing> {
@@ -202,7 +163,7 @@ impl DaytonaProvider {
             id: info.name.clone(),
             provider: NAME,
             run: Some(labels.run),
-            activity: match info.state.phase() {
+            activity: match info.phase() {
                 DaytonaPhase::Started | DaytonaPhase::Changing => SandboxActivity::Running,
                 DaytonaPhase::Stopped | DaytonaPhase::Failed => SandboxActivity::Stopped,
                 DaytonaPhase::Removed => return None,
@@ -242,23 +203,46 @@ impl Provider for DaytonaProvider {
     }
 
     fn objection(&self, policy: &Policy) -> Option<String> {
-        policy::compile(policy).err()
+        policy::allowed_domains(policy).err()
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
-        let tried = self.api().await?.check_key().await;
-        tried.map_err(to_sandbox_error)
+        let call = self.api().await?.client.get("sandbox");
+        Ok(call.query(&[("limit", "1")]).done().await?)
     }
 
     async fn create(&self, spec: &SandboxSpec) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let name = self.sandbox_name(spec);
-        let found = self.api().await?.sandbox(&name).await;
-        if found.map_err(|error| failed(&name, error))?.is_some() {
+        let (api, name) = (self.api().await?, self.sandbox_name(spec));
+        let failed = |error: DaytonaError| error.for_sandbox(&name);
+        if api.sandbox(&name).await.map_err(failed)?.is_some() {
             let exists = io::ErrorKind::AlreadyExists.into();
             return Err(SandboxError::host("make", Path::new(&name), exists));
         }
-        let new = self.request(spec).await?;
-        Ok(Box::new(self.create_and_open(&new, spec).await?))
+        let (request, labels) = (self.request(spec).await?, self.labels(spec));
+        let stored = secrets::store(api, &name, &self.options.secrets).await;
+        stored.map_err(failed)?;
+        let created = match create_or_find(api, &name, request, &labels).await {
+            Ok(created) => created,
+            Err(error) => {
+                warn_not_removed(&name, secrets::remove(api, &labels.secrets).await);
+                return Err(not_created(&name, spec, error));
+            }
+        };
+        let timeout = match self.options.dockerfile {
+            Some(_) => api::BUILD_TIMEOUT,
+            None => api::START_TIMEOUT,
+        };
+        let opened = async {
+            let started = api.bring_to(DaytonaPhase::Started, &created.id, timeout);
+            prepare::open(api, started.await?, spec).await
+        };
+        match opened.await {
+            Ok(sandbox) => Ok(Box::new(sandbox)),
+            Err(error) => {
+                warn_not_removed(&name, discard(api, &created).await);
+                Err(failed(error))
+            }
+        }
     }
 
     async fn reopen(&self, spec: &SandboxSpec) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
@@ -268,54 +252,44 @@ impl Provider for DaytonaProvider {
                 return Ok(None);
             };
             let labels = self.labels(spec);
-            let usable = info.state.phase() != DaytonaPhase::Failed
+            let usable = info.phase() != DaytonaPhase::Failed
                 && DaytonaLabels::parse(&info.labels)
                     .is_some_and(|found| found.fingerprint == labels.fingerprint);
             if !usable {
                 discard(api, &info).await?;
                 return Ok(None);
             }
-            api.set_labels(&info.id, &labels.to_map()).await?;
+            let path = format!("sandbox/{}/labels", info.id);
+            let call = api.client.call(Method::PUT, &path);
+            let call = call.body(json!({ "labels": labels.to_map() }));
+            call.done().await?;
             secrets::store(api, &name, &self.options.secrets).await?;
-            let started = api.start(&info.id, api::START_TIMEOUT).await?;
-            prepare::open(api, started, spec).await.map(Some)
+            let started = api.bring_to(DaytonaPhase::Started, &info.id, api::START_TIMEOUT);
+            prepare::open(api, started.await?, spec).await.map(Some)
         };
-        let reopened = reopened.await.map_err(|error| failed(&name, error))?;
+        let reopened = reopened.await;
+        let reopened = reopened.map_err(|error: DaytonaError| error.for_sandbox(&name))?;
         Ok(reopened.map(|sandbox| -> Box<dyn Sandbox> { Box::new(sandbox) }))
     }
 
     async fn list(&self) -> Result<Vec<SandboxListing>, SandboxError> {
-        Ok(self
-            .census()
-            .await?
-            .into_iter()
-            .map(|(_, listed)| listed)
-            .collect())
+        let census = self.census().await?.into_iter();
+        Ok(census.map(|(_, listed)| listed).collect())
     }
 
     async fn attach(&self, id: &str) -> Result<Option<Box<dyn Sandbox>>, SandboxError> {
-        let found = self
-            .census()
-            .await?
-            .into_iter()
-            .find(|(_, listed)| listed.id == id);
-        let Some((info, SandboxListing { run: Some(run), .. })) = found else {
+        let Some((info, SandboxListing { run: Some(run), .. })) = self.find(id).await? else {
             return Ok(None);
         };
         let opened = prepare::open(self.api().await?, info, &SandboxSpec::unrestricted(run)).await;
-        Ok(Some(Box::new(opened.map_err(|error| failed(id, error))?)))
+        Ok(Some(Box::new(opened.map_err(|error| error.for_sandbox(id))?)))
     }
 
     async fn remove(&self, id: &str, scope: RemovalScope) -> Result<bool, SandboxError> {
-        let found = self
-            .census()
-            .await?
-            .into_iter()
-            .find(|(_, listed)| listed.id == id);
-        match found {
+        match self.find(id).await? {
             Some((info, listed)) if scope == RemovalScope::Any || listed.standing.is_orphan() => {
                 let removed = discard(self.api().await?, &info).await;
-                removed.map(|()| true).map_err(|error| failed(id, error))
+                removed.map(|()| true).map_err(|error| error.for_sandbox(id))
             }
             Some(_) | None => Ok(false),
         }
@@ -325,12 +299,14 @@ impl Provider for DaytonaProvider {
 /// Creates a sandbox. If the call fails without a clear result, looks whether the sandbox was created.
 async fn create_or_find(
     api: &DaytonaApi,
-    new: &CreateDaytonaSandbox,
+    name: &str,
+    request: Value,
+    labels: &DaytonaLabels,
 ) -> Result<DaytonaSandboxInfo, DaytonaError> {
-    match api.create(new).await {
-        Err(error) if error.is_transient() => match api.sandbox(&new.name).await {
+    match api.client.post("sandbox", request).json().await {
+        Err(error) if error.is_transient() => match api.sandbox(name).await {
             // The labels show that it is this one.
-            Ok(Some(found)) if found.labels == new.labels => Ok(found),
+            Ok(Some(found)) if found.labels == labels.to_map() => Ok(found),
             Ok(_) | Err(_) => Err(error),
         },
         created => created,
@@ -339,7 +315,7 @@ async fn create_or_find(
 
 /// Removes a sandbox and its credentials in the vault.
 async fn discard(api: &DaytonaApi, info: &DaytonaSandboxInfo) -> Result<(), DaytonaError> {
-    api.delete(&info.id).await?;
+    api.client.delete(&format!("sandbox/{}", info.id)).await?;
     match DaytonaLabels::parse(&info.labels) {
         Some(labels) => secrets::remove(api, &labels.secrets).await,
         None => Ok(()),
@@ -354,8 +330,8 @@ fn warn_not_removed(sandbox: &str, removed: Result<(), DaytonaError>) {
 }
 
 /// Why a sandbox was not created. Organisations of low tiers cannot set a network policy.
-fn not_created(new: &CreateDaytonaSandbox, error: DaytonaError) -> SandboxError {
-    let restricted = new.network != DaytonaNetwork::default();
+fn not_created(name: &str, spec: &SandboxSpec, error: DaytonaError) -> SandboxError {
+    let restricted = policy::allowed_domains(&spec.network) != Ok(None);
     match error {
         DaytonaError::Refused {
             status: 400 | 403,
@@ -365,23 +341,6 @@ fn not_created(new: &CreateDaytonaSandbox, error: DaytonaError) -> SandboxError 
             let hint = "raise the tier of the organisation, or set `sandbox.network.policy = \"allow-all\"`";
             SandboxError::unsupported(NAME, "enforce the network policy", message).with_hint(Some(hint))
         }
-        error => failed(&new.name, error),
+        error => error.for_sandbox(name),
     }
-}
-
-/// The error for one sandbox.
-fn failed(sandbox: &str, error: DaytonaError) -> SandboxError {
-    let hint = error.hint();
-    SandboxError::new(
-        error.kind(),
-        format!("Daytona failed for the sandbox `{sandbox}`"),
-    )
-    .with_cause(error)
-    .with_hint(hint)
-}
-
-/// The error for an operation that concerns no sandbox in particular.
-fn to_sandbox_error(error: DaytonaError) -> SandboxError {
-    let hint = error.hint();
-    SandboxError::from_cause(error.kind(), error).with_hint(hint)
 }

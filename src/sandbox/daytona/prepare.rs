@@ -1,20 +1,17 @@
 //! Prepares a running sandbox for commands: its directories, its variables and the guest.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use reqwest::multipart::Part;
 
-use super::DaytonaError;
 use super::api::DaytonaApi;
-use super::files::RemoteFiles;
-use super::handle::DaytonaHandle;
+use super::client::DaytonaClient;
+use super::error::DaytonaError;
 use super::sandbox::DaytonaSandbox;
 use super::secrets;
-use super::session_exec::ToolboxSessionExec;
 use super::terminal::TerminalOpener;
-use super::toolbox::Toolbox;
+use super::toolbox::{put_file, run_script};
 use super::wire::DaytonaSandboxInfo;
 use crate::guest;
 use crate::sandbox::SandboxSpec;
@@ -34,93 +31,70 @@ pub(super) async fn open(
     info: DaytonaSandboxInfo,
     spec: &SandboxSpec,
 ) -> Result<DaytonaSandbox, DaytonaError> {
-    let toolbox = api.toolbox(&info);
-    let facts = SandboxFacts::read(&toolbox, &secrets::placeholder_variables(&info)).await?;
-    let root = facts.home.join("ralph");
-    let env = variables(&facts, spec);
+    let mut toolbox = api.client.clone();
+    toolbox.url = format!("{}/{}", info.toolbox_proxy_url.trim_end_matches('/'), info.id);
+    let variables = secrets::placeholder_variables(&info);
+    let names: Vec<&str> = variables.iter().map(String::as_str).collect();
+    let printed = run_script(&toolbox, PREPARE, &names).await?;
+    let lines: Vec<&str> = printed.result.lines().collect();
+    let (home, path, processor, values) = match lines.as_slice() {
+        [home, path, processor, values @ ..] if printed.exit_code == 0 && values.len() == names.len() => {
+            (Path::new(home), *path, *processor, values)
+        }
+        _ => {
+            let call = "prepare the directories of the sandbox";
+            return Err(DaytonaError::response(call, printed.result));
+        }
+    };
+    let root = home.join("ralph");
+    let own_home = root.join("home").to_string_lossy().into_owned();
+    let own = [
+        ("PATH", path),
+        ("HOME", &own_home),
+        ("TMPDIR", "/tmp"),
+        ("LANG", "C.UTF-8"),
+    ];
+    let placeholders = names.into_iter().zip(values.iter().copied());
+    let mut env: BTreeMap<String, String> = own
+        .into_iter()
+        .chain(placeholders)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    env.extend(spec.env.clone());
+    let staging = home.join(".ralph/staging").to_string_lossy().into_owned();
     let context = SessionContext {
         sandbox: info.name.clone(),
-        env: env.clone(),
-        dir: root.clone(),
+        env,
+        dir: root,
         grace: spec.completion_grace,
     };
     let opener = |guest| TerminalOpener {
         toolbox: toolbox.clone(),
         guest,
-        context,
+        context: context.clone(),
     };
-    let slot = match install(&toolbox, &facts).await? {
+    let slot = match install(&toolbox, home, processor).await? {
         Ok(guest) => SessionSlot::new(opener(guest)),
         Err(reason) => SessionSlot::without_guest(opener(PathBuf::new()), reason),
     };
-    let handle = DaytonaHandle {
+    Ok(DaytonaSandbox {
         api: api.clone(),
         info,
-    };
-    let files = RemoteFiles {
-        handle: handle.clone(),
-        toolbox: toolbox.clone(),
-        root: root.clone(),
-        staging: facts.home.join(".ralph/staging"),
-    };
-    Ok(DaytonaSandbox {
-        handle,
-        files,
-        exec: ToolboxSessionExec { toolbox, root, env },
+        toolbox,
+        context,
+        staging,
         slot,
         lifecycle: Lifecycle::running(),
     })
 }
 
-/// What `prepare.sh` prints about a sandbox.
-struct SandboxFacts {
-    home: PathBuf,
-    path: String,
-    processor: String,
-    /// Variables with placeholders for credentials.
-    placeholders: Vec<(String, String)>,
-}
-
-impl SandboxFacts {
-    async fn read(toolbox: &Toolbox, variables: &[String]) -> Result<Self, DaytonaError> {
-        let names: Vec<&str> = variables.iter().map(String::as_str).collect();
-        let printed = toolbox.script(PREPARE, &names).await?;
-        let lines: Vec<String> = printed.result.lines().map(ToOwned::to_owned).collect();
-        match (printed.exit_code, lines.as_slice()) {
-            (0, [home, path, processor, values @ ..]) if values.len() == variables.len() => Ok(Self {
-                home: PathBuf::from(home),
-                path: path.clone(),
-                processor: processor.clone(),
-                placeholders: variables.iter().cloned().zip(values.iter().cloned()).collect(),
-            }),
-            _ => Err(DaytonaError::Response {
-                call: "prepare the directories of the sandbox".to_owned(),
-                source: io::Error::other(printed.result),
-            }),
-        }
-    }
-}
-
-fn variables(facts: &SandboxFacts, spec: &SandboxSpec) -> BTreeMap<String, String> {
-    let home = facts.home.join("ralph/home");
-    let own = [
-        ("PATH", facts.path.clone()),
-        ("HOME", home.to_string_lossy().into_owned()),
-        ("TMPDIR", "/tmp".to_owned()),
-        ("LANG", "C.UTF-8".to_owned()),
-    ];
-    let mut env: BTreeMap<String, String> = own.map(|(name, value)| (name.to_owned(), value)).into();
-    env.extend(facts.placeholders.iter().cloned());
-    env.extend(spec.env.clone());
-    env
-}
-
 /// Installs the guest if it is missing. The inner error says why it cannot be used.
 async fn install(
-    toolbox: &Toolbox,
-    facts: &SandboxFacts,
+    toolbox: &DaytonaClient,
+    home: &Path,
+    processor: &str,
 ) -> Result<Result<PathBuf, &'static str>, DaytonaError> {
-    let arch = match facts.processor.as_str() {
+    let arch = match processor {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
@@ -129,20 +103,17 @@ async fn install(
         Ok(program) => program,
         Err(reason) => return Ok(Err(reason)),
     };
-    let file = facts.home.join(format!(".ralph/guest-{:016x}", guest::VERSION));
+    let file = home.join(format!(".ralph/guest-{:016x}", guest::VERSION));
     let installed = file.to_string_lossy();
-    if toolbox.script("[ -x \"$1\" ]", &[&installed]).await?.exit_code == 0 {
-        return Ok(Ok(file.clone()));
+    let found = run_script(toolbox, "[ -x \"$1\" ]", &[&installed]).await?;
+    if found.exit_code != 0 {
+        let staged = home.join(format!(".ralph/staging/{:016x}", fastrand::u64(..)));
+        let staged = staged.to_string_lossy();
+        put_file(toolbox, &staged, Part::bytes(program)).await?;
+        let put = run_script(toolbox, INSTALL, &[&staged, &installed]).await?;
+        if put.exit_code != 0 {
+            return Ok(Err("the guest could not be installed in the sandbox"));
+        }
     }
-    let staged = facts
-        .home
-        .join(format!(".ralph/staging/{:016x}", fastrand::u64(..)));
-    toolbox.put(&staged, Part::bytes(program)).await?;
-    let put = toolbox
-        .script(INSTALL, &[&staged.to_string_lossy(), &installed])
-        .await?;
-    match put.exit_code {
-        0 => Ok(Ok(file.clone())),
-        _ => Ok(Err("the guest could not be installed in the sandbox")),
-    }
+    Ok(Ok(file))
 }

@@ -4,16 +4,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use reqwest::Method;
 use tokio::time::{Instant, interval_at};
 
-use super::api::START_TIMEOUT;
-use super::files::RemoteFiles;
-use super::handle::DaytonaHandle;
-use super::session_exec::ToolboxSessionExec;
+use super::api::{DaytonaApi, START_TIMEOUT};
+use super::client::DaytonaClient;
+use super::discard;
+use super::error::DaytonaError;
 use super::terminal::TerminalOpener;
-use super::{discard, failed};
+use super::toolbox::run_script;
+use super::wire::{DaytonaPhase, DaytonaPreview, DaytonaSandboxInfo};
 use crate::exec::{Command, Exit, OutputSink};
 use crate::sandbox::lifecycle::{Lifecycle, LifecycleState};
+use crate::sandbox::session::SessionContext;
 use crate::sandbox::session_slot::{SessionSlot, WarmSandbox};
 use crate::sandbox::{END_PROCESSES, Sandbox, SandboxError, SandboxFiles};
 
@@ -23,32 +26,49 @@ const TOUCH_INTERVAL: Duration = Duration::from_secs(120);
 /// One live sandbox.
 #[derive(Debug)]
 pub(super) struct DaytonaSandbox {
-    pub(super) handle: DaytonaHandle,
-    pub(super) files: RemoteFiles,
-    pub(super) exec: ToolboxSessionExec,
+    pub(super) api: DaytonaApi,
+    pub(super) info: DaytonaSandboxInfo,
+    pub(super) toolbox: DaytonaClient,
+    pub(super) context: SessionContext,
+    /// The directory for uploads before they are moved to their path.
+    pub(super) staging: String,
     pub(super) slot: SessionSlot<TerminalOpener>,
     pub(super) lifecycle: Lifecycle,
 }
 
 impl DaytonaSandbox {
-    fn name(&self) -> &str {
-        &self.handle.info.name
-    }
-
     /// Reports activity to Daytona while `work` runs.
     async fn with_activity<T>(&self, work: impl Future<Output = T>) -> T {
+        let path = format!("sandbox/{}/last-activity", self.info.id);
         let mut alarm = interval_at(Instant::now() + TOUCH_INTERVAL, TOUCH_INTERVAL);
         tokio::pin!(work);
         loop {
             tokio::select! {
                 done = &mut work => return done,
                 _ = alarm.tick() => {
-                    if let Err(error) = self.handle.api.touch(&self.handle.info.id).await {
-                        tracing::warn!(sandbox = self.name(), %error, "cannot report activity to Daytona");
+                    let call = self.api.client.call(Method::POST, &path).repeatable();
+                    if let Err(error) = call.done().await {
+                        tracing::warn!(sandbox = self.id(), %error, "cannot report activity to Daytona");
                     }
                 }
             }
         }
+    }
+
+    /// Turns an error of Daytona into one of the sandbox. Only the control plane knows whether the sandbox still runs.
+    pub(super) async fn explain<T>(&self, result: Result<T, DaytonaError>) -> Result<T, SandboxError> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(match self.unusable_reason().await {
+                Ok(Some(reason)) => reason,
+                Ok(None) | Err(_) => error.for_sandbox(self.id()),
+            }),
+        }
+    }
+
+    async fn bring_to(&self, phase: DaytonaPhase) -> Result<(), SandboxError> {
+        let reached = self.api.bring_to(phase, &self.info.id, START_TIMEOUT).await;
+        self.explain(reached.map(drop)).await
     }
 }
 
@@ -61,31 +81,42 @@ impl WarmSandbox for DaytonaSandbox {
     }
 
     async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError> {
-        self.handle.unusable_reason().await
+        let found = self.api.sandbox(&self.info.id).await;
+        let Some(info) = found.map_err(|error| error.for_sandbox(self.id()))? else {
+            return Ok(Some(SandboxError::gone(self.id())));
+        };
+        Ok(match info.phase() {
+            DaytonaPhase::Started | DaytonaPhase::Changing => None,
+            DaytonaPhase::Removed => Some(SandboxError::gone(self.id())),
+            DaytonaPhase::Stopped | DaytonaPhase::Failed => {
+                let reason = format!("its state at Daytona is `{}`", info.state);
+                Some(SandboxError::lost(self.id(), reason))
+            }
+        })
     }
 
     async fn exec_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        let exit = self.exec.run(command, &self.files, output).await;
-        self.handle.explain(exit).await
+        let exit = self.exec_in_session(command, output).await;
+        self.explain(exit).await
     }
 }
 
 #[async_trait]
 impl Sandbox for DaytonaSandbox {
     fn id(&self) -> &str {
-        self.name()
+        &self.info.name
     }
 
     fn root(&self) -> &Path {
-        &self.files.root
+        &self.context.dir
     }
 
     fn files(&self) -> &dyn SandboxFiles {
-        &self.files
+        self
     }
 
     async fn exec(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        self.lifecycle.check_running(self.name())?;
+        self.lifecycle.check_running(self.id())?;
         self.with_activity(self.exec_warm(command, output)).await
     }
 
@@ -94,7 +125,7 @@ impl Sandbox for DaytonaSandbox {
         command: &Command,
         output: &mut dyn OutputSink,
     ) -> Result<Exit, SandboxError> {
-        self.lifecycle.check_running(self.name())?;
+        self.lifecycle.check_running(self.id())?;
         self.with_activity(self.exec_plain(command, output)).await
     }
 
@@ -107,38 +138,37 @@ impl Sandbox for DaytonaSandbox {
             return Ok(());
         }
         self.slot.end_commands().await;
-        let ended = self.exec.toolbox.script(END_PROCESSES, &[]).await;
-        match self.handle.explain(ended).await?.exit_code {
+        let ended = run_script(&self.toolbox, END_PROCESSES, &[]).await;
+        match self.explain(ended).await?.exit_code {
             0 => Ok(()),
             _ => Err(SandboxError::processes(
-                self.name(),
+                self.id(),
                 std::io::Error::other("new processes are started all the time"),
             )),
         }
     }
 
     async fn start(&self) -> Result<(), SandboxError> {
-        self.lifecycle.enter(LifecycleState::Running, self.name())?;
-        let started = self.handle.api.start(&self.handle.info.id, START_TIMEOUT).await;
-        self.handle.explain(started.map(drop)).await
+        self.lifecycle.enter(LifecycleState::Running, self.id())?;
+        self.bring_to(DaytonaPhase::Started).await
     }
 
     async fn stop(&self) -> Result<(), SandboxError> {
-        self.lifecycle.enter(LifecycleState::Stopped, self.name())?;
+        self.lifecycle.enter(LifecycleState::Stopped, self.id())?;
         self.slot.close().await;
-        let stopped = self.handle.api.stop(&self.handle.info.id).await;
-        self.handle.explain(stopped).await
+        self.bring_to(DaytonaPhase::Stopped).await
     }
 
     async fn preview(&self, port: u16) -> Result<Option<String>, SandboxError> {
-        let preview = self.handle.api.preview(&self.handle.info.id, port).await;
-        Ok(Some(self.handle.explain(preview).await?.url))
+        let path = format!("sandbox/{}/ports/{port}/preview-url", self.info.id);
+        let preview = self.api.client.get(&path).json::<DaytonaPreview>().await;
+        Ok(Some(self.explain(preview).await?.url))
     }
 
     async fn close(&self) -> Result<(), SandboxError> {
-        self.lifecycle.enter(LifecycleState::Closed, self.name())?;
+        self.lifecycle.enter(LifecycleState::Closed, self.id())?;
         self.slot.close().await;
-        let removed = discard(&self.handle.api, &self.handle.info).await;
-        removed.map_err(|error| failed(self.name(), error))
+        let removed = discard(&self.api, &self.info).await;
+        removed.map_err(|error| error.for_sandbox(self.id()))
     }
 }

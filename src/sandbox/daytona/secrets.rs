@@ -1,15 +1,14 @@
 //! Credentials in Daytona's vault. The sandbox sees placeholders; Daytona's egress proxy replaces them by the credential in
 //! requests to its hosts.
 
-use std::collections::BTreeMap;
-
 use reqwest::Method;
+use serde_json::{Value, json};
 
+use super::DaytonaSecret;
 use super::api::DaytonaApi;
-use super::client::CallRetry;
+use super::error::DaytonaError;
 use super::labels::DaytonaLabels;
-use super::wire::{DaytonaSandboxInfo, DaytonaSecretBody, DaytonaSecretInfo};
-use super::{DaytonaError, DaytonaSecret};
+use super::wire::{DaytonaSandboxInfo, DaytonaSecretInfo};
 use crate::network::HostName;
 
 /// Separates the names of sandbox and variable. Names of sandboxes have no double dashes.
@@ -32,12 +31,12 @@ pub(super) fn placeholder_variables(info: &DaytonaSandboxInfo) -> Vec<String> {
     variables.map(ToOwned::to_owned).collect()
 }
 
-/// The variables of a sandbox, each with the name of its credential in the vault.
-pub(super) fn to_request(sandbox: &str, secrets: &[DaytonaSecret]) -> Vec<BTreeMap<String, String>> {
-    secrets
+/// The variables of a sandbox, each with the name of its credential in the vault; `None` if there are none.
+pub(super) fn to_request(sandbox: &str, secrets: &[DaytonaSecret]) -> Option<Vec<Value>> {
+    let secrets = secrets
         .iter()
-        .map(|secret| BTreeMap::from([(secret.variable.clone(), vault_name(sandbox, secret))]))
-        .collect()
+        .map(|secret| json!({ &secret.variable: vault_name(sandbox, secret) }));
+    Some(secrets.collect()).filter(|secrets: &Vec<Value>| !secrets.is_empty())
 }
 
 /// Stores the credentials of a sandbox in the vault, or replaces their values.
@@ -48,14 +47,11 @@ pub(super) async fn store(
 ) -> Result<(), DaytonaError> {
     for secret in secrets {
         let name = vault_name(sandbox, secret);
-        let body = |name| DaytonaSecretBody {
-            name,
-            value: secret.value.expose(),
-            hosts: secret.hosts.iter().map(HostName::as_str).collect(),
-        };
-        let call = api.call(&Method::POST, "secret");
-        let added = call.with(|request| request.json(&body(Some(&name))));
-        match added.done(CallRetry::Safe).await {
+        let hosts: Vec<&str> = secret.hosts.iter().map(HostName::as_str).collect();
+        // An existing credential keeps its name.
+        let body = |name| json!({ "name": name, "value": secret.value.expose(), "hosts": hosts });
+        let added = api.client.post("secret", body(Some(&name)));
+        match added.repeatable().done().await {
             Err(error) if error.status() == Some(409) => {}
             added => {
                 added?;
@@ -63,10 +59,8 @@ pub(super) async fn store(
             }
         }
         for stored in find(api, &name).await? {
-            let call = api.call(&Method::PATCH, &format!("secret/{}", stored.id));
-            call.with(|request| request.json(&body(None)))
-                .done(CallRetry::Safe)
-                .await?;
+            let call = api.client.call(Method::PATCH, &format!("secret/{}", stored.id));
+            call.body(body(None)).repeatable().done().await?;
         }
     }
     Ok(())
@@ -76,8 +70,7 @@ pub(super) async fn store(
 pub(super) async fn remove(api: &DaytonaApi, names: &[String]) -> Result<(), DaytonaError> {
     for name in names {
         for stored in find(api, name).await? {
-            let call = api.call(&Method::DELETE, &format!("secret/{}", stored.id));
-            call.done_or_not_found().await?;
+            api.client.delete(&format!("secret/{}", stored.id)).await?;
         }
     }
     Ok(())

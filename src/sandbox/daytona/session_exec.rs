@@ -3,15 +3,17 @@
 //! In contrast to the warm session, output arrives by line and as text, signals appear as exit codes, and processes that
 //! hold the streams of a finished command are waited for.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
+use reqwest::multipart::Part;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-use super::DaytonaError;
-use super::files::RemoteFiles;
-use super::toolbox::Toolbox;
+use super::client::DaytonaClient;
+use super::error::DaytonaError;
+use super::sandbox::DaytonaSandbox;
+use super::socket;
+use super::wire::{ToolboxCommandInfo, ToolboxCommandStarted};
 use crate::exec::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitEnd, WaitLimits};
 use crate::sandbox::shell;
 
@@ -25,36 +27,24 @@ const PAUSE: Duration = Duration::from_millis(50);
 const STDOUT_MARK: [u8; 3] = [1; 3];
 const STDERR_MARK: [u8; 3] = [2; 3];
 
-/// Runs commands through sessions of the toolbox.
-#[derive(Debug)]
-pub(super) struct ToolboxSessionExec {
-    pub(super) toolbox: Toolbox,
-    pub(super) root: PathBuf,
-    /// The environment of every command.
-    pub(super) env: BTreeMap<String, String>,
-}
-
-impl ToolboxSessionExec {
+impl DaytonaSandbox {
     /// Runs a command to its end.
-    pub(super) async fn run(
+    pub(super) async fn exec_in_session(
         &self,
         command: &Command,
-        files: &RemoteFiles,
         output: &mut dyn OutputSink,
     ) -> Result<Exit, DaytonaError> {
         let started = Instant::now();
         let input = match &command.stdin {
-            Some(bytes) => Some(files.stage(bytes).await?),
-            None => None,
+            Some(bytes) => self.stage(Part::bytes(bytes.clone())).await?,
+            None => "/dev/null".to_owned(),
         };
         let session = ToolboxSession::open(&self.toolbox).await?;
-        let line = self.line(command, input.as_deref());
-        let id = self.toolbox.start(&session.id, line).await?;
+        let path = session.start(self.line(command, &input)).await?;
         let mut log = SessionLog::new(command.keep);
         let limits = WaitLimits::new(command, started);
-        let ending = self.follow(&session.id, &id, &mut log, &limits, output).await?;
-        let status = match ending {
-            WaitEnd::Finished => self.exit_code(&session.id, &id).await?,
+        let status = match self.follow(&path, &mut log, &limits, output).await? {
+            WaitEnd::Finished => self.exit_code(&path).await?,
             WaitEnd::TimedOut => ExitStatus::TimedOut,
             WaitEnd::Idle => ExitStatus::Idle,
         };
@@ -63,29 +53,25 @@ impl ToolboxSessionExec {
     }
 
     /// The command as a line for the shell of the session. It runs in a subshell.
-    fn line(&self, command: &Command, input: Option<&std::path::Path>) -> String {
-        let dir = command.dir_in(&self.root);
-        let env = self.env.iter().chain(&command.env);
-        let input = input.map_or("/dev/null".into(), |path| path.to_string_lossy());
-        format!(
-            "( {} && exec {command} ) < {}",
-            shell::enter(&dir, env),
-            shell::quote(&input)
-        )
+    fn line(&self, command: &Command, input: &str) -> String {
+        let dir = command.dir_in(&self.context.dir);
+        let enter = shell::enter(&dir, self.context.env.iter().chain(&command.env));
+        format!("( {enter} && exec {command} ) < {}", shell::quote(input))
     }
 
-    /// Reads the log until it ends or a limit is reached. Opens it again if the connection breaks.
+    /// Reads the log of a command until it ends or a limit is reached. Opens it again if the connection breaks.
     async fn follow(
         &self,
-        session: &str,
-        command: &str,
+        command_path: &str,
         log: &mut SessionLog,
         limits: &WaitLimits,
         output: &mut dyn OutputSink,
     ) -> Result<WaitEnd, DaytonaError> {
-        let mut last_output = Instant::now();
-        for opened in 0.. {
-            let (mut reader, _writer) = self.toolbox.logs(session, command).await?.split();
+        let path = format!("{command_path}/logs");
+        let (mut last_output, mut reopens) = (Instant::now(), 0);
+        loop {
+            let call = self.toolbox.get(&path).query(&[("follow", "true")]);
+            let (mut reader, _writer) = socket::open(call, path.clone()).await?;
             log.restart();
             let error = loop {
                 tokio::select! {
@@ -100,54 +86,59 @@ impl ToolboxSessionExec {
                     ending = limits.exceeded(last_output) => return Ok(ending),
                 }
             };
-            if opened == MAX_REOPENS {
+            if reopens == MAX_REOPENS {
                 return Err(error);
             }
+            reopens += 1;
         }
-        Ok(WaitEnd::Finished)
     }
 
-    async fn exit_code(&self, session: &str, command: &str) -> Result<ExitStatus, DaytonaError> {
+    async fn exit_code(&self, command_path: &str) -> Result<ExitStatus, DaytonaError> {
         let deadline = Instant::now() + EXIT_CODE_TIMEOUT;
         loop {
-            match self.toolbox.exit_code(session, command).await? {
+            let info: ToolboxCommandInfo = self.toolbox.get(command_path).json().await?;
+            match info.exit_code {
                 Some(code) => return Ok(ExitStatus::Code(code)),
                 None if Instant::now() < deadline => sleep(PAUSE).await,
                 None => {
-                    return Err(DaytonaError::Response {
-                        call: format!("command {command}"),
-                        source: std::io::Error::new(
-                            std::io::ErrorKind::TimedOut,
-                            "the command has no exit code although its log has ended",
-                        ),
-                    });
+                    let reason = "the command has no exit code although its log has ended";
+                    return Err(DaytonaError::response(command_path, reason));
                 }
             }
         }
     }
 }
 
-/// A session of the toolbox. It ends when this is dropped.
+/// A session of the toolbox: a shell that runs one command. It ends when this is dropped.
 struct ToolboxSession {
-    toolbox: Toolbox,
-    id: String,
+    toolbox: DaytonaClient,
+    path: String,
     ended: bool,
 }
 
 impl ToolboxSession {
-    async fn open(toolbox: &Toolbox) -> Result<Self, DaytonaError> {
+    async fn open(toolbox: &DaytonaClient) -> Result<Self, DaytonaError> {
         let id = format!("ralph-{:016x}", fastrand::u64(..));
-        toolbox.open_session(&id).await?;
+        let call = toolbox.post("process/session", json!({ "sessionId": id }));
+        call.done().await?;
         Ok(Self {
             toolbox: toolbox.clone(),
-            id,
+            path: format!("process/session/{id}"),
             ended: false,
         })
     }
 
+    /// Starts the command, and returns its path in the API.
+    async fn start(&self, line: String) -> Result<String, DaytonaError> {
+        let body = json!({ "command": line, "runAsync": true });
+        let call = self.toolbox.post(&format!("{}/exec", self.path), body);
+        let started: ToolboxCommandStarted = call.json().await?;
+        Ok(format!("{}/command/{}", self.path, started.cmd_id))
+    }
+
     async fn end(mut self) -> Result<(), DaytonaError> {
         self.ended = true;
-        self.toolbox.end_session(&self.id).await
+        self.toolbox.delete(&self.path).await
     }
 }
 
@@ -156,10 +147,10 @@ impl Drop for ToolboxSession {
         if self.ended {
             return;
         }
-        let (toolbox, id) = (self.toolbox.clone(), self.id.clone());
+        let (toolbox, path) = (self.toolbox.clone(), self.path.clone());
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             // There is no caller to report an error to.
-            runtime.spawn(async move { toolbox.end_session(&id).await });
+            runtime.spawn(async move { toolbox.delete(&path).await });
         }
     }
 }
@@ -168,10 +159,10 @@ impl Drop for ToolboxSession {
 #[derive(Debug)]
 struct SessionLog {
     output: CommandOutput,
-    /// The stream of the current line.
+    /// The stream of the current line; `None` until its marker is complete.
     line: Option<OutputStream>,
-    /// The beginning of a line whose marker is not complete yet.
-    mark: Vec<u8>,
+    /// Bytes that are not split yet: at most a part of a marker.
+    rest: Vec<u8>,
     /// How many bytes were read in all.
     read: usize,
     /// How many bytes to skip, because they were read before.
@@ -183,7 +174,7 @@ impl SessionLog {
         Self {
             output: CommandOutput::new(keep),
             line: None,
-            mark: Vec::new(),
+            rest: Vec::new(),
             read: 0,
             skip: 0,
         }
@@ -197,44 +188,33 @@ impl SessionLog {
     fn push(&mut self, bytes: &[u8], output: &mut dyn OutputSink) {
         let known = bytes.len().min(self.skip);
         self.skip -= known;
-        let mut rest = &bytes[known..];
-        self.read += rest.len();
+        self.read += bytes.len() - known;
+        let all = [&self.rest, &bytes[known..]].concat();
+        let mut rest = all.as_slice();
         while !rest.is_empty() {
             let Some(stream) = self.line else {
-                rest = self.read_mark(rest, output);
+                let may_be_mark = STDOUT_MARK.starts_with(rest) || STDERR_MARK.starts_with(rest);
+                if rest.len() < STDOUT_MARK.len() && may_be_mark {
+                    break;
+                }
+                // A line without a marker belongs to standard output.
+                let (stream, after) = match rest.strip_prefix(&STDERR_MARK) {
+                    Some(after) => (OutputStream::Stderr, after),
+                    None => (
+                        OutputStream::Stdout,
+                        rest.strip_prefix(&STDOUT_MARK).unwrap_or(rest),
+                    ),
+                };
+                (self.line, rest) = (Some(stream), after);
                 continue;
             };
             let end = rest.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
             let (piece, after) = rest.split_at(end.unwrap_or(rest.len()));
             self.output.push(stream, piece, output);
-            if end.is_some() {
-                self.line = None;
-            }
+            self.line = end.is_none().then_some(stream);
             rest = after;
         }
-    }
-
-    /// Reads one byte of a marker. A line without a marker belongs to standard output.
-    fn read_mark<'b>(&mut self, bytes: &'b [u8], output: &mut dyn OutputSink) -> &'b [u8] {
-        let (byte, rest) = bytes.split_at(1);
-        self.mark.extend_from_slice(byte);
-        let mark = self.mark.as_slice();
-        if mark == STDOUT_MARK || mark == STDERR_MARK {
-            self.line = Some(if mark == STDOUT_MARK {
-                OutputStream::Stdout
-            } else {
-                OutputStream::Stderr
-            });
-            self.mark.clear();
-        } else if !STDOUT_MARK.starts_with(mark) && !STDERR_MARK.starts_with(mark) {
-            let bytes = std::mem::take(&mut self.mark);
-            self.line = bytes
-                .last()
-                .filter(|last| **last != b'\n')
-                .map(|_| OutputStream::Stdout);
-            self.output.push(OutputStream::Stdout, &bytes, output);
-        }
-        rest
+        self.rest = rest.to_owned();
     }
 
     fn into_exit(self, status: ExitStatus, started: Instant, output: &mut dyn OutputSink) -> Exit {

@@ -1,7 +1,6 @@
 //! The resources of a sandbox in Daytona's units, and their price.
 
 use super::DaytonaPrices;
-use super::wire::DaytonaSize;
 use crate::sandbox::{HourlyCost, Resources};
 use crate::usage::Usd;
 
@@ -9,6 +8,14 @@ const GIGABYTE: u64 = 1 << 30;
 
 /// Daytona's defaults: processors, gigabytes of memory, gigabytes of disk.
 const DEFAULTS: (u64, u64, u64) = (1, 1, 3);
+
+/// Resources in whole processors and gigabytes.
+#[derive(Default)]
+pub(super) struct DaytonaSize {
+    pub(super) cpu: Option<u64>,
+    pub(super) memory: Option<u64>,
+    pub(super) disk: Option<u64>,
+}
 
 /// Resources in whole processors and gigabytes, rounded up.
 pub(super) fn size(resources: &Resources) -> DaytonaSize {

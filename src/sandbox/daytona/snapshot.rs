@@ -1,9 +1,10 @@
 //! Snapshots, from which sandboxes start: an image that is registered at Daytona, with resources.
 
-use super::DaytonaError;
+use serde_json::{Value, json};
+
 use super::api::DaytonaApi;
+use super::error::DaytonaError;
 use super::size::size;
-use super::wire::CreateDaytonaSnapshot;
 use crate::engine::Digest;
 use crate::sandbox::{Resources, SandboxSpec};
 
@@ -21,20 +22,25 @@ pub(super) async fn ensure(api: &DaytonaApi, spec: &SandboxSpec) -> Result<Optio
     if may_be_a_snapshot && api.ensure_snapshot(image, None).await? {
         return Ok(Some(image.clone()));
     }
-    let source = plan(image, &spec.resources);
-    api.ensure_snapshot(&source.name, Some(&source)).await?;
-    Ok(Some(source.name))
+    let (name, request) = plan(image, &spec.resources);
+    api.ensure_snapshot(&name, Some(request)).await?;
+    Ok(Some(name))
 }
 
-/// The snapshot to register for an image. Its name is a hash of image and resources.
-fn plan(image: &str, resources: &Resources) -> CreateDaytonaSnapshot {
+/// The snapshot to register for an image, with the resources of sandboxes that start from it: its name, a hash of both, and
+/// the body of the request.
+fn plan(image: &str, resources: &Resources) -> (String, Value) {
     let size = size(resources);
     let parts = format!("{image}\n{:?}\n{:?}\n{:?}", size.cpu, size.memory, size.disk);
-    CreateDaytonaSnapshot {
-        name: format!("ralph-{}", &Digest::sha256(parts.as_bytes()).hex()[..HASH_DIGITS]),
-        image_name: image.to_owned(),
-        size,
-    }
+    let name = format!("ralph-{}", &Digest::sha256(parts.as_bytes()).hex()[..HASH_DIGITS]);
+    let request = json!({
+        "name": name,
+        "imageName": image,
+        "cpu": size.cpu,
+        "memory": size.memory,
+        "disk": size.disk,
+    });
+    (name, request)
 }
 
 #[cfg(test)]
@@ -48,9 +54,9 @@ mod tests {
             ..Resources::default()
         };
         let names = [
-            plan("agent:v1", &Resources::default()).name,
-            plan("agent:v2", &Resources::default()).name,
-            plan("agent:v1", &more).name,
+            plan("agent:v1", &Resources::default()).0,
+            plan("agent:v2", &Resources::default()).0,
+            plan("agent:v1", &more).0,
         ];
         assert!(names[0] != names[1] && names[0] != names[2], "{names:?}");
     }

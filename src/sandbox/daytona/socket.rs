@@ -12,74 +12,46 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::DaytonaError;
-use super::client::{CallRetry, DaytonaCall};
+use super::client::DaytonaCall;
+use super::error::DaytonaError;
 
 /// The longest message that is sent. The toolbox accepts up to 64 KiB.
 const MAX_MESSAGE: usize = 32 * 1024;
 
-/// An open WebSocket.
-#[derive(Debug)]
-pub(super) struct DaytonaSocket {
-    stream: WebSocketStream<Upgraded>,
-    call: String,
-}
-
 /// The receiving half.
-#[derive(Debug)]
 pub(super) struct SocketReader {
     stream: SplitStream<WebSocketStream<Upgraded>>,
     call: String,
 }
 
 /// The sending half.
-#[derive(Debug)]
-pub(super) struct SocketWriter {
-    sink: SplitSink<WebSocketStream<Upgraded>, Message>,
-}
+pub(super) struct SocketWriter(SplitSink<WebSocketStream<Upgraded>, Message>);
 
-impl DaytonaSocket {
-    /// Upgrades a call to a WebSocket. `name` is for errors.
-    pub(super) async fn open(call: DaytonaCall, name: String) -> Result<Self, DaytonaError> {
-        let key = generate_key();
-        let call = call.with(|request| {
-            request
-                .header(CONNECTION, "Upgrade")
-                .header(UPGRADE, "websocket")
-                .header(SEC_WEBSOCKET_VERSION, "13")
-                .header(SEC_WEBSOCKET_KEY, &key)
-        });
-        let response = call.send(CallRetry::Safe).await?;
-        let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT);
-        let is_valid =
-            accepted.is_some_and(|accept| accept.as_bytes() == derive_accept_key(key.as_bytes()).as_bytes());
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS || !is_valid {
-            return Err(DaytonaError::Response {
-                call: name,
-                source: io::Error::new(io::ErrorKind::InvalidData, "Daytona did not open a WebSocket"),
-            });
-        }
-        let upgraded = response
-            .upgrade()
-            .await
-            .map_err(|source| DaytonaError::Unreachable {
-                call: name.clone(),
-                source: source.without_url(),
-            })?;
-        Ok(Self {
-            stream: WebSocketStream::from_raw_socket(upgraded, Role::Client, None).await,
-            call: name,
-        })
+/// Upgrades a call to a WebSocket. `name` is for errors.
+pub(super) async fn open(
+    call: DaytonaCall,
+    name: String,
+) -> Result<(SocketReader, SocketWriter), DaytonaError> {
+    let key = generate_key();
+    let call = call.with(|request| {
+        request
+            .header(CONNECTION, "Upgrade")
+            .header(UPGRADE, "websocket")
+            .header(SEC_WEBSOCKET_VERSION, "13")
+            .header(SEC_WEBSOCKET_KEY, &key)
+    });
+    let response = call.send().await?;
+    let accepted = response.headers().get(SEC_WEBSOCKET_ACCEPT);
+    let is_valid =
+        accepted.is_some_and(|accept| accept.as_bytes() == derive_accept_key(key.as_bytes()).as_bytes());
+    if response.status() != StatusCode::SWITCHING_PROTOCOLS || !is_valid {
+        return Err(DaytonaError::response(name, "Daytona did not open a WebSocket"));
     }
-
-    pub(super) fn split(self) -> (SocketReader, SocketWriter) {
-        let (sink, stream) = self.stream.split();
-        let reader = SocketReader {
-            stream,
-            call: self.call,
-        };
-        (reader, SocketWriter { sink })
-    }
+    let upgraded = response.upgrade().await;
+    let upgraded = upgraded.map_err(|error| DaytonaError::unreachable(&name, error))?;
+    let socket = WebSocketStream::from_raw_socket(upgraded, Role::Client, None).await;
+    let (sink, stream) = socket.split();
+    Ok((SocketReader { stream, call: name }, SocketWriter(sink)))
 }
 
 impl SocketReader {
@@ -110,7 +82,7 @@ impl SocketWriter {
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         for piece in bytes.chunks(MAX_MESSAGE) {
             let message = Message::Binary(piece.to_vec().into());
-            self.sink.send(message).await.map_err(io::Error::other)?;
+            self.0.send(message).await.map_err(io::Error::other)?;
         }
         Ok(())
     }
@@ -118,6 +90,6 @@ impl SocketWriter {
     /// Keeps the connection alive.
     pub(super) async fn ping(&mut self) -> io::Result<()> {
         let ping = Message::Ping(Vec::new().into());
-        self.sink.send(ping).await.map_err(io::Error::other)
+        self.0.send(ping).await.map_err(io::Error::other)
     }
 }

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::time::{interval, timeout};
 
-use super::socket::{SocketReader, SocketWriter};
-use super::toolbox::Toolbox;
-use super::{DaytonaError, failed};
+use super::client::DaytonaClient;
+use super::error::DaytonaError;
+use super::socket::{self, SocketReader, SocketWriter};
 use crate::exec::Command;
 use crate::sandbox::SandboxError;
 use crate::sandbox::session::{SessionContext, SessionError, WarmSession};
@@ -29,7 +30,7 @@ const BUFFER: usize = 256 * 1024;
 /// Opens warm sessions in one sandbox.
 #[derive(Debug)]
 pub(super) struct TerminalOpener {
-    pub(super) toolbox: Toolbox,
+    pub(super) toolbox: DaytonaClient,
     /// The path of the guest in the sandbox.
     pub(super) guest: PathBuf,
     pub(super) context: SessionContext,
@@ -39,14 +40,17 @@ pub(super) struct TerminalOpener {
 impl SessionOpener for TerminalOpener {
     async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
         let opened = self.try_open().await;
-        opened.map_err(|error| failed(&self.context.sandbox, error))
+        opened.map_err(|error| error.for_sandbox(&self.context.sandbox))
     }
 }
 
 impl TerminalOpener {
     async fn try_open(&self) -> Result<Result<WarmSession, SessionError>, DaytonaError> {
         let id = format!("ralph-{:016x}", fastrand::u64(..));
-        let (mut reader, mut writer) = self.toolbox.open_terminal(&id).await?.split();
+        let new = json!({ "id": id, "cwd": "/", "cols": 80, "rows": 24 });
+        self.toolbox.post("process/pty", new).done().await?;
+        let path = format!("process/pty/{id}/connect");
+        let (mut reader, mut writer) = socket::open(self.toolbox.get(&path), path).await?;
         let marker = [fastrand::u64(..), fastrand::u64(..)].map(|half| format!("{half:016x}"));
         let guest = Command::new(self.guest.to_string_lossy()).arg("session");
         let line = format!(
@@ -109,7 +113,7 @@ async fn forward_to_session(
 async fn forward_to_terminal(
     mut writer: SocketWriter,
     mut from_session: ReadHalf<DuplexStream>,
-    toolbox: Toolbox,
+    toolbox: DaytonaClient,
     id: String,
 ) {
     let (mut buffer, mut alarm) = (vec![0; BUFFER], interval(PING));
@@ -126,5 +130,5 @@ async fn forward_to_terminal(
         }
     }
     // On an error, the terminal ends together with the processes of the sandbox.
-    let _ = toolbox.end_terminal(&id).await;
+    let _ = toolbox.delete(&format!("process/pty/{id}")).await;
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::super::host_policy::HostPolicy;
 use super::super::vm::limit_flags;
 use super::super::{Resources, SandboxActivity};
-use super::policy::NetworkRules;
 use crate::exec::{Command, Host};
 
 /// The agent of a sandbox: a plain shell.
@@ -68,7 +68,7 @@ impl SandboxCli {
     }
 
     /// The commands that set the network rules of a sandbox.
-    pub(super) fn restrict(self, name: &str, rules: &NetworkRules) -> Vec<Command> {
+    pub(super) fn restrict(self, name: &str, rules: &HostPolicy) -> Vec<Command> {
         match self {
             Self::Sbx => restrict_sbx(name, rules),
             Self::Plugin => vec![restrict_plugin(name, rules)],
@@ -77,21 +77,21 @@ impl SandboxCli {
 }
 
 /// The default is to deny everything (`policy init deny-all`), so only exceptions are set.
-fn restrict_sbx(name: &str, rules: &NetworkRules) -> Vec<Command> {
+fn restrict_sbx(name: &str, rules: &HostPolicy) -> Vec<Command> {
     let rule = |verb: &str, hosts: &[String]| {
         let command = SandboxCli::Sbx.command(["policy", verb, "network", "--sandbox", name]);
         (!hosts.is_empty()).then(|| command.arg(hosts.join(",")))
     };
     let everything = ["**".to_owned()];
     let commands = match rules {
-        NetworkRules::Nothing => [None, None],
-        NetworkRules::Only { hosts, except } => [rule("allow", hosts), rule("deny", except)],
-        NetworkRules::Everything { except } => [rule("allow", &everything), rule("deny", except)],
+        HostPolicy::Nothing => [None, None],
+        HostPolicy::Only { hosts, except } => [rule("allow", hosts), rule("deny", except)],
+        HostPolicy::Everything { except } => [rule("allow", &everything), rule("deny", except)],
     };
     commands.into_iter().flatten().collect()
 }
 
-fn restrict_plugin(name: &str, rules: &NetworkRules) -> Command {
+fn restrict_plugin(name: &str, rules: &HostPolicy) -> Command {
     let command = SandboxCli::Plugin.command(["network", "proxy", name, "--policy"]);
     let each = |flag: &'static str, hosts: &[String]| -> Vec<String> {
         hosts
@@ -100,12 +100,12 @@ fn restrict_plugin(name: &str, rules: &NetworkRules) -> Command {
             .collect()
     };
     match rules {
-        NetworkRules::Nothing => command.arg("deny"),
-        NetworkRules::Only { hosts, except } => command
+        HostPolicy::Nothing => command.arg("deny"),
+        HostPolicy::Only { hosts, except } => command
             .arg("deny")
             .args(each("--allow-host", hosts))
             .args(each("--block-host", except)),
-        NetworkRules::Everything { except } => command.arg("allow").args(each("--block-host", except)),
+        HostPolicy::Everything { except } => command.arg("allow").args(each("--block-host", except)),
     }
 }
 
@@ -140,22 +140,13 @@ impl SandboxList {
 /// The output of `sbx template ls --json`.
 #[derive(Deserialize)]
 pub(super) struct TemplateList {
-    images: Vec<ListedTemplate>,
+    pub(super) images: Vec<ListedTemplate>,
 }
 
 #[derive(Deserialize)]
-struct ListedTemplate {
-    repository: String,
-    tag: String,
-}
-
-impl TemplateList {
-    /// The names of the images.
-    pub(super) fn names(&self) -> impl Iterator<Item = String> {
-        self.images
-            .iter()
-            .map(|image| format!("{}:{}", image.repository, image.tag))
-    }
+pub(super) struct ListedTemplate {
+    pub(super) repository: String,
+    pub(super) tag: String,
 }
 
 #[cfg(test)]
@@ -188,12 +179,12 @@ mod tests {
             vec!["evil.org".to_owned()],
         );
         let rules = [
-            NetworkRules::Nothing,
-            NetworkRules::Only {
+            HostPolicy::Nothing,
+            HostPolicy::Only {
                 hosts,
                 except: except.clone(),
             },
-            NetworkRules::Everything { except },
+            HostPolicy::Everything { except },
         ];
         let mut lines = vec![
             cli.command(["version"]),

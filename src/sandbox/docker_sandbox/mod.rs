@@ -2,7 +2,6 @@
 //! older `docker sandbox`; `sbx` is preferred if both are installed.
 
 mod cli;
-mod policy;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use self::cli::{SandboxCli, SandboxList, TemplateList};
-use self::policy::NetworkRules;
+use super::host_policy::{HostPolicy, wildcard};
 use super::sandbox_dir::SandboxDir;
 use super::vm::{self, VmDriver, VmNetwork, VmOptions, VmPlan, host_cli};
 use super::{
@@ -18,7 +17,7 @@ use super::{
     SandboxActivity, SandboxError,
 };
 use crate::exec::{Command, Host};
-use crate::network::Policy;
+use crate::network::{HostPattern, Policy};
 
 const INSTALL: &str =
     "install it with `brew install docker/tap/sbx`, or with winget or apt as in Docker's documentation";
@@ -53,7 +52,11 @@ impl DockerSandboxDriver {
     async fn load(&self, image: &str) -> Result<(), SandboxError> {
         let list = SandboxCli::Sbx.command(["template", "ls", "--json"]);
         let templates: TemplateList = host_cli::run_json(&self.host, list).await?;
-        if templates.names().any(|template| template == image) {
+        let mut names = templates
+            .images
+            .iter()
+            .map(|one| format!("{}:{}", one.repository, one.tag));
+        if names.any(|name| name == image) {
             return Ok(());
         }
         let archive = self.base.join(format!("template-{:016x}.tar", fastrand::u64(..)));
@@ -82,11 +85,7 @@ impl DockerSandboxDriver {
                     source.display()
                 );
                 let operation = "mount a file at another path";
-                return Err(SandboxError::unsupported(
-                    DockerSandboxDriver::NAME,
-                    operation,
-                    reason,
-                ));
+                return Err(SandboxError::unsupported(Self::NAME, operation, reason));
             }
             paths.push(format!("{}:ro", source.display()));
         }
@@ -113,7 +112,7 @@ impl VmDriver for DockerSandboxDriver {
     }
 
     fn objection(&self, policy: &Policy) -> Option<String> {
-        policy::rules(policy).err()
+        HostPolicy::new(policy, host).err()
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
@@ -159,9 +158,9 @@ impl VmDriver for DockerSandboxDriver {
     /// A network with denied names only is not probed: probes would send requests to those names.
     async fn network(&self, plan: &VmPlan) -> Result<VmNetwork, SandboxError> {
         Ok(match rules(plan)? {
-            NetworkRules::Nothing => VmNetwork::Blocked,
-            NetworkRules::Only { .. } => VmNetwork::Filtered,
-            NetworkRules::Everything { .. } => VmNetwork::Open,
+            HostPolicy::Nothing => VmNetwork::Blocked,
+            HostPolicy::Only { .. } => VmNetwork::Filtered,
+            HostPolicy::Everything { .. } => VmNetwork::Open,
         })
     }
 
@@ -204,9 +203,18 @@ impl VmDriver for DockerSandboxDriver {
 }
 
 /// The network rules of a VM. Fails if the policy cannot be enforced.
-fn rules(plan: &VmPlan) -> Result<NetworkRules, SandboxError> {
-    policy::rules(&plan.spec.network).map_err(|reason| {
+fn rules(plan: &VmPlan) -> Result<HostPolicy, SandboxError> {
+    HostPolicy::new(&plan.spec.network, host).map_err(|reason| {
         SandboxError::unsupported(DockerSandboxDriver::NAME, "enforce the network policy", reason)
+    })
+}
+
+/// A pattern in the syntax of Docker Sandboxes: names, with or without a port.
+fn host(pattern: &HostPattern) -> Result<String, String> {
+    let names = wildcard(pattern)?;
+    Ok(match pattern.port {
+        Some(port) => format!("{names}:{port}"),
+        None => names,
     })
 }
 
