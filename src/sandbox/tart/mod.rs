@@ -1,24 +1,24 @@
 //! The `tart` provider: each sandbox is a VM on a Mac, cloned from a template that is created once for an image and a
 //! dependency script. Only the workspace on the host is kept: a stopped VM is removed and cloned again.
 
-mod agent;
 mod cli;
 mod gateway_address;
 mod softnet;
 mod template;
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
-use self::cli::{Tart, TartVm, command};
+use self::cli::{Tart, command};
 use self::gateway_address::GatewayAddress;
-use self::softnet::{AllowedAddresses, SoftnetMode};
+use self::softnet::SoftnetMode;
 use super::host_policy::inspection_unsupported;
 use super::sandbox_dir::SandboxDir;
-use super::vm::{self, VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, limit_flags};
+use super::vm::{self, VmDriver, VmGateway, VmNetwork, VmOptions, VmPlan, host_cli, limit_flags};
 use super::{
     Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, SandboxActivity,
     SandboxError, SandboxErrorKind,
@@ -79,8 +79,9 @@ impl TartDriver {
             return Ok(());
         }
         let mut running = 0;
-        for vm in self.tart.list().await?.iter().filter(|vm| vm.is_running()) {
-            running += usize::from(self.tart.is_mac(&vm.name).await?);
+        for (vm, activity) in self.tart.list().await? {
+            let counts = activity == SandboxActivity::Running && self.tart.is_mac(&vm).await?;
+            running += usize::from(counts);
         }
         if running < MAX_RUNNING_MACS {
             Ok(())
@@ -89,25 +90,20 @@ impl TartDriver {
         }
     }
 
-    /// Clones a VM and starts it, with a network that reaches these addresses.
-    async fn boot(
-        &self,
-        plan: &VmPlan,
-        template: &str,
-        allowed: AllowedAddresses,
-    ) -> Result<(), SandboxError> {
-        let (name, run) = (plan.name(), run_command(plan, allowed)?);
+    /// Clones a VM and starts it, with a network that reaches a gateway at this address if the policy needs one.
+    async fn boot(&self, plan: &VmPlan, template: &str, gateway: Ipv4Addr) -> Result<(), SandboxError> {
+        let (name, run) = (plan.name(), run_command(plan, gateway)?);
         self.check_limit(template).await?;
         self.tart.clone_vm(template, &name).await?;
         let limits = limit_flags(&plan.spec.resources, "--cpu", "--memory", "");
-        self.tart.run(command(["set", &name]).args(limits)).await?;
+        host_cli::run(&self.tart.host, command(["set", &name]).args(limits)).await?;
         self.run(&name, run, plan).await
     }
 
     /// Starts a VM, and waits until commands can be run in it.
     async fn run(&self, name: &str, run: Command, plan: &VmPlan) -> Result<(), SandboxError> {
-        let run = self.tart.start(run, &plan.dir.log()).await?;
-        agent::wait_until_ready(&self.tart, name, &run, self.boot_timeout).await
+        let log = plan.dir.log();
+        self.tart.start(name, run, log, self.boot_timeout).await
     }
 }
 
@@ -131,7 +127,7 @@ impl VmDriver for TartDriver {
     }
 
     async fn check(&self) -> Result<(), SandboxError> {
-        if self.tart.is_installed() {
+        if self.tart.host.has_program("tart") {
             return Ok(());
         }
         let hint = "install it with `brew install cirruslabs/cli/tart`, on a Mac with Apple silicon";
@@ -154,20 +150,16 @@ impl VmDriver for TartDriver {
             softnet::check(&self.tart.host).await?;
         }
         let template = self.ensure_template(image, plan).await?;
-        match mode {
-            SoftnetMode::Open => self.boot(plan, &template, AllowedAddresses::All).await,
-            SoftnetMode::Blocked => self.boot(plan, &template, AllowedAddresses::None).await,
-            SoftnetMode::Gateway => {
-                let guess = self.gateway_address.guess();
-                self.boot(plan, &template, AllowedAddresses::Only(guess)).await?;
-                let found = self.gateway_address.find(&self.tart, &plan.name()).await?;
-                if found == guess {
-                    return Ok(());
-                }
+        let guess = self.gateway_address.guess();
+        self.boot(plan, &template, guess).await?;
+        if mode == SoftnetMode::Gateway {
+            let found = self.gateway_address.find(&self.tart, &plan.name()).await?;
+            if found != guess {
                 self.remove(&plan.name()).await?;
-                self.boot(plan, &template, AllowedAddresses::Only(found)).await
+                self.boot(plan, &template, found).await?;
             }
         }
+        Ok(())
     }
 
     async fn network(&self, plan: &VmPlan) -> Result<VmNetwork, SandboxError> {
@@ -197,15 +189,7 @@ impl VmDriver for TartDriver {
     }
 
     async fn list(&self) -> Result<BTreeMap<String, SandboxActivity>, SandboxError> {
-        let activity = |vm: &TartVm| {
-            if vm.is_running() {
-                SandboxActivity::Running
-            } else {
-                SandboxActivity::Stopped
-            }
-        };
-        let vms = self.tart.list().await?;
-        Ok(vms.iter().map(|vm| (vm.name.clone(), activity(vm))).collect())
+        self.tart.list().await
     }
 
     fn exec(&self, vm: &str) -> Command {
@@ -223,13 +207,13 @@ impl VmDriver for TartDriver {
 }
 
 /// The command that starts a VM, and lives as long as it.
-fn run_command(plan: &VmPlan, allowed: AllowedAddresses) -> Result<Command, SandboxError> {
+fn run_command(plan: &VmPlan, gateway: Ipv4Addr) -> Result<Command, SandboxError> {
     let mut run = command(["run", &plan.name(), "--no-graphics"]);
     run = run.arg(shared_dir(WORKSPACE, &plan.dir.workspace(), "")?);
     if let Some(dir) = plan.guest_dir() {
         run = run.arg(shared_dir(GUEST, dir, ":ro")?);
     }
-    Ok(run.args(allowed.flags()))
+    Ok(run.args(SoftnetMode::new(&plan.spec.network).flags(gateway)))
 }
 
 /// The argument that shares a directory with a VM. Colons separate its parts, so the path must have none.

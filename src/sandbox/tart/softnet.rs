@@ -32,27 +32,15 @@ impl SoftnetMode {
             PolicyMode::AllowAll | PolicyMode::Allowlist | PolicyMode::Record => Self::Gateway,
         }
     }
-}
 
-/// The addresses that a VM may reach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AllowedAddresses {
-    All,
-    None,
-    Only(Ipv4Addr),
-}
-
-impl AllowedAddresses {
-    /// The arguments of `tart run`.
-    pub(super) fn flags(self) -> Vec<String> {
-        let blocked = ["--net-softnet", "--net-softnet-block=0.0.0.0/0"].map(str::to_owned);
+    /// The arguments of `tart run`, for a gateway at this address.
+    pub(super) fn flags(self, gateway: Ipv4Addr) -> Vec<String> {
+        let block = ["--net-softnet", "--net-softnet-block=0.0.0.0/0"].map(str::to_owned);
+        let allow = format!("--net-softnet-allow={gateway}/32");
         match self {
-            Self::All => Vec::new(),
-            Self::None => blocked.to_vec(),
-            Self::Only(address) => {
-                let allowed = format!("--net-softnet-allow={address}/32");
-                blocked.into_iter().chain([allowed]).collect()
-            }
+            Self::Open => Vec::new(),
+            Self::Blocked => block.to_vec(),
+            Self::Gateway => block.into_iter().chain([allow]).collect(),
         }
     }
 }
@@ -108,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_gateway_is_the_only_allowed_address() {
-        let flags = AllowedAddresses::Only(Ipv4Addr::new(192, 168, 64, 1)).flags();
+        let flags = SoftnetMode::Gateway.flags(Ipv4Addr::new(192, 168, 64, 1));
         let expected = [
             "--net-softnet",
             "--net-softnet-block=0.0.0.0/0",

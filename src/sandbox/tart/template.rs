@@ -15,7 +15,7 @@ impl TartDriver {
     /// of the sandbox's VM, so that an interrupted build is removed together with that sandbox.
     pub(super) async fn ensure_template(&self, image: &str, plan: &VmPlan) -> Result<String, SandboxError> {
         let name = template_name(&plan.spec.purpose.agent, image, &self.dependencies);
-        if self.exists(&name).await? {
+        if self.list().await?.contains_key(&name) {
             return Ok(name);
         }
         if self.dependencies.trim().is_empty() {
@@ -27,15 +27,11 @@ impl TartDriver {
         self.check_limit(&building).await?;
         self.install(&building, plan).await?;
         // Another run may have created it meanwhile.
-        if !self.exists(&name).await? {
+        if !self.list().await?.contains_key(&name) {
             self.tart.clone_vm(&building, &name).await?;
         }
         self.tart.delete(&building).await?;
         Ok(name)
-    }
-
-    async fn exists(&self, name: &str) -> Result<bool, SandboxError> {
-        Ok(self.tart.list().await?.iter().any(|vm| vm.name == name))
     }
 
     /// Runs the dependency script in a VM. It is passed as input, so that it needs no quoting and may have any length.
