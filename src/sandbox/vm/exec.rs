@@ -36,11 +36,8 @@ impl VmExec {
     /// command that reaches a time limit ends all processes of ralph in the VM.
     pub(super) async fn run(&self, command: &Command, output: &mut dyn OutputSink) -> io::Result<Exit> {
         let exit = self.host.run(&self.wrap(command), output).await?;
-        match exit.status {
-            ExitStatus::TimedOut | ExitStatus::Idle => {
-                self.end_all().await?;
-            }
-            ExitStatus::Code(_) | ExitStatus::Signal(_) | ExitStatus::OutOfMemory => {}
+        if matches!(exit.status, ExitStatus::TimedOut | ExitStatus::Idle) {
+            self.end_all().await?;
         }
         Ok(exit)
     }

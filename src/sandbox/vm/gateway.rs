@@ -1,7 +1,6 @@
 //! The gateway of a VM: it listens at an address of the host that the VM reaches.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use super::super::docker::{SealError, proxy_variables};
@@ -13,8 +12,10 @@ use crate::network::probe::Beacon;
 /// A gateway for one VM. It is closed when this is dropped.
 pub(in crate::sandbox) struct VmGateway {
     _gateway: Gateway,
-    address: SocketAddr,
-    beacon: Beacon,
+    /// The address at which it listens.
+    pub(super) address: SocketAddr,
+    /// Its name and its response there.
+    pub(super) beacon: Beacon,
     phantom: Phantom,
     mode: PolicyMode,
 }
@@ -48,16 +49,6 @@ impl VmGateway {
         })
     }
 
-    /// The address at which it listens.
-    pub(super) fn address(&self) -> IpAddr {
-        self.address.ip()
-    }
-
-    /// Its name and its response there.
-    pub(super) fn beacon(&self) -> &Beacon {
-        &self.beacon
-    }
-
     /// Whether it refuses names that are not in the policy.
     pub(super) fn denies_unknown_names(&self) -> bool {
         match self.mode {
@@ -69,13 +60,5 @@ impl VmGateway {
     /// The proxy variables for programs in the VM.
     pub(super) fn variables(&self) -> BTreeMap<String, String> {
         proxy_variables(&self.phantom, self.address)
-    }
-}
-
-impl fmt::Debug for VmGateway {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VmGateway")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
     }
 }

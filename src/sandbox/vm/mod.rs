@@ -30,23 +30,11 @@ use super::{Capabilities, Provider, SandboxActivity, SandboxError, SandboxSpec, 
 use crate::exec::Host;
 use crate::network::Policy;
 
-/// Variables of the VM that commands inherit: program path, user, proxy and certificates.
-const INHERITED: [&str; 14] = [
-    "PATH",
-    "USER",
-    "LOGNAME",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "CURL_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
-    "REQUESTS_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-];
+/// A shell script that prints the variables of the VM that commands inherit, as far as they are set: program path, user,
+/// proxy and certificates.
+const PRINT_INHERITED: &str = "for name in PATH USER LOGNAME http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY \
+     NO_PROXY SSL_CERT_FILE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE GIT_SSL_CAINFO; \
+     do eval \"value=\\${$name-}\"; [ -z \"$value\" ] || echo \"$name=$value\"; done";
 
 /// The options that the providers of VMs share.
 #[derive(Clone, Debug)]
@@ -96,7 +84,7 @@ impl<D: VmDriver> VmBackend<D> {
         let name = plan.name();
         let root = self.driver.root(&plan.dir);
         let exec = self.driver.exec(&name);
-        let print = exec.clone().args(["/bin/sh", "-c", &print_variables(&INHERITED)]);
+        let print = exec.clone().args(["/bin/sh", "-c", PRINT_INHERITED]);
         let printed = host_cli::run(&self.options.host, print).await?;
         let exec = VmExec {
             host: self.options.host.clone(),
@@ -147,7 +135,13 @@ impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
     }
 
     async fn fingerprint(&self, spec: &SandboxSpec) -> Result<Option<String>, SandboxError> {
-        Ok(Some(fingerprint(spec)))
+        Ok(Some(fingerprint::fingerprint(&(
+            crate::guest::VERSION,
+            &spec.image,
+            spec.network.lines(),
+            &spec.mounts,
+            &spec.resources,
+        ))))
     }
 
     async fn create(
@@ -218,25 +212,6 @@ impl<D: VmDriver> WorkspaceBackend for VmBackend<D> {
     async fn remove_at(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
         self.driver.remove(&dir.name()).await
     }
-}
-
-/// A hash of what a VM is created from. A VM with another hash is not reused.
-fn fingerprint(spec: &SandboxSpec) -> String {
-    fingerprint::fingerprint(&(
-        crate::guest::VERSION,
-        &spec.image,
-        spec.network.lines(),
-        &spec.mounts,
-        &spec.resources,
-    ))
-}
-
-/// A shell command that prints those of these variables that are set.
-fn print_variables(names: &[&str]) -> String {
-    let names = names.join(" ");
-    format!(
-        "for name in {names}; do eval \"value=\\${{$name-}}\"; [ -z \"$value\" ] || echo \"$name=$value\"; done"
-    )
 }
 
 /// The environment of commands: variables that the VM printed, ralph's own, and those of the spec.

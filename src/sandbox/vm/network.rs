@@ -22,7 +22,6 @@ const FORBIDDEN: &str = "403";
 const NO_CURL: i32 = 126;
 
 /// What restricts the network of a VM.
-#[derive(Debug)]
 pub(in crate::sandbox) enum VmNetwork {
     /// Nothing: the policy allows everything.
     Open,
@@ -79,7 +78,7 @@ impl VmNetwork {
         };
         // Softnet does not filter by port: all ports at the gateway's own address are reachable.
         let elsewhere = canaries.iter().filter(|canary| match self {
-            Self::Gateway(gateway) => canary.address().ip() != gateway.address(),
+            Self::Gateway(gateway) => canary.address().ip() != gateway.address.ip(),
             Self::Open | Self::Attached | Self::Blocked | Self::Filtered => true,
         });
         checks.extend(elsewhere.flat_map(|canary| {
@@ -140,7 +139,7 @@ impl CurlCheck {
 }
 
 fn gateway_checks(gateway: &VmGateway) -> Vec<CurlCheck> {
-    let beacon = gateway.beacon();
+    let beacon = &gateway.beacon;
     let reached = CurlCheck {
         name: "the VM reaches its own gateway",
         arguments: format!("http://{}/", beacon.name),

@@ -15,7 +15,6 @@ use super::network::VmNetwork;
 use crate::exec::{Command, Exit, OutputSink};
 
 /// One live VM.
-#[derive(Debug)]
 pub(super) struct VmSandbox<D> {
     pub(super) name: String,
     pub(super) driver: D,
