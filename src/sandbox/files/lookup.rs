@@ -25,20 +25,15 @@ pub(super) struct ResolvedPath {
     pub(super) name: OsString,
 }
 
-/// What to do with a symlink as the last component of a path.
+/// How a path is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LastLink {
-    /// Follow it.
+pub(super) enum LookupMode {
+    /// Follow a symlink as the last component.
     Follow,
+    /// Follow it, and create missing parent directories.
+    FollowAndCreate,
     /// Resolve to the link itself.
-    Keep,
-}
-
-/// What to do with missing parent directories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MissingParents {
-    Fail,
-    Create,
+    KeepLink,
 }
 
 /// The directory that no path leads out of.
@@ -49,15 +44,10 @@ pub(super) struct RootDir {
     pub(super) owner: Option<FileOwner>,
 }
 
-impl ResolvedPath {
-    /// Resolves a path relative to `root`. It need not exist.
-    pub(super) fn resolve(
-        root: &RootDir,
-        path: &Path,
-        last: LastLink,
-        parents: MissingParents,
-    ) -> Result<Self, FileError> {
-        let mut walk = PathWalk::begin(root)?;
+impl RootDir {
+    /// Resolves a path relative to this directory. It need not exist.
+    pub(super) fn resolve(&self, path: &Path, mode: LookupMode) -> Result<ResolvedPath, FileError> {
+        let mut walk = PathWalk::begin(self)?;
         walk.expand(path)?;
         while let Some(step) = walk.rest.pop_front() {
             if step == ".." {
@@ -65,13 +55,13 @@ impl ResolvedPath {
                 continue;
             }
             let is_last = walk.rest.is_empty();
-            if is_last && last == LastLink::Keep {
+            if is_last && mode == LookupMode::KeepLink {
                 return Ok(walk.end_at(step));
             }
             match walk.link_target(&step)? {
                 Some(target) => walk.follow(&target)?,
                 None if is_last => return Ok(walk.end_at(step)),
-                None => walk.enter(&step, parents)?,
+                None => walk.enter(&step, mode)?,
             }
         }
         Ok(walk.end_at(OsString::from(".")))
@@ -144,9 +134,9 @@ impl PathWalk {
         self.expand(Path::new(target))
     }
 
-    fn enter(&mut self, name: &OsStr, parents: MissingParents) -> Result<(), FileError> {
+    fn enter(&mut self, name: &OsStr, mode: LookupMode) -> Result<(), FileError> {
         let entered = match open_dir(self.current(), name) {
-            Err(Errno::NOENT) if parents == MissingParents::Create => {
+            Err(Errno::NOENT) if mode == LookupMode::FollowAndCreate => {
                 create_dir(self.current(), name, self.owner)?;
                 open_dir(self.current(), name)
             }

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, o
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use self::lookup::{LastLink, MissingParents, ResolvedPath, RootDir, create_dir, open_dir};
+use self::lookup::{LookupMode, ResolvedPath, RootDir, create_dir, open_dir};
 pub(super) use self::remove::remove_all;
 use self::remove::remove_tree;
 use super::{DirEntry, SandboxError, SandboxFiles};
@@ -37,11 +37,7 @@ enum FileError {
     /// The file is longer than the limit.
     TooLong { limit: u64 },
     /// The file on the host failed, not the one in the sandbox.
-    Host {
-        operation: &'static str,
-        path: PathBuf,
-        error: io::Error,
-    },
+    Host(SandboxError),
     /// Any other error.
     Io(io::Error),
 }
@@ -134,98 +130,9 @@ impl WorkspaceFiles {
             FileError::Outside => SandboxError::outside(path),
             FileError::Gone => SandboxError::gone(&self.sandbox),
             FileError::TooLong { limit } => SandboxError::too_long(path, limit),
-            FileError::Host {
-                operation,
-                path,
-                error,
-            } => SandboxError::host(operation, &path, error),
+            FileError::Host(error) => error,
             FileError::Io(error) => SandboxError::file(operation, path, error),
         }
-    }
-
-    fn read_blocking(&self, path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
-        let (file, length) = self.open_to_read(path, limit)?;
-        let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
-        // It may have grown since its length was checked.
-        match file.take(limit.saturating_add(1)).read_to_end(&mut bytes)? as u64 {
-            read if read > limit => Err(FileError::TooLong { limit }),
-            _ => Ok(bytes),
-        }
-    }
-
-    fn append_blocking(&self, path: &Path, bytes: &[u8]) -> Result<(), FileError> {
-        let target = self.resolve(path, LastLink::Follow, MissingParents::Create)?;
-        let append = OFlags::WRONLY | OFlags::APPEND;
-        let mut file = match open_file(&target, append | OFlags::CREATE | OFlags::EXCL) {
-            Ok(file) => {
-                file.set_permissions(permissions(DEFAULT_MODE))?;
-                self.give(&file)?;
-                file
-            }
-            Err(Errno::EXIST) => regular_file(open_file(&target, append)?)?.0,
-            Err(error) => return Err(error.into()),
-        };
-        Ok(file.write_all(bytes)?)
-    }
-
-    fn list_blocking(&self, path: &Path) -> Result<Vec<DirEntry>, FileError> {
-        let target = self.resolve(path, LastLink::Follow, MissingParents::Fail)?;
-        let dir = open_dir(target.dir.as_fd(), &target.name)?;
-        let mut entries = Vec::new();
-        for name in names(dir.as_fd())? {
-            match statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => entries.push(dir_entry(&name.to_string_lossy(), &stat)?),
-                Err(Errno::NOENT) => {} // Removed since the directory was read.
-                Err(error) => return Err(error.into()),
-            }
-        }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(entries)
-    }
-
-    fn mkdir_blocking(&self, path: &Path) -> Result<(), FileError> {
-        let target = self.resolve(path, LastLink::Follow, MissingParents::Create)?;
-        create_dir(target.dir.as_fd(), &target.name, self.host.owner)?;
-        open_dir(target.dir.as_fd(), &target.name)?;
-        Ok(())
-    }
-
-    fn remove_blocking(&self, path: &Path) -> Result<(), FileError> {
-        match self.resolve(path, LastLink::Keep, MissingParents::Fail) {
-            Ok(target) if target.name == "." => Err(FileError::Io(io::ErrorKind::InvalidInput.into())),
-            Ok(target) => Ok(remove_tree(target.dir.as_fd(), &target.name)?),
-            Err(FileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn upload_blocking(&self, from: &Path, to: &Path) -> Result<(), FileError> {
-        let mut source = File::open(from).map_err(|error| host_error("read", from, error))?;
-        let mode = source.metadata()?.mode();
-        self.replace(to, mode, |file| io::copy(&mut source, file).map(drop))
-    }
-
-    fn download_blocking(&self, from: &Path, to: &Path, limit: u64) -> Result<(), FileError> {
-        let (file, _) = self.open_to_read(from, limit)?;
-        let mode = file.metadata()?.mode();
-        let dir = to.parent().unwrap_or(Path::new("."));
-        let mut copy = NamedTempFile::new_in(dir).map_err(|error| host_error("write", to, error))?;
-        if io::copy(&mut file.take(limit.saturating_add(1)), copy.as_file_mut())? > limit {
-            return Err(FileError::TooLong { limit });
-        }
-        copy.as_file().set_permissions(permissions(mode))?;
-        copy.persist(to)
-            .map_err(|error| host_error("write", to, error.error))?;
-        Ok(())
-    }
-
-    fn resolve(
-        &self,
-        path: &Path,
-        last: LastLink,
-        parents: MissingParents,
-    ) -> Result<ResolvedPath, FileError> {
-        ResolvedPath::resolve(&self.host, path, last, parents)
     }
 
     fn give(&self, file: &File) -> Result<(), Errno> {
@@ -233,7 +140,7 @@ impl WorkspaceFiles {
     }
 
     fn open_to_read(&self, path: &Path, limit: u64) -> Result<(File, u64), FileError> {
-        let target = self.resolve(path, LastLink::Follow, MissingParents::Fail)?;
+        let target = self.host.resolve(path, LookupMode::Follow)?;
         match regular_file(open_file(&target, OFlags::RDONLY)?)? {
             (_, length) if length > limit => Err(FileError::TooLong { limit }),
             file => Ok(file),
@@ -247,7 +154,7 @@ impl WorkspaceFiles {
         mode: u32,
         fill: impl FnOnce(&mut File) -> io::Result<()>,
     ) -> Result<(), FileError> {
-        let target = self.resolve(path, LastLink::Follow, MissingParents::Create)?;
+        let target = self.host.resolve(path, LookupMode::FollowAndCreate)?;
         let mut staged = NamedTempFile::new_in(&self.staging)?;
         fill(staged.as_file_mut())?;
         self.give(staged.as_file())?;
@@ -261,8 +168,16 @@ impl WorkspaceFiles {
 #[async_trait]
 impl SandboxFiles for WorkspaceFiles {
     async fn read(&self, path: &Path, limit: u64) -> Result<Vec<u8>, SandboxError> {
-        self.with("read", path, move |files, path| files.read_blocking(path, limit))
-            .await
+        self.with("read", path, move |files, path| {
+            let (file, length) = files.open_to_read(path, limit)?;
+            let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+            // It may have grown since its length was checked.
+            match file.take(limit.saturating_add(1)).read_to_end(&mut bytes)? as u64 {
+                read if read > limit => Err(FileError::TooLong { limit }),
+                _ => Ok(bytes),
+            }
+        })
+        .await
     }
 
     async fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), SandboxError> {
@@ -276,45 +191,93 @@ impl SandboxFiles for WorkspaceFiles {
     async fn append(&self, path: &Path, bytes: &[u8]) -> Result<(), SandboxError> {
         let bytes = bytes.to_owned();
         self.with("append to", path, move |files, path| {
-            files.append_blocking(path, &bytes)
+            let target = files.host.resolve(path, LookupMode::FollowAndCreate)?;
+            let append = OFlags::WRONLY | OFlags::APPEND;
+            let mut file = match open_file(&target, append | OFlags::CREATE | OFlags::EXCL) {
+                Ok(file) => {
+                    file.set_permissions(permissions(DEFAULT_MODE))?;
+                    files.give(&file)?;
+                    file
+                }
+                Err(Errno::EXIST) => regular_file(open_file(&target, append)?)?.0,
+                Err(error) => return Err(error.into()),
+            };
+            Ok(file.write_all(&bytes)?)
         })
         .await
     }
 
     async fn list(&self, path: &Path) -> Result<Vec<DirEntry>, SandboxError> {
-        self.with("list", path, Self::list_blocking).await
+        self.with("list", path, |files, path| {
+            let target = files.host.resolve(path, LookupMode::Follow)?;
+            let dir = open_dir(target.dir.as_fd(), &target.name)?;
+            let mut entries = Vec::new();
+            for name in names(dir.as_fd())? {
+                match statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(stat) => entries.push(dir_entry(&name.to_string_lossy(), &stat)?),
+                    Err(Errno::NOENT) => {} // Removed since the directory was read.
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            Ok(entries)
+        })
+        .await
     }
 
     async fn mkdir(&self, path: &Path) -> Result<(), SandboxError> {
-        self.with("create the directory", path, Self::mkdir_blocking)
-            .await
+        self.with("create the directory", path, |files, path| {
+            let target = files.host.resolve(path, LookupMode::FollowAndCreate)?;
+            create_dir(target.dir.as_fd(), &target.name, files.host.owner)?;
+            open_dir(target.dir.as_fd(), &target.name)?;
+            Ok(())
+        })
+        .await
     }
 
     async fn remove(&self, path: &Path) -> Result<(), SandboxError> {
-        self.with("remove", path, Self::remove_blocking).await
+        self.with("remove", path, |files, path| {
+            match files.host.resolve(path, LookupMode::KeepLink) {
+                Ok(target) if target.name == "." => Err(io::Error::from(io::ErrorKind::InvalidInput).into()),
+                Ok(target) => Ok(remove_tree(target.dir.as_fd(), &target.name)?),
+                Err(FileError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(error) => Err(error),
+            }
+        })
+        .await
     }
 
     async fn upload(&self, from: &Path, to: &Path) -> Result<(), SandboxError> {
         let from = from.to_owned();
-        self.with("upload to", to, move |files, to| files.upload_blocking(&from, to))
-            .await
+        self.with("upload to", to, move |files, to| {
+            let mut source = File::open(&from).map_err(|error| host_error("read", &from, error))?;
+            let mode = source.metadata()?.mode();
+            files.replace(to, mode, |file| io::copy(&mut source, file).map(drop))
+        })
+        .await
     }
 
     async fn download(&self, from: &Path, to: &Path, limit: u64) -> Result<(), SandboxError> {
         let to = to.to_owned();
         self.with("download", from, move |files, from| {
-            files.download_blocking(from, &to, limit)
+            let (file, _) = files.open_to_read(from, limit)?;
+            let mode = file.metadata()?.mode();
+            let dir = to.parent().unwrap_or(Path::new("."));
+            let written = |error| host_error("write", &to, error);
+            let mut copy = NamedTempFile::new_in(dir).map_err(written)?;
+            if io::copy(&mut file.take(limit.saturating_add(1)), copy.as_file_mut())? > limit {
+                return Err(FileError::TooLong { limit });
+            }
+            copy.as_file().set_permissions(permissions(mode))?;
+            copy.persist(&to).map_err(|error| written(error.error))?;
+            Ok(())
         })
         .await
     }
 }
 
-fn host_error(operation: &'static str, path: &Path, error: io::Error) -> FileError {
-    FileError::Host {
-        operation,
-        path: path.to_owned(),
-        error,
-    }
+fn host_error(operation: &str, path: &Path, error: io::Error) -> FileError {
+    FileError::Host(SandboxError::host(operation, path, error))
 }
 
 /// The names in a directory, without `.` and `..`.
