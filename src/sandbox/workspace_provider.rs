@@ -1,7 +1,6 @@
 //! What is the same for every provider whose sandboxes have a workspace on the host: naming, taking over, listing and
 //! removing sandboxes. A [`WorkspaceBackend`] does the rest.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::PathBuf;
 
@@ -166,7 +165,14 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
             if !fits || !found.owner.is_dead(&self.owner) || !dir.claim(&found, record)? {
                 continue;
             }
-            match self.open_and_start(&dir, spec).await {
+            let opened = async {
+                let opened = self.backend.open(&dir, spec).await?;
+                if let Some(sandbox) = &opened {
+                    sandbox.start().await?;
+                }
+                Ok::<_, SandboxError>(opened)
+            };
+            match opened.await {
                 Ok(Some(sandbox)) => return Ok(Some(sandbox)),
                 Ok(None) => {}
                 Err(error) => {
@@ -178,18 +184,6 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         Ok(None)
     }
 
-    async fn open_and_start(
-        &self,
-        dir: &SandboxDir,
-        spec: &SandboxSpec,
-    ) -> Result<Option<B::Sandbox>, SandboxError> {
-        let Some(sandbox) = self.backend.open(dir, spec).await? else {
-            return Ok(None);
-        };
-        sandbox.start().await?;
-        Ok(Some(sandbox))
-    }
-
     async fn discard(&self, dir: &SandboxDir) -> Result<(), SandboxError> {
         self.backend.remove_at(dir).await?;
         dir.remove().await
@@ -198,11 +192,8 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
     /// Removes sandboxes whose owner process was killed. A process that exits normally stops its own sandbox.
     async fn sweep(&self) -> Result<(), SandboxError> {
         for found in self.census().await? {
-            if !found
-                .instance
-                .as_ref()
-                .is_some_and(|instance| instance.needs_sweep)
-            {
+            let instance = found.instance.as_ref();
+            if !instance.is_some_and(|instance| instance.needs_sweep) {
                 continue;
             }
             // The orphan of another user can only be removed by that user.
@@ -217,14 +208,11 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
     async fn census(&self) -> Result<Vec<FoundSandbox>, SandboxError> {
         let dirs = SandboxDir::all(&self.base)?;
         let instances = self.backend.instances(&dirs).await?;
-        let seen: BTreeSet<SandboxDir> = instances.iter().map(|instance| instance.dir.clone()).collect();
-        let alone = dirs.into_iter().filter(|dir| !seen.contains(dir));
-        let mut found: Vec<FoundSandbox> = alone.map(|dir| self.found(dir, None)).collect();
-        found.extend(
-            instances
-                .into_iter()
-                .map(|instance| self.found(instance.dir.clone(), Some(instance))),
-        );
+        let alone = |dir: &SandboxDir| instances.iter().all(|instance| instance.dir != *dir);
+        let alone: Vec<SandboxDir> = dirs.into_iter().filter(alone).collect();
+        let all = instances.into_iter().map(|it| (it.dir.clone(), Some(it)));
+        let all = all.chain(alone.into_iter().map(|dir| (dir, None)));
+        let mut found: Vec<FoundSandbox> = all.map(|(dir, instance)| self.found(dir, instance)).collect();
         found.sort_by(|one, other| one.listing.id.cmp(&other.listing.id));
         Ok(found)
     }
