@@ -1,17 +1,17 @@
 //! `.agent-loop/config.json`: `{type, base_image, cpu, memory_gb, allowed_hosts}`, all optional. They become settings of
 //! the project layer.
 
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::document::ConfigDocument;
-use super::error::{ConfigFinding, ConfigProblem};
+use super::error::ConfigFinding;
 use super::key::KeyPath;
 use super::known::closest;
-use super::layer::SettingOrigin;
-use super::value::{ConfigValue, Setting, SettingEntry};
+use super::value::{ConfigValue, Setting, SettingMap};
 
 /// Its keys, and the settings that they set.
 const KEYS: [(&str, &str); 5] = [
@@ -25,74 +25,59 @@ const KEYS: [(&str, &str); 5] = [
 const MEMORY: &str = "sandbox.resources.memory";
 
 /// Reads the file.
-pub(super) fn read(document: ConfigDocument<'_>) -> (Vec<SettingEntry>, Vec<ConfigFinding>) {
+pub(super) fn read(document: ConfigDocument<'_>, findings: &mut Vec<ConfigFinding>) -> SettingMap {
+    let mut entries = SettingMap::new();
     let object: Object<'_> = match serde_json::from_str(document.text) {
         Ok(object) => object,
-        Err(error) => return (Vec::new(), vec![not_an_object(document, &error)]),
+        Err(error) => {
+            findings.push(not_an_object(document, &error));
+            return entries;
+        }
     };
-    let mut entries: Vec<SettingEntry> = Vec::new();
-    let mut findings = Vec::new();
     for (name, raw) in object.0 {
         let origin = document.origin(offset_in(document.text, raw.get()));
-        match entry(document, &name, raw, &origin) {
-            Ok(entry) if entries.iter().any(|earlier| earlier.key == entry.key) => {
-                findings.push(ConfigFinding::syntax(
+        let own_key = KeyPath::ROOT.child(&name);
+        let Some((_, key)) = KEYS.iter().find(|(known, _)| *known == name) else {
+            let meant = closest(&name, KEYS.map(|(known, _)| known.to_owned()));
+            findings.push(ConfigFinding::unknown_key(origin.place, &own_key, meant));
+            continue;
+        };
+        let value = match (*key, value(document, raw)) {
+            (MEMORY, ConfigValue::Integer(gigabytes)) => ConfigValue::Text(format!("{gigabytes}g")),
+            (MEMORY, ConfigValue::Float(gigabytes)) => ConfigValue::Text(format!("{gigabytes}g")),
+            (MEMORY, other) => {
+                let expected = "a number of gigabytes";
+                findings.push(ConfigFinding::invalid_value(
+                    origin.place,
+                    &own_key,
+                    &other,
+                    expected,
+                ));
+                continue;
+            }
+            (_, value) => value,
+        };
+        match entries.entry(KeyPath::parse(key)) {
+            Entry::Vacant(entry) => {
+                entry.insert(Setting { value, origin });
+            }
+            Entry::Occupied(_) => {
+                findings.push(ConfigFinding::new(
                     origin.place,
                     format!("duplicate key `{name}`"),
                 ));
             }
-            Ok(entry) => entries.push(entry),
-            Err(problem) => findings.push(ConfigFinding {
-                place: origin.place,
-                problem,
-            }),
         }
     }
-    (entries, findings)
+    entries
 }
 
 fn not_an_object(document: ConfigDocument<'_>, error: &serde_json::Error) -> ConfigFinding {
     // The message of serde_json ends with the position.
     let text = error.to_string();
-    let message = text.split(" at line ").next().unwrap_or(&text).to_owned();
-    ConfigFinding::syntax(
-        document.origin_of_line(error.line(), error.column()).place,
-        message,
-    )
-}
-
-fn entry(
-    document: ConfigDocument<'_>,
-    name: &str,
-    raw: &RawValue,
-    origin: &SettingOrigin,
-) -> Result<SettingEntry, ConfigProblem> {
-    let Some((_, key)) = KEYS.iter().find(|(known, _)| *known == name) else {
-        return Err(ConfigProblem::UnknownKey {
-            key: KeyPath::top(name),
-            suggestion: closest(name, KEYS.map(|(known, _)| known.to_owned())),
-        });
-    };
-    let value = value(document, raw);
-    let value = match (*key, value) {
-        (MEMORY, ConfigValue::Integer(gigabytes)) => ConfigValue::Text(format!("{gigabytes}g")),
-        (MEMORY, ConfigValue::Float(gigabytes)) => ConfigValue::Text(format!("{gigabytes}g")),
-        (MEMORY, other) => {
-            return Err(ConfigProblem::InvalidValue {
-                key: KeyPath::top(name),
-                found: other.describe(),
-                expected: "a number of gigabytes".to_owned(),
-            });
-        }
-        (_, value) => value,
-    };
-    Ok(SettingEntry {
-        key: KeyPath::parse(key),
-        setting: Setting {
-            value,
-            origin: origin.clone(),
-        },
-    })
+    let message = text.split(" at line ").next().unwrap_or(&text);
+    let origin = document.origin_of_line(error.line(), error.column());
+    ConfigFinding::new(origin.place, message)
 }
 
 fn value(document: ConfigDocument<'_>, raw: &RawValue) -> ConfigValue {
@@ -115,8 +100,7 @@ fn scalar(raw: &RawValue) -> ConfigValue {
         Ok(serde_json::Value::String(text)) => ConfigValue::Text(text),
         Ok(serde_json::Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
             (Some(whole), _) => ConfigValue::Integer(whole),
-            (None, Some(number)) => ConfigValue::Float(number),
-            (None, None) => ConfigValue::Foreign("a number beyond 64 bits"),
+            (None, number) => number.map_or(ConfigValue::TOO_LARGE, ConfigValue::Float),
         },
         Ok(serde_json::Value::Null) => ConfigValue::Foreign("null"),
         Ok(serde_json::Value::Array(_)) => ConfigValue::Foreign("a list"),

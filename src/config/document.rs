@@ -19,16 +19,7 @@ pub(super) struct ConfigDocument<'a> {
     pub(super) text: &'a str,
 }
 
-impl<'a> ConfigDocument<'a> {
-    /// A file that was read.
-    pub(super) fn from_file(layer: ConfigLayer, path: &'a Path, text: &'a str) -> Self {
-        Self {
-            layer,
-            path: Some(path),
-            text,
-        }
-    }
-
+impl ConfigDocument<'_> {
     /// The origin of a byte offset.
     pub(super) fn origin(&self, offset: usize) -> SettingOrigin {
         self.origin_at(|path| FilePosition::at_offset(path, self.text, offset))
@@ -71,7 +62,7 @@ pub(super) fn read_required(path: &Path) -> Result<String, ConfigError> {
         let valid = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes());
         ConfigError::Invalid {
-            findings: vec![ConfigFinding::syntax(
+            findings: vec![ConfigFinding::new(
                 SettingPlace::File(FilePosition::at_offset(path, &text, valid)),
                 "the file is not UTF-8 text",
             )],

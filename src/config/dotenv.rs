@@ -15,9 +15,8 @@ pub(super) struct Assignment {
 }
 
 /// Reads every line; mistakes are reported and skipped.
-pub(super) fn read(path: &Path, text: &str) -> (Vec<Assignment>, Vec<ConfigFinding>) {
+pub(super) fn read(path: &Path, text: &str, findings: &mut Vec<ConfigFinding>) -> Vec<Assignment> {
     let mut assignments: Vec<Assignment> = Vec::new();
-    let mut findings = Vec::new();
     let mut rest = text.trim_start_matches('\u{feff}');
     while !rest.is_empty() {
         let place = FilePosition::at_offset(path, text, text.len() - rest.len());
@@ -33,9 +32,9 @@ pub(super) fn read(path: &Path, text: &str) -> (Vec<Assignment>, Vec<ConfigFindi
             Ok(Some((name, _))) => format!("duplicate variable `{name}`"),
             Err(message) => message.to_owned(),
         };
-        findings.push(ConfigFinding::syntax(SettingPlace::File(place), problem));
+        findings.push(ConfigFinding::new(SettingPlace::File(place), problem));
     }
-    (assignments, findings)
+    assignments
 }
 
 type Statement<'a> = Result<Option<(&'a str, String)>, &'static str>;
@@ -123,7 +122,8 @@ mod tests {
     use super::*;
 
     fn pairs(text: &str) -> Vec<(String, String)> {
-        let (assignments, findings) = read(Path::new(".env"), text);
+        let mut findings = Vec::new();
+        let assignments = read(Path::new(".env"), text, &mut findings);
         assert_eq!(findings, [], "{text:?}");
         assignments.into_iter().map(|a| (a.name, a.value)).collect()
     }
@@ -166,7 +166,8 @@ mod tests {
     )]
     #[case::twice("A=b\nA=SECRETVALUE", ".env:2:1: duplicate variable `A`")]
     fn a_mistake_is_reported_with_its_line_and_without_its_value(#[case] text: &str, #[case] message: &str) {
-        let (_, findings) = read(Path::new(".env"), text);
+        let mut findings = Vec::new();
+        read(Path::new(".env"), text, &mut findings);
         let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
         assert_eq!(text, [message]);
     }
@@ -174,7 +175,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_text_is_read_or_refused(text in "(?s).{0,200}") {
-            read(Path::new(".env"), &text);
+            read(Path::new(".env"), &text, &mut Vec::new());
         }
 
         #[test]

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use super::key::KeyPath;
 use super::layer::SettingPlace;
+use super::value::ConfigValue;
 
 /// Why a configuration was refused.
 #[derive(Debug, Error)]
@@ -48,66 +49,44 @@ pub struct ConfigFinding {
     /// Where.
     pub place: SettingPlace,
     /// What is wrong.
-    pub problem: ConfigProblem,
+    pub message: String,
 }
 
 impl ConfigFinding {
-    /// A file that cannot be parsed.
-    pub(super) fn syntax(place: SettingPlace, message: impl Into<String>) -> Self {
-        Self {
-            place,
-            problem: ConfigProblem::Syntax(message.into()),
-        }
+    pub(super) fn new(place: SettingPlace, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { place, message }
+    }
+
+    /// A key that does not exist, and the one that was probably meant.
+    pub(super) fn unknown_key(place: SettingPlace, key: &KeyPath, suggestion: Option<String>) -> Self {
+        Self::new(place, format!("unknown key `{key}`{}", did_you_mean(suggestion)))
+    }
+
+    /// A `RALPH_` variable that does not exist, and the one that was probably meant.
+    pub(super) fn unknown_variable(place: SettingPlace, suggestion: Option<String>) -> Self {
+        Self::new(place, format!("unknown variable{}", did_you_mean(suggestion)))
+    }
+
+    /// A value of the wrong type or out of range.
+    pub(super) fn invalid_value(
+        place: SettingPlace,
+        key: &KeyPath,
+        found: &ConfigValue,
+        expected: &str,
+    ) -> Self {
+        let found = found.describe();
+        Self::new(place, format!("`{key}`: found {found}, expected {expected}"))
     }
 }
 
 impl fmt::Display for ConfigFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.problem)
+        write!(f, "{}: {}", self.place, self.message)
     }
 }
 
-/// What is wrong with one part of a configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum ConfigProblem {
-    /// The file cannot be parsed.
-    #[error("{0}")]
-    Syntax(String),
-    /// There is no such key.
-    #[error("unknown key `{key}`{}", did_you_mean(suggestion.as_deref()))]
-    UnknownKey {
-        /// The key.
-        key: KeyPath,
-        /// The key that was probably meant.
-        suggestion: Option<String>,
-    },
-    /// There is no such `RALPH_` variable.
-    #[error("unknown variable{}", did_you_mean(suggestion.as_deref()))]
-    UnknownVariable {
-        /// The variable that was probably meant.
-        suggestion: Option<String>,
-    },
-    /// The value is of the wrong type or out of range.
-    #[error("`{key}`: found {found}, expected {expected}")]
-    InvalidValue {
-        /// The key.
-        key: KeyPath,
-        /// The value.
-        found: String,
-        /// What is allowed.
-        expected: String,
-    },
-    /// The value contradicts another one.
-    #[error("`{key}`: {reason}")]
-    Contradiction {
-        /// The key.
-        key: KeyPath,
-        /// The contradiction and how to resolve it.
-        reason: String,
-    },
-}
-
-fn did_you_mean(suggestion: Option<&str>) -> String {
+fn did_you_mean(suggestion: Option<String>) -> String {
     suggestion.map_or(String::new(), |name| format!("; did you mean `{name}`?"))
 }
 

@@ -2,11 +2,14 @@
 
 use std::fmt;
 
-/// The path of a setting: its sections and its own name. Never empty.
+/// The path of a setting: its sections and its own name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyPath(Vec<String>);
 
 impl KeyPath {
+    /// The path of the whole configuration.
+    pub(super) const ROOT: Self = Self(Vec::new());
+
     /// Parses a dotted key. A segment that contains dots is in double quotes: `models."gpt-4.1".tags`.
     #[must_use]
     pub fn parse(text: &str) -> Self {
@@ -24,9 +27,9 @@ impl KeyPath {
         Self(segments)
     }
 
-    /// A path of one segment.
-    pub(super) fn top(name: &str) -> Self {
-        Self(vec![name.to_owned()])
+    /// The path of a name below this one.
+    pub(super) fn child(&self, name: &str) -> Self {
+        Self([self.segments(), &[name.to_owned()]].concat())
     }
 
     /// A path from its segments, outermost first.

@@ -7,10 +7,9 @@ use super::env_vars::{EnvVar, EnvVarRole, env_vars};
 use super::error::ConfigError;
 use super::key::KeyPath;
 use super::layer::SettingOrigin;
-use super::models;
 use super::settings::ConfigSettings;
 use super::stack::LayerStack;
-use super::value::Setting;
+use super::value::SettingMap;
 use super::variables::EnvVariables;
 use crate::model::Profile;
 use crate::sandbox::{ReadOnlyMount, Resources};
@@ -23,24 +22,22 @@ pub struct Config {
     pub settings: ConfigSettings,
     /// The model profiles by name; the default, fallback and doctor profiles are among them.
     pub profiles: BTreeMap<String, Profile>,
-    pub(super) entries: BTreeMap<KeyPath, Setting>,
+    pub(super) entries: SettingMap,
     pub(super) variables: EnvVariables,
 }
 
 impl Config {
     /// Checks what was read and fails with all mistakes.
     pub(super) fn new(mut stack: LayerStack, mut variables: EnvVariables) -> Result<Self, ConfigError> {
-        let checked = match stack.typed() {
-            // Mistakes in files are reported alone: the checks would miss the values of those files.
-            Some(settings) if stack.findings.is_empty() => {
-                let profiles = check_profiles(&mut stack, &settings);
-                check_passthrough(&mut stack, &settings);
-                check_image(&mut stack, &settings);
-                stack.findings.is_empty().then_some((settings, profiles))
-            }
-            _ => None,
-        };
-        let Some((settings, profiles)) = checked else {
+        let mut profiles = BTreeMap::new();
+        let settings = stack.settings.take();
+        // Mistakes in files are reported alone: the checks would miss the values of those files.
+        if let Some(settings) = settings.as_ref().filter(|_| stack.findings.is_empty()) {
+            profiles = check_profiles(&mut stack, settings);
+            check_passthrough(&mut stack, settings);
+            check_image(&mut stack, settings);
+        }
+        let Some(settings) = settings.filter(|_| stack.findings.is_empty()) else {
             return Err(ConfigError::Invalid {
                 findings: stack.findings,
             });
@@ -48,11 +45,7 @@ impl Config {
         variables.keep(|name| {
             EnvVar::named(name).is_some()
                 || api_key_names(&settings).any(|key| key == name)
-                || settings
-                    .sandbox
-                    .env_passthrough
-                    .iter()
-                    .any(|wanted| wanted == name)
+                || settings.sandbox.env_passthrough.contains(&name.to_owned())
         });
         Ok(Self {
             settings,
@@ -141,7 +134,9 @@ impl Config {
     /// redacted by line.
     #[must_use]
     pub fn secrets(&self) -> Vec<Secret> {
-        let names = self.credential_names().filter(|name| self.is_secret(name));
+        let names = self
+            .credential_names()
+            .filter(|name| is_secret(&self.settings, name));
         let mut secrets: Vec<Secret> = names
             .filter_map(|name| self.variables.get(name))
             .cloned()
@@ -149,12 +144,6 @@ impl Config {
         let lines: Vec<Secret> = secrets.iter().flat_map(lines).collect();
         secrets.extend(lines);
         secrets
-    }
-
-    /// Whether the variable of this name holds a secret.
-    pub(super) fn is_secret(&self, name: &str) -> bool {
-        api_key_names(&self.settings).any(|key| key == name)
-            || EnvVar::named(name).is_some_and(|var| var.is_secret())
     }
 
     /// The variables that hold credentials or belong to one, each once.
@@ -168,6 +157,11 @@ impl Config {
             .collect();
         registered.into_iter().chain(others)
     }
+}
+
+/// Whether the variable of this name holds a secret.
+pub(super) fn is_secret(settings: &ConfigSettings, name: &str) -> bool {
+    api_key_names(settings).any(|key| key == name) || EnvVar::named(name).is_some_and(|var| var.is_secret())
 }
 
 /// The variables that the configuration names as holding keys.
@@ -189,11 +183,16 @@ fn lines(secret: &Secret) -> Vec<Secret> {
     inner.map(Secret::new).collect()
 }
 
+/// The profiles that are complete.
 fn check_profiles(stack: &mut LayerStack, settings: &ConfigSettings) -> BTreeMap<String, Profile> {
-    let (profiles, incomplete) = models::profiles(&settings.models);
-    for profile in incomplete {
-        let key = KeyPath::from_segments(["models", &profile.name]);
-        stack.contradiction(key, profile.reason.to_owned());
+    let mut profiles = BTreeMap::new();
+    for (name, model) in &settings.models {
+        match model.profile(name) {
+            Ok(profile) => {
+                profiles.insert(name.clone(), profile);
+            }
+            Err(reason) => stack.contradiction(&KeyPath::from_segments(["models", name]), reason),
+        }
     }
     let chosen = [
         ("default_profile", &settings.default_profile),
@@ -207,7 +206,7 @@ fn check_profiles(stack: &mut LayerStack, settings: &ConfigSettings) -> BTreeMap
                 "there is no profile `{name}`; expected one of {}",
                 names.join(", ")
             );
-            stack.contradiction(KeyPath::top(key), reason);
+            stack.contradiction(&KeyPath::parse(key), &reason);
         }
     }
     profiles
@@ -219,17 +218,16 @@ fn check_image(stack: &mut LayerStack, settings: &ConfigSettings) {
     if sandbox.enabled && sandbox.kind == SandboxType::Tart && sandbox.image.is_none() {
         let reason = "`tart` needs an image: set `sandbox.image` (`base_image` in .agent-loop/config.json), for \
                       example to \"ghcr.io/cirruslabs/macos-tahoe-base:latest\"";
-        stack.contradiction(KeyPath::parse("sandbox.type"), reason.to_owned());
+        stack.contradiction(&KeyPath::parse("sandbox.type"), reason);
     }
 }
 
 fn check_passthrough(stack: &mut LayerStack, settings: &ConfigSettings) {
     for name in &settings.sandbox.env_passthrough {
-        let secret = EnvVar::named(name).is_some_and(|var| var.is_secret());
-        if secret || api_key_names(settings).any(|key| key == name) {
+        if is_secret(settings, name) {
             let reason =
                 format!("`{name}` is a credential, and no sandbox ever holds one; take it out of the list");
-            stack.contradiction(KeyPath::parse("sandbox.env_passthrough"), reason);
+            stack.contradiction(&KeyPath::parse("sandbox.env_passthrough"), &reason);
         }
     }
 }

@@ -30,7 +30,6 @@ mod models_yaml;
 mod network;
 mod quantity;
 mod read;
-pub mod reference;
 mod schema;
 mod settings;
 pub mod show;
@@ -45,11 +44,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use document::ConfigDocument;
-use stack::{FileFormat, LayerStack};
+use stack::{FileReader, LayerStack};
 use variables::EnvVariables;
 
 pub use choice::{DoctorApply, ForgeType, LadderRung, OnUnenforceable, SandboxType};
-pub use error::{ConfigError, ConfigFinding, ConfigProblem};
+pub use error::{ConfigError, ConfigFinding};
 pub use key::KeyPath;
 pub use layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};
 pub use loaded::Config;
@@ -96,7 +95,7 @@ pub struct ConfigOverride {
 pub fn load(inputs: &ConfigInputs) -> Result<Config, ConfigError> {
     let mut stack = LayerStack::with_defaults();
     if let Some(path) = &inputs.user_file {
-        add_optional(&mut stack, ConfigLayer::User, path, FileFormat::Toml)?;
+        add_optional(&mut stack, ConfigLayer::User, path, toml_file::read)?;
     }
     add_project(&mut stack, inputs)?;
     stack.add_overrides(ConfigLayer::Task, &inputs.task);
@@ -108,18 +107,13 @@ pub fn load(inputs: &ConfigInputs) -> Result<Config, ConfigError> {
 fn add_project(stack: &mut LayerStack, inputs: &ConfigInputs) -> Result<(), ConfigError> {
     let file = |name| inputs.project_dir.join(name);
     let layer = ConfigLayer::Project;
-    add_optional(
-        stack,
-        layer,
-        &file(".agent-loop/config.json"),
-        FileFormat::AgentLoop,
-    )?;
-    add_optional(stack, layer, &file("config/models.yaml"), FileFormat::ModelsYaml)?;
+    add_optional(stack, layer, &file(".agent-loop/config.json"), agent_loop::read)?;
+    add_optional(stack, layer, &file("config/models.yaml"), models_yaml::read)?;
     match &inputs.config_file {
-        None => add_optional(stack, layer, &file("ralph.toml"), FileFormat::Toml),
+        None => add_optional(stack, layer, &file("ralph.toml"), toml_file::read),
         Some(path) => {
             let text = document::read_required(path)?;
-            stack.add_file(FileFormat::Toml, ConfigDocument::from_file(layer, path, &text));
+            add_text(stack, layer, path, &text, toml_file::read);
             Ok(())
         }
     }
@@ -129,25 +123,27 @@ fn add_optional(
     stack: &mut LayerStack,
     layer: ConfigLayer,
     path: &Path,
-    format: FileFormat,
+    read: FileReader,
 ) -> Result<(), ConfigError> {
     if let Some(text) = document::read_optional(path)? {
-        stack.add_file(format, ConfigDocument::from_file(layer, path, &text));
+        add_text(stack, layer, path, &text, read);
     }
     Ok(())
+}
+
+fn add_text(stack: &mut LayerStack, layer: ConfigLayer, path: &Path, text: &str, read: FileReader) {
+    let path = Some(path);
+    stack.add_file(read, ConfigDocument { layer, path, text });
 }
 
 /// Adds the environment of the process and the `.env` next to the project's configuration.
 fn add_environment(stack: &mut LayerStack, inputs: &ConfigInputs) -> Result<EnvVariables, ConfigError> {
     let beside = inputs.config_file.as_deref().and_then(Path::parent);
     let path = beside.unwrap_or(&inputs.project_dir).join(".env");
-    let text = document::read_optional(&path)?;
-    let (variables, findings) =
-        EnvVariables::new(&inputs.env, text.as_deref().map(|text| (path.as_path(), text)));
-    stack.findings.extend(findings);
-    stack.add(variables.named_settings(stack.known));
-    let (entries, findings) = variables.generic_settings(stack.known, &stack.profiles());
-    stack.findings.extend(findings);
-    stack.add(entries);
+    let text = document::read_optional(&path)?.unwrap_or_default();
+    let variables = EnvVariables::new(&inputs.env, dotenv::read(&path, &text, &mut stack.findings));
+    stack.add(variables.named_settings());
+    let generic = variables.generic_settings(&stack.profiles(), &mut stack.findings);
+    stack.add(generic);
     Ok(variables)
 }

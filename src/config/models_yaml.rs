@@ -7,68 +7,62 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_saphyr::{Location, Spanned};
 
 use super::document::ConfigDocument;
-use super::error::{ConfigFinding, ConfigProblem};
+use super::error::ConfigFinding;
 use super::key::KeyPath;
+use super::known;
 use super::layer::SettingOrigin;
-use super::value::{ConfigValue, Setting, TableMember};
+use super::value::{ConfigValue, Setting, SettingMap, TableMember};
 
 /// The one key of the file.
 const PROFILES: &str = "profiles";
 
-/// Reads the file. Its content is returned as the table `models`, whose keys the caller checks.
-pub(super) fn read(document: ConfigDocument<'_>) -> (Vec<TableMember>, Vec<ConfigFinding>) {
+/// Reads the file. Its profiles are the table `models`.
+pub(super) fn read(document: ConfigDocument<'_>, findings: &mut Vec<ConfigFinding>) -> SettingMap {
     let options = serde_saphyr::Options {
         with_snippet: false,
         strict_booleans: true,
         ..serde_saphyr::Options::default()
     };
-    match serde_saphyr::from_str_with_options::<Spanned<Yaml>>(document.text, options) {
-        Ok(root) => profiles(document, root),
-        Err(error) => (Vec::new(), vec![broken(document, &error)]),
+    let root = match serde_saphyr::from_str_with_options::<Spanned<Yaml>>(document.text, options) {
+        Ok(root) => setting(document, root),
+        Err(error) => {
+            findings.push(broken(document, &error));
+            return SettingMap::new();
+        }
+    };
+    let mut models = Vec::new();
+    match root.value {
+        ConfigValue::Table(members) => {
+            for member in members {
+                if member.key == PROFILES {
+                    let key = "models".to_owned();
+                    models.push(TableMember { key, ..member });
+                } else {
+                    let key = KeyPath::ROOT.child(&member.key);
+                    let place = member.key_origin.place;
+                    findings.push(ConfigFinding::unknown_key(place, &key, Some(PROFILES.to_owned())));
+                }
+            }
+        }
+        ConfigValue::Foreign(NOTHING) => {}
+        other => {
+            let found = other.describe();
+            let message = format!("found {found}, expected a mapping with the key `{PROFILES}`");
+            findings.push(ConfigFinding::new(root.origin.place, message));
+        }
     }
+    known::flatten(models, findings)
 }
 
 fn broken(document: ConfigDocument<'_>, error: &serde_saphyr::Error) -> ConfigFinding {
-    let origin = error.location().map_or_else(
-        || document.origin_of_line(1, 1),
-        |location| origin(document, &location),
-    );
+    let start = document.origin_of_line(1, 1);
+    let origin = error
+        .location()
+        .map_or(start, |location| origin(document, &location));
     // The message ends with the position.
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text);
-    ConfigFinding::syntax(origin.place, message)
-}
-
-fn profiles(document: ConfigDocument<'_>, root: Spanned<Yaml>) -> (Vec<TableMember>, Vec<ConfigFinding>) {
-    let setting = setting(document, root);
-    let members = match setting.value {
-        ConfigValue::Table(members) => members,
-        ConfigValue::Foreign(NOTHING) => return (Vec::new(), Vec::new()),
-        other => {
-            let message = format!(
-                "found {}, expected a mapping with the key `{PROFILES}`",
-                other.describe()
-            );
-            return (
-                Vec::new(),
-                vec![ConfigFinding::syntax(setting.origin.place, message)],
-            );
-        }
-    };
-    let (profiles, others): (Vec<TableMember>, Vec<TableMember>) =
-        members.into_iter().partition(|member| member.key == PROFILES);
-    let models = profiles.into_iter().map(|member| TableMember {
-        key: "models".to_owned(),
-        ..member
-    });
-    let unknown = others.into_iter().map(|member| ConfigFinding {
-        place: member.key_origin.place,
-        problem: ConfigProblem::UnknownKey {
-            key: KeyPath::top(&member.key),
-            suggestion: Some(PROFILES.to_owned()),
-        },
-    });
-    (models.collect(), unknown.collect())
+    ConfigFinding::new(origin.place, message)
 }
 
 fn setting(document: ConfigDocument<'_>, node: Spanned<Yaml>) -> Setting {
@@ -127,11 +121,8 @@ impl<'de> Visitor<'de> for AnyYaml {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Yaml, E> {
-        let number = i64::try_from(value);
-        Ok(Yaml::Scalar(number.map_or(
-            ConfigValue::Foreign("a number beyond 64 bits"),
-            ConfigValue::Integer,
-        )))
+        let number = i64::try_from(value).map_or(ConfigValue::TOO_LARGE, ConfigValue::Integer);
+        Ok(Yaml::Scalar(number))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Yaml, E> {

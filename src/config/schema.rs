@@ -8,15 +8,13 @@ use serde_json::Value as Json;
 
 use super::DEFAULTS;
 use super::key::KeyPath;
-use super::known::KnownKeys;
-use super::reference;
 use super::settings::ConfigSettings;
 use super::stack::LayerStack;
 
 /// The schema of `ralph.toml` and the user file, for editors and `ralph config schema`.
 #[must_use]
 pub fn schema() -> Json {
-    let mut schema = plain();
+    let mut schema = known().clone();
     if let Some(root) = schema.as_object_mut() {
         root.insert("title".to_owned(), "ralph.toml".into());
         root.insert(
@@ -25,7 +23,7 @@ pub fn schema() -> Json {
         );
     }
     let defaults = LayerStack::with_defaults().entries;
-    for (key, doc) in reference::docs(DEFAULTS) {
+    for (key, doc) in docs() {
         let Some(property) = property(&mut schema, &key).and_then(Json::as_object_mut) else {
             continue;
         };
@@ -37,10 +35,29 @@ pub fn schema() -> Json {
     schema
 }
 
-/// Every key that exists.
-pub(super) fn known() -> &'static KnownKeys {
-    static KNOWN: LazyLock<KnownKeys> = LazyLock::new(|| KnownKeys::from_schema(&plain()));
+/// The schema without documentation, from which the known keys come.
+pub(super) fn known() -> &'static Json {
+    static KNOWN: LazyLock<Json> = LazyLock::new(plain);
     &KNOWN
+}
+
+/// The comment above each key of `templates/default.toml`.
+pub(super) fn docs() -> Vec<(KeyPath, String)> {
+    let (mut section, mut comment, mut docs) = (String::new(), Vec::new(), Vec::new());
+    for line in DEFAULTS.lines() {
+        if let Some(words) = line.strip_prefix("# ") {
+            comment.push(words);
+            continue;
+        }
+        let doc = std::mem::take(&mut comment).join(" ");
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = format!("{name}.");
+        } else if let Some((name, _)) = line.split_once(" = ").filter(|_| !doc.is_empty()) {
+            let name = name.trim_start_matches('#');
+            docs.push((KeyPath::parse(&format!("{section}{name}")), doc));
+        }
+    }
+    docs
 }
 
 fn plain() -> Json {

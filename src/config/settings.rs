@@ -72,10 +72,10 @@ pub struct SandboxSettings {
     #[serde(rename = "type")]
     pub kind: SandboxType,
     /// An image to use as it is.
-    #[serde(default, deserialize_with = "read::optional_text")]
+    #[serde(default, deserialize_with = "read::text")]
     pub image: Option<String>,
     /// Where `image push` and `image pull` find planned images.
-    #[serde(default, deserialize_with = "read::optional_registry")]
+    #[serde(default, deserialize_with = "read::registry")]
     pub registry: Option<String>,
     /// Whether a run keeps its sandbox between iterations.
     #[serde(deserialize_with = "read::flag")]
@@ -104,7 +104,7 @@ pub struct SandboxSettings {
 #[serde(deny_unknown_fields)]
 pub struct GitHubSettings {
     /// The repository, if any.
-    #[serde(default, deserialize_with = "read::optional_repository")]
+    #[serde(default, deserialize_with = "read::repository")]
     #[schemars(with = "Option<String>")]
     pub repository: Option<RepositoryName>,
     /// The address for git, without a trailing slash.
@@ -179,7 +179,7 @@ pub struct ResourceSettings {
     #[schemars(schema_with = "cpus_schema")]
     pub cpu_millis: u32,
     /// Bytes of disk; `None` is the default of the provider.
-    #[serde(rename = "disk", default, deserialize_with = "read::optional_size")]
+    #[serde(rename = "disk", default, deserialize_with = "read::size")]
     #[schemars(with = "Option<String>")]
     pub disk_bytes: Option<u64>,
     /// The time limit of one iteration.
@@ -193,7 +193,7 @@ pub struct ResourceSettings {
 #[serde(deny_unknown_fields)]
 pub struct DaytonaSettings {
     /// A Dockerfile that Daytona builds; `None` uses snapshots.
-    #[serde(default, deserialize_with = "read::optional_text")]
+    #[serde(default, deserialize_with = "read::text")]
     pub dockerfile: Option<String>,
     /// The price of a processor for an hour.
     #[serde(deserialize_with = "read::price")]
@@ -214,7 +214,7 @@ pub struct DaytonaSettings {
 #[serde(deny_unknown_fields)]
 pub struct ImageSettings {
     /// The image that a Dockerfile starts from; `None` is that of the agent.
-    #[serde(default, deserialize_with = "read::optional_image")]
+    #[serde(default, deserialize_with = "read::image")]
     #[schemars(with = "Option<String>")]
     pub base: Option<ImageReference>,
     /// The maximum age of the last pull of the base.
@@ -234,7 +234,7 @@ pub struct NixImageSettings {
     #[schemars(with = "String")]
     pub attribute: Attribute,
     /// The files that the image depends on; `None` is every file that git tracks.
-    #[serde(default, deserialize_with = "read::optional_inputs")]
+    #[serde(default, deserialize_with = "read::inputs")]
     #[schemars(with = "Option<Vec<String>>")]
     pub inputs: Option<Vec<InputPath>>,
 }
@@ -246,13 +246,13 @@ pub struct AgentSettings {
     /// Which agent.
     pub name: AgentName,
     /// The model of an agent program; `None` is the default of the program.
-    #[serde(default, deserialize_with = "read::optional_text")]
+    #[serde(default, deserialize_with = "read::text")]
     pub model: Option<String>,
     /// How it authenticates; `None` is the default of the agent.
     #[serde(default)]
     pub auth: Option<AuthMethod>,
     /// The reasoning effort of an agent program; `None` is `high` for `claude` and the default of other programs.
-    #[serde(default, deserialize_with = "read::optional_text")]
+    #[serde(default, deserialize_with = "read::text")]
     pub effort: Option<String>,
     /// Whether the credential itself is passed into the sandbox.
     #[serde(deserialize_with = "read::flag")]
@@ -326,7 +326,7 @@ pub struct GutterSettings {
 #[serde(deny_unknown_fields)]
 pub struct DoctorSettings {
     /// The interval of diagnoses in iterations; `None` leaves them to the ladder.
-    #[serde(default, deserialize_with = "read::optional_count")]
+    #[serde(default, deserialize_with = "read::count")]
     pub every_iterations: Option<NonZeroU32>,
     /// Whether a diagnosis is applied automatically.
     pub apply: DoctorApply,

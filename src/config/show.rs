@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::Value as Json;
 
 use super::Config;
-use super::known::ANY_NAME;
+use super::known::{self, ANY_NAME};
 use super::layer::{ConfigLayer, SettingPlace};
-use super::schema;
+use super::loaded::is_secret;
 
 /// One line of `ralph config show`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -44,7 +44,7 @@ impl Config {
             layer: setting.origin.layer,
             source: setting.origin.place.to_string(),
         });
-        let known = schema::known().keys().into_iter();
+        let known = known::keys().into_iter();
         let unset = known
             .filter(|key| {
                 !self.entries.contains_key(key) && !key.segments().iter().any(|name| name == ANY_NAME)
@@ -64,7 +64,7 @@ impl Config {
     fn credential_rows(&self) -> impl Iterator<Item = ConfigRow> {
         self.credential_names().filter_map(|name| {
             let value = self.variables.get(name)?;
-            let shown = if self.is_secret(name) {
+            let shown = if is_secret(&self.settings, name) {
                 value.to_string()
             } else {
                 value.expose().to_owned()

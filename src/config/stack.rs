@@ -1,62 +1,44 @@
 //! Merges the layers. Each source is checked when it is added, so a mistake is found even where a higher layer overrides
 //! it.
 
-use std::collections::BTreeMap;
-
 use super::document::ConfigDocument;
-use super::error::{ConfigFinding, ConfigProblem};
+use super::error::ConfigFinding;
 use super::key::KeyPath;
-use super::known::{self, KnownKeys};
+use super::known;
 use super::layer::{ConfigLayer, SettingOrigin, SettingPlace};
 use super::settings::ConfigSettings;
-use super::value::{Setting, SettingEntry, TableMember};
-use super::{ConfigOverride, DEFAULTS, agent_loop, de, models_yaml, schema, toml_file};
+use super::value::SettingMap;
+use super::{ConfigOverride, DEFAULTS, de, toml_file};
 
 /// The merged settings of the sources so far, and their mistakes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct LayerStack {
-    pub(super) entries: BTreeMap<KeyPath, Setting>,
+    pub(super) entries: SettingMap,
+    /// The entries with their types.
+    pub(super) settings: Option<ConfigSettings>,
     pub(super) findings: Vec<ConfigFinding>,
-    pub(super) known: &'static KnownKeys,
 }
 
-/// The format of a file.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum FileFormat {
-    /// `ralph.toml` and the user file.
-    Toml,
-    /// `config/models.yaml`.
-    ModelsYaml,
-    /// `.agent-loop/config.json`.
-    AgentLoop,
-}
+/// Reads one format of files: returns its settings, and adds its mistakes to the findings.
+pub(super) type FileReader = fn(ConfigDocument<'_>, &mut Vec<ConfigFinding>) -> SettingMap;
 
 impl LayerStack {
     /// The lowest layer: `templates/default.toml`.
     pub(super) fn with_defaults() -> Self {
-        let mut stack = Self {
-            entries: BTreeMap::new(),
-            findings: Vec::new(),
-            known: schema::known(),
-        };
+        let mut stack = Self::default();
         let defaults = ConfigDocument {
             layer: ConfigLayer::Default,
             path: None,
             text: DEFAULTS,
         };
-        stack.add_file(FileFormat::Toml, defaults);
+        stack.add_file(toml_file::read, defaults);
         stack
     }
 
-    /// Adds a file. Its mistakes are reported in the order in which they stand there.
-    pub(super) fn add_file(&mut self, format: FileFormat, document: ConfigDocument<'_>) {
+    /// Adds a file. Its mistakes are reported in the order of their positions.
+    pub(super) fn add_file(&mut self, read: FileReader, document: ConfigDocument<'_>) {
         let reported = self.findings.len();
-        let (entries, findings) = match format {
-            FileFormat::Toml => self.flattened(toml_file::read(document)),
-            FileFormat::ModelsYaml => self.flattened(models_yaml::read(document)),
-            FileFormat::AgentLoop => agent_loop::read(document),
-        };
-        self.findings.extend(findings);
+        let entries = read(document, &mut self.findings);
         self.add(entries);
         self.findings[reported..].sort_by_key(|finding| match &finding.place {
             SettingPlace::File(place) => (place.line, place.column),
@@ -66,56 +48,48 @@ impl LayerStack {
 
     /// Adds values that were given as plain text.
     pub(super) fn add_overrides(&mut self, layer: ConfigLayer, overrides: &[ConfigOverride]) {
-        let mut entries = Vec::new();
+        let mut entries = SettingMap::new();
         for given in overrides {
             let key = KeyPath::parse(&given.key);
-            let origin = SettingOrigin {
-                layer,
-                place: given.place.clone(),
-            };
-            match self.known.kind(&key) {
-                Some(kind) => {
-                    let value = kind.parse(&given.value, &origin);
-                    let setting = Setting { value, origin };
-                    entries.push(SettingEntry { key, setting });
+            let place = given.place.clone();
+            match known::parse(&key, &given.value, SettingOrigin { layer, place }) {
+                Some(setting) => {
+                    entries.insert(key, setting);
                 }
-                None => self.findings.push(ConfigFinding {
-                    place: origin.place,
-                    problem: self.known.unknown(key),
-                }),
+                None => self.findings.push(known::unknown(given.place.clone(), &key)),
             }
         }
         self.add(entries);
     }
 
     /// Adds what one source says. A value that does not fit is reported and left out.
-    pub(super) fn add(&mut self, entries: Vec<SettingEntry>) {
-        if entries.is_empty() {
-            return;
-        }
+    pub(super) fn add(&mut self, entries: SettingMap) {
         let mut merged = self.entries.clone();
-        merged.extend(entries.into_iter().map(|entry| (entry.key, entry.setting)));
-        while let Err(refusal) = de::typed(&merged) {
-            let key = refusal.key();
-            let refused = merged.remove(&key);
-            if let Some(below) = self.entries.get(&key) {
-                merged.insert(key.clone(), below.clone());
-            }
-            self.findings.push(invalid_value(key, refusal));
-            if refused.is_none() {
+        merged.extend(entries);
+        loop {
+            let mismatch = match de::typed(&merged) {
+                Ok(settings) => {
+                    self.entries = merged;
+                    self.settings = Some(settings);
+                    return;
+                }
+                Err(mismatch) => mismatch,
+            };
+            let expected = mismatch.expected;
+            let Some((key, found)) = mismatch.found.map(|found| *found) else {
+                let message = format!("expected {expected}");
+                self.findings
+                    .push(ConfigFinding::new(SettingPlace::BuiltIn, message));
+                return;
+            };
+            let place = found.origin.place;
+            self.findings
+                .push(ConfigFinding::invalid_value(place, &key, &found.value, &expected));
+            if merged.remove(&key).is_none() {
                 return;
             }
-        }
-        self.entries = merged;
-    }
-
-    /// The typed settings of all layers.
-    pub(super) fn typed(&mut self) -> Option<ConfigSettings> {
-        match de::typed(&self.entries) {
-            Ok(settings) => Some(settings),
-            Err(refusal) => {
-                self.findings.push(invalid_value(refusal.key(), refusal));
-                None
+            if let Some(below) = self.entries.get(&key) {
+                merged.insert(key, below.clone());
             }
         }
     }
@@ -128,37 +102,11 @@ impl LayerStack {
         names
     }
 
-    /// Reports a value that contradicts another one.
-    pub(super) fn contradiction(&mut self, key: KeyPath, reason: String) {
-        let setting = self.entries.iter().find(|(known, _)| known.starts_with(&key));
-        self.findings.push(ConfigFinding {
-            place: setting.map_or(SettingPlace::BuiltIn, |(_, setting)| setting.origin.place.clone()),
-            problem: ConfigProblem::Contradiction { key, reason },
-        });
-    }
-
-    fn flattened(
-        &self,
-        read: (Vec<TableMember>, Vec<ConfigFinding>),
-    ) -> (Vec<SettingEntry>, Vec<ConfigFinding>) {
-        let (members, mut findings) = read;
-        let (entries, unknown) = known::flatten(self.known, members);
-        findings.extend(unknown);
-        (entries, findings)
-    }
-}
-
-fn invalid_value(key: KeyPath, refusal: de::TypeMismatch) -> ConfigFinding {
-    let (place, found) = match refusal.found {
-        Some(setting) => (setting.origin.place, setting.value.describe()),
-        None => (SettingPlace::BuiltIn, "nothing".to_owned()),
-    };
-    ConfigFinding {
-        place,
-        problem: ConfigProblem::InvalidValue {
-            key,
-            found,
-            expected: refusal.expected,
-        },
+    /// Reports a value that contradicts another one, and how to resolve it.
+    pub(super) fn contradiction(&mut self, key: &KeyPath, reason: &str) {
+        let setting = self.entries.iter().find(|(known, _)| known.starts_with(key));
+        let place = setting.map_or(SettingPlace::BuiltIn, |(_, setting)| setting.origin.place.clone());
+        self.findings
+            .push(ConfigFinding::new(place, format!("`{key}`: {reason}")));
     }
 }

@@ -5,21 +5,21 @@ use toml::de::{DeTable, DeValue};
 
 use super::document::ConfigDocument;
 use super::error::ConfigFinding;
-use super::value::{ConfigValue, Setting, TableMember};
+use super::known;
+use super::value::{ConfigValue, Setting, SettingMap, TableMember};
 
-/// Reads a TOML file. All syntax errors are reported. A file with any has no members, because keys below a broken table
+/// Reads a TOML file. All syntax errors are reported. A file with any has no settings, because keys below a broken table
 /// header would get wrong names.
-pub(super) fn read(document: ConfigDocument<'_>) -> (Vec<TableMember>, Vec<ConfigFinding>) {
+pub(super) fn read(document: ConfigDocument<'_>, findings: &mut Vec<ConfigFinding>) -> SettingMap {
     let (table, errors) = DeTable::parse_recoverable(document.text);
-    let finding = |error: &toml::de::Error| {
-        let offset = error.span().map_or(document.text.len(), |span| span.start);
-        ConfigFinding::syntax(document.origin(offset).place, error.message())
-    };
     if errors.is_empty() {
-        (members(document, table.get_ref()), Vec::new())
-    } else {
-        (Vec::new(), errors.iter().map(finding).collect())
+        return known::flatten(members(document, table.get_ref()), findings);
     }
+    findings.extend(errors.iter().map(|error| {
+        let offset = error.span().map_or(document.text.len(), |span| span.start);
+        ConfigFinding::new(document.origin(offset).place, error.message())
+    }));
+    SettingMap::new()
 }
 
 fn members(document: ConfigDocument<'_>, table: &DeTable<'_>) -> Vec<TableMember> {
@@ -38,14 +38,12 @@ fn setting(document: ConfigDocument<'_>, value: &Spanned<DeValue<'_>>) -> Settin
         origin: document.origin(value.span().start),
         value: match value.get_ref() {
             DeValue::String(text) => ConfigValue::Text(text.to_string()),
-            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).map_or(
-                ConfigValue::Foreign("a number beyond 64 bits"),
-                ConfigValue::Integer,
-            ),
-            DeValue::Float(number) => number.as_str().parse().map_or(
-                ConfigValue::Foreign("a number beyond 64 bits"),
-                ConfigValue::Float,
-            ),
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+                .map_or(ConfigValue::TOO_LARGE, ConfigValue::Integer),
+            DeValue::Float(number) => {
+                let parsed = number.as_str().parse();
+                parsed.map_or(ConfigValue::TOO_LARGE, ConfigValue::Float)
+            }
             DeValue::Boolean(value) => ConfigValue::Bool(*value),
             DeValue::Datetime(_) => ConfigValue::Foreign("a date or time"),
             DeValue::Array(items) => {

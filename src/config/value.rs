@@ -1,14 +1,12 @@
 //! Values before they have the type of their setting, with their positions.
 
+use std::collections::BTreeMap;
+
 use super::key::KeyPath;
 use super::layer::SettingOrigin;
 
-/// A key and its value in one source.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct SettingEntry {
-    pub(super) key: KeyPath,
-    pub(super) setting: Setting,
-}
+/// Keys and their values.
+pub(super) type SettingMap = BTreeMap<KeyPath, Setting>;
 
 /// A value and where it came from.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +41,17 @@ pub(super) struct TableMember {
 const SHOWN: usize = 60;
 
 impl ConfigValue {
+    /// A number that no type of setting can hold.
+    pub(super) const TOO_LARGE: Self = Self::Foreign("a number beyond 64 bits");
+
+    /// The text, if it is one.
+    pub(super) fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     /// The value in a message.
     pub(super) fn describe(&self) -> String {
         match self {

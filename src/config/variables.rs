@@ -1,15 +1,14 @@
 //! Variables of the process and of `.env`, and the settings that they contain.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use super::dotenv;
+use super::dotenv::Assignment;
 use super::env_vars::{EnvVar, EnvVarRole, env_vars};
-use super::error::{ConfigFinding, ConfigProblem};
+use super::error::ConfigFinding;
 use super::key::KeyPath;
-use super::known::{KnownKeys, closest};
-use super::layer::{ConfigLayer, FilePosition, SettingOrigin, SettingPlace};
-use super::value::{Setting, SettingEntry};
+use super::known::{self, closest};
+use super::layer::{ConfigLayer, SettingOrigin, SettingPlace};
+use super::value::{Setting, SettingMap};
 use crate::secret::Secret;
 
 /// Variables that are not empty. Every value is treated as a secret.
@@ -19,34 +18,31 @@ pub(super) struct EnvVariables(BTreeMap<String, Variable>);
 #[derive(Clone, Debug)]
 struct Variable {
     value: Secret,
-    file: Option<FilePosition>,
+    place: SettingPlace,
 }
 
 impl EnvVariables {
     /// The environment of the process, which wins over `.env`. Empty variables are dropped.
-    pub(super) fn new(
-        env: &BTreeMap<String, String>,
-        dotenv: Option<(&Path, &str)>,
-    ) -> (Self, Vec<ConfigFinding>) {
-        let (assignments, findings) =
-            dotenv.map_or_else(Default::default, |(path, text)| dotenv::read(path, text));
-        let from_file = assignments.into_iter().map(|assignment| {
+    pub(super) fn new(env: &BTreeMap<String, String>, dotenv: Vec<Assignment>) -> Self {
+        let from_file = dotenv
+            .into_iter()
+            .map(|one| (one.name, one.value, Some(one.place)));
+        let from_process = env
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone(), None));
+        let mut variables = BTreeMap::new();
+        for (name, value, file) in from_file.chain(from_process) {
             let variable = Variable {
-                value: Secret::new(assignment.value),
-                file: Some(assignment.place),
+                value: Secret::new(value),
+                place: SettingPlace::Variable {
+                    name: name.clone(),
+                    file,
+                },
             };
-            (assignment.name, variable)
-        });
-        let from_process = env.iter().map(|(name, value)| {
-            let variable = Variable {
-                value: Secret::new(value.as_str()),
-                file: None,
-            };
-            (name.clone(), variable)
-        });
-        let mut variables: BTreeMap<String, Variable> = from_file.chain(from_process).collect();
+            variables.insert(name, variable);
+        }
         variables.retain(|_, variable| !variable.value.expose().is_empty());
-        (Self(variables), findings)
+        Self(variables)
     }
 
     /// The value of a variable.
@@ -55,11 +51,8 @@ impl EnvVariables {
     }
 
     /// Where a variable is set.
-    pub(super) fn place(&self, name: &str) -> Option<SettingPlace> {
-        self.0.get(name).map(|variable| SettingPlace::Variable {
-            name: name.to_owned(),
-            file: variable.file.clone(),
-        })
+    pub(super) fn place(&self, name: &str) -> Option<&SettingPlace> {
+        self.0.get(name).map(|variable| &variable.place)
     }
 
     /// Drops every variable that is not wanted.
@@ -68,63 +61,61 @@ impl EnvVariables {
     }
 
     /// The settings of variables with names of their own, such as `RALPH_DEFAULT_PROVIDER`.
-    pub(super) fn named_settings(&self, known: &KnownKeys) -> Vec<SettingEntry> {
-        let entry = |var: EnvVar| match var.role {
-            EnvVarRole::Key(key) => self.entry(var.name, KeyPath::parse(key), known),
-            EnvVarRole::Secret
-            | EnvVarRole::Identifier
-            | EnvVarRole::Program
-            | EnvVarRole::Build
-            | EnvVarRole::Tests => None,
-        };
-        env_vars().filter_map(entry).collect()
+    pub(super) fn named_settings(&self) -> SettingMap {
+        let mut entries = SettingMap::new();
+        for var in env_vars() {
+            if let (EnvVarRole::Key(key), Some(variable)) = (var.role, self.0.get(var.name)) {
+                let key = KeyPath::parse(key);
+                entries.extend(variable.setting(&key).map(|setting| (key, setting)));
+            }
+        }
+        entries
     }
 
     /// The settings of `RALPH_<SECTION>__<KEY>`. `profiles` are the names that a `_` in a variable may stand for.
     pub(super) fn generic_settings(
         &self,
-        known: &KnownKeys,
         profiles: &[String],
-    ) -> (Vec<SettingEntry>, Vec<ConfigFinding>) {
-        let mut entries = Vec::new();
-        let mut findings = Vec::new();
-        let others = self.0.keys().filter(|name| EnvVar::named(name).is_none());
-        for (name, spelled) in others.filter_map(|name| Some((name, name.strip_prefix(PREFIX)?))) {
-            match self.entry(name, parse_key(spelled, profiles), known) {
-                Some(entry) => entries.push(entry),
-                None => findings.push(self.unknown(name, spelled, known)),
+        findings: &mut Vec<ConfigFinding>,
+    ) -> SettingMap {
+        let mut entries = SettingMap::new();
+        for (name, variable) in &self.0 {
+            let Some(spelled) = name
+                .strip_prefix(PREFIX)
+                .filter(|_| EnvVar::named(name).is_none())
+            else {
+                continue;
+            };
+            let key = parse_key(spelled, profiles);
+            match variable.setting(&key) {
+                Some(setting) => {
+                    entries.insert(key, setting);
+                }
+                None => findings.push(unknown(variable.place.clone(), spelled)),
             }
         }
-        (entries, findings)
+        entries
     }
+}
 
-    fn entry(&self, name: &str, key: KeyPath, known: &KnownKeys) -> Option<SettingEntry> {
-        let kind = known.kind(&key)?;
+impl Variable {
+    /// The value for a key; `None` if the key does not exist.
+    fn setting(&self, key: &KeyPath) -> Option<Setting> {
         let origin = SettingOrigin {
             layer: ConfigLayer::Env,
-            place: self.place(name)?,
+            place: self.place.clone(),
         };
-        let value = kind.parse(self.get(name)?.expose(), &origin);
-        let setting = Setting { value, origin };
-        Some(SettingEntry { key, setting })
+        known::parse(key, self.value.expose(), origin)
     }
+}
 
-    fn unknown(&self, name: &str, spelled: &str, known: &KnownKeys) -> ConfigFinding {
-        let registered = env_vars().map(|var| var.name.to_owned());
-        let generic = known.keys().into_iter().map(|key| key.variable());
-        let without_prefix = |name: String| name.strip_prefix(PREFIX).map(str::to_owned);
-        let candidates = registered.chain(generic).filter_map(without_prefix);
-        let meant = closest(spelled, candidates);
-        ConfigFinding {
-            place: SettingPlace::Variable {
-                name: name.to_owned(),
-                file: self.0.get(name).and_then(|variable| variable.file.clone()),
-            },
-            problem: ConfigProblem::UnknownVariable {
-                suggestion: meant.map(|meant| format!("{PREFIX}{meant}")),
-            },
-        }
-    }
+fn unknown(place: SettingPlace, spelled: &str) -> ConfigFinding {
+    let registered = env_vars().map(|var| var.name.to_owned());
+    let generic = known::keys().into_iter().map(|key| key.variable());
+    let without_prefix = |name: String| name.strip_prefix(PREFIX).map(str::to_owned);
+    let candidates = registered.chain(generic).filter_map(without_prefix);
+    let meant = closest(spelled, candidates).map(|meant| format!("{PREFIX}{meant}"));
+    ConfigFinding::unknown_variable(place, meant)
 }
 
 const PREFIX: &str = "RALPH_";

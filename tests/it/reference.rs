@@ -1,12 +1,17 @@
 //! The generated reference is what the code says.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+
+use ralph::config::env_vars::{EnvVar, EnvVarRole, env_vars};
+use ralph::config::{DEFAULTS, KeyPath, schema};
 
 #[test]
 fn the_configuration_reference_is_up_to_date() {
-    for page in ralph::config::reference::pages() {
-        check(page.path, &page.text);
-    }
+    check("docs/reference/config.md", &config_page());
+    check("docs/reference/config.schema.json", &format!("{:#}\n", schema()));
+    check("docs/reference/environment.md", &environment_page());
+    check(".env.example", &env_example());
 }
 
 #[test]
@@ -27,4 +32,162 @@ fn check(page: &str, text: &str) {
         committed == text,
         "{page} is stale; `RALPH_UPDATE_REFERENCE=1 cargo test --test it reference` rewrites it"
     );
+}
+
+fn config_page() -> String {
+    let (intro, sections) = sections(DEFAULTS);
+    let mut lines = vec!["# Configuration".to_owned(), String::new(), GENERATED.to_owned()];
+    for paragraph in intro {
+        lines.extend([String::new(), paragraph]);
+    }
+    for section in sections {
+        let heading = section
+            .name
+            .map_or("Top level".to_owned(), |name| format!("`[{name}]`"));
+        lines.extend([String::new(), format!("## {heading}"), String::new()]);
+        if !section.doc.is_empty() {
+            lines.extend([section.doc, String::new()]);
+        }
+        lines.push("| key | default | meaning |\n|---|---|---|".to_owned());
+        for key in section.keys {
+            let default = match key.presence {
+                Presence::Set => format!("`{}`", key.value),
+                Presence::Example => format!("not set; for example `{}`", key.value),
+            };
+            lines.push(format!("| `{}` | {default} | {} |", key.name, key.doc));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn environment_page() -> String {
+    let mut lines = vec![
+        "# Environment variables".to_owned(),
+        format!("\n{GENERATED}\n\n{ENVIRONMENT_INTRO}"),
+        "| variable | purpose | secret | sets |\n|---|---|---|---|".to_owned(),
+    ];
+    for var in env_vars() {
+        let secret = if var.is_secret() { "yes" } else { "no" };
+        let sets = match var.role {
+            EnvVarRole::Key(key) => format!("`{key}`"),
+            EnvVarRole::Secret
+            | EnvVarRole::Identifier
+            | EnvVarRole::Program
+            | EnvVarRole::Build
+            | EnvVarRole::Tests => String::new(),
+        };
+        lines.push(format!("| `{}` | {} | {secret} | {sets} |", var.name, var.doc));
+    }
+    lines.push(format!("\n## Keys of the configuration\n\n{KEYS_INTRO}"));
+    lines.push("| variable | key |\n|---|---|".to_owned());
+    for key in keys() {
+        lines.push(format!("| `{}` | `{key}` |", key.variable()));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Every key, with `NAME` in place of the names of the default profiles.
+fn keys() -> BTreeSet<KeyPath> {
+    let (_, sections) = sections(DEFAULTS);
+    let mut keys = BTreeSet::new();
+    for section in sections {
+        let prefix = match section.name.as_deref() {
+            None => String::new(),
+            Some(name) if name.starts_with("models.") => "models.NAME.".to_owned(),
+            Some(name) => format!("{name}."),
+        };
+        let paths = section.keys.iter().map(|key| format!("{prefix}{}", key.name));
+        keys.extend(paths.map(|path| KeyPath::parse(&path)));
+    }
+    keys
+}
+
+fn env_example() -> String {
+    let mut lines = vec![ENV_EXAMPLE_INTRO.to_owned()];
+    let settable = |var: &EnvVar| match var.role {
+        EnvVarRole::Secret | EnvVarRole::Identifier | EnvVarRole::Key(_) => true,
+        EnvVarRole::Program | EnvVarRole::Build | EnvVarRole::Tests => false,
+    };
+    for var in env_vars().filter(settable) {
+        lines.push(format!("# {}\n#{}=\n", var.doc, var.name));
+    }
+    lines.join("\n")
+}
+
+const GENERATED: &str = "<!-- Generated; do not edit. `RALPH_UPDATE_REFERENCE=1 cargo test` rewrites it. -->";
+
+const ENVIRONMENT_INTRO: &str = "\
+A variable of the environment wins over the same one in `.env`, which is read next to `ralph.toml`. An empty variable \
+counts as unset. A `RALPH_` variable that is not listed here is an error.
+
+Secret values are never shown, written to a log or passed to a sandbox.
+";
+
+const KEYS_INTRO: &str = "\
+Any key can be set by `RALPH_` and its name in capitals, with `__` for each dot. The items of a list are separated by \
+commas. `NAME` is the name of a profile, with `_` for every character other than letters and digits.
+";
+
+const ENV_EXAMPLE_INTRO: &str = "\
+# Copy to `.env` next to `ralph.toml`, fill in what you need and keep the copy out of git.
+# A variable of the environment wins over the one here.
+";
+
+/// A table of the file: its name, its documentation and its keys.
+struct Section {
+    name: Option<String>,
+    doc: String,
+    keys: Vec<Key>,
+}
+
+struct Key {
+    name: String,
+    value: String,
+    doc: String,
+    presence: Presence,
+}
+
+enum Presence {
+    Set,
+    Example,
+}
+
+/// Splits the commented file into the paragraphs at its top and the tables.
+fn sections(toml: &str) -> (Vec<String>, Vec<Section>) {
+    let mut intro: Vec<String> = Vec::new();
+    let mut sections = vec![Section {
+        name: None,
+        doc: String::new(),
+        keys: Vec::new(),
+    }];
+    let mut comment: Vec<&str> = Vec::new();
+    for line in toml.lines() {
+        if let Some(words) = line.strip_prefix("# ") {
+            comment.push(words);
+        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            sections.push(Section {
+                name: Some(name.to_owned()),
+                doc: take_comment(&mut comment),
+                keys: Vec::new(),
+            });
+        } else if let (Some((name, value)), Some(section)) = (line.split_once(" = "), sections.last_mut()) {
+            let (name, presence) = match name.strip_prefix('#') {
+                Some(name) => (name, Presence::Example),
+                None => (name, Presence::Set),
+            };
+            section.keys.push(Key {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                doc: take_comment(&mut comment),
+                presence,
+            });
+        } else if !comment.is_empty() {
+            intro.push(take_comment(&mut comment));
+        }
+    }
+    (intro, sections)
+}
+
+fn take_comment(comment: &mut Vec<&str>) -> String {
+    std::mem::take(comment).join(" ")
 }
