@@ -23,9 +23,9 @@ pub(crate) fn kind(config: &Config) -> Result<CredentialKind, AssemblyError> {
         None => service.credentials.first().copied(),
     };
     kind.ok_or_else(|| match (service.no_login, service.credentials.first()) {
-        (Some(why), Some(usual)) if auth == Some(AuthMethod::OAuth) => {
-            AssemblyError::usage(why).with_hint(format!("use {usual}: `{}`", usual.store_command()))
-        }
+        (Some(why), Some(usual)) if auth == Some(AuthMethod::OAuth) => AssemblyError::usage(why).with_hint(
+            format!("set agent.auth = \"{}\", and {}", usual.auth, usual.store_hint()),
+        ),
         _ => no_credential(agent.name, auth.unwrap_or(AuthMethod::ApiKey)),
     })
 }

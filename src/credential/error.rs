@@ -1,7 +1,7 @@
 //! Errors of stored credentials and logins.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
 use thiserror::Error;
 
@@ -9,77 +9,43 @@ use super::CredentialKind;
 
 /// A stored credential cannot be read or written.
 #[derive(Debug, Error)]
-pub enum CredentialError {
-    /// An operation on a file failed.
-    #[error("cannot {operation} `{}`", path.display())]
-    Io {
-        /// The operation, as a verb.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// Other users can read the file.
-    #[error("other users can read the credential in `{}`", path.display())]
-    Exposed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The stored text is not a credential.
-    #[error("cannot parse the stored text of {kind}")]
-    Unreadable {
-        /// The credential.
-        kind: CredentialKind,
-        /// The cause. It names a position, never the text.
-        source: serde_json::Error,
-    },
-    /// The program of the keychain could not be started.
-    #[error("cannot start `{program}`")]
-    NoKeychain {
-        /// The program.
-        program: &'static str,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The program of the keychain failed.
-    #[error("the keychain command `{program}` failed ({status}): {message}")]
-    Keychain {
-        /// The program.
-        program: &'static str,
-        /// Its exit status.
-        status: String,
-        /// Its standard error.
-        message: String,
-    },
+#[error("{message}")]
+pub struct CredentialError {
+    message: String,
+    hint: Option<String>,
+    /// The cause. It never contains the credential.
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl CredentialError {
-    /// For `map_err`: an I/O error with its operation and file.
-    pub(super) fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
-        let path = path.into();
-        move |source| Self::Io {
-            operation,
-            path,
-            source,
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            hint: None,
+            source: None,
         }
+    }
+
+    /// For `map_err`: an I/O error with its operation and file.
+    pub(super) fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let error = Self::new(format!("cannot {operation} `{}`", path.display()));
+        move |source| error.with_source(source)
+    }
+
+    pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub(super) fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
     }
 
     /// What the user can do next. Rendered as `hint:` by the CLI only.
     #[must_use]
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Self::Io { .. } => None,
-            Self::Exposed { path } => Some(format!(
-                "revoke the credential at its service, run `chmod 600 {}` and store a new one",
-                path.display()
-            )),
-            Self::Unreadable { kind, .. } => Some(format!("store it again: `{}`", kind.store_command())),
-            Self::NoKeychain { .. } | Self::Keychain { .. } => Some(
-                "unlock the keychain, or store the credential in a file: `ralph token store --file`"
-                    .to_owned(),
-            ),
-        }
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
     }
 }
 
@@ -122,12 +88,12 @@ impl LoginError {
     pub fn hint(&self) -> Option<String> {
         match self {
             Self::Missing(kind) | Self::Expired(kind) | Self::Refused { kind, .. } | Self::UsedUp(kind) => {
-                Some(format!("store a new one: `{}`", kind.store_command()))
+                Some(kind.store_hint())
             }
             Self::Unavailable { .. } => {
                 Some("check the network connection of the host, then try again".to_owned())
             }
-            Self::Stored(error) => error.hint(),
+            Self::Stored(error) => error.hint().map(str::to_owned),
         }
     }
 }

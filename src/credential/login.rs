@@ -89,7 +89,7 @@ impl Login {
         let current = tokio::spawn(async move { shared.current().await }).await;
         current.unwrap_or_else(|error| {
             let file = self.0.vault.file(self.0.kind);
-            Err(CredentialError::io("renew", file)(io::Error::other(error)).into())
+            Err(CredentialError::io("renew", &file)(io::Error::other(error)).into())
         })
     }
 

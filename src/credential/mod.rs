@@ -5,13 +5,12 @@
 //! that expires. It is the only user of the refresh token, across all runs and processes of the user.
 
 mod error;
-mod lock;
 mod login;
 mod pasted;
-mod stored;
 mod vault;
 
 use jiff::Timestamp;
+use serde::Deserialize;
 
 use crate::secret::{Redactor, Secret};
 
@@ -21,8 +20,8 @@ pub use login::{Login, TokenServer};
 pub use pasted::{MalformedCredential, find_setup_token, parse};
 pub use vault::{CredentialLocation, Keychain, Vault};
 
-/// A credential and its lifetime.
-#[derive(Clone, Debug)]
+/// A credential and its lifetime. It can be read from its stored form; only the [`Vault`] writes that.
+#[derive(Clone, Debug, Deserialize)]
 pub struct Credential {
     /// The key or access token that is sent to the service.
     pub token: Secret,
@@ -57,7 +56,7 @@ impl Credential {
 }
 
 /// Renews an access token. It can be used once: the response contains the next one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
 pub struct RefreshToken {
     /// The refresh token itself.
     pub token: Secret,

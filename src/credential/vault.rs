@@ -4,13 +4,16 @@ mod keychain;
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Serialize;
+use zeroize::Zeroizing;
 
 pub use keychain::Keychain;
 
-use super::lock::CredentialLock;
-use super::{Credential, CredentialError, CredentialKind, stored};
+use super::{Credential, CredentialError, CredentialKind};
 use crate::atomic_file::{FileAccess, write_durably};
 use crate::exec::Host;
 
@@ -68,8 +71,12 @@ impl Vault {
             },
             (None, None) => return Ok(None),
         };
-        let credential =
-            stored::from_json(&text).map_err(|source| CredentialError::Unreadable { kind, source })?;
+        let credential = serde_json::from_str(&text).map_err(|error| {
+            // The error names a position, never the text.
+            CredentialError::new(format!("cannot parse the stored text of {kind}"))
+                .with_source(error)
+                .with_hint(kind.store_hint())
+        })?;
         Ok(Some((credential, location)))
     }
 
@@ -91,8 +98,8 @@ impl Vault {
         credential: &Credential,
         location: CredentialLocation,
     ) -> Result<(), CredentialError> {
-        let text =
-            stored::to_json(credential).map_err(|source| CredentialError::Unreadable { kind, source })?;
+        let text = stored_text(credential)
+            .map_err(|error| CredentialError::new(format!("cannot encode {kind}")).with_source(error))?;
         match (location, &self.keychain) {
             (CredentialLocation::Keychain(_), Some((keychain, host))) => {
                 keychain.save(host, kind, &text).await?;
@@ -107,10 +114,18 @@ impl Vault {
         remove_if_exists(&self.renewal_marker(kind))
     }
 
-    /// Waits for the exclusive right to change this credential, over all processes.
-    pub(super) async fn lock(&self, kind: CredentialKind) -> Result<CredentialLock, CredentialError> {
+    /// Waits for the exclusive right to change this credential, over all processes of the user. It ends when the file is
+    /// closed, also when the process dies.
+    pub(super) async fn lock(&self, kind: CredentialKind) -> Result<fs::File, CredentialError> {
         self.create_dir()?;
-        CredentialLock::acquire(self.dir.join(format!("{}.lock", kind.name))).await
+        let path = self.dir.join(format!("{}.lock", kind.name));
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(CredentialError::io("open", &path))?;
+        let locked = tokio::task::spawn_blocking(move || file.lock().map(|()| file)).await;
+        locked
+            .unwrap_or_else(|error| Err(io::Error::other(error)))
+            .map_err(CredentialError::io("lock", &path))
     }
 
     /// A file that exists while a renewal is in progress.
@@ -129,11 +144,15 @@ impl Vault {
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(CredentialError::io("read", path)(error)),
+            Err(error) => return Err(CredentialError::io("read", &path)(error)),
         };
         let mode = fs::metadata(&path).map_err(CredentialError::io("read", &path))?;
         if mode.permissions().mode() & 0o077 != 0 {
-            return Err(CredentialError::Exposed { path });
+            let path = path.display();
+            let error = CredentialError::new(format!("other users can read the credential in `{path}`"));
+            return Err(error.with_hint(format!(
+                "revoke the credential at its service, run `chmod 600 {path}` and store a new one"
+            )));
         }
         Ok(Some(text))
     }
@@ -154,6 +173,34 @@ impl Vault {
         let made = builder.recursive(true).mode(0o700).create(&self.dir);
         made.map_err(CredentialError::io("create", &self.dir))
     }
+}
+
+/// The stored form of a credential. A [`Secret`](crate::secret::Secret) cannot be serialised by itself.
+#[derive(Serialize)]
+struct StoredCredential<'a> {
+    token: &'a str,
+    expires: Option<Timestamp>,
+    refresh: Option<StoredRefreshToken<'a>>,
+}
+
+#[derive(Serialize)]
+struct StoredRefreshToken<'a> {
+    token: &'a str,
+    scopes: &'a [String],
+}
+
+/// The text to store: one line of JSON. It is wiped from memory when dropped.
+fn stored_text(credential: &Credential) -> Result<Zeroizing<String>, serde_json::Error> {
+    let refresh = credential.refresh.as_ref();
+    let stored = StoredCredential {
+        token: credential.token.expose(),
+        expires: credential.expires,
+        refresh: refresh.map(|refresh| StoredRefreshToken {
+            token: refresh.token.expose(),
+            scopes: &refresh.scopes,
+        }),
+    };
+    serde_json::to_string(&stored).map(Zeroizing::new)
 }
 
 fn remove_if_exists(path: &Path) -> Result<(), CredentialError> {
@@ -197,7 +244,7 @@ mod tests {
 
         fs::set_permissions(vault.file(kind), fs::Permissions::from_mode(0o644)).unwrap();
         let error = vault.load(kind).await.unwrap_err();
-        assert!(matches!(error, CredentialError::Exposed { .. }), "{error}");
+        assert!(error.to_string().starts_with("other users can read"), "{error}");
     }
 
     #[tokio::test]

@@ -76,7 +76,7 @@ async fn a_stored_credential_that_is_refused_is_told_until_there_is_another(
     )
     .await;
     let refused = finish(bench.ralph(&["run"]).env_remove(program.key_variable()));
-    let what_to_do = format!("hint: run `{}`, then `ralph resume`", kind.store_command());
+    let what_to_do = format!("hint: {}, then `ralph resume`", kind.store_hint());
     refused.expect(
         1,
         &[
@@ -95,7 +95,7 @@ async fn a_login_of_chatgpt_is_refused_before_there_is_a_run() {
     let bench = need!(Bench::new(Program::Codex, one_session()).await);
     bench.run(&["--set", "agent.auth=oauth"]).expect_refused(&[
         "the ChatGPT login is for another service",
-        "hint: use the OpenAI API key: `ralph token store --agent codex --auth api-key`",
+        "hint: set agent.auth = \"api-key\", and store the OpenAI API key with `ralph token store`",
     ]);
     assert!(bench.place.runs().is_empty());
 }

@@ -94,8 +94,8 @@ async fn a_refused_credential_is_reported_with_a_remedy() {
         .unwrap();
     assert_eq!(response.status(), 401);
     let said: Value = response.json().await.unwrap();
-    let expected = "ralph: api.anthropic.com: the service refused the stored credential; on the host, run \
-                    `ralph token store --agent claude --auth api-key`";
+    let expected = "ralph: api.anthropic.com: the service refused the stored credential; on the host, \
+                    store the Anthropic API key with `ralph token store`";
     let error = json!({"type": "authentication_error", "message": expected});
     assert_eq!(said, json!({"type": "error", "error": error}));
     let notice = MeterNotice::CredentialRefused {

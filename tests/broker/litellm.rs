@@ -110,7 +110,8 @@ async fn a_wrong_key_is_reported(proxy: &Proxy) {
         "{said}"
     );
     assert!(
-        message.contains("ralph token store --auth gateway") && !message.contains("CANARY"),
+        message.contains("store the model gateway key with `ralph token store`")
+            && !message.contains("CANARY"),
         "{said}"
     );
 }

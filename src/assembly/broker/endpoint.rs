@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use crate::gateway::CredentialInjector;
 use crate::gateway::broker::{BrokerHandle, VerifyError, check_health};
 use crate::network::HostName;
+use crate::sandbox::CredentialRoute;
 
 /// Where a sandbox sends its requests to one service, and where they go from there.
 #[derive(Clone)]
@@ -30,28 +31,35 @@ struct LoopbackListener {
 }
 
 impl BrokerEndpoint {
-    /// An endpoint that the sandbox's gateway forwards to.
-    pub(super) fn behind_gateway(broker: BrokerHandle, host: HostName, service: String) -> Self {
-        Self {
+    /// Opens the way that a sandbox with this route takes: its gateway, or a port of the loopback interface, which is
+    /// served for as long as `servers` live.
+    pub(super) async fn open(
+        route: CredentialRoute,
+        broker: BrokerHandle,
+        host: HostName,
+        service: String,
+        servers: &mut JoinSet<()>,
+    ) -> io::Result<Self> {
+        let listener = if route == CredentialRoute::Gateway {
+            None
+        } else {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let address = listener.local_addr()?;
+            let (broker, host) = (broker.clone(), host.clone());
+            servers.spawn(async move {
+                if let Err(error) = broker.serve(listener, &host).await {
+                    tracing::warn!(%error, %host, "the broker stopped serving");
+                }
+            });
+            let proxied = route == CredentialRoute::ProxiedLoopback;
+            Some(LoopbackListener { address, proxied })
+        };
+        Ok(Self {
             broker,
             host,
             service,
-            listener: None,
-        }
-    }
-
-    /// The same endpoint on a port of the loopback interface, served for as long as `servers` live.
-    pub(super) async fn on_loopback(mut self, proxied: bool, servers: &mut JoinSet<()>) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-        let address = listener.local_addr()?;
-        let (broker, host) = (self.broker.clone(), self.host.clone());
-        servers.spawn(async move {
-            if let Err(error) = broker.serve(listener, &host).await {
-                tracing::warn!(%error, %host, "the broker stopped serving");
-            }
-        });
-        self.listener = Some(LoopbackListener { address, proxied });
-        Ok(self)
+            listener,
+        })
     }
 
     /// The address that the sandbox uses.

@@ -74,7 +74,7 @@ impl BrokeredServices {
     /// sandbox.
     fn add(&mut self, mut service: BrokeredService) -> Result<(), AssemblyError> {
         if let Some(same) = self.list.iter_mut().find(|other| other.is_same(&service)) {
-            same.merge(service);
+            same.users.extend(service.users);
             return Ok(());
         }
         let taken = |other: &BrokeredService| other.upstream.host == service.upstream.host;
@@ -132,7 +132,13 @@ impl BrokeredServices {
         }
         let handle = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
         let mut servers = JoinSet::new();
-        let endpoints = endpoints(self.route, &handle, addresses, &mut servers).await?;
+        let mut endpoints = Vec::new();
+        for (host, address) in addresses {
+            let opened = BrokerEndpoint::open(self.route, handle.clone(), host, address, &mut servers).await;
+            let cannot_listen =
+                |error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}"));
+            endpoints.push(opened.map_err(cannot_listen)?);
+        }
         let allowed = endpoints.iter().filter_map(BrokerEndpoint::rule).collect();
         // The endpoint of the repository is the last one.
         let agent_env = match (&self.github, endpoints.last()) {
@@ -248,28 +254,6 @@ fn meter(
         clock,
     })?;
     Ok((meter, notices))
-}
-
-/// An endpoint for each service, given by its name in the sandbox and its address.
-async fn endpoints(
-    route: CredentialRoute,
-    handle: &BrokerHandle,
-    services: Vec<(HostName, String)>,
-    servers: &mut JoinSet<()>,
-) -> Result<Vec<BrokerEndpoint>, AssemblyError> {
-    let mut endpoints = Vec::new();
-    for (host, address) in services {
-        let endpoint = BrokerEndpoint::behind_gateway(handle.clone(), host, address);
-        endpoints.push(if route == CredentialRoute::Gateway {
-            endpoint
-        } else {
-            let proxied = route == CredentialRoute::ProxiedLoopback;
-            let listening = endpoint.on_loopback(proxied, servers).await;
-            listening
-                .map_err(|error| AssemblyError::runtime(format!("cannot listen on 127.0.0.1: {error}")))?
-        });
-    }
-    Ok(endpoints)
 }
 
 /// The prices of models, under every name that an agent may use for them.

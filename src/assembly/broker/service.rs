@@ -16,20 +16,12 @@ use super::AssemblyContext;
 pub(crate) struct BrokeredService {
     pub(crate) upstream: ModelUpstream,
     kind: CredentialKind,
-    /// Where its credential comes from.
-    origin: CredentialOrigin,
+    /// The variable with its credential, if the configuration names one or the agent reads one; else the credential is in
+    /// the vault or in the usual variable.
+    variable: Option<String>,
     pub(super) users: Vec<ServiceUser>,
     /// The stored credential.
     pub(super) secrets: Vec<Secret>,
-}
-
-/// Where a credential comes from.
-#[derive(PartialEq, Eq)]
-enum CredentialOrigin {
-    /// The vault, or the usual variable.
-    Kind,
-    /// A variable that the configuration names, or that the agent reads.
-    Variable(String),
 }
 
 /// A profile and how its agent reaches the service.
@@ -62,17 +54,14 @@ impl BrokeredService {
         if settings.is_none_or(|model| model.api_key_env.is_none()) {
             for kind in usable_kinds(config, agent)? {
                 if let Some(secrets) = stored_secrets(context, config, kind).await? {
-                    let service = Self {
+                    let hint = format!("{}, then `ralph resume`", kind.store_hint());
+                    return Ok(Some(Self {
                         upstream: upstream(context, config, kind, base).await?,
                         kind,
-                        origin: CredentialOrigin::Kind,
-                        users: vec![ServiceUser {
-                            credential_hint: format!("run `{}`, then `ralph resume`", kind.store_command()),
-                            ..service_user(profile, agent, kind)
-                        }],
+                        variable: None,
+                        users: vec![ServiceUser::new(profile, agent, kind, hint)],
                         secrets,
-                    };
-                    return Ok(Some(service));
+                    }));
                 }
             }
         }
@@ -80,14 +69,12 @@ impl BrokeredService {
             return Ok(None);
         };
         let kind = service.credential(found.auth).unwrap_or(GATEWAY_KEY);
+        let hint = variable_hint(&variable);
         Ok(Some(Self {
             upstream: ModelUpstream::new(kind, CredentialSource::Fixed(found.value), base)?,
-            users: vec![ServiceUser {
-                credential_hint: variable_hint(&variable),
-                ..service_user(profile, agent, kind)
-            }],
+            users: vec![ServiceUser::new(profile, agent, kind, hint)],
             kind,
-            origin: CredentialOrigin::Variable(variable),
+            variable: Some(variable),
             secrets: Vec::new(),
         }))
     }
@@ -106,16 +93,21 @@ impl BrokeredService {
     /// Whether it is the same service with the same credential.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let address = self.upstream.address() == other.upstream.address();
-        address && (self.kind, &self.origin) == (other.kind, &other.origin)
-    }
-
-    /// Adds the profiles of the same service.
-    pub(super) fn merge(&mut self, other: Self) {
-        self.users.extend(other.users);
+        address && (self.kind, &self.variable) == (other.kind, &other.variable)
     }
 }
 
 impl ServiceUser {
+    fn new(profile: &str, agent: AgentName, kind: CredentialKind, credential_hint: String) -> Self {
+        Self {
+            profile: profile.to_owned(),
+            auth: kind.auth,
+            variable: agent.key_variable(kind.auth).unwrap_or_default(),
+            path: agent.base_path,
+            credential_hint,
+        }
+    }
+
     /// How the agent of the profile reaches the service at this address.
     pub(super) fn access(self, address: &str, credential: Option<AgentCredential>) -> (String, ModelAccess) {
         let access = ModelAccess {
@@ -124,16 +116,6 @@ impl ServiceUser {
             credential_hint: self.credential_hint,
         };
         (self.profile, access)
-    }
-}
-
-fn service_user(profile: &str, agent: AgentName, kind: CredentialKind) -> ServiceUser {
-    ServiceUser {
-        profile: profile.to_owned(),
-        auth: kind.auth,
-        variable: agent.key_variable(kind.auth).unwrap_or_default(),
-        path: agent.base_path,
-        credential_hint: String::new(),
     }
 }
 

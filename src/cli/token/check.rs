@@ -7,6 +7,7 @@ use crate::assembly::credentials::{from_environment, upstream, vault};
 use crate::credential::{AuthMethod, Credential, CredentialKind, LoginError};
 
 use super::super::credentials::{CredentialArgs, describe_location};
+use super::not_usable;
 use super::store::{VerifyArgs, verify};
 use crate::cli::{CliExit, CliResult, Context};
 
@@ -44,10 +45,10 @@ pub(in crate::cli) async fn check(context: &Context, args: CheckTokenArgs) -> Cl
             CredentialStatus::new(kind, &credential, describe_location(place), now)
         }
         (None, Some(secret)) => CredentialStatus::new(kind, &Credential::new(secret), "the environment", now),
-        (None, None) => return Err(LoginError::Missing(kind).into()),
+        (None, None) => return Err(not_usable(LoginError::Missing(kind), kind)),
     };
     if checked.expires.is_some_and(|end| end <= now) && !checked.renewed_by_itself {
-        return Err(LoginError::Expired(kind).into());
+        return Err(not_usable(LoginError::Expired(kind), kind));
     }
     if args.verify.verify {
         let base = args.verify.base_url.as_deref();

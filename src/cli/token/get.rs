@@ -6,6 +6,7 @@ use crate::assembly::credentials::vault;
 use crate::credential::LoginError;
 
 use super::super::credentials::CredentialArgs;
+use super::not_usable;
 use crate::cli::{CliError, CliExit, CliResult, Context};
 
 /// Print a stored credential, for a pipe or a file
@@ -27,7 +28,7 @@ pub(in crate::cli) async fn get(context: &Context, args: GetTokenArgs) -> CliRes
     let (credential, _) = vault(&context.assembly)?
         .load(kind)
         .await?
-        .ok_or(LoginError::Missing(kind))?;
+        .ok_or_else(|| not_usable(LoginError::Missing(kind), kind))?;
     context.ui.data(credential.token.expose())?;
     Ok(CliExit::Success)
 }

@@ -6,7 +6,9 @@ mod store;
 
 use clap::Subcommand;
 
-use super::{CliResult, Context};
+use crate::credential::{CredentialKind, LoginError};
+
+use super::{CliError, CliResult, Context};
 
 pub(super) use check::{CheckTokenArgs, check};
 pub(super) use get::{GetTokenArgs, get};
@@ -26,4 +28,17 @@ pub(super) async fn token(context: &Context, command: TokenCommand) -> CliResult
         TokenCommand::Check(args) => check(context, args).await,
         TokenCommand::Get(args) => get(context, args).await,
     }
+}
+
+/// The command that stores a credential of this kind.
+fn store_command(kind: CredentialKind) -> String {
+    let agent = kind
+        .agent
+        .map_or(String::new(), |agent| format!(" --agent {agent}"));
+    format!("ralph token store{agent} --auth {}", kind.auth)
+}
+
+/// The error of a credential that is missing or has expired, with the command that stores a new one.
+fn not_usable(error: LoginError, kind: CredentialKind) -> CliError {
+    CliError::from(error).with_hint(format!("store a new one: `{}`", store_command(kind)))
 }

@@ -12,6 +12,7 @@ use crate::gateway::broker::{self, ModelUpstream, VerifyError};
 use crate::secret::Secret;
 
 use super::super::credentials::{CredentialArgs, describe_location};
+use super::store_command;
 use crate::cli::{CliError, CliExit, CliResult, Context, io, temp_dir};
 
 /// The most bytes that are read as a credential.
@@ -50,7 +51,7 @@ pub(in crate::cli) async fn store(context: &Context, args: StoreTokenArgs) -> Cl
         };
         let hint = format!(
             "nothing was stored; to store {actual}, run `{}`",
-            actual.store_command()
+            store_command(actual)
         );
         CliError::usage(error.to_string()).with_hint(hint)
     })?;

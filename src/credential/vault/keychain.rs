@@ -96,7 +96,7 @@ impl Keychain {
     async fn run(self, host: &Host, command: Command) -> Result<Exit, CredentialError> {
         let program = self.program();
         let ran = host.run(&command.timeout(TIMEOUT), &mut Discard).await;
-        ran.map_err(|source| CredentialError::NoKeychain { program, source })
+        ran.map_err(|error| keychain_error(format!("cannot start `{program}`")).with_source(error))
     }
 
     /// Without an entry `security` exits with 44, and `secret-tool` with 1 and no output.
@@ -110,12 +110,17 @@ impl Keychain {
     }
 
     fn failure(self, exit: &Exit) -> CredentialError {
-        CredentialError::Keychain {
-            program: self.program(),
-            status: exit.status.to_string(),
-            message: exit.stderr.text().trim().to_owned(),
-        }
+        let (program, status) = (self.program(), exit.status);
+        let message = exit.stderr.text();
+        let message = message.trim();
+        keychain_error(format!(
+            "the keychain command `{program}` failed ({status}): {message}"
+        ))
     }
+}
+
+fn keychain_error(message: String) -> CredentialError {
+    CredentialError::new(message).with_hint("unlock the keychain, or let `ralph token store` use a file")
 }
 
 fn hexadecimal(text: &str) -> String {

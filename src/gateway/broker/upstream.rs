@@ -71,7 +71,7 @@ impl ModelUpstream {
 
     /// What the user does when the credential is refused.
     pub(super) fn remedy(&self) -> String {
-        format!("run `{}`", self.kind.store_command())
+        self.kind.store_hint()
     }
 
     /// The format of errors for a request to this route.

@@ -89,14 +89,10 @@ impl CredentialKind {
             .flat_map(|service| service.credentials.iter().copied())
     }
 
-    /// The command that stores one, for hints.
+    /// How to store one, for hints.
     #[must_use]
-    pub fn store_command(self) -> String {
-        let agent = self
-            .0
-            .agent
-            .map_or(String::new(), |agent| format!(" --agent {agent}"));
-        format!("ralph token store{agent} --auth {}", self.auth)
+    pub fn store_hint(self) -> String {
+        format!("store {self} with `ralph token store`")
     }
 }
 
