@@ -28,13 +28,14 @@ const TASK_FILE: &str = "ralph_task.md";
 
 /// Builds a [`Ralph`]. Everything that is not given has the default of the command line: the configuration files of the
 /// repository and of the user, the environment of the process, and `ralph_task.md`.
+#[derive(Default)]
 #[must_use]
 pub struct RalphBuilder {
     surroundings: Option<Surroundings>,
-    reporter: Arc<dyn AssemblyReporter>,
+    reporter: Option<Arc<dyn AssemblyReporter>>,
     sinks: Vec<Arc<dyn EventSink>>,
     repository: Option<PathBuf>,
-    task_file: PathBuf,
+    task_file: Option<PathBuf>,
     resumed: Option<RunId>,
     config: Option<Config>,
     given: GivenSettings,
@@ -42,25 +43,6 @@ pub struct RalphBuilder {
     rebuild: Rebuild,
     provider: Option<Arc<dyn Provider>>,
     agent: Option<Arc<dyn Agent>>,
-}
-
-impl Default for RalphBuilder {
-    fn default() -> Self {
-        Self {
-            surroundings: None,
-            reporter: Arc::new(SilentReporter),
-            sinks: Vec::new(),
-            repository: None,
-            task_file: PathBuf::from(TASK_FILE),
-            resumed: None,
-            config: None,
-            given: GivenSettings::default(),
-            script: None,
-            rebuild: Rebuild::WhenNeeded,
-            provider: None,
-            agent: None,
-        }
-    }
 }
 
 impl RalphBuilder {
@@ -72,7 +54,7 @@ impl RalphBuilder {
 
     /// Works on the task in this file; `ralph_task.md` by default.
     pub fn task_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.task_file = path.into();
+        self.task_file = Some(path.into());
         self
     }
 
@@ -157,7 +139,7 @@ impl RalphBuilder {
 
     /// Sends warnings and progress there. By default they are ignored.
     pub fn reporter(mut self, reporter: impl AssemblyReporter + 'static) -> Self {
-        self.reporter = Arc::new(reporter);
+        self.reporter = Some(Arc::new(reporter));
         self
     }
 
@@ -170,10 +152,32 @@ impl RalphBuilder {
     /// Reads the configuration, checks everything that can be checked before a run exists, and builds its image.
     pub async fn build(mut self) -> Result<Ralph, AssemblyError> {
         let context = self.context()?;
-        match self.resumed.take() {
-            Some(run) => Box::pin(self.existing_run(context, &run)).await,
-            None => Box::pin(self.new_run(context)).await,
+        let (file, existing) = match self.resumed.take() {
+            Some(run) => {
+                let dir = find_run(&context, &run).await?;
+                self.keep_overrides(&dir);
+                (TaskFile::of_run(&context, &dir), Some(dir))
+            }
+            None => (self.read_task(&context)?, None),
+        };
+        let config = self.configuration(&context, &file)?;
+        let target = match existing {
+            Some(dir) => RunTarget::Existing(dir),
+            None => self.new_run(&context, &config, &file).await?,
+        };
+        let services = BrokeredServices::new(&context, &config).await?;
+        if let RunTarget::New { run, .. } = &target {
+            equipment::check(&context, &config, &services, run.script.as_deref()).await?;
         }
+        let prepared = Box::pin(image::prepare(&context, &config, &file.project, self.rebuild)).await?;
+        Ok(Ralph {
+            context,
+            config,
+            services,
+            target,
+            image: prepared.image,
+            sink: Arc::new(Fanout(self.sinks)),
+        })
     }
 
     fn context(&mut self) -> Result<AssemblyContext, AssemblyError> {
@@ -187,69 +191,40 @@ impl RalphBuilder {
                 Some(dir) => surroundings.with_dir(dir),
                 None => surroundings,
             },
-            reporter: self.reporter.clone(),
+            reporter: self.reporter.take().unwrap_or_else(|| Arc::new(SilentReporter)),
             provider: self.provider.take(),
             agent: self.agent.take(),
         })
     }
 
-    async fn new_run(mut self, context: AssemblyContext) -> Result<Ralph, AssemblyError> {
-        let file = self.read_task(&context)?;
-        let config = self.configuration(&context, &file)?;
-        let repository = repository(&context, &file).await?;
-        let run = NewRun {
-            created: context.surroundings.now(),
-            project: Some(file.project.clone()),
-            task: file.text,
-            branch_prefix: config.settings.git.branch_prefix.clone(),
-            overrides: std::mem::take(&mut self.given.overrides)
-                .into_iter()
-                .map(|given| (given.key, given.value))
-                .collect(),
-            script: self.script.take(),
-        };
-        let services = BrokeredServices::new(&context, &config).await?;
-        equipment::check(&context, &config, &services, run.script.as_deref()).await?;
-        let target = RunTarget::New { repository, run };
-        self.finish(context, config, services, target, &file.project)
-            .await
+    async fn new_run(
+        &mut self,
+        context: &AssemblyContext,
+        config: &Config,
+        file: &TaskFile,
+    ) -> Result<RunTarget, AssemblyError> {
+        let overrides = std::mem::take(&mut self.given.overrides).into_iter();
+        Ok(RunTarget::New {
+            repository: repository(context, file).await?,
+            run: NewRun {
+                created: context.surroundings.now(),
+                project: Some(file.project.clone()),
+                task: file.text.clone(),
+                branch_prefix: config.settings.git.branch_prefix.clone(),
+                overrides: overrides.map(|given| (given.key, given.value)).collect(),
+                script: self.script.take(),
+            },
+        })
     }
 
-    async fn existing_run(mut self, context: AssemblyContext, run: &RunId) -> Result<Ralph, AssemblyError> {
-        let dir = find_run(&context, run).await?;
-        let file = TaskFile::of_run(&context, &dir);
+    /// Adds the settings that a run was created with. Those that are given now win.
+    fn keep_overrides(&mut self, dir: &RunDir) {
         let kept = dir.facts().overrides.iter().map(|(key, value)| ConfigOverride {
             place: SettingPlace::Flag(format!("{key}, given when the run was created")),
             key: key.clone(),
             value: value.clone(),
         });
-        self.given.overrides = kept.chain(self.given.overrides).collect();
-        let config = self.configuration(&context, &file)?;
-        let services = BrokeredServices::new(&context, &config).await?;
-        let target = RunTarget::Existing(dir);
-        self.finish(context, config, services, target, &file.project)
-            .await
-    }
-
-    async fn finish(
-        self,
-        context: AssemblyContext,
-        config: Config,
-        services: BrokeredServices,
-        target: RunTarget,
-        project: &Path,
-    ) -> Result<Ralph, AssemblyError> {
-        let image = image::prepare(&context, &config, project, self.rebuild)
-            .await?
-            .image;
-        Ok(Ralph {
-            context,
-            config,
-            services,
-            target,
-            image,
-            sink: Arc::new(Fanout(self.sinks)),
-        })
+        self.given.overrides.splice(..0, kept);
     }
 
     fn configuration(&mut self, context: &AssemblyContext, file: &TaskFile) -> Result<Config, AssemblyError> {
@@ -264,7 +239,8 @@ impl RalphBuilder {
 
     /// Reads the task file and refuses one that the linter objects to.
     fn read_task(&self, context: &AssemblyContext) -> Result<TaskFile, AssemblyError> {
-        let path = context.surroundings.dir().join(&self.task_file);
+        let name = self.task_file.as_deref().unwrap_or(Path::new(TASK_FILE));
+        let path = context.surroundings.dir().join(name);
         let text = read_task_text(&path)?;
         let project = project_dir(path.parent().unwrap_or(context.surroundings.dir()));
         // The task itself must not change the linter's rules, so its settings are left out.
@@ -275,10 +251,8 @@ impl RalphBuilder {
         let min_checkboxes = config.settings.task.min_checkboxes.get() as usize;
         let findings = lint(text.as_deref(), min_checkboxes);
         if !findings.is_empty() {
-            let details = findings
-                .iter()
-                .map(|finding| describe_finding(&self.task_file, finding));
-            return Err(AssemblyError::invalid_task(&self.task_file, findings.len()).with_details(details));
+            let details = findings.iter().map(|finding| describe_finding(name, finding));
+            return Err(AssemblyError::invalid_task(name, findings.len()).with_details(details));
         }
         Ok(TaskFile {
             text: text.unwrap_or_default(),

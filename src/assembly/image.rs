@@ -110,11 +110,6 @@ pub(crate) fn report_skipped_flake(context: &AssemblyContext, recipe: &ImageReci
     }
 }
 
-/// Connects to the engine that has the images.
-pub(crate) async fn connect(context: &AssemblyContext) -> Result<Engine, AssemblyError> {
-    Ok(context.surroundings.image_builder().await?.engine)
-}
-
 impl Surroundings {
     /// Connects to the container engine, and builds images with it.
     pub async fn image_builder(&self) -> Result<ImageBuilder, AssemblyError> {

@@ -5,72 +5,54 @@ use std::path::Path;
 
 use crate::config::Config;
 use crate::engine::ImageFiles;
-use crate::network::{ConfigDirectory, ConfigTree, PackageClient, PackageConfig, Preset};
+use crate::network::{ConfigDirectory, ConfigTree, PackageClient, PackageConfig, Policy, Preset};
 
 use super::provider::{self, ImageSource};
-use super::{AssemblyContext, AssemblyError, image};
+use super::{AssemblyContext, AssemblyError};
 
-/// The configuration of the package clients in one sandbox.
-pub(crate) struct PackageClientFiles {
-    project: Box<dyn ConfigTree>,
-    image: ImageFiles,
-    /// The variables of the image.
-    env: BTreeMap<String, String>,
+/// The network policy, with the registries that the files of the project and of the image name.
+pub(crate) async fn network_policy(
+    context: &AssemblyContext,
+    config: &Config,
+    project: Option<&Path>,
+    image: Option<&str>,
+) -> Result<Policy, AssemblyError> {
+    let project: Box<dyn ConfigTree> = match project {
+        Some(dir) => Box::new(ConfigDirectory::new(dir)),
+        None => Box::new(BTreeMap::new()),
+    };
+    let (files, env) = match image.filter(|_| depends_on_image(config)) {
+        Some(image) => read_image(context, config, image).await?,
+        None => (ImageFiles::new(), BTreeMap::new()),
+    };
+    Ok(config.network_policy(&PackageConfig {
+        project: project.as_ref(),
+        image: &files,
+        env: &env,
+    }))
 }
 
-impl PackageClientFiles {
-    /// Reads the files of the project, and those of the image where a preset of the policy asks for them.
-    pub(crate) async fn read(
-        context: &AssemblyContext,
-        config: &Config,
-        project: Option<&Path>,
-        image: Option<&str>,
-    ) -> Result<Self, AssemblyError> {
-        let mut files = Self {
-            project: match project {
-                Some(dir) => Box::new(ConfigDirectory::new(dir)),
-                None => Box::new(BTreeMap::new()),
-            },
-            image: ImageFiles::new(),
-            env: BTreeMap::new(),
-        };
-        if let Some(image) = image.filter(|_| depends_on_image(config)) {
-            files.read_image(context, config, image).await?;
-        }
-        Ok(files)
+/// The files of package clients in an image, and its variables. A missing image is reported when a sandbox is created
+/// from it.
+async fn read_image(
+    context: &AssemblyContext,
+    config: &Config,
+    name: &str,
+) -> Result<(ImageFiles, BTreeMap<String, String>), AssemblyError> {
+    if provider::image_source(context, config) != ImageSource::EngineImage {
+        return Ok(Default::default());
     }
-
-    /// The files, for the presets of a policy.
-    pub(crate) fn clients(&self) -> PackageConfig<'_> {
-        PackageConfig {
-            project: self.project.as_ref(),
-            image: &self.image,
-            env: &self.env,
-        }
-    }
-
-    async fn read_image(
-        &mut self,
-        context: &AssemblyContext,
-        config: &Config,
-        name: &str,
-    ) -> Result<(), AssemblyError> {
-        if provider::image_source(context, config) != ImageSource::EngineImage {
-            return Ok(());
-        }
-        let engine = image::connect(context).await?;
-        // A missing image is reported when a sandbox is created from it.
-        if let Some(found) = engine.image(name).await? {
-            self.env = found.variables();
-            let paths: BTreeSet<String> = presets(config)
-                .flat_map(|packages| packages.image_paths(&self.env))
-                .collect();
-            let cache = provider::docker_options(&context.surroundings)?.cache;
-            let now = context.surroundings.clock().now();
-            self.image = engine.image_files(&found.id, &paths, &cache, now).await?;
-        }
-        Ok(())
-    }
+    let engine = context.surroundings.image_builder().await?.engine;
+    let Some(found) = engine.image(name).await? else {
+        return Ok(Default::default());
+    };
+    let env = found.variables();
+    let paths: BTreeSet<String> = presets(config)
+        .flat_map(|packages| packages.image_paths(&env))
+        .collect();
+    let cache = provider::docker_options(&context.surroundings)?.cache;
+    let now = context.surroundings.now();
+    Ok((engine.image_files(&found.id, &paths, &cache, now).await?, env))
 }
 
 /// Whether the policy depends on what is in the image.

@@ -10,7 +10,7 @@ use crate::agent::AgentName;
 use crate::config::Config;
 use crate::credential::CredentialSource;
 use crate::event::PreflightResult;
-use crate::gateway::broker::{self, BrokerError, ModelUpstream, VerifyError};
+use crate::gateway::broker::{self, ModelUpstream, VerifyError};
 use crate::model::GATEWAY_KEY;
 use crate::network::{HostName, PackageConfig, Policy};
 use crate::runner::Precondition;
@@ -38,12 +38,17 @@ pub(crate) async fn preconditions(
     let access = brokered.and_then(|broker| Some((broker.endpoint(profile)?, broker.access(profile)?)));
     if let Some((endpoint, access)) = access {
         return Ok(vec![
-            Arc::new(GatewayHealth(endpoint.clone())),
-            Arc::new(CredentialCheck {
-                agent: agent_name(config, profile),
-                verifier: CredentialVerifier::Broker(endpoint.clone()),
-                hint: access.credential_hint.clone(),
+            Arc::new(AgentCheck {
+                name: format!("gateway for {}", endpoint.service),
+                subject: CheckSubject::Gateway(endpoint.clone()),
             }),
+            Arc::new(AgentCheck::of_credential(
+                agent_name(config, profile),
+                CheckSubject::Credential {
+                    verifier: CredentialVerifier::Broker(endpoint.clone()),
+                    hint: access.credential_hint.clone(),
+                },
+            )),
         ]);
     }
     let mut policy = config.network_policy(&PackageConfig::EMPTY);
@@ -51,9 +56,15 @@ pub(crate) async fn preconditions(
         // The provider allows the hosts of the credentials that it stores.
         policy = broker.allow(policy)?;
     }
-    let credential = credential_check(context, config, profile).await?;
-    let network = network_check(context, config, profile, &policy)?;
-    Ok(credential.into_iter().chain(network).collect())
+    let mut checks: Vec<Arc<dyn Precondition>> = Vec::new();
+    if let Some(subject) = credential_check(context, config, profile).await? {
+        let agent = agent_name(config, profile);
+        checks.push(Arc::new(AgentCheck::of_credential(agent, subject)));
+    }
+    if let Some(check) = network_check(context, config, profile, &policy)? {
+        checks.push(Arc::new(check));
+    }
+    Ok(checks)
 }
 
 /// The check of a credential that is not in the broker.
@@ -61,53 +72,43 @@ async fn credential_check(
     context: &AssemblyContext,
     config: &Config,
     profile: &str,
-) -> Result<Option<Arc<dyn Precondition>>, AssemblyError> {
+) -> Result<Option<CheckSubject>, AssemblyError> {
     let agent = agent_name(config, profile);
-    let verifier = if agent.is_built_in {
-        endpoint_verifier(config, profile)?
-    } else {
-        let service = BrokeredService::for_profile(context, config, profile).await?;
-        service.map(|service| {
-            (
-                service.credential_hint(),
-                CredentialVerifier::Sandbox(service.upstream),
-            )
-        })
-    };
-    if let Some((hint, verifier)) = verifier {
-        return Ok(Some(Arc::new(CredentialCheck {
-            agent,
-            verifier,
-            hint,
-        })));
+    if agent.is_built_in {
+        if let Some((variable, upstream)) = endpoint(config, profile)? {
+            return Ok(Some(CheckSubject::Credential {
+                verifier: CredentialVerifier::Host(upstream, broker::client(Vec::new())?),
+                hint: variable_hint(variable),
+            }));
+        }
+    } else if let Some(service) = BrokeredService::for_profile(context, config, profile).await? {
+        return Ok(Some(CheckSubject::Credential {
+            hint: service.credential_hint(),
+            verifier: CredentialVerifier::Sandbox(service.upstream, broker::client(Vec::new())?),
+        }));
     }
-    let result = match (
-        agent.key_variables.first(),
-        credential(config, profile, agent.key_variables),
-    ) {
-        (Some(_), Some((variable, _))) => PreflightResult::Ready {
-            detail: format!("found in `{variable}`, not verified"),
-        },
-        (Some(key), None) if calls_vendor(config, profile) => PreflightResult::NotReady {
-            why: "no credential found".to_owned(),
-            next_step: format!(
+    let found = credential(config, profile, agent.key_variables);
+    Ok(match (agent.key_variables.first(), found) {
+        (Some(_), Some((variable, _))) => {
+            let detail = format!("found in `{variable}`, not verified");
+            Some(CheckSubject::Known(ready(detail)))
+        }
+        (Some(key), None) if calls_vendor(config, profile) => Some(CheckSubject::Known(not_ready(
+            "no credential found".to_owned(),
+            format!(
                 "store one with `ralph token store`, or set `{}`; then `ralph resume`",
                 key.name
             ),
-        },
-        (Some(_), None) | (None, _) => return Ok(None),
-    };
-    Ok(Some(Arc::new(KnownResult {
-        name: format!("credential of {}", agent.name),
-        result,
-    })))
+        ))),
+        (Some(_), None) | (None, _) => None,
+    })
 }
 
-/// Verifies the key of the built-in agent's endpoint, if it has one. Also returns what to do when it is refused.
-fn endpoint_verifier(
-    config: &Config,
+/// The endpoint of the built-in agent, and the variable with its key, if that is set.
+fn endpoint<'a>(
+    config: &'a Config,
     profile: &str,
-) -> Result<Option<(String, CredentialVerifier)>, AssemblyError> {
+) -> Result<Option<(&'a str, ModelUpstream)>, AssemblyError> {
     let model = settings_of(config, profile);
     let default = &config.settings.model_endpoint;
     let variable = model.and_then(|model| model.api_key_env.as_ref());
@@ -118,10 +119,7 @@ fn endpoint_verifier(
         return Ok(None);
     };
     let upstream = ModelUpstream::new(GATEWAY_KEY, CredentialSource::Fixed(key), Some(url))?;
-    Ok(Some((
-        variable_hint(variable),
-        CredentialVerifier::Host(upstream),
-    )))
+    Ok(Some((variable, upstream)))
 }
 
 /// Fails when the policy keeps an agent from its model. Nothing is allowed for it automatically.
@@ -130,20 +128,18 @@ fn network_check(
     config: &Config,
     profile: &str,
     policy: &Policy,
-) -> Result<Option<Arc<dyn Precondition>>, AssemblyError> {
+) -> Result<Option<AgentCheck>, AssemblyError> {
     let enforced = provider::connected(context, config)?.capabilities().network;
     let agent = agent_name(config, profile);
     if enforced == NetworkEnforcement::Nothing || !calls_vendor(config, profile) {
         return Ok(None);
     }
-    Ok(denied_host(agent, policy).map(|host| -> Arc<dyn Precondition> {
-        Arc::new(KnownResult {
-            name: format!("network of {}", agent.name),
-            result: PreflightResult::NotReady {
-                why: format!("the policy denies `{host}`, the host of its model"),
-                next_step: format!("add \"{host}\" to sandbox.network.allowed"),
-            },
-        })
+    Ok(denied_host(agent, policy).map(|host| AgentCheck {
+        name: format!("network of {}", agent.name),
+        subject: CheckSubject::Known(not_ready(
+            format!("the policy denies `{host}`, the host of its model"),
+            format!("add \"{host}\" to sandbox.network.allowed"),
+        )),
     }))
 }
 
@@ -164,51 +160,23 @@ fn calls_vendor(config: &Config, profile: &str) -> bool {
     !agent_name(config, profile).accepts_base_url || !has_url
 }
 
-/// A result that is known without a check.
-struct KnownResult {
+/// A check of what an agent needs.
+struct AgentCheck {
     name: String,
-    result: PreflightResult,
+    subject: CheckSubject,
 }
 
-#[async_trait]
-impl Precondition for KnownResult {
-    fn name(&self) -> String {
-        self.name.clone()
-    }
-
-    async fn check(&self) -> PreflightResult {
-        self.result.clone()
-    }
-}
-
-/// Checks that the gateway serves the requests of an agent.
-struct GatewayHealth(BrokerEndpoint);
-
-#[async_trait]
-impl Precondition for GatewayHealth {
-    fn name(&self) -> String {
-        format!("gateway for {}", self.0.service)
-    }
-
-    async fn check(&self) -> PreflightResult {
-        match self.0.health().await {
-            Ok(()) => PreflightResult::Ready {
-                detail: "it answers".to_owned(),
-            },
-            Err(error) => PreflightResult::NotReady {
-                why: error.to_string(),
-                next_step: "`ralph gateway check` checks the whole path".to_owned(),
-            },
-        }
-    }
-}
-
-/// Checks that a service accepts a credential.
-struct CredentialCheck {
-    agent: AgentName,
-    verifier: CredentialVerifier,
-    /// What to do when it is refused.
-    hint: String,
+enum CheckSubject {
+    /// A result that is known without a check.
+    Known(PreflightResult),
+    /// Whether the gateway serves the requests of the agent.
+    Gateway(BrokerEndpoint),
+    /// Whether a service accepts a credential.
+    Credential {
+        verifier: CredentialVerifier,
+        /// What to do when it is refused.
+        hint: String,
+    },
 }
 
 /// How a credential is verified.
@@ -216,80 +184,78 @@ enum CredentialVerifier {
     /// Through the broker, which the agent calls.
     Broker(BrokerEndpoint),
     /// From the host, which calls the service itself.
-    Host(ModelUpstream),
+    Host(ModelUpstream, reqwest::Client),
     /// From the host, although only the sandbox calls the service. The host may not reach it.
-    Sandbox(ModelUpstream),
+    Sandbox(ModelUpstream, reqwest::Client),
 }
 
-impl CredentialVerifier {
-    async fn verify(&self) -> Result<(), VerificationError> {
-        let verification = async {
-            match self {
-                Self::Broker(endpoint) => Ok(endpoint.verify().await?),
-                Self::Host(upstream) | Self::Sandbox(upstream) => {
-                    Ok(upstream.verify(&broker::client(Vec::new())?).await?)
-                }
-            }
-        };
-        timeout(VERIFY_TIMEOUT, verification)
-            .await
-            .unwrap_or(Err(VerificationError::Timeout))
+impl AgentCheck {
+    fn of_credential(agent: AgentName, subject: CheckSubject) -> Self {
+        let name = format!("credential of {}", agent.name);
+        Self { name, subject }
     }
-
-    fn service(&self) -> &str {
-        match self {
-            Self::Broker(endpoint) => &endpoint.service,
-            Self::Host(upstream) | Self::Sandbox(upstream) => upstream.address(),
-        }
-    }
-}
-
-/// Why a credential could not be verified.
-#[derive(Debug, thiserror::Error)]
-enum VerificationError {
-    #[error(transparent)]
-    Service(#[from] VerifyError),
-    #[error(transparent)]
-    Client(#[from] BrokerError),
-    #[error("the service does not answer")]
-    Timeout,
 }
 
 #[async_trait]
-impl Precondition for CredentialCheck {
+impl Precondition for AgentCheck {
     fn name(&self) -> String {
-        format!("credential of {}", self.agent.name)
+        self.name.clone()
     }
 
     async fn check(&self) -> PreflightResult {
-        use VerificationError::{Service, Timeout};
-        let service = self.verifier.service();
-        let ready = |detail| PreflightResult::Ready { detail };
-        let not_ready = |why, next_step: &str| PreflightResult::NotReady {
-            why,
-            next_step: next_step.to_owned(),
-        };
-        let error = match self.verifier.verify().await {
-            Ok(()) => return ready(format!("{service} accepts it")),
-            Err(error) => error,
-        };
-        match (&error, &self.verifier) {
-            (Service(VerifyError::UnexpectedStatus { status, .. }), _) => {
-                ready(format!("not verified: {service} answered with HTTP {status}"))
-            }
-            (Timeout | Service(VerifyError::Unreachable(_)), CredentialVerifier::Sandbox(_)) => {
-                ready(format!("not verified: the host does not reach {service}"))
-            }
-            (Timeout | Service(VerifyError::Unreachable(_)), _) => not_ready(
-                format!("{service}: {}", error_chain(&error)),
-                "check the network of the host and the address, then `ralph resume`",
-            ),
-            (Service(VerifyError::Refused { status, .. }), _) => {
-                not_ready(format!("{service} refused it (HTTP {status})"), &self.hint)
-            }
-            (_, _) => not_ready(error_chain(&error), &self.hint),
+        match &self.subject {
+            CheckSubject::Known(result) => result.clone(),
+            CheckSubject::Gateway(endpoint) => match endpoint.health().await {
+                Ok(()) => ready("it answers"),
+                Err(error) => not_ready(error.to_string(), "`ralph gateway check` checks the whole path"),
+            },
+            CheckSubject::Credential { verifier, hint } => verifier.check(hint).await,
         }
     }
+}
+
+impl CredentialVerifier {
+    async fn check(&self, hint: &str) -> PreflightResult {
+        let (service, verified) = match self {
+            Self::Broker(endpoint) => (
+                endpoint.service.as_str(),
+                timeout(VERIFY_TIMEOUT, endpoint.verify()).await,
+            ),
+            Self::Host(upstream, http) | Self::Sandbox(upstream, http) => (
+                upstream.address(),
+                timeout(VERIFY_TIMEOUT, upstream.verify(http)).await,
+            ),
+        };
+        let unreachable = match verified {
+            Ok(Ok(())) => return ready(format!("{service} accepts it")),
+            Ok(Err(VerifyError::UnexpectedStatus { status, .. })) => {
+                return ready(format!("not verified: {service} answered with HTTP {status}"));
+            }
+            Ok(Err(VerifyError::Refused { status, .. })) => {
+                return not_ready(format!("{service} refused it (HTTP {status})"), hint);
+            }
+            Ok(Err(error @ VerifyError::Unreachable(_))) => error_chain(&error),
+            Ok(Err(error)) => return not_ready(error_chain(&error), hint),
+            Err(_) => "the service does not answer".to_owned(),
+        };
+        if matches!(self, Self::Sandbox(..)) {
+            return ready(format!("not verified: the host does not reach {service}"));
+        }
+        not_ready(
+            format!("{service}: {unreachable}"),
+            "check the network of the host and the address, then `ralph resume`",
+        )
+    }
+}
+
+fn ready(detail: impl Into<String>) -> PreflightResult {
+    let detail = detail.into();
+    PreflightResult::Ready { detail }
+}
+
+fn not_ready(why: String, next_step: impl Into<String>) -> PreflightResult {
+    let next_step = next_step.into();
+    PreflightResult::NotReady { why, next_step }
 }
 
 #[cfg(test)]

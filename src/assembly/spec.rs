@@ -1,16 +1,15 @@
 //! From the configuration to the specification of a sandbox.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::config::Config;
 use crate::gateway::{AddressGuard, Phantom};
 use crate::id::RunId;
-use crate::network::Policy;
 use crate::sandbox::{Egress, Purpose, Reuse, SandboxSpec};
 use crate::state::RunDir;
 use crate::task::Task;
 
-use super::package_clients::PackageClientFiles;
+use super::package_clients::network_policy;
 use super::{AssemblyContext, AssemblyError};
 
 /// What a sandbox is for.
@@ -67,17 +66,6 @@ pub(crate) async fn sandbox_spec(
         reuse: used.reuse,
         ..SandboxSpec::unrestricted(used.run)
     })
-}
-
-/// The network policy, with the registries that the files of the project and of the image name.
-pub(crate) async fn network_policy(
-    context: &AssemblyContext,
-    config: &Config,
-    project: Option<&Path>,
-    image: Option<&str>,
-) -> Result<Policy, AssemblyError> {
-    let files = PackageClientFiles::read(context, config, project, image).await?;
-    Ok(config.network_policy(&files.clients()))
 }
 
 fn egress(config: &Config) -> Result<Egress, AssemblyError> {

@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use crate::assembly::configuration::project_dir;
-use crate::assembly::{image, package_clients, spec};
+use crate::assembly::{image, package_clients};
 use crate::gateway::audit::{AuditLog, AuditTally, AuditVerdict, TallyEntry};
 use crate::id::RunId;
 use crate::network::{Denial, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost};
@@ -145,7 +145,7 @@ async fn policy(context: &Context) -> Result<Policy, CliError> {
     } else {
         None
     };
-    spec::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await
+    package_clients::network_policy(&context.assembly, &config, Some(&project), image.as_deref()).await
 }
 
 /// The output of `suggest --json`.
