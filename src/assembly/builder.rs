@@ -150,7 +150,11 @@ impl RalphBuilder {
     }
 
     /// Reads the configuration, checks everything that can be checked before a run exists, and builds its image.
-    pub async fn build(mut self) -> Result<Ralph, AssemblyError> {
+    pub async fn build(self) -> Result<Ralph, AssemblyError> {
+        Box::pin(self.assemble()).await
+    }
+
+    async fn assemble(mut self) -> Result<Ralph, AssemblyError> {
         let context = self.context()?;
         let (file, existing) = match self.resumed.take() {
             Some(run) => {
@@ -169,7 +173,7 @@ impl RalphBuilder {
         if let RunTarget::New { run, .. } = &target {
             equipment::check(&context, &config, &services, run.script.as_deref()).await?;
         }
-        let prepared = Box::pin(image::prepare(&context, &config, &file.project, self.rebuild)).await?;
+        let prepared = image::prepare(&context, &config, &file.project, self.rebuild).await?;
         Ok(Ralph {
             context,
             config,

@@ -102,12 +102,6 @@ impl Equipment {
         spec.network = enforceable(context, config, self.provider.as_ref(), spec.network)?;
         Ok(spec)
     }
-
-    /// Variables for the agent's commands.
-    pub(crate) fn agent_env(&self) -> BTreeMap<String, String> {
-        let brokered = self.brokered.as_ref();
-        brokered.map_or_else(BTreeMap::new, |brokered| brokered.agent_env.clone())
-    }
 }
 
 /// Refuses what can be refused before a run exists.

@@ -71,16 +71,9 @@ impl Ralph {
 
     /// Creates the run and connects its parts. [`ActiveRun::drive`] works on it.
     pub async fn start(self) -> Result<ActiveRun, AssemblyError> {
-        let Self {
-            context,
-            config,
-            services,
-            target,
-            image,
-            sink,
-        } = self;
+        let (context, config) = (&self.context, &self.config);
         let redactor = Redactor::new(config.secrets());
-        let dir = match target {
+        let dir = match self.target {
             RunTarget::Existing(dir) => dir,
             RunTarget::New { repository, run } => {
                 let runs = context.surroundings.runs()?;
@@ -88,17 +81,20 @@ impl Ralph {
             }
         };
         let script = dir.facts().script.as_deref();
-        let equipment =
-            Equipment::open(&context, &config, services, dir.spending_file(), redactor, script).await?;
-        equipment.report_limits(&context, &config);
-        let spec = equipment.connect_spec(&context, &config, {
-            let mut spec = sandbox_spec(&context, &config, SandboxUse::for_run(&dir, &config, image)).await?;
-            spec.egress.audit = Arc::new(AuditLog::open(&dir.network_file(), context.surroundings.clock())?);
-            spec
-        })?;
+        let usage_file = dir.spending_file();
+        let equipment = Equipment::open(context, config, self.services, usage_file, redactor, script).await?;
+        equipment.report_limits(context, config);
+        let used = SandboxUse::for_run(&dir, config, self.image);
+        let mut spec = sandbox_spec(context, config, used).await?;
+        spec.egress.audit = Arc::new(AuditLog::open(&dir.network_file(), context.surroundings.clock())?);
+        let spec = equipment.connect_spec(context, config, spec)?;
+        let brokered = equipment.brokered;
         let settings = RunSettings {
-            agent_env: equipment.agent_env(),
-            ..settings(&config)?
+            agent_env: brokered
+                .as_ref()
+                .map(|broker| broker.agent_env.clone())
+                .unwrap_or_default(),
+            ..settings(config)?
         };
         // The name lets a later process find what this one started, after a crash.
         let host = context.surroundings.host().with_name(dir.path());
@@ -107,16 +103,13 @@ impl Ralph {
             provider: equipment.provider,
             agents: equipment.agents,
             model: equipment.model,
-            forge: forge(&config, repository, &dir)?,
-            sink: Arc::new(EventLog::open(&dir.events_file(), sink)?),
+            forge: forge(config, repository, &dir)?,
+            sink: Arc::new(EventLog::open(&dir.events_file(), self.sink)?),
             clock: context.surroundings.clock(),
             host,
             redactor: equipment.redactor,
             owner: context.surroundings.owner(),
-            metering: equipment
-                .brokered
-                .as_ref()
-                .and_then(|brokered| brokered.metering.clone()),
+            metering: brokered.as_ref().and_then(|broker| broker.metering.clone()),
             preconditions: equipment.preconditions,
         };
         Ok(ActiveRun {
@@ -124,7 +117,7 @@ impl Ralph {
             parts,
             settings,
             spec,
-            _brokered: equipment.brokered,
+            _brokered: brokered,
         })
     }
 }

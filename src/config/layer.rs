@@ -25,14 +25,7 @@ pub enum ConfigLayer {
 
 impl fmt::Display for ConfigLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Default => "default",
-            Self::User => "user",
-            Self::Project => "project",
-            Self::Task => "task",
-            Self::Env => "env",
-            Self::Flag => "flag",
-        })
+        self.serialize(f)
     }
 }
 

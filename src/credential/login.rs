@@ -51,15 +51,24 @@ struct SharedLogin {
     vault: Vault,
     server: TokenServer,
     clock: Arc<dyn Clock>,
-    cached: Mutex<Option<CachedCredential>>,
+    cached: Mutex<Option<CachedToken>>,
     /// Every token is added to these.
     redactors: std::sync::Mutex<Vec<Redactor>>,
 }
 
-struct CachedCredential {
-    credential: Credential,
-    /// Set after a failed renewal: the credential is used until then without another attempt.
-    retry_at: Option<Timestamp>,
+/// A token, and the time until which it is used without reading the vault.
+struct CachedToken {
+    token: Secret,
+    until: Timestamp,
+}
+
+impl CachedToken {
+    fn new(credential: Credential) -> Self {
+        Self {
+            until: fresh_until(&credential),
+            token: credential.token,
+        }
+    }
 }
 
 impl Login {
@@ -103,29 +112,28 @@ impl SharedLogin {
     async fn current(&self) -> Result<Secret, LoginError> {
         // Held during a renewal, so that other callers of this process wait for it.
         let mut cached = self.cached.lock().await;
-        if let Some(cached) = cached.as_ref().filter(|cached| self.is_usable(cached)) {
-            return Ok(cached.credential.token.clone());
+        let now = self.clock.now();
+        if let Some(cached) = cached.as_ref().filter(|cached| now < cached.until) {
+            return Ok(cached.token.clone());
         }
         let (stored, _) = self.load().await?;
-        let current = if self.is_fresh(&stored) {
-            CachedCredential {
-                credential: stored,
-                retry_at: None,
-            }
+        let current = if now < fresh_until(&stored) {
+            CachedToken::new(stored)
         } else {
             self.renew().await?
         };
-        let token = current.credential.token.clone();
-        *cached = Some(current);
-        Ok(token)
+        Ok(cached.insert(current).token.clone())
     }
 
     /// Renews the credential, unless another process did so while this one waited for the lock.
-    async fn renew(&self) -> Result<CachedCredential, LoginError> {
+    async fn renew(&self) -> Result<CachedToken, LoginError> {
         let _lock = self.vault.lock(self.kind).await?;
         let (stored, location) = self.load().await?;
-        let Some(refresh) = stored.refresh.as_ref().filter(|_| !self.is_fresh(&stored)) else {
-            return self.unless_expired(stored, None);
+        if self.clock.now() < fresh_until(&stored) {
+            return Ok(CachedToken::new(stored));
+        }
+        let Some(refresh) = &stored.refresh else {
+            return Err(LoginError::Expired(self.kind));
         };
         let marker = self.vault.renewal_marker(self.kind);
         let was_interrupted = marker.exists();
@@ -135,16 +143,20 @@ impl SharedLogin {
                 self.redact(&credential);
                 // Stored before its first use, because the old refresh token is no longer valid.
                 self.vault.store_locked(self.kind, &credential, location).await?;
-                Ok(CachedCredential {
-                    credential,
-                    retry_at: None,
-                })
+                Ok(CachedToken::new(credential))
             }
             Err(LoginError::Refused { .. }) if was_interrupted => Err(LoginError::UsedUp(self.kind)),
             // During an outage of the token server the old access token is used until it expires.
             Err(error) => {
-                let retry_at = self.clock.now() + RETRY_INTERVAL;
-                self.unless_expired(stored, Some(retry_at)).map_err(|_| error)
+                let now = self.clock.now();
+                if stored.is_expired(now) {
+                    return Err(error);
+                }
+                let retry_at = now + RETRY_INTERVAL;
+                Ok(CachedToken {
+                    token: stored.token,
+                    until: stored.expires.map_or(retry_at, |end| end.min(retry_at)),
+                })
             }
         }
     }
@@ -197,34 +209,16 @@ impl SharedLogin {
             redactor.learn(credential.secrets());
         }
     }
+}
 
-    fn unless_expired(
-        &self,
-        credential: Credential,
-        retry_at: Option<Timestamp>,
-    ) -> Result<CachedCredential, LoginError> {
-        if credential.is_expired(self.clock.now()) {
-            Err(LoginError::Expired(self.kind))
-        } else {
-            Ok(CachedCredential { credential, retry_at })
-        }
-    }
-
-    /// Whether a cached credential can be used without reading the vault.
-    fn is_usable(&self, cached: &CachedCredential) -> bool {
-        let now = self.clock.now();
-        let is_waiting = cached.retry_at.is_some_and(|retry_at| now < retry_at);
-        self.is_fresh(&cached.credential) || (is_waiting && !cached.credential.is_expired(now))
-    }
-
-    /// Whether it need not be renewed yet, or is valid and cannot be renewed.
-    fn is_fresh(&self, credential: &Credential) -> bool {
-        let now = self.clock.now();
-        match credential.refresh {
-            Some(_) => !credential.is_expired(now.checked_add(RENEW_AHEAD).unwrap_or(Timestamp::MAX)),
-            None => !credential.is_expired(now),
-        }
-    }
+/// When it has to be renewed, or, if it cannot be renewed, when it expires.
+fn fresh_until(credential: &Credential) -> Timestamp {
+    let ahead = match credential.refresh {
+        Some(_) => RENEW_AHEAD,
+        None => SignedDuration::ZERO,
+    };
+    let end = credential.expires.unwrap_or(Timestamp::MAX);
+    end.checked_sub(ahead).unwrap_or(Timestamp::MIN)
 }
 
 /// Records on disk that the refresh token is about to be used. If this process dies, the next one knows why it is refused.

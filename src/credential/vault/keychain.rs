@@ -40,11 +40,8 @@ impl Keychain {
             Self::SecretService => self.entry_command("lookup", kind),
         };
         let exit = self.run(host, command).await?;
-        match exit.status {
-            ExitStatus::Code(0) => Ok(Some(exit.stdout.text().trim().to_owned())),
-            _ if self.is_not_found(&exit) => Ok(None),
-            _ => Err(self.failure(&exit)),
-        }
+        let found = self.has_found(&exit)?;
+        Ok(found.then(|| exit.stdout.text().trim().to_owned()))
     }
 
     pub(super) async fn save(
@@ -66,10 +63,7 @@ impl Keychain {
                 .stdin(text),
         };
         let exit = self.run(host, command).await?;
-        match exit.status {
-            ExitStatus::Code(0) => Ok(()),
-            _ => Err(self.failure(&exit)),
-        }
+        exit.success().then_some(()).ok_or_else(|| self.failure(&exit))
     }
 
     pub(super) async fn remove(self, host: &Host, kind: CredentialKind) -> Result<(), CredentialError> {
@@ -78,11 +72,7 @@ impl Keychain {
             Self::SecretService => "clear",
         };
         let exit = self.run(host, self.entry_command(verb, kind)).await?;
-        match exit.status {
-            ExitStatus::Code(0) => Ok(()),
-            _ if self.is_not_found(&exit) => Ok(()),
-            _ => Err(self.failure(&exit)),
-        }
+        self.has_found(&exit).map(drop)
     }
 
     fn entry_command(self, verb: &str, kind: CredentialKind) -> Command {
@@ -99,13 +89,14 @@ impl Keychain {
         ran.map_err(|error| keychain_error(format!("cannot start `{program}`")).with_source(error))
     }
 
-    /// Without an entry `security` exits with 44, and `secret-tool` with 1 and no output.
-    fn is_not_found(self, exit: &Exit) -> bool {
-        match self {
-            Self::MacOs => exit.status == ExitStatus::Code(44),
-            Self::SecretService => {
-                exit.status == ExitStatus::Code(1) && exit.stderr.total() == 0 && exit.stdout.total() == 0
-            }
+    /// Whether the command found the entry. Without one `security` exits with 44, and `secret-tool` with 1 and no output.
+    fn has_found(self, exit: &Exit) -> Result<bool, CredentialError> {
+        let is_silent = exit.stderr.total() == 0 && exit.stdout.total() == 0;
+        match (self, exit.status) {
+            (_, ExitStatus::Code(0)) => Ok(true),
+            (Self::MacOs, ExitStatus::Code(44)) => Ok(false),
+            (Self::SecretService, ExitStatus::Code(1)) if is_silent => Ok(false),
+            _ => Err(self.failure(exit)),
         }
     }
 
