@@ -43,6 +43,8 @@ impl de::Error for TypeMismatch {
         Self::custom(match expected.to_string().as_str() {
             "a sequence" => "a list",
             "a string" => "a text",
+            "a boolean" => "`true` or `false`",
+            "a nonzero u32" => "a whole number of at least 1",
             expected => expected,
         })
     }

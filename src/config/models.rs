@@ -18,7 +18,7 @@ pub struct ModelSettings {
     #[serde(default, deserialize_with = "read::text")]
     pub litellm_model: Option<String>,
     /// The maximum number of tokens of one answer.
-    #[serde(default, deserialize_with = "read::count")]
+    #[serde(default)]
     pub max_output_tokens: Option<NonZeroU32>,
     /// The sampling temperature.
     #[serde(default, deserialize_with = "read::temperature")]

@@ -29,19 +29,6 @@ pub(super) fn repository<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Re
     parsed(from, expected, |text| RepositoryName::parse(text).ok())
 }
 
-/// `true` or `false`.
-pub(super) fn flag<'de, D: Deserializer<'de>>(from: D) -> Result<bool, D::Error> {
-    accepted(from, "`true` or `false`", &|value| match value {
-        ConfigValue::Bool(value) => Some(*value),
-        _ => None,
-    })
-}
-
-/// A count of at least one.
-pub(super) fn count<'de, D: Deserializer<'de>, T: From<NonZeroU32>>(from: D) -> Result<T, D::Error> {
-    whole(from, "a whole number of at least 1").map(T::from)
-}
-
 /// A budget that is a count.
 pub(super) fn budget_count<'de, D: Deserializer<'de>>(from: D) -> Result<NonZeroU32, D::Error> {
     whole(

@@ -66,7 +66,6 @@ pub struct ConfigSettings {
 #[serde(deny_unknown_fields)]
 pub struct SandboxSettings {
     /// Whether the agent is isolated; otherwise `local` is used.
-    #[serde(deserialize_with = "read::flag")]
     pub enabled: bool,
     /// The provider.
     #[serde(rename = "type")]
@@ -78,10 +77,8 @@ pub struct SandboxSettings {
     #[serde(default, deserialize_with = "read::registry")]
     pub registry: Option<String>,
     /// Whether a run keeps its sandbox between iterations.
-    #[serde(deserialize_with = "read::flag")]
     pub reuse_container: bool,
     /// Whether `image pull` skips images that the engine has.
-    #[serde(deserialize_with = "read::flag")]
     pub use_local_image: bool,
     /// Variables that the `local` provider passes in.
     #[serde(deserialize_with = "read::variables")]
@@ -114,7 +111,6 @@ pub struct GitHubSettings {
     #[serde(deserialize_with = "read::base_url")]
     pub api_url: String,
     /// Whether a sandbox may push to it.
-    #[serde(deserialize_with = "read::flag")]
     pub dangerously_allow_push: bool,
 }
 
@@ -153,14 +149,12 @@ pub struct NetworkSettings {
     #[schemars(with = "Vec<String>")]
     pub inspect: Vec<HostPattern>,
     /// Whether the variables of the explicit proxy are set.
-    #[serde(deserialize_with = "read::flag")]
     pub proxy_variables: bool,
     /// Private addresses that host names may resolve to.
     #[serde(deserialize_with = "read::address_ranges")]
     #[schemars(with = "Vec<String>")]
     pub dangerously_allow_addresses: Vec<AddressRange>,
     /// Whether `record` is accepted without a person at the terminal.
-    #[serde(deserialize_with = "read::flag")]
     pub dangerously_record_unattended: bool,
     /// What to do when the provider cannot enforce the policy.
     pub on_unenforceable: OnUnenforceable,
@@ -255,7 +249,6 @@ pub struct AgentSettings {
     #[serde(default, deserialize_with = "read::text")]
     pub effort: Option<String>,
     /// Whether the credential itself is passed into the sandbox.
-    #[serde(deserialize_with = "read::flag")]
     pub dangerously_pass_credential: bool,
     /// The agent named `custom`.
     #[serde(default)]
@@ -315,7 +308,6 @@ pub struct BudgetSettings {
 #[serde(deny_unknown_fields)]
 pub struct GutterSettings {
     /// An iteration that changes fewer lines than this counts as unchanged.
-    #[serde(deserialize_with = "read::count")]
     pub diff_line_threshold: NonZeroU32,
     /// The steps of the ladder, in order.
     pub ladder: Vec<LadderRung>,
@@ -326,7 +318,7 @@ pub struct GutterSettings {
 #[serde(deny_unknown_fields)]
 pub struct DoctorSettings {
     /// The interval of diagnoses in iterations; `None` leaves them to the ladder.
-    #[serde(default, deserialize_with = "read::count")]
+    #[serde(default)]
     pub every_iterations: Option<NonZeroU32>,
     /// Whether a diagnosis is applied automatically.
     pub apply: DoctorApply,
@@ -361,7 +353,6 @@ pub struct ForgeSettings {
 #[serde(deny_unknown_fields)]
 pub struct TaskSettings {
     /// The minimum number of checkboxes.
-    #[serde(deserialize_with = "read::count")]
     pub min_checkboxes: NonZeroU32,
 }
 
@@ -370,7 +361,6 @@ pub struct TaskSettings {
 #[serde(deny_unknown_fields)]
 pub struct PromptSettings {
     /// The maximum size of a prompt.
-    #[serde(deserialize_with = "read::count")]
     pub max_bytes: NonZeroU32,
 }
 
