@@ -59,7 +59,7 @@ pub(crate) async fn prepare(
     report_skipped_flake(context, &recipe);
     let mut observer = context.reporter.image_observer();
     let ensured = builder.ensure(&recipe, observer.as_mut()).await?;
-    let project = recipe.spec.project().map(|_| BUILD_PROJECT);
+    let project = recipe.spec.project.as_ref().map(|_| BUILD_PROJECT);
     Ok(PreparedImage {
         image: Some(ensured.image.tag.to_string()),
         built: std::iter::once(BUILD).chain(project).collect(),

@@ -1,17 +1,18 @@
 //! Creates, lists, inspects and removes containers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 
 use bollard::models::{ContainerInspectResponse, ContainerSummary, ContainerSummaryStateEnum};
 use bollard::query_parameters::{
-    CreateContainerOptions, InspectContainerOptions, KillContainerOptions, ListContainersOptions,
-    LogsOptions, RemoveContainerOptions, StartContainerOptions,
+    CreateContainerOptions, EventsOptions, InspectContainerOptions, KillContainerOptions,
+    ListContainersOptions, LogsOptions, RemoveContainerOptions, StartContainerOptions,
 };
 use futures_util::StreamExt;
 use jiff::Timestamp;
 
 use super::container_spec::SHARED_NETWORK;
-use super::{ContainerSpec, Digest, Engine, EngineError};
+use super::{ContainerLimits, ContainerNetwork, ContainerSpec, Digest, Engine, EngineError};
 
 /// A container of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,12 @@ impl Engine {
                 other => other,
             }
         })
+    }
+
+    /// Creates a container from the image without starting it, which fails when a layer is missing. Returns its id.
+    /// Removing it takes time, so the caller chooses when.
+    pub async fn try_image(&self, image: &Digest) -> Result<String, EngineError> {
+        self.create_container(&unstarted(image, "ralph.verify")).await
     }
 
     /// The images that containers were created from, running or not.
@@ -156,6 +163,29 @@ impl Engine {
         Ok(log)
     }
 
+    /// Whether a process of the container was killed between these times because the container ran out of memory.
+    pub async fn ran_out_of_memory(
+        &self,
+        container: &str,
+        since: Timestamp,
+        until: Timestamp,
+    ) -> Result<bool, EngineError> {
+        let seconds = |at: Timestamp| format!("{}.{:09}", at.as_second(), at.subsec_nanosecond());
+        let options = EventsOptions {
+            since: Some(seconds(since)),
+            until: Some(seconds(until)),
+            filters: Some(HashMap::from([
+                ("container".to_owned(), vec![container.to_owned()]),
+                ("event".to_owned(), vec!["oom".to_owned()]),
+            ])),
+        };
+        match self.docker.events(Some(options)).next().await {
+            None => Ok(false),
+            Some(Ok(_)) => Ok(true),
+            Some(Err(error)) => Err(EngineError::from_api(container, error)),
+        }
+    }
+
     /// All containers with this label (`name` or `name=value`), running or not.
     pub async fn containers(&self, label: &str) -> Result<Vec<Container>, EngineError> {
         let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
@@ -174,6 +204,24 @@ impl Engine {
         };
         let listed = self.docker.list_containers(Some(options)).await;
         listed.map_err(|error| EngineError::from_api("the containers", error))
+    }
+}
+
+/// A container of this image that is never started.
+pub(super) fn unstarted(image: &Digest, label: &str) -> ContainerSpec {
+    ContainerSpec {
+        name: format!("{}-{:016x}", label.replace('.', "-"), fastrand::u64(..)),
+        image: image.to_string(),
+        command: vec!["/never-started".to_owned()],
+        user: "0:0".to_owned(),
+        work_dir: PathBuf::from("/"),
+        env: BTreeMap::new(),
+        labels: BTreeMap::from([(label.to_owned(), String::new())]),
+        mounts: Vec::new(),
+        in_memory: BTreeMap::new(),
+        limits: ContainerLimits::default(),
+        network: ContainerNetwork::Isolated { dns: None },
+        manages_network: false,
     }
 }
 

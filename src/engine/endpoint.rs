@@ -102,8 +102,9 @@ fn default_endpoints(environment: &EngineEnvironment) -> Vec<EngineEndpoint> {
 
 fn parse(host: &str, certificates: Option<PathBuf>) -> Result<EngineEndpoint, EngineError> {
     let invalid = |reason| {
-        let address = host.to_owned();
-        Err(EngineError::Address { address, reason })
+        let message = format!("cannot use the container engine address `{host}`: {reason}");
+        let hint = "set DOCKER_HOST to an address like unix:///var/run/docker.sock";
+        Err(EngineError::other(message, hint))
     };
     match host.split_once("://") {
         Some(("unix", path)) if path.starts_with('/') => Ok(EngineEndpoint::Unix(path.into())),
@@ -147,8 +148,9 @@ fn current_context(environment: &EngineEnvironment) -> Result<Option<String>, En
 
 /// Reads the address of a context. Its files are named after the hash of its name.
 fn context_endpoint(environment: &EngineEnvironment, name: &str) -> Result<EngineEndpoint, EngineError> {
-    let unknown = || EngineError::NoContext {
-        name: name.to_owned(),
+    let unknown = || {
+        let hint = "list the contexts with `docker context ls`, select one with `docker context use NAME`";
+        EngineError::other(format!("the Docker context `{name}` does not exist"), hint)
     };
     let contexts = environment.docker_dir().ok_or_else(unknown)?.join("contexts");
     let id = Digest::sha256(name.as_bytes());
@@ -259,7 +261,7 @@ mod tests {
     fn an_unknown_context_is_an_error() {
         let home = home_with_context("gone");
         let error = endpoints(&environment(&[], home.path())).unwrap_err();
-        assert!(matches!(error, EngineError::NoContext { name } if name == "gone"));
+        assert_eq!(error.to_string(), "the Docker context `gone` does not exist");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::error::Error as StdError;
 use std::fmt;
 use std::io;
+use std::iter;
 use std::path::PathBuf;
 
+use bollard::errors::Error as ApiError;
 use thiserror::Error;
 
 use super::endpoint::EngineEndpoint;
@@ -18,36 +20,6 @@ pub enum EngineError {
         /// The addresses that were tried.
         tried: Vec<EngineEndpoint>,
     },
-    /// The user has no permission to use the engine.
-    #[error("permission denied for the container engine at {endpoint}")]
-    NoPermission {
-        /// Its address.
-        endpoint: EngineEndpoint,
-    },
-    /// The address in `DOCKER_HOST` or in a context is not supported.
-    #[error("cannot use the container engine address `{address}`: {reason}")]
-    Address {
-        /// The address.
-        address: String,
-        /// Why it is not supported.
-        reason: &'static str,
-    },
-    /// The selected Docker context does not exist.
-    #[error("the Docker context `{name}` does not exist")]
-    NoContext {
-        /// The name of the context.
-        name: String,
-    },
-    /// A file or program of the host cannot be used.
-    #[error("cannot {operation} `{target}`")]
-    Io {
-        /// The operation, as a verb.
-        operation: &'static str,
-        /// The file or program.
-        target: String,
-        /// The cause.
-        source: io::Error,
-    },
     /// The disk of the engine is full.
     #[error("the disk of the container engine is full: {message}")]
     DiskFull {
@@ -57,14 +29,6 @@ pub enum EngineError {
     /// A registry cannot be reached.
     #[error("cannot reach the registry of {subject}: {message}")]
     RegistryUnreachable {
-        /// The image or build that needs it.
-        subject: String,
-        /// The message of the engine.
-        message: String,
-    },
-    /// A registry denied access.
-    #[error("the registry denied access to {subject}: {message}")]
-    RegistryDenied {
         /// The image or build that needs it.
         subject: String,
         /// The message of the engine.
@@ -90,7 +54,7 @@ pub enum EngineError {
         /// The object of the request.
         subject: String,
         /// The cause.
-        source: Box<bollard::errors::Error>,
+        source: Box<ApiError>,
     },
     /// A tag is required to tag or push an image.
     #[error("the image reference `{name}` has a digest; a tag is required")]
@@ -116,21 +80,23 @@ pub enum EngineError {
         /// The cause.
         source: io::Error,
     },
-    /// The response of the engine is not valid.
-    #[error("invalid response of the container engine for {subject}: {reason}")]
-    InvalidResponse {
-        /// The object of the request.
-        subject: String,
-        /// Why it is not valid.
-        reason: String,
-    },
     /// Any other error of the engine.
     #[error("the container engine failed for {subject}")]
     Api {
         /// The object of the request.
         subject: String,
         /// The error.
-        source: Box<bollard::errors::Error>,
+        source: Box<ApiError>,
+    },
+    /// Any other error.
+    #[error("{message}")]
+    Other {
+        /// What failed.
+        message: String,
+        /// What the user can do next.
+        hint: Option<&'static str>,
+        /// The cause.
+        source: Option<io::Error>,
     },
 }
 
@@ -140,25 +106,16 @@ impl EngineError {
     pub fn hint(&self) -> Option<&'static str> {
         Some(match self {
             Self::NoEngine { .. } => "start Docker or podman, or set DOCKER_HOST to its address",
-            Self::NoPermission { .. } => "add your user to the group `docker`, or use a rootless engine",
-            Self::Address { .. } => "set DOCKER_HOST to an address like unix:///var/run/docker.sock",
-            Self::NoContext { .. } => {
-                "list the contexts with `docker context ls`, select one with `docker context use NAME`"
-            }
             Self::DiskFull { .. } => {
                 "free disk space with `ralph image prune`; `docker system df` shows what uses it"
             }
             Self::RegistryUnreachable { .. } => "check the network and the proxy settings of the engine",
-            Self::RegistryDenied { .. } => "run `docker login`, and check the name of the image",
             Self::NotFound { .. } => "check the name, or pull or build the image first",
             Self::Disconnected { .. } => "check that the engine is running: `docker info`",
             Self::NoTag { .. } => "use a reference like `registry/name:tag`",
             Self::Build { .. } => "fix the error in the last lines of the log above, then build again",
-            Self::Io { .. }
-            | Self::Content { .. }
-            | Self::InvalidResponse { .. }
-            | Self::Conflict { .. }
-            | Self::Api { .. } => return None,
+            Self::Other { hint, .. } => return *hint,
+            Self::Content { .. } | Self::Conflict { .. } | Self::Api { .. } => return None,
         })
     }
 
@@ -168,33 +125,46 @@ impl EngineError {
         matches!(self, Self::NoEngine { .. } | Self::Disconnected { .. })
     }
 
-    /// For `map_err`: an I/O error with its operation and target.
-    pub(super) fn io(operation: &'static str, target: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
-        let target = target.to_string();
-        move |source| Self::Io {
-            operation,
-            target,
+    pub(super) fn other(message: String, hint: impl Into<Option<&'static str>>) -> Self {
+        let (hint, source) = (hint.into(), None);
+        Self::Other {
+            message,
+            hint,
             source,
         }
     }
 
+    /// The response of the engine to a request about `subject` is not valid.
+    pub(crate) fn invalid_response(subject: impl fmt::Display, reason: impl fmt::Display) -> Self {
+        let message = format!("invalid response of the container engine for {subject}: {reason}");
+        Self::other(message, None)
+    }
+
+    /// For `map_err`: an I/O error with its operation and target.
+    pub(super) fn io(operation: &str, target: impl fmt::Display) -> impl FnOnce(io::Error) -> Self {
+        let message = format!("cannot {operation} `{target}`");
+        move |error| Self::Other {
+            message,
+            hint: None,
+            source: Some(error),
+        }
+    }
+
     /// Classifies an error of the API client for a request about `subject`.
-    pub(super) fn from_api(subject: &str, error: bollard::errors::Error) -> Self {
+    pub(super) fn from_api(subject: &str, error: ApiError) -> Self {
         if let Some(known) = Self::from_message(subject, &message_of(&error)) {
             return known;
         }
-        let subject = subject.to_owned();
-        match status(&error) {
+        let (subject, message) = (subject.to_owned(), message_of(&error));
+        let status = match &error {
+            ApiError::DockerResponseServerError { status_code, .. } => Some(*status_code),
+            _ => None,
+        };
+        match status {
             Some(404) => Self::NotFound { subject },
-            Some(409) => Self::Conflict {
-                subject,
-                message: message_of(&error),
-            },
+            Some(409) => Self::Conflict { subject, message },
             // Also sent for a container that is being removed.
-            Some(500) if message_of(&error).contains("is not running") => Self::Conflict {
-                subject,
-                message: message_of(&error),
-            },
+            Some(500) if message.contains("is not running") => Self::Conflict { subject, message },
             None if is_connection_error(&error) => Self::Disconnected {
                 subject,
                 source: Box::new(error),
@@ -209,36 +179,50 @@ impl EngineError {
     /// Classifies an error that engines report as text only. No other code reads these messages.
     pub(super) fn from_message(subject: &str, message: &str) -> Option<Self> {
         let lower = message.to_lowercase();
-        let (_, kind) = KNOWN_MESSAGES.iter().find(|(text, _)| lower.contains(text))?;
+        let is_one_of = |known: &[&str]| known.iter().any(|text| lower.contains(text));
         let (subject, message) = (subject.to_owned(), message.to_owned());
-        Some(match kind {
-            MessageKind::DiskFull => Self::DiskFull { message },
-            MessageKind::Unreachable => Self::RegistryUnreachable { subject, message },
-            MessageKind::Denied => Self::RegistryDenied { subject, message },
-        })
+        if is_one_of(&DISK_FULL) {
+            Some(Self::DiskFull { message })
+        } else if is_one_of(&UNREACHABLE) {
+            Some(Self::RegistryUnreachable { subject, message })
+        } else if is_one_of(&DENIED) {
+            let message = format!("the registry denied access to {subject}: {message}");
+            let hint = "run `docker login`, and check the name of the image";
+            Some(Self::other(message, hint))
+        } else {
+            None
+        }
     }
 
     /// The error of a failed connection attempt.
-    pub(super) fn from_connecting(endpoint: &EngineEndpoint, error: bollard::errors::Error) -> Self {
-        match io_kind(&error) {
-            Some(io::ErrorKind::PermissionDenied) => Self::NoPermission {
-                endpoint: endpoint.clone(),
-            },
-            Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Self::NoEngine {
-                tried: vec![endpoint.clone()],
-            },
-            // The directory of the socket is not accessible.
-            None if is_hidden(endpoint) => Self::NoPermission {
-                endpoint: endpoint.clone(),
-            },
-            None if matches!(error, bollard::errors::Error::SocketNotFoundError(_)) => Self::NoEngine {
-                tried: vec![endpoint.clone()],
-            },
+    pub(super) fn from_connecting(endpoint: &EngineEndpoint, error: ApiError) -> Self {
+        let first: &(dyn StdError + 'static) = &error;
+        let mut causes = iter::successors(Some(first), |&error| error.source());
+        let io_error = causes.find_map(|error| error.downcast_ref::<io::Error>());
+        match io_error.map(io::Error::kind) {
+            Some(io::ErrorKind::PermissionDenied) => Self::no_permission(endpoint),
+            None if is_hidden(endpoint) => Self::no_permission(endpoint),
+            Some(io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Self::no_engine(endpoint),
+            None if matches!(error, ApiError::SocketNotFoundError(_)) => Self::no_engine(endpoint),
             _ => Self::from_api(&endpoint.to_string(), error),
         }
     }
+
+    fn no_engine(endpoint: &EngineEndpoint) -> Self {
+        let tried = vec![endpoint.clone()];
+        Self::NoEngine { tried }
+    }
+
+    fn no_permission(endpoint: &EngineEndpoint) -> Self {
+        let message = format!("permission denied for the container engine at {endpoint}");
+        Self::other(
+            message,
+            "add your user to the group `docker`, or use a rootless engine",
+        )
+    }
 }
 
+/// Whether the directory of the socket is not accessible.
 fn is_hidden(endpoint: &EngineEndpoint) -> bool {
     match endpoint {
         EngineEndpoint::Unix(path) => path
@@ -248,70 +232,43 @@ fn is_hidden(endpoint: &EngineEndpoint) -> bool {
     }
 }
 
-#[derive(Clone, Copy)]
-enum MessageKind {
-    DiskFull,
-    Unreachable,
-    Denied,
-}
-
-const KNOWN_MESSAGES: [(&str, MessageKind); 14] = [
-    ("no space left on device", MessageKind::DiskFull),
-    ("disk quota exceeded", MessageKind::DiskFull),
-    ("no such host", MessageKind::Unreachable),
-    ("dial tcp", MessageKind::Unreachable),
-    ("i/o timeout", MessageKind::Unreachable),
-    ("tls handshake timeout", MessageKind::Unreachable),
-    ("client.timeout exceeded", MessageKind::Unreachable),
-    ("server misbehaving", MessageKind::Unreachable),
-    ("network is unreachable", MessageKind::Unreachable),
-    ("proxyconnect", MessageKind::Unreachable),
-    ("unauthorized", MessageKind::Denied),
-    ("access denied", MessageKind::Denied),
-    ("access to the resource is denied", MessageKind::Denied),
-    ("no basic auth credentials", MessageKind::Denied),
+const DISK_FULL: [&str; 2] = ["no space left on device", "disk quota exceeded"];
+const UNREACHABLE: [&str; 8] = [
+    "no such host",
+    "dial tcp",
+    "i/o timeout",
+    "tls handshake timeout",
+    "client.timeout exceeded",
+    "server misbehaving",
+    "network is unreachable",
+    "proxyconnect",
+];
+const DENIED: [&str; 4] = [
+    "unauthorized",
+    "access denied",
+    "access to the resource is denied",
+    "no basic auth credentials",
 ];
 
 /// The message of the engine.
-fn message_of(error: &bollard::errors::Error) -> String {
-    use bollard::errors::Error;
+fn message_of(error: &ApiError) -> String {
     match error {
-        Error::DockerResponseServerError { message, .. } => message.clone(),
-        Error::DockerStreamError { error } => error.clone(),
+        ApiError::DockerResponseServerError { message, .. } => message.clone(),
+        ApiError::DockerStreamError { error } => error.clone(),
         other => other.to_string(),
     }
 }
 
-fn status(error: &bollard::errors::Error) -> Option<u16> {
-    match error {
-        bollard::errors::Error::DockerResponseServerError { status_code, .. } => Some(*status_code),
-        _ => None,
-    }
-}
-
 /// Whether the connection failed, and not the engine.
-fn is_connection_error(error: &bollard::errors::Error) -> bool {
-    use bollard::errors::Error;
+fn is_connection_error(error: &ApiError) -> bool {
     matches!(
         error,
-        Error::IOError { .. }
-            | Error::HyperResponseError { .. }
-            | Error::HyperLegacyError { .. }
-            | Error::RequestTimeoutError
-            | Error::SocketNotFoundError(_)
+        ApiError::IOError { .. }
+            | ApiError::HyperResponseError { .. }
+            | ApiError::HyperLegacyError { .. }
+            | ApiError::RequestTimeoutError
+            | ApiError::SocketNotFoundError(_)
     )
-}
-
-/// The kind of the I/O error in the chain of causes.
-fn io_kind(error: &bollard::errors::Error) -> Option<io::ErrorKind> {
-    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(error.kind());
-        }
-        cause = error.source();
-    }
-    None
 }
 
 fn list(endpoints: &[EngineEndpoint]) -> String {

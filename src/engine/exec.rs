@@ -1,7 +1,6 @@
 //! Runs commands in a container through the exec API of the engine.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -19,7 +18,7 @@ use super::{Engine, EngineError};
 /// The buffer size for output.
 const CHUNK: usize = 64 * 1024;
 
-/// A command to run in a container.
+/// A command to run in a container. It cannot be printed, since the values of variables may be confidential.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ExecSpec {
     /// The program and its arguments.
@@ -30,18 +29,6 @@ pub struct ExecSpec {
     pub cwd: Option<PathBuf>,
     /// Whether its standard input is connected to [`ContainerExec::stdin`]. Otherwise it is empty.
     pub stdin: bool,
-}
-
-/// Shows the names of variables only, since their values may be confidential.
-impl fmt::Debug for ExecSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecSpec")
-            .field("argv", &self.argv)
-            .field("env", &self.env.keys().collect::<Vec<_>>())
-            .field("cwd", &self.cwd)
-            .field("stdin", &self.stdin)
-            .finish()
-    }
 }
 
 /// A piece of the output of a command.
@@ -105,10 +92,10 @@ impl Engine {
                 output,
                 stdin: spec.stdin.then_some(input),
             }),
-            StartExecResults::Detached => Err(EngineError::InvalidResponse {
-                subject: container.to_owned(),
-                reason: "it did not attach to the streams of the command".to_owned(),
-            }),
+            StartExecResults::Detached => {
+                let reason = "it did not attach to the streams of the command";
+                Err(EngineError::invalid_response(container, reason))
+            }
         }
     }
 }
@@ -178,11 +165,5 @@ impl AsyncRead for ExecStdout {
         let taken = self.rest.len().min(buffer.remaining());
         buffer.put_slice(&self.rest.split_to(taken));
         Poll::Ready(Ok(()))
-    }
-}
-
-impl fmt::Debug for ContainerExec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ContainerExec({})", self.id)
     }
 }

@@ -104,11 +104,11 @@ impl Engine {
         self.remove(name, true).await
     }
 
-    /// Like [`Engine::remove_image`], but keeps an image that a container uses.
-    pub async fn remove_unused(&self, name: &str) -> Result<ImageRemoval, EngineError> {
+    /// Like [`Engine::remove_image`], but keeps an image that a container uses. Returns whether it was removed.
+    pub async fn remove_unused(&self, name: &str) -> Result<bool, EngineError> {
         match self.remove(name, false).await {
-            Ok(()) => Ok(ImageRemoval::Removed),
-            Err(EngineError::Conflict { .. }) => Ok(ImageRemoval::InUse),
+            Ok(()) => Ok(true),
+            Err(EngineError::Conflict { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -128,15 +128,6 @@ impl Engine {
     }
 }
 
-/// The result of [`Engine::remove_unused`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ImageRemoval {
-    /// The tag is removed, and the image if it had no other.
-    Removed,
-    /// A container uses the image.
-    InUse,
-}
-
 /// The tag of a reference. Without one the engine would use `latest`, or push all tags.
 pub(super) fn required_tag(name: &EngineImageReference) -> Result<&str, EngineError> {
     name.tag().ok_or_else(|| EngineError::NoTag {
@@ -145,12 +136,7 @@ pub(super) fn required_tag(name: &EngineImageReference) -> Result<&str, EngineEr
 }
 
 fn from_inspect(name: &str, inspected: ImageInspect) -> Result<EngineImage, EngineError> {
-    let digest = |text: &str| {
-        Digest::parse(text).map_err(|error| EngineError::InvalidResponse {
-            subject: name.to_owned(),
-            reason: error.to_string(),
-        })
-    };
+    let digest = |text: &str| Digest::parse(text).map_err(|error| EngineError::invalid_response(name, error));
     let layers = inspected.root_fs.and_then(|root| root.layers).unwrap_or_default();
     let config = inspected.config.unwrap_or_default();
     let last_tagged = inspected.metadata.and_then(|metadata| metadata.last_tag_time);

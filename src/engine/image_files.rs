@@ -9,7 +9,7 @@ use bollard::query_parameters::DownloadFromContainerOptions;
 use futures_util::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 
-use super::trial::unstarted;
+use super::container::unstarted;
 use super::{Digest, Engine, EngineError};
 use crate::atomic_file::write_cache;
 

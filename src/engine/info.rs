@@ -94,9 +94,8 @@ pub(super) fn common_version(
             minor_version: minor.parse().ok()?,
         })
     });
-    let supported = parsed.ok_or_else(|| EngineError::InvalidResponse {
-        subject: endpoint.to_string(),
-        reason: format!("`{named}` is not an API version"),
+    let supported = parsed.ok_or_else(|| {
+        EngineError::invalid_response(endpoint, format_args!("`{named}` is not an API version"))
     })?;
     let newest = *API_DEFAULT_VERSION;
     Ok(if supported < newest { supported } else { newest })

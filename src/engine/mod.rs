@@ -9,7 +9,6 @@ mod container_spec;
 mod credentials;
 mod endpoint;
 mod error;
-mod events;
 mod exec;
 mod image;
 mod image_files;
@@ -19,7 +18,6 @@ mod reference;
 mod save;
 mod tar_stream;
 mod transfer;
-mod trial;
 
 use std::fmt;
 use std::time::Duration;
@@ -33,13 +31,12 @@ pub use container_spec::{ContainerLimits, ContainerMount, ContainerNetwork, Cont
 pub use endpoint::{EngineEndpoint, EngineEnvironment, endpoints};
 pub use error::EngineError;
 pub use exec::{ContainerExec, ExecOutput, ExecSpec, ExecState, ExecStdout};
-pub use image::{EngineImage, ImageRemoval};
+pub use image::EngineImage;
 pub use image_files::ImageFiles;
 pub use info::{EngineInfo, EngineKind, ImageStore, UserMapping};
 pub use reference::{EngineImageReference, EngineImageReferenceError};
 pub use tar_stream::TarStream;
 pub use transfer::{ProgressSink, TransferAmount, TransferProgress};
-pub use trial::TrialContainer;
 
 use crate::exec::Host;
 

@@ -24,7 +24,8 @@ impl Engine {
             source,
         };
         let (sender, receiver) = mpsc::channel(MAX_PIECES);
-        let reader = tokio::task::spawn_blocking(move || read(&mut ChannelReader::new(receiver)));
+        let piece = Bytes::new();
+        let reader = tokio::task::spawn_blocking(move || read(&mut ChannelReader { receiver, piece }));
         let docker = self.long_running();
         let mut pieces = docker.export_image(subject).boxed();
         while let Some(piece) = pieces.next().await {
@@ -43,15 +44,6 @@ impl Engine {
 struct ChannelReader {
     receiver: mpsc::Receiver<Bytes>,
     piece: Bytes,
-}
-
-impl ChannelReader {
-    fn new(receiver: mpsc::Receiver<Bytes>) -> Self {
-        Self {
-            receiver,
-            piece: Bytes::new(),
-        }
-    }
 }
 
 impl Read for ChannelReader {

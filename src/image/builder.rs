@@ -69,7 +69,7 @@ impl ImageBuilder {
             let now = self.environment.clock.now();
             self.environment.pulls(&self.engine).history(base, now)
         };
-        let pulls = recipe.spec.mode().base().map(pulls);
+        let pulls = recipe.spec.mode.base().map(pulls);
         let state = self.inspect(&recipe.spec, pulls).await?;
         Ok(ImagePlan::new(&recipe.spec, &state))
     }
@@ -81,9 +81,11 @@ impl ImageBuilder {
         observer: &mut dyn ImageObserver,
     ) -> Result<EnsuredImage, ImageError> {
         let (mut done, plan) = self.pull_and_plan(recipe, observer).await?;
-        PlanExecutor::new(self, recipe)
-            .run(&plan, false, observer)
-            .await?;
+        let executor = PlanExecutor {
+            builder: self,
+            recipe,
+        };
+        executor.run(&plan, false, observer).await?;
         done.extend(plan.steps);
         Ok(EnsuredImage {
             image: plan.image,
@@ -104,7 +106,11 @@ impl ImageBuilder {
             return Ok((Vec::new(), plan));
         }
         let pull = plan.steps.remove(0);
-        PlanExecutor::new(self, recipe).pull(&pull, observer).await?;
+        let executor = PlanExecutor {
+            builder: self,
+            recipe,
+        };
+        executor.pull(&pull, observer).await?;
         let plan = self.plan_after_pull(&recipe.spec).await?;
         Ok((vec![pull], plan))
     }
@@ -129,7 +135,7 @@ impl ImageBuilder {
         pulls: Option<PullHistory>,
     ) -> Result<EngineState, EngineError> {
         let engine = &self.engine;
-        let base = match (spec.mode().base(), pulls) {
+        let base = match (spec.mode.base(), pulls) {
             (Some(reference), Some(pulls)) => {
                 let found = engine.image(reference.as_str()).await?;
                 found.map(|image| BaseImage {
@@ -162,7 +168,7 @@ impl ImageBuilder {
 fn tagged_images(image: &EngineImage) -> impl Iterator<Item = TaggedImage> {
     image.repo_tags.iter().map(|tag| TaggedImage {
         tag: tag.strip_prefix(LOCAL_HOST).unwrap_or(tag).to_owned(),
-        labels: image.labels.iter().collect(),
+        labels: image.labels.clone(),
         layers: diff_ids(image),
     })
 }

@@ -2,55 +2,45 @@
 //!
 //! `docs/reference/image-hash.md` specifies what is hashed.
 
-mod cache;
-mod reader;
 mod send;
 mod walk;
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use thiserror::Error;
-
-use super::dockerignore::{DockerIgnore, DockerIgnoreError};
+use super::dockerignore::DockerIgnore;
+use super::error::ImageError;
+use super::parallel;
+use crate::clock::Clock;
 use crate::digest::Digest;
-use reader::{ReadEntry, read_entries};
-
-pub use cache::HashCache;
-pub(super) use send::lone_dockerfile;
+use crate::file_hashes::{FileHashes, HashTable};
+use walk::Walk;
 
 /// The first field of the hash.
 const FORMAT: &str = "ralph build context 1";
 
 /// A build context as it was when it was read. A builder gets exactly these entries, owned by root, with mode 755 or 644
-/// and without times.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// and without times. By default it is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuildContext {
     root: PathBuf,
-    entries: Vec<ContextEntry>,
+    /// By path, relative to the root and with slashes. A directory comes before its content.
+    entries: BTreeMap<String, ContextEntry>,
 }
 
 /// A file, directory or link in a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContextEntry {
-    /// Its path, relative to the context and with slashes.
-    pub path: String,
-    /// Its kind and content.
-    pub kind: ContextEntryKind,
-}
-
-/// The kind and content of an entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ContextEntryKind {
+pub enum ContextEntry {
     /// A directory.
     Directory,
     /// A file.
     File {
-        /// Whether it is executable.
-        mode: FileMode,
+        /// Whether its owner can execute it, which is the only permission that git keeps.
+        is_executable: bool,
         /// Its size in bytes.
         size: u64,
         /// The digest of its content.
@@ -63,155 +53,102 @@ pub enum ContextEntryKind {
     },
 }
 
-/// The part of a file's permissions that git keeps. The rest depends on the umask of the checkout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileMode {
-    /// Sent as 644.
-    Plain,
-    /// Executable by its owner. Sent as 755.
-    Executable,
-}
-
-/// Why a context cannot be read.
-#[derive(Debug, Error)]
-pub enum BuildContextError {
-    /// A file or directory cannot be read.
-    #[error("cannot read `{}`", path.display())]
-    Read {
-        /// The file or directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A line of `.dockerignore` is not valid.
-    #[error("invalid pattern in `{}`", path.display())]
-    Ignore {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: DockerIgnoreError,
-    },
-    /// A kind of file that a build context cannot contain.
-    #[error("`{}` is a {kind}, which a build context cannot contain", path.display())]
-    Special {
-        /// The file.
-        path: PathBuf,
-        /// What it is.
-        kind: SpecialFile,
-    },
-    /// A file name is not UTF-8.
-    #[error("the name of `{}` is not UTF-8", path.display())]
-    Name {
-        /// The file.
-        path: PathBuf,
-    },
-}
-
-impl BuildContextError {
-    /// What the user can do next.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Read { .. } | Self::Special { .. } | Self::Name { .. } => {
-                Some("if the image does not need it, add it to the `.dockerignore` of the build context")
-            }
-            Self::Ignore { .. } => None,
-        }
-    }
-
-    pub(super) fn read(path: &Path, source: io::Error) -> Self {
-        let path = path.to_owned();
-        Self::Read { path, source }
-    }
-}
-
-/// A special file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SpecialFile {
-    /// A named pipe.
-    Pipe,
-    /// A device.
-    Device,
-}
-
-impl fmt::Display for SpecialFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pipe => "named pipe",
-            Self::Device => "device",
-        })
-    }
-}
-
 impl BuildContext {
     /// Reads the context in `root`: everything except what its `.dockerignore` excludes and the files `never_sent` at its
-    /// top. Reads every file whose hash is not cached.
-    pub fn read(root: &Path, never_sent: &[&str], cache: &HashCache) -> Result<Self, BuildContextError> {
-        let listing = walk::list(root, &ignore(root)?, never_sent)?;
+    /// top. Reads every file whose hash is not cached, on all processors. Of several files that cannot be read, the first
+    /// is reported.
+    pub fn read(root: &Path, never_sent: &[&str], cache: &HashCache) -> Result<Self, ImageError> {
+        let Walk {
+            mut entries, files, ..
+        } = Walk::run(root, &ignore(root)?, never_sent)?;
+        let files: Vec<_> = files.into_iter().collect();
         let cached = cache.load(root);
-        let read = read_entries(root, listing, &cached)?;
-        cached.replace(&read.iter().filter_map(ReadEntry::to_cache).collect());
-        Ok(Self {
-            root: root.to_owned(),
-            entries: read.into_iter().map(|read| read.entry).collect(),
-        })
-    }
-
-    /// The directory that it was read from.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// The entries, sorted by the bytes of their paths. A directory comes before its content.
-    #[must_use]
-    pub fn entries(&self) -> &[ContextEntry] {
-        &self.entries
+        let unread =
+            |(path, file): &(String, walk::FoundFile)| match cached.find(path.as_bytes(), &file.stamp) {
+                Some(_) => 0,
+                None => file.size,
+            };
+        let hashed = parallel::map(&files, unread, |(path, file)| {
+            cached.hash(path.as_bytes(), &root.join(path), &file.stamp)
+        });
+        let mut reusable = HashTable::new();
+        for ((path, file), hashed) in files.into_iter().zip(hashed) {
+            let hashed = hashed.map_err(unreadable(&root.join(&path)))?;
+            if let Some(stamp) = hashed.reusable {
+                reusable.insert(path.clone().into_bytes(), (stamp, hashed.digest));
+            }
+            let entry = ContextEntry::File {
+                is_executable: file.is_executable,
+                size: file.size,
+                digest: hashed.digest,
+            };
+            entries.insert(path, entry);
+        }
+        cached.replace(&reusable);
+        let root = root.to_owned();
+        Ok(Self { root, entries })
     }
 
     /// The digest of all entries.
     #[must_use]
     pub fn digest(&self) -> Digest {
-        let fields = self.entries.iter().flat_map(|entry| {
-            let (kind, content) = entry.kind.fields();
-            [kind.as_bytes(), entry.path.as_bytes(), content]
+        let fields = self.entries.iter().flat_map(|(path, entry)| {
+            let (kind, content): (_, &[u8]) = match entry {
+                ContextEntry::Directory => ("directory", &[]),
+                ContextEntry::File {
+                    is_executable,
+                    digest,
+                    ..
+                } => (
+                    if *is_executable { "executable" } else { "file" },
+                    digest.as_bytes(),
+                ),
+                ContextEntry::Link { target } => ("link", target.as_os_str().as_bytes()),
+            };
+            [kind.as_bytes(), path.as_bytes(), content]
         });
         Digest::sha256_fields([FORMAT.as_bytes()].into_iter().chain(fields))
     }
-
-    /// The digest of an empty context.
-    #[must_use]
-    pub fn empty_digest() -> Digest {
-        Digest::sha256_fields([FORMAT])
-    }
 }
 
-impl ContextEntryKind {
-    /// The name of the kind in the hash, and the content.
-    fn fields(&self) -> (&'static str, &[u8]) {
-        match self {
-            Self::Directory => ("directory", &[]),
-            Self::File { mode, digest, .. } => (mode.name(), digest.as_bytes()),
-            Self::Link { target } => ("link", target.as_os_str().as_bytes()),
-        }
-    }
-}
-
-impl FileMode {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "file",
-            Self::Executable => "executable",
-        }
-    }
-}
-
-fn ignore(root: &Path) -> Result<DockerIgnore, BuildContextError> {
+fn ignore(root: &Path) -> Result<DockerIgnore, ImageError> {
     let path = root.join(".dockerignore");
     match fs::read_to_string(&path) {
-        Ok(text) => DockerIgnore::parse(&text).map_err(|source| BuildContextError::Ignore { path, source }),
+        Ok(text) => DockerIgnore::parse(&text).map_err(|error| {
+            ImageError::invalid(format!("invalid pattern in `{}`", path.display())).with_cause(error)
+        }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(DockerIgnore::default()),
-        Err(source) => Err(BuildContextError::read(&path, source)),
+        Err(error) => Err(unreadable(&path)(error)),
+    }
+}
+
+/// What the user can do about an entry that cannot be sent.
+const EXCLUDE: &str = "if the image does not need it, add it to the `.dockerignore` of the build context";
+
+/// For `map_err`: a file or directory that cannot be read.
+fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> ImageError {
+    let failed = ImageError::io("read", path);
+    |error| failed(error).with_hint(EXCLUDE)
+}
+
+/// A directory of cached file hashes, with one file for each build context.
+#[derive(Clone)]
+pub struct HashCache {
+    dir: PathBuf,
+    clock: Arc<dyn Clock>,
+}
+
+impl HashCache {
+    /// A cache in this directory, which is created when it is first needed.
+    pub fn new(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+        let dir = dir.into();
+        Self { dir, clock }
+    }
+
+    /// The cached hashes of the files below `root`.
+    fn load(&self, root: &Path) -> FileHashes {
+        let name = Digest::sha256(root.as_os_str().as_bytes());
+        FileHashes::load(self.dir.join(format!("context-{}", name.hex())), self.clock.now())
     }
 }
 

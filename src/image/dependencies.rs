@@ -5,9 +5,9 @@ mod package;
 use std::collections::BTreeMap;
 
 use minijinja::context;
-use thiserror::Error;
 
-use super::templates::{self, TemplateError};
+use super::error::ImageError;
+use super::templates;
 
 pub use package::{DebianPackage, DebianPackageError};
 
@@ -18,42 +18,14 @@ const LONGEST_INSTALL: usize = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProjectDependencies(Vec<DebianPackage>);
 
-/// A line of `dependencies` that is not valid.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum DependenciesError {
-    /// Not a package.
-    #[error("line {line}: invalid package `{}`", text.escape_debug())]
-    Package {
-        /// The line, counted from 1.
-        line: usize,
-        /// The text of the line.
-        text: String,
-        /// What is wrong with it.
-        source: DebianPackageError,
-    },
-    /// One package in two versions.
-    #[error("line {line}: `{second}` conflicts with `{first}` in line {first_line}")]
-    TwoVersions {
-        /// The later line, counted from 1.
-        line: usize,
-        /// Its text.
-        second: String,
-        /// The earlier line.
-        first_line: usize,
-        /// Its text.
-        first: String,
-    },
-}
-
 impl ProjectDependencies {
     /// Parses one package per line. `#` starts a comment anywhere in a line. White space around a name is ignored.
-    pub fn parse(text: &str) -> Result<Self, DependenciesError> {
+    pub fn parse(text: &str) -> Result<Self, ImageError> {
         let mut packages: BTreeMap<DebianPackage, usize> = BTreeMap::new();
         for (line, text) in named_lines(text) {
-            let package = DebianPackage::parse(text).map_err(|source| DependenciesError::Package {
-                line,
-                text: text.to_owned(),
-                source,
+            let package = DebianPackage::parse(text).map_err(|error| {
+                let text = text.escape_debug();
+                ImageError::invalid(format!("line {line}: invalid package `{text}`")).with_cause(error)
             })?;
             packages.entry(package).or_insert(line);
         }
@@ -75,7 +47,7 @@ impl ProjectDependencies {
     }
 
     /// The Dockerfile that installs them on top of `BASE_IMAGE`.
-    pub fn dockerfile(&self) -> Result<String, TemplateError> {
+    pub fn dockerfile(&self) -> Result<String, ImageError> {
         let names: Vec<String> = self.0.iter().map(DebianPackage::to_string).collect();
         templates::render(templates::DEPENDENCIES, context! { installs => installs(&names) })
     }
@@ -92,7 +64,7 @@ fn named_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// Finds a package with two versions. They are neighbours, because packages are sorted.
-fn two_versions(packages: &BTreeMap<DebianPackage, usize>) -> Option<DependenciesError> {
+fn two_versions(packages: &BTreeMap<DebianPackage, usize>) -> Option<ImageError> {
     let pairs = packages.iter().zip(packages.iter().skip(1));
     let mut contradictions = pairs.filter(|((one, _), (other, _))| one.differs_only_in_version(other));
     let (one, other) = contradictions.next()?;
@@ -101,12 +73,10 @@ fn two_versions(packages: &BTreeMap<DebianPackage, usize>) -> Option<Dependencie
     } else {
         (other, one)
     };
-    Some(DependenciesError::TwoVersions {
-        line: *second.1,
-        second: second.0.to_string(),
-        first_line: *first.1,
-        first: first.0.to_string(),
-    })
+    Some(ImageError::invalid(format!(
+        "line {}: `{}` conflicts with `{}` in line {}",
+        second.1, second.0, first.0, first.1
+    )))
 }
 
 /// Splits the names into lists that are short enough for one `RUN` each.

@@ -100,14 +100,16 @@ pub(super) async fn differences(
             second: other.len(),
         });
     }
-    let pairs: Vec<LayerPair> = pairs(one, other).collect();
+    // Layers at the same position that differ.
+    let pairs = one.iter().zip(other).zip(1..);
+    let pairs: Vec<_> = pairs.filter(|((first, second), _)| first != second).collect();
     if pairs.is_empty() {
         return Ok(found);
     }
     let is_small = first.size.max(second.size) <= LARGEST;
     let (old, new) = if is_small {
-        let firsts = pairs.iter().map(|pair| pair.first).collect();
-        let seconds = pairs.iter().map(|pair| pair.second).collect();
+        let firsts = pairs.iter().map(|((first, _), _)| **first).collect();
+        let seconds = pairs.iter().map(|((_, second), _)| **second).collect();
         (
             read(engine, &first.id, firsts).await?,
             read(engine, &second.id, seconds).await?,
@@ -115,32 +117,18 @@ pub(super) async fn differences(
     } else {
         (BTreeMap::new(), BTreeMap::new())
     };
-    found.extend(pairs.iter().map(|pair| ImageDifference::Layer {
-        number: pair.number,
-        files: match (old.get(&pair.first), new.get(&pair.second)) {
-            (Some(old), Some(new)) => compare(old, new),
-            _ => LayerDifference::No,
-        },
-    }));
+    found.extend(
+        pairs
+            .into_iter()
+            .map(|((first, second), number)| ImageDifference::Layer {
+                number,
+                files: match (old.get(first), new.get(second)) {
+                    (Some(old), Some(new)) => compare(old, new),
+                    _ => LayerDifference::No,
+                },
+            }),
+    );
     Ok(found)
-}
-
-/// Two layers at the same position that differ.
-struct LayerPair {
-    number: usize,
-    first: Digest,
-    second: Digest,
-}
-
-fn pairs(first: &[Digest], second: &[Digest]) -> impl Iterator<Item = LayerPair> {
-    let numbered = first.iter().zip(second).zip(1..);
-    numbered
-        .filter(|((first, second), _)| first != second)
-        .map(|((first, second), number)| LayerPair {
-            number,
-            first: *first,
-            second: *second,
-        })
 }
 
 fn settings(first: &ImageFingerprint, second: &ImageFingerprint) -> Vec<ImageDifference> {

@@ -2,8 +2,7 @@
 
 mod pattern;
 
-use thiserror::Error;
-
+use super::error::ImageError;
 use pattern::Pattern;
 
 pub use pattern::PatternError;
@@ -19,21 +18,9 @@ struct IgnoreRule {
     pattern: Pattern,
 }
 
-/// A line of `.dockerignore` that is not valid.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("line {line}: invalid pattern `{}`", text.escape_debug())]
-pub struct DockerIgnoreError {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// The text of the line.
-    pub text: String,
-    /// What is wrong with it.
-    pub source: PatternError,
-}
-
 impl DockerIgnore {
     /// Parses one pattern per line. A line that starts with `#` is a comment. White space around a pattern is ignored.
-    pub fn parse(text: &str) -> Result<Self, DockerIgnoreError> {
+    pub fn parse(text: &str) -> Result<Self, ImageError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let lines = text
             .lines()
@@ -43,10 +30,9 @@ impl DockerIgnore {
             .map(|(index, line)| (index + 1, line.trim()))
             .filter(|(_, line)| !line.is_empty());
         let rules = patterns.map(|(line, text)| {
-            rule(text).map_err(|source| DockerIgnoreError {
-                line,
-                text: text.to_owned(),
-                source,
+            rule(text).map_err(|error| {
+                let text = text.escape_debug();
+                ImageError::invalid(format!("line {line}: invalid pattern `{text}`")).with_cause(error)
             })
         });
         Ok(Self(rules.collect::<Result<_, _>>()?))

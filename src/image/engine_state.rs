@@ -1,11 +1,11 @@
 //! What an engine has, as far as a plan depends on it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-use super::labels::ImageLabels;
 use super::reference::ImageReference;
 use crate::digest::Digest;
 
@@ -29,7 +29,7 @@ pub struct TaggedImage {
     /// The tag, without the host that some engines put before it.
     pub tag: String,
     /// Its labels.
-    pub labels: ImageLabels,
+    pub labels: BTreeMap<String, String>,
     /// The diff ids of its layers, lowest first.
     pub layers: Vec<String>,
 }

@@ -117,15 +117,16 @@ impl FlakeImage {
         output: &mut dyn OutputSink,
     ) -> Result<PathBuf, ImageError> {
         let mut tee = Tee {
-            file: LineWriter::new(File::create(&log).map_err(ImageError::file(&log))?),
+            file: LineWriter::new(File::create(&log).map_err(ImageError::io("access", &log))?),
             output,
         };
-        let built = if again {
-            self.flake.rebuild(&self.output, &mut tee).await
-        } else {
-            self.flake.build(&self.output, &mut tee).await
-        };
-        built.map_err(|source| ImageError::NixBuild { source, log })
+        let built = self.flake.build(&self.output, again, &mut tee).await;
+        built.map_err(|error| {
+            let hint = error.hint();
+            ImageError::failed(format!("{error}\nthe full log is in `{}`", log.display()))
+                .with_cause(error)
+                .with_hint(hint)
+        })
     }
 }
 

@@ -1,13 +1,13 @@
 //! The images of ralph that an engine has.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use super::builder::ImageBuilder;
 use super::engine_state::PullHistory;
 use super::error::ImageError;
-use super::labels::{self, ImageLabels};
+use super::labels;
 use super::reference::ImageReference;
 use super::tag::ImageTag;
 use crate::digest::Digest;
@@ -25,7 +25,7 @@ pub struct LocalImage {
     /// Names that the user gave it.
     pub other_names: Vec<String>,
     /// Its labels.
-    pub labels: ImageLabels,
+    pub labels: BTreeMap<String, String>,
     /// The number of its layers.
     pub layers: usize,
     /// Its size in bytes, with the layers that it shares with other images.
@@ -85,7 +85,7 @@ fn local_image(
         tag,
         names,
         other_names,
-        labels: image.labels.iter().collect(),
+        labels: image.labels.clone(),
         layers: image.diff_ids.len(),
         size: image.size,
         since: image.last_tagged.or(image.created),

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
+use super::error::ImageError;
 use super::fingerprint::ImageFingerprint;
 use super::plan::{PlannedBase, PlannedImage};
 use super::platform::Platform;
@@ -50,48 +50,6 @@ struct LockedBase {
     identity: String,
 }
 
-/// Why `ralph.lock` cannot be used.
-#[derive(Debug, Error)]
-pub enum LockError {
-    /// It cannot be read or written.
-    #[error("cannot {operation} `{}`", path.display())]
-    Io {
-        /// `read` or `write`.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Its content is not valid.
-    #[error("`{}` is not valid: {reason}", path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-}
-
-impl LockError {
-    /// What the user can do next.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Io { .. } => None,
-            Self::Invalid { .. } => Some("delete the file and record the image again"),
-        }
-    }
-
-    fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Io {
-            operation,
-            path: path.to_owned(),
-            source,
-        }
-    }
-}
-
 impl ImageLock {
     /// Where the lock of a project is.
     #[must_use]
@@ -100,16 +58,16 @@ impl ImageLock {
     }
 
     /// Reads the lock of a project; `None` if the file does not exist.
-    pub fn read(project: &Path) -> Result<Option<Self>, LockError> {
+    pub fn read(project: &Path) -> Result<Option<Self>, ImageError> {
         let path = Self::path_in(project);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(LockError::io("read", &path)(error)),
+            Err(error) => return Err(ImageError::io("read", &path)(error)),
         };
-        let invalid = |reason: String| LockError::Invalid {
-            path: path.clone(),
-            reason,
+        let invalid = |reason: String| {
+            ImageError::invalid(format!("`{}` is not valid: {reason}", path.display()))
+                .with_hint("delete the file and record the image again")
         };
         let lock: Self = toml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
         if lock.version != VERSION {
@@ -136,7 +94,7 @@ impl ImageLock {
     }
 
     /// Records an image in a project's lock, in place of an earlier one of its repository and platform.
-    pub fn record(project: &Path, image: LockedImage) -> Result<(), LockError> {
+    pub fn record(project: &Path, image: LockedImage) -> Result<(), ImageError> {
         let mut lock = Self::read(project)?.unwrap_or(Self {
             version: VERSION,
             images: Vec::new(),
@@ -146,9 +104,9 @@ impl ImageLock {
         lock.images.sort_by(|a, b| a.key().cmp(&b.key()));
         let path = Self::path_in(project);
         let text = toml::to_string_pretty(&lock);
-        let text = text.map_err(|error| LockError::io("write", &path)(io::Error::other(error)))?;
+        let text = text.map_err(|error| ImageError::io("write", &path)(io::Error::other(error)))?;
         let text = format!("{HEADER}{text}");
-        write_durably(&path, text.as_bytes(), FileAccess::Default).map_err(LockError::io("write", &path))
+        write_durably(&path, text.as_bytes(), FileAccess::Default).map_err(ImageError::io("write", &path))
     }
 }
 

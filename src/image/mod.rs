@@ -54,30 +54,26 @@ mod templates;
 mod tests;
 
 pub use builder::{EnsuredImage, ImageBuilder, ImageObserver};
-pub use context::{
-    BuildContext, BuildContextError, ContextEntry, ContextEntryKind, FileMode, HashCache, SpecialFile,
-};
-pub use dependencies::{DebianPackage, DebianPackageError, DependenciesError, ProjectDependencies};
+pub use context::{BuildContext, ContextEntry, HashCache};
+pub use dependencies::{DebianPackage, DebianPackageError, ProjectDependencies};
 pub use difference::{FileDifference, ImageDifference, LayerDifference, LayerFileChange};
-pub use dockerignore::{DockerIgnore, DockerIgnoreError, PatternError};
+pub use dockerignore::{DockerIgnore, PatternError};
 pub use engine_state::{BaseIdentity, BaseImage, EngineState, PullHistory, TaggedImage};
 pub use environment::BuildEnvironment;
 pub use error::ImageError;
 pub use fingerprint::ImageFingerprint;
 pub use flake::SkippedFlake;
-pub use labels::ImageLabels;
 pub use local_images::LocalImage;
-pub use lock::{ImageLock, LockError, LockedImage};
+pub use lock::{ImageLock, LockedImage};
 pub use plan::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, PlannedImage, StepReason};
 pub use platform::{Platform, UnknownPlatform};
-pub use project::{ProjectError, ProjectLayer, ProjectLayerSource};
+pub use project::{ProjectLayer, ProjectLayerSource};
 pub use prune::{KeepReason, PruneDecision, PruneRules};
 pub use rebuild_check::RebuildCheck;
 pub use reference::ImageReference;
 pub use registry::RegistryImage;
 pub use request::{BuildSource, ImageRecipe, ImageRequest};
-pub use spec::{BuildMode, DEFAULT_REFRESH, ImageSpec, Rebuild, SpecError, UserDockerfile};
-pub use stages::StagesError;
+pub use spec::{BuildMode, DEFAULT_REFRESH, DockerfileContext, ImageSpec, Rebuild};
 pub use status::{ImageRole, ImageState, ImageStatus};
 pub use tag::{ImageTag, ProjectName};
-pub use templates::{TemplateError, base_dockerfile};
+pub use templates::base_dockerfile;

@@ -2,12 +2,13 @@
 
 mod display;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
 use super::engine_state::{BaseIdentity, BaseImage, EngineState, PullHistory, TaggedImage};
-use super::labels::{self, ImageLabels};
+use super::labels;
 use super::project::ProjectLayer;
 use super::reference::ImageReference;
 use super::spec::{BuildMode, ImageSpec, Rebuild};
@@ -38,7 +39,7 @@ pub struct PlannedImage {
     /// The hash of its content. The tag shows its first digits.
     pub hash: Digest,
     /// The labels to set.
-    pub labels: ImageLabels,
+    pub labels: BTreeMap<String, String>,
 }
 
 /// The image that a base is built from.
@@ -152,7 +153,7 @@ impl ImagePlan {
         let mut steps = Vec::from_iter(pull(spec, state));
         let base_steps =
             || why_build(&base_image, spec, state).map(|reason| base_steps(spec, &base_image, reason));
-        let (image, below) = match spec.project() {
+        let (image, below) = match &spec.project {
             None => {
                 steps.extend(base_steps().into_iter().flatten());
                 (base_image, None)
@@ -161,7 +162,11 @@ impl ImagePlan {
                 let image = project_image(spec, layer, &base_image);
                 if let Some(reason) = why_build_project(&image, &base_image, spec, state) {
                     steps.extend(base_steps().into_iter().flatten());
-                    steps.push(project_step(&image, &base_image, reason));
+                    let action = ImageAction::BuildProject {
+                        image: image.clone(),
+                        base: base_image.tag.clone(),
+                    };
+                    steps.push(ImageStep::needed(action, reason));
                 }
                 (image, Some(base_image))
             }
@@ -199,7 +204,7 @@ impl ImagePlan {
 }
 
 fn planned_base(spec: &ImageSpec, state: &EngineState) -> Option<PlannedBase> {
-    let base = spec.mode().base()?;
+    let base = spec.mode.base()?;
     let identity = match state {
         EngineState::Engine {
             base: Some(image), ..
@@ -215,44 +220,37 @@ fn planned_base(spec: &ImageSpec, state: &EngineState) -> Option<PlannedBase> {
 fn base_image(spec: &ImageSpec, base: Option<&PlannedBase>) -> PlannedImage {
     let identity = base.map_or(&BaseIdentity::Unresolved, |base| &base.identity);
     let hash = spec.base_hash(identity);
-    let base_label = base.map(|base| (labels::BASE, base.identity.to_string()));
+    let mut labels = BTreeMap::from([
+        (labels::HASH.to_owned(), hash.hex()),
+        (labels::AGENT.to_owned(), spec.agent.name.to_owned()),
+        (labels::MODE.to_owned(), spec.mode.name().to_owned()),
+        (labels::VERSION.to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
+    ]);
+    if let Some(base) = base {
+        labels.insert(labels::BASE.to_owned(), base.identity.to_string());
+    }
     PlannedImage {
-        tag: ImageTag::base(spec.agent(), &hash),
+        tag: ImageTag::base(spec.agent, &hash),
         hash,
-        labels: common_labels(spec, &hash).chain(base_label).collect(),
+        labels,
     }
 }
 
 fn project_image(spec: &ImageSpec, layer: &ProjectLayer, base: &PlannedImage) -> PlannedImage {
     let hash = layer.hash(&base.tag);
-    let base_label = base
-        .labels
-        .get(labels::BASE)
-        .map(|base| (labels::BASE, base.to_owned()));
-    let project_label = (labels::PROJECT, layer.name.to_string());
+    let mut labels = base.labels.clone();
+    labels.insert(labels::HASH.to_owned(), hash.hex());
+    labels.insert(labels::PROJECT.to_owned(), layer.name.to_string());
     PlannedImage {
-        tag: ImageTag::project(spec.agent(), &layer.name, &hash),
+        tag: ImageTag::project(spec.agent, &layer.name, &hash),
         hash,
-        labels: common_labels(spec, &hash)
-            .chain(base_label)
-            .chain([project_label])
-            .collect(),
+        labels,
     }
-}
-
-fn common_labels(spec: &ImageSpec, hash: &Digest) -> impl Iterator<Item = (&'static str, String)> {
-    let labels = [
-        (labels::HASH, hash.hex()),
-        (labels::AGENT, spec.agent().name.to_owned()),
-        (labels::MODE, spec.mode().name().to_owned()),
-        (labels::VERSION, env!("CARGO_PKG_VERSION").to_owned()),
-    ];
-    labels.into_iter()
 }
 
 /// The pull, if one is due. It must succeed if the engine does not have the base.
 fn pull(spec: &ImageSpec, state: &EngineState) -> Option<ImageStep> {
-    let base = spec.mode().base()?;
+    let base = spec.mode.base()?;
     let (reason, on_failure) = match state {
         EngineState::NoEngine => (StepReason::NoEngine, OnFailure::Stop),
         EngineState::Engine { base: None, .. } => (StepReason::BaseMissing, OnFailure::Stop),
@@ -272,7 +270,7 @@ fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> 
     let PullHistory::Earlier { succeeded, failed } = image.pulls else {
         return None;
     };
-    if spec.when_to_build() == Rebuild::Always {
+    if spec.rebuild == Rebuild::Always {
         return Some(StepReason::RebuildRequested);
     }
     if reference.is_pinned() || failed.is_some_and(|ago| ago < RETRY_PULL_AFTER) {
@@ -280,7 +278,7 @@ fn why_pull(spec: &ImageSpec, reference: &ImageReference, image: &BaseImage) -> 
     }
     match (succeeded, &image.identity) {
         (Some(ago), _) => {
-            let limit = spec.longest_pull_age();
+            let limit = spec.refresh_after;
             (ago > limit).then_some(StepReason::PulledLongAgo { ago, limit })
         }
         (None, BaseIdentity::RepoDigest(_)) => Some(StepReason::NeverPulled),
@@ -294,11 +292,11 @@ fn why_build(image: &PlannedImage, spec: &ImageSpec, state: &EngineState) -> Opt
     let EngineState::Engine { images, .. } = state else {
         return Some(StepReason::NoEngine);
     };
-    if spec.when_to_build() == Rebuild::Always {
+    if spec.rebuild == Rebuild::Always {
         return Some(StepReason::RebuildRequested);
     }
     if let Some(found) = find(&image.tag, images) {
-        let has_hash = found.labels.get(labels::HASH) == Some(&*image.hash.hex());
+        let has_hash = found.labels.get(labels::HASH) == Some(&image.hash.hex());
         return (!has_hash).then_some(StepReason::HashMismatch);
     }
     let repository = format!("{}:", image.tag.repository());
@@ -334,14 +332,14 @@ fn find<'a>(tag: &ImageTag, images: &'a [TaggedImage]) -> Option<&'a TaggedImage
 
 fn base_steps(spec: &ImageSpec, image: &PlannedImage, reason: StepReason) -> Vec<ImageStep> {
     let image = image.clone();
-    match spec.mode() {
+    match &spec.mode {
         BuildMode::Template { .. } | BuildMode::Dockerfile { .. } => {
             vec![ImageStep::needed(ImageAction::BuildBase { image }, reason)]
         }
         BuildMode::Nix { attribute, .. } => {
             let build = ImageAction::NixBuild {
                 attribute: attribute.clone(),
-                system: spec.platform().nix_system().name(),
+                system: spec.platform.nix_system(),
             };
             vec![
                 ImageStep::needed(build, reason),
@@ -349,14 +347,6 @@ fn base_steps(spec: &ImageSpec, image: &PlannedImage, reason: StepReason) -> Vec
             ]
         }
     }
-}
-
-fn project_step(image: &PlannedImage, base: &PlannedImage, reason: StepReason) -> ImageStep {
-    let action = ImageAction::BuildProject {
-        image: image.clone(),
-        base: base.tag.clone(),
-    };
-    ImageStep::needed(action, reason)
 }
 
 impl ImageStep {

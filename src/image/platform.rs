@@ -6,7 +6,6 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::engine::Engine;
-use crate::nix::NixSystem;
 
 /// The operating system and processor that an image is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -44,10 +43,10 @@ impl Platform {
 
     /// The system as Nix names it.
     #[must_use]
-    pub fn nix_system(self) -> NixSystem {
+    pub fn nix_system(self) -> &'static str {
         match self {
-            Self::LinuxAmd64 => NixSystem::X86_64Linux,
-            Self::LinuxArm64 => NixSystem::Aarch64Linux,
+            Self::LinuxAmd64 => "x86_64-linux",
+            Self::LinuxArm64 => "aarch64-linux",
         }
     }
 

@@ -2,20 +2,18 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use thiserror::Error;
-
-use super::context::{BuildContext, BuildContextError, HashCache};
-use super::dependencies::{DependenciesError, ProjectDependencies};
-use super::stages::{self, StagesError};
+use super::context::{BuildContext, HashCache};
+use super::dependencies::ProjectDependencies;
+use super::error::ImageError;
+use super::spec::DockerfileContext;
+use super::stages;
 use super::tag::ProjectName;
-use super::templates::TemplateError;
-use crate::digest::Digest;
 
 /// The directory of a repository that describes its image.
 const DIRECTORY: &str = ".agent-loop";
-pub(super) const DOCKERFILE: &str = "Dockerfile.sandbox";
+const DOCKERFILE: &str = "Dockerfile.sandbox";
 const DEPENDENCIES: &str = "dependencies";
 /// Ralph's own files there, which are not part of the build context.
 pub(super) const NEVER_SENT: [&str; 2] = ["config.json", DEPENDENCIES];
@@ -27,135 +25,78 @@ pub struct ProjectLayer {
     pub name: ProjectName,
     /// What it is built from.
     pub source: ProjectLayerSource,
-    /// The Dockerfile. It starts from the build argument `BASE_IMAGE`.
-    pub dockerfile: String,
+    /// The Dockerfile, which starts from the build argument `BASE_IMAGE`, and its context.
+    pub file: DockerfileContext,
 }
 
 /// What a project's layer is built from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProjectLayerSource {
     /// `.agent-loop/dependencies`. The Dockerfile is generated from it and has no build context.
     Dependencies,
     /// `.agent-loop/Dockerfile.sandbox`, with its directory as build context.
-    Dockerfile(BuildContext),
-}
-
-/// Why a project's layer is not valid.
-#[derive(Debug, Error)]
-pub enum ProjectError {
-    /// A file cannot be read.
-    #[error("cannot read `{}`", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// A line of `dependencies` is not valid.
-    #[error("invalid dependencies in `{}`", path.display())]
-    Dependencies {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: DependenciesError,
-    },
-    /// A `Dockerfile.sandbox` does not start from the base.
-    #[error("invalid Dockerfile `{}`", path.display())]
-    Stages {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        source: StagesError,
-    },
-    /// The build context of a `Dockerfile.sandbox`.
-    #[error(transparent)]
-    Context(#[from] BuildContextError),
-    /// The generated Dockerfile.
-    #[error(transparent)]
-    Template(#[from] TemplateError),
-}
-
-impl ProjectError {
-    /// What the user can do next.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::Dependencies { .. } => Some(
-                "write one Debian package per line, such as `jq` or `libc6:arm64=2.36-9`; `#` starts a comment",
-            ),
-            Self::Stages { .. } => Some("start the file with `ARG BASE_IMAGE` and `FROM ${BASE_IMAGE}`"),
-            Self::Context(error) => error.hint(),
-            Self::Read { .. } | Self::Template(_) => None,
-        }
-    }
+    Dockerfile,
 }
 
 impl ProjectLayer {
     /// Reads the layer of the project with this main worktree. `None`: it adds nothing to the base.
     ///
     /// If there is a `Dockerfile.sandbox`, `dependencies` is ignored.
-    pub fn read(main_worktree: &Path, cache: &HashCache) -> Result<Option<Self>, ProjectError> {
+    pub fn read(main_worktree: &Path, cache: &HashCache) -> Result<Option<Self>, ImageError> {
         let name = ProjectName::from_directory(main_worktree);
         let directory = main_worktree.join(DIRECTORY);
-        let layer = match dockerfile_layer(&directory, cache)? {
-            Some(layer) => Some(layer),
-            None => dependencies_layer(&directory)?,
+        let (source, file) = if let Some(file) = dockerfile(&directory, cache)? {
+            (ProjectLayerSource::Dockerfile, file)
+        } else if let Some(text) = dependencies_dockerfile(&directory)? {
+            (ProjectLayerSource::Dependencies, DockerfileContext::alone(text))
+        } else {
+            return Ok(None);
         };
-        Ok(layer.map(|(source, dockerfile)| Self {
-            name,
-            source,
-            dockerfile,
-        }))
-    }
-
-    /// The digest of the build context.
-    #[must_use]
-    pub fn context_digest(&self) -> Digest {
-        match &self.source {
-            ProjectLayerSource::Dependencies => BuildContext::empty_digest(),
-            ProjectLayerSource::Dockerfile(context) => context.digest(),
-        }
+        Ok(Some(Self { name, source, file }))
     }
 }
 
-fn dockerfile_layer(
-    directory: &Path,
-    cache: &HashCache,
-) -> Result<Option<(ProjectLayerSource, String)>, ProjectError> {
+fn dockerfile(directory: &Path, cache: &HashCache) -> Result<Option<DockerfileContext>, ImageError> {
     let path = directory.join(DOCKERFILE);
-    let Some(dockerfile) = read_optional(&path)? else {
+    let Some(text) = read_optional(&path)? else {
         return Ok(None);
     };
-    stages::check(&dockerfile).map_err(|source| ProjectError::Stages { path, source })?;
-    let context = BuildContext::read(directory, &NEVER_SENT, cache)?;
-    Ok(Some((ProjectLayerSource::Dockerfile(context), dockerfile)))
+    stages::check(&text).map_err(|reason| {
+        ImageError::invalid(format!("invalid Dockerfile `{}`", path.display()))
+            .with_cause(reason)
+            .with_hint("start the file with `ARG BASE_IMAGE` and `FROM ${BASE_IMAGE}`")
+    })?;
+    Ok(Some(DockerfileContext {
+        name: DOCKERFILE.to_owned(),
+        text,
+        context: BuildContext::read(directory, &NEVER_SENT, cache)?,
+    }))
 }
 
-fn dependencies_layer(directory: &Path) -> Result<Option<(ProjectLayerSource, String)>, ProjectError> {
+fn dependencies_dockerfile(directory: &Path) -> Result<Option<String>, ImageError> {
     let path = directory.join(DEPENDENCIES);
     let Some(text) = read_optional(&path)? else {
         return Ok(None);
     };
-    let dependencies =
-        ProjectDependencies::parse(&text).map_err(|source| ProjectError::Dependencies { path, source })?;
+    let dependencies = ProjectDependencies::parse(&text).map_err(|error| {
+        ImageError::invalid(format!("invalid dependencies in `{}`", path.display()))
+            .with_cause(error)
+            .with_hint(
+                "write one Debian package per line, such as `jq` or `libc6:arm64=2.36-9`; `#` starts a comment",
+            )
+    })?;
     if dependencies.is_empty() {
         return Ok(None);
     }
-    Ok(Some((
-        ProjectLayerSource::Dependencies,
-        dependencies.dockerfile()?,
-    )))
+    dependencies.dockerfile().map(Some)
 }
 
-fn read_optional(path: &Path) -> Result<Option<String>, ProjectError> {
+fn read_optional(path: &Path) -> Result<Option<String>, ImageError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         // A dangling link is a mistake of the user.
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => Ok(None),
-        Err(source) => Err(ProjectError::Read {
-            path: path.to_owned(),
-            source,
-        }),
+        Err(error) => Err(ImageError::io("read", path)(error)),
     }
 }
 
@@ -181,7 +122,7 @@ mod tests {
         dir
     }
 
-    fn read(dir: &TempDir) -> Result<Option<ProjectLayer>, ProjectError> {
+    fn read(dir: &TempDir) -> Result<Option<ProjectLayer>, ImageError> {
         let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
         ProjectLayer::read(&dir.path().join("My App!"), &cache)
     }
@@ -207,9 +148,9 @@ mod tests {
             ("dependencies", "not a package"),
         ]);
         let layer = read(&dir).unwrap().unwrap();
-        assert_eq!(layer.name.as_str(), "my-app");
-        assert_eq!(layer.dockerfile, DOCKERFILE_TEXT);
-        assert!(matches!(layer.source, ProjectLayerSource::Dockerfile(_)));
+        assert_eq!(layer.name.to_string(), "my-app");
+        assert_eq!(layer.file.text, DOCKERFILE_TEXT);
+        assert_eq!(layer.source, ProjectLayerSource::Dockerfile);
     }
 
     #[test]
@@ -218,8 +159,8 @@ mod tests {
             .unwrap()
             .unwrap();
         assert_eq!(layer.source, ProjectLayerSource::Dependencies);
-        assert!(layer.dockerfile.contains("\n    jq \\\n"));
-        assert_eq!(layer.context_digest(), BuildContext::empty_digest());
+        assert!(layer.file.text.contains("\n    jq \\\n"));
+        assert_eq!(layer.file.context, BuildContext::default());
     }
 
     #[rstest]
@@ -251,6 +192,6 @@ mod tests {
             dir.path().join("My App!").join(DIRECTORY).join(DOCKERFILE),
         )
         .unwrap();
-        assert!(matches!(read(&dir), Err(ProjectError::Read { .. })));
+        assert!(read(&dir).unwrap_err().to_string().starts_with("cannot read `"));
     }
 }

@@ -9,7 +9,6 @@ use super::builder::ImageBuilder;
 use super::error::ImageError;
 use super::local_images::LocalImage;
 use super::tag::ImageTag;
-use crate::engine::ImageRemoval;
 
 /// Images of another project are kept this long.
 const OLD: SignedDuration = SignedDuration::from_hours(30 * 24);
@@ -95,9 +94,8 @@ impl ImageBuilder {
     /// Removes all names that end in our tag, and with the last one the image. Names that the user gave it stay.
     pub async fn remove(&self, image: &LocalImage) -> Result<PruneDecision, ImageError> {
         for name in &image.names {
-            match self.engine.remove_unused(name).await? {
-                ImageRemoval::Removed => {}
-                ImageRemoval::InUse => return Ok(PruneDecision::Keep(KeepReason::InUse)),
+            if !self.engine.remove_unused(name).await? {
+                return Ok(PruneDecision::Keep(KeepReason::InUse));
             }
         }
         Ok(PruneDecision::Remove)

@@ -6,8 +6,9 @@ use super::error::ImageError;
 use super::executor::PlanExecutor;
 use super::fingerprint::ImageFingerprint;
 use super::plan::{ImageAction, ImagePlan, PlannedBase, PlannedImage};
+use super::registry::not_built;
 use super::request::ImageRecipe;
-use super::spec::Rebuild;
+use super::spec::{ImageSpec, Rebuild};
 use crate::engine::{EngineError, EngineImage};
 
 /// The result of building an image twice.
@@ -36,13 +37,18 @@ impl ImageBuilder {
     ) -> Result<RebuildCheck, ImageError> {
         let (_, planned) = self.pull_and_plan(recipe, observer).await?;
         let from_scratch = ImageRecipe {
-            spec: recipe.spec.clone().rebuild(Rebuild::Always),
+            spec: ImageSpec {
+                rebuild: Rebuild::Always,
+                ..recipe.spec.clone()
+            },
             ..recipe.clone()
         };
         let check = CheckRun {
-            builder: self,
             plan: with_temporary_tags(self.plan_after_pull(&from_scratch.spec).await?),
-            executor: PlanExecutor::new(self, &from_scratch),
+            executor: PlanExecutor {
+                builder: self,
+                recipe: &from_scratch,
+            },
         };
         let mut built = Vec::new();
         let compared = check.compare(&mut built, observer).await;
@@ -60,7 +66,6 @@ impl ImageBuilder {
 }
 
 struct CheckRun<'a> {
-    builder: &'a ImageBuilder,
     plan: ImagePlan,
     executor: PlanExecutor<'a>,
 }
@@ -74,7 +79,7 @@ impl CheckRun<'_> {
     ) -> Result<(ImageFingerprint, ImageFingerprint, Vec<ImageDifference>), ImageError> {
         let first = self.build(false, built, observer).await?;
         let second = self.build(true, built, observer).await?;
-        let differences = differences(&self.builder.engine, &first, &second).await?;
+        let differences = differences(&self.executor.builder.engine, &first, &second).await?;
         Ok((
             ImageFingerprint::new(&first),
             ImageFingerprint::new(&second),
@@ -91,17 +96,18 @@ impl CheckRun<'_> {
         self.executor.run(&self.plan, again, observer).await?;
         for image in self.plan.makes() {
             let name = image.tag.to_string();
-            let found = self.builder.engine.image(&name).await?;
+            let found = self.executor.builder.engine.image(&name).await?;
             built.push(found.ok_or(EngineError::NotFound { subject: name })?);
         }
-        built.last().cloned().ok_or_else(|| ImageError::NotBuilt {
-            tag: self.plan.image.tag.clone(),
-        })
+        built
+            .last()
+            .cloned()
+            .ok_or_else(|| not_built(&self.plan.image.tag))
     }
 
     /// Removes the temporary tags, and the images that have no other name.
     async fn remove(&self, built: &[EngineImage]) -> Result<(), EngineError> {
-        let engine = &self.builder.engine;
+        let engine = &self.executor.builder.engine;
         for image in self.plan.makes() {
             engine.remove_image(&image.tag.to_string()).await?;
         }

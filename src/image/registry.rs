@@ -8,6 +8,7 @@ use super::plan::PlannedImage;
 use super::platform::Platform;
 use super::pulls::PullOutcome;
 use super::reference::ImageReference;
+use super::tag::ImageTag;
 use crate::digest::Digest;
 use crate::engine::{EngineError, EngineImage, EngineImageReference};
 
@@ -73,7 +74,7 @@ impl RegistryImage {
         let engine = &builder.engine;
         let tag = &self.image.tag;
         let Some(image) = engine.image(&tag.to_string()).await? else {
-            return Err(ImageError::NotBuilt { tag: tag.clone() });
+            return Err(not_built(tag));
         };
         self.verify(&image)?;
         let before = engine.image(&self.remote.to_string()).await?;
@@ -89,19 +90,25 @@ impl RegistryImage {
     fn verify(&self, image: &EngineImage) -> Result<(), ImageError> {
         let actual = image.labels.get(labels::HASH);
         if actual != Some(&self.image.hash.hex()) {
-            return Err(ImageError::HashMismatch {
-                name: self.remote.to_string(),
-                planned: self.image.hash,
-                actual: actual.cloned(),
-            });
+            return Err(ImageError::failed(format!(
+                "{} is not the planned image: expected content hash {}, found {}",
+                self.remote,
+                self.image.hash.hex(),
+                actual.map_or("none", String::as_str)
+            ))
+            .with_hint(
+                "our tag was not changed; `ralph image build` and `ralph image push` replace the one in the registry",
+            ));
         }
         let digest = ImageFingerprint::new(image).digest();
         match self.recorded {
-            Some(recorded) if recorded != digest => Err(ImageError::LockMismatch {
-                name: self.remote.to_string(),
-                recorded,
-                digest,
-            }),
+            Some(recorded) if recorded != digest => Err(ImageError::failed(format!(
+                "{} does not match ralph.lock: expected {recorded}, found {digest}",
+                self.remote
+            ))
+            .with_hint(
+                "our tag was not changed; if the change is intended, build the image and record it in ralph.lock",
+            )),
             _ => Ok(()),
         }
     }
@@ -113,4 +120,9 @@ impl RegistryImage {
             None => builder.engine.remove_image(&self.remote.to_string()).await,
         }
     }
+}
+
+pub(super) fn not_built(tag: &ImageTag) -> ImageError {
+    ImageError::failed(format!("the engine does not have {tag}"))
+        .with_hint("build it first, with `ralph image build`")
 }

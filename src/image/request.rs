@@ -11,7 +11,7 @@ use super::flake::{FlakeImage, ProjectFlake, SkippedFlake};
 use super::platform::Platform;
 use super::project::ProjectLayer;
 use super::reference::ImageReference;
-use super::spec::{BuildMode, DEFAULT_REFRESH, ImageSpec, Rebuild, UserDockerfile};
+use super::spec::{BuildMode, DEFAULT_REFRESH, DockerfileContext, ImageSpec, Rebuild};
 use super::stages;
 use crate::agent::AgentImage;
 use crate::engine::Engine;
@@ -96,7 +96,10 @@ impl ImageRequest {
             Some(engine) => Platform::linux_on(engine.arch()),
             None => Platform::of_host(),
         };
-        let platform = self.platform.or_else(native).ok_or(ImageError::Processor)?;
+        let platform = self.platform.or_else(native).ok_or_else(|| {
+            ImageError::failed("unsupported processor: images are built for linux/amd64 and linux/arm64")
+                .with_hint("name the platform explicitly")
+        })?;
         let (mode, flake, skipped_flake) = match self.find_flake(platform, environment).await? {
             ProjectFlake::Usable(flake) => (flake.mode(), Some(flake), None),
             ProjectFlake::Skipped(reason) => (self.template()?, None, Some(reason)),
@@ -111,7 +114,11 @@ impl ImageRequest {
         });
         let spec = ImageSpec::new(self.agent, platform, mode, layer.await??)?;
         Ok(ImageRecipe {
-            spec: spec.rebuild(self.rebuild).refresh_after(self.refresh_after),
+            spec: ImageSpec {
+                rebuild: self.rebuild,
+                refresh_after: self.refresh_after,
+                ..spec
+            },
             skipped_flake,
             flake,
         })
@@ -140,20 +147,23 @@ impl ImageRequest {
     }
 
     fn template(&self) -> Result<BuildMode, ImageError> {
-        Ok(BuildMode::from_template(self.agent, self.base()?)?)
+        BuildMode::from_template(self.agent, self.base()?)
     }
 
     async fn dockerfile(&self, path: &Path, environment: &BuildEnvironment) -> Result<BuildMode, ImageError> {
-        let text = fs::read_to_string(path).map_err(ImageError::file(path))?;
-        let base = stages::base_image(&text, self.base()?).map_err(|source| ImageError::Stages {
-            path: path.to_owned(),
-            source,
+        let text = fs::read_to_string(path).map_err(ImageError::io("access", path))?;
+        let base = stages::base_image(&text, self.base()?).map_err(|reason| {
+            ImageError::invalid(format!("invalid Dockerfile `{}`", path.display()))
+                .with_cause(reason)
+                .with_hint(
+                    "start it from an image (`FROM debian:12`), or with `ARG BASE_IMAGE` and `FROM ${BASE_IMAGE}`",
+                )
         })?;
         let directory = path.parent().unwrap_or(Path::new("/"));
         let hashes = environment.context_hashes();
         let context = read_blocking(directory, move |root| BuildContext::read(&root, &[], &hashes)).await??;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let file = UserDockerfile {
+        let file = DockerfileContext {
             name: name.into_owned(),
             text,
             context,
@@ -177,5 +187,5 @@ async fn read_blocking<T: Send + 'static>(
     let owned = directory.to_owned();
     tokio::task::spawn_blocking(move || read(owned))
         .await
-        .map_err(|error| ImageError::file(directory)(error.into()))
+        .map_err(|error| ImageError::io("access", directory)(error.into()))
 }

@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use thiserror::Error;
-
 use super::context::BuildContext;
 use super::engine_state::BaseIdentity;
+use super::error::ImageError;
 use super::platform::Platform;
 use super::project::{ProjectLayer, ProjectLayerSource};
 use super::reference::ImageReference;
 use super::tag::ImageTag;
-use super::templates::{TemplateError, base_dockerfile};
+use super::templates::base_dockerfile;
 use crate::agent::AgentImage;
 use crate::digest::Digest;
 
@@ -20,12 +19,18 @@ pub const DEFAULT_REFRESH: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// The description of an image: its agent, how its base is built, and what the project adds.
 #[derive(Clone, Debug)]
 pub struct ImageSpec {
-    agent: AgentImage,
-    platform: Platform,
-    mode: BuildMode,
-    project: Option<ProjectLayer>,
-    rebuild: Rebuild,
-    refresh_after: Duration,
+    /// The agent that it is for.
+    pub agent: AgentImage,
+    /// The platform that it is for.
+    pub platform: Platform,
+    /// How the base is built.
+    pub mode: BuildMode,
+    /// What the project adds.
+    pub project: Option<ProjectLayer>,
+    /// When to build.
+    pub rebuild: Rebuild,
+    /// How old ralph's last pull of the base may be.
+    pub refresh_after: Duration,
 }
 
 /// How the base is built.
@@ -43,7 +48,7 @@ pub enum BuildMode {
         /// The image that it starts from, which is also the build argument `BASE_IMAGE`.
         base: ImageReference,
         /// The Dockerfile and its context.
-        file: UserDockerfile,
+        file: DockerfileContext,
     },
     /// From a flake, by Nix.
     Nix {
@@ -56,7 +61,7 @@ pub enum BuildMode {
 
 impl BuildMode {
     /// The agent's template on top of an image.
-    pub fn from_template(agent: AgentImage, base: ImageReference) -> Result<Self, TemplateError> {
+    pub fn from_template(agent: AgentImage, base: ImageReference) -> Result<Self, ImageError> {
         let dockerfile = base_dockerfile(agent, &base)?;
         Ok(Self::Template { base, dockerfile })
     }
@@ -81,15 +86,24 @@ impl BuildMode {
     }
 }
 
-/// A Dockerfile of the user. Its directory is the build context.
+/// A Dockerfile and its build context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UserDockerfile {
-    /// The file name.
+pub struct DockerfileContext {
+    /// The name of the Dockerfile in the context.
     pub name: String,
-    /// The content.
+    /// The content of the Dockerfile.
     pub text: String,
-    /// The directory.
+    /// The other files.
     pub context: BuildContext,
+}
+
+impl DockerfileContext {
+    /// A Dockerfile that needs no files.
+    #[must_use]
+    pub fn alone(text: String) -> Self {
+        let (name, context) = ("Dockerfile".to_owned(), BuildContext::default());
+        Self { name, text, context }
+    }
 }
 
 /// When an image is built.
@@ -102,29 +116,6 @@ pub enum Rebuild {
     Always,
 }
 
-/// A description that contradicts itself.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum SpecError {
-    /// apt packages for an image without apt.
-    #[error("`.agent-loop/dependencies` lists apt packages, but the Nix image `{attribute}` has no apt")]
-    DependenciesOnNix {
-        /// The package that is the image.
-        attribute: String,
-    },
-}
-
-impl SpecError {
-    /// What the user can do next.
-    #[must_use]
-    pub fn hint(&self) -> Option<&'static str> {
-        match self {
-            Self::DependenciesOnNix { .. } => Some(
-                "list them in `packages` of `lib.mkSandboxImage` in flake.nix, or build from a Dockerfile",
-            ),
-        }
-    }
-}
-
 impl ImageSpec {
     /// Describes an image. `project` is built on top of the base.
     pub fn new(
@@ -132,14 +123,18 @@ impl ImageSpec {
         platform: Platform,
         mode: BuildMode,
         project: Option<ProjectLayer>,
-    ) -> Result<Self, SpecError> {
+    ) -> Result<Self, ImageError> {
         if let BuildMode::Nix { attribute, .. } = &mode
             && project
                 .as_ref()
                 .is_some_and(|layer| layer.source == ProjectLayerSource::Dependencies)
         {
-            let attribute = attribute.clone();
-            return Err(SpecError::DependenciesOnNix { attribute });
+            return Err(ImageError::invalid(format!(
+                "`.agent-loop/dependencies` lists apt packages, but the Nix image `{attribute}` has no apt"
+            ))
+            .with_hint(
+                "list them in `packages` of `lib.mkSandboxImage` in flake.nix, or build from a Dockerfile",
+            ));
         }
         Ok(Self {
             agent,
@@ -149,53 +144,6 @@ impl ImageSpec {
             rebuild: Rebuild::default(),
             refresh_after: DEFAULT_REFRESH,
         })
-    }
-
-    /// Sets when to build.
-    #[must_use]
-    pub fn rebuild(self, rebuild: Rebuild) -> Self {
-        Self { rebuild, ..self }
-    }
-
-    /// Sets how old ralph's last pull of the base may be.
-    #[must_use]
-    pub fn refresh_after(self, refresh_after: Duration) -> Self {
-        Self {
-            refresh_after,
-            ..self
-        }
-    }
-
-    /// The agent that it is for.
-    #[must_use]
-    pub fn agent(&self) -> AgentImage {
-        self.agent
-    }
-
-    /// The platform that it is for.
-    #[must_use]
-    pub fn platform(&self) -> Platform {
-        self.platform
-    }
-
-    /// How the base is built.
-    #[must_use]
-    pub fn mode(&self) -> &BuildMode {
-        &self.mode
-    }
-
-    /// What the project adds.
-    #[must_use]
-    pub fn project(&self) -> Option<&ProjectLayer> {
-        self.project.as_ref()
-    }
-
-    pub(super) fn when_to_build(&self) -> Rebuild {
-        self.rebuild
-    }
-
-    pub(super) fn longest_pull_age(&self) -> Duration {
-        self.refresh_after
     }
 
     /// The content hash of the base.
@@ -211,7 +159,7 @@ impl ImageSpec {
                 Digest::sha256_fields([BASE_FORMAT, self.platform.name(), &identity, &file.text, &context])
             }
             BuildMode::Nix { hash, attribute } => {
-                let system = self.platform.nix_system().name();
+                let system = self.platform.nix_system();
                 Digest::sha256_fields(["ralph nix image 1", system, attribute, &hash.hex()])
             }
         }
@@ -232,11 +180,11 @@ impl ProjectLayer {
     /// The content hash of a project's image on top of a base.
     #[must_use]
     pub fn hash(&self, base: &ImageTag) -> Digest {
-        let context = self.context_digest().hex();
+        let context = self.file.context.digest().hex();
         Digest::sha256_fields([
             "ralph project image 1",
             &base.to_string(),
-            &self.dockerfile,
+            &self.file.text,
             &context,
         ])
     }

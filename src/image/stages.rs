@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use thiserror::Error;
-
 use super::reference::ImageReference;
 
 /// The build argument that names the base.
@@ -12,59 +10,31 @@ pub(super) const BASE_ARGUMENT: &str = "BASE_IMAGE";
 /// The name for an empty base.
 const SCRATCH: &str = "scratch";
 
-/// A Dockerfile that does not start from the base, or from an image that can be looked up.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum StagesError {
-    /// `FROM ${BASE_IMAGE}` needs the argument.
-    #[error("line {line}: `FROM ${{BASE_IMAGE}}` without `ARG BASE_IMAGE` before the first `FROM`")]
-    NoArgument {
-        /// The line of the `FROM`, counted from 1.
-        line: usize,
-    },
-    /// The last stage starts from another image.
-    #[error("line {line}: the last stage starts from `{image}`, not from `${{BASE_IMAGE}}`")]
-    OtherBase {
-        /// The line of its `FROM`, counted from 1.
-        line: usize,
-        /// What it starts from.
-        image: String,
-    },
-    /// The last stage starts from something that is not an image reference.
-    #[error("line {line}: the last stage starts from `{image}`, which is not an image reference")]
-    NoImage {
-        /// The line of its `FROM`, counted from 1.
-        line: usize,
-        /// What it starts from.
-        image: String,
-    },
-    /// There is no stage.
-    #[error("line {line}: the file ends without a `FROM ${{BASE_IMAGE}}`")]
-    NoStage {
-        /// The last line, counted from 1.
-        line: usize,
-    },
-}
-
-/// Checks that the last stage of a Dockerfile starts from `${BASE_IMAGE}`, and that the argument is declared.
-pub(super) fn check(dockerfile: &str) -> Result<(), StagesError> {
+/// Checks that the last stage of a Dockerfile starts from `${BASE_IMAGE}`, and that the argument is declared. The error says
+/// in which line it does not.
+pub(super) fn check(dockerfile: &str) -> Result<(), String> {
     match last_stage(dockerfile)? {
         Stage::OnBase => Ok(()),
-        Stage::OnOther { line, image } => Err(StagesError::OtherBase { line, image }),
+        Stage::OnOther { line, image } => Err(format!(
+            "line {line}: the last stage starts from `{image}`, not from `${{BASE_IMAGE}}`"
+        )),
     }
 }
 
 /// The image that the last stage of a Dockerfile starts from; `given` if that is `${BASE_IMAGE}`.
-pub(super) fn base_image(dockerfile: &str, given: ImageReference) -> Result<ImageReference, StagesError> {
+pub(super) fn base_image(dockerfile: &str, given: ImageReference) -> Result<ImageReference, String> {
     match last_stage(dockerfile)? {
         Stage::OnBase => Ok(given),
         Stage::OnOther { line, image } => {
             let named = ImageReference::parse(&image).ok().filter(|_| image != SCRATCH);
-            named.ok_or(StagesError::NoImage { line, image })
+            named.ok_or_else(|| {
+                format!("line {line}: the last stage starts from `{image}`, which is not an image reference")
+            })
         }
     }
 }
 
-fn last_stage(dockerfile: &str) -> Result<Stage, StagesError> {
+fn last_stage(dockerfile: &str) -> Result<Stage, String> {
     let mut declared = false;
     let mut stages: HashMap<String, Stage> = HashMap::new();
     let mut last = None;
@@ -79,7 +49,9 @@ fn last_stage(dockerfile: &str) -> Result<Stage, StagesError> {
             let image = words.next().map(String::as_str).unwrap_or_default();
             let stage = stage(image, line, &stages);
             if stage == Stage::OnBase && !declared {
-                return Err(StagesError::NoArgument { line });
+                return Err(format!(
+                    "line {line}: `FROM ${{BASE_IMAGE}}` without `ARG BASE_IMAGE` before the first `FROM`"
+                ));
             }
             if let Some(name) = words.nth(1) {
                 stages.insert(name.to_lowercase(), stage.clone());
@@ -87,8 +59,9 @@ fn last_stage(dockerfile: &str) -> Result<Stage, StagesError> {
             last = Some(stage);
         }
     }
-    last.ok_or_else(|| StagesError::NoStage {
-        line: dockerfile.lines().count().max(1),
+    last.ok_or_else(|| {
+        let line = dockerfile.lines().count().max(1);
+        format!("line {line}: the file ends without a `FROM ${{BASE_IMAGE}}`")
     })
 }
 

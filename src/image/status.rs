@@ -107,7 +107,6 @@ mod tests {
 
     use super::*;
     use crate::digest::Digest;
-    use crate::image::labels::ImageLabels;
     use crate::image::plan::OnFailure;
     use crate::image::reference::ImageReference;
 
@@ -118,7 +117,7 @@ mod tests {
         PlannedImage {
             tag: ImageTag::at_end_of(tag).unwrap(),
             hash: Digest::sha256(tag.as_bytes()),
-            labels: ImageLabels::default(),
+            labels: std::collections::BTreeMap::new(),
         }
     }
 

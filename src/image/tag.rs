@@ -104,8 +104,7 @@ impl From<ImageTag> for String {
 }
 
 /// A project's name in a tag: words of lower-case letters and digits with single separators between them.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProjectName(String);
 
 impl ProjectName {
@@ -123,12 +122,6 @@ impl ProjectName {
             )),
             rest => Self(rest.to_owned()),
         }
-    }
-
-    /// The name as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 
@@ -182,14 +175,14 @@ mod tests {
     #[case("---", "project-cb3f91d5")]
     fn a_project_is_named_after_its_directory(#[case] directory: &str, #[case] expected: &str) {
         let name = ProjectName::from_directory(&Path::new("/srv").join(directory));
-        assert_eq!(name.as_str(), expected);
+        assert_eq!(name.0, expected);
     }
 
     #[test]
     fn a_directory_without_a_name_still_names_a_project() {
         assert!(
             ProjectName::from_directory(Path::new("/"))
-                .as_str()
+                .0
                 .starts_with("project-")
         );
     }
@@ -198,7 +191,7 @@ mod tests {
     fn a_long_name_is_truncated_and_does_not_end_with_a_separator() {
         let long = format!("{}.{}", "a".repeat(LONGEST_NAME - 1), "b".repeat(300));
         let name = ProjectName::from_directory(Path::new(&long));
-        assert_eq!(name.as_str(), "a".repeat(LONGEST_NAME - 1));
+        assert_eq!(name.0, "a".repeat(LONGEST_NAME - 1));
     }
 
     #[test]
@@ -244,8 +237,8 @@ mod tests {
         #[test]
         fn every_directory_gives_a_name_that_engines_accept(directory in "\\PC{0,300}") {
             let name = ProjectName::from_directory(Path::new(&directory));
-            prop_assert!(is_component(name.as_str()), "{name}");
-            prop_assert!(name.as_str().len() <= LONGEST_NAME);
+            prop_assert!(is_component(&name.0), "{name}");
+            prop_assert!(name.0.len() <= LONGEST_NAME);
         }
     }
 }

@@ -1,33 +1,30 @@
 //! The Dockerfile templates of ralph.
 
 use minijinja::{Environment, UndefinedBehavior, Value, context};
-use thiserror::Error;
 
 use crate::agent::AgentImage;
 
+use super::error::ImageError;
 use super::reference::ImageReference;
 
 /// The instructions that install the dependencies of a project.
 pub(super) const DEPENDENCIES: &str = include_str!("../../templates/image/dependencies.j2");
 
-/// A Dockerfile template that cannot be rendered.
-#[derive(Debug, Error)]
-#[error("cannot render the Dockerfile template")]
-pub struct TemplateError(#[from] minijinja::Error);
-
 /// The Dockerfile of an agent's base. The same agent and image always give the same bytes.
-pub fn base_dockerfile(agent: AgentImage, base: &ImageReference) -> Result<String, TemplateError> {
+pub fn base_dockerfile(agent: AgentImage, base: &ImageReference) -> Result<String, ImageError> {
     render(agent.dockerfile, context! { base => base.as_str() })
 }
 
 /// Renders a template, which may include `tools.j2`. A variable without a value is an error.
-pub(super) fn render(template: &str, values: Value) -> Result<String, TemplateError> {
+pub(super) fn render(template: &str, values: Value) -> Result<String, ImageError> {
     let mut templates = Environment::new();
     templates.set_undefined_behavior(UndefinedBehavior::Strict);
     templates.set_keep_trailing_newline(true);
     templates.set_trim_blocks(true);
-    templates.add_template("tools.j2", include_str!("../../templates/image/tools.j2"))?;
-    Ok(templates.render_str(template, values)?)
+    templates
+        .add_template("tools.j2", include_str!("../../templates/image/tools.j2"))
+        .and_then(|()| templates.render_str(template, values))
+        .map_err(|error| ImageError::failed("cannot render the Dockerfile template").with_cause(error))
 }
 
 #[cfg(test)]

@@ -102,10 +102,10 @@ fn a_context_and_a_projects_image_have_the_hashes_that_are_written_down() {
     let repository = repository();
     let layer = layer(repository.path());
     assert_eq!(
-        BuildContext::empty_digest().hex(),
+        BuildContext::default().digest().hex(),
         written("| the empty context |")
     );
-    assert_eq!(layer.context_digest().hex(), written("| this context |"));
+    assert_eq!(layer.file.context.digest().hex(), written("| this context |"));
     assert_eq!(
         layer.hash(&base_tag()).hex(),
         written("| a project's image of it")
@@ -115,15 +115,12 @@ fn a_context_and_a_projects_image_have_the_hashes_that_are_written_down() {
 #[test]
 fn a_base_of_the_users_own_dockerfile_has_the_hash_that_is_written_down() {
     let repository = repository();
-    let ProjectLayerSource::Dockerfile(context) = layer(repository.path()).source else {
-        panic!("the repository has a Dockerfile");
-    };
     let mode = BuildMode::Dockerfile {
         base: ImageReference::parse("debian:12").unwrap(),
-        file: UserDockerfile {
+        file: DockerfileContext {
             name: "Dockerfile".to_owned(),
             text: "FROM debian:12\nUSER agent\n".to_owned(),
-            context,
+            context: layer(repository.path()).file.context,
         },
     };
     let hash = spec(Platform::LinuxAmd64, mode).base_hash(&digest_identity());

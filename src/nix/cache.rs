@@ -37,13 +37,9 @@ impl FlakeCache {
 
     /// The cached hashes of a repository's files.
     pub(super) fn file_hashes(&self, flake: &LocalFlake) -> FileHashes {
-        let root = Digest::sha256(flake.root().as_os_str().as_bytes());
+        let root = Digest::sha256(flake.root.as_os_str().as_bytes());
         let store = self.dir.join("files").join(&root.hex()[..16]);
         FileHashes::load(store, self.clock.now())
-    }
-
-    fn answers(&self) -> PathBuf {
-        self.dir.join("outputs.json")
     }
 }
 
@@ -55,30 +51,43 @@ impl Flake {
         content: &Digest,
         cache: &FlakeCache,
     ) -> Result<bool, NixError> {
-        let store = cache.answers();
-        if let Some(presence) = Answers::read(&store).find(content) {
-            return Ok(presence == StoredPresence::Present);
+        let (store, content) = (cache.dir.join("outputs.json"), content.hex());
+        let known = Answers::read(&store).answers;
+        if let Some(answer) = known.iter().find(|answer| answer.content == content) {
+            return Ok(answer.output == StoredPresence::Present);
         }
         let is_present = self.has_package(output).await?;
-        Answers::read(&store).add(content, is_present).write(&store);
+        let output = if is_present {
+            StoredPresence::Present
+        } else {
+            StoredPresence::Missing
+        };
+        // Another process may have stored an answer meanwhile.
+        let mut stored = Answers::read(&store);
+        stored.answers.push(StoredAnswer { content, output });
+        let surplus = stored.answers.len().saturating_sub(ANSWERS);
+        stored.answers.drain(..surplus);
+        if let Ok(text) = serde_json::to_vec(&stored) {
+            write_cache(&store, &text);
+        }
         Ok(is_present)
     }
 }
 
 /// The answers as they are stored, oldest first.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Answers {
     version: u32,
     answers: Vec<StoredAnswer>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct StoredAnswer {
     content: String,
     output: StoredPresence,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum StoredPresence {
     Present,
@@ -90,37 +99,12 @@ impl Answers {
 
     /// A file that is missing, damaged or of another version has no answers.
     fn read(path: &Path) -> Self {
-        fs::read(path)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice(&bytes).ok())
+        let read = || serde_json::from_slice(&fs::read(path).ok()?).ok();
+        read()
             .filter(|answers: &Self| answers.version == Self::VERSION)
-            .unwrap_or_default()
-    }
-
-    fn find(&self, content: &Digest) -> Option<StoredPresence> {
-        let content = content.hex();
-        let answer = self.answers.iter().find(|answer| answer.content == content);
-        answer.map(|answer| answer.output)
-    }
-
-    fn add(mut self, content: &Digest, is_present: bool) -> Self {
-        self.version = Self::VERSION;
-        self.answers.push(StoredAnswer {
-            content: content.hex(),
-            output: if is_present {
-                StoredPresence::Present
-            } else {
-                StoredPresence::Missing
-            },
-        });
-        let surplus = self.answers.len().saturating_sub(ANSWERS);
-        self.answers.drain(..surplus);
-        self
-    }
-
-    fn write(&self, path: &Path) {
-        if let Ok(text) = serde_json::to_vec(self) {
-            write_cache(path, &text);
-        }
+            .unwrap_or(Self {
+                version: Self::VERSION,
+                answers: Vec::new(),
+            })
     }
 }

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::output::FlakeOutput;
-use super::system::NixSystem;
 use crate::exec::{CapturedOutput, ExitStatus};
 
 /// How many lines at the end of a log an error shows.
@@ -18,14 +17,6 @@ pub enum NixError {
     /// There is no `nix` on the `PATH`.
     #[error("nix is not installed")]
     Missing(#[source] io::Error),
-    /// A program could not be started.
-    #[error("cannot run {program}")]
-    Start {
-        /// The program.
-        program: &'static str,
-        /// Why.
-        source: io::Error,
-    },
     /// The directory is not in a git repository, which says which files belong to a flake.
     #[error("`{}` is not in a git repository", .0.display())]
     NotInGit(PathBuf),
@@ -37,16 +28,6 @@ pub enum NixError {
     NoSuchInput {
         /// The path, from the root of the repository.
         path: String,
-    },
-    /// Git could not list the files of the repository.
-    #[error("cannot list the files of `{}`: git failed ({status}): {stderr}", root.display())]
-    Git {
-        /// The repository.
-        root: PathBuf,
-        /// How git ended.
-        status: ExitStatus,
-        /// The end of its stderr.
-        stderr: String,
     },
     /// The flake has no such package.
     #[error("{flake} has no `{output}`")]
@@ -82,30 +63,13 @@ pub enum NixError {
     #[error("nix has no builder for {system}:\n{log_tail}")]
     NoBuilder {
         /// The system of the package.
-        system: NixSystem,
+        system: &'static str,
         /// The end of its log.
         log_tail: String,
     },
-    /// A program printed something unexpected.
-    #[error("unexpected output of {program}: expected {what}, found: {text}")]
-    Unexpected {
-        /// The program.
-        program: &'static str,
-        /// What was expected.
-        what: &'static str,
-        /// The beginning of the output.
-        text: String,
-    },
-    /// A file operation failed.
-    #[error("cannot {operation} `{}`", path.display())]
-    File {
-        /// The operation, as a verb.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    /// Anything else: what failed, and the cause.
+    #[error("{0}")]
+    Other(String, #[source] Option<io::Error>),
 }
 
 impl NixError {
@@ -128,26 +92,26 @@ impl NixError {
             ),
             Self::BuildFailed { .. } => Some("`nix log` with the .drv named above shows the whole log"),
             Self::NoBuilder { .. } => Some(no_builder_hint(cfg!(target_os = "macos"))),
-            Self::Start { .. } | Self::Git { .. } | Self::Unexpected { .. } | Self::File { .. } => None,
+            Self::Other(..) => None,
         }
+    }
+
+    /// For `map_err`: an I/O operation that failed.
+    pub(super) fn io(message: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let message = message.into();
+        |error| Self::Other(message, Some(error))
     }
 
     /// For `map_err`: a file operation that failed.
-    pub(super) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::File {
-            operation,
-            path: path.to_owned(),
-            source,
-        }
+    pub(super) fn file(operation: &str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        Self::io(format!("cannot {operation} `{}`", path.display()))
     }
 
-    /// An [`NixError::Unexpected`] with the beginning of the output.
-    pub(super) fn unexpected(program: &'static str, what: &'static str, printed: &[u8]) -> Self {
-        Self::Unexpected {
-            program,
-            what,
-            text: String::from_utf8_lossy(&printed[..printed.len().min(200)]).into_owned(),
-        }
+    /// Unexpected output of a program, with its beginning.
+    pub(super) fn unexpected(program: &str, what: &str, printed: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(&printed[..printed.len().min(200)]);
+        let message = format!("unexpected output of {program}: expected {what}, found: {text}");
+        Self::Other(message, None)
     }
 }
 

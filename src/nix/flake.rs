@@ -50,34 +50,19 @@ impl Flake {
     }
 
     /// Builds a package if needed, and returns its store path. The build log goes to `progress`.
+    ///
+    /// With `again` it is built in any case, with inputs from the store. That fails if the result differs from the one in
+    /// the store.
     pub async fn build(
         &self,
         output: &FlakeOutput,
-        progress: &mut dyn OutputSink,
-    ) -> Result<PathBuf, NixError> {
-        self.build_with(&[], output, progress).await
-    }
-
-    /// Builds a package again, and fails if the result differs from the one in the store. Its inputs come from the
-    /// store.
-    pub async fn rebuild(
-        &self,
-        output: &FlakeOutput,
-        progress: &mut dyn OutputSink,
-    ) -> Result<PathBuf, NixError> {
-        self.build_with(&["--rebuild"], output, progress).await
-    }
-
-    async fn build_with(
-        &self,
-        options: &[&str],
-        output: &FlakeOutput,
+        again: bool,
         progress: &mut dyn OutputSink,
     ) -> Result<PathBuf, NixError> {
         let command = self
             .nix("build")
             .args(["--json", "--no-link", "--print-build-logs"])
-            .args(options.iter().copied())
+            .args(again.then_some("--rebuild"))
             .arg(self.installable(output));
         let exit = self.run(&command, &mut BuildLog(progress)).await?;
         if exit.success() {
@@ -93,7 +78,15 @@ impl Flake {
         let flake = self.expression();
         let question = format!(r#"{flake} ? packages."{system}"."{attribute}""#);
         let command = self.nix("eval").args(["--impure", "--json", "--expr", &question]);
-        match self.evaluate(&command).await?.trim_ascii() {
+        let exit = self.run(&command, &mut Discard).await?;
+        if !exit.success() {
+            return Err(NixError::EvaluationFailed {
+                flake: self.name(),
+                status: exit.status,
+                log_tail: tail(&exit.stderr),
+            });
+        }
+        match stdout(&exit)?.trim_ascii() {
             b"true" => Ok(true),
             b"false" => Ok(false),
             other => Err(NixError::unexpected("nix", "true or false", other)),
@@ -135,34 +128,17 @@ impl Flake {
 
     /// Runs git at the root of the flake's repository and returns its stdout.
     pub(super) async fn git(&self, flake: &LocalFlake, command: &Command) -> Result<Vec<u8>, NixError> {
-        let command = command.clone().cwd(flake.root());
+        let command = command.clone().cwd(&flake.root);
         let started = self.host.run(&command, &mut Discard).await;
-        let exit = started.map_err(|source| NixError::Start {
-            program: "git",
-            source,
-        })?;
+        let exit = started.map_err(NixError::io("cannot run git"))?;
         if !exit.success() {
-            return Err(NixError::Git {
-                root: flake.root().to_owned(),
-                status: exit.status,
-                stderr: tail(&exit.stderr),
-            });
+            let (root, status, stderr) = (flake.root.display(), exit.status, tail(&exit.stderr));
+            let message = format!("cannot list the files of `{root}`: git failed ({status}): {stderr}");
+            return Err(NixError::Other(message, None));
         }
         exit.stdout
             .complete()
             .ok_or_else(|| NixError::unexpected("git", "a complete list", b""))
-    }
-
-    async fn evaluate(&self, command: &Command) -> Result<Vec<u8>, NixError> {
-        let exit = self.run(command, &mut Discard).await?;
-        if exit.success() {
-            return stdout(&exit);
-        }
-        Err(NixError::EvaluationFailed {
-            flake: self.name(),
-            status: exit.status,
-            log_tail: tail(&exit.stderr),
-        })
     }
 
     /// Finds out why a build failed. Nix has one exit code for every failure, so it is asked whether the package exists.
@@ -195,10 +171,7 @@ impl Flake {
             .await
             .map_err(|source| match source.kind() {
                 io::ErrorKind::NotFound => NixError::Missing(source),
-                _ => NixError::Start {
-                    program: "nix",
-                    source,
-                },
+                _ => NixError::io("cannot run nix")(source),
             })
     }
 }
@@ -263,7 +236,6 @@ mod tests {
     use rstest::rstest;
 
     use super::super::output::Attribute;
-    use super::super::system::NixSystem;
     use super::*;
 
     #[test]
@@ -298,10 +270,10 @@ mod tests {
         let pinned = FlakeRef::Pinned("github:o/n/b3d51a0365f6695e7dd5cdf3e180604530ed33b4".to_owned());
         let flake = Flake::open(host, &pinned).unwrap();
         let output = FlakeOutput {
-            system: NixSystem::X86_64Linux,
+            system: "x86_64-linux",
             attribute: Attribute::docker_image(),
         };
-        let error = flake.build(&output, &mut Discard).await.unwrap_err();
+        let error = flake.build(&output, false, &mut Discard).await.unwrap_err();
         assert!(matches!(error, NixError::Missing(_)), "{error:?}");
         assert!(error.hint().is_some_and(|hint| hint.contains("Dockerfile")));
     }

@@ -73,14 +73,16 @@ impl FromStr for Installable {
 
 /// A flake in a git repository on the host. Nix reads its tracked files from the working tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalFlake {
-    root: PathBuf,
-    dir: PathBuf,
+pub(super) struct LocalFlake {
+    /// The root of the repository.
+    pub(super) root: PathBuf,
+    /// The flake's directory relative to the root; empty if it is the root.
+    pub(super) dir: PathBuf,
 }
 
 impl LocalFlake {
     /// The flake in this directory. Looks upwards for its repository, as Nix does.
-    pub fn find(dir: &Path) -> Result<Self, NixError> {
+    pub(super) fn find(dir: &Path) -> Result<Self, NixError> {
         let dir = fs::canonicalize(dir).map_err(NixError::file("open the directory", dir))?;
         let root = dir
             .ancestors()
@@ -91,21 +93,8 @@ impl LocalFlake {
         Ok(Self { root, dir })
     }
 
-    /// The root of the repository.
-    #[must_use]
-    pub fn root(&self) -> &Path {
-        &self.root
-    }
-
-    /// The flake's directory relative to the root of the repository; empty if it is the root.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        &self.dir
-    }
-
     /// The flake's directory in the file system.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.root.join(&self.dir)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
@@ -97,15 +97,11 @@ impl Flake {
             }
             FlakeLocation::Local(flake) => {
                 let chosen = select(flake, inputs, self.tracked(flake).await?)?;
-                manifest.add("flake", flake.dir().as_os_str().as_bytes(), b"");
-                let files = TrackedFiles {
-                    root: flake.root().to_owned(),
-                    known: cache.file_hashes(flake),
-                    used: HashTable::new(),
-                };
-                tokio::task::spawn_blocking(move || manifest.with_files(&chosen, files))
+                manifest.add("flake", flake.dir.as_os_str().as_bytes(), b"");
+                let (root, known) = (flake.root.clone(), cache.file_hashes(flake));
+                tokio::task::spawn_blocking(move || manifest.with_files(&root, &chosen, &known))
                     .await
-                    .map_err(|error| NixError::file("hash the files of", flake.root())(error.into()))?
+                    .map_err(|error| NixError::file("hash the files of", &flake.root)(error.into()))?
             }
         }
     }
@@ -148,7 +144,7 @@ fn select(
     inputs: &FlakeInputs,
     mut tracked: BTreeMap<Vec<u8>, IndexEntry>,
 ) -> Result<BTreeMap<Vec<u8>, IndexEntry>, NixError> {
-    let own = |name: &str| flake.dir().join(name).into_os_string().as_bytes().to_owned();
+    let own = |name: &str| flake.dir.join(name).into_os_string().as_bytes().to_owned();
     if !tracked.contains_key(&own("flake.nix")) {
         return Err(NixError::NoFlake(flake.path()));
     }
@@ -182,74 +178,46 @@ impl Manifest {
         self.0.update(value);
     }
 
-    fn add_file(
-        &mut self,
-        path: &[u8],
-        entry: &IndexEntry,
-        files: &mut TrackedFiles,
-    ) -> Result<(), NixError> {
-        let full = files.full_path(path);
-        let metadata = match fs::symlink_metadata(&full) {
-            Ok(metadata) => Some(metadata),
-            Err(error) if is_absent(&error) => None,
-            Err(error) => return Err(NixError::file("read", &full)(error)),
-        };
-        match metadata {
-            Some(metadata) if metadata.is_file() => {
-                let is_executable = metadata.permissions().mode() & 0o100 != 0;
-                let kind = if is_executable { "executable" } else { "file" };
-                let hash = files.hash(path, &metadata)?;
-                self.add(kind, path, hash.hex().as_bytes());
-            }
-            Some(metadata) if metadata.is_symlink() => {
-                let target = fs::read_link(&full).map_err(NixError::file("read", &full))?;
-                self.add("link", path, target.as_os_str().as_bytes());
-            }
-            _ if entry.mode == GITLINK => self.add("submodule", path, &entry.id),
-            // Deleted or not checked out. Nix takes a file that is not checked out from the commit.
-            _ => self.add("absent", path, &entry.id),
-        }
-        Ok(())
-    }
-
     fn with_files(
         mut self,
+        root: &Path,
         entries: &BTreeMap<Vec<u8>, IndexEntry>,
-        mut files: TrackedFiles,
+        known: &FileHashes,
     ) -> Result<Digest, NixError> {
+        let mut used = HashTable::new();
         for (path, entry) in entries {
-            self.add_file(path, entry, &mut files)?;
+            let full = root.join(OsStr::from_bytes(path));
+            let metadata = match fs::symlink_metadata(&full) {
+                Ok(metadata) => Some(metadata),
+                Err(error) if is_absent(&error) => None,
+                Err(error) => return Err(NixError::file("read", &full)(error)),
+            };
+            match metadata {
+                Some(metadata) if metadata.is_file() => {
+                    let hashed = known.hash(path, &full, &FileStamp::new(&metadata));
+                    let hashed = hashed.map_err(NixError::file("read", &full))?;
+                    if let Some(stamp) = hashed.reusable {
+                        used.insert(path.clone(), (stamp, hashed.digest));
+                    }
+                    let is_executable = metadata.permissions().mode() & 0o100 != 0;
+                    let kind = if is_executable { "executable" } else { "file" };
+                    self.add(kind, path, hashed.digest.hex().as_bytes());
+                }
+                Some(metadata) if metadata.is_symlink() => {
+                    let target = fs::read_link(&full).map_err(NixError::file("read", &full))?;
+                    self.add("link", path, target.as_os_str().as_bytes());
+                }
+                _ if entry.mode == GITLINK => self.add("submodule", path, &entry.id),
+                // Deleted or not checked out. Nix takes a file that is not checked out from the commit.
+                _ => self.add("absent", path, &entry.id),
+            }
         }
-        files.known.replace(&files.used);
+        known.replace(&used);
         Ok(self.hash())
     }
 
     fn hash(self) -> Digest {
         Digest::from_hasher(self.0)
-    }
-}
-
-/// The files of a repository, and their cached hashes.
-struct TrackedFiles {
-    root: PathBuf,
-    known: FileHashes,
-    /// The hashes that this call used.
-    used: HashTable,
-}
-
-impl TrackedFiles {
-    fn full_path(&self, path: &[u8]) -> PathBuf {
-        self.root.join(OsStr::from_bytes(path))
-    }
-
-    fn hash(&mut self, path: &[u8], metadata: &Metadata) -> Result<Digest, NixError> {
-        let full = self.full_path(path);
-        let hashed = self.known.hash(path, &full, &FileStamp::new(metadata));
-        let hashed = hashed.map_err(NixError::file("read", &full))?;
-        if let Some(stamp) = hashed.reusable {
-            self.used.insert(path.to_owned(), (stamp, hashed.digest));
-        }
-        Ok(hashed.digest)
     }
 }
 

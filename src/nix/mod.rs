@@ -9,12 +9,10 @@ mod flake;
 mod flake_ref;
 mod inputs;
 mod output;
-mod system;
 
 pub use cache::FlakeCache;
 pub use error::NixError;
 pub use flake::Flake;
-pub use flake_ref::{FlakeRef, FlakeRefError, Installable, LocalFlake};
+pub use flake_ref::{FlakeRef, FlakeRefError, Installable};
 pub use inputs::{FlakeInputs, InputPath, InputPathError};
 pub use output::{Attribute, AttributeError, FlakeOutput};
-pub use system::NixSystem;

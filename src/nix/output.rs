@@ -5,13 +5,11 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::system::NixSystem;
-
 /// A package of a flake for one system: `packages.x86_64-linux.dockerImage`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FlakeOutput {
-    /// The system.
-    pub system: NixSystem,
+    /// The system as Nix names it: `x86_64-linux`.
+    pub system: &'static str,
     /// The package's name.
     pub attribute: Attribute,
 }
@@ -72,7 +70,7 @@ mod tests {
     #[case("_sandbox-image'")]
     fn an_identifier_is_a_valid_name(#[case] text: &str) {
         let output = FlakeOutput {
-            system: NixSystem::Aarch64Linux,
+            system: "aarch64-linux",
             attribute: text.parse().unwrap(),
         };
         assert_eq!(output.to_string(), format!("packages.aarch64-linux.{text}"));

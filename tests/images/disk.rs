@@ -3,7 +3,7 @@
 use std::fs;
 
 use ralph::engine::EngineError;
-use ralph::image::load::LoadError;
+use ralph::image::ImageError;
 
 use super::own_engine::OwnEngine;
 use super::support::ralph::{Place, finish};
@@ -42,7 +42,7 @@ async fn a_load_onto_a_full_disk_is_an_error_and_leaves_no_image() {
     let shop = need!(Workshop::open_at(&engine.host()).await);
     let error = shop.load(&shop.image(&[20_000_000; 4]), "a").await.unwrap_err();
     assert!(
-        matches!(error, LoadError::Engine(EngineError::DiskFull { .. })),
+        matches!(error, ImageError::Engine(EngineError::DiskFull { .. })),
         "{error:?}"
     );
     assert_eq!(engine.docker(&["images", "--all", "--quiet"]), "");

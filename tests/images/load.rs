@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use ralph::engine::{EngineError, ProgressSink, TransferProgress};
 use ralph::exec::Discard;
-use ralph::image::load::{
-    LayerOrder, LoadError, LoadSource, OmittableLayers, PreparedLoad, SentLayers, arrange, load,
-};
+use ralph::image::ImageError;
+use ralph::image::load::{LayerOrder, LoadSource, OmittableLayers, PreparedLoad, SentLayers, arrange, load};
 use rstest::rstest;
 
 use super::support;
@@ -255,7 +254,7 @@ async fn a_damaged_layer_is_an_error_and_the_name_stays_with_what_had_it(
     let request = shop.request(LoadSource::Archive(shop.path("damaged")), "a");
     let error = load(&shop.engine, &request, &mut Discard).await.unwrap_err();
     assert!(
-        matches!(&error, LoadError::Engine(EngineError::Content { source, .. }) if source.to_string().contains("damaged")),
+        matches!(&error, ImageError::Engine(EngineError::Content { source, .. }) if source.to_string().contains("damaged")),
         "{error:?}"
     );
     assert_eq!((shop.find("a").await, shop.images().await.len()), (before, 1));

@@ -7,8 +7,10 @@ use ralph::engine::{Engine, EngineError, EngineImage, EngineImageReference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
 use ralph::image::load::{
-    LayerCache, LayerOrder, LoadError, LoadRequest, LoadSource, LoadedImage, OmittableLayers, load,
+    LayerCache, LayerOrder, LoadRequest, LoadSource, LoadedImage, OmittableLayers, load,
 };
+
+use ralph::image::ImageError;
 
 use super::archive::TestImage;
 use super::support;
@@ -91,7 +93,7 @@ impl Workshop {
     }
 
     /// Writes the image as a plain archive and loads it.
-    pub async fn load(&self, image: &TestImage, tag: &str) -> Result<LoadedImage, LoadError> {
+    pub async fn load(&self, image: &TestImage, tag: &str) -> Result<LoadedImage, ImageError> {
         let source = LoadSource::Archive(image.write(&self.path(tag)));
         load(&self.engine, &self.request(source, tag), &mut Discard).await
     }

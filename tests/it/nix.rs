@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use ralph::clock::Clock;
 use ralph::digest::Digest;
 use ralph::exec::{Discard, Host, OutputLine};
-use ralph::nix::{Flake, FlakeCache, FlakeInputs, FlakeOutput, FlakeRef, InputPath, NixError, NixSystem};
+use ralph::nix::{Flake, FlakeCache, FlakeInputs, FlakeOutput, FlakeRef, InputPath, NixError};
 use rstest::rstest;
 use tempfile::TempDir;
 
@@ -105,15 +105,15 @@ impl World {
     }
 }
 
-fn this_system() -> NixSystem {
+fn this_system() -> &'static str {
     if cfg!(target_arch = "aarch64") {
-        NixSystem::Aarch64Linux
+        "aarch64-linux"
     } else {
-        NixSystem::X86_64Linux
+        "x86_64-linux"
     }
 }
 
-fn output(system: NixSystem, attribute: &str) -> FlakeOutput {
+fn output(system: &'static str, attribute: &str) -> FlakeOutput {
     FlakeOutput {
         system,
         attribute: attribute.parse().unwrap(),
@@ -122,7 +122,7 @@ fn output(system: NixSystem, attribute: &str) -> FlakeOutput {
 
 /// The fixture's image on one system, so that its hash is the same everywhere.
 fn image() -> FlakeOutput {
-    output(NixSystem::X86_64Linux, "dockerImage")
+    output("x86_64-linux", "dockerImage")
 }
 
 // --- Building ---------------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ async fn the_image_is_built_and_the_second_time_found() {
     let (flake, image) = (world.flake(), output(this_system(), "dockerImage"));
 
     let mut lines: Vec<OutputLine> = Vec::new();
-    let built = flake.build(&image, &mut lines).await.unwrap();
+    let built = flake.build(&image, false, &mut lines).await.unwrap();
     let said = |word: &str, lines: &[OutputLine]| lines.iter().any(|line| line.text.contains(word));
     assert!(said("building", &lines), "{lines:?}");
     assert!(!said("drvPath", &lines), "the answer is not progress: {lines:?}");
@@ -148,7 +148,7 @@ async fn the_image_is_built_and_the_second_time_found() {
     assert_eq!(listed.matches("layer.tar").count(), 2, "{listed}");
 
     let mut again: Vec<OutputLine> = Vec::new();
-    assert_eq!(flake.build(&image, &mut again).await.unwrap(), built);
+    assert_eq!(flake.build(&image, false, &mut again).await.unwrap(), built);
     assert!(!said("building", &again), "{again:?}");
 }
 
@@ -178,7 +178,11 @@ async fn a_broken_flake_is_an_error_with_what_nix_said(#[case] text: &str, #[cas
     need!(support::nix::with_own_store());
     let world = World::new();
     world.write("flake.nix", text);
-    let error = world.flake().build(&image(), &mut Discard).await.unwrap_err();
+    let error = world
+        .flake()
+        .build(&image(), false, &mut Discard)
+        .await
+        .unwrap_err();
     assert!(matches!(error, NixError::EvaluationFailed { .. }), "{error:?}");
     assert!(error.to_string().contains(said), "{error}");
 }
@@ -189,7 +193,11 @@ async fn a_failing_build_is_an_error_with_the_end_of_its_log() {
     let world = World::new();
     world.write("build-image.sh", "echo what went wrong; exit 3");
     let image = output(this_system(), "dockerImage");
-    let error = world.flake().build(&image, &mut Discard).await.unwrap_err();
+    let error = world
+        .flake()
+        .build(&image, false, &mut Discard)
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, NixError::BuildFailed { log_tail, .. } if log_tail.contains("what went wrong")),
         "{error:?}"
@@ -201,7 +209,11 @@ async fn a_missing_attribute_is_told_from_a_failing_one() {
     need!(support::nix::with_own_store());
     let world = World::new();
     let missing = output(this_system(), "sandboxImage");
-    let error = world.flake().build(&missing, &mut Discard).await.unwrap_err();
+    let error = world
+        .flake()
+        .build(&missing, false, &mut Discard)
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, NixError::AttributeMissing { output, .. } if *output == missing),
         "{error:?}"
@@ -212,14 +224,14 @@ async fn a_missing_attribute_is_told_from_a_failing_one() {
 async fn a_system_that_nobody_here_can_build_for_is_named() {
     need!(support::nix::with_own_store());
     let world = World::new();
-    let foreign = [NixSystem::X86_64Linux, NixSystem::Aarch64Linux];
+    let foreign = ["x86_64-linux", "aarch64-linux"];
     let foreign = foreign
         .into_iter()
         .find(|system| *system != this_system())
         .unwrap();
     let error = world
         .flake()
-        .build(&output(foreign, "dockerImage"), &mut Discard)
+        .build(&output(foreign, "dockerImage"), false, &mut Discard)
         .await
         .unwrap_err();
     assert!(
@@ -341,9 +353,9 @@ async fn the_attribute_and_the_system_count() {
     let (flake, cache) = (world.flake(), world.cache());
     let mut seen = Vec::new();
     for (system, attribute) in [
-        (NixSystem::X86_64Linux, "a"),
-        (NixSystem::Aarch64Linux, "a"),
-        (NixSystem::X86_64Linux, "b"),
+        ("x86_64-linux", "a"),
+        ("aarch64-linux", "a"),
+        ("x86_64-linux", "b"),
     ] {
         let output = output(system, attribute);
         let hash = flake

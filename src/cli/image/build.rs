@@ -60,9 +60,9 @@ pub(super) async fn build(context: &Context, args: ImageBuildArgs) -> CliResult 
     }
     if args.lock {
         let built = ImageFingerprint::new(&built(&builder, &ensured).await?);
-        let platform = recipe.spec.platform();
+        let platform = recipe.spec.platform;
         let locked = LockedImage::new(&ensured.image, ensured.base.as_ref(), platform, &built);
-        ImageLock::record(&setup.request.project, locked).map_err(ImageError::from)?;
+        ImageLock::record(&setup.request.project, locked)?;
     }
     let tag = &ensured.image.tag;
     if ensured.done.is_empty() {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::image::{
-    FileDifference, ImageBuilder, ImageDifference, ImageError, ImageLock, ImageTag, LayerDifference,
-    LayerFileChange, LockedImage,
+    FileDifference, ImageBuilder, ImageDifference, ImageLock, ImageTag, LayerDifference, LayerFileChange,
+    LockedImage,
 };
 
 use super::progress::observer;
@@ -43,9 +43,9 @@ pub(super) async fn run(
     json: bool,
 ) -> CliResult {
     let recipe = setup.read(Some(builder)).await?;
-    let lock = ImageLock::read(&setup.request.project).map_err(ImageError::from)?;
+    let lock = ImageLock::read(&setup.request.project)?;
     let check = builder.check(&recipe, observer(context.ui).as_mut()).await?;
-    let platform = recipe.spec.platform();
+    let platform = recipe.spec.platform;
     let recorded = lock
         .as_ref()
         .and_then(|lock| lock.find_repository(&check.image.tag, platform));

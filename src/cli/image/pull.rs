@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::engine::EngineImageReference;
-use crate::image::{ImageBuilder, ImageError, ImageLock, RegistryImage};
+use crate::image::{ImageBuilder, ImageLock, RegistryImage};
 
 use super::progress::observer;
 use super::selection::{ImageFlags, ImageSetup, RemoteImage};
@@ -80,8 +80,8 @@ async fn pull_planned(
     let recipe = setup.read(Some(builder)).await?;
     let mut observer = observer(context.ui);
     let (_, plan) = builder.pull_and_plan(&recipe, observer.as_mut()).await?;
-    let platform = recipe.spec.platform();
-    let lock = ImageLock::read(&setup.request.project).map_err(ImageError::from)?;
+    let platform = recipe.spec.platform;
+    let lock = ImageLock::read(&setup.request.project)?;
     let locked = lock.as_ref().and_then(|lock| lock.find(&plan.image, platform));
     let image = RegistryImage {
         recorded: locked.map(|locked| locked.digest),

@@ -38,7 +38,7 @@ pub(super) async fn push(context: &Context, args: ImagePushArgs) -> CliResult {
         RemoteImage::Planned { registry } => {
             let recipe = setup.read(Some(&builder)).await?;
             let plan = builder.plan(&recipe).await?;
-            let image = RegistryImage::new(registry, plan.image, recipe.spec.platform())?;
+            let image = RegistryImage::new(registry, plan.image, recipe.spec.platform)?;
             image.push(&builder, observer.as_mut()).await?;
             (image.image.tag.to_string(), image.remote.to_string())
         }

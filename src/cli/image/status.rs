@@ -95,15 +95,16 @@ pub(super) async fn status(context: &Context, args: ImageStatusArgs) -> CliResul
 
 fn row(image: &LocalImage, role: ImageRole) -> ImageRow<'_> {
     let names = image.names.iter().chain(&image.other_names);
+    let label = |name| image.labels.get(name).map(String::as_str);
     ImageRow {
         image: &image.tag,
         role,
         names: names.map(String::as_str).collect(),
-        hash: image.labels.get(labels::HASH),
-        agent: image.labels.get(labels::AGENT),
-        project: image.labels.get(labels::PROJECT),
-        mode: image.labels.get(labels::MODE),
-        base: image.labels.get(labels::BASE),
+        hash: label(labels::HASH),
+        agent: label(labels::AGENT),
+        project: label(labels::PROJECT),
+        mode: label(labels::MODE),
+        base: label(labels::BASE),
         pulled_from: image.pulled_from.as_deref(),
         size: image.size,
         layers: image.layers,

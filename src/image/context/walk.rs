@@ -1,77 +1,72 @@
 //! Finds the files of a build context.
 
 use std::collections::BTreeMap;
-use std::fs::{self, FileType, Metadata};
+use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{BuildContextError, FileMode, SpecialFile};
+use super::{ContextEntry, EXCLUDE, unreadable};
 use crate::file_hashes::FileStamp;
 use crate::image::dockerignore::DockerIgnore;
+use crate::image::error::ImageError;
 
-/// The entries of a context, sorted by the bytes of their paths.
-pub(super) type ContextListing = BTreeMap<String, WalkedEntry>;
-
-/// An entry that was found but not read.
-pub(super) enum WalkedEntry {
-    Directory,
-    File {
-        mode: FileMode,
-        size: u64,
-        stamp: FileStamp,
-    },
-    Link {
-        target: PathBuf,
-    },
+/// A file that was found but not read.
+pub(super) struct FoundFile {
+    pub(super) is_executable: bool,
+    pub(super) size: u64,
+    pub(super) stamp: FileStamp,
 }
 
-/// Lists everything below `root` that is not excluded. Links are not followed and sockets are skipped, as Docker does. The
-/// files `never_sent` are excluded whatever `.dockerignore` says.
-pub(super) fn list(
-    root: &Path,
-    ignore: &DockerIgnore,
-    never_sent: &[&str],
-) -> Result<ContextListing, BuildContextError> {
-    let mut walk = Walk {
-        root,
-        ignore,
-        never_sent,
-        listing: ContextListing::new(),
-        open: vec![PathBuf::new()],
-    };
-    while let Some(directory) = walk.open.pop() {
-        walk.enter(&directory)?;
-    }
-    Ok(walk.listing)
-}
-
-struct Walk<'a> {
+/// The entries of a context, by path. Links are not followed and sockets are skipped, as Docker does.
+pub(super) struct Walk<'a> {
     root: &'a Path,
     ignore: &'a DockerIgnore,
     never_sent: &'a [&'a str],
-    listing: ContextListing,
     /// Directories to visit, relative to the root.
     open: Vec<PathBuf>,
+    /// Directories and links.
+    pub(super) entries: BTreeMap<String, ContextEntry>,
+    pub(super) files: BTreeMap<String, FoundFile>,
 }
 
-impl Walk<'_> {
-    fn enter(&mut self, directory: &Path) -> Result<(), BuildContextError> {
+impl<'a> Walk<'a> {
+    /// Finds everything below `root` that is not excluded. The files `never_sent` are excluded whatever `.dockerignore`
+    /// says.
+    pub(super) fn run(
+        root: &'a Path,
+        ignore: &'a DockerIgnore,
+        never_sent: &'a [&'a str],
+    ) -> Result<Self, ImageError> {
+        let mut walk = Self {
+            root,
+            ignore,
+            never_sent,
+            open: vec![PathBuf::new()],
+            entries: BTreeMap::new(),
+            files: BTreeMap::new(),
+        };
+        while let Some(directory) = walk.open.pop() {
+            walk.enter(&directory)?;
+        }
+        Ok(walk)
+    }
+
+    fn enter(&mut self, directory: &Path) -> Result<(), ImageError> {
         let whole = self.root.join(directory);
-        let failed = |source| BuildContextError::read(&whole, source);
         let entries = match fs::read_dir(&whole) {
             Ok(entries) => entries,
             Err(_) if self.ignore.excludes(&directory.to_string_lossy()) => return Ok(()),
-            Err(source) => return Err(failed(source)),
+            Err(error) => return Err(unreadable(&whole)(error)),
         };
         for entry in entries {
-            let entry = entry.map_err(failed)?;
-            let metadata = entry.metadata().map_err(failed)?;
+            let entry = entry.map_err(unreadable(&whole))?;
+            let metadata = entry.metadata().map_err(unreadable(&whole))?;
             self.visit(directory.join(entry.file_name()), &metadata)?;
         }
         Ok(())
     }
 
-    fn visit(&mut self, path: PathBuf, metadata: &Metadata) -> Result<(), BuildContextError> {
+    fn visit(&mut self, path: PathBuf, metadata: &Metadata) -> Result<(), ImageError> {
         let text = path.to_string_lossy();
         let is_own = self.never_sent.contains(&&*text) && !metadata.is_dir();
         let is_excluded = is_own || self.ignore.excludes(&text);
@@ -84,55 +79,46 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn add(&mut self, path: &Path, metadata: &Metadata) -> Result<(), BuildContextError> {
-        let whole = || self.root.join(path);
+    fn add(&mut self, path: &Path, metadata: &Metadata) -> Result<(), ImageError> {
         let kind = metadata.file_type();
-        let found = if kind.is_dir() {
-            WalkedEntry::Directory
-        } else if kind.is_file() {
-            file(metadata)
-        } else if kind.is_symlink() {
-            let target =
-                fs::read_link(whole()).map_err(|source| BuildContextError::read(&whole(), source))?;
-            WalkedEntry::Link { target }
-        } else if let Some(kind) = special(kind) {
-            return Err(BuildContextError::Special { path: whole(), kind });
-        } else {
+        // A socket means nothing without its process.
+        if kind.is_socket() {
             return Ok(());
-        };
-        let name = path
-            .to_str()
-            .ok_or_else(|| BuildContextError::Name { path: whole() })?;
-        for (slash, _) in name.match_indices('/') {
-            self.listing
-                .entry(name[..slash].to_owned())
-                .or_insert(WalkedEntry::Directory);
         }
-        self.listing.insert(name.to_owned(), found);
-        Ok(())
-    }
-}
-
-fn file(metadata: &Metadata) -> WalkedEntry {
-    let is_executable = metadata.permissions().mode() & 0o100 != 0;
-    WalkedEntry::File {
-        mode: if is_executable {
-            FileMode::Executable
+        let whole = self.root.join(path);
+        let refuse = |message: String| Err(ImageError::invalid(message).with_hint(EXCLUDE));
+        if !(kind.is_dir() || kind.is_file() || kind.is_symlink()) {
+            let (path, kind) = (
+                whole.display(),
+                if kind.is_fifo() { "named pipe" } else { "device" },
+            );
+            return refuse(format!(
+                "`{path}` is a {kind}, which a build context cannot contain"
+            ));
+        }
+        let Some(name) = path.to_str() else {
+            return refuse(format!("the name of `{}` is not UTF-8", whole.display()));
+        };
+        for (slash, _) in name.match_indices('/') {
+            let above = self.entries.entry(name[..slash].to_owned());
+            above.or_insert(ContextEntry::Directory);
+        }
+        if kind.is_file() {
+            let file = FoundFile {
+                is_executable: metadata.permissions().mode() & 0o100 != 0,
+                size: metadata.len(),
+                stamp: FileStamp::new(metadata),
+            };
+            self.files.insert(name.to_owned(), file);
         } else {
-            FileMode::Plain
-        },
-        size: metadata.len(),
-        stamp: FileStamp::new(metadata),
-    }
-}
-
-/// A kind of file that cannot be sent. A socket is skipped instead, because it means nothing without its process.
-fn special(kind: FileType) -> Option<SpecialFile> {
-    if kind.is_fifo() {
-        Some(SpecialFile::Pipe)
-    } else if kind.is_socket() {
-        None
-    } else {
-        Some(SpecialFile::Device)
+            let entry = if kind.is_symlink() {
+                let target = fs::read_link(&whole).map_err(unreadable(&whole))?;
+                ContextEntry::Link { target }
+            } else {
+                ContextEntry::Directory
+            };
+            self.entries.insert(name.to_owned(), entry);
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Images in tar archives, as `docker save` writes them.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Seek};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use tar::Archive;
 
 use super::contents::{ImageContents, ImageLayer, LayerEncoding};
 use super::listing::{self, ArchiveError, ArchiveMembers, normalize};
-use super::source::LayerReader;
+use super::source::LayerSink;
 use super::spool::Spool;
 
 /// How much is read at once.
-const CHUNK: usize = 256 * 1024;
+pub(super) const CHUNK: usize = 256 * 1024;
 
 /// Reads an archive's config and layers. A plain tar costs only its headers. A compressed one is read to its end, and
 /// layers that may have to be sent go to the spool.
@@ -57,7 +57,7 @@ pub(super) fn stream(path: &Path) -> io::Result<Box<dyn Read>> {
 pub(super) fn read_members(
     stream: impl Read,
     mut waiting: Vec<(&str, &ImageLayer)>,
-    each: &mut LayerReader<'_>,
+    each: &mut LayerSink<'_>,
 ) -> io::Result<()> {
     for entry in Archive::new(stream).entries()? {
         let mut entry = entry?;
@@ -67,7 +67,7 @@ pub(super) fn read_members(
             && let Some(wanted) = wanted
         {
             let (_, layer) = waiting.swap_remove(wanted);
-            each(layer, &mut entry)?;
+            each(layer, &mut |out| copy(&mut entry, out))?;
         }
     }
     match waiting.first() {
@@ -77,6 +77,12 @@ pub(super) fn read_members(
             format!("its layer `{name}` has disappeared"),
         )),
     }
+}
+
+/// Copies to the end in large chunks, and returns the number of bytes. With the few kilobytes of [`io::copy`] the system
+/// calls cost more than the bytes.
+pub(super) fn copy(from: &mut dyn Read, to: &mut dyn Write) -> io::Result<u64> {
+    io::copy(&mut BufReader::with_capacity(CHUNK, from), to)
 }
 
 enum OpenArchive {

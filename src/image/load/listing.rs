@@ -10,12 +10,11 @@ use serde::Deserialize;
 use tar::{Entries, EntryType};
 use thiserror::Error;
 
+use super::archive::CHUNK;
 use super::contents::{FileSlice, ImageContents, ImageLayer, LayerEncoding, LayerLocation, diff_ids};
 use super::spool::Spool;
 use crate::digest::{Digest, HashingReader};
 
-/// How much is read at once.
-const CHUNK: usize = 256 * 1024;
 /// The largest JSON document that is kept in memory.
 const LARGEST_JSON: u64 = 4 * 1024 * 1024;
 const MANIFEST: &str = "manifest.json";

@@ -10,8 +10,6 @@ mod arrange;
 mod cache;
 mod compose;
 mod contents;
-mod copy;
-mod error;
 mod format_probe;
 mod listing;
 mod partial_archive;
@@ -27,12 +25,12 @@ use std::collections::BTreeMap;
 pub use arrange::{LayerArrangement, LayerOrder, OmittableLayers, arrange};
 pub use cache::LayerCache;
 pub use contents::{ImageContents, ImageLayer, LayerEncoding};
-pub use error::{BrokenImage, LoadError};
 pub use send::{LoadedImage, PreparedLoad, SentLayers};
 pub use source::LoadSource;
 
 use crate::digest::Digest;
 use crate::engine::{Engine, EngineImageReference, ProgressSink};
+use crate::image::error::ImageError;
 
 /// An image to load.
 #[derive(Clone, Debug)]
@@ -54,14 +52,14 @@ pub async fn load(
     engine: &Engine,
     request: &LoadRequest,
     progress: &mut dyn ProgressSink,
-) -> Result<LoadedImage, LoadError> {
+) -> Result<LoadedImage, ImageError> {
     let (info, images) = tokio::join!(engine.info(), engine.images(None));
     let present: Vec<Vec<Digest>> = images?.into_iter().map(|image| image.diff_ids).collect();
     let (source, cache) = (request.source.clone(), request.cache.clone());
     let read = tokio::task::spawn_blocking(move || (source.read_contents(&cache, &present), present));
     let (contents, present) = read
         .await
-        .map_err(|error| LoadError::read(&request.source, error.into()))?;
+        .map_err(|error| request.source.unreadable(error.into()))?;
     let contents = contents?;
     let omittable = OmittableLayers::for_engine(&info?);
     let prepared = PreparedLoad {

@@ -4,48 +4,55 @@ use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tar::{Builder, Header};
 
 use super::arrange::OmittableLayers;
 use super::compose::{ComposedImage, blob_path};
 use super::contents::ImageLayer;
-use super::copy::copy;
-use super::source::LoadSource;
-use crate::digest::HashingReader;
+use super::source::{LayerWriter, LoadSource};
+use crate::digest::Digest;
 
-/// An image archive with some of its layers.
-pub(super) struct PartialArchive<'a> {
-    pub(super) image: ComposedImage<'a>,
-    pub(super) send: Vec<&'a ImageLayer>,
-    pub(super) source: &'a LoadSource,
-    pub(super) omittable: OmittableLayers,
-    /// Whether to compare each layer with its digest. Engines do that themselves.
-    pub(super) verify: bool,
+/// Writes an archive of the image with the layers `send`. `manifest.json` comes last: without it an engine loads nothing.
+pub(super) fn write(
+    out: &mut dyn Write,
+    image: &ComposedImage<'_>,
+    send: &[&ImageLayer],
+    source: &LoadSource,
+    omittable: OmittableLayers,
+) -> io::Result<()> {
+    let mut tar = Builder::new(out);
+    // Only containerd reads the index. Graph drivers and podman read `manifest.json`.
+    if omittable == OmittableLayers::Any {
+        add_json(&mut tar, "oci-layout", &json!({"imageLayoutVersion": "1.0.0"}))?;
+        add_json(&mut tar, "index.json", &image.index())?;
+        let manifest = &image.manifest;
+        add(&mut tar, &blob_path(&manifest.digest), &manifest.bytes)?;
+    }
+    add(&mut tar, &blob_path(&image.config.digest), &image.config.bytes)?;
+    source.read_layers(&without_duplicates(send), &mut |layer, write| {
+        add_layer(&mut tar, layer, write)
+    })?;
+    add_json(&mut tar, "manifest.json", &image.image_list())?;
+    tar.finish()
 }
 
-impl PartialArchive<'_> {
-    /// Writes the archive. `manifest.json` comes last: without it an engine loads nothing.
-    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let image = &self.image;
-        let mut tar = Builder::new(out);
-        // Only containerd reads the index. Graph drivers and podman read `manifest.json`.
-        if self.omittable == OmittableLayers::Any {
-            add_json(&mut tar, "oci-layout", &json!({"imageLayoutVersion": "1.0.0"}))?;
-            add_json(&mut tar, "index.json", &image.index())?;
-            add(
-                &mut tar,
-                &blob_path(&image.manifest.digest),
-                &image.manifest.bytes,
-            )?;
+/// Hashes the layers `send`, and fails if one is not the one that its digest names.
+pub(super) fn verify(send: &[&ImageLayer], source: &LoadSource) -> io::Result<()> {
+    source.read_layers(&without_duplicates(send), &mut |layer, write| {
+        let mut hasher = Sha256::new();
+        write(&mut hasher)?;
+        let found = Digest::from_hasher(hasher);
+        if found == layer.blob {
+            return Ok(());
         }
-        add(&mut tar, &blob_path(&image.config.digest), &image.config.bytes)?;
-        let layers = without_duplicates(&self.send);
-        self.source.read_layers(&layers, &mut |layer, bytes| {
-            add_layer(&mut tar, layer, bytes, self.verify)
-        })?;
-        add_json(&mut tar, "manifest.json", &image.image_list())?;
-        tar.finish()
-    }
+        Err(damaged(layer, &format!("the digest of its content is {found}")))
+    })
+}
+
+fn damaged(layer: &ImageLayer, reason: &str) -> io::Error {
+    let message = format!("the layer {} is damaged: {reason}", layer.blob);
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 /// A layer that occurs twice is sent once.
@@ -69,34 +76,20 @@ fn add(tar: &mut Builder<&mut dyn Write>, name: &str, bytes: &[u8]) -> io::Resul
 fn add_layer(
     tar: &mut Builder<&mut dyn Write>,
     layer: &ImageLayer,
-    bytes: &mut dyn Read,
-    verify: bool,
+    write: &mut LayerWriter<'_>,
 ) -> io::Result<()> {
     let mut header = header(layer.size);
     header.set_path(blob_path(&layer.blob))?;
     header.set_cksum();
     let out = tar.get_mut();
     out.write_all(header.as_bytes())?;
-    let damaged = |why: String| {
-        let message = format!("the layer {} is damaged: {why}", layer.blob);
-        io::Error::new(io::ErrorKind::InvalidData, message)
-    };
-    let copied = if verify {
-        let mut hashing = HashingReader::new(bytes);
-        let copied = copy(&mut hashing, out)?;
-        let found = hashing.finish()?;
-        if found != layer.blob {
-            return Err(damaged(format!("the digest of its content is {found}")));
-        }
-        copied
-    } else {
-        copy(bytes, out)?
-    };
-    if copied != layer.size {
-        return Err(damaged(format!("it has {copied} bytes, expected {}", layer.size)));
+    let written = write(out)?;
+    if written != layer.size {
+        let reason = format!("it has {written} bytes, expected {}", layer.size);
+        return Err(damaged(layer, &reason));
     }
-    let padding = copied.next_multiple_of(512) - copied;
-    copy(&mut io::repeat(0).take(padding), tar.get_mut()).map(drop)
+    let padding = written.next_multiple_of(512) - written;
+    io::copy(&mut io::repeat(0).take(padding), out).map(drop)
 }
 
 fn header(size: u64) -> Header {
@@ -116,7 +109,6 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::digest::Digest;
     use crate::image::load::cache::LayerCache;
     use crate::image::load::contents::ImageContents;
 
@@ -152,15 +144,11 @@ mod tests {
         omittable: OmittableLayers,
     ) -> Vec<(String, Vec<u8>)> {
         let order: Vec<usize> = (0..contents.layers.len()).collect();
-        let partial = PartialArchive {
-            image: ComposedImage::new(contents, &order, &BTreeMap::new()).unwrap(),
-            send: send.iter().map(|at| &contents.layers[*at]).collect(),
-            source,
-            omittable,
-            verify: true,
-        };
+        let image = ComposedImage::new(contents, &order, &BTreeMap::new()).unwrap();
+        let send: Vec<&ImageLayer> = send.iter().map(|at| &contents.layers[*at]).collect();
         let mut bytes = Vec::new();
-        partial.write(&mut bytes).unwrap();
+        write(&mut bytes, &image, &send, source, omittable).unwrap();
+        verify(&send, source).unwrap();
         let mut archive = tar::Archive::new(bytes.as_slice());
         let members = archive.entries().unwrap().map(|entry| {
             let mut entry = entry.unwrap();

@@ -1,15 +1,13 @@
 //! Sends an image to an engine, verifies it there, and tags it last.
 
-use std::io;
-
 use super::LoadRequest;
 use super::arrange::{LayerArrangement, OmittableLayers};
 use super::compose::ComposedImage;
 use super::contents::ImageContents;
-use super::error::{BrokenImage, LoadError};
-use super::partial_archive::PartialArchive;
+use super::partial_archive;
 use crate::digest::Digest;
-use crate::engine::{Engine, EngineError, ProgressSink, TarStream, TrialContainer};
+use crate::engine::{Engine, EngineError, ProgressSink, TarStream};
+use crate::image::error::ImageError;
 
 /// An image that was read and arranged, ready to be sent.
 #[derive(Debug)]
@@ -59,9 +57,9 @@ impl PreparedLoad<'_> {
         &self,
         engine: &Engine,
         progress: &mut dyn ProgressSink,
-    ) -> Result<LoadedImage, LoadError> {
-        let image = self.compose();
-        let image = image.map_err(|error| LoadError::read(&self.request.source, error.into()))?;
+    ) -> Result<LoadedImage, ImageError> {
+        let image = ComposedImage::new(&self.contents, &self.arrangement.order, &self.request.labels);
+        let image = image.map_err(|error| self.request.source.unreadable(error.into()))?;
         let id = match self.arrangement.omittable {
             OmittableLayers::Any => image.manifest.digest,
             OmittableLayers::Prefix | OmittableLayers::Nothing => image.config.digest,
@@ -74,17 +72,13 @@ impl PreparedLoad<'_> {
             existed: engine.image(&id.to_string()).await?.is_some(),
         };
         let (sent, trial) = upload.run(progress).await?;
-        let (tagged, ()) = tokio::join!(engine.tag(&id, &self.request.tag), end(trial));
+        let (tagged, ()) = tokio::join!(engine.tag(&id, &self.request.tag), remove(engine, trial));
         tagged?;
         Ok(LoadedImage {
             id,
             layers: self.contents.layers.len(),
             sent,
         })
-    }
-
-    fn compose(&self) -> Result<ComposedImage<'_>, serde_json::Error> {
-        ComposedImage::new(&self.contents, &self.arrangement.order, &self.request.labels)
     }
 }
 
@@ -101,10 +95,7 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     /// Makes sure that the engine has the image, complete and untagged.
-    async fn run(
-        &self,
-        progress: &mut dyn ProgressSink,
-    ) -> Result<(SentLayers, Option<TrialContainer>), LoadError> {
+    async fn run(&self, progress: &mut dyn ProgressSink) -> Result<(SentLayers, Option<String>), ImageError> {
         if self.existed
             && let Ok(trial) = self.verify().await
         {
@@ -128,10 +119,9 @@ impl Upload<'_> {
         &self,
         arrangement: &LayerArrangement,
         progress: &mut dyn ProgressSink,
-    ) -> Result<Option<TrialContainer>, LoadError> {
+    ) -> Result<Option<String>, ImageError> {
         let tag = self.load.request.tag.to_string();
-        let tar = self.archive(arrangement, false);
-        let outcome = match self.engine.load(&tag, tar, progress).await {
+        let outcome = match self.engine.load(&tag, self.archive(arrangement), progress).await {
             Ok(()) => self.verify().await,
             Err(error) => Err(error.into()),
         };
@@ -148,32 +138,42 @@ impl Upload<'_> {
     }
 
     /// Hashes the layers that were sent, because engines do not say clearly that a layer is damaged.
-    async fn find_damage(&self, arrangement: &LayerArrangement) -> Option<LoadError> {
-        let tar = self.archive(arrangement, true);
-        let written = tokio::task::spawn_blocking(move || tar.write_to(&mut io::sink())).await;
+    async fn find_damage(&self, arrangement: &LayerArrangement) -> Option<ImageError> {
+        let (contents, source) = (self.load.contents.clone(), self.load.request.source.clone());
+        let send = arrangement.send.clone();
+        let verified = tokio::task::spawn_blocking(move || {
+            let send: Vec<_> = send.iter().map(|at| &contents.layers[*at]).collect();
+            partial_archive::verify(&send, &source)
+        });
         let content = EngineError::Content {
             subject: self.load.request.tag.to_string(),
-            source: written.ok()?.err()?,
+            source: verified.await.ok()?.err()?,
         };
         Some(content.into())
     }
 
     /// Checks that the engine has the image with all its layers and can use it. A graph driver refuses an image that
     /// lacks a layer. containerd accepts it silently, so a trial container is created there.
-    async fn verify(&self) -> Result<Option<TrialContainer>, LoadError> {
-        let broken = |problem| LoadError::Broken {
-            tag: self.load.request.tag.to_string(),
-            problem,
+    async fn verify(&self) -> Result<Option<String>, ImageError> {
+        let broken = |problem: ImageError| {
+            let tag = &self.load.request.tag;
+            ImageError::failed(format!("the engine loaded {tag} but cannot use it"))
+                .with_cause(problem)
+                .with_hint(
+                    "the engine may have lost a layer: remove the images that share it, then try again",
+                )
         };
         match self.engine.image(&self.id.to_string()).await? {
-            None => Err(broken(BrokenImage::Missing)),
-            Some(image) if image.diff_ids != self.diff_ids => Err(broken(BrokenImage::OtherLayers)),
+            None => Err(broken(ImageError::failed("the engine does not list it"))),
+            Some(image) if image.diff_ids != self.diff_ids => Err(broken(ImageError::failed(
+                "its layers are not those that were sent",
+            ))),
             Some(_) if self.load.arrangement.omittable == OmittableLayers::Prefix => Ok(None),
             Some(_) => {
                 let trial = self.engine.try_image(&self.id).await;
-                trial
-                    .map(Some)
-                    .map_err(|error| broken(BrokenImage::NoContainer(error)))
+                trial.map(Some).map_err(|error| {
+                    broken(ImageError::failed("no container can be created from it").with_cause(error))
+                })
             }
         }
     }
@@ -188,35 +188,34 @@ impl Upload<'_> {
         SentLayers::Missing { layers, bytes }
     }
 
-    fn archive(&self, arrangement: &LayerArrangement, verify: bool) -> TarStream {
+    fn archive(&self, arrangement: &LayerArrangement) -> TarStream {
         let (contents, request) = (self.load.contents.clone(), self.load.request.clone());
-        let arrangement = arrangement.clone();
+        let LayerArrangement {
+            order,
+            send,
+            omittable,
+        } = arrangement.clone();
         TarStream::written_by(move |out| {
-            let archive = PartialArchive {
-                image: ComposedImage::new(&contents, &arrangement.order, &request.labels)?,
-                send: arrangement.send.iter().map(|at| &contents.layers[*at]).collect(),
-                source: &request.source,
-                omittable: arrangement.omittable,
-                verify,
-            };
-            archive.write(out)
+            let image = ComposedImage::new(&contents, &order, &request.labels)?;
+            let send: Vec<_> = send.iter().map(|at| &contents.layers[*at]).collect();
+            partial_archive::write(out, &image, &send, &request.source, omittable)
         })
     }
 }
 
-async fn end(trial: Option<TrialContainer>) {
+async fn remove(engine: &Engine, trial: Option<String>) {
     if let Some(trial) = trial
-        && let Err(error) = trial.remove().await
+        && let Err(error) = engine.remove_container(&trial).await
     {
         tracing::warn!(%error, "cannot remove a trial container");
     }
 }
 
 /// Whether sending all layers would fail the same way.
-fn is_final(error: &LoadError) -> bool {
+fn is_final(error: &ImageError) -> bool {
     matches!(
         error,
-        LoadError::Engine(
+        ImageError::Engine(
             EngineError::Content { .. } | EngineError::DiskFull { .. } | EngineError::NoEngine { .. }
         )
     )

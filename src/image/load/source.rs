@@ -1,16 +1,16 @@
 //! Where an image's layers are read from.
 
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::cache::LayerCache;
 use super::contents::{ImageContents, ImageLayer, LayerLocation};
-use super::error::LoadError;
 use super::listing::ArchiveError;
 use super::spool::Spool;
 use super::{archive, program};
 use crate::digest::Digest;
 use crate::exec::Host;
+use crate::image::error::ImageError;
 
 /// An image outside the engine.
 #[derive(Clone, Debug)]
@@ -41,28 +41,36 @@ impl LoadSource {
         &self,
         cache: &LayerCache,
         present: &[Vec<Digest>],
-    ) -> Result<ImageContents, LoadError> {
+    ) -> Result<ImageContents, ImageError> {
         let spool = Spool::new(cache, present).map_err(ArchiveError::from);
         let contents = spool.and_then(|spool| match self {
             Self::Archive(path) => archive::read_file(path, spool),
             Self::Program { path, host } => program::read(path, host, cache, spool),
         });
         contents.map_err(|error| match error {
-            ArchiveError::Io(error) => LoadError::read(self, error),
-            ArchiveError::NotAnImage(reason) => LoadError::NotAnImage {
-                path: self.path().to_owned(),
-                reason,
-            },
+            ArchiveError::Io(error) => self.unreadable(error),
+            ArchiveError::NotAnImage(reason) => {
+                let path = self.path().display();
+                ImageError::failed(format!("`{path}` is not a loadable image: {reason}"))
+                    .with_hint(BUILD_AGAIN)
+            }
         })
     }
 
+    pub(super) fn unreadable(&self, error: io::Error) -> ImageError {
+        ImageError::io("read the image in", self.path())(error).with_hint(BUILD_AGAIN)
+    }
+
     /// Passes the bytes of these layers to `each`, in any order. Blocks.
-    pub(super) fn read_layers(&self, layers: &[&ImageLayer], each: &mut LayerReader<'_>) -> io::Result<()> {
+    pub(super) fn read_layers(&self, layers: &[&ImageLayer], each: &mut LayerSink<'_>) -> io::Result<()> {
         let mut streamed = Vec::new();
         for layer in layers {
             match &layer.location {
-                LayerLocation::File(slice) => each(layer, &mut slice.clone().take(layer.size))?,
-                LayerLocation::Store(paths) => each(layer, &mut paths.open()?)?,
+                LayerLocation::File(slice) => {
+                    let mut slice = slice.clone().take(layer.size);
+                    each(layer, &mut |out| archive::copy(&mut slice, out))?;
+                }
+                LayerLocation::Store(paths) => each(layer, &mut |out| paths.write(out))?,
                 LayerLocation::Member(name) => streamed.push((name.as_str(), *layer)),
             }
         }
@@ -78,5 +86,8 @@ impl LoadSource {
     }
 }
 
-/// Consumes the bytes of one layer.
-pub(super) type LayerReader<'a> = dyn FnMut(&ImageLayer, &mut dyn Read) -> io::Result<()> + 'a;
+/// Takes a layer, and a function that writes its bytes and returns their number.
+pub(super) type LayerSink<'a> = dyn FnMut(&ImageLayer, &mut LayerWriter<'_>) -> io::Result<()> + 'a;
+pub(super) type LayerWriter<'a> = dyn FnMut(&mut dyn Write) -> io::Result<u64> + 'a;
+
+const BUILD_AGAIN: &str = "build the image again";

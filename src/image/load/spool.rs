@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::sync::Arc;
 
+use super::archive::copy;
 use super::cache::LayerCache;
-use super::copy::copy;
 use crate::digest::Digest;
 
 /// Keeps the layers that an engine may lack.

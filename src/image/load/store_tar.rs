@@ -4,10 +4,13 @@
 //! [`super::format_probe`] checks that a given program writes the same bytes.
 
 use std::fs::{self, File};
-use std::io::{self, Cursor, Read};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::vec;
+
+use tar::{EntryType, Header};
+
+use super::archive::CHUNK;
 
 const BLOCK: u64 = 512;
 const RECORD: u64 = 20 * BLOCK;
@@ -23,7 +26,7 @@ pub(super) struct StoreLayer {
 }
 
 /// The owner and time that every file in a layer gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EntryMetadata {
     /// Seconds since 1970.
     pub(super) mtime: u64,
@@ -34,78 +37,34 @@ pub(super) struct EntryMetadata {
 }
 
 impl StoreLayer {
-    /// Starts to read the layer's tar. Fails for what cannot be written the same way, such as a file of 8 GiB.
-    pub(super) fn open(&self) -> io::Result<StoreTar> {
+    /// Writes the layer's tar, and returns its size. Fails for what cannot be written the same way, such as a file of
+    /// 8 GiB.
+    pub(super) fn write(&self, out: &mut dyn Write) -> io::Result<u64> {
         let EntryMetadata { mtime, uid, gid, .. } = self.metadata;
         if mtime > LARGEST_SIZE || uid.max(gid) > LARGEST_ID {
             return Err(unsupported("its owner or its time"));
         }
-        let mut entries = vec![StoreEntry::root("/nix/"), StoreEntry::root("/nix/store/")];
+        let mut entries = vec![
+            StoreEntry::directory("/nix/"),
+            StoreEntry::directory("/nix/store/"),
+        ];
         for path in &self.paths {
             add(path, &mut entries)?;
         }
-        let length = |entry: &StoreEntry| {
-            let header = entry.header(&self.metadata).len() as u64;
-            header + entry.size().next_multiple_of(BLOCK)
-        };
-        let written: u64 = entries.iter().map(length).sum();
-        let size = (written + 2 * BLOCK).next_multiple_of(RECORD);
-        Ok(StoreTar {
-            size,
-            entries: entries.into_iter(),
-            metadata: self.metadata.clone(),
-            current: Box::new(io::empty()),
-            end: Some(size - written),
-        })
-    }
-}
-
-/// A tar that is generated while it is read.
-pub(super) struct StoreTar {
-    size: u64,
-    entries: vec::IntoIter<StoreEntry>,
-    metadata: EntryMetadata,
-    current: Box<dyn Read>,
-    /// The number of zeros after the last entry; `None` once they were read.
-    end: Option<u64>,
-}
-
-impl StoreTar {
-    pub(super) fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// The next part of the tar.
-    fn next_part(&mut self) -> io::Result<Option<Box<dyn Read>>> {
-        let Some(entry) = self.entries.next() else {
-            return Ok(self
-                .end
-                .take()
-                .map(|length| Box::new(zeros(length)) as Box<dyn Read>));
-        };
-        let header = Cursor::new(entry.header(&self.metadata));
-        Ok(Some(match &entry.kind {
-            StoreEntryKind::File { path, size } if *size > 0 => {
-                let padding = zeros(size.next_multiple_of(BLOCK) - size);
-                Box::new(header.chain(File::open(path)?.take(*size)).chain(padding))
-            }
-            _ => Box::new(header),
-        }))
-    }
-}
-
-impl Read for StoreTar {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let read = self.current.read(buffer)?;
-            if read > 0 || buffer.is_empty() {
-                return Ok(read);
-            }
-            match self.next_part()? {
-                Some(next) => self.current = next,
-                None => return Ok(0),
+        let mut out = BufWriter::with_capacity(CHUNK, out);
+        let mut written = 0;
+        for entry in &entries {
+            let header = entry.header(&self.metadata);
+            out.write_all(&header)?;
+            written += header.len() as u64;
+            if entry.size > 0 {
+                written += io::copy(&mut File::open(&entry.name)?.take(entry.size), &mut out)?;
+                written += zeros(entry.size.next_multiple_of(BLOCK) - entry.size, &mut out)?;
             }
         }
+        written += zeros((written + 2 * BLOCK).next_multiple_of(RECORD) - written, &mut out)?;
+        out.flush()?;
+        Ok(written)
     }
 }
 
@@ -113,19 +72,17 @@ struct StoreEntry {
     /// Begins with a slash; that of a directory also ends with one.
     name: String,
     mode: u32,
-    kind: StoreEntryKind,
-}
-
-enum StoreEntryKind {
-    Directory,
-    File { path: PathBuf, size: u64 },
-    Link { target: String },
+    kind: EntryType,
+    /// The size of a file, else 0.
+    size: u64,
+    /// The target of a link, else empty.
+    link: String,
 }
 
 /// Adds a path and everything below it, sorted by path components.
 fn add(path: &Path, entries: &mut Vec<StoreEntry>) -> io::Result<()> {
     let entry = StoreEntry::read(path)?;
-    let is_directory = matches!(entry.kind, StoreEntryKind::Directory);
+    let is_directory = entry.kind.is_dir();
     entries.push(entry);
     if is_directory {
         let found: io::Result<Vec<_>> = fs::read_dir(path)?.map(|found| Ok(found?.path())).collect();
@@ -140,50 +97,41 @@ fn add(path: &Path, entries: &mut Vec<StoreEntry>) -> io::Result<()> {
 }
 
 impl StoreEntry {
-    fn root(name: &str) -> Self {
+    fn directory(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             mode: 0o755,
-            kind: StoreEntryKind::Directory,
+            kind: EntryType::Directory,
+            size: 0,
+            link: String::new(),
         }
     }
 
     fn read(path: &Path) -> io::Result<Self> {
         let metadata = fs::symlink_metadata(path)?;
-        let mut name = text(path)?;
-        let kind = if metadata.is_dir() {
-            name.push('/');
-            StoreEntryKind::Directory
+        let mut entry = Self {
+            mode: metadata.permissions().mode() & 0o7777,
+            ..Self::directory(text(path)?)
+        };
+        if metadata.is_dir() {
+            entry.name.push('/');
         } else if metadata.is_symlink() {
-            let target = text(&fs::read_link(path)?)?;
-            StoreEntryKind::Link { target }
+            entry.kind = EntryType::Symlink;
+            text(&fs::read_link(path)?)?.clone_into(&mut entry.link);
         } else if metadata.is_file() && metadata.len() <= LARGEST_SIZE {
-            let (path, size) = (path.to_owned(), metadata.len());
-            StoreEntryKind::File { path, size }
+            entry.kind = EntryType::Regular;
+            entry.size = metadata.len();
         } else {
             return Err(unsupported(&format!("`{}`", path.display())));
-        };
-        let mode = metadata.permissions().mode() & 0o7777;
-        Ok(Self { name, mode, kind })
-    }
-
-    fn size(&self) -> u64 {
-        match self.kind {
-            StoreEntryKind::File { size, .. } => size,
-            StoreEntryKind::Directory | StoreEntryKind::Link { .. } => 0,
         }
+        Ok(entry)
     }
 
-    /// The blocks before the content.
+    /// The blocks before the content: the pax header if one is needed, and the usual one.
     fn header(&self, metadata: &EntryMetadata) -> Vec<u8> {
-        let (letter, link) = match &self.kind {
-            StoreEntryKind::Directory => (b'5', ""),
-            StoreEntryKind::File { .. } => (b'0', ""),
-            StoreEntryKind::Link { target } => (b'2', target.as_str()),
-        };
         let fields = [
-            ("path", self.name.as_str(), 100),
-            ("linkpath", link, 100),
+            ("path", &self.name, 100),
+            ("linkpath", &self.link, 100),
             ("uname", &metadata.user, 32),
             ("gname", &metadata.group, 32),
         ];
@@ -192,42 +140,42 @@ impl StoreEntry {
             .filter(|(_, value, longest)| !value.is_ascii() || value.len() > *longest)
             .map(|(keyword, value, _)| record(keyword, value))
             .collect();
-        let mut bytes = extended(records);
-        let fields = HeaderFields {
-            name: &self.name,
-            mode: self.mode,
-            size: self.size(),
-            letter,
-            link,
-        };
-        bytes.extend(fields.block(metadata));
+        let mut bytes = Vec::new();
+        if !records.is_empty() {
+            let extended = Self {
+                mode: 0,
+                kind: EntryType::XHeader,
+                size: records.len() as u64,
+                ..Self::directory("././@PaxHeader")
+            };
+            bytes.extend(extended.block(&EntryMetadata::default()));
+            bytes.extend(records.into_bytes());
+            bytes.resize(bytes.len().next_multiple_of(512), 0);
+        }
+        bytes.extend(self.block(metadata));
         bytes
     }
-}
 
-/// The pax header with these records, if there are any.
-fn extended(records: String) -> Vec<u8> {
-    if records.is_empty() {
-        return Vec::new();
+    fn block(&self, metadata: &EntryMetadata) -> [u8; 512] {
+        let mut header = Header::new_ustar();
+        header.set_mode(self.mode);
+        header.set_uid(metadata.uid);
+        header.set_gid(metadata.gid);
+        header.set_size(self.size);
+        header.set_mtime(metadata.mtime);
+        header.set_entry_type(self.kind);
+        if let Some(fields) = header.as_ustar_mut() {
+            put_text(&mut fields.name, &self.name);
+            put_text(&mut fields.linkname, &self.link);
+            put_text(&mut fields.uname, &metadata.user);
+            put_text(&mut fields.gname, &metadata.group);
+            fields.cksum = *b"        ";
+        }
+        // Unlike `tar`, Python writes six digits, a zero byte and a space.
+        let sum: u32 = header.as_bytes().iter().copied().map(u32::from).sum();
+        header.as_old_mut().cksum[..7].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        *header.as_bytes()
     }
-    let fields = HeaderFields {
-        name: "././@PaxHeader",
-        mode: 0,
-        size: records.len() as u64,
-        letter: b'x',
-        link: "",
-    };
-    let unowned = EntryMetadata {
-        mtime: 0,
-        uid: 0,
-        gid: 0,
-        user: String::new(),
-        group: String::new(),
-    };
-    let mut bytes = fields.block(&unowned);
-    bytes.extend(records.into_bytes());
-    bytes.resize(bytes.len().next_multiple_of(512), 0);
-    bytes
 }
 
 /// `<length> <keyword>=<value>`, where the length includes its own digits.
@@ -240,60 +188,20 @@ fn record(keyword: &str, value: &str) -> String {
     format!("{length} {keyword}={value}\n")
 }
 
-/// The fields of a header block that differ between entries.
-struct HeaderFields<'a> {
-    name: &'a str,
-    mode: u32,
-    size: u64,
-    letter: u8,
-    link: &'a str,
-}
-
-impl HeaderFields<'_> {
-    fn block(&self, metadata: &EntryMetadata) -> Vec<u8> {
-        let mut block = Vec::with_capacity(512);
-        put_text(&mut block, self.name, 100);
-        put_octal(&mut block, u64::from(self.mode), 8);
-        put_octal(&mut block, metadata.uid, 8);
-        put_octal(&mut block, metadata.gid, 8);
-        put_octal(&mut block, self.size, 12);
-        put_octal(&mut block, metadata.mtime, 12);
-        let checksum = block.len();
-        block.extend(b"        ");
-        block.push(self.letter);
-        put_text(&mut block, self.link, 100);
-        block.extend(b"ustar\x0000");
-        put_text(&mut block, &metadata.user, 32);
-        put_text(&mut block, &metadata.group, 32);
-        block.resize(512, 0);
-        let sum: u32 = block.iter().copied().map(u32::from).sum();
-        block[checksum..checksum + 7].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-        block
+/// Text truncated to its field, with a question mark for each character that is not ASCII.
+fn put_text(field: &mut [u8], text: &str) {
+    for (byte, c) in field.iter_mut().zip(text.chars()) {
+        *byte = u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?');
     }
 }
 
-/// Text truncated to its field, with a question mark for each character that is not ASCII.
-fn put_text(block: &mut Vec<u8>, text: &str, width: usize) {
-    let end = block.len() + width;
-    let ascii = text
-        .chars()
-        .map(|c| u8::try_from(c).ok().filter(u8::is_ascii).unwrap_or(b'?'));
-    block.extend(ascii.take(width));
-    block.resize(end, 0);
+fn zeros(length: u64, out: &mut impl Write) -> io::Result<u64> {
+    io::copy(&mut io::repeat(0).take(length), out)
 }
 
-fn put_octal(block: &mut Vec<u8>, number: u64, width: usize) {
-    let digits = format!("{number:0digits$o}\0", digits = width - 1);
-    block.extend(digits.into_bytes());
-}
-
-fn zeros(length: u64) -> impl Read {
-    io::repeat(0).take(length)
-}
-
-fn text(path: &Path) -> io::Result<String> {
-    let text = path.to_str().map(ToOwned::to_owned);
-    text.ok_or_else(|| unsupported(&format!("`{}`", path.display())))
+fn text(path: &Path) -> io::Result<&str> {
+    path.to_str()
+        .ok_or_else(|| unsupported(&format!("`{}`", path.display())))
 }
 
 fn unsupported(what: &str) -> io::Error {

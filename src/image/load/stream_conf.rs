@@ -11,12 +11,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::cache::LayerCache;
 use super::contents::{FileSlice, ImageContents, ImageLayer, LayerEncoding, LayerLocation};
-use super::copy::copy;
 use super::store_tar::{EntryMetadata, StoreLayer};
-use crate::digest::{Digest, HashingReader};
+use crate::digest::Digest;
 use crate::file_hashes::FileStamp;
 use crate::image::parallel;
 
@@ -187,14 +187,10 @@ fn measure(layer: &StoreLayer, cache: &LayerCache) -> io::Result<MeasuredLayer> 
     if let Some(measured) = cache.find("layer", &key) {
         return Ok(measured);
     }
-    let tar = layer.open()?;
-    let size = tar.size();
-    let mut tar = HashingReader::new(tar);
-    copy(&mut tar, &mut io::sink())?;
-    let measured = MeasuredLayer {
-        diff_id: tar.finish()?,
-        size,
-    };
+    let mut hasher = Sha256::new();
+    let size = layer.write(&mut hasher)?;
+    let diff_id = Digest::from_hasher(hasher);
+    let measured = MeasuredLayer { diff_id, size };
     cache.keep("layer", &key, &measured);
     Ok(measured)
 }

@@ -4,10 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::{ImageAction, ImagePlan, ImageStep, OnFailure, PlannedBase, StepReason};
-use crate::image::labels::ImageLabels;
-use crate::image::tag::ImageTag;
 
 const HOUR: u64 = 60 * 60;
 const DAY: u64 = 24 * HOUR;
@@ -93,24 +92,14 @@ impl fmt::Display for Rounded {
 
 impl Serialize for ImagePlan {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let plan = JsonPlan {
-            tag: &self.image.tag,
-            hash: self.image.hash.hex(),
-            labels: &self.image.labels,
-            base: self.base.as_ref(),
-            provisional: self.is_provisional(),
-            steps: &self.steps,
-        };
+        let plan = json!({
+            "tag": self.image.tag,
+            "hash": self.image.hash.hex(),
+            "labels": self.image.labels,
+            "base": self.base,
+            "provisional": self.is_provisional(),
+            "steps": self.steps,
+        });
         plan.serialize(serializer)
     }
-}
-
-#[derive(Serialize)]
-struct JsonPlan<'a> {
-    tag: &'a ImageTag,
-    hash: String,
-    labels: &'a ImageLabels,
-    base: Option<&'a PlannedBase>,
-    provisional: bool,
-    steps: &'a [ImageStep],
 }

@@ -9,7 +9,7 @@ use crate::agent::{AgentImage, CLAUDE, CODEX};
 use crate::image::platform::Platform;
 use crate::image::project::ProjectLayerSource;
 use crate::image::tag::ProjectName;
-use crate::image::{BuildContext, HashCache, ProjectDependencies};
+use crate::image::{BuildContext, DockerfileContext, HashCache, ProjectDependencies};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -56,10 +56,13 @@ impl Case {
         let project = self.dependencies.map(|text| ProjectLayer {
             name: ProjectName::from_directory("app".as_ref()),
             source: ProjectLayerSource::Dependencies,
-            dockerfile: ProjectDependencies::parse(text).unwrap().dockerfile().unwrap(),
+            file: DockerfileContext::alone(ProjectDependencies::parse(text).unwrap().dockerfile().unwrap()),
         });
         let spec = ImageSpec::new(self.agent, self.platform, mode, project).unwrap();
-        spec.rebuild(self.rebuild)
+        ImageSpec {
+            rebuild: self.rebuild,
+            ..spec
+        }
     }
 
     fn state(&self, images: Vec<TaggedImage>) -> EngineState {
@@ -177,7 +180,7 @@ fn a_changed_copy_source_is_built_under_another_tag() {
     let planned = |content: &str, images: Vec<TaggedImage>| {
         std::fs::write(folder.join("a"), content).unwrap();
         let layer = ProjectLayer::read(dir.path(), &cache).unwrap();
-        let mode = case().spec().mode().clone();
+        let mode = case().spec().mode;
         let spec = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, layer).unwrap();
         ImagePlan::new(&spec, &case().state(images))
     };
@@ -216,7 +219,10 @@ fn a_base_is_pulled_when_the_last_pull_is_old(
 #[test]
 fn the_age_of_a_pull_is_configurable() {
     let facts = case().state(case().built());
-    let spec = case().spec().refresh_after(DAY / 2);
+    let spec = ImageSpec {
+        refresh_after: DAY / 2,
+        ..case().spec()
+    };
     assert_eq!(steps(&ImagePlan::new(&spec, &facts)).len(), 1);
 }
 
@@ -255,7 +261,7 @@ fn without_an_engine_everything_is_planned_for_an_unresolved_base() {
     let plan = ImagePlan::new(&case().spec(), &EngineState::NoEngine);
     let expected = ["pull", "base", "project"].map(|name| (name, StepReason::NoEngine));
     assert_eq!(steps(&plan), expected);
-    assert_eq!(plan.image.labels.get(labels::BASE), Some("unresolved"));
+    assert_eq!(plan.image.labels[labels::BASE], "unresolved");
 }
 
 #[test]
@@ -307,7 +313,7 @@ fn a_project_image_does_not_need_the_tag_of_its_base() {
 #[test]
 fn an_image_that_only_has_our_name_is_replaced() {
     let mut images = case().built();
-    images[1].labels = ImageLabels::default();
+    images[1].labels = BTreeMap::new();
     assert_eq!(
         steps(&case().plan(images)),
         [("project", StepReason::HashMismatch)]
@@ -317,7 +323,12 @@ fn an_image_that_only_has_our_name_is_replaced() {
 #[test]
 fn an_image_is_labelled_with_what_it_was_made_from() {
     let plan = case().plan(Vec::new());
-    let labels: Vec<_> = plan.image.labels.iter().collect();
+    let labels: Vec<_> = plan
+        .image
+        .labels
+        .iter()
+        .map(|(name, value)| (&**name, &**value))
+        .collect();
     let hash = plan.image.hash.hex();
     let expected = [
         (labels::AGENT, "claude"),
@@ -337,7 +348,7 @@ fn packages_for_apt_on_a_nix_image_are_an_error_that_points_to_packages() {
         hash: Digest::sha256(b""),
         attribute: "dockerImage".into(),
     };
-    let layer = case().spec().project().cloned();
+    let layer = case().spec().project;
     let error = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, layer).unwrap_err();
     assert!(error.to_string().contains("`dockerImage`"), "{error}");
     assert!(error.hint().unwrap().contains("`packages`"));
@@ -353,8 +364,11 @@ fn a_dockerfile_goes_on_top_of_a_nix_image() {
     let cache = HashCache::new(dir.path().join("cache"), crate::clock::system());
     let layer = ProjectLayer {
         name: ProjectName::from_directory("app".as_ref()),
-        source: ProjectLayerSource::Dockerfile(BuildContext::read(dir.path(), &[], &cache).unwrap()),
-        dockerfile: String::new(),
+        source: ProjectLayerSource::Dockerfile,
+        file: DockerfileContext {
+            context: BuildContext::read(dir.path(), &[], &cache).unwrap(),
+            ..DockerfileContext::alone(String::new())
+        },
     };
     let spec = ImageSpec::new(CLAUDE.image, Platform::LinuxAmd64, mode, Some(layer)).unwrap();
     let names: Vec<&str> = steps(&ImagePlan::new(&spec, &case().state(Vec::new())))

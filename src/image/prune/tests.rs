@@ -4,7 +4,6 @@ use rstest::rstest;
 
 use super::*;
 use crate::digest::Digest;
-use crate::image::labels::ImageLabels;
 
 const KEPT: PruneDecision = PruneDecision::Keep(KeepReason::Newest);
 const PLANNED: PruneDecision = PruneDecision::Keep(KeepReason::Planned);
@@ -25,7 +24,7 @@ fn image(name: &str, days: Option<i64>) -> LocalImage {
         tag: tag(name),
         names: vec![tag(name).to_string()],
         other_names: Vec::new(),
-        labels: ImageLabels::default(),
+        labels: BTreeMap::new(),
         layers: 1,
         size: 1,
         since: days.map(|days| now() - SignedDuration::from_hours(days * 24)),

@@ -63,10 +63,8 @@ impl ExecSessionOpener {
             stdin: true,
         };
         let mut exec = engine.exec(container, &spec).await?;
-        let mut to_guest = exec.stdin.take().ok_or_else(|| EngineError::InvalidResponse {
-            subject: container.clone(),
-            reason: "the exec has no standard input".to_owned(),
-        })?;
+        let no_stdin = || EngineError::invalid_response(container, "the exec has no standard input");
+        let mut to_guest = exec.stdin.take().ok_or_else(no_stdin)?;
         let mut env = found.env;
         env.extend(self.exec.variables());
         env.entry("PATH".to_owned())
