@@ -8,10 +8,10 @@ use pattern::Pattern;
 pub use pattern::PatternError;
 
 /// The patterns of a `.dockerignore`. The last one that matches a path or one of its parent directories decides.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct DockerIgnore(Vec<IgnoreRule>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct IgnoreRule {
     /// `!`: includes what an earlier rule excluded.
     is_exception: bool,
