@@ -84,23 +84,13 @@ impl Host {
 
     /// Runs an interactive command: its input and output are those of this process.
     pub async fn run_on_terminal(&self, command: &Command) -> io::Result<ExitStatus> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "this is the module that starts processes"
-        )]
-        let mut process = tokio::process::Command::new(self.locate(command, None)?);
-        process
-            .args(&command.args)
-            .env_clear()
-            .envs(&self.env)
-            .envs(&command.env)
-            .kill_on_drop(true);
+        let mut process = self.process(command, None)?;
         Ok(spawn(&mut process)?.wait().await?.into())
     }
 
     /// Starts a command in its own process group. Dropping the result ends the command.
     pub fn start<'a>(&self, command: &'a Command) -> io::Result<RunningCommand<'a>> {
-        let (mut process, mark) = self.process(command)?;
+        let (mut process, mark) = self.marked_process(command)?;
         process.stdin(stdin::stdin(command)).stderr(Stdio::piped());
         // Before the start, because this thread may be descheduled after it while the command already runs.
         let started = Instant::now();
@@ -110,35 +100,41 @@ impl Host {
     /// Starts a command and returns its standard output and input. Its standard error is discarded and its limits are
     /// ignored. Dropping the [`CommandStdout`] ends the command.
     pub fn open_piped(&self, command: &Command) -> io::Result<(CommandStdout, ChildStdin)> {
-        let (mut process, mark) = self.process(command)?;
+        let (mut process, mark) = self.marked_process(command)?;
         process.stdin(Stdio::piped()).stderr(Stdio::null());
         piped::take_streams(spawn(&mut process)?, mark)
     }
 
-    /// Prepares the process of a command, and the mark in its environment.
-    fn process(&self, command: &Command) -> io::Result<(tokio::process::Command, ProcessMark)> {
+    /// Prepares the process of a command in its own group, with its output in a pipe, and the mark in its environment.
+    fn marked_process(&self, command: &Command) -> io::Result<(tokio::process::Command, ProcessMark)> {
         let dir = self.dir_of(command)?;
         let mark = self.mark.for_command();
         let (variable, value) = mark.variable();
+        let mut process = self.process(command, dir.as_deref())?;
+        process
+            .env(variable, value)
+            .process_group(0)
+            .stdout(Stdio::piped());
+        if let Some(dir) = dir {
+            process.current_dir(dir);
+        }
+        Ok((process, mark))
+    }
+
+    fn process(&self, command: &Command, dir: Option<&Path>) -> io::Result<tokio::process::Command> {
         #[expect(
             clippy::disallowed_methods,
             reason = "this is the module that starts processes"
         )]
-        let mut process = tokio::process::Command::new(self.locate(command, dir.as_deref())?);
+        let mut process = tokio::process::Command::new(self.locate(command, dir)?);
         process
             .arg0(&command.program)
             .args(&command.args)
             .env_clear()
             .envs(&self.env)
             .envs(&command.env)
-            .env(variable, value)
-            .process_group(0)
-            .kill_on_drop(true)
-            .stdout(Stdio::piped());
-        if let Some(dir) = dir {
-            process.current_dir(dir);
-        }
-        Ok((process, mark))
+            .kill_on_drop(true);
+        Ok(process)
     }
 
     /// Whether the program is on the `PATH`.

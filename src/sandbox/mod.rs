@@ -153,8 +153,6 @@ pub enum NetworkEnforcement {
     Nothing,
     /// No network or an unrestricted one.
     AllOrNothing,
-    /// Address ranges.
-    Cidrs,
     /// Host names.
     Names,
 }
@@ -338,12 +336,11 @@ pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), Sand
             Some(reason) => return Err(unenforceable(provider, reason)),
             None => return Ok(()),
         },
-        (NetworkEnforcement::Cidrs | NetworkEnforcement::AllOrNothing, PolicyMode::Deny) => return Ok(()),
+        (NetworkEnforcement::AllOrNothing, PolicyMode::Deny) => return Ok(()),
         (_, PolicyMode::AllowAll) if !policy.restricts() => return Ok(()),
         (_, PolicyMode::Record) => "it does not see which hosts are used, so nothing can be recorded",
         (NetworkEnforcement::Nothing, _) => "its commands can reach everything that the host can reach",
         (NetworkEnforcement::AllOrNothing, _) => "it can only allow or deny the whole network",
-        (NetworkEnforcement::Cidrs, _) => "it can only restrict address ranges, not host names",
     };
     Err(unenforceable(provider, reason.to_owned()))
 }

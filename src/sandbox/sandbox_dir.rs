@@ -100,15 +100,17 @@ impl SandboxDir {
         }
         DirBuilder::new().mode(0o700).create(&self.dir)?;
         self.write_record(record)?;
-        fs::create_dir(self.staging())?;
-        // Users inside the sandbox may pass through; on the host the parent directory keeps other users out.
-        DirBuilder::new().mode(0o711).create(self.session_socket_dir())?;
-        fs::create_dir(self.trust())?;
-        fs::set_permissions(self.trust(), Permissions::from_mode(0o755))?;
-        fs::create_dir(self.holder_dir())?;
-        // The holder is root without the capability to override file permissions. On the host, only the owner of the
-        // sandbox directory gets this far.
-        fs::set_permissions(self.holder_dir(), Permissions::from_mode(0o777))?;
+        // Users inside the sandbox may pass through, and the holder is root without the capability to override file
+        // permissions. On the host the parent directory keeps other users out.
+        for (dir, mode) in [
+            (self.staging(), 0o700),
+            (self.session_socket_dir(), 0o711),
+            (self.trust(), 0o755),
+            (self.holder_dir(), 0o777),
+        ] {
+            fs::create_dir(&dir)?;
+            fs::set_permissions(&dir, Permissions::from_mode(mode))?;
+        }
         let private = |dir: &Path| -> io::Result<()> {
             DirBuilder::new().mode(0o700).create(dir)?;
             owner.map_or(Ok(()), |owner| chown(dir, Some(owner.uid), Some(owner.gid)))

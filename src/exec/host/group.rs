@@ -31,11 +31,6 @@ impl ProcessGroup {
         })
     }
 
-    /// Sends SIGTERM to the group.
-    pub(super) fn terminate(&self) {
-        self.signal(Signal::TERM);
-    }
-
     /// Kills the group and every process that left it.
     pub(super) async fn kill(&mut self) -> io::Result<()> {
         self.signal(Signal::KILL);
@@ -49,7 +44,8 @@ impl ProcessGroup {
         self.released = true;
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Sends a signal to the group.
+    pub(super) fn signal(&self, signal: Signal) {
         // Fails if the group has already ended.
         let _ = kill_process_group(self.leader, signal);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{BoxStream, select, try_unfold};
 use futures_util::{FutureExt, Stream, StreamExt};
+use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::Instant;
@@ -96,7 +97,7 @@ impl<'a> RunningCommand<'a> {
 
     /// Terminates the group, then kills it and every process that left it.
     async fn end(&mut self, output: &mut dyn OutputSink) -> io::Result<()> {
-        self.group.terminate();
+        self.group.signal(Signal::TERM);
         self.drive(WaitLimits::timeout(TERM_GRACE), None, output).await?;
         self.group.kill().await?;
         self.drive(WaitLimits::timeout(KILL_GRACE), None, output).await?;

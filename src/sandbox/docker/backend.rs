@@ -28,7 +28,7 @@ use super::seal::holder;
 use super::seal::{Seal, SealError, SealPlan};
 use super::session_opener::ExecSessionOpener;
 use super::user::AgentUser;
-use super::{DockerOptions, engine_failed, engine_failed_for, proxy, unshared};
+use super::{DockerOptions, engine_failed, engine_failed_for, unshared};
 use crate::clock::Clock;
 use crate::engine::{Container, ContainerState, Digest, Engine, EngineEndpoint};
 use crate::id::RunId;
@@ -142,11 +142,12 @@ impl EngineHost {
         seal: Option<Seal>,
     ) -> DockerSandbox {
         // The explicit proxy is a part of the gateway.
-        let proxy = spec.filter(|_| seal.is_some());
+        let egress = spec.filter(|_| seal.is_some()).map(|spec| &spec.egress);
+        let egress = egress.filter(|egress| egress.proxy_variables);
         let exec = ContainerCommands {
             engine: self.engine.clone(),
             container,
-            proxy: proxy.and_then(|spec| proxy::phantom(&spec.egress)),
+            proxy: egress.and_then(|egress| egress.phantom.clone()),
         };
         let opener = ExecSessionOpener {
             exec: exec.clone(),

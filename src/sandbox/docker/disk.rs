@@ -98,7 +98,8 @@ impl DiskWatch {
             let workspace = tokio::task::spawn_blocking(move || dir_size(&workspace));
             let (workspace, container) = tokio::join!(workspace, container_size(&container));
             let size = workspace.unwrap_or(0) + container;
-            *measured = Some(DiskMeasurement::new(size, free, Instant::now()));
+            let at = Instant::now();
+            *measured = Some(DiskMeasurement { size, free, at });
             size
         });
         measuring.await.ok()

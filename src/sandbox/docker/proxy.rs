@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use super::super::Egress;
 use crate::gateway::Phantom;
 
 /// The address of the proxy inside.
@@ -15,11 +14,6 @@ const WITH_ADDRESS: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "htt
 /// Addresses inside the sandbox are not proxied.
 const WITHOUT: [&str; 2] = ["NO_PROXY", "no_proxy"];
 const INSIDE: &str = "localhost,127.0.0.1,::1";
-
-/// The credential of the proxy, if commands are to use it.
-pub(super) fn phantom(egress: &Egress) -> Option<Phantom> {
-    egress.phantom.clone().filter(|_| egress.proxy_variables)
-}
 
 /// The variables for a proxy at this address.
 pub(in crate::sandbox) fn variables(phantom: &Phantom, address: impl Display) -> BTreeMap<String, String> {

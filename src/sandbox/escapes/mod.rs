@@ -134,14 +134,9 @@ impl EscapeError {
 /// If the provider cannot enforce a policy at all, no attack runs: it would succeed on the host itself.
 pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<EscapeReport, EscapeError> {
     let setup = AttackSetup::open().await.map_err(EscapeError::Setup)?;
-    let in_vm = provider.capabilities().isolation == Isolation::Vm;
-    let policy = if in_vm {
-        setup.policy_without_wildcard()
-    } else {
-        setup.policy()
-    };
+    let isolation = provider.capabilities().isolation;
     let spec = SandboxSpec {
-        network: policy.map_err(EscapeError::Setup)?,
+        network: setup.policy(isolation).map_err(EscapeError::Setup)?,
         egress: setup.egress(),
         ..spec
     };
@@ -149,7 +144,7 @@ pub async fn escapes(provider: &dyn Provider, spec: SandboxSpec) -> Result<Escap
     let results = async {
         check_policy(provider, &spec.network)?;
         let sandbox = provider.create(&spec).await?;
-        let results = if in_vm {
+        let results = if isolation == Isolation::Vm {
             vm::attack(sandbox.as_ref(), &setup).await
         } else {
             attack_container(sandbox.as_ref(), &setup, &attacks).await

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tempfile::NamedTempFile;
@@ -12,8 +13,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-use super::super::Egress;
 use super::super::canary::Canaries;
+use super::super::{Egress, Isolation};
 use crate::gateway::{AddressGuard, Phantom, Resolver};
 use crate::network::probe::Canary;
 use crate::network::{AddressRange, HostName, Policy, PolicyRule};
@@ -59,14 +60,9 @@ impl AttackSetup {
         })
     }
 
-    /// The policy of the attacked sandbox.
-    pub(super) fn policy(&self) -> io::Result<Policy> {
-        let wildcard = PolicyRule::parse(&format!("*.{}", name("wild"))).map_err(io::Error::other)?;
-        Ok(self.policy_without_wildcard()?.allowing([wildcard]))
-    }
-
-    /// The same policy without a wildcard, which the programs that create VMs do not all match alike.
-    pub(super) fn policy_without_wildcard(&self) -> io::Result<Policy> {
+    /// The policy of the attacked sandbox. It has no wildcard for VMs: the programs that create them do not all match
+    /// wildcards alike.
+    pub(super) fn policy(&self, isolation: Isolation) -> io::Result<Policy> {
         let mut rules = vec![
             name("allowed"),
             self.allowed_host(),
@@ -74,6 +70,9 @@ impl AttackSetup {
             name("private"),
         ];
         rules.extend(self.rebound_host());
+        if isolation != Isolation::Vm {
+            rules.push(format!("*.{}", name("wild")));
+        }
         let rules: Result<Vec<PolicyRule>, _> = rules.iter().map(|line| PolicyRule::parse(line)).collect();
         Ok(Policy::allowlist(rules.map_err(io::Error::other)?))
     }
@@ -101,14 +100,14 @@ impl AttackSetup {
 
     /// Whether the server had a request since the last call.
     pub(super) fn take_server_hit(&self) -> bool {
-        std::mem::take(&mut *lock(&self.server.requests)) > 0
+        self.server.requests.swap(0, Ordering::Relaxed) > 0
     }
 
     /// What reached the host since the last call.
     pub(super) fn take_hits(&self) -> Vec<String> {
         let canaries = std::iter::from_fn(|| self.canaries.reached().or_else(|| self.rebound.reached()));
         let mut hits: Vec<String> = canaries.map(|address| format!("received at {address}")).collect();
-        let unknown = std::mem::take(&mut *lock(&self.resolver.unknown));
+        let unknown = std::mem::take(&mut *self.resolver.unknown());
         hits.extend(unknown.iter().map(|name| format!("asked for {name}")));
         if self.take_server_hit() {
             hits.push("the server of the allowed name was reached".to_owned());
@@ -147,7 +146,7 @@ fn tcp_address(canaries: &Canaries) -> Option<SocketAddr> {
 struct Server {
     address: SocketAddr,
     body: String,
-    requests: Arc<Mutex<usize>>,
+    requests: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -156,13 +155,13 @@ impl Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let body = format!("{:016x}", fastrand::u64(..));
-        let requests = Arc::new(Mutex::new(0));
+        let requests = Arc::new(AtomicUsize::new(0));
         let (length, counter) = (body.len(), requests.clone());
         let response =
             format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
         let task = tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
-                *lock(&counter) += 1;
+                counter.fetch_add(1, Ordering::Relaxed);
                 // A client that disconnects early counts as well.
                 let _ = stream.read(&mut [0; 1024]).await;
                 let _ = stream.write_all(response.as_bytes()).await;
@@ -189,17 +188,19 @@ struct RecordingResolver {
     unknown: Mutex<Vec<String>>,
 }
 
+impl RecordingResolver {
+    fn unknown(&self) -> MutexGuard<'_, Vec<String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[async_trait]
 impl Resolver for RecordingResolver {
     async fn resolve(&self, name: &HostName) -> io::Result<Vec<IpAddr>> {
         let found = self.known.get(name.as_str());
         if found.is_none() {
-            lock(&self.unknown).push(name.to_string());
+            self.unknown().push(name.to_string());
         }
         Ok(found.copied().into_iter().collect())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

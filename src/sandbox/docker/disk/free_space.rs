@@ -92,16 +92,12 @@ fn device(directory: &Path) -> Option<u64> {
 /// The size of a sandbox and the free space at one time. It cannot have grown more than the free space shrank since.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DiskMeasurement {
-    size: u64,
-    free: FreeSpace,
-    at: Instant,
+    pub(super) size: u64,
+    pub(super) free: FreeSpace,
+    pub(super) at: Instant,
 }
 
 impl DiskMeasurement {
-    pub(super) fn new(size: u64, free: FreeSpace, at: Instant) -> Self {
-        Self { size, free, at }
-    }
-
     /// The largest possible size now. `None` if another measurement is needed.
     pub(super) fn upper_bound(self, free: FreeSpace, now: Instant) -> Option<u64> {
         match free.used_since(self.free) {
@@ -178,7 +174,11 @@ mod tests {
         #[case] expected: Option<u64>,
     ) {
         let at = Instant::now();
-        let measured = DiskMeasurement::new(10 * MB, before, at);
+        let measured = DiskMeasurement {
+            size: 10 * MB,
+            free: before,
+            at,
+        };
         let bound = measured.upper_bound(now, at + Duration::from_secs(seconds));
         assert_eq!(bound, expected.map(|megabytes| megabytes * MB));
     }

@@ -1,22 +1,22 @@
 //! The `local` provider: plain processes of the host in a directory of their own. It isolates nothing else.
 
-mod local_dirs;
-
 use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::{self, DirBuilder};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
-use self::local_dirs::LocalDirs;
-use super::files::WorkspaceFiles;
+use super::files::{self, WorkspaceFiles};
 use super::lifecycle::{Lifecycle, LifecycleState};
 use super::{
     Capabilities, CredentialRoute, Enforced, Isolation, NetworkEnforcement, Provider, Sandbox, SandboxError,
     SandboxFiles, SandboxSpec,
 };
 use crate::exec::{Command, Exit, Host, OutputSink, RunningCommand, blocking};
+use crate::id::RunId;
 
 const NAME: &str = "local";
 
@@ -116,6 +116,70 @@ impl Provider for LocalProvider {
     }
 }
 
+/// The host directories of one sandbox.
+#[derive(Clone, Debug)]
+struct LocalDirs {
+    /// The directory of the run. It is removed with its last file.
+    run_dir: PathBuf,
+    /// The root of the sandbox.
+    root: PathBuf,
+    /// Where files are written before they are moved into the root, so that commands never see partial files.
+    staging: PathBuf,
+}
+
+impl LocalDirs {
+    /// Creates the directories of a new sandbox. Fails if it exists.
+    fn create(base: &Path, run: &RunId) -> io::Result<Self> {
+        fs::create_dir_all(base)?;
+        let dirs = Self::new(&base.canonicalize()?, run);
+        fs::create_dir_all(&dirs.run_dir)?;
+        DirBuilder::new().mode(0o700).create(&dirs.root)?;
+        dirs.create_missing()?;
+        Ok(dirs)
+    }
+
+    /// The directories of an existing sandbox. Missing ones are created, in case the creation was interrupted.
+    fn open(base: &Path, run: &RunId) -> io::Result<Option<Self>> {
+        let base = match base.canonicalize() {
+            Ok(base) => base,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let dirs = Self::new(&base, run);
+        if !dirs.root.is_dir() {
+            return Ok(None);
+        }
+        files::remove_all(&dirs.staging)?;
+        dirs.create_missing()?;
+        Ok(Some(dirs))
+    }
+
+    fn new(base: &Path, run: &RunId) -> Self {
+        let run_dir = base.join(run.as_str());
+        Self {
+            root: run_dir.join("sandbox"),
+            staging: run_dir.join("staging"),
+            run_dir,
+        }
+    }
+
+    fn create_missing(&self) -> io::Result<()> {
+        for dir in ["work", "home", "tmp"] {
+            fs::create_dir_all(self.root.join(dir))?;
+        }
+        fs::create_dir_all(&self.staging)
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        // The root last: if this process is killed, the next one finds the other directories through it.
+        files::remove_all(&self.staging)?;
+        files::remove_all(&self.root)?;
+        // Fails if there are other files of the run, which are kept.
+        let _ = fs::remove_dir(&self.run_dir);
+        Ok(())
+    }
+}
+
 /// One directory and the processes started in it.
 #[derive(Debug)]
 struct LocalSandbox {
@@ -196,7 +260,6 @@ impl Sandbox for LocalSandbox {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::os::unix::fs::symlink;
     use std::time::Duration;
 
@@ -205,7 +268,6 @@ mod tests {
 
     use super::*;
     use crate::exec::Discard;
-    use crate::id::RunId;
 
     fn provider(base: &Path) -> LocalProvider {
         LocalProvider::new(LocalOptions {
