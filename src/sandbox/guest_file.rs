@@ -11,27 +11,18 @@ use crate::guest;
 /// Executable but not readable: the kernel then protects the running guest from other processes of its user.
 const MODE: u32 = 0o111;
 
-/// The guest program on the host.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum GuestFile {
-    /// Its path.
-    Present(PathBuf),
-    /// Why there is no guest for these sandboxes.
-    Missing(&'static str),
-}
+/// The path of the guest program, or why there is none for these sandboxes.
+pub(super) type GuestFile = Result<PathBuf, &'static str>;
 
-impl GuestFile {
-    /// Writes the guest below `dir` unless it exists, for sandboxes of this processor architecture. The name of the
-    /// file contains the version of the guest.
-    pub(super) fn install(dir: &Path, arch: &str) -> Result<Self, SandboxError> {
-        let program = match guest_program(arch) {
-            Ok(program) => program,
-            Err(reason) => return Ok(Self::Missing(reason)),
-        };
-        write_guest(dir, program)
-            .map(Self::Present)
-            .map_err(|error| SandboxError::host("write the guest program to", dir, error))
-    }
+/// Writes the guest below `dir` unless it exists, for sandboxes of this processor architecture. The name of the file
+/// contains the version of the guest.
+pub(super) fn install(dir: &Path, arch: &str) -> Result<GuestFile, SandboxError> {
+    let program = match guest_program(arch) {
+        Ok(program) => program,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    let written = write_guest(dir, program).map(Ok);
+    written.map_err(|error| SandboxError::host("write the guest program to", dir, error))
 }
 
 /// The guest program for a processor architecture. The error is the reason why it does not exist.
@@ -71,14 +62,14 @@ mod tests {
     #[test]
     fn a_truncated_file_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
-        let GuestFile::Present(file) = GuestFile::install(dir.path(), host_arch()).unwrap() else {
+        let Ok(file) = install(dir.path(), host_arch()).unwrap() else {
             return assert_eq!(guest::PROGRAM, None);
         };
         let installed = fs::metadata(&file).unwrap();
         assert_eq!(installed.permissions().mode() & 0o777, MODE);
         fs::remove_file(&file).unwrap();
         fs::write(&file, b"half").unwrap();
-        GuestFile::install(dir.path(), host_arch()).unwrap();
+        assert!(install(dir.path(), host_arch()).unwrap().is_ok());
         assert_eq!(fs::metadata(&file).unwrap().len(), installed.len());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -86,9 +77,6 @@ mod tests {
     #[test]
     fn another_architecture_has_no_guest() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(
-            GuestFile::install(dir.path(), "s390x").unwrap(),
-            GuestFile::Missing(_)
-        ));
+        assert!(install(dir.path(), "s390x").unwrap().is_err());
     }
 }

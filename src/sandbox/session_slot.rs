@@ -12,91 +12,43 @@ use crate::exec::{CapturedOutput, Command, Exit, ExitStatus, OutputSink};
 
 const SIGKILL: i32 = 9;
 
-/// Opens warm sessions with the guest in one sandbox.
-#[async_trait]
-pub(super) trait SessionOpener: Send + Sync {
-    /// The outer error means that the sandbox cannot be reached, the inner one that only the guest does not work.
-    async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError>;
-}
-
 /// The warm session of one sandbox.
 #[derive(Debug)]
-pub(super) struct SessionSlot<O> {
-    opener: O,
+pub(super) struct SessionSlot {
     state: tokio::sync::Mutex<SlotState>,
     notices: Mutex<Vec<String>>,
 }
 
 #[derive(Debug)]
-enum SlotState {
-    Closed,
-    Open(Arc<WarmSession>),
-    /// The guest does not work in this sandbox.
-    Impossible,
+struct SlotState {
+    session: Option<Arc<WarmSession>>,
+    /// Whether the guest may work in this sandbox.
+    has_guest: bool,
 }
 
-impl<O: SessionOpener> SessionSlot<O> {
-    /// A slot whose session is not open yet.
-    pub(super) fn new(opener: O) -> Self {
+impl SessionSlot {
+    /// A slot whose session is not open yet, or never opens for this reason.
+    pub(super) fn new(missing_guest: Option<&str>) -> Self {
+        let state = SlotState {
+            session: None,
+            has_guest: missing_guest.is_none(),
+        };
         Self {
-            opener,
-            state: tokio::sync::Mutex::new(SlotState::Closed),
-            notices: Mutex::default(),
-        }
-    }
-
-    /// A slot for a sandbox that has no guest.
-    pub(super) fn without_guest(opener: O, reason: &str) -> Self {
-        let mut slot = Self::new(opener);
-        slot.state = tokio::sync::Mutex::new(SlotState::Impossible);
-        slot.notice_missing_session(&reason);
-        slot
-    }
-
-    /// The open session, or a new one. `None` if the guest does not work in this sandbox.
-    pub(super) async fn session(&self) -> Result<Option<Arc<WarmSession>>, SandboxError> {
-        let mut state = self.state.lock().await;
-        match &*state {
-            SlotState::Impossible => return Ok(None),
-            SlotState::Open(session) if session.is_open() => return Ok(Some(session.clone())),
-            SlotState::Open(_) | SlotState::Closed => {}
-        }
-        match self.opener.open().await? {
-            Ok(session) => {
-                let session = Arc::new(session);
-                *state = SlotState::Open(session.clone());
-                Ok(Some(session))
-            }
-            Err(error) => {
-                self.notice_missing_session(&error);
-                *state = SlotState::Impossible;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Removes and returns the session if it is open.
-    async fn take(&self) -> Option<Arc<WarmSession>> {
-        let mut state = self.state.lock().await;
-        match &*state {
-            SlotState::Impossible | SlotState::Closed => None,
-            SlotState::Open(session) => {
-                let session = session.clone();
-                *state = SlotState::Closed;
-                Some(session)
-            }
+            state: tokio::sync::Mutex::new(state),
+            notices: Mutex::new(missing_guest.iter().map(missing_session).collect()),
         }
     }
 
     /// Closes the session without waiting for its commands.
     pub(super) async fn close(&self) {
-        self.take().await;
+        self.state.lock().await.session = None;
     }
 
     /// Lets the guest end its commands, so that each of them gets an exit status, and closes the session. A guest that
     /// fails at this does not matter: the caller kills all processes afterwards.
     pub(super) async fn end_commands(&self) {
-        if let Some(session) = self.take().await {
+        let session = self.state.lock().await.session.take();
+        if let Some(session) = session {
             let _ = session.end_processes().await;
         }
     }
@@ -128,22 +80,22 @@ impl<O: SessionOpener> SessionSlot<O> {
     pub(super) fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.notices.lock().unwrap_or_else(PoisonError::into_inner))
     }
+}
 
-    fn notice_missing_session(&self, reason: &dyn fmt::Display) {
-        self.add_notice(format!(
-            "no warm session, using one exec per command (slower; signals appear as exit codes): {reason}"
-        ));
-    }
+/// The notice for a sandbox without a warm session.
+fn missing_session(reason: impl fmt::Display) -> String {
+    format!("no warm session, using one exec per command (slower; signals appear as exit codes): {reason}")
 }
 
 /// A sandbox that runs commands in a warm session, or one by one if its guest does not work.
 #[async_trait]
 pub(super) trait WarmSandbox: Sync {
-    /// Opens its sessions.
-    type Opener: SessionOpener;
-
     /// Its warm session.
-    fn slot(&self) -> &SessionSlot<Self::Opener>;
+    fn slot(&self) -> &SessionSlot;
+
+    /// Opens a session with the guest. The outer error means that the sandbox cannot be reached, the inner one that only
+    /// the guest does not work.
+    async fn open_session(&self) -> Result<Result<WarmSession, SessionError>, SandboxError>;
 
     /// Why no command can run any more; `None` while the sandbox runs.
     async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError>;
@@ -151,9 +103,28 @@ pub(super) trait WarmSandbox: Sync {
     /// Runs a command without the guest.
     async fn exec_plain(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError>;
 
+    /// The open session, or a new one. `None` if the guest does not work in this sandbox.
+    async fn session(&self) -> Result<Option<Arc<WarmSession>>, SandboxError> {
+        let mut state = self.slot().state.lock().await;
+        let is_open = state.session.as_ref().is_some_and(|session| session.is_open());
+        if state.has_guest && !is_open {
+            match self.open_session().await? {
+                Ok(session) => state.session = Some(Arc::new(session)),
+                Err(error) => {
+                    self.slot().add_notice(missing_session(error));
+                    *state = SlotState {
+                        session: None,
+                        has_guest: false,
+                    };
+                }
+            }
+        }
+        Ok(state.session.clone())
+    }
+
     /// Runs a command in the warm session if there is one.
     async fn exec_warm(&self, command: &Command, output: &mut dyn OutputSink) -> Result<Exit, SandboxError> {
-        let session = match self.slot().session().await {
+        let session = match self.session().await {
             Ok(Some(session)) => session,
             Ok(None) => return self.exec_plain(command, output).await,
             Err(error) => return Err(self.unusable_reason().await?.unwrap_or(error)),

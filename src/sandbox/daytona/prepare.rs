@@ -10,12 +10,11 @@ use super::client::DaytonaClient;
 use super::error::DaytonaError;
 use super::sandbox::DaytonaSandbox;
 use super::secrets;
-use super::terminal::TerminalOpener;
 use super::toolbox::{put_file, run_script};
 use super::wire::DaytonaSandboxInfo;
 use crate::guest;
 use crate::sandbox::SandboxSpec;
-use crate::sandbox::guest_file::guest_program;
+use crate::sandbox::guest_file::{GuestFile, guest_program};
 use crate::sandbox::lifecycle::Lifecycle;
 use crate::sandbox::session::SessionContext;
 use crate::sandbox::session_slot::SessionSlot;
@@ -68,32 +67,21 @@ pub(super) async fn open(
         dir: root,
         grace: spec.completion_grace,
     };
-    let opener = |guest| TerminalOpener {
-        toolbox: toolbox.clone(),
-        guest,
-        context: context.clone(),
-    };
-    let slot = match install(&toolbox, home, processor).await? {
-        Ok(guest) => SessionSlot::new(opener(guest)),
-        Err(reason) => SessionSlot::without_guest(opener(PathBuf::new()), reason),
-    };
+    let guest = install(&toolbox, home, processor).await?;
     Ok(DaytonaSandbox {
         api: api.clone(),
         info,
         toolbox,
         context,
         staging,
-        slot,
+        slot: SessionSlot::new(guest.as_ref().err().copied()),
+        guest: guest.unwrap_or_default(),
         lifecycle: Lifecycle::running(),
     })
 }
 
 /// Installs the guest if it is missing. The inner error says why it cannot be used.
-async fn install(
-    toolbox: &DaytonaClient,
-    home: &Path,
-    processor: &str,
-) -> Result<Result<PathBuf, &'static str>, DaytonaError> {
+async fn install(toolbox: &DaytonaClient, home: &Path, processor: &str) -> Result<GuestFile, DaytonaError> {
     let arch = match processor {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

@@ -1,6 +1,6 @@
 //! One live sandbox at Daytona.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,12 +11,11 @@ use super::api::{DaytonaApi, START_TIMEOUT};
 use super::client::DaytonaClient;
 use super::discard;
 use super::error::DaytonaError;
-use super::terminal::TerminalOpener;
 use super::toolbox::run_script;
 use super::wire::{DaytonaPhase, DaytonaPreview, DaytonaSandboxInfo};
 use crate::exec::{Command, Exit, OutputSink};
 use crate::sandbox::lifecycle::{Lifecycle, LifecycleState};
-use crate::sandbox::session::SessionContext;
+use crate::sandbox::session::{SessionContext, SessionError, WarmSession};
 use crate::sandbox::session_slot::{SessionSlot, WarmSandbox};
 use crate::sandbox::{END_PROCESSES, Sandbox, SandboxError, SandboxFiles};
 
@@ -32,7 +31,9 @@ pub(super) struct DaytonaSandbox {
     pub(super) context: SessionContext,
     /// The directory for uploads before they are moved to their path.
     pub(super) staging: String,
-    pub(super) slot: SessionSlot<TerminalOpener>,
+    /// The path of the guest in the sandbox.
+    pub(super) guest: PathBuf,
+    pub(super) slot: SessionSlot,
     pub(super) lifecycle: Lifecycle,
 }
 
@@ -74,10 +75,13 @@ impl DaytonaSandbox {
 
 #[async_trait]
 impl WarmSandbox for DaytonaSandbox {
-    type Opener = TerminalOpener;
-
-    fn slot(&self) -> &SessionSlot<TerminalOpener> {
+    fn slot(&self) -> &SessionSlot {
         &self.slot
+    }
+
+    async fn open_session(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
+        let opened = self.open_terminal().await;
+        opened.map_err(|error| error.for_sandbox(self.id()))
     }
 
     async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError> {

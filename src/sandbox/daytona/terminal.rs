@@ -4,21 +4,18 @@
 //! marker and executes the guest. The marker is sent in two parts, so that the echo does not contain it. Everything
 //! before the marker is output of the shell.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex, split};
 use tokio::time::{interval, timeout};
 
 use super::client::DaytonaClient;
 use super::error::DaytonaError;
+use super::sandbox::DaytonaSandbox;
 use super::socket::{self, SocketReader, SocketWriter};
 use crate::exec::Command;
-use crate::sandbox::SandboxError;
-use crate::sandbox::session::{SessionContext, SessionError, WarmSession};
-use crate::sandbox::session_slot::SessionOpener;
+use crate::sandbox::session::{SessionError, WarmSession};
 
 /// How long the shell may take to start and execute the guest.
 const SHELL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,25 +24,9 @@ const PING: Duration = Duration::from_secs(20);
 /// The buffer between the WebSocket and the session, in bytes.
 const BUFFER: usize = 256 * 1024;
 
-/// Opens warm sessions in one sandbox.
-#[derive(Debug)]
-pub(super) struct TerminalOpener {
-    pub(super) toolbox: DaytonaClient,
-    /// The path of the guest in the sandbox.
-    pub(super) guest: PathBuf,
-    pub(super) context: SessionContext,
-}
-
-#[async_trait]
-impl SessionOpener for TerminalOpener {
-    async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
-        let opened = self.try_open().await;
-        opened.map_err(|error| error.for_sandbox(&self.context.sandbox))
-    }
-}
-
-impl TerminalOpener {
-    async fn try_open(&self) -> Result<Result<WarmSession, SessionError>, DaytonaError> {
+impl DaytonaSandbox {
+    /// Opens a warm session. The inner error means that only the guest does not work.
+    pub(super) async fn open_terminal(&self) -> Result<Result<WarmSession, SessionError>, DaytonaError> {
         let id = format!("ralph-{:016x}", fastrand::u64(..));
         let new = json!({ "id": id, "cwd": "/", "cols": 80, "rows": 24 });
         self.toolbox.post("process/pty", new).done().await?;

@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::OnceCell;
 
 use super::super::files::{FileOwner, WorkspaceFiles};
-use super::super::guest_file::GuestFile;
+use super::super::guest_file::{self, GuestFile};
 use super::super::lifecycle::Lifecycle;
 use super::super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::super::session_slot::SessionSlot;
@@ -26,7 +26,6 @@ use super::exec::ContainerCommands;
 use super::sandbox::DockerSandbox;
 use super::seal::holder;
 use super::seal::{Seal, SealError, SealPlan};
-use super::session_opener::ExecSessionOpener;
 use super::user::AgentUser;
 use super::{DockerOptions, engine_failed, engine_failed_for, unshared};
 use crate::clock::Clock;
@@ -101,7 +100,7 @@ impl EngineHost {
         raise_open_files_limit();
         Ok(Self {
             user: AgentUser::new(info.users)?,
-            guest: GuestFile::install(&options.guest_dir, &info.arch)?,
+            guest: guest_file::install(&options.guest_dir, &info.arch)?,
             processors: info.cpus,
             cache: options.cache.clone(),
             is_docker_desktop: info.is_docker_desktop,
@@ -125,11 +124,11 @@ impl EngineHost {
             return Ok(NetworkMode::Bridge);
         };
         match (&self.guest, self.is_docker_desktop, spec.network.mode()) {
-            (GuestFile::Present(_), false, _) => Ok(NetworkMode::Sealed(plan)),
+            (Ok(_), false, _) => Ok(NetworkMode::Sealed(plan)),
             // Without any network no holder is needed.
             (_, _, PolicyMode::Deny) => Ok(NetworkMode::Disconnected),
-            (GuestFile::Missing(reason), _, _) => Err(SealError::NoGuest(reason)),
-            (GuestFile::Present(_), true, _) => Err(SealError::Desktop),
+            (Err(reason), _, _) => Err(SealError::NoGuest(reason)),
+            (Ok(_), true, _) => Err(SealError::Desktop),
         }
     }
 
@@ -149,12 +148,6 @@ impl EngineHost {
             container,
             proxy: egress.and_then(|egress| egress.phantom.clone()),
         };
-        let opener = ExecSessionOpener {
-            exec: exec.clone(),
-            sandbox: dir.name(),
-            socket_dir: dir.session_socket_dir(),
-            grace: spec.map_or(SandboxSpec::USUAL_GRACE, |spec| spec.completion_grace),
-        };
         DockerSandbox {
             name: dir.name(),
             disk: DiskWatch::new(
@@ -165,10 +158,8 @@ impl EngineHost {
             ),
             files: WorkspaceFiles::new(&dir.name(), PathBuf::from(ROOT), dir.workspace(), dir.staging())
                 .owned_by(self.user.outside),
-            slot: match &self.guest {
-                GuestFile::Present(_) => SessionSlot::new(opener),
-                GuestFile::Missing(reason) => SessionSlot::without_guest(opener, reason),
-            },
+            slot: SessionSlot::new(self.guest.as_ref().err().copied()),
+            grace: spec.map_or(SandboxSpec::USUAL_GRACE, |spec| spec.completion_grace),
             exec,
             dir: dir.clone(),
             lifecycle: Lifecycle::running(),

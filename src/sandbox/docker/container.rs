@@ -122,13 +122,12 @@ fn mounts(spec: &SandboxSpec, guest: &GuestFile, dir: &SandboxDir) -> Vec<Contai
         target: PathBuf::from(target),
         read_only: true,
     };
-    let guest = match guest {
-        GuestFile::Present(file) => vec![
+    let guest = guest.iter().flat_map(|file| {
+        [
             read_only(file.clone(), GUEST),
             read_only(dir.session_socket_dir(), session_socket::DIRECTORY),
-        ],
-        GuestFile::Missing(_) => vec![],
-    };
+        ]
+    });
     let trust = spec
         .network
         .inspects_any()

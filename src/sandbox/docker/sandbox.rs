@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep};
 use super::super::files::WorkspaceFiles;
 use super::super::lifecycle::{Lifecycle, LifecycleState};
 use super::super::sandbox_dir::SandboxDir;
+use super::super::session::{SessionError, WarmSession};
 use super::super::session_slot::{SessionSlot, WarmSandbox};
 use super::super::{Sandbox, SandboxError, SandboxErrorKind, SandboxFiles};
 use super::disk::DiskWatch;
 use super::engine_failed_for;
 use super::exec::ContainerCommands;
 use super::seal::Seal;
-use super::session_opener::ExecSessionOpener;
 use crate::clock::Clock;
 use crate::engine::{ContainerState, Engine, EngineError, ExecState};
 use crate::exec::{Command, Exit, ExitStatus, OutputSink};
@@ -47,7 +47,9 @@ pub(super) struct DockerSandbox {
     pub(super) disk: DiskWatch,
     pub(super) files: WorkspaceFiles,
     pub(super) exec: ContainerCommands,
-    pub(super) slot: SessionSlot<ExecSessionOpener>,
+    pub(super) slot: SessionSlot,
+    /// How long to wait after a command has ended for child processes that keep its streams open.
+    pub(super) grace: Duration,
     pub(super) lifecycle: Lifecycle,
     /// Whether processes may run that were started in the sandbox.
     pub(super) used: AtomicBool,
@@ -178,10 +180,13 @@ impl DockerSandbox {
 
 #[async_trait]
 impl WarmSandbox for DockerSandbox {
-    type Opener = ExecSessionOpener;
-
-    fn slot(&self) -> &SessionSlot<ExecSessionOpener> {
+    fn slot(&self) -> &SessionSlot {
         &self.slot
+    }
+
+    async fn open_session(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
+        let opened = self.open_guest().await;
+        opened.map_err(|error| engine_failed_for(&self.name, error))
     }
 
     async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError> {

@@ -5,17 +5,13 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::super::SandboxError;
 use super::super::session::{SessionContext, SessionError, WarmSession};
-use super::super::session_slot::SessionOpener;
 use super::container::{GUEST, ROOT};
-use super::engine_failed_for;
-use super::exec::ContainerCommands;
+use super::sandbox::DockerSandbox;
 use super::session_socket::{self, SessionSocket};
 use crate::engine::{EngineError, ExecSpec};
 
@@ -25,35 +21,16 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// How long a guest may take to connect to the socket.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Opens warm sessions in one container.
-#[derive(Debug)]
-pub(super) struct ExecSessionOpener {
-    pub(super) exec: ContainerCommands,
-    /// The name of the sandbox.
-    pub(super) sandbox: String,
-    /// The directory of the session socket on the host.
-    pub(super) socket_dir: PathBuf,
-    pub(super) grace: Duration,
-}
-
-#[async_trait]
-impl SessionOpener for ExecSessionOpener {
-    async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
-        self.try_open()
-            .await
-            .map_err(|error| engine_failed_for(&self.sandbox, error))
-    }
-}
-
-impl ExecSessionOpener {
-    async fn try_open(&self) -> Result<Result<WarmSession, SessionError>, EngineError> {
+impl DockerSandbox {
+    /// Opens a warm session with the guest. The inner error means that only the guest does not work.
+    pub(super) async fn open_guest(&self) -> Result<Result<WarmSession, SessionError>, EngineError> {
         let (engine, container) = (&self.exec.engine, &self.exec.container);
         let found = engine.container(container).await?;
         let found = found.ok_or_else(|| EngineError::NotFound {
             subject: container.clone(),
         })?;
         // Without a socket the session uses the stream of the exec, which is only slower.
-        let socket = SessionSocket::open(&self.socket_dir).ok();
+        let socket = SessionSocket::open(&self.dir.session_socket_dir()).ok();
         let mut argv = vec![GUEST, "session"];
         argv.extend(socket.as_ref().map(|_| session_socket::PATH));
         let spec = ExecSpec {
@@ -70,7 +47,7 @@ impl ExecSessionOpener {
         env.entry("PATH".to_owned())
             .or_insert_with(|| DEFAULT_PATH.to_owned());
         let context = SessionContext {
-            sandbox: self.sandbox.clone(),
+            sandbox: self.name.clone(),
             env,
             dir: PathBuf::from(ROOT),
             grace: self.grace,

@@ -74,10 +74,7 @@ impl VmPlan {
 
     /// The directory of the guest on the host, if there is a guest.
     pub(in crate::sandbox) fn guest_dir(&self) -> Option<&Path> {
-        match &self.guest {
-            GuestFile::Present(file) => file.parent(),
-            GuestFile::Missing(_) => None,
-        }
+        self.guest.as_ref().ok()?.parent()
     }
 
     /// The error for a network that is not sealed, or cannot be shown to be.

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
-use async_trait::async_trait;
-
 use super::super::session::{SessionContext, SessionError, WarmSession};
-use super::super::session_slot::SessionOpener;
-use super::super::{END_PROCESSES, SandboxError, shell};
+use super::super::{END_PROCESSES, shell};
 use crate::exec::{Command, Discard, Exit, ExitStatus, Host, OutputSink};
 
 /// A shell script that reads the working directory and the variables from the first line of its input and executes the
@@ -42,6 +39,14 @@ impl VmExec {
         Ok(exit)
     }
 
+    /// Opens a warm session with the guest.
+    pub(super) async fn open_session(&self) -> Result<WarmSession, SessionError> {
+        let guest = self.guest.to_string_lossy();
+        let command = self.exec.clone().args([guest, "session".into()]);
+        let (from_guest, to_guest) = self.host.open_piped(&command)?;
+        WarmSession::open(from_guest, to_guest, self.context.clone()).await
+    }
+
     /// Ends all processes of ralph in the VM.
     pub(super) async fn end_all(&self) -> io::Result<Exit> {
         let command = self.exec.clone().args(["/bin/sh", "-c", END_PROCESSES]);
@@ -67,17 +72,5 @@ impl VmExec {
                 .args(command.args.iter().cloned())
                 .stdin(input)
         }
-    }
-}
-
-#[async_trait]
-impl SessionOpener for VmExec {
-    async fn open(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
-        let guest = self.guest.to_string_lossy();
-        let command = self.exec.clone().args([guest, "session".into()]);
-        Ok(match self.host.open_piped(&command) {
-            Ok((from_guest, to_guest)) => WarmSession::open(from_guest, to_guest, self.context.clone()).await,
-            Err(error) => Err(error.into()),
-        })
     }
 }

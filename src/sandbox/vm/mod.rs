@@ -20,7 +20,7 @@ pub(super) use self::network::VmNetwork;
 use self::exec::VmExec;
 use self::sandbox::VmSandbox;
 use super::files::WorkspaceFiles;
-use super::guest_file::{GuestFile, host_arch};
+use super::guest_file::{self, host_arch};
 use super::lifecycle::Lifecycle;
 use super::sandbox_dir::{SandboxDir, SandboxRecord};
 use super::session::SessionContext;
@@ -67,7 +67,7 @@ impl<D: VmDriver> VmBackend<D> {
         Ok(VmPlan {
             dir: dir.clone(),
             spec,
-            guest: GuestFile::install(&self.options.guest_dir, host_arch())?,
+            guest: guest_file::install(&self.options.guest_dir, host_arch())?,
         })
     }
 
@@ -89,10 +89,10 @@ impl<D: VmDriver> VmBackend<D> {
         let exec = VmExec {
             host: self.options.host.clone(),
             exec,
-            guest: match &plan.guest {
-                GuestFile::Present(file) => self.driver.guest(file),
-                GuestFile::Missing(_) => PathBuf::new(),
-            },
+            guest: plan
+                .guest
+                .as_ref()
+                .map_or_else(|_| PathBuf::new(), |file| self.driver.guest(file)),
             context: SessionContext {
                 sandbox: name.clone(),
                 env: variables(&printed, &network, &root, &plan.spec),
@@ -103,10 +103,7 @@ impl<D: VmDriver> VmBackend<D> {
         Ok(VmSandbox {
             driver: self.driver.clone(),
             files: WorkspaceFiles::new(&name, root, plan.dir.workspace(), plan.dir.staging()),
-            slot: match &plan.guest {
-                GuestFile::Present(_) => SessionSlot::new(exec.clone()),
-                GuestFile::Missing(reason) => SessionSlot::without_guest(exec.clone(), reason),
-            },
+            slot: SessionSlot::new(plan.guest.as_ref().err().copied()),
             exec,
             lifecycle: Lifecycle::running(),
             network,

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 
 use super::super::files::WorkspaceFiles;
 use super::super::lifecycle::{Lifecycle, LifecycleState};
+use super::super::session::{SessionError, WarmSession};
 use super::super::session_slot::{SessionSlot, WarmSandbox};
 use super::super::{Sandbox, SandboxActivity, SandboxError, SandboxFiles};
 use super::driver::{VmDriver, VmPlan};
@@ -21,7 +22,7 @@ pub(super) struct VmSandbox<D> {
     pub(super) plan: VmPlan,
     pub(super) files: WorkspaceFiles,
     pub(super) exec: VmExec,
-    pub(super) slot: SessionSlot<VmExec>,
+    pub(super) slot: SessionSlot,
     pub(super) lifecycle: Lifecycle,
     pub(super) network: VmNetwork,
 }
@@ -45,10 +46,12 @@ impl<D: VmDriver> VmSandbox<D> {
 
 #[async_trait]
 impl<D: VmDriver> WarmSandbox for VmSandbox<D> {
-    type Opener = VmExec;
-
-    fn slot(&self) -> &SessionSlot<VmExec> {
+    fn slot(&self) -> &SessionSlot {
         &self.slot
+    }
+
+    async fn open_session(&self) -> Result<Result<WarmSession, SessionError>, SandboxError> {
+        Ok(self.exec.open_session().await)
     }
 
     async fn unusable_reason(&self) -> Result<Option<SandboxError>, SandboxError> {

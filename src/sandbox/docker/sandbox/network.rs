@@ -47,7 +47,7 @@ impl DockerSandbox {
         let mut proved = Err(SealError::NotProbed("the guest cannot run in it".to_owned()));
         // A process inside may end a session. That says nothing about the network, so it is tried twice.
         for _ in 0..2 {
-            match self.slot.session().await {
+            match self.session().await {
                 Ok(Some(session)) => {
                     report_step("session-opened", seal.holder());
                     proved = seal.prove(&session).await;
