@@ -24,7 +24,7 @@ pub use exit::{CapturedOutput, Exit, ExitStatus};
 pub(crate) use host::send_input;
 pub use host::{CommandStdout, Host, RunningCommand};
 pub(crate) use output::CommandOutput;
-pub(crate) use wait_limits::{WaitEnd, WaitLimits};
+pub(crate) use wait_limits::WaitLimits;
 
 /// Runs file operations or system calls that block on a thread of their own.
 pub(crate) async fn blocking<T: Send + 'static>(

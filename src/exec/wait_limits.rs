@@ -4,15 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use super::Command;
-
-/// Why a command is no longer waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WaitEnd {
-    Finished,
-    TimedOut,
-    Idle,
-}
+use super::{Command, ExitStatus};
 
 /// The time limits of a command.
 #[derive(Clone, Copy, Debug)]
@@ -38,18 +30,19 @@ impl WaitLimits {
         }
     }
 
-    /// Waits for the first limit of a command whose last output was at this time.
-    pub(crate) async fn exceeded(&self, last_output: Instant) -> WaitEnd {
+    /// Waits for the first limit of a command whose last output was at this time. Returns the status of a command that
+    /// is ended for it.
+    pub(crate) async fn exceeded(&self, last_output: Instant) -> ExitStatus {
         let idle = self.idle.and_then(|idle| last_output.checked_add(idle));
-        let limits = [(self.deadline, WaitEnd::TimedOut), (idle, WaitEnd::Idle)];
+        let limits = [(self.deadline, ExitStatus::TimedOut), (idle, ExitStatus::Idle)];
         let next = limits
             .into_iter()
-            .filter_map(|(at, end)| Some((at?, end)))
+            .filter_map(|(at, status)| Some((at?, status)))
             .min_by_key(|(at, _)| *at);
         match next {
-            Some((at, end)) => {
+            Some((at, status)) => {
                 sleep_until(at).await;
-                end
+                status
             }
             None => std::future::pending().await,
         }

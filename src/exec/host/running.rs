@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, ChildStdin};
 use tokio::time::Instant;
 
-use super::super::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitEnd, WaitLimits};
+use super::super::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitLimits};
 use super::group::ProcessGroup;
 use super::mark::ProcessMark;
 use super::stdin::send_input;
@@ -79,16 +79,15 @@ impl<'a> RunningCommand<'a> {
     /// Waits until the command ends, or ends it when it reaches a limit. Passes each line to `output` as it arrives.
     pub async fn finish(mut self, output: &mut dyn OutputSink) -> io::Result<Exit> {
         let limits = WaitLimits::new(self.command, self.started);
-        let end = self.drive(limits, Some(self.grace), output).await?;
+        let limit = self.drive(limits, Some(self.grace), output).await?;
         let held_after_exit = self.exited.is_some() && self.is_open;
-        let status = match (self.exited, end) {
-            (Some(status), _) => status.into(),
-            (None, WaitEnd::Idle) => ExitStatus::Idle,
-            (None, WaitEnd::TimedOut | WaitEnd::Finished) => ExitStatus::TimedOut,
+        let status = match self.exited {
+            Some(status) => status.into(),
+            None => limit.unwrap_or(ExitStatus::TimedOut),
         };
-        match end {
-            WaitEnd::Finished => self.group.release(),
-            WaitEnd::TimedOut | WaitEnd::Idle => self.end(output).await?,
+        match limit {
+            None => self.group.release(),
+            Some(_) => self.end(output).await?,
         }
         let streams_held = held_after_exit || self.is_open;
         let duration = self.started.elapsed();
@@ -104,14 +103,14 @@ impl<'a> RunningCommand<'a> {
         Ok(())
     }
 
-    /// Writes input and reads output until the command and its streams have ended, or a limit is reached. With a grace
-    /// period, only that counts once the command has ended.
+    /// Writes input and reads output until the command and its streams have ended, or a limit is reached, which it
+    /// returns. With a grace period, only that counts once the command has ended.
     async fn drive(
         &mut self,
         mut limits: WaitLimits,
         grace: Option<Duration>,
         output: &mut dyn OutputSink,
-    ) -> io::Result<WaitEnd> {
+    ) -> io::Result<Option<ExitStatus>> {
         let mut last_output = Instant::now();
         while self.exited.is_none() || self.is_open {
             let had_exited = self.exited.is_some();
@@ -122,13 +121,13 @@ impl<'a> RunningCommand<'a> {
                     last_output = Instant::now();
                 }
                 () = send_input(&mut self.stdin, &mut self.input), if self.stdin.is_some() => {}
-                end = limits.exceeded(last_output) => {
+                limit = limits.exceeded(last_output) => {
                     let read = self.poll_once_more(output)?;
                     let ended = self.exited.is_some() && !(had_exited && self.is_open);
-                    if end == WaitEnd::Idle && read {
+                    if limit == ExitStatus::Idle && read {
                         last_output = Instant::now();
                     } else if !ended {
-                        return Ok(end);
+                        return Ok(Some(limit));
                     }
                 }
             }
@@ -136,7 +135,7 @@ impl<'a> RunningCommand<'a> {
                 limits = WaitLimits::timeout(grace);
             }
         }
-        Ok(WaitEnd::Finished)
+        Ok(None)
     }
 
     /// Reads output and an exit status that arrived in time but were not seen yet, because the host is busy. Returns

@@ -14,7 +14,7 @@ use super::error::DaytonaError;
 use super::sandbox::DaytonaSandbox;
 use super::socket;
 use super::wire::{ToolboxCommandInfo, ToolboxCommandStarted};
-use crate::exec::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitEnd, WaitLimits};
+use crate::exec::{Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitLimits};
 use crate::sandbox::shell;
 
 /// How often a log whose connection broke is opened again.
@@ -44,9 +44,8 @@ impl DaytonaSandbox {
         let mut log = SessionLog::new(command.keep);
         let limits = WaitLimits::new(command, started);
         let status = match self.follow(&path, &mut log, &limits, output).await? {
-            WaitEnd::Finished => self.exit_code(&path).await?,
-            WaitEnd::TimedOut => ExitStatus::TimedOut,
-            WaitEnd::Idle => ExitStatus::Idle,
+            None => self.exit_code(&path).await?,
+            Some(limit) => limit,
         };
         session.end().await?;
         Ok(log.into_exit(status, started, output))
@@ -66,7 +65,7 @@ impl DaytonaSandbox {
         log: &mut SessionLog,
         limits: &WaitLimits,
         output: &mut dyn OutputSink,
-    ) -> Result<WaitEnd, DaytonaError> {
+    ) -> Result<Option<ExitStatus>, DaytonaError> {
         let path = format!("{command_path}/logs");
         let (mut last_output, mut reopens) = (Instant::now(), 0);
         loop {
@@ -80,10 +79,10 @@ impl DaytonaSandbox {
                             last_output = Instant::now();
                             log.push(&bytes, output);
                         }
-                        Ok(None) => return Ok(WaitEnd::Finished),
+                        Ok(None) => return Ok(None),
                         Err(error) => break error,
                     },
-                    ending = limits.exceeded(last_output) => return Ok(ending),
+                    limit = limits.exceeded(last_output) => return Ok(Some(limit)),
                 }
             };
             if reopens == MAX_REOPENS {

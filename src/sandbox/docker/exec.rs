@@ -17,7 +17,7 @@ use super::container::ROOT;
 use super::{engine_failed, proxy};
 use crate::engine::{ContainerExec, Engine, EngineError, ExecOutput, ExecSpec, ExecState};
 use crate::exec::{
-    Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitEnd, WaitLimits, send_input,
+    Command, CommandOutput, Exit, ExitStatus, OutputSink, OutputStream, WaitLimits, send_input,
 };
 use crate::gateway::Phantom;
 
@@ -65,13 +65,12 @@ impl ContainerCommands {
         let mut running = RunningExec::new(exec.map_err(engine_failed)?, command);
         let limits = WaitLimits::new(command, started);
         let status = match running.wait(&limits, output).await.map_err(engine_failed)? {
-            WaitEnd::Finished => running.exit_status(command).await?,
-            WaitEnd::TimedOut => ExitStatus::TimedOut,
-            WaitEnd::Idle => ExitStatus::Idle,
+            None => running.exit_status(command).await?,
+            Some(limit) => {
+                guard.end(&mut running, output).await.map_err(engine_failed)?;
+                limit
+            }
         };
-        if matches!(status, ExitStatus::TimedOut | ExitStatus::Idle) {
-            guard.end(&mut running, output).await.map_err(engine_failed)?;
-        }
         guard.release();
         let streams_held = running.streams_held;
         Ok(running
@@ -173,16 +172,16 @@ impl<'a> RunningExec<'a> {
         }
     }
 
-    /// Sends input and records output until the streams are closed or a limit is exceeded.
+    /// Sends input and records output until the streams are closed or a limit is exceeded, which it returns.
     async fn wait(
         &mut self,
         limits: &WaitLimits,
         output: &mut dyn OutputSink,
-    ) -> Result<WaitEnd, EngineError> {
+    ) -> Result<Option<ExitStatus>, EngineError> {
         let mut last_output = Instant::now();
         loop {
             if !self.streams_held {
-                return Ok(WaitEnd::Finished);
+                return Ok(None);
             }
             tokio::select! {
                 piece = self.exec.next() => {
@@ -195,7 +194,7 @@ impl<'a> RunningExec<'a> {
                     }
                 }
                 () = send_input(&mut self.stdin, &mut self.input), if self.stdin.is_some() => {}
-                end = limits.exceeded(last_output) => return Ok(end),
+                limit = limits.exceeded(last_output) => return Ok(Some(limit)),
             }
         }
     }
