@@ -2,66 +2,14 @@
 
 use thiserror::Error;
 
-use super::check::{AnswerFault, AnswerProblem, problems};
-use super::json::{JsonNode, TextPosition, char_start};
+use super::check::problems;
+use super::json::{JsonNode, char_start, position};
 use super::schema::{ActionsAnswer, AgentAction, schema};
 
-/// Why an answer cannot be used.
+/// Why an answer cannot be used, as a message for the model.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum AnswerError {
-    /// There is not valid text.
-    #[error("the answer is empty")]
-    Empty,
-    /// The model reached its output limit.
-    #[error(
-        "the answer was cut off at the output limit after {characters} characters: \
-         answer shorter, with fewer or smaller actions"
-    )]
-    CutOff {
-        /// How many characters arrived.
-        characters: usize,
-    },
-    /// It does not begin with a JSON object.
-    #[error("the answer begins with {found:?}: its first character must be the `{{` of the JSON object")]
-    TextBefore {
-        /// The first characters.
-        found: String,
-    },
-    /// There is text after the JSON object.
-    #[error(
-        "there is text after the JSON object, from {position} on: {found:?}; nothing may follow its last `}}`"
-    )]
-    TextAfter {
-        /// Where the text begins.
-        position: TextPosition,
-        /// The first characters of the text.
-        found: String,
-    },
-    /// The JSON ends too early.
-    #[error(
-        "the JSON ends before it is complete, at {position}, after {near:?}: \
-         a closing quote, bracket or brace is missing"
-    )]
-    Truncated {
-        /// Where it ends.
-        position: TextPosition,
-        /// The text before it.
-        near: String,
-    },
-    /// It is not JSON.
-    #[error("the JSON is malformed at {position}, near {near:?}: {reason}")]
-    Malformed {
-        /// Where the error is.
-        position: TextPosition,
-        /// The text around it.
-        near: String,
-        /// The parser's message.
-        reason: String,
-    },
-    /// It is JSON that does not follow the schema.
-    #[error("the answer does not follow the schema:\n- {}", bullets(.0))]
-    Invalid(Vec<AnswerProblem>),
-}
+#[error("{0}")]
+pub struct AnswerError(String);
 
 const SHOWN: usize = 40;
 const PROBLEMS_SHOWN: usize = 10;
@@ -72,38 +20,60 @@ const PROBLEMS_SHOWN: usize = 10;
 /// ends the iteration.
 pub fn parse_answer(text: &str) -> Result<ActionsAnswer, AnswerError> {
     let root = read_json(text)?;
-    expect_none(problems(schema(), &root))?;
+    expect_none(&problems(schema(), &root))?;
     let answer: ActionsAnswer = root.read().map_err(|error| malformed(text, &error))?;
-    expect_none(check_actions(&answer.actions, &root))?;
+    expect_none(&check_actions(&answer.actions, &root))?;
     Ok(answer)
 }
 
-fn expect_none(problems: Vec<AnswerProblem>) -> Result<(), AnswerError> {
+/// The error for an answer that reached the output limit.
+pub(super) fn cut_off(text: &str) -> AnswerError {
+    AnswerError(format!(
+        "the answer was cut off at the output limit after {} characters: \
+         answer shorter, with fewer or smaller actions",
+        text.chars().count()
+    ))
+}
+
+fn expect_none(problems: &[String]) -> Result<(), AnswerError> {
     if problems.is_empty() {
         return Ok(());
     }
-    Err(AnswerError::Invalid(problems))
+    let mut message = "the answer does not follow the schema:".to_owned();
+    for problem in problems.iter().take(PROBLEMS_SHOWN) {
+        message = format!("{message}\n- {problem}");
+    }
+    if problems.len() > PROBLEMS_SHOWN {
+        message = format!("{message}\n- and {} more", problems.len() - PROBLEMS_SHOWN);
+    }
+    Err(AnswerError(message))
 }
 
 fn read_json(text: &str) -> Result<JsonNode<'_>, AnswerError> {
-    if text.trim().is_empty() {
-        return Err(AnswerError::Empty);
+    let empty = || AnswerError("the answer is empty".to_owned());
+    let beginning = |text: &str| text.chars().take(SHOWN).collect::<String>();
+    let start = text.trim_start();
+    if start.is_empty() {
+        return Err(empty());
     }
-    if !text.trim_start().starts_with('{') {
-        let found = beginning(text.trim_start());
-        return Err(AnswerError::TextBefore { found });
+    if !start.starts_with('{') {
+        return Err(AnswerError(format!(
+            "the answer begins with {:?}: its first character must be the `{{` of the JSON object",
+            beginning(start)
+        )));
     }
     let (root, end) = JsonNode::parse(text)
         .map_err(|error| malformed(text, &error))?
-        .ok_or(AnswerError::Empty)?;
+        .ok_or_else(empty)?;
     let after = text[end..].trim_start();
-    if !after.is_empty() {
-        return Err(AnswerError::TextAfter {
-            position: TextPosition::from_byte(text, text.len() - after.len()),
-            found: beginning(after),
-        });
+    if after.is_empty() {
+        return Ok(root);
     }
-    Ok(root)
+    Err(AnswerError(format!(
+        "there is text after the JSON object, from {} on: {:?}; nothing may follow its last `}}`",
+        position(text, text.len() - after.len()),
+        beginning(after)
+    )))
 }
 
 /// Turns an error of the JSON parser into one with a position and the text around it.
@@ -114,58 +84,45 @@ fn malformed(text: &str, error: &serde_json::Error) -> AnswerError {
         .map(str::len)
         .sum();
     let byte = char_start(text, line_start + error.column().saturating_sub(1));
-    let position = TextPosition::from_byte(text, byte);
+    let position = position(text, byte);
     let near_start = char_start(text, byte.saturating_sub(SHOWN));
     if error.is_eof() {
-        let near = text[near_start..].to_owned();
-        return AnswerError::Truncated { position, near };
+        return AnswerError(format!(
+            "the JSON ends before it is complete, at {position}, after {:?}: \
+             a closing quote, bracket or brace is missing",
+            &text[near_start..]
+        ));
     }
+    let near = &text[near_start..char_start(text, byte + SHOWN)];
     let place = format!(" at line {} column {}", error.line(), error.column());
-    AnswerError::Malformed {
-        position,
-        near: text[near_start..char_start(text, byte + SHOWN)].to_owned(),
-        reason: error.to_string().trim_end_matches(&place).to_owned(),
-    }
+    let reason = error.to_string();
+    let reason = reason.trim_end_matches(&place);
+    AnswerError(format!(
+        "the JSON is malformed at {position}, near {near:?}: {reason}"
+    ))
 }
 
 /// Checks what the schema cannot express: only the last action ends the iteration, and a diff names the file of its
 /// action.
-fn check_actions(actions: &[AgentAction], root: &JsonNode<'_>) -> Vec<AnswerProblem> {
-    let fields = root.fields();
-    let nodes = fields
-        .iter()
-        .find(|(name, _)| name == "actions")
-        .map(|(_, node)| node.items());
+fn check_actions(actions: &[AgentAction], root: &JsonNode<'_>) -> Vec<String> {
+    let fields = root.fields().into_iter();
+    let nodes = fields.filter(|(name, _)| name == "actions");
     let mut ended_by = None;
     let mut found = Vec::new();
-    for (action, node) in actions.iter().zip(nodes.into_iter().flatten()) {
+    for (action, node) in actions.iter().zip(nodes.flat_map(|(_, node)| node.items())) {
         if let Some(ending) = ended_by {
-            found.push(AnswerProblem::at(&node, AnswerFault::AfterEnding { ending }));
+            found.push(node.problem(format_args!(
+                "comes after `{ending}`, which ends the iteration and must be the last action"
+            )));
         }
         ended_by = ended_by.or(action.conclusion().map(|_| action.name()));
         if let AgentAction::Patch { path, patch } = action
             && let Err(error) = patch.check_names(path)
         {
-            found.push(AnswerProblem::at(&node, error));
+            found.push(node.problem(error));
         }
     }
     found
-}
-
-fn beginning(text: &str) -> String {
-    text.chars().take(SHOWN).collect()
-}
-
-fn bullets(problems: &[AnswerProblem]) -> String {
-    let mut lines: Vec<String> = problems
-        .iter()
-        .take(PROBLEMS_SHOWN)
-        .map(AnswerProblem::to_string)
-        .collect();
-    if problems.len() > PROBLEMS_SHOWN {
-        lines.push(format!("and {} more", problems.len() - PROBLEMS_SHOWN));
-    }
-    lines.join("\n- ")
 }
 
 #[cfg(test)]
@@ -185,9 +142,11 @@ mod tests {
 
     /// The only problem of an answer with these actions.
     fn problem_of(actions: &str) -> String {
-        match parse_answer(&with_actions(actions)).unwrap_err() {
-            AnswerError::Invalid(problems) if problems.len() == 1 => problems[0].to_string(),
-            other => panic!("not one problem: {other}"),
+        let error = error_of(&with_actions(actions));
+        let problem = error.strip_prefix("the answer does not follow the schema:\n- ");
+        match problem {
+            Some(problem) if !problem.contains("\n- ") => problem.to_owned(),
+            _ => panic!("not one problem: {error}"),
         }
     }
 

@@ -6,31 +6,13 @@ use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// A position in a text. Lines and columns count from 1; columns count characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TextPosition {
-    /// The line number.
-    pub line: usize,
-    /// The column number.
-    pub column: usize,
-}
-
-impl TextPosition {
-    /// The position of the character that contains this byte.
-    pub(super) fn from_byte(text: &str, byte: usize) -> Self {
-        let before = &text[..char_start(text, byte)];
-        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-        Self {
-            line: before.matches('\n').count() + 1,
-            column: before[line_start..].chars().count() + 1,
-        }
-    }
-}
-
-impl fmt::Display for TextPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}, column {}", self.line, self.column)
-    }
+/// The line and column of the character that contains this byte. Both count from 1; columns count characters.
+pub(super) fn position(text: &str, byte: usize) -> String {
+    let before = &text[..char_start(text, byte)];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let line = before.matches('\n').count() + 1;
+    let column = before[line_start..].chars().count() + 1;
+    format!("line {line}, column {column}")
 }
 
 /// The first byte of the character that contains this byte, or the end of the text.
@@ -48,23 +30,6 @@ pub(super) struct JsonNode<'a> {
     path: String,
 }
 
-/// The type of a JSON value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JsonType {
-    /// `{...}`.
-    Object,
-    /// `[...]`.
-    Array,
-    /// `"..."`.
-    String,
-    /// `1`.
-    Number,
-    /// `true` or `false`.
-    Boolean,
-    /// `null`.
-    Null,
-}
-
 impl<'a> JsonNode<'a> {
     /// Parses the JSON value at the start of a text and returns it with its end. `None` if there is only white space.
     pub(super) fn parse(document: &'a str) -> Result<Option<(Self, usize)>, serde_json::Error> {
@@ -78,30 +43,32 @@ impl<'a> JsonNode<'a> {
         Ok(raw.map(|raw| (root(raw), values.byte_offset())))
     }
 
-    pub(super) fn kind(&self) -> JsonType {
+    /// The name of its JSON type.
+    pub(super) fn kind(&self) -> &'static str {
         match self.raw.get().as_bytes().first() {
-            Some(b'{') => JsonType::Object,
-            Some(b'[') => JsonType::Array,
-            Some(b'"') => JsonType::String,
-            Some(b't' | b'f') => JsonType::Boolean,
-            Some(b'n') => JsonType::Null,
-            _ => JsonType::Number,
+            Some(b'{') => "object",
+            Some(b'[') => "array",
+            Some(b'"') => "string",
+            Some(b't' | b'f') => "boolean",
+            Some(b'n') => "null",
+            _ => "number",
         }
     }
 
-    pub(super) fn position(&self) -> TextPosition {
+    /// Says what is wrong with the value, with its path (for example `actions[1].command`) and position.
+    pub(super) fn problem(&self, fault: impl fmt::Display) -> String {
         let start = self.raw.get().as_ptr().addr() - self.document.as_ptr().addr();
-        TextPosition::from_byte(self.document, start)
+        let path = if self.path.is_empty() {
+            "the answer"
+        } else {
+            &self.path
+        };
+        format!("{path} ({}): {fault}", position(self.document, start))
     }
 
     /// Deserializes the value.
     pub(super) fn read<T: Deserialize<'a>>(&self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.raw.get())
-    }
-
-    /// The path from the root, for example `actions[1].command`; empty for the root.
-    pub(super) fn path(&self) -> &str {
-        &self.path
     }
 
     /// The fields of an object in order, including repeated ones; empty for another type.
@@ -129,19 +96,6 @@ impl<'a> JsonNode<'a> {
             raw,
             path,
         }
-    }
-}
-
-impl fmt::Display for JsonType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Object => "object",
-            Self::Array => "array",
-            Self::String => "string",
-            Self::Number => "number",
-            Self::Boolean => "boolean",
-            Self::Null => "null",
-        })
     }
 }
 
@@ -186,13 +140,13 @@ mod tests {
         let items = fields[1].1.items();
         let found: Vec<_> = [&root, &fields[0].1, &fields[1].1, &items[1]]
             .iter()
-            .map(|node| format!("{} {} {}", node.path(), node.kind(), node.position()))
+            .map(|node| node.problem(node.kind()))
             .collect();
         let expected = [
-            " object line 1, column 1",
-            "ä string line 2, column 7",
-            "x array line 2, column 17",
-            "x[1] boolean line 3, column 3",
+            "the answer (line 1, column 1): object",
+            "ä (line 2, column 7): string",
+            "x (line 2, column 17): array",
+            "x[1] (line 3, column 3): boolean",
         ];
         assert_eq!(found, expected);
     }

@@ -17,9 +17,7 @@ use std::sync::Arc;
 use super::{Agent, AgentBrief, AgentImage, AgentRecord, AgentSession};
 
 pub use answer::{AnswerError, parse_answer};
-pub use check::{AnswerFault, AnswerProblem};
-pub use diff::{Patch, PatchError, PatchFormatError, PatchedFile};
-pub use json::{JsonType, TextPosition};
+pub use diff::{Patch, PatchError, PatchedFile};
 pub use path::{PathError, RelPath};
 pub use schema::{ActionsAnswer, AgentAction, ReportedProgress};
 

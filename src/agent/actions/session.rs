@@ -3,7 +3,7 @@
 use crate::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentSession, AgentStep, StepResult};
 use crate::model::{ModelMessage, ModelReply};
 
-use super::answer::{AnswerError, parse_answer};
+use super::answer::{AnswerError, cut_off, parse_answer};
 use super::schema::{ActionsAnswer, AgentAction};
 
 /// How many characters of a bad answer are sent back to the model.
@@ -88,9 +88,7 @@ impl AgentSession for ActionsSession {
 /// Parses a reply. A reply that was cut off but is complete JSON is accepted.
 fn parse(reply: &ModelReply) -> Result<ActionsAnswer, AnswerError> {
     match parse_answer(&reply.text) {
-        Err(_) if reply.cut_off => Err(AnswerError::CutOff {
-            characters: reply.text.chars().count(),
-        }),
+        Err(_) if reply.cut_off => Err(cut_off(&reply.text)),
         parsed => parsed,
     }
 }

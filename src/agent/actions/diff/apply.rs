@@ -1,10 +1,6 @@
 //! Applies a unified diff.
 
-use std::fmt::Write as _;
-
-use thiserror::Error;
-
-use super::{DiffLine, Hunk, LineEnd, LineOp, Patch, PatchEffect};
+use super::{DiffLine, Hunk, LineOp, Patch, PatchEffect, PatchError};
 
 /// The result of applying a diff to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,66 +9,6 @@ pub enum PatchedFile {
     Content(Vec<u8>),
     /// The file is deleted.
     Deleted,
-}
-
-/// Why a diff does not apply. `hunk` counts from 1.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PatchError {
-    /// The file does not exist.
-    #[error(
-        "the file does not exist, and the diff does not make it: begin it with `--- /dev/null` to make it"
-    )]
-    Missing,
-    /// The file exists already.
-    #[error(
-        "the file exists already, but the diff makes it (`--- /dev/null`): read it, and change what is there"
-    )]
-    Exists,
-    /// The lines of a hunk are not in the file.
-    #[error(
-        "hunk {hunk} (`{header}`) does not apply: it differs from line {line} of the file\n{}",
-        side_by_side(expected, found)
-    )]
-    Mismatch {
-        /// The number of the hunk.
-        hunk: usize,
-        /// Its `@@` line.
-        header: String,
-        /// The first line of the file that differs, from 1, at the best match.
-        line: usize,
-        /// The lines of the hunk around there.
-        expected: Vec<String>,
-        /// The lines of the file around there.
-        found: Vec<String>,
-    },
-    /// A hunk without line numbers matches twice.
-    #[error(
-        "hunk {hunk} fits at line {first} and at line {second} of the file: give it more context, or line numbers"
-    )]
-    Ambiguous {
-        /// The number of the hunk.
-        hunk: usize,
-        /// The line of the first match.
-        first: usize,
-        /// The line of the second match.
-        second: usize,
-    },
-    /// A hunk that only adds lines and has no context.
-    #[error(
-        "hunk {hunk} (`{header}`) has no line of the file to find its place by: give it at least one line of context"
-    )]
-    NoContext {
-        /// The number of the hunk.
-        hunk: usize,
-        /// Its `@@` line.
-        header: String,
-    },
-    /// A deletion that does not remove every line.
-    #[error("the diff deletes the file (`+++ /dev/null`) but leaves {lines} lines of it")]
-    LeftOver {
-        /// How many lines are left.
-        lines: usize,
-    },
 }
 
 /// How many lines are compared before a hunk counts as not found. It bounds the search in huge files.
@@ -86,17 +22,26 @@ pub(super) fn apply(patch: &Patch, original: Option<&[u8]>) -> Result<PatchedFil
     let needs_file = patch.effect == PatchEffect::Delete
         || patch.hunks.iter().any(|hunk| hunk.old_lines().next().is_some());
     match original {
-        None if needs_file => return Err(PatchError::Missing),
-        Some(_) if patch.effect == PatchEffect::Create => return Err(PatchError::Exists),
+        None if needs_file => {
+            return Err(PatchError::new(
+                "the file does not exist, and the diff does not make it: begin it with `--- /dev/null` to make it",
+            ));
+        }
+        Some(_) if patch.effect == PatchEffect::Create => {
+            return Err(PatchError::new(
+                "the file exists already, but the diff makes it (`--- /dev/null`): read it, and change what is there",
+            ));
+        }
         None | Some(_) => {}
     }
     let content = edit(original.unwrap_or_default(), &patch.hunks)?;
     match patch.effect {
         PatchEffect::Change | PatchEffect::Create => Ok(PatchedFile::Content(content)),
         PatchEffect::Delete if content.is_empty() => Ok(PatchedFile::Deleted),
-        PatchEffect::Delete => Err(PatchError::LeftOver {
-            lines: content.split_inclusive(|byte| *byte == b'\n').count(),
-        }),
+        PatchEffect::Delete => Err(PatchError::new(format!(
+            "the diff deletes the file (`+++ /dev/null`) but leaves {} lines of it",
+            content.split_inclusive(|byte| *byte == b'\n').count()
+        ))),
     }
 }
 
@@ -158,13 +103,13 @@ impl Output {
             match line.op {
                 LineOp::Keep => found.next().into_iter().for_each(|line| self.push(line)),
                 LineOp::Remove => drop(found.next()),
-                LineOp::Add => {
-                    self.push(line.text.as_bytes());
-                    match line.end {
-                        LineEnd::File => {}
-                        LineEnd::LineBreak => self.bytes.extend_from_slice(self.line_break),
+                LineOp::Add => match line.text.strip_suffix('\n') {
+                    Some(text) => {
+                        self.push(text.as_bytes());
+                        self.bytes.extend_from_slice(self.line_break);
                     }
-                }
+                    None => self.push(line.text.as_bytes()),
+                },
             }
         }
     }
@@ -183,8 +128,16 @@ impl Search<'_> {
     /// Finds the line, from 0, where the hunk applies: where its header says, shifted like the previous hunk, or at the
     /// nearest match.
     fn place(&self, drift: isize) -> Result<usize, PatchError> {
-        if self.old.is_empty() {
-            return self.place_of_addition();
+        let Hunk { number, header, .. } = self.hunk;
+        match (self.old.is_empty(), self.file.is_empty()) {
+            (true, true) => return Ok(0),
+            (true, false) => {
+                return Err(PatchError::new(format!(
+                    "hunk {number} (`{header}`) has no line of the file to find its place by: \
+                     give it at least one line of context"
+                )));
+            }
+            (false, _) => {}
         }
         let expected = self
             .hunk
@@ -212,23 +165,12 @@ impl Search<'_> {
         match matches[..] {
             [] => Err(self.mismatch(best.1, best.0)),
             [at] => Ok(at),
-            [first, second, ..] => Err(PatchError::Ambiguous {
-                hunk: self.hunk.number,
-                first: first + 1,
-                second: second + 1,
-            }),
+            [first, second, ..] => Err(PatchError::new(format!(
+                "hunk {number} fits at line {} and at line {} of the file: give it more context, or line numbers",
+                first + 1,
+                second + 1
+            ))),
         }
-    }
-
-    /// A hunk without context applies only to an empty file.
-    fn place_of_addition(&self) -> Result<usize, PatchError> {
-        if self.file.is_empty() {
-            return Ok(0);
-        }
-        Err(PatchError::NoContext {
-            hunk: self.hunk.number,
-            header: self.hunk.header.clone(),
-        })
     }
 
     /// How many of the hunk's old lines match at this line, from the first on.
@@ -242,29 +184,36 @@ impl Search<'_> {
     }
 
     fn mismatch(&self, at: usize, matching: usize) -> PatchError {
-        let around = matching.saturating_sub(AROUND)..matching + AROUND + 1;
-        let shown = |bytes: &[u8]| -> String {
-            String::from_utf8_lossy(bytes)
-                .trim_end_matches(['\r', '\n'])
-                .chars()
-                .take(SHOWN)
-                .collect()
-        };
-        let window = |count: usize| around.start.min(count)..around.end.min(count);
-        PatchError::Mismatch {
-            hunk: self.hunk.number,
-            header: shown(self.hunk.header.as_bytes()),
-            line: at + matching + 1,
-            expected: self.old[window(self.old.len())]
-                .iter()
-                .map(|line| shown(line.text.as_bytes()))
-                .collect(),
-            found: self.file[at..][window(self.file.len() - at)]
-                .iter()
-                .map(|line| shown(line))
-                .collect(),
-        }
+        let old = self.old.iter().map(|line| line.text.as_bytes());
+        let found = self.file[at..].iter().copied();
+        let text = format!(
+            "hunk {} (`{}`) does not apply: it differs from line {} of the file\n\
+             the diff has:{}\nthe file has:{}",
+            self.hunk.number,
+            shown(self.hunk.header.as_bytes()),
+            at + matching + 1,
+            excerpt(old, matching),
+            excerpt(found, matching),
+        );
+        PatchError::new(text.trim_end())
     }
+}
+
+/// The lines around the first one that differs, each on a line of its own.
+fn excerpt<'a>(lines: impl Iterator<Item = &'a [u8]>, first_difference: usize) -> String {
+    let skipped = first_difference.saturating_sub(AROUND);
+    let around = lines.skip(skipped).take(first_difference - skipped + 1 + AROUND);
+    let excerpt: String = around.map(|line| format!("\n    {}", shown(line))).collect();
+    if excerpt.is_empty() {
+        return "\n    (the end of the file)".to_owned();
+    }
+    excerpt
+}
+
+/// A line without its line break, shortened.
+fn shown(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    text.trim_end_matches(['\r', '\n']).chars().take(SHOWN).collect()
 }
 
 /// The numbers from `low` to `high`, nearest to `middle` first.
@@ -282,32 +231,14 @@ fn nearest_first(middle: usize, low: usize, high: usize) -> impl Iterator<Item =
 /// Whether a line of the file matches a line of the hunk. A carriage return, or a missing last line break, in the file
 /// alone does not matter.
 fn is_match(line: &DiffLine, found: &[u8]) -> bool {
-    match line.end {
-        LineEnd::File => found == line.text.as_bytes(),
-        LineEnd::LineBreak => without_break(found) == line.text.as_bytes() || lacks_cr(line, found),
+    match line.text.strip_suffix('\n') {
+        None => found == line.text.as_bytes(),
+        Some(text) => found.strip_suffix(b"\n").unwrap_or(found) == text.as_bytes() || lacks_cr(line, found),
     }
 }
 
 /// Whether the file's line is the hunk's line plus a carriage return.
 fn lacks_cr(line: &DiffLine, found: &[u8]) -> bool {
-    found.strip_suffix(b"\r\n") == Some(line.text.as_bytes()) && line.end == LineEnd::LineBreak
-}
-
-fn without_break(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\n").unwrap_or(line)
-}
-
-fn side_by_side(expected: &[String], found: &[String]) -> String {
-    let mut text = String::new();
-    for (title, lines) in [("the diff has:", expected), ("the file has:", found)] {
-        text.push_str(title);
-        for line in lines {
-            let _ = write!(text, "\n    {line}");
-        }
-        if lines.is_empty() {
-            text.push_str("\n    (the end of the file)");
-        }
-        text.push('\n');
-    }
-    text.trim_end().to_owned()
+    let text = line.text.strip_suffix('\n').map(str::as_bytes);
+    text.is_some() && text == found.strip_suffix(b"\r\n")
 }

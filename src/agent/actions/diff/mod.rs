@@ -1,8 +1,6 @@
 //! Unified diffs of one file.
 
 mod apply;
-mod header;
-mod hunk;
 mod parse;
 #[cfg(test)]
 mod tests;
@@ -16,7 +14,7 @@ use thiserror::Error;
 
 use super::path::RelPath;
 
-pub use apply::{PatchError, PatchedFile};
+pub use apply::PatchedFile;
 
 /// A unified diff of one file.
 ///
@@ -32,64 +30,15 @@ pub struct Patch {
     hunks: Vec<Hunk>,
 }
 
-/// Why a text is not a unified diff of one file. `line` is a line of the diff, from 1.
+/// Why a diff cannot be parsed or applied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PatchFormatError {
-    /// A line that is not part of a unified diff.
-    #[error("line {line} of the diff is {found:?}: expected {expected}")]
-    Unexpected {
-        /// The line of the diff.
-        line: usize,
-        /// The start of the line.
-        found: String,
-        /// What is allowed there.
-        expected: &'static str,
-    },
-    /// A line after `\ No newline at end of file`.
-    #[error("line {line} of the diff comes after `\\ No newline at end of file`: nothing can follow there")]
-    AfterEndOfFile {
-        /// The line of the diff.
-        line: usize,
-    },
-    /// Something other than a change of text.
-    #[error("line {line} of the diff asks for {what}, which a patch cannot do here: {instead}")]
-    Unsupported {
-        /// The line of the diff.
-        line: usize,
-        /// What the line asks for.
-        what: &'static str,
-        /// How to do it instead.
-        instead: &'static str,
-    },
-    /// The diff has a second file.
-    #[error("line {line} of the diff begins a second file: give each file a `patch` action of its own")]
-    SeveralFiles {
-        /// The line of the diff.
-        line: usize,
-    },
-    /// The diff changes nothing.
-    #[error("the diff changes nothing: it has no hunk with a `+` or `-` line")]
-    NoChange,
-    /// A hunk that changes nothing.
-    #[error("hunk {hunk} changes nothing: it has no `+` or `-` line")]
-    EmptyHunk {
-        /// The number of the hunk, from 1.
-        hunk: usize,
-    },
-    /// A new file (`--- /dev/null`) with lines to keep or remove.
-    #[error("hunk {hunk} keeps or removes lines of a file that `--- /dev/null` says is new")]
-    OldLinesInNewFile {
-        /// The number of the hunk, from 1.
-        hunk: usize,
-    },
-    /// The diff names another file than the action.
-    #[error("the diff names `{named}`, but the action's path is `{path}`")]
-    OtherFile {
-        /// The name in the diff.
-        named: String,
-        /// The path of the action.
-        path: RelPath,
-    },
+#[error("{0}")]
+pub struct PatchError(String);
+
+impl PatchError {
+    fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
 }
 
 impl Patch {
@@ -97,12 +46,12 @@ impl Patch {
     pub(super) const FORMAT: &'static str = "unified-diff-of-one-file";
 
     /// Parses a diff. The file names and the numbers between `@@` and `@@` are optional.
-    pub fn parse(text: &str) -> Result<Self, PatchFormatError> {
+    pub fn parse(text: &str) -> Result<Self, PatchError> {
         parse::parse(text)
     }
 
     /// Checks that every file name in the diff is this path, with or without `a/` and `b/`.
-    pub fn check_names(&self, path: &RelPath) -> Result<(), PatchFormatError> {
+    pub fn check_names(&self, path: &RelPath) -> Result<(), PatchError> {
         let is_path = |name: &str| RelPath::parse(name).is_ok_and(|name| name == *path);
         let agrees = |name: &&String| {
             let below = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/"));
@@ -110,10 +59,9 @@ impl Patch {
         };
         match self.names.iter().find(|name| !agrees(name)) {
             None => Ok(()),
-            Some(named) => Err(PatchFormatError::OtherFile {
-                named: named.clone(),
-                path: path.clone(),
-            }),
+            Some(named) => Err(PatchError::new(format!(
+                "the diff names `{named}`, but the action's path is `{path}`"
+            ))),
         }
     }
 
@@ -143,9 +91,9 @@ impl fmt::Debug for Patch {
 }
 
 impl TryFrom<String> for Patch {
-    type Error = PatchFormatError;
+    type Error = PatchError;
 
-    fn try_from(text: String) -> Result<Self, PatchFormatError> {
+    fn try_from(text: String) -> Result<Self, PatchError> {
         Self::parse(&text)
     }
 }
@@ -201,9 +149,8 @@ impl Hunk {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DiffLine {
     op: LineOp,
-    /// The text without its line feed. A carriage return is part of it.
+    /// The text with its line feed, which only the last line of a file can lack (`\ No newline at end of file`).
     text: String,
-    end: LineEnd,
 }
 
 /// What happens to a line.
@@ -212,12 +159,4 @@ enum LineOp {
     Keep,
     Remove,
     Add,
-}
-
-/// How a line ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LineEnd {
-    LineBreak,
-    /// The file ends here, without a line break (`\ No newline at end of file`).
-    File,
 }

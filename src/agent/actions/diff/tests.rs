@@ -21,8 +21,12 @@ fn applied(original: &str, diff: &str) -> String {
     }
 }
 
-fn not_applied(original: &str, diff: &str) -> PatchError {
-    patch(diff).apply(Some(original.as_bytes())).unwrap_err()
+fn not_applied(original: &str, diff: &str) -> String {
+    error_of(&patch(diff), Some(original))
+}
+
+fn error_of(patch: &Patch, original: Option<&str>) -> String {
+    patch.apply(original.map(str::as_bytes)).unwrap_err().to_string()
 }
 
 #[rstest]
@@ -116,11 +120,10 @@ fn a_file_is_made(#[case] diff: &str, #[case] expected: &str) {
 fn a_file_is_deleted() {
     let deletion = patch("--- a/x\n+++ /dev/null\n@@ -1,2 +0,0 @@\n-a\n-b\n");
     assert_eq!(deletion.apply(Some(b"a\nb\n")), Ok(PatchedFile::Deleted));
-    assert_eq!(
-        deletion.apply(Some(b"a\nb\nc\n")),
-        Err(PatchError::LeftOver { lines: 1 })
-    );
-    assert_eq!(deletion.apply(None), Err(PatchError::Missing));
+    let error = error_of(&deletion, Some("a\nb\nc\n"));
+    assert!(error.ends_with("but leaves 1 lines of it"), "{error}");
+    let error = error_of(&deletion, None);
+    assert!(error.starts_with("the file does not exist"), "{error}");
     let of_nothing = patch("diff --git a/x b/x\ndeleted file mode 100644\nindex e69de29..0000000\n");
     assert_eq!(of_nothing.apply(Some(b"")), Ok(PatchedFile::Deleted));
 }
@@ -134,11 +137,10 @@ fn a_file_that_is_not_text_keeps_its_bytes() {
 #[test]
 fn a_file_is_neither_made_twice_nor_changed_before_it_is_there() {
     let creation = patch("--- /dev/null\n+++ b/x\n@@ -0,0 +1 @@\n+a\n");
-    assert_eq!(creation.apply(Some(b"")), Err(PatchError::Exists));
-    assert_eq!(
-        patch("@@ -1 +1 @@\n-a\n+b\n").apply(None),
-        Err(PatchError::Missing)
-    );
+    let error = error_of(&creation, Some(""));
+    assert!(error.starts_with("the file exists already"), "{error}");
+    let error = error_of(&patch("@@ -1 +1 @@\n-a\n+b\n"), None);
+    assert!(error.starts_with("the file does not exist"), "{error}");
 }
 
 #[test]
@@ -146,25 +148,15 @@ fn a_hunk_that_does_not_apply_is_shown_beside_the_file() {
     let file = "one\ntwo\nthree\nfour\nfive\n";
     let diff = "@@ -1 +1 @@\n-one\n+1\n@@ -3,3 +3,3 @@ fn x\n three\n-FOUR\n+4\n five\n";
     let error = not_applied(file, diff);
-    assert_eq!(
-        error,
-        PatchError::Mismatch {
-            hunk: 2,
-            header: "@@ -3,3 +3,3 @@ fn x".into(),
-            line: 4,
-            expected: vec!["three".into(), "FOUR".into(), "five".into()],
-            found: vec!["three".into(), "four".into(), "five".into()],
-        }
-    );
     let text = "hunk 2 (`@@ -3,3 +3,3 @@ fn x`) does not apply: it differs from line 4 of the file\n\
                 the diff has:\n    three\n    FOUR\n    five\n\
                 the file has:\n    three\n    four\n    five";
-    assert_eq!(error.to_string(), text);
+    assert_eq!(error, text);
 }
 
 #[test]
 fn a_hunk_beyond_the_end_of_the_file_says_so() {
-    let error = not_applied("", "@@ -1 +1 @@\n-a\n+b\n").to_string();
+    let error = not_applied("", "@@ -1 +1 @@\n-a\n+b\n");
     assert!(
         error.ends_with("the file has:\n    (the end of the file)"),
         "{error}"
@@ -174,23 +166,28 @@ fn a_hunk_beyond_the_end_of_the_file_says_so() {
 #[test]
 fn a_hunk_does_not_reach_back_over_an_earlier_one() {
     let error = not_applied("a\nb\n", "@@ -2 +2 @@\n-b\n+B\n@@ -1 +1 @@\n-a\n+A\n");
-    assert!(matches!(error, PatchError::Mismatch { hunk: 2, .. }), "{error}");
+    assert!(
+        error.starts_with("hunk 2 (`@@ -1 +1 @@`) does not apply"),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_hunk_without_numbers_must_fit_once() {
-    let twice = PatchError::Ambiguous {
-        hunk: 1,
-        first: 1,
-        second: 3,
-    };
-    assert_eq!(not_applied("a\nb\na\n", "@@\n-a\n+A\n"), twice);
+    let error = not_applied("a\nb\na\n", "@@\n-a\n+A\n");
+    assert!(
+        error.starts_with("hunk 1 fits at line 1 and at line 3 of the file"),
+        "{error}"
+    );
 }
 
 #[test]
 fn lines_are_not_added_without_context() {
     let error = not_applied("a\n", "@@ -1,0 +2 @@\n+b\n");
-    assert!(matches!(error, PatchError::NoContext { hunk: 1, .. }), "{error}");
+    assert!(
+        error.starts_with("hunk 1 (`@@ -1,0 +2 @@`) has no line of the file"),
+        "{error}"
+    );
     assert_eq!(applied("", "@@ -0,0 +1 @@\n+b\n"), "b\n");
 }
 
@@ -284,7 +281,8 @@ fn the_names_in_a_diff_are_the_actions_path(#[case] names: &str, #[case] agree: 
 fn a_search_that_cannot_succeed_ends() {
     let file = "a\n".repeat(100_000);
     let diff = format!("@@ -1 +1 @@\n{}-b\n", " a\n".repeat(50_000));
-    assert!(matches!(not_applied(&file, &diff), PatchError::Mismatch { .. }));
+    let error = not_applied(&file, &diff);
+    assert!(error.contains("does not apply"), "{error}");
 }
 
 /// Text made of the lines that diffs are made of.
