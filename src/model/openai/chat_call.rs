@@ -41,22 +41,20 @@ impl ChatCall<'_> {
     pub(super) async fn run(self, show: OnText<'_>) -> Result<ModelReply, AttemptFailure> {
         let response = self.send().await?;
         let mut partial_reply = PartialReply::default();
-        let quoted = match ReplyFormat::from_response(&response) {
-            ReplyFormat::Events => {
-                self.read_events(response, &mut partial_reply, show).await?;
-                // LiteLLM sends the headers of a stream before it knows the cost.
-                None
-            }
-            ReplyFormat::Json => {
-                let quoted = quoted_cost(response.headers());
+        let mut quoted = None;
+        match media_type(&response).as_str() {
+            // LiteLLM sends the headers of a stream before it knows the cost.
+            "text/event-stream" => self.read_events(response, &mut partial_reply, show).await?,
+            "application/json" => {
+                quoted = quoted_cost(response.headers());
                 let body = self.read_body(response).await?;
                 partial_reply.add(self.parse_chunk(&body)?, show);
-                quoted
             }
-            ReplyFormat::Other(form) => {
+            other => {
+                let form = if other.is_empty() { "(none)" } else { other };
                 return Err(self.refused(StatusCode::OK, &format!("the answer has the content type {form}")));
             }
-        };
+        }
         partial_reply
             .finish(&self.request.profile, quoted)
             .ok_or(AttemptFailure::Retryable(AttemptError::Incomplete))
@@ -123,14 +121,12 @@ impl ChatCall<'_> {
             return Ok(chunk);
         };
         let status = error.status().unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Err(
-            match self.classify(status, &HeaderMap::new(), &RefusalText::Error(error)) {
-                AttemptFailure::Retryable(AttemptError::Failed { message, .. }) => {
-                    AttemptFailure::Retryable(AttemptError::FailedMidway { message })
-                }
-                failure => failure,
-            },
-        )
+        Err(match self.classify(status, &HeaderMap::new(), Some(&error), "") {
+            AttemptFailure::Retryable(AttemptError::Failed { message, .. }) => {
+                AttemptFailure::Retryable(AttemptError::FailedMidway { message })
+            }
+            failure => failure,
+        })
     }
 
     async fn read_refusal(self, mut response: Response) -> AttemptFailure {
@@ -150,11 +146,19 @@ impl ChatCall<'_> {
                 .unwrap_or("an unknown address");
             return self.refused(status, &format!("it redirects to {to}"));
         }
-        self.classify(status, headers, &RefusalText::from_body(&body))
+        let error = ErrorBody::from_refusal(&body);
+        self.classify(status, headers, error.as_ref(), &String::from_utf8_lossy(&body))
     }
 
-    fn classify(self, status: StatusCode, headers: &HeaderMap, text: &RefusalText) -> AttemptFailure {
-        match classify(status, headers, text.error()) {
+    /// Classifies a refusal. `body` is its message if it has no error in a known format.
+    fn classify(
+        self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        error: Option<&ErrorBody>,
+        body: &str,
+    ) -> AttemptFailure {
+        match classify(status, headers, error) {
             RefusalKind::Wait => AttemptFailure::Final(ModelError::RateLimited {
                 model: self.request.profile.litellm_model.clone(),
                 retry_after: retry_after::retry_after(headers),
@@ -163,11 +167,11 @@ impl ChatCall<'_> {
                 endpoint: self.client.endpoint.to_string(),
                 status: status.as_u16(),
             }),
-            RefusalKind::Refused => self.refused(status, text.as_str()),
-            RefusalKind::Retry => AttemptFailure::Retryable(match text.error() {
-                Some(_) => AttemptError::Failed {
+            RefusalKind::Refused => self.refused(status, error.map_or(body, ErrorBody::message)),
+            RefusalKind::Retry => AttemptFailure::Retryable(match error {
+                Some(error) => AttemptError::Failed {
                     status: status.as_u16(),
-                    message: self.quote(text.as_str()),
+                    message: self.quote(error.message()),
                 },
                 None => AttemptError::Unexplained {
                     status: status.as_u16(),
@@ -216,64 +220,12 @@ impl ChatCall<'_> {
     }
 }
 
-/// The body of a refusal.
-enum RefusalText {
-    /// An error in the format of the API.
-    Error(ErrorBody),
-    /// Anything else.
-    Text(String),
-}
-
-impl RefusalText {
-    fn from_body(body: &[u8]) -> Self {
-        match ErrorBody::from_refusal(body) {
-            Some(error) => Self::Error(error),
-            None => Self::Text(String::from_utf8_lossy(body).into_owned()),
-        }
-    }
-
-    fn error(&self) -> Option<&ErrorBody> {
-        match self {
-            Self::Error(error) => Some(error),
-            Self::Text(_) => None,
-        }
-    }
-
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Error(error) => error.message().unwrap_or("no reason given"),
-            Self::Text(text) => text,
-        }
-    }
-}
-
-/// The format of an answer.
-enum ReplyFormat {
-    /// A stream of events.
-    Events,
-    /// One JSON body.
-    Json,
-    /// Another content type.
-    Other(String),
-}
-
-impl ReplyFormat {
-    fn from_response(response: &Response) -> Self {
-        let header = response.headers().get(CONTENT_TYPE);
-        let value = header.and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let kind = value
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        match kind.as_str() {
-            "text/event-stream" => Self::Events,
-            "application/json" => Self::Json,
-            "" => Self::Other("(none)".to_owned()),
-            _ => Self::Other(kind),
-        }
-    }
+/// The media type of a response in lower case, without parameters; empty if it has none.
+fn media_type(response: &Response) -> String {
+    let header = response.headers().get(CONTENT_TYPE);
+    let value = header.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = value.split(';').next().unwrap_or_default();
+    media_type.trim().to_ascii_lowercase()
 }
 
 /// The cost that LiteLLM reports in a response header.

@@ -10,16 +10,7 @@ pub(super) struct PartialReply {
     text: String,
     model: Option<String>,
     usage: Option<ChatUsage>,
-    finish: Option<Finish>,
-}
-
-/// Why the model stopped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Finish {
-    /// It finished, or gave another reason.
-    Ended,
-    /// It reached `max_output_tokens`.
-    Length,
+    finish_reason: Option<String>,
 }
 
 impl PartialReply {
@@ -39,23 +30,24 @@ impl PartialReply {
                 show(&text);
                 self.text.push_str(&text);
             }
-            match choice.finish_reason.as_deref() {
-                Some("length") => self.finish = Some(Finish::Length),
-                Some(_) => self.finish = Some(Finish::Ended),
-                None => {}
-            }
+            self.finish_reason = choice.finish_reason.or(self.finish_reason.take());
         }
     }
 
     /// Whether there was a finish reason.
     pub(super) fn is_finished(&self) -> bool {
-        self.finish.is_some()
+        self.finish_reason.is_some()
     }
 
     /// The reply; `None` if there was no finish reason. `quoted` is the cost from the response headers.
     pub(super) fn finish(self, profile: &Profile, quoted: Option<Usd>) -> Option<ModelReply> {
-        let finish = self.finish?;
-        let tokens = self.usage.as_ref().and_then(tokens);
+        let finish_reason = self.finish_reason?;
+        let tokens = self.usage.as_ref().and_then(|usage| {
+            Some(Tokens {
+                input: usage.prompt_tokens?,
+                output: usage.completion_tokens?,
+            })
+        });
         let in_usage = self.usage.and_then(|usage| usage.cost).and_then(known_cost);
         let by_price = || profile.cost_of(tokens?);
         Some(ModelReply {
@@ -63,7 +55,7 @@ impl PartialReply {
             model: self.model.unwrap_or_else(|| profile.litellm_model.clone()),
             tokens,
             cost: quoted.or(in_usage).or_else(by_price),
-            cut_off: finish == Finish::Length,
+            cut_off: finish_reason == "length",
             unmetered_attempts: 0,
         })
     }
@@ -72,11 +64,4 @@ impl PartialReply {
 /// A cost that an endpoint reported. LiteLLM reports zero for a model whose price it does not know.
 pub(crate) fn known_cost(dollars: f64) -> Option<Usd> {
     Usd::from_dollars(dollars).filter(|cost| *cost > Usd::ZERO)
-}
-
-fn tokens(usage: &ChatUsage) -> Option<Tokens> {
-    Some(Tokens {
-        input: usage.prompt_tokens?,
-        output: usage.completion_tokens?,
-    })
 }

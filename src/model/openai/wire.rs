@@ -2,25 +2,20 @@
 
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::model::{MessageRole, ModelMessage, ModelRequest};
+use crate::model::{ModelMessage, ModelRequest};
 
 /// The body of a call.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatRequest<'a> {
     model: &'a str,
-    messages: Vec<ChatMessage<'a>>,
+    messages: &'a [ModelMessage],
     max_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     temperature: Option<f64>,
     stream: bool,
     stream_options: StreamOptions,
-}
-
-#[derive(Debug, Serialize)]
-struct ChatMessage<'a> {
-    role: &'static str,
-    content: &'a str,
 }
 
 #[derive(Debug, Serialize)]
@@ -30,17 +25,9 @@ struct StreamOptions {
 
 impl<'a> From<&'a ModelRequest> for ChatRequest<'a> {
     fn from(request: &'a ModelRequest) -> Self {
-        let message = |message: &'a ModelMessage| ChatMessage {
-            role: match message.role {
-                MessageRole::System => "system",
-                MessageRole::User => "user",
-                MessageRole::Assistant => "assistant",
-            },
-            content: &message.content,
-        };
         Self {
             model: &request.profile.litellm_model,
-            messages: request.messages.iter().map(message).collect(),
+            messages: &request.messages,
             max_tokens: request.profile.max_output_tokens,
             temperature: request.profile.temperature,
             stream: true,
@@ -79,68 +66,40 @@ pub(super) struct ChatUsage {
     pub(super) cost: Option<f64>,
 }
 
-/// The error in a refusal, or in place of a chunk. Some servers send only a text.
+/// The error in a refusal, or in place of a chunk: an object with `message`, `type` and `code`. Some servers send only a
+/// text.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum ErrorBody {
-    Text(String),
-    Full {
-        message: Option<String>,
-        #[serde(rename = "type")]
-        kind: Option<String>,
-        code: Option<ErrorCode>,
-    },
-}
-
-/// An HTTP status or a name.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum ErrorCode {
-    Number(i64),
-    Text(String),
-}
+#[serde(transparent)]
+pub(super) struct ErrorBody(Value);
 
 impl ErrorBody {
     /// Parses the body of a refusal; `None` if it has no error in a known format.
     pub(super) fn from_refusal(body: &[u8]) -> Option<Self> {
-        #[derive(Deserialize)]
-        struct Refusal {
-            error: ErrorBody,
-        }
-        serde_json::from_slice::<Refusal>(body)
-            .ok()
-            .map(|refusal| refusal.error)
+        let mut body: Value = serde_json::from_slice(body).ok()?;
+        let error = body.get_mut("error")?.take();
+        (error.is_string() || error.is_object()).then_some(Self(error))
     }
 
     /// The error message.
-    pub(super) fn message(&self) -> Option<&str> {
-        match self {
-            Self::Text(text) => Some(text),
-            Self::Full { message, kind, .. } => message.as_deref().or(kind.as_deref()),
-        }
+    pub(super) fn message(&self) -> &str {
+        let texts = [&self.0, &self.0["message"], &self.0["type"]];
+        let text = texts.into_iter().find_map(Value::as_str);
+        text.unwrap_or("no reason given")
     }
 
     /// Whether its type or code is this name.
     pub(super) fn is(&self, word: &str) -> bool {
-        match self {
-            Self::Text(_) => false,
-            Self::Full { kind, code, .. } => {
-                kind.as_deref() == Some(word) || matches!(code, Some(ErrorCode::Text(code)) if code == word)
-            }
-        }
+        self.0["type"] == word || self.0["code"] == word
     }
 
-    /// The HTTP status in its code.
+    /// The HTTP status in its code, a number or a text.
     pub(super) fn status(&self) -> Option<StatusCode> {
-        let Self::Full { code: Some(code), .. } = self else {
-            return None;
+        let code = &self.0["code"];
+        let status = match code.as_str() {
+            Some(text) => text.parse().ok()?,
+            None => u16::try_from(code.as_u64()?).ok()?,
         };
-        let status = match code {
-            ErrorCode::Number(number) => u16::try_from(*number).ok()?,
-            ErrorCode::Text(text) => text.parse().ok()?,
-        };
-        StatusCode::from_u16(status)
-            .ok()
-            .filter(|status| status.is_client_error() || status.is_server_error())
+        let status = StatusCode::from_u16(status).ok()?;
+        (status.is_client_error() || status.is_server_error()).then_some(status)
     }
 }
