@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::CallPurpose;
+use super::{CallPurpose, ModelReply};
 use crate::usage::{Tokens, Usd};
 
 /// The answers of a scripted model, by iteration and call, in YAML or JSON:
@@ -90,22 +90,13 @@ pub(super) struct ScriptedCall {
 /// The outcome of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ScriptedOutcome {
-    Replies(ScriptedReply),
+    Replies(ModelReply),
     Fails(ScriptedFailure),
     FailsFirst {
         fault: ScriptedFailure,
         times: u32,
-        then: ScriptedReply,
+        then: ModelReply,
     },
-}
-
-/// A reply in the script.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct ScriptedReply {
-    pub(super) text: String,
-    pub(super) tokens: Option<Tokens>,
-    pub(super) cost: Option<Usd>,
-    pub(super) cut_off: bool,
 }
 
 /// A failure in the script.
@@ -134,41 +125,40 @@ struct CallShape {
     delay_ms: u64,
 }
 
-/// Why a call in a script is invalid.
-#[derive(Debug, Error)]
-enum CallError {
-    #[error("a call has one of `text` and `answer`, or `fails` alone")]
-    ModelReply,
-    #[error("`times` says how often a call `fails` before its `text` or `answer`: give all of them or none")]
-    Times,
-    #[error("`cost_usd: {0}` is not an amount of money")]
-    Cost(f64),
-}
-
 impl TryFrom<CallShape> for ScriptedCall {
-    type Error = CallError;
+    type Error = String;
 
-    fn try_from(shape: CallShape) -> Result<Self, CallError> {
-        let cost = match shape.cost_usd {
-            Some(dollars) => Some(Usd::from_dollars(dollars).ok_or(CallError::Cost(dollars))?),
-            None => None,
-        };
+    fn try_from(shape: CallShape) -> Result<Self, String> {
+        let no_reply = || "a call has one of `text` and `answer`, or `fails` alone".to_owned();
+        let cost = shape.cost_usd.map(|dollars| {
+            Usd::from_dollars(dollars)
+                .ok_or_else(|| format!("`cost_usd: {dollars}` is not an amount of money"))
+        });
         let text = match (shape.text, shape.answer) {
-            (Some(_), Some(_)) => return Err(CallError::ModelReply),
+            (Some(_), Some(_)) => return Err(no_reply()),
             (text, answer) => text.or(answer.map(|answer| answer.to_string())),
         };
-        let reply = text.map(|text| ScriptedReply {
+        let cost = cost.transpose()?;
+        let reply = text.map(|text| ModelReply {
             text,
+            model: "scripted".to_owned(),
             tokens: shape.tokens,
             cost,
             cut_off: shape.cut_off,
+            unmetered_attempts: 0,
         });
         let outcome = match (reply, shape.fails, shape.times) {
             (Some(reply), None, None) => ScriptedOutcome::Replies(reply),
             (None, Some(fault), None) => ScriptedOutcome::Fails(fault),
             (Some(then), Some(fault), Some(times)) => ScriptedOutcome::FailsFirst { fault, times, then },
-            (None, None, None) => return Err(CallError::ModelReply),
-            _ => return Err(CallError::Times),
+            (None, None, None) => return Err(no_reply()),
+            _ => {
+                return Err(
+                    "`times` says how often a call `fails` before its `text` or `answer`: \
+                            give all of them or none"
+                        .to_owned(),
+                );
+            }
         };
         Ok(Self {
             delay_ms: shape.delay_ms,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::script::{Script, ScriptedCall, ScriptedFailure, ScriptedOutcome, ScriptedReply};
+use super::script::{Script, ScriptedCall, ScriptedFailure, ScriptedOutcome};
 use super::{AttemptError, CallPurpose, Model, ModelError, ModelReply, ModelRequest, OnText};
 
 /// Answers from a [`Script`], by iteration, call and purpose. Its only state is how often a failure with `times` happened,
@@ -28,9 +28,6 @@ impl ScriptedModel {
     }
 }
 
-/// The model name in its replies.
-const NAME: &str = "scripted";
-
 #[async_trait]
 impl Model for ScriptedModel {
     async fn answer(&self, request: &ModelRequest, on_text: OnText<'_>) -> Result<ModelReply, ModelError> {
@@ -42,17 +39,11 @@ impl Model for ScriptedModel {
                 call: request.call,
             })?;
         tokio::time::sleep(Duration::from_millis(call.delay_ms)).await;
-        let reply = self.outcome(call, request)?;
+        let mut reply = self.outcome(call, request)?.clone();
         on_text(&reply.text);
-        let by_table = || request.profile.cost_of(reply.tokens?);
-        Ok(ModelReply {
-            text: reply.text.clone(),
-            model: NAME.to_owned(),
-            tokens: reply.tokens,
-            cost: reply.cost.or_else(by_table),
-            cut_off: reply.cut_off,
-            unmetered_attempts: 0,
-        })
+        let by_price = || request.profile.cost_of(reply.tokens?);
+        reply.cost = reply.cost.or_else(by_price);
+        Ok(reply)
     }
 }
 
@@ -61,7 +52,7 @@ impl ScriptedModel {
         &self,
         call: &'a ScriptedCall,
         request: &ModelRequest,
-    ) -> Result<&'a ScriptedReply, ModelError> {
+    ) -> Result<&'a ModelReply, ModelError> {
         match &call.outcome {
             ScriptedOutcome::Replies(reply) => Ok(reply),
             ScriptedOutcome::Fails(fault) => Err(error(fault, request)),
