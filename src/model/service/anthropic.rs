@@ -20,12 +20,7 @@ pub static ANTHROPIC: ModelService = ModelService {
     routes: &[
         MESSAGES_ROUTE,
         COUNT_TOKENS_ROUTE,
-        ModelRoute {
-            method: "GET",
-            path: "/v1/models",
-            api: None,
-            error_body,
-        },
+        ModelRoute::free("GET", "/v1/models", error_body),
     ],
     check_path: "/v1/models",
     refuses_credential: |status, _| status == 401,
@@ -57,20 +52,11 @@ pub const ANTHROPIC_KEY: CredentialKind = CredentialKind(&CredentialRecord {
 });
 
 /// A call of the Messages API.
-pub(super) const MESSAGES_ROUTE: ModelRoute = ModelRoute {
-    method: "POST",
-    path: "/v1/messages",
-    api: Some(&MESSAGES),
-    error_body,
-};
+pub(super) const MESSAGES_ROUTE: ModelRoute = ModelRoute::metered("/v1/messages", &MESSAGES, error_body);
 
 /// Counts the tokens of a call, for free.
-pub(super) const COUNT_TOKENS_ROUTE: ModelRoute = ModelRoute {
-    method: "POST",
-    path: "/v1/messages/count_tokens",
-    api: None,
-    error_body,
-};
+pub(super) const COUNT_TOKENS_ROUTE: ModelRoute =
+    ModelRoute::free("POST", "/v1/messages/count_tokens", error_body);
 
 /// The Messages API.
 pub(super) static MESSAGES: ModelApi = ModelApi {

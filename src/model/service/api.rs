@@ -20,6 +20,34 @@ pub(crate) struct ModelRoute {
 }
 
 impl ModelRoute {
+    /// A call that costs money.
+    pub(super) const fn metered(
+        path: &'static str,
+        api: &'static ModelApi,
+        error_body: fn(&ApiError) -> Value,
+    ) -> Self {
+        Self {
+            method: "POST",
+            path,
+            api: Some(api),
+            error_body,
+        }
+    }
+
+    /// A free request.
+    pub(super) const fn free(
+        method: &'static str,
+        path: &'static str,
+        error_body: fn(&ApiError) -> Value,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            api: None,
+            error_body,
+        }
+    }
+
     /// Whether a request uses this route. Nothing is decoded, so that no other path can be smuggled in.
     pub(crate) fn matches(&self, method: &str, path: &str) -> bool {
         let name = match self.path.split_once('*') {
@@ -80,12 +108,7 @@ mod tests {
     #[case("/m/*:run", "/m/a%2fb:run", false)]
     #[case("/m/*:run", "/m/a:walk", false)]
     fn paths_match_exactly(#[case] route: &'static str, #[case] path: &str, #[case] expected: bool) {
-        let route = ModelRoute {
-            method: "POST",
-            path: route,
-            api: None,
-            error_body: |_| json!({}),
-        };
+        let route = ModelRoute::free("POST", route, |_| json!({}));
         assert_eq!(route.matches("POST", path), expected);
         assert!(!route.matches("GET", path));
     }

@@ -19,20 +19,14 @@ pub static GOOGLE: ModelService = ModelService {
     base_url: Some("https://generativelanguage.googleapis.com"),
     credentials: &[GOOGLE_KEY],
     routes: &[
-        metered("/v1beta/models/*:streamGenerateContent"),
-        metered("/v1beta/models/*:generateContent"),
-        ModelRoute {
-            method: "POST",
-            path: "/v1beta/models/*:countTokens",
-            api: None,
+        ModelRoute::metered(
+            "/v1beta/models/*:streamGenerateContent",
+            &GENERATE_CONTENT,
             error_body,
-        },
-        ModelRoute {
-            method: "GET",
-            path: "/v1beta/models",
-            api: None,
-            error_body,
-        },
+        ),
+        ModelRoute::metered("/v1beta/models/*:generateContent", &GENERATE_CONTENT, error_body),
+        ModelRoute::free("POST", "/v1beta/models/*:countTokens", error_body),
+        ModelRoute::free("GET", "/v1beta/models", error_body),
     ],
     check_path: "/v1beta/models",
     refuses_credential: |status, body| {
@@ -53,15 +47,6 @@ const GOOGLE_KEY: CredentialKind = CredentialKind(&CredentialRecord {
     prefix: "",
     agent: Some("gemini"),
 });
-
-const fn metered(path: &'static str) -> ModelRoute {
-    ModelRoute {
-        method: "POST",
-        path,
-        api: Some(&GENERATE_CONTENT),
-        error_body,
-    }
-}
 
 /// `generateContent`, as a stream or not. The model is part of the path.
 static GENERATE_CONTENT: ModelApi = ModelApi {

@@ -55,7 +55,13 @@ impl MeteredCall {
         let limit = (format.output_limit)(&fields);
         let answers = fields.n.unwrap_or(1).max(1);
         let output = limit.unwrap_or(DEFAULT_OUTPUT).saturating_mul(answers);
-        let additions = format.additions(&fields, limit);
+        let mut additions = String::new();
+        if limit.is_none() {
+            additions = format!(",\"{}\":{DEFAULT_OUTPUT}", format.output_field);
+        }
+        if format.has_stream_options && fields.stream == Some(true) && fields.stream_options.is_none() {
+            additions.push_str(",\"stream_options\":{\"include_usage\":true}");
+        }
         let mut call = Self::new(&fields.model, output, body.clone())?;
         if fields.uses_stored_content() {
             call.worst.input = MAX_WINDOW;
@@ -73,20 +79,6 @@ pub(super) struct CallFormat {
     pub(super) output_field: &'static str,
     /// Whether streams report usage only on request.
     pub(super) has_stream_options: bool,
-}
-
-impl CallFormat {
-    /// The JSON fields that are added to a call.
-    fn additions(&self, fields: &CallFields<'_>, limit: Option<u64>) -> String {
-        let mut additions = match limit {
-            None => format!(",\"{}\":{DEFAULT_OUTPUT}", self.output_field),
-            Some(_) => String::new(),
-        };
-        if self.has_stream_options && fields.stream == Some(true) && fields.stream_options.is_none() {
-            additions.push_str(",\"stream_options\":{\"include_usage\":true}");
-        }
-        additions
-    }
 }
 
 /// Why a call is not forwarded.

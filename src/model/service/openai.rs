@@ -34,28 +34,13 @@ pub const OPENAI_KEY: CredentialKind = CredentialKind(&CredentialRecord {
 });
 
 /// A call of the Responses API.
-pub(super) const RESPONSES_ROUTE: ModelRoute = ModelRoute {
-    method: "POST",
-    path: "/v1/responses",
-    api: Some(&RESPONSES),
-    error_body,
-};
+pub(super) const RESPONSES_ROUTE: ModelRoute = ModelRoute::metered("/v1/responses", &RESPONSES, error_body);
 
 /// A call of the Chat Completions API.
-pub(super) const CHAT_ROUTE: ModelRoute = ModelRoute {
-    method: "POST",
-    path: "/v1/chat/completions",
-    api: Some(&CHAT),
-    error_body,
-};
+pub(super) const CHAT_ROUTE: ModelRoute = ModelRoute::metered("/v1/chat/completions", &CHAT, error_body);
 
 /// Lists the models, for free.
-pub(super) const MODELS_ROUTE: ModelRoute = ModelRoute {
-    method: "GET",
-    path: "/v1/models",
-    api: None,
-    error_body,
-};
+pub(super) const MODELS_ROUTE: ModelRoute = ModelRoute::free("GET", "/v1/models", error_body);
 
 /// The Responses API.
 pub(super) static RESPONSES: ModelApi = ModelApi {
