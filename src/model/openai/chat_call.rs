@@ -62,7 +62,7 @@ impl ChatCall<'_> {
 
     /// Sends the call. A refusal is an error.
     async fn send(self) -> Result<Response, AttemptFailure> {
-        let url = self.client.endpoint.completions();
+        let url = self.client.endpoint.completions.clone();
         let post = self.client.http.post(url).json(&ChatRequest::from(self.request));
         let post = match &self.client.key {
             Some(key) => post.bearer_auth(key.expose()),

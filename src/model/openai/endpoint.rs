@@ -10,7 +10,8 @@ use thiserror::Error;
 /// The http or https address of an OpenAI-compatible endpoint. It contains no credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelEndpoint {
-    completions: Url,
+    /// The URL for calls.
+    pub(super) completions: Url,
 }
 
 /// Why an endpoint cannot be used.
@@ -58,11 +59,6 @@ impl ModelEndpoint {
         url.set_fragment(None);
         Ok(Self { completions: url })
     }
-
-    /// The URL for calls.
-    pub(super) fn completions(&self) -> Url {
-        self.completions.clone()
-    }
 }
 
 const COMPLETIONS: &str = "/chat/completions";
@@ -97,7 +93,7 @@ mod tests {
     )]
     fn completions_follow_the_base(#[case] base: &str, #[case] completions: &str) {
         assert_eq!(
-            ModelEndpoint::parse(base).unwrap().completions().as_str(),
+            ModelEndpoint::parse(base).unwrap().completions.as_str(),
             completions
         );
     }

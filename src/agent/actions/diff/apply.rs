@@ -21,18 +21,15 @@ const SHOWN: usize = 160;
 pub(super) fn apply(patch: &Patch, original: Option<&[u8]>) -> Result<PatchedFile, PatchError> {
     let needs_file = patch.effect == PatchEffect::Delete
         || patch.hunks.iter().any(|hunk| hunk.old_lines().next().is_some());
-    match original {
-        None if needs_file => {
-            return Err(PatchError::new(
-                "the file does not exist, and the diff does not make it: begin it with `--- /dev/null` to make it",
-            ));
-        }
-        Some(_) if patch.effect == PatchEffect::Create => {
-            return Err(PatchError::new(
-                "the file exists already, but the diff makes it (`--- /dev/null`): read it, and change what is there",
-            ));
-        }
-        None | Some(_) => {}
+    if original.is_none() && needs_file {
+        return Err(PatchError::new(
+            "the file does not exist, and the diff does not make it: begin it with `--- /dev/null` to make it",
+        ));
+    }
+    if original.is_some() && patch.effect == PatchEffect::Create {
+        return Err(PatchError::new(
+            "the file exists already, but the diff makes it (`--- /dev/null`): read it, and change what is there",
+        ));
     }
     let content = edit(original.unwrap_or_default(), &patch.hunks)?;
     match patch.effect {
@@ -129,22 +126,17 @@ impl Search<'_> {
     /// nearest match.
     fn place(&self, drift: isize) -> Result<usize, PatchError> {
         let Hunk { number, header, .. } = self.hunk;
-        match (self.old.is_empty(), self.file.is_empty()) {
-            (true, true) => return Ok(0),
-            (true, false) => {
-                return Err(PatchError::new(format!(
-                    "hunk {number} (`{header}`) has no line of the file to find its place by: \
-                     give it at least one line of context"
-                )));
-            }
-            (false, _) => {}
+        if self.old.is_empty() && self.file.is_empty() {
+            return Ok(0);
         }
-        let expected = self
-            .hunk
-            .start
-            .unwrap_or(1)
-            .saturating_sub(1)
-            .saturating_add_signed(drift);
+        if self.old.is_empty() {
+            return Err(PatchError::new(format!(
+                "hunk {number} (`{header}`) has no line of the file to find its place by: \
+                 give it at least one line of context"
+            )));
+        }
+        let start = self.hunk.start.unwrap_or(1).saturating_sub(1);
+        let expected = start.saturating_add_signed(drift);
         let mut best = (0, self.from);
         let mut matches = Vec::new();
         let mut compared = 0;

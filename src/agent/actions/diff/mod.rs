@@ -70,12 +70,6 @@ impl Patch {
         apply::apply(self, original)
     }
 
-    /// The diff as it was written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
     /// The number of hunks.
     #[must_use]
     pub fn hunk_count(&self) -> usize {
