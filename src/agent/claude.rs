@@ -10,11 +10,10 @@ use crate::exec::Command;
 use crate::model::{ANTHROPIC, AuthMethod};
 use crate::usage::{Tokens, Usd};
 
-use super::model_failure::OVER_BUDGET;
-use super::transcript::events;
+use super::transcript::{TokenCounts, events};
 use super::{
     AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure, ProgramAgent,
-    ReportedUsage, TranscriptEnd, TranscriptSummary,
+    TranscriptEnd, TranscriptSummary,
 };
 
 const DEFAULT_EFFORT: &str = "high";
@@ -110,10 +109,38 @@ impl AgentProgram for Claude {
     }
 
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
-        let mut transcript = ClaudeTranscript::default();
-        events(printed).for_each(|event| transcript.add(event));
-        transcript.summary()
+        // By message id: the program repeats messages.
+        let mut usage = BTreeMap::new();
+        let (mut call_error, mut resets_at, mut last) = (None, None, None);
+        for event in events(printed) {
+            match event {
+                Event::Assistant { message, error } => {
+                    usage.insert(message.id, message.usage);
+                    call_error = error;
+                }
+                Event::RateLimited { rate_limit_info } if rate_limit_info.status == "rejected" => {
+                    let at = rate_limit_info.resets_at;
+                    resets_at = at.and_then(|second| Timestamp::from_second(second).ok());
+                }
+                Event::Result(result) => last = Some(result),
+                Event::RateLimited { .. } | Event::Other => {}
+            }
+        }
+        let mut summary = TranscriptSummary::default();
+        summary.usage.tokens = sum(usage);
+        if let Some(result) = last {
+            summary.text.clone_from(&result.result);
+            summary.end = result.end(call_error.as_deref(), resets_at);
+            summary.usage.cost = result.total_cost_usd.and_then(Usd::from_dollars);
+            // If the result lists no model, nothing was used.
+            summary.usage.tokens = Some(sum(result.model_usage).unwrap_or_default());
+        }
+        summary
     }
+}
+
+fn sum(usage: BTreeMap<String, TokenCounts>) -> Option<Tokens> {
+    usage.into_values().map(Tokens::from).reduce(|a, b| a + b)
 }
 
 /// A line of the transcript. Only the fields that are used.
@@ -137,21 +164,7 @@ enum Event {
 struct ModelMessage {
     id: String,
     #[serde(default)]
-    usage: Usage,
-}
-
-/// The usage of a message. Messages and the result spell it differently.
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Usage {
-    #[serde(rename = "input_tokens", alias = "inputTokens")]
-    input: u64,
-    #[serde(rename = "cache_creation_input_tokens", alias = "cacheCreationInputTokens")]
-    cache_creation: u64,
-    #[serde(rename = "cache_read_input_tokens", alias = "cacheReadInputTokens")]
-    cache_read: u64,
-    #[serde(rename = "output_tokens", alias = "outputTokens")]
-    output: u64,
+    usage: TokenCounts,
 }
 
 #[derive(Deserialize)]
@@ -173,115 +186,34 @@ struct ClaudeResult {
     api_error_status: Option<u16>,
     terminal_reason: Option<String>,
     #[serde(default, rename = "modelUsage")]
-    model_usage: BTreeMap<String, Usage>,
-}
-
-/// The transcript read so far.
-#[derive(Default)]
-struct ClaudeTranscript {
-    /// By message id: the program repeats messages.
-    usage: BTreeMap<String, Usage>,
-    /// The kind of the last failed call, as the program names it.
-    error: Option<String>,
-    resets_at: Option<Timestamp>,
-    result: Option<Box<ClaudeResult>>,
-}
-
-impl ClaudeTranscript {
-    fn add(&mut self, event: Event) {
-        match event {
-            Event::Assistant { message, error } => {
-                self.usage.insert(message.id, message.usage);
-                self.error = error;
-            }
-            Event::RateLimited { rate_limit_info } if rate_limit_info.status == "rejected" => {
-                let at = rate_limit_info.resets_at;
-                self.resets_at = at.and_then(|second| Timestamp::from_second(second).ok());
-            }
-            Event::Result(result) => self.result = Some(result),
-            Event::RateLimited { .. } | Event::Other => {}
-        }
-    }
-
-    fn summary(self) -> TranscriptSummary {
-        match &self.result {
-            None => TranscriptSummary {
-                usage: ReportedUsage {
-                    tokens: self
-                        .usage
-                        .values()
-                        .copied()
-                        .map(Tokens::from)
-                        .reduce(|a, b| a + b),
-                    cost: None,
-                },
-                ..TranscriptSummary::default()
-            },
-            Some(result) => TranscriptSummary {
-                text: result.result.clone(),
-                usage: result.usage(),
-                end: self.end(result),
-            },
-        }
-    }
-
-    fn end(&self, result: &ClaudeResult) -> TranscriptEnd {
-        if !result.is_error {
-            return TranscriptEnd::Finished;
-        }
-        let message = result.message();
-        if result.subtype == "error_max_budget_usd" || result.api_error_status == Some(OVER_BUDGET) {
-            return TranscriptEnd::OverBudget { reason: message };
-        }
-        let failure = match result.api_error_status {
-            Some(status) => ModelFailure::from_status(status, &message, self.resets_at),
-            // Without a status there was no credential, or no connection.
-            None => match self.error.as_deref() {
-                Some("authentication_failed") => Some(ModelFailure::Unauthorized {
-                    message: message.clone(),
-                }),
-                _ if result.terminal_reason.as_deref() == Some("api_error") => {
-                    Some(ModelFailure::Unavailable {
-                        message: message.clone(),
-                    })
-                }
-                _ => None,
-            },
-        };
-        failure.map_or(
-            TranscriptEnd::Failed { error: message },
-            TranscriptEnd::ModelFailed,
-        )
-    }
+    model_usage: BTreeMap<String, TokenCounts>,
 }
 
 impl ClaudeResult {
-    /// The result text or, for some errors, a list of messages.
-    fn message(&self) -> String {
-        match (self.result.is_empty(), self.errors.is_empty()) {
+    /// How the session ended. `call_error` is the kind of the last failed call, as the program names it.
+    fn end(&self, call_error: Option<&str>, resets_at: Option<Timestamp>) -> TranscriptEnd {
+        if !self.is_error {
+            return TranscriptEnd::Finished;
+        }
+        // The result text or, for some errors, a list of messages.
+        let message = match (self.result.is_empty(), self.errors.is_empty()) {
             (false, _) => self.result.clone(),
             (true, false) => self.errors.join("; "),
             (true, true) => self.subtype.clone(),
+        };
+        if self.subtype == "error_max_budget_usd" {
+            return TranscriptEnd::OverBudget { reason: message };
         }
-    }
-
-    fn usage(&self) -> ReportedUsage {
-        let tokens = self.model_usage.values().copied().map(Tokens::from);
-        ReportedUsage {
-            tokens: Some(tokens.fold(Tokens::default(), |a, b| a + b)),
-            cost: self.total_cost_usd.and_then(Usd::from_dollars),
-        }
-    }
-}
-
-impl From<Usage> for Tokens {
-    fn from(usage: Usage) -> Self {
-        Self {
-            input: usage
-                .input
-                .saturating_add(usage.cache_creation)
-                .saturating_add(usage.cache_read),
-            output: usage.output,
+        match self.api_error_status {
+            Some(status) => TranscriptEnd::from_status(status, message, resets_at),
+            // Without a status there was no credential, or no connection.
+            None if call_error == Some("authentication_failed") => {
+                TranscriptEnd::ModelFailed(ModelFailure::Unauthorized { message })
+            }
+            None if self.terminal_reason.as_deref() == Some("api_error") => {
+                TranscriptEnd::ModelFailed(ModelFailure::Unavailable { message })
+            }
+            None => TranscriptEnd::Failed { error: message },
         }
     }
 }

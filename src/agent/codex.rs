@@ -9,13 +9,11 @@ use serde_json::Value;
 
 use crate::exec::Command;
 use crate::model::{AuthMethod, OPENAI};
-use crate::usage::Tokens;
 
-use super::model_failure::OVER_BUDGET;
-use super::transcript::events;
+use super::transcript::{TokenCounts, events};
 use super::{
     AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
-    ProgramAgent, ReportedUsage, TranscriptEnd, TranscriptSummary,
+    ProgramAgent, TranscriptEnd, TranscriptSummary,
 };
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
@@ -138,9 +136,42 @@ impl AgentProgram for Codex {
     }
 
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
-        let mut transcript = CodexTranscript::default();
-        events(printed).for_each(|event| transcript.add(event));
-        transcript.summary()
+        let mut summary = TranscriptSummary::default();
+        let (mut cause, mut resets_at) = (None, None);
+        for event in events(printed) {
+            match event {
+                Event::ItemCompleted {
+                    item: Item::AgentMessage { text },
+                } => summary.text = text,
+                Event::TurnCompleted { usage } => {
+                    summary.usage.tokens = Some(usage.into());
+                    summary.end = TranscriptEnd::Finished;
+                }
+                Event::TurnFailed { error } => summary.end = TranscriptEnd::Failed { error: error.message },
+                Event::SessionFile {
+                    payload: SessionEvent::TokenCount { info, rate_limits },
+                } => {
+                    let total = info.map(|info| info.total_token_usage.into());
+                    summary.usage.tokens = total.or(summary.usage.tokens);
+                    resets_at = rate_limits.and_then(|limits| limits.reset()).or(resets_at);
+                }
+                Event::SessionFile {
+                    payload: SessionEvent::TaskComplete { error },
+                } => {
+                    cause = error.and_then(|error| error.codex_error_info);
+                    // The file lists every call that was answered. If it lists none, nothing was used.
+                    summary.usage.tokens.get_or_insert_default();
+                }
+                Event::ThreadStarted { .. }
+                | Event::ItemCompleted { .. }
+                | Event::SessionFile { .. }
+                | Event::Other => {}
+            }
+        }
+        if let (TranscriptEnd::Failed { error }, Some(cause)) = (&summary.end, cause) {
+            summary.end = classify(error.clone(), &cause, resets_at);
+        }
+        summary
     }
 }
 
@@ -160,7 +191,7 @@ enum Event {
     #[serde(rename = "item.completed")]
     ItemCompleted { item: Item },
     #[serde(rename = "turn.completed")]
-    TurnCompleted { usage: Usage },
+    TurnCompleted { usage: TokenCounts },
     #[serde(rename = "turn.failed")]
     TurnFailed { error: Failure },
     /// A line of the session file.
@@ -178,13 +209,6 @@ enum Item {
     },
     #[serde(other)]
     Other,
-}
-
-#[derive(Clone, Copy, Default, Deserialize)]
-#[serde(default)]
-struct Usage {
-    input_tokens: u64,
-    output_tokens: u64,
 }
 
 #[derive(Deserialize)]
@@ -208,7 +232,7 @@ enum SessionEvent {
 
 #[derive(Deserialize)]
 struct TokenCount {
-    total_token_usage: Usage,
+    total_token_usage: TokenCounts,
 }
 
 #[derive(Deserialize)]
@@ -229,66 +253,6 @@ struct ErrorInfo {
     codex_error_info: Option<Value>,
 }
 
-/// The transcript read so far.
-#[derive(Default)]
-struct CodexTranscript {
-    text: String,
-    usage: Option<Usage>,
-    end: TranscriptEnd,
-    cause: Option<Value>,
-    resets_at: Option<Timestamp>,
-}
-
-impl CodexTranscript {
-    fn add(&mut self, event: Event) {
-        match event {
-            Event::ItemCompleted {
-                item: Item::AgentMessage { text },
-            } => self.text = text,
-            Event::TurnCompleted { usage } => {
-                self.usage = Some(usage);
-                self.end = TranscriptEnd::Finished;
-            }
-            Event::TurnFailed { error } => self.end = TranscriptEnd::Failed { error: error.message },
-            Event::SessionFile { payload } => self.add_session_event(payload),
-            Event::ThreadStarted { .. } | Event::ItemCompleted { .. } | Event::Other => {}
-        }
-    }
-
-    fn add_session_event(&mut self, event: SessionEvent) {
-        match event {
-            SessionEvent::TokenCount { info, rate_limits } => {
-                self.usage = info.map(|info| info.total_token_usage).or(self.usage);
-                self.resets_at = rate_limits.and_then(|limits| limits.reset()).or(self.resets_at);
-            }
-            SessionEvent::TaskComplete { error } => {
-                self.cause = error.and_then(|error| error.codex_error_info);
-                // The file lists every call that was answered. If it lists none, nothing was used.
-                self.usage.get_or_insert_default();
-            }
-            SessionEvent::Other => {}
-        }
-    }
-
-    fn summary(self) -> TranscriptSummary {
-        let end = match (self.end, self.cause) {
-            (TranscriptEnd::Failed { error }, Some(cause)) => classify(error, &cause, self.resets_at),
-            (end, _) => end,
-        };
-        TranscriptSummary {
-            text: self.text,
-            usage: ReportedUsage {
-                tokens: self.usage.map(|usage| Tokens {
-                    input: usage.input_tokens,
-                    output: usage.output_tokens,
-                }),
-                cost: None,
-            },
-            end,
-        }
-    }
-}
-
 impl RateLimits {
     /// When the last exhausted window resets.
     fn reset(&self) -> Option<Timestamp> {
@@ -301,29 +265,18 @@ impl RateLimits {
 }
 
 /// Classifies a failure by the kind in the session file.
-fn classify(error: String, cause: &Value, until: Option<Timestamp>) -> TranscriptEnd {
+fn classify(message: String, cause: &Value, until: Option<Timestamp>) -> TranscriptEnd {
     let status = cause
         .as_object()
         .and_then(|kinds| kinds.values().next()?["http_status_code"].as_u64())
         .and_then(|status| u16::try_from(status).ok());
-    let failure = match (cause.as_str(), status) {
-        (_, Some(OVER_BUDGET)) => return TranscriptEnd::OverBudget { reason: error },
-        (_, Some(status)) => ModelFailure::from_status(status, &error, until),
-        (Some("usage_limit_exceeded"), None) => Some(ModelFailure::RateLimited {
-            until,
-            message: error.clone(),
-        }),
-        (Some("unauthorized"), None) => Some(ModelFailure::Unauthorized {
-            message: error.clone(),
-        }),
-        (Some("internal_server_error" | "server_overloaded"), None) => Some(ModelFailure::Unavailable {
-            message: error.clone(),
-        }),
+    TranscriptEnd::ModelFailed(match (cause.as_str(), status) {
+        (_, Some(status)) => return TranscriptEnd::from_status(status, message, until),
+        (Some("usage_limit_exceeded"), None) => ModelFailure::RateLimited { until, message },
+        (Some("unauthorized"), None) => ModelFailure::Unauthorized { message },
+        (Some("internal_server_error" | "server_overloaded"), None) => ModelFailure::Unavailable { message },
         // The connection failed before there was a status.
-        (None, None) if cause.is_object() => Some(ModelFailure::Unavailable {
-            message: error.clone(),
-        }),
-        _ => None,
-    };
-    failure.map_or(TranscriptEnd::Failed { error }, TranscriptEnd::ModelFailed)
+        (None, None) if cause.is_object() => ModelFailure::Unavailable { message },
+        _ => return TranscriptEnd::Failed { error: message },
+    })
 }

@@ -8,10 +8,10 @@ use crate::exec::Command;
 use crate::model::{AuthMethod, CURSOR};
 use crate::usage::Tokens;
 
-use super::transcript::events;
+use super::transcript::{TokenCounts, events};
 use super::{
-    AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ProgramAgent, ReportedUsage,
-    TranscriptEnd, TranscriptSummary,
+    AgentBrief, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ProgramAgent, TranscriptEnd,
+    TranscriptSummary,
 };
 
 /// The prompt argument. The program appends standard input to it.
@@ -50,14 +50,6 @@ pub struct Cursor {
     pub model: Option<String>,
 }
 
-impl Cursor {
-    /// Cursor's agent with its default model.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-}
-
 impl AgentProgram for Cursor {
     fn record(&self) -> &'static AgentRecord {
         &CURSOR_AGENT
@@ -76,13 +68,19 @@ impl AgentProgram for Cursor {
     }
 
     fn parse_transcript(&self, printed: &str) -> TranscriptSummary {
-        let last = events(printed)
-            .filter_map(|event| match event {
-                Event::Result(result) => Some(result),
-                Event::Other => None,
-            })
-            .last();
-        last.map(CursorResult::summary).unwrap_or_default()
+        let mut summary = TranscriptSummary::default();
+        for event in events(printed) {
+            if let Event::Result(result) = event {
+                summary.usage.tokens = result.usage.map(Tokens::from);
+                summary.text = result.result;
+                summary.end = TranscriptEnd::Finished;
+                if result.is_error {
+                    let error = summary.text.clone();
+                    summary.end = TranscriptEnd::Failed { error };
+                }
+            }
+        }
+        summary
     }
 }
 
@@ -100,41 +98,5 @@ struct CursorResult {
     is_error: bool,
     #[serde(default)]
     result: String,
-    usage: Option<Usage>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Usage {
-    #[serde(rename = "inputTokens")]
-    input: u64,
-    #[serde(rename = "outputTokens")]
-    output: u64,
-    #[serde(rename = "cacheReadTokens")]
-    cache_read: u64,
-    #[serde(rename = "cacheWriteTokens")]
-    cache_write: u64,
-}
-
-impl CursorResult {
-    fn summary(self) -> TranscriptSummary {
-        let tokens = self.usage.map(|usage| Tokens {
-            input: usage
-                .input
-                .saturating_add(usage.cache_read)
-                .saturating_add(usage.cache_write),
-            output: usage.output,
-        });
-        TranscriptSummary {
-            usage: ReportedUsage { tokens, cost: None },
-            end: if self.is_error {
-                TranscriptEnd::Failed {
-                    error: self.result.clone(),
-                }
-            } else {
-                TranscriptEnd::Finished
-            },
-            text: self.result,
-        }
-    }
+    usage: Option<TokenCounts>,
 }

@@ -9,7 +9,6 @@ use crate::exec::Command;
 use crate::model::{AuthMethod, GOOGLE};
 use crate::usage::Tokens;
 
-use super::model_failure::OVER_BUDGET;
 use super::transcript::events;
 use super::{
     AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
@@ -47,14 +46,6 @@ pub static GEMINI: AgentRecord = AgentRecord {
 pub struct Gemini {
     /// The value of `--model`; `None` lets the program choose a model for each prompt.
     pub model: Option<String>,
-}
-
-impl Gemini {
-    /// Gemini CLI with its default models.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
 }
 
 impl AgentProgram for Gemini {
@@ -159,21 +150,19 @@ impl GeminiResult {
         if self.status == "success" {
             return TranscriptEnd::Finished;
         }
-        let error = self.error.map_or(self.status, |error| error.message);
-        let failure = match status_in(&error) {
-            Some(OVER_BUDGET) => return TranscriptEnd::OverBudget { reason: error },
-            Some(status) => ModelFailure::from_status(status, &error, None),
+        let message = self.error.map_or(self.status, |error| error.message);
+        match status_in(&message) {
+            Some(status) => TranscriptEnd::from_status(status, message, None),
             // For some statuses the message has only the text of the service.
-            None if error.contains("try again later") => Some(ModelFailure::RateLimited {
-                until: None,
-                message: error.clone(),
-            }),
-            None if error.starts_with(API_ERROR) => Some(ModelFailure::Unavailable {
-                message: error.clone(),
-            }),
-            None => None,
-        };
-        failure.map_or(TranscriptEnd::Failed { error }, TranscriptEnd::ModelFailed)
+            None if message.contains("try again later") => {
+                let until = None;
+                TranscriptEnd::ModelFailed(ModelFailure::RateLimited { until, message })
+            }
+            None if message.starts_with(API_ERROR) => {
+                TranscriptEnd::ModelFailed(ModelFailure::Unavailable { message })
+            }
+            None => TranscriptEnd::Failed { error: message },
+        }
     }
 }
 
@@ -243,7 +232,7 @@ mod tests {
 
     #[test]
     fn the_last_message_and_the_usage_are_read() {
-        let summary = Gemini::new().parse_transcript(recorded!("ok"));
+        let summary = Gemini::default().parse_transcript(recorded!("ok"));
         assert_eq!(summary.end, TranscriptEnd::Finished);
         assert_eq!(summary.text, "Done: hi from the fake model.");
         let tokens = Tokens {
@@ -258,7 +247,7 @@ mod tests {
     #[case(recorded!("429"), "the model is rate limited: ")]
     #[case(recorded!("500"), "the model does not answer: ")]
     fn a_failed_call_is_classified(#[case] printed: &str, #[case] expected: &str) {
-        match Gemini::new().parse_transcript(printed).end {
+        match Gemini::default().parse_transcript(printed).end {
             TranscriptEnd::ModelFailed(failure) => {
                 assert!(failure.to_string().starts_with(expected), "{failure}");
             }
@@ -268,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_spent_budget_is_recognized() {
-        let end = Gemini::new().parse_transcript(recorded!("402")).end;
+        let end = Gemini::default().parse_transcript(recorded!("402")).end;
         assert!(matches!(end, TranscriptEnd::OverBudget { .. }), "{end:?}");
     }
 
@@ -276,6 +265,9 @@ mod tests {
     fn an_interrupted_transcript_has_no_result() {
         let whole = recorded!("ok");
         let cut = &whole[..whole.rfind("{\"type\":\"result\"").unwrap()];
-        assert_eq!(Gemini::new().parse_transcript(cut).end, TranscriptEnd::Missing);
+        assert_eq!(
+            Gemini::default().parse_transcript(cut).end,
+            TranscriptEnd::Missing
+        );
     }
 }

@@ -33,22 +33,3 @@ pub enum ModelFailure {
         message: String,
     },
 }
-
-impl ModelFailure {
-    /// Classifies an HTTP status. Returns `None` for a status that is about the request and not about the model.
-    #[must_use]
-    pub fn from_status(status: u16, message: &str, until: Option<Timestamp>) -> Option<Self> {
-        let message = message.to_owned();
-        match status {
-            401 | 403 => Some(Self::Unauthorized { message }),
-            404 => Some(Self::NoSuchModel { message }),
-            // Anthropic answers 529 when it is overloaded.
-            429 | 529 => Some(Self::RateLimited { until, message }),
-            408 | 500..=599 => Some(Self::Unavailable { message }),
-            _ => None,
-        }
-    }
-}
-
-/// The status with which ralph's gateway refuses a call because the budget is spent.
-pub(super) const OVER_BUDGET: u16 = 402;

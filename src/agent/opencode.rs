@@ -9,11 +9,10 @@ use crate::exec::Command;
 use crate::model::{AuthMethod, OPENAI};
 use crate::usage::Tokens;
 
-use super::model_failure::OVER_BUDGET;
 use super::transcript::events;
 use super::{
-    AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ModelFailure,
-    ProgramAgent, TranscriptEnd, TranscriptSummary,
+    AgentBrief, AgentFile, AgentImage, AgentProgram, AgentRecord, KeyVariable, ModelAccess, ProgramAgent,
+    TranscriptEnd, TranscriptSummary,
 };
 
 const DEFAULT_BASE_URL: &str = "https://api.openai.com/v1";
@@ -60,12 +59,6 @@ pub struct OpenCode {
 }
 
 impl OpenCode {
-    /// opencode with its default model and effort.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     fn model(&self) -> &str {
         self.model.as_deref().unwrap_or(DEFAULT_MODEL)
     }
@@ -218,7 +211,7 @@ struct OpenCodeError {
     data: Option<ErrorData>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ErrorData {
     message: Option<String>,
@@ -227,12 +220,10 @@ struct ErrorData {
 
 impl OpenCodeError {
     fn end(self) -> TranscriptEnd {
-        let status = self.data.as_ref().and_then(|data| data.status_code);
-        let error = self.data.and_then(|data| data.message).unwrap_or(self.name);
-        match status {
-            Some(OVER_BUDGET) => TranscriptEnd::OverBudget { reason: error },
-            Some(status) => ModelFailure::from_status(status, &error, None)
-                .map_or(TranscriptEnd::Failed { error }, TranscriptEnd::ModelFailed),
+        let data = self.data.unwrap_or_default();
+        let error = data.message.unwrap_or(self.name);
+        match data.status_code {
+            Some(status) => TranscriptEnd::from_status(status, error, None),
             None => TranscriptEnd::Failed { error },
         }
     }
@@ -292,7 +283,7 @@ mod tests {
 
     #[test]
     fn the_last_message_and_the_usage_are_read() {
-        let summary = OpenCode::new().parse_transcript(recorded!("ok"));
+        let summary = OpenCode::default().parse_transcript(recorded!("ok"));
         assert_eq!(summary.end, TranscriptEnd::Finished);
         assert_eq!(summary.text, "Done: hi from the fake model.");
         let tokens = Tokens {
@@ -306,7 +297,7 @@ mod tests {
     #[case(recorded!("401"), "the credential was refused: ")]
     #[case(recorded!("429"), "the model is rate limited: ")]
     fn a_failed_call_is_classified(#[case] printed: &str, #[case] expected: &str) {
-        match OpenCode::new().parse_transcript(printed).end {
+        match OpenCode::default().parse_transcript(printed).end {
             TranscriptEnd::ModelFailed(failure) => {
                 assert!(failure.to_string().starts_with(expected), "{failure}");
             }
@@ -318,6 +309,9 @@ mod tests {
     fn an_interrupted_transcript_has_no_result() {
         let whole = recorded!("ok");
         let cut = &whole[..whole.rfind("{\"type\":\"text\"").unwrap()];
-        assert_eq!(OpenCode::new().parse_transcript(cut).end, TranscriptEnd::Missing);
+        assert_eq!(
+            OpenCode::default().parse_transcript(cut).end,
+            TranscriptEnd::Missing
+        );
     }
 }

@@ -1,5 +1,7 @@
 //! What an agent program printed: one JSON object a line.
 
+use jiff::Timestamp;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::exec::ExitStatus;
@@ -61,6 +63,59 @@ pub enum TranscriptEnd {
     },
     /// The model did not answer.
     ModelFailed(ModelFailure),
+}
+
+impl TranscriptEnd {
+    /// The end of a session whose last call failed with this HTTP status. `until` is when the service accepts calls
+    /// again, if it says so.
+    #[must_use]
+    pub fn from_status(status: u16, message: String, until: Option<Timestamp>) -> Self {
+        Self::ModelFailed(match status {
+            401 | 403 => ModelFailure::Unauthorized { message },
+            // From ralph's gateway.
+            402 => return Self::OverBudget { reason: message },
+            404 => ModelFailure::NoSuchModel { message },
+            // Anthropic answers 529 when it is overloaded.
+            429 | 529 => ModelFailure::RateLimited { until, message },
+            408 | 500..=599 => ModelFailure::Unavailable { message },
+            // The status is about the request and not about the model.
+            _ => return Self::Failed { error: message },
+        })
+    }
+}
+
+/// Token counts under the names that `claude`, `codex` and `cursor` give them.
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct TokenCounts {
+    #[serde(rename = "input_tokens", alias = "inputTokens")]
+    input: u64,
+    #[serde(
+        rename = "cache_creation_input_tokens",
+        alias = "cacheCreationInputTokens",
+        alias = "cacheWriteTokens"
+    )]
+    cache_written: u64,
+    #[serde(
+        rename = "cache_read_input_tokens",
+        alias = "cacheReadInputTokens",
+        alias = "cacheReadTokens"
+    )]
+    cache_read: u64,
+    #[serde(rename = "output_tokens", alias = "outputTokens")]
+    output: u64,
+}
+
+impl From<TokenCounts> for Tokens {
+    fn from(counts: TokenCounts) -> Self {
+        Self {
+            input: counts
+                .input
+                .saturating_add(counts.cache_written)
+                .saturating_add(counts.cache_read),
+            output: counts.output,
+        }
+    }
 }
 
 impl TranscriptSummary {
