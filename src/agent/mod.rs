@@ -74,13 +74,13 @@ pub use transcript::{ReportedUsage, TranscriptEnd, TranscriptSummary};
 
 /// Every agent that a configuration can name.
 pub static AGENTS: &[AgentName] = &[
-    AgentName(&claude::CLAUDE),
-    AgentName(&codex::CODEX),
-    AgentName(&cursor::CURSOR_AGENT),
-    AgentName(&gemini::GEMINI),
-    AgentName(&opencode::OPENCODE),
-    AgentName(&actions::ACTIONS),
-    AgentName(&custom::CUSTOM),
+    &claude::CLAUDE,
+    &codex::CODEX,
+    &cursor::CURSOR_AGENT,
+    &gemini::GEMINI,
+    &opencode::OPENCODE,
+    &actions::ACTIONS,
+    &custom::CUSTOM,
 ];
 
 /// Opens the sessions of one agent. Implementations do no I/O.

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::Visitor;
+use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
@@ -85,6 +84,12 @@ pub enum AgentOptionsError {
 }
 
 impl AgentRecord {
+    /// The names of all agents, for help texts.
+    #[must_use]
+    pub fn names() -> &'static [&'static str] {
+        &NAMES
+    }
+
     /// The variable in which it looks for a credential that authenticates with this method.
     #[must_use]
     pub fn key_variable(&self, auth: AuthMethod) -> Option<&'static str> {
@@ -105,9 +110,8 @@ impl Serialize for AgentImage {
     }
 }
 
-/// The name of an agent in [`AGENTS`]; dereferences to its record.
-#[derive(Clone, Copy)]
-pub struct AgentName(pub(super) &'static AgentRecord);
+/// An agent in [`AGENTS`], as a setting that holds its name.
+pub type AgentName = &'static AgentRecord;
 
 /// A name that is not in [`AGENTS`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -115,22 +119,6 @@ pub struct AgentName(pub(super) &'static AgentRecord);
 pub struct UnknownAgent(String);
 
 static NAMES: LazyLock<Vec<&str>> = LazyLock::new(|| AGENTS.iter().map(|agent| agent.name).collect());
-
-impl AgentName {
-    /// The names of all agents, for help texts.
-    #[must_use]
-    pub fn all() -> &'static [&'static str] {
-        &NAMES
-    }
-}
-
-impl Deref for AgentName {
-    type Target = AgentRecord;
-
-    fn deref(&self) -> &AgentRecord {
-        self.0
-    }
-}
 
 impl FromStr for AgentName {
     type Err = UnknownAgent;
@@ -141,27 +129,27 @@ impl FromStr for AgentName {
     }
 }
 
-impl PartialEq for AgentName {
+impl PartialEq for AgentRecord {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for AgentName {}
+impl Eq for AgentRecord {}
 
-impl fmt::Debug for AgentName {
+impl fmt::Debug for AgentRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl fmt::Display for AgentName {
+impl fmt::Display for AgentRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl Serialize for AgentName {
+impl Serialize for AgentRecord {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name)
     }
@@ -169,25 +157,12 @@ impl Serialize for AgentName {
 
 impl<'de> Deserialize<'de> for AgentName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(AgentNameVisitor)
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(|_| D::Error::unknown_variant(&name, &NAMES))
     }
 }
 
-struct AgentNameVisitor;
-
-impl Visitor<'_> for AgentNameVisitor {
-    type Value = AgentName;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of an agent")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<AgentName, E> {
-        name.parse().map_err(|_| E::unknown_variant(name, &NAMES))
-    }
-}
-
-impl JsonSchema for AgentName {
+impl JsonSchema for AgentRecord {
     fn schema_name() -> Cow<'static, str> {
         "AgentName".into()
     }

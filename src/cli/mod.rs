@@ -34,7 +34,7 @@ use std::sync::Arc;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::agent::AgentName;
+use crate::agent::AgentRecord;
 use crate::assembly::{AssemblyContext, Ralph, RalphBuilder, Surroundings};
 use crate::config::ConfigOverride;
 use crate::state::Intervention;
@@ -233,5 +233,5 @@ fn command() -> clap::Command {
 
 /// The help text of an option that takes the name of an agent.
 fn agent_help(what: &str) -> String {
-    format!("{what}: {}", AgentName::all().join(", "))
+    format!("{what}: {}", AgentRecord::names().join(", "))
 }

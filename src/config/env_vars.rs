@@ -1,6 +1,6 @@
 //! The table of all environment variables. The reference page and `.env.example` are generated from it.
 
-use crate::model::CredentialKind;
+use crate::model::CredentialRecord;
 
 /// One variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl EnvVar {
 /// Every variable with a name of its own: the credentials of the model services, then the others. Besides these,
 /// `RALPH_<SECTION>__<KEY>` sets any key.
 pub fn env_vars() -> impl Iterator<Item = EnvVar> {
-    let credentials = CredentialKind::all().map(|kind| EnvVar {
+    let credentials = CredentialRecord::all().map(|kind| EnvVar {
         name: kind.variable,
         doc: kind.variable_doc,
         role: EnvVarRole::Secret,

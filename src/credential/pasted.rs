@@ -5,7 +5,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::{Credential, CredentialKind, RefreshToken};
-use crate::model::{ANTHROPIC_LOGIN, OPENAI_KEY};
+use crate::model::{ANTHROPIC_LOGIN, CredentialRecord, OPENAI_KEY};
 use crate::secret::Secret;
 
 const REFRESH_PREFIX: &str = "sk-ant-ort01-";
@@ -103,7 +103,7 @@ fn check_prefix(kind: CredentialKind, text: &str) -> Result<(), MalformedCredent
         return Err(MalformedCredential::RefreshTokenOnly);
     }
     // The longest prefix wins: OpenAI's is the start of Anthropic's.
-    let actual = CredentialKind::all()
+    let actual = CredentialRecord::all()
         .filter(|kind| !kind.prefix.is_empty() && text.starts_with(kind.prefix))
         .max_by_key(|kind| kind.prefix.len());
     if actual == Some(kind) {
@@ -267,7 +267,7 @@ mod tests {
         #[test]
         fn no_text_causes_a_panic(text in "(\u{1b}\\[|sk-ant-oat01-|\\PC|\r\n){0,20}") {
             let _ = find_setup_token(&text);
-            for kind in CredentialKind::all() {
+            for kind in CredentialRecord::all() {
                 let _ = parse(kind, &text, Timestamp::UNIX_EPOCH);
             }
         }

@@ -8,8 +8,8 @@ use hyper::header::{
 };
 
 use super::refusal::BrokerRefusal;
-use crate::credential::CredentialKind;
 use crate::gateway::phantom::Phantom;
+use crate::model::CredentialRecord;
 
 /// Headers that contain a credential at some service, or select who pays.
 const CREDENTIAL_HEADERS: [&str; 12] = [
@@ -53,7 +53,7 @@ const QUERY_KEYS: [&str; 7] = [
 /// removed silently, because its sender expects that it is used.
 pub(super) fn check_phantom(headers: &HeaderMap, phantom: &Phantom) -> Result<(), BrokerRefusal> {
     let bearer = headers.get_all(AUTHORIZATION).iter().map(bearer);
-    let names: BTreeSet<&str> = CredentialKind::all().filter_map(|kind| kind.header).collect();
+    let names: BTreeSet<&str> = CredentialRecord::all().filter_map(|kind| kind.header).collect();
     let keys = names.into_iter().flat_map(|name| headers.get_all(name));
     let keys = keys.map(|value| Some(value.as_bytes()));
     let mut found = false;

@@ -28,7 +28,7 @@ pub static ANTHROPIC: ModelService = ModelService {
 };
 
 /// The login of a Claude subscription.
-pub const ANTHROPIC_LOGIN: CredentialKind = CredentialKind(&CredentialRecord {
+pub const ANTHROPIC_LOGIN: CredentialKind = &CredentialRecord {
     name: "anthropic-oauth",
     title: "the Claude login",
     auth: AuthMethod::OAuth,
@@ -37,10 +37,10 @@ pub const ANTHROPIC_LOGIN: CredentialKind = CredentialKind(&CredentialRecord {
     header: None,
     prefix: "sk-ant-oat01-",
     agent: Some("claude"),
-});
+};
 
 /// A key of the Anthropic API.
-pub const ANTHROPIC_KEY: CredentialKind = CredentialKind(&CredentialRecord {
+pub const ANTHROPIC_KEY: CredentialKind = &CredentialRecord {
     name: "anthropic-api-key",
     title: "the Anthropic API key",
     auth: AuthMethod::ApiKey,
@@ -49,7 +49,7 @@ pub const ANTHROPIC_KEY: CredentialKind = CredentialKind(&CredentialRecord {
     header: Some("x-api-key"),
     prefix: "sk-ant-api",
     agent: Some("claude"),
-});
+};
 
 /// A call of the Messages API.
 pub(super) const MESSAGES_ROUTE: ModelRoute = ModelRoute::metered("/v1/messages", &MESSAGES, error_body);

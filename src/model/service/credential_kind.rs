@@ -1,7 +1,6 @@
 //! The kinds of credentials.
 
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 
 use schemars::JsonSchema;
@@ -56,10 +55,9 @@ impl FromStr for AuthMethod {
 #[error("unknown authentication method `{0}`: expected `oauth`, `api-key` or `gateway`")]
 pub struct UnknownAuthMethod(String);
 
-/// A kind of credential; dereferences to its record. The kinds are the
-/// [`ModelService::credentials`](super::ModelService::credentials) of all services.
-#[derive(Clone, Copy)]
-pub struct CredentialKind(pub(super) &'static CredentialRecord);
+/// A kind of credential. The kinds are the [`ModelService::credentials`](super::ModelService::credentials) of all
+/// services.
+pub type CredentialKind = &'static CredentialRecord;
 
 /// What ralph knows about one kind of credential.
 pub struct CredentialRecord {
@@ -81,9 +79,9 @@ pub struct CredentialRecord {
     pub agent: Option<&'static str>,
 }
 
-impl CredentialKind {
+impl CredentialRecord {
     /// All kinds.
-    pub fn all() -> impl Iterator<Item = Self> {
+    pub fn all() -> impl Iterator<Item = CredentialKind> {
         MODEL_SERVICES
             .iter()
             .flat_map(|service| service.credentials.iter().copied())
@@ -91,34 +89,26 @@ impl CredentialKind {
 
     /// How to store one, for hints.
     #[must_use]
-    pub fn store_hint(self) -> String {
+    pub fn store_hint(&self) -> String {
         format!("store {self} with `ralph token store`")
     }
 }
 
-impl Deref for CredentialKind {
-    type Target = CredentialRecord;
-
-    fn deref(&self) -> &CredentialRecord {
-        self.0
-    }
-}
-
-impl PartialEq for CredentialKind {
+impl PartialEq for CredentialRecord {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
     }
 }
 
-impl Eq for CredentialKind {}
+impl Eq for CredentialRecord {}
 
-impl fmt::Debug for CredentialKind {
+impl fmt::Debug for CredentialRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-impl fmt::Display for CredentialKind {
+impl fmt::Display for CredentialRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.title)
     }

@@ -15,7 +15,7 @@ pub static CURSOR: ModelService = ModelService {
     no_login: None,
 };
 
-const CURSOR_KEY: CredentialKind = CredentialKind(&CredentialRecord {
+const CURSOR_KEY: CredentialKind = &CredentialRecord {
     name: "cursor-api-key",
     title: "the Cursor API key",
     auth: AuthMethod::ApiKey,
@@ -24,4 +24,4 @@ const CURSOR_KEY: CredentialKind = CredentialKind(&CredentialRecord {
     header: None,
     prefix: "",
     agent: Some("cursor"),
-});
+};

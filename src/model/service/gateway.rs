@@ -28,7 +28,7 @@ pub static GATEWAY: ModelService = ModelService {
 };
 
 /// The key of the model gateway.
-pub const GATEWAY_KEY: CredentialKind = CredentialKind(&CredentialRecord {
+pub const GATEWAY_KEY: CredentialKind = &CredentialRecord {
     name: "gateway-key",
     title: "the model gateway key",
     auth: AuthMethod::Gateway,
@@ -37,4 +37,4 @@ pub const GATEWAY_KEY: CredentialKind = CredentialKind(&CredentialRecord {
     header: None,
     prefix: "",
     agent: None,
-});
+};

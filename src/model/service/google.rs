@@ -37,7 +37,7 @@ pub static GOOGLE: ModelService = ModelService {
     no_login: Some("the gateway does not support logins with a Google account"),
 };
 
-const GOOGLE_KEY: CredentialKind = CredentialKind(&CredentialRecord {
+const GOOGLE_KEY: CredentialKind = &CredentialRecord {
     name: "google-api-key",
     title: "the Gemini API key",
     auth: AuthMethod::ApiKey,
@@ -46,7 +46,7 @@ const GOOGLE_KEY: CredentialKind = CredentialKind(&CredentialRecord {
     header: Some("x-goog-api-key"),
     prefix: "",
     agent: Some("gemini"),
-});
+};
 
 /// `generateContent`, as a stream or not. The model is part of the path.
 static GENERATE_CONTENT: ModelApi = ModelApi {

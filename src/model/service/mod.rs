@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn credentials_have_unique_names() {
-        let kinds: Vec<_> = CredentialKind::all().collect();
+        let kinds: Vec<_> = CredentialRecord::all().collect();
         let names: BTreeSet<_> = kinds.iter().map(|kind| kind.name).collect();
         assert_eq!(names.len(), kinds.len());
     }

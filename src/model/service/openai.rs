@@ -22,7 +22,7 @@ pub static OPENAI: ModelService = ModelService {
 };
 
 /// A key of OpenAI's API.
-pub const OPENAI_KEY: CredentialKind = CredentialKind(&CredentialRecord {
+pub const OPENAI_KEY: CredentialKind = &CredentialRecord {
     name: "openai-api-key",
     title: "the OpenAI API key",
     auth: AuthMethod::ApiKey,
@@ -31,7 +31,7 @@ pub const OPENAI_KEY: CredentialKind = CredentialKind(&CredentialRecord {
     header: None,
     prefix: "sk-",
     agent: Some("codex"),
-});
+};
 
 /// A call of the Responses API.
 pub(super) const RESPONSES_ROUTE: ModelRoute = ModelRoute::metered("/v1/responses", &RESPONSES, error_body);
