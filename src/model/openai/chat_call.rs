@@ -1,14 +1,12 @@
 //! One attempt at a call.
 
-use std::collections::VecDeque;
-
 use reqwest::header::{CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::{Response, StatusCode};
 
 use super::partial_reply::{PartialReply, known_cost};
 use super::refusal::{RefusalKind, classify};
 use super::sse::EventParser;
-use super::wire::{ChatChunk, ChatRequest, ErrorBody};
+use super::wire::{ChatChunk, ErrorBody, chat_request};
 use super::{OpenAiCompatible, retry_after};
 use crate::model::{AttemptError, ModelError, ModelReply, ModelRequest, OnText};
 use crate::text::one_line;
@@ -63,7 +61,7 @@ impl ChatCall<'_> {
     /// Sends the call. A refusal is an error.
     async fn send(self) -> Result<Response, AttemptFailure> {
         let url = self.client.endpoint.completions.clone();
-        let post = self.client.http.post(url).json(&ChatRequest::from(self.request));
+        let post = self.client.http.post(url).json(&chat_request(self.request));
         let post = match &self.client.key {
             Some(key) => post.bearer_auth(key.expose()),
             None => post,
@@ -83,7 +81,7 @@ impl ChatCall<'_> {
         partial_reply: &mut PartialReply,
         show: OnText<'_>,
     ) -> Result<(), AttemptFailure> {
-        let (mut parser, mut events, mut length) = (EventParser::default(), VecDeque::new(), 0);
+        let (mut parser, mut length) = (EventParser::default(), 0);
         loop {
             let bytes = match response.chunk().await {
                 Ok(Some(bytes)) => bytes,
@@ -94,8 +92,7 @@ impl ChatCall<'_> {
             };
             length += bytes.len();
             self.check_length(length)?;
-            parser.push(&bytes, &mut events);
-            for event in events.drain(..) {
+            for event in parser.push(&bytes) {
                 if event == "[DONE]" {
                     return Ok(());
                 }

@@ -1,7 +1,5 @@
 //! Server-sent events. Only the `data` fields: models use no others.
 
-use std::collections::VecDeque;
-
 /// Parses a stream of events in chunks of any size. It buffers only the current event.
 #[derive(Debug, Default)]
 pub(crate) struct EventParser {
@@ -12,9 +10,10 @@ pub(crate) struct EventParser {
 }
 
 impl EventParser {
-    /// Parses the next bytes and appends the data of each completed event to `events`. An incomplete event at the end of
-    /// the stream is dropped.
-    pub(crate) fn push(&mut self, bytes: &[u8], events: &mut VecDeque<String>) {
+    /// Parses the next bytes and returns the data of each completed event. An incomplete event at the end of the stream
+    /// is dropped.
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> Vec<String> {
+        let mut events = Vec::new();
         let mut rest = bytes;
         while let Some((&first, after_first)) = rest.split_first() {
             let after_cr = std::mem::replace(&mut self.last_was_cr, first == b'\r');
@@ -32,6 +31,7 @@ impl EventParser {
                 }
             };
         }
+        events
     }
 
     /// Handles a complete line. An empty line completes an event.
@@ -73,11 +73,8 @@ mod tests {
     use super::*;
 
     fn events_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
-        let (mut parser, mut events) = (EventParser::default(), VecDeque::new());
-        for piece in pieces {
-            parser.push(piece, &mut events);
-        }
-        events.into()
+        let mut parser = EventParser::default();
+        pieces.into_iter().flat_map(|piece| parser.push(piece)).collect()
     }
 
     #[rstest]

@@ -1,39 +1,25 @@
 //! The part of the chat-completions API that ralph uses.
 
 use reqwest::StatusCode;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
-use crate::model::{ModelMessage, ModelRequest};
+use crate::model::ModelRequest;
 
 /// The body of a call.
-#[derive(Debug, Serialize)]
-pub(super) struct ChatRequest<'a> {
-    model: &'a str,
-    messages: &'a [ModelMessage],
-    max_tokens: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    temperature: Option<f64>,
-    stream: bool,
-    stream_options: StreamOptions,
-}
-
-#[derive(Debug, Serialize)]
-struct StreamOptions {
-    include_usage: bool,
-}
-
-impl<'a> From<&'a ModelRequest> for ChatRequest<'a> {
-    fn from(request: &'a ModelRequest) -> Self {
-        Self {
-            model: &request.profile.litellm_model,
-            messages: &request.messages,
-            max_tokens: request.profile.max_output_tokens,
-            temperature: request.profile.temperature,
-            stream: true,
-            stream_options: StreamOptions { include_usage: true },
-        }
+pub(super) fn chat_request(request: &ModelRequest) -> Value {
+    let profile = &request.profile;
+    let mut body = json!({
+        "model": profile.litellm_model,
+        "messages": request.messages,
+        "max_tokens": profile.max_output_tokens,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    if let Some(temperature) = profile.temperature {
+        body["temperature"] = temperature.into();
     }
+    body
 }
 
 /// A chunk of a streamed answer. An answer in one body parses as a single chunk.

@@ -1,7 +1,5 @@
 //! Reads the usage that a response reports, while it passes.
 
-use std::collections::VecDeque;
-
 use serde::Deserialize;
 
 use super::ModelApi;
@@ -71,12 +69,10 @@ impl UsageReader {
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         match &mut self.format {
             ResponseFormat::Events(parser) => {
-                let mut events = VecDeque::new();
-                parser.push(bytes, &mut events);
                 // Most events do not report usage and are not parsed.
                 let has_marker =
                     |event: &String| self.api.event_markers.iter().any(|marker| event.contains(marker));
-                for event in events.into_iter().filter(has_marker) {
+                for event in parser.push(bytes).into_iter().filter(has_marker) {
                     (self.api.read_event)(&event, &mut self.state);
                 }
             }
