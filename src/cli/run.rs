@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use super::{CliError, CliExit, CliResult, Context, agent_help, flags, image};
 use crate::assembly::ActiveRun;
-use crate::config::ConfigOverride;
 use crate::gateway::audit::{AuditLog, AuditTally, TallyEntry};
 use crate::runner::RunOutcome;
 use crate::state::{Intervention, RunDir, RunOutcomeKind};
@@ -59,25 +58,17 @@ impl From<EventOutputArgs> for EventFormat {
     }
 }
 
-impl RunArgs {
-    fn overrides(&self) -> Vec<ConfigOverride> {
-        flags([
-            ("--type", "sandbox.type", self.provider.clone()),
-            ("--agent", "agent.name", self.agent.clone()),
-            ("--profile", "default_profile", self.profile.clone()),
-            (
-                "--max-iterations",
-                "budget.max_iterations",
-                self.max_iterations.map(|count| count.to_string()),
-            ),
-        ])
-    }
-}
-
 pub(super) async fn run(context: &Context, args: RunArgs) -> CliResult {
     let format = EventFormat::from(args.output);
+    let max_iterations = args.max_iterations.map(|count| count.to_string());
+    let given = flags([
+        ("--type", "sandbox.type", args.provider),
+        ("--agent", "agent.name", args.agent),
+        ("--profile", "default_profile", args.profile),
+        ("--max-iterations", "budget.max_iterations", max_iterations),
+    ]);
     let mut builder = context
-        .builder(args.overrides())?
+        .builder(given)?
         .task_file(&args.task)
         .rebuild(args.image.into())
         .sink(format.sink(context.ui));

@@ -80,7 +80,8 @@ impl TableInfo {
         let mut bytes = padded_name(TABLE);
         bytes.resize(INFO_LENGTH, 0);
         socket.get(GET_INFO, &mut bytes)?;
-        let number = |index: usize| u32_at(&bytes, TABLE_NAME_LENGTH + 4 * index).unwrap_or_default();
+        let (numbers, _) = bytes[TABLE_NAME_LENGTH..].as_chunks();
+        let number = |index: usize| u32::from_ne_bytes(numbers[index]);
         Ok(Self {
             begins: std::array::from_fn(|hook| number(1 + hook)),
             ends: std::array::from_fn(|hook| number(1 + HOOK_COUNT + hook)),
@@ -230,10 +231,4 @@ fn padded_name(name: &str) -> Vec<u8> {
 
 fn length_of(bytes: &[u8]) -> io::Result<u32> {
     u32::try_from(bytes.len()).map_err(io::Error::other)
-}
-
-fn u32_at(bytes: &[u8], offset: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(
-        bytes.get(offset..offset + 4)?.try_into().ok()?,
-    ))
 }

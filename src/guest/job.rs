@@ -2,6 +2,8 @@
 
 use std::io::{PipeReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use super::keeper::{self, KeeperReport, KeeperRequest};
@@ -65,7 +67,6 @@ enum Step {
 /// What the server has to do about a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobAction {
-    Wait,
     /// Report its exit. It ended by itself; processes that it left may go on.
     Release,
     /// Report its exit. All its processes are dead.
@@ -121,7 +122,11 @@ impl Job {
     }
 
     /// Records that the command itself has exited.
-    pub(crate) fn set_exited(&mut self, status: CommandStatus) {
+    pub(crate) fn set_exited(&mut self, status: ExitStatus) {
+        let status = match status.code() {
+            Some(code) => CommandStatus::Code(code),
+            None => CommandStatus::Signal(status.signal().unwrap_or_default()),
+        };
         self.exited = Some((Instant::now(), status));
     }
 
@@ -151,7 +156,7 @@ impl Job {
     }
 
     /// Takes the step that is due, and returns what the server has to do. `backed_up`: ralph reads no output at the moment.
-    pub(crate) fn advance(&mut self, now: Instant, backed_up: bool) -> JobAction {
+    pub(crate) fn advance(&mut self, now: Instant, backed_up: bool) -> Option<JobAction> {
         if backed_up || self.outputs.iter().any(OutputPipe::is_starved) {
             self.extend_deadlines(now);
         }
@@ -159,21 +164,23 @@ impl Job {
         let finished = closed && self.exited.is_some();
         let Some(Ending { cause, step, until }) = self.ending else {
             if finished {
-                return JobAction::Release;
+                return Some(JobAction::Release);
             }
             if let Some((_, cause)) = self.limit().filter(|(at, _)| *at <= now) {
                 self.keeper.send(KeeperRequest::Terminate);
                 self.enter(cause, Step::Terminating, TERM_TIMEOUT);
             }
-            return JobAction::Wait;
+            return None;
         };
         match step {
-            Step::Terminating if finished || until <= now => self.kill_because(cause),
-            Step::Killing if until <= now => return JobAction::AbandonKeeper,
-            Step::Draining if closed || until <= now => return JobAction::Forget,
-            Step::Terminating | Step::Killing | Step::Draining => {}
+            Step::Terminating if finished || until <= now => {
+                self.kill_because(cause);
+                None
+            }
+            Step::Killing if until <= now => Some(JobAction::AbandonKeeper),
+            Step::Draining if closed || until <= now => Some(JobAction::Forget),
+            Step::Terminating | Step::Killing | Step::Draining => None,
         }
-        JobAction::Wait
     }
 
     /// When [`Job::advance`] must be called even if nothing happens.

@@ -16,7 +16,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use super::descendants;
-use super::message::{CommandStatus, StartCommand, StartStage};
+use super::message::{StartCommand, StartStage};
 use super::sys::{self, PollEntry, ReapedChild, Signal};
 
 /// How long killed processes may take to disappear.
@@ -47,7 +47,7 @@ pub(crate) enum KeeperReport {
     /// The command could not be started: the failed step and `errno`. The keeper exits.
     Failed(StartStage, i32),
     /// The command itself has exited.
-    Exited(CommandStatus),
+    Exited(ExitStatus),
     /// All descendants are gone.
     Gone,
 }
@@ -63,8 +63,7 @@ impl KeeperReport {
         let value = i32::from_be_bytes(value);
         match kind {
             b'f' => Some(Self::Failed(StartStage::from_code(stage)?, value)),
-            b'c' => Some(Self::Exited(CommandStatus::Code(value))),
-            b's' => Some(Self::Exited(CommandStatus::Signal(value))),
+            b'e' => Some(Self::Exited(ExitStatus::from_raw(value))),
             b'g' => Some(Self::Gone),
             _ => None,
         }
@@ -73,9 +72,8 @@ impl KeeperReport {
     fn to_bytes(self) -> [u8; Self::LENGTH] {
         let (kind, stage, value) = match self {
             Self::Failed(stage, errno) => (b'f', stage as u8, errno),
-            Self::Exited(CommandStatus::Signal(signal)) => (b's', 0, signal),
-            Self::Exited(CommandStatus::Code(code)) => (b'c', 0, code),
-            Self::Exited(CommandStatus::TimedOut | CommandStatus::Idle) | Self::Gone => (b'g', 0, 0),
+            Self::Exited(status) => (b'e', 0, status.into_raw()),
+            Self::Gone => (b'g', 0, 0),
         };
         let [a, b, c, d] = value.to_be_bytes();
         [kind, stage, a, b, c, d]
@@ -153,8 +151,8 @@ impl Keeper {
     fn reap_children(&mut self) -> bool {
         loop {
             match sys::reap() {
-                ReapedChild::Exited { child, wait_status } if child == self.command => {
-                    self.report(KeeperReport::Exited(parse_wait_status(wait_status)));
+                ReapedChild::Exited { child, status } if child == self.command => {
+                    self.report(KeeperReport::Exited(status));
                 }
                 ReapedChild::Exited { .. } => {}
                 ReapedChild::NoChildren => return self.released,
@@ -253,14 +251,6 @@ fn locate(start: &StartCommand<'_>) -> io::Result<PathBuf> {
 fn is_program(file: &Path) -> bool {
     file.metadata()
         .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
-fn parse_wait_status(wait_status: i32) -> CommandStatus {
-    let status = ExitStatus::from_raw(wait_status);
-    match status.code() {
-        Some(code) => CommandStatus::Code(code),
-        None => CommandStatus::Signal(status.signal().unwrap_or_default()),
-    }
 }
 
 fn own_pid() -> i32 {

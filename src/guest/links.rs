@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::firewall::LOOPBACK;
 use super::netlink::{self, NetlinkRequest, NetlinkSocket, flag, int_at};
 use super::sys_net::NetlinkProtocol;
 
@@ -18,8 +19,6 @@ const HOST_SCOPE: u8 = 254;
 const LOCAL: u8 = 2;
 const LINK_NAME: u16 = 3;
 const ROUTE_LINK: u16 = 4;
-
-const LOOPBACK: &str = "lo";
 
 /// A network interface.
 struct Link {

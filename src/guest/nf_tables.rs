@@ -24,13 +24,14 @@ mod nft {
 }
 
 const TABLE: &[u8] = b"filter\0";
+const CREATE: u16 = flag::CREATE | flag::ACK;
 
 /// Sets the firewall atomically.
 pub(super) fn apply(policy: PacketAction, family: IpFamily) -> io::Result<()> {
     let mut batch = vec![batch_limit(nft::BATCH_BEGIN)];
-    batch.push(request(nft::NEW_TABLE, family, flag::CREATE).with(1, TABLE));
+    batch.push(request(nft::NEW_TABLE, family, CREATE).with(1, TABLE));
     for hook in HOOKS {
-        let chain = request(nft::NEW_CHAIN, family, flag::CREATE)
+        let chain = request(nft::NEW_CHAIN, family, CREATE)
             .with(1, TABLE)
             .with(3, &text(hook.chain))
             .with(4, &[number(1, hook.number), number(2, 0)].concat())
@@ -38,7 +39,7 @@ pub(super) fn apply(policy: PacketAction, family: IpFamily) -> io::Result<()> {
             .with(7, b"filter\0");
         batch.push(chain);
         if let Some(direction) = hook.accepts {
-            let rule = request(nft::NEW_RULE, family, flag::CREATE | flag::APPEND)
+            let rule = request(nft::NEW_RULE, family, CREATE | flag::APPEND)
                 .with(1, TABLE)
                 .with(2, &text(hook.chain))
                 .with(4, &accept_loopback(direction).concat());
@@ -125,11 +126,6 @@ fn batch_limit(kind: u16) -> NetlinkRequest {
 }
 
 fn request(kind: u16, family: IpFamily, flags: u16) -> NetlinkRequest {
-    let flags = if flags == flag::DUMP {
-        flags
-    } else {
-        flags | flag::ACK
-    };
     NetlinkRequest::new(kind, flags, &[family as u8, 0, 0, 0])
 }
 

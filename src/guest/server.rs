@@ -105,12 +105,10 @@ impl SessionServer {
         let actions: Vec<(u32, JobAction)> = self
             .jobs
             .iter_mut()
-            .map(|(id, job)| (*id, job.advance(now, backed_up)))
-            .filter(|(_, action)| *action != JobAction::Wait)
+            .filter_map(|(id, job)| Some((*id, job.advance(now, backed_up)?)))
             .collect();
         for (id, action) in actions {
             match action {
-                JobAction::Wait => {}
                 JobAction::AbandonKeeper => self.abandon_keeper(id)?,
                 JobAction::Release | JobAction::Forget => self.report_exit(id, action)?,
             }

@@ -7,6 +7,8 @@ use std::ffi::{c_int, c_short, c_ulong, c_void};
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
@@ -174,7 +176,7 @@ pub(crate) fn watch_child_exits() -> io::Result<PipeReader> {
 pub(crate) enum ReapedChild {
     Exited {
         child: i32,
-        wait_status: i32,
+        status: ExitStatus,
     },
     /// All children are running.
     NoneYet,
@@ -190,7 +192,7 @@ pub(crate) fn reap() -> ReapedChild {
         0 => ReapedChild::NoneYet,
         child if child > 0 => ReapedChild::Exited {
             child,
-            wait_status: status,
+            status: ExitStatus::from_raw(status),
         },
         _ => ReapedChild::NoChildren,
     }
