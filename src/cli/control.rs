@@ -8,7 +8,7 @@ use crate::state::{Intervention, RunDir};
 use super::select::{select_live_run, select_run};
 use super::{CliError, CliExit, CliResult, Context, overrides};
 
-/// The run to intervene in.
+// Without a doc comment: that would be the help of each command that has these arguments.
 #[derive(Debug, clap::Args)]
 pub(super) struct LiveRunArgs {
     /// The run; the only live one by default
