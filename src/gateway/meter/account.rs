@@ -1,14 +1,13 @@
 //! The sums of a meter, without its file.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::AddAssign;
+use std::collections::BTreeSet;
 
 use thiserror::Error;
 
 use super::CallAmount;
 use super::file::MeterEntry;
 use super::prices::PriceList;
-use crate::usage::{Price, Tokens, Usd};
+use crate::usage::{Tokens, Usd};
 
 /// The limit of a run's usage. `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,41 +44,6 @@ pub struct MeteredUsage {
     pub unpriced_calls: u64,
 }
 
-impl MeteredUsage {
-    /// Prices the calls that had no known price. This is an upper bound: tokens that were written to a cache cost up to
-    /// twice the price, and the sum does not say how many these are.
-    fn price_at(&mut self, price: Price) {
-        if self.unpriced_calls > 0 {
-            self.unpriced_calls = 0;
-            self.cost += price.cost_of(Tokens {
-                input: self.tokens.input.saturating_mul(2),
-                ..self.tokens
-            });
-        }
-    }
-}
-
-impl AddAssign for MeteredUsage {
-    fn add_assign(&mut self, other: Self) {
-        self.calls += other.calls;
-        self.tokens += other.tokens;
-        self.cost += other.cost;
-        self.unpriced_calls += other.unpriced_calls;
-    }
-}
-
-impl From<CallAmount> for MeteredUsage {
-    /// The usage of one call.
-    fn from(amount: CallAmount) -> Self {
-        Self {
-            calls: 1,
-            tokens: amount.tokens,
-            cost: amount.cost.unwrap_or(Usd::ZERO),
-            unpriced_calls: u64::from(amount.cost.is_none()),
-        }
-    }
-}
-
 /// A limit that the next call could exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum OverBudget {
@@ -109,22 +73,23 @@ pub enum OverBudget {
     },
 }
 
-/// The usage of settled calls by session and model, and the reservation of each open call.
+/// The calls of a run.
 #[derive(Default)]
 pub(super) struct MeterAccount {
-    settled: BTreeMap<(u64, String), MeteredUsage>,
-    open: BTreeMap<u64, OpenCall>,
-    last_call: u64,
+    calls: Vec<MeteredCall>,
     /// The sessions that have begun.
     begun: BTreeSet<u64>,
     /// The current session. Calls before the first one belong to session 0.
     session: u64,
 }
 
-struct OpenCall {
+struct MeteredCall {
+    number: u64,
     session: u64,
     model: String,
+    /// What it cost, or what is reserved for it while it is open.
     amount: CallAmount,
+    is_open: bool,
 }
 
 impl MeterAccount {
@@ -134,20 +99,26 @@ impl MeterAccount {
         for entry in entries {
             account.apply(entry);
         }
-        while let Some((_, call)) = account.open.pop_first() {
-            account.settle(call.session, call.model, call.amount);
-        }
-        for ((_, model), usage) in &mut account.settled {
-            if let Some(price) = prices.price(model) {
-                usage.price_at(price);
-            }
+        for call in &mut account.calls {
+            call.is_open = false;
+            let CallAmount { tokens, cost } = &mut call.amount;
+            // An upper bound: tokens that were written to a cache cost up to twice the price, and the file does not say
+            // how many these are.
+            *cost = cost.or_else(|| {
+                let price = prices.price(&call.model)?;
+                Some(price.cost_of(Tokens {
+                    input: tokens.input.saturating_mul(2),
+                    ..*tokens
+                }))
+            });
         }
         account
     }
 
     /// The number of the next call.
     pub(super) fn next_call(&self) -> u64 {
-        self.last_call + 1
+        let last = self.calls.iter().map(|call| call.number).max();
+        last.unwrap_or(0) + 1
     }
 
     pub(super) fn apply(&mut self, entry: MeterEntry) {
@@ -156,23 +127,18 @@ impl MeterAccount {
                 self.begun.insert(session);
                 self.session = session;
             }
-            MeterEntry::Reserved {
-                call,
+            MeterEntry::Reserved { call, model, amount } => self.calls.push(MeteredCall {
+                number: call,
+                session: self.session,
                 model,
-                tokens,
-                cost,
-            } => {
-                self.last_call = self.last_call.max(call);
-                let open = OpenCall {
-                    session: self.session,
-                    model,
-                    amount: CallAmount { tokens, cost },
-                };
-                self.open.insert(call, open);
-            }
-            MeterEntry::Spent { call, tokens, cost } => {
-                if let Some(open) = self.open.remove(&call) {
-                    self.settle(open.session, open.model, CallAmount { tokens, cost });
+                amount,
+                is_open: true,
+            }),
+            MeterEntry::Spent { call, amount } => {
+                let mut calls = self.calls.iter_mut();
+                if let Some(open) = calls.rfind(|own| own.number == call && own.is_open) {
+                    open.amount = amount;
+                    open.is_open = false;
                 }
             }
         }
@@ -205,43 +171,35 @@ impl MeterAccount {
 
     /// The model of a settled call without a known price.
     pub(super) fn unpriced_model(&self) -> Option<&str> {
-        let mut settled = self.settled.iter();
-        let unpriced = settled.find(|(_, usage)| usage.unpriced_calls > 0);
-        unpriced.map(|((_, model), _)| model.as_str())
+        let mut unpriced = self.calls.iter().filter(|call| call.amount.cost.is_none());
+        Some(unpriced.find(|call| !call.is_open)?.model.as_str())
     }
 
     /// Whether a call without a known price is in progress.
     pub(super) fn has_unpriced_reservation(&self) -> bool {
-        self.open.values().any(|call| call.amount.cost.is_none())
+        let mut unpriced = self.calls.iter().filter(|call| call.amount.cost.is_none());
+        unpriced.any(|call| call.is_open)
     }
 
     /// The usage of all calls, including reservations.
     pub(super) fn total(&self) -> MeteredUsage {
-        self.sum(|_| true)
+        sum(&self.calls)
     }
 
     /// The usage of a session, including reservations; `None` when it never began.
     pub(super) fn spent_in(&self, session: u64) -> Option<MeteredUsage> {
-        let begun = self.begun.contains(&session);
-        begun.then(|| self.sum(|other| other == session))
+        let calls = self.calls.iter().filter(|call| call.session == session);
+        self.begun.contains(&session).then(|| sum(calls))
     }
+}
 
-    fn sum(&self, includes: impl Fn(u64) -> bool) -> MeteredUsage {
-        let settled = self
-            .settled
-            .iter()
-            .map(|((session, _), usage)| (*session, *usage));
-        let open = self.open.values().map(|call| (call.session, call.amount.into()));
-        let mut sum = MeteredUsage::default();
-        for (session, usage) in settled.chain(open) {
-            if includes(session) {
-                sum += usage;
-            }
-        }
-        sum
+fn sum<'a>(calls: impl IntoIterator<Item = &'a MeteredCall>) -> MeteredUsage {
+    let mut sum = MeteredUsage::default();
+    for MeteredCall { amount, .. } in calls {
+        sum.calls += 1;
+        sum.tokens += amount.tokens;
+        sum.cost += amount.cost.unwrap_or(Usd::ZERO);
+        sum.unpriced_calls += u64::from(amount.cost.is_none());
     }
-
-    fn settle(&mut self, session: u64, model: String, amount: CallAmount) {
-        *self.settled.entry((session, model)).or_default() += amount.into();
-    }
+    sum
 }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::usage::{Tokens, Usd};
+use super::CallAmount;
 
 /// An entry of the file.
 #[derive(Serialize, Deserialize)]
@@ -22,14 +22,14 @@ pub(super) enum MeterEntry {
     Reserved {
         call: u64,
         model: String,
-        tokens: Tokens,
-        cost: Option<Usd>,
+        #[serde(flatten)]
+        amount: CallAmount,
     },
     /// A call is over.
     Spent {
         call: u64,
-        tokens: Tokens,
-        cost: Option<Usd>,
+        #[serde(flatten)]
+        amount: CallAmount,
     },
 }
 
@@ -56,10 +56,7 @@ pub(super) struct MeterFile {
 impl MeterFile {
     /// Opens the file and reads its entries. Removes a last line that a crash left incomplete.
     pub(super) fn open(path: &Path) -> Result<(Self, Vec<MeterEntry>), MeterError> {
-        let error = |source| MeterError::Io {
-            path: path.to_owned(),
-            source,
-        };
+        let error = |source| MeterError::io(path, source);
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
@@ -90,10 +87,7 @@ impl MeterFile {
 
     /// Appends an entry.
     pub(super) fn write(&mut self, at: Timestamp, entry: &MeterEntry) -> Result<(), MeterError> {
-        let error = |source| MeterError::Io {
-            path: self.path.clone(),
-            source,
-        };
+        let error = |source| MeterError::io(&self.path, source);
         let mut line =
             serde_json::to_vec(&WrittenLine { at, entry }).map_err(|source| error(source.into()))?;
         line.push(b'\n');
@@ -132,10 +126,9 @@ fn sync(file: &File, written: &Receiver<()>) {
 
 fn parse(path: &Path, text: &str) -> Result<Vec<MeterEntry>, MeterError> {
     let read = |(index, line)| {
-        serde_json::from_str(line).map_err(|source| MeterError::Corrupt {
-            path: path.to_owned(),
-            line: index + 1,
-            source,
+        serde_json::from_str(line).map_err(|error| MeterError {
+            message: format!("cannot parse line {} of `{}`", index + 1, path.display()),
+            source: error.into(),
         })
     };
     text.lines().enumerate().map(read).collect()
@@ -143,23 +136,16 @@ fn parse(path: &Path, text: &str) -> Result<Vec<MeterEntry>, MeterError> {
 
 /// The file of a meter cannot be used.
 #[derive(Debug, Error)]
-pub enum MeterError {
-    /// It cannot be read or written.
-    #[error("cannot record the cost of calls in `{}`", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// A line is not a valid entry.
-    #[error("cannot parse line {line} of `{}`", path.display())]
-    Corrupt {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The cause.
-        source: serde_json::Error,
-    },
+#[error("{message}")]
+pub struct MeterError {
+    message: String,
+    source: io::Error,
+}
+
+impl MeterError {
+    /// The file cannot be read or written.
+    fn io(path: &Path, source: io::Error) -> Self {
+        let message = format!("cannot record the cost of calls in `{}`", path.display());
+        Self { message, source }
+    }
 }

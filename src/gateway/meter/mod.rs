@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -33,7 +34,7 @@ pub(super) use body::{BodyMeter, MeteredBody};
 pub struct MeterSetup {
     /// The file that every change is written to. It belongs to the run.
     pub file: PathBuf,
-    /// The limit for the whole run.
+    /// The limit for the whole run, until [`Meter::allow`] changes it.
     pub allowance: Allowance,
     /// The prices of models.
     pub prices: PriceList,
@@ -51,9 +52,7 @@ struct SharedMeter {
     state: Mutex<MeterState>,
     /// Notified when a call is settled.
     settled: Notify,
-    prices: PriceList,
-    sink: Arc<dyn MeterSink>,
-    clock: Arc<dyn Clock>,
+    setup: MeterSetup,
 }
 
 struct MeterState {
@@ -75,9 +74,7 @@ impl Meter {
         Ok(Self(Arc::new(SharedMeter {
             state: Mutex::new(state),
             settled: Notify::new(),
-            prices: setup.prices,
-            sink: setup.sink,
-            clock: setup.clock,
+            setup,
         })))
     }
 
@@ -112,7 +109,7 @@ impl Meter {
     /// When only a cost limits the run, a call without a known price waits until no other such call is in progress: the
     /// cost that the service reports for that one decides about this one.
     pub async fn reserve(&self, model: &str, worst: Tokens) -> Result<Reservation, ReserveError> {
-        let cost = self.0.prices.price(model).map(|price| price.cost_of(worst));
+        let cost = self.0.setup.prices.price(model).map(|price| price.cost_of(worst));
         let amount = CallAmount { tokens: worst, cost };
         let reserved = loop {
             // Created before the check, so that no notification is missed.
@@ -134,11 +131,11 @@ impl Meter {
     }
 
     pub(super) fn notify(&self, notice: MeterNotice) {
-        self.0.sink.notice(notice);
+        self.0.setup.sink.notice(notice);
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.0.clock.now()
+        self.0.setup.clock.now()
     }
 
     /// `None` when the call has to wait for another one without a known price.
@@ -160,8 +157,7 @@ impl Meter {
         let entry = MeterEntry::Reserved {
             call,
             model: model.clone(),
-            tokens: amount.tokens,
-            cost: amount.cost,
+            amount,
         };
         state.record(self.now(), entry).map_err(ReserveError::File)?;
         Ok(Some(Reservation {
@@ -169,13 +165,13 @@ impl Meter {
             call,
             model,
             amount,
-            settled: false,
+            basis: CostBasis::Reserved,
         }))
     }
 
-    fn settle(&self, call: u64, CallAmount { tokens, cost }: CallAmount) {
+    fn settle(&self, call: u64, amount: CallAmount) {
         let mut state = self.state();
-        let entry = MeterEntry::Spent { call, tokens, cost };
+        let entry = MeterEntry::Spent { call, amount };
         // When it fails, the file keeps the reservation, which is more than the usage.
         if let Err(error) = state.file.write(self.now(), &entry) {
             tracing::warn!(%error, "cannot record the cost of a call");
@@ -199,25 +195,25 @@ impl MeterState {
 }
 
 /// Tokens, and their cost when the price is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CallAmount {
     pub(super) tokens: Tokens,
     pub(super) cost: Option<Usd>,
 }
 
-/// The reserved amount of one call. Dropping it counts the whole amount.
+/// The reserved amount of one call. Dropping it counts the amount.
 pub struct Reservation {
     meter: Meter,
     call: u64,
     model: String,
     amount: CallAmount,
-    settled: bool,
+    basis: CostBasis,
 }
 
 impl Reservation {
     /// Counts the usage that the service reported.
     pub(super) fn used(self, usage: ApiUsage) {
-        let by_price = || Some(usage.cost_at(self.meter.0.prices.price(&self.model)?));
+        let by_price = || Some(usage.cost_at(self.meter.0.setup.prices.price(&self.model)?));
         let amount = CallAmount {
             tokens: usage.tokens(),
             cost: usage.quoted.or_else(by_price),
@@ -234,27 +230,20 @@ impl Reservation {
     }
 
     fn settle(mut self, amount: CallAmount) {
-        self.settled = true;
-        self.meter.settle(self.call, amount);
-        self.notify(amount, CostBasis::Reported);
-    }
-
-    fn notify(&self, amount: CallAmount, basis: CostBasis) {
-        self.meter.notify(MeterNotice::Spent {
-            model: self.model.clone(),
-            tokens: amount.tokens,
-            cost: amount.cost,
-            basis,
-        });
+        self.amount = amount;
+        self.basis = CostBasis::Reported;
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if !self.settled {
-            self.meter.settle(self.call, self.amount);
-            self.notify(self.amount, CostBasis::Reserved);
-        }
+        self.meter.settle(self.call, self.amount);
+        self.meter.notify(MeterNotice::Spent {
+            model: std::mem::take(&mut self.model),
+            tokens: self.amount.tokens,
+            cost: self.amount.cost,
+            basis: self.basis,
+        });
     }
 }
 
