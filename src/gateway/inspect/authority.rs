@@ -1,12 +1,11 @@
 //! The certificate authority of one run. Its key never leaves the process.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use jiff::{Span, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose,
-    IsCa, KeyPair, KeyUsagePurpose, SerialNumber,
+    IsCa, KeyPair, KeyUsagePurpose, SanType, SerialNumber,
 };
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -19,21 +18,20 @@ use crate::network::HostName;
 /// The only protocol of inspected connections, because its requests can be judged one by one.
 pub(super) const PROTOCOL: &[u8] = b"http/1.1";
 
-/// Creates certificates for inspected hosts, all with one key, and caches the last ones.
+/// Creates certificates for inspected hosts, all with one key.
 pub(super) struct CertificateAuthority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     leaf_key: KeyPair,
     signer: Arc<dyn SigningKey>,
-    validity: Validity,
+    /// The parameters of all certificates of hosts, without the host.
+    leaf: CertificateParams,
     /// The configuration of all connections, without a certificate.
     template: ServerConfig,
-    cache: Mutex<LeafCache>,
 }
 
 impl CertificateAuthority {
     pub(super) fn new(now: Timestamp) -> Result<Self, InspectionError> {
-        let validity = Validity::around(now);
-        let issuer = CertifiedIssuer::self_signed(authority_params(&validity), KeyPair::generate()?)?;
+        let issuer = CertifiedIssuer::self_signed(authority_params(now), KeyPair::generate()?)?;
         let leaf_key = KeyPair::generate()?;
         let private = PrivateKeyDer::Pkcs8(leaf_key.serialize_der().into());
         let signer = ring::sign::any_supported_type(&private)?;
@@ -46,9 +44,8 @@ impl CertificateAuthority {
             issuer,
             leaf_key,
             signer,
-            validity,
+            leaf: leaf_params(now),
             template,
-            cache: Mutex::default(),
         })
     }
 
@@ -57,100 +54,51 @@ impl CertificateAuthority {
         self.issuer.pem()
     }
 
-    /// The TLS configuration for this host.
+    /// The TLS configuration for this host, with a new certificate.
     pub(super) fn config_for(&self, name: &HostName) -> Result<Arc<ServerConfig>, InspectionError> {
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(config) = cache.by_name.get(name) {
-            return Ok(config.clone());
-        }
-        cache.created += 1;
-        let params = leaf_params(name, cache.created, &self.validity)?;
+        let mut params = self.leaf.clone();
+        params.subject_alt_names = vec![SanType::DnsName(name.as_str().try_into()?)];
+        // The default serial number is derived from the key, which all certificates share.
+        params.serial_number = Some(SerialNumber::from(fastrand::u64(1..)));
         let leaf = params.signed_by(&self.leaf_key, &self.issuer)?;
         let certified = CertifiedKey::new(vec![leaf.der().clone()], self.signer.clone());
         let mut config = self.template.clone();
         config.cert_resolver = Arc::new(SingleCertAndKey::from(certified));
-        let config = Arc::new(config);
-        cache.insert(name.clone(), config.clone());
-        Ok(config)
+        Ok(Arc::new(config))
     }
 }
 
-/// The last certificates by name.
-#[derive(Default)]
-struct LeafCache {
-    by_name: HashMap<HostName, Arc<ServerConfig>>,
-    oldest_first: VecDeque<HostName>,
-    created: u64,
-}
-
-impl LeafCache {
-    /// The limit protects the memory: a sandbox can request any name below a wildcard.
-    const MAX: usize = 256;
-
-    fn insert(&mut self, name: HostName, config: Arc<ServerConfig>) {
-        if self.by_name.len() >= Self::MAX
-            && let Some(oldest) = self.oldest_first.pop_front()
-        {
-            self.by_name.remove(&oldest);
-        }
-        self.oldest_first.push_back(name.clone());
-        self.by_name.insert(name, config);
-    }
-}
-
-/// The validity of certificates. Some clients reject more than 398 days.
-struct Validity {
-    from: Timestamp,
-    to: Timestamp,
-}
-
-impl Validity {
-    fn around(now: Timestamp) -> Self {
-        let day = |days: i64| now.checked_add(Span::new().hours(days * 24)).unwrap_or(now);
-        Self {
-            from: day(-2),
-            to: day(365),
-        }
-    }
-
-    fn apply(&self, params: &mut CertificateParams) {
-        let date = |at: Timestamp| {
-            let date = at.to_zoned(TimeZone::UTC).date();
-            let part = |number: i8| u8::try_from(number).unwrap_or(1);
-            rcgen::date_time_ymd(i32::from(date.year()), part(date.month()), part(date.day()))
-        };
-        params.not_before = date(self.from);
-        params.not_after = date(self.to);
-    }
-}
-
-fn authority_params(validity: &Validity) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.distinguished_name = common_name("ralph: inspection of this sandbox");
+fn authority_params(now: Timestamp) -> CertificateParams {
+    let mut params = params("ralph: inspection of this sandbox", now);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    validity.apply(&mut params);
     params
 }
 
-fn leaf_params(name: &HostName, number: u64, validity: &Validity) -> Result<CertificateParams, rcgen::Error> {
-    let mut params = CertificateParams::new([name.to_string()])?;
-    // Clients compare the alternative names. A common name has a length limit that host names can exceed.
-    params.distinguished_name = common_name("ralph: an inspected host");
+/// Clients compare the alternative names. A common name has a length limit that host names can exceed.
+fn leaf_params(now: Timestamp) -> CertificateParams {
+    let mut params = params("ralph: an inspected host", now);
     params.is_ca = IsCa::ExplicitNoCa;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.use_authority_key_identifier_extension = true;
-    // The default serial number is derived from the key, which all certificates share.
-    params.serial_number = Some(SerialNumber::from(number));
-    validity.apply(&mut params);
-    Ok(params)
+    params
 }
 
-fn common_name(text: &str) -> DistinguishedName {
-    let mut name = DistinguishedName::new();
-    name.push(DnType::CommonName, text);
-    name
+/// Parameters with a validity of a year. Some clients reject more than 398 days.
+fn params(common_name: &str, now: Timestamp) -> CertificateParams {
+    let date = |days: i64| {
+        let at = now.checked_add(Span::new().hours(days * 24)).unwrap_or(now);
+        let date = at.to_zoned(TimeZone::UTC).date();
+        let part = |number: i8| u8::try_from(number).unwrap_or(1);
+        rcgen::date_time_ymd(i32::from(date.year()), part(date.month()), part(date.day()))
+    };
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.not_before = date(-2);
+    params.not_after = date(365);
+    params
 }
 
 #[cfg(test)]
@@ -159,23 +107,6 @@ mod tests {
 
     fn name(text: &str) -> HostName {
         HostName::parse(text).unwrap()
-    }
-
-    #[test]
-    fn certificates_are_cached_up_to_a_limit() {
-        let authority = CertificateAuthority::new(Timestamp::UNIX_EPOCH).unwrap();
-        let first = authority.config_for(&name("a.example")).unwrap();
-        let again = authority.config_for(&name("a.example")).unwrap();
-        assert!(Arc::ptr_eq(&first, &again));
-        for number in 0..LeafCache::MAX {
-            authority
-                .config_for(&name(&format!("n{number}.example")))
-                .unwrap();
-        }
-        let cache = authority.cache.lock().unwrap();
-        assert_eq!(cache.by_name.len(), LeafCache::MAX);
-        assert_eq!(cache.oldest_first.len(), LeafCache::MAX);
-        assert!(!cache.by_name.contains_key(&name("a.example")));
     }
 
     #[test]
