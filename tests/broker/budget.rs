@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ralph::clock;
 use ralph::credential::CredentialSource;
-use ralph::gateway::broker::ModelUpstream;
+use ralph::gateway::broker::{BrokerService, ModelUpstream};
 use ralph::gateway::meter::{Allowance, Meter, MeterNotice, MeterSetup, PriceList};
 use ralph::secret::Secret;
 use ralph::usage::Tokens;
@@ -211,7 +211,12 @@ async fn counters_survive_a_crash() {
         )
         .unwrap()
     };
-    let after = World::in_dir(dir.clone(), upstream(), Allowance::default()).await;
+    let after = World::in_dir(
+        dir.clone(),
+        BrokerService::Model(upstream()),
+        Allowance::default(),
+    )
+    .await;
     assert_eq!(after.meter.spent(), before);
     assert_eq!(
         (after.meter.spent_in(1), after.meter.spent_in(2)),
@@ -228,6 +233,6 @@ async fn counters_survive_a_crash() {
         .unwrap();
     let spent = after.meter.spent();
     drop(after);
-    let again = World::in_dir(dir, upstream(), Allowance::default()).await;
+    let again = World::in_dir(dir, BrokerService::Model(upstream()), Allowance::default()).await;
     assert_eq!((again.meter.spent(), spent.calls), (spent, 3));
 }

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use ralph::gateway::broker::{GitHubAccess, GitHubSetup, GitHubUpstream};
+use ralph::gateway::broker::{BrokerService, GitHubAccess, GitHubSetup, GitHubUpstream};
 use ralph::gateway::meter::Allowance;
 use ralph::id::RepositoryName;
 use ralph::secret::Secret;
@@ -32,7 +32,7 @@ impl Desk {
             access,
         });
         Self {
-            world: World::of(github.unwrap(), Allowance::default()).await,
+            world: World::of(BrokerService::Repository(github.unwrap()), Allowance::default()).await,
             server,
             dir: tempfile::tempdir().unwrap(),
         }

@@ -1,7 +1,7 @@
 //! The real credential goes to its service, and nothing of the sandbox's does.
 
 use ralph::credential::{CredentialKind, CredentialSource};
-use ralph::gateway::broker::{Broker, ModelUpstream};
+use ralph::gateway::broker::{Broker, BrokerService, ModelUpstream};
 use ralph::gateway::meter::{Allowance, MeterNotice};
 use ralph::secret::Secret;
 use rstest::rstest;
@@ -194,7 +194,7 @@ async fn the_service_is_reached_by_tls() {
         let upstream = ModelUpstream::new(ralph::model::ANTHROPIC_KEY, source, Some(&base)).unwrap();
         let host = upstream.host.clone();
         let world = World::new(ralph::model::ANTHROPIC_KEY, &service).await;
-        let broker = Broker::new(vec![upstream], roots).unwrap();
+        let broker = Broker::new([BrokerService::Model(upstream)], roots).unwrap();
         let handle = broker.register(world.phantom.clone(), world.meter.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -242,7 +242,7 @@ async fn a_service_that_is_down_costs_nothing() {
     let source = CredentialSource::Fixed(Secret::new(KEY));
     let upstream =
         ModelUpstream::new(ralph::model::ANTHROPIC_KEY, source, Some("http://127.0.0.1:1")).unwrap();
-    let world = World::of(upstream, Allowance::default()).await;
+    let world = World::of(BrokerService::Model(upstream), Allowance::default()).await;
     let response = world
         .call("/v1/messages", &body("", "m", false))
         .send()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ralph::credential::CredentialSource;
-use ralph::gateway::broker::ModelUpstream;
+use ralph::gateway::broker::{BrokerService, ModelUpstream};
 use ralph::gateway::meter::{Allowance, CostBasis, MeterNotice};
 use ralph::secret::Secret;
 use ralph::usage::Usd;
@@ -119,7 +119,7 @@ async fn a_wrong_key_is_reported(proxy: &Proxy) {
 async fn world(proxy: &Proxy, key: &str) -> World {
     let source = CredentialSource::Fixed(Secret::new(key));
     let upstream = ModelUpstream::new(ralph::model::GATEWAY_KEY, source, Some(&proxy.address)).unwrap();
-    World::of(upstream, Allowance::default()).await
+    World::of(BrokerService::Model(upstream), Allowance::default()).await
 }
 
 fn models(provider: &ModelService) -> [Value; 3] {

@@ -2,7 +2,7 @@
 
 use ralph::credential::CredentialSource;
 use ralph::gateway::Phantom;
-use ralph::gateway::broker::{Broker, BrokerHandle, ModelUpstream};
+use ralph::gateway::broker::{Broker, BrokerHandle, BrokerService, ModelUpstream};
 use ralph::secret::Secret;
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ async fn a_phantom_is_good_for_its_own_run() {
         CredentialSource::Fixed(Secret::new(KEY)),
         Some(&service.base_url()),
     );
-    let broker = Broker::new(vec![upstream.unwrap()], Vec::new()).unwrap();
+    let broker = Broker::new([BrokerService::Model(upstream.unwrap())], Vec::new()).unwrap();
     let handles = [&own, &other].map(|world| broker.register(world.phantom.clone(), world.meter.clone()));
     for (handle, world) in handles.iter().zip([&own, &other]) {
         let address = listen(handle).await;
@@ -149,7 +149,7 @@ async fn a_phantom_is_good_for_its_own_run() {
 async fn listen(handle: &BrokerHandle) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (handle, host) = (handle.clone(), handle.hosts().next().unwrap().clone());
+    let (handle, host) = (handle.clone(), "api.anthropic.com".parse().unwrap());
     tokio::spawn(async move { handle.serve(listener, &host).await });
     address
 }

@@ -54,17 +54,16 @@ impl World {
     pub async fn bounded(kind: CredentialKind, service: &ModelService, allowance: Allowance) -> Self {
         let source = CredentialSource::Fixed(Secret::new(KEY));
         let upstream = ModelUpstream::new(kind, source, Some(&service.base_url())).unwrap();
-        Self::of(upstream, allowance).await
+        Self::of(BrokerService::Model(upstream), allowance).await
     }
 
-    pub async fn of(service: impl Into<BrokerService>, allowance: Allowance) -> Self {
+    pub async fn of(service: BrokerService, allowance: Allowance) -> Self {
         let dir = Arc::new(tempfile::tempdir().unwrap());
         Self::in_dir(dir, service, allowance).await
     }
 
     /// A run that goes on with what another left in this directory.
-    pub async fn in_dir(dir: Arc<TempDir>, service: impl Into<BrokerService>, allowance: Allowance) -> Self {
-        let service = service.into();
+    pub async fn in_dir(dir: Arc<TempDir>, service: BrokerService, allowance: Allowance) -> Self {
         let notices: Arc<Mutex<Vec<MeterNotice>>> = Arc::default();
         let meter = Meter::open(MeterSetup {
             file: dir.path().join("spending.jsonl"),

@@ -15,7 +15,9 @@ use crate::agent::{AgentCredential, ModelAccess};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::gateway::Phantom;
-use crate::gateway::broker::{self, Broker, BrokerHandle, GitHubSetup, GitHubUpstream, UpstreamError};
+use crate::gateway::broker::{
+    Broker, BrokerHandle, BrokerService, GitHubSetup, GitHubUpstream, UpstreamError,
+};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, PriceList};
 use crate::model::GATEWAY;
 use crate::network::{HostName, PackageConfig, Policy, PolicyMode, PolicyRule};
@@ -114,21 +116,20 @@ impl BrokeredServices {
         redactor: &Redactor,
     ) -> Result<RunBroker, AssemblyError> {
         let phantom = Phantom::random().map_err(|error| AssemblyError::runtime(error.to_string()))?;
-        let (mut addresses, mut users, mut services) =
-            (Vec::new(), Vec::new(), Vec::<broker::BrokerService>::new());
+        let (mut addresses, mut users, mut services) = (Vec::new(), Vec::new(), Vec::new());
         for service in self.list {
-            service.upstream.register_secrets(redactor);
+            service.upstream.source.register_secrets(redactor);
             addresses.push((
                 service.upstream.host.clone(),
                 service.upstream.address().to_owned(),
             ));
             users.push(service.users);
-            services.push(service.upstream.into());
+            services.push(BrokerService::Model(service.upstream));
         }
         if let Some(setup) = &self.github {
             let github = GitHubUpstream::new(setup.clone())?;
-            addresses.push((github.host().clone(), setup.url.clone()));
-            services.push(github.into());
+            addresses.push((github.host.clone(), setup.url.clone()));
+            services.push(BrokerService::Repository(github));
         }
         let handle = Broker::new(services, Vec::new())?.register(phantom.clone(), meter.clone());
         let mut servers = JoinSet::new();
@@ -231,7 +232,7 @@ impl RunBroker {
         let rule = |line: &String| PolicyRule::parse(line).map(|rule| rule.at("added with a credential"));
         let rules: Result<Vec<PolicyRule>, _> = self.allowed.iter().map(rule).collect();
         let rules = rules.map_err(|error| AssemblyError::usage(error.to_string()))?;
-        Ok(match policy.mode() {
+        Ok(match policy.mode {
             _ if rules.is_empty() => policy,
             PolicyMode::Deny => Policy::allowlist(rules),
             PolicyMode::Allowlist | PolicyMode::AllowAll | PolicyMode::Record => policy.allowing(rules),

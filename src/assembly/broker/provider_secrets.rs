@@ -31,7 +31,7 @@ pub(super) async fn hand_over(
         for user in service.users {
             let secret = DaytonaSecret {
                 variable: user.variable.to_owned(),
-                value: service.upstream.credential().await?,
+                value: service.upstream.source.current().await?,
                 hosts: vec![host.clone()],
             };
             let held = secrets.entry(user.variable).or_insert_with(|| secret.clone());

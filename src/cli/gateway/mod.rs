@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use crate::assembly::credentials::upstream;
 use crate::credential::CredentialKind;
 use crate::gateway::Phantom;
-use crate::gateway::broker::{Broker, BrokerHandle};
+use crate::gateway::broker::{Broker, BrokerHandle, BrokerService};
 use crate::gateway::meter::{Allowance, Meter, MeterSetup, MeterSink, PriceList};
 use crate::network::HostName;
 
@@ -69,7 +69,7 @@ impl LoopbackBroker {
         let upstream = upstream(&context.assembly, &config, kind, service.base_url.as_deref()).await?;
         let host = upstream.host.clone();
         let phantom = Phantom::random().map_err(|error| CliError::runtime(error.to_string()))?;
-        let broker = Broker::new(vec![upstream], Vec::new())?;
+        let broker = Broker::new([BrokerService::Model(upstream)], Vec::new())?;
         let prices = config.profiles.values();
         let prices = prices.filter_map(|profile| Some((profile.litellm_model.clone(), profile.price?)));
         let meter = Meter::open(MeterSetup {

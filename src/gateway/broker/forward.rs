@@ -2,16 +2,16 @@
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{Either, Full};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, SET_COOKIE};
-use hyper::{Method, Response, StatusCode};
-use reqwest::Url;
+use hyper::{Request, Response, StatusCode};
 use serde_json::Value;
 
 use super::BrokerRun;
 use super::body::BrokerBody;
-use super::headers;
 use super::refusal::BrokerRefusal;
 use super::upstream::ModelUpstream;
+use super::{headers, serve};
 use crate::gateway::meter::{BodyMeter, MeterNotice, MeteredBody, Reservation};
 use crate::model::{ModelApi, ModelRoute, UsageReader, quoted_cost, retry_after};
 use crate::secret::{Redactor, Secret};
@@ -19,42 +19,48 @@ use crate::secret::{Redactor, Secret};
 /// The most bytes of an error response that are passed back.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
-/// A call without the credentials of the sandbox.
-pub(super) struct OutgoingCall {
-    pub(super) method: Method,
-    pub(super) url: Url,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
-}
-
-/// Sends a call and passes its response back.
+/// Sends a call of a sandbox with the real credential, and passes its response back.
 pub(super) async fn forward(
     run: &BrokerRun,
     upstream: &ModelUpstream,
-    route: &ModelRoute,
-    mut call: OutgoingCall,
+    route: Option<&ModelRoute>,
+    request: Request<Incoming>,
 ) -> Result<Response<BrokerBody>, BrokerRefusal> {
-    let credential = upstream
-        .source
-        .current()
-        .await
-        .map_err(BrokerRefusal::NoCredential)?;
-    let reservation = match route.api {
+    let (head, body) = request.into_parts();
+    headers::check_phantom(&head.headers, &run.phantom)?;
+    let path = head.uri.path();
+    let route = route.ok_or_else(|| BrokerRefusal::path(&head.method, path))?;
+    if head.headers.contains_key(CONTENT_ENCODING) {
+        return Err(BrokerRefusal::unreadable(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the request body is compressed, so it cannot be metered",
+        ));
+    }
+    let (body, _memory) = serve::read_body(run, body).await?;
+    let url = upstream.url(path, headers::strip_query(head.uri.query()).as_deref());
+    let credential = upstream.source.current().await?;
+    let (name, value) = upstream
+        .header(&credential)
+        .map_err(|_| BrokerRefusal::invalid_credential(&upstream.remedy()))?;
+    let mut headers = headers::to_forward(&head.headers);
+    headers.insert(name, value);
+    let (body, reservation) = match route.api {
         Some(api) => {
-            let metered = (api.parse_call)(call.url.path(), call.body).map_err(BrokerRefusal::Call)?;
-            call.body = metered.body;
-            let reserved = run.meter.reserve(&metered.model, metered.worst).await;
-            Some(reserved.map_err(BrokerRefusal::Budget)?)
+            let metered = (api.parse_call)(url.path(), body)?;
+            let reserved = run.meter.reserve(&metered.model, metered.worst).await?;
+            (metered.body, Some(reserved))
         }
-        None => None,
+        None => (body, None),
     };
-    let response = match send(run, upstream, &credential, call).await {
+    let request = run.broker.http.request(head.method, url);
+    let response = match request.headers(headers).body(body).send().await {
         Ok(response) => response,
-        Err(refusal) => {
-            if let Some(reservation) = reservation.filter(|_| was_not_sent(&refusal)) {
+        Err(error) => {
+            // The service may have worked on an interrupted call.
+            if let Some(reservation) = reservation.filter(|_| error.is_connect()) {
                 reservation.free();
             }
-            return Err(refusal);
+            return Err(BrokerRefusal::unreachable(&error));
         }
     };
     if response.status().is_success() {
@@ -64,37 +70,7 @@ pub(super) async fn forward(
     if let Some(reservation) = reservation.filter(|_| is_free(response.status())) {
         reservation.free();
     }
-    let passed = pass_service_error(run, upstream, response, &credential).await;
-    if matches!(passed, Err(BrokerRefusal::CredentialRefused { .. })) {
-        upstream.source.invalidate().await;
-    }
-    passed
-}
-
-async fn send(
-    run: &BrokerRun,
-    upstream: &ModelUpstream,
-    credential: &Secret,
-    call: OutgoingCall,
-) -> Result<reqwest::Response, BrokerRefusal> {
-    let (name, value) = upstream
-        .header(credential)
-        .map_err(|_| BrokerRefusal::InvalidCredential {
-            remedy: upstream.remedy(),
-        })?;
-    let mut headers = call.headers;
-    headers.insert(name, value);
-    let request = run.broker.http.request(call.method, call.url);
-    let sent = request.headers(headers).body(call.body).send().await;
-    sent.map_err(|error| BrokerRefusal::Unreachable(error.without_url()))
-}
-
-/// Whether a call never reached the service, so that it costs nothing. The service may have worked on an interrupted one.
-fn was_not_sent(refusal: &BrokerRefusal) -> bool {
-    match refusal {
-        BrokerRefusal::Unreachable(error) => error.is_connect(),
-        _ => true,
-    }
+    pass_service_error(run, upstream, response, &credential).await
 }
 
 /// Whether the service refused a call before it did any work. A model gateway may have to pay for a call that timed out.
@@ -151,13 +127,13 @@ async fn pass_service_error(
 ) -> Result<Response<BrokerBody>, BrokerRefusal> {
     let (status, headers) = (response.status(), response.headers().clone());
     if status.is_redirection() {
-        return Err(BrokerRefusal::Redirected);
+        return Err(BrokerRefusal::redirected());
     }
     let body = read_start(response).await;
     let error: Value = serde_json::from_slice(&body).unwrap_or_default();
     if (upstream.service.refuses_credential)(status.as_u16(), &error) {
-        let remedy = upstream.remedy();
-        return Err(BrokerRefusal::CredentialRefused { remedy });
+        upstream.source.invalidate().await;
+        return Err(BrokerRefusal::credential_refused(&upstream.remedy()));
     }
     // OpenAI: the account has no credit left, so waiting does not help.
     let has_no_credit = ["type", "code"]

@@ -47,12 +47,11 @@ pub enum GitHubAccess {
 
 /// One repository and its credential.
 pub struct GitHubUpstream {
-    host: HostName,
-    repository: RepositoryName,
-    token: Secret,
+    /// The host name that sandboxes use.
+    pub host: HostName,
+    setup: GitHubSetup,
     git: Url,
     api: Url,
-    access: GitHubAccess,
 }
 
 impl GitHubUpstream {
@@ -65,18 +64,10 @@ impl GitHubUpstream {
     pub fn new(setup: GitHubSetup) -> Result<Self, UpstreamError> {
         Ok(Self {
             host: HostName::parse(Self::HOST)?,
-            repository: setup.repository,
-            token: setup.token,
             git: parse_url(&setup.url)?,
             api: parse_url(&setup.api_url)?,
-            access: setup.access,
+            setup,
         })
-    }
-
-    /// The host name that sandboxes use.
-    #[must_use]
-    pub fn host(&self) -> &HostName {
-        &self.host
     }
 
     /// Responds to one request of a sandbox.
@@ -110,14 +101,14 @@ impl GitHubUpstream {
         let url = self.url(target, head.uri.path(), query.as_deref());
         let request = run.broker.http.request(head.method, url);
         let sent = request.headers(headers).body(body).send().await;
-        let response = sent.map_err(|error| BrokerRefusal::Unreachable(error.without_url()))?;
+        let response = sent.map_err(|error| BrokerRefusal::unreachable(&error))?;
         match response.status() {
             status if status.is_success() || status == StatusCode::NOT_MODIFIED => {
-                Ok(pass(response, None, &self.token))
+                Ok(pass(response, None, &self.setup.token))
             }
-            status if status.is_redirection() => Err(BrokerRefusal::Redirected),
-            StatusCode::UNAUTHORIZED => Err(BrokerRefusal::CredentialRefused { remedy: remedy() }),
-            _ => Ok(pass_error(response, &self.token).await),
+            status if status.is_redirection() => Err(BrokerRefusal::redirected()),
+            StatusCode::UNAUTHORIZED => Err(BrokerRefusal::credential_refused(&remedy())),
+            _ => Ok(pass_error(response, &self.setup.token).await),
         }
     }
 
@@ -128,11 +119,13 @@ impl GitHubUpstream {
         path: &str,
         query: Option<&str>,
     ) -> Result<GitHubTarget, BrokerRefusal> {
-        let not_allowed = || BrokerRefusal::Path {
-            method: method.to_string(),
-            path: path.to_owned(),
+        let repository = &self.setup.repository;
+        let not_allowed = || BrokerRefusal::path(method, path);
+        let read_only = || {
+            BrokerRefusal::not_allowed(format!(
+                "{repository} is read-only; ralph publishes the work itself"
+            ))
         };
-        let read_only = || BrokerRefusal::ReadOnly(self.repository.clone());
         let parts: Vec<&str> = path.split('/').skip(1).collect();
         if !path.bytes().all(is_plain) || parts.iter().any(|part| ["", ".", ".."].contains(part)) {
             return Err(not_allowed());
@@ -149,8 +142,9 @@ impl GitHubUpstream {
             "api" => name,
             _ => name.strip_suffix(".git").unwrap_or(name),
         };
-        if !self.repository.is(owner, name) {
-            return Err(BrokerRefusal::OtherRepository(self.repository.clone()));
+        if !repository.is(owner, name) {
+            let text = format!("the credential is only for {repository}");
+            return Err(BrokerRefusal::not_allowed(text));
         }
         match (method.as_str(), operation, query) {
             ("GET" | "HEAD", "api", _) => Ok(GitHubTarget::Api),
@@ -159,7 +153,7 @@ impl GitHubUpstream {
                 Ok(GitHubTarget::Git)
             }
             ("GET", "refs", Some("service=git-receive-pack")) | ("POST", "git-receive-pack", None) => {
-                match self.access {
+                match self.setup.access {
                     GitHubAccess::Push => Ok(GitHubTarget::Git),
                     GitHubAccess::Read => Err(read_only()),
                 }
@@ -179,12 +173,12 @@ impl GitHubUpstream {
     fn authorization(&self, target: GitHubTarget) -> Result<HeaderValue, BrokerRefusal> {
         let text = match target {
             GitHubTarget::Git => {
-                let pair = format!("x-access-token:{}", self.token.expose());
+                let pair = format!("x-access-token:{}", self.setup.token.expose());
                 format!("Basic {}", BASE64_STANDARD.encode(pair))
             }
-            GitHubTarget::Api => format!("Bearer {}", self.token.expose()),
+            GitHubTarget::Api => format!("Bearer {}", self.setup.token.expose()),
         };
-        let invalid = |_| BrokerRefusal::InvalidCredential { remedy: remedy() };
+        let invalid = |_| BrokerRefusal::invalid_credential(&remedy());
         let mut value = HeaderValue::from_str(&text).map_err(invalid)?;
         value.set_sensitive(true);
         Ok(value)
@@ -235,7 +229,7 @@ mod tests {
         let target = github.target(&method.parse().unwrap(), path, query);
         let actual = match target {
             Ok(target) => github.url(target, path, query).to_string(),
-            Err(refusal) => refusal.to_string(),
+            Err(refusal) => refusal.text,
         };
         assert_eq!(actual, expected);
     }

@@ -19,7 +19,7 @@ pub(super) fn respond(broker: &Broker, upstream: &ModelUpstream) -> Response<Bro
     let health = json!({
         "status": "ok",
         "version": env!("CARGO_PKG_VERSION"),
-        "mode": upstream.auth(),
+        "mode": upstream.kind.auth,
         "runs": broker.runs.load(Ordering::Relaxed),
     });
     body::json(StatusCode::OK, &health)

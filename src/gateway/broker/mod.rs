@@ -65,20 +65,8 @@ impl BrokerService {
     pub fn host(&self) -> &HostName {
         match self {
             Self::Model(upstream) => &upstream.host,
-            Self::Repository(github) => github.host(),
+            Self::Repository(github) => &github.host,
         }
-    }
-}
-
-impl From<ModelUpstream> for BrokerService {
-    fn from(upstream: ModelUpstream) -> Self {
-        Self::Model(upstream)
-    }
-}
-
-impl From<GitHubUpstream> for BrokerService {
-    fn from(github: GitHubUpstream) -> Self {
-        Self::Repository(github)
     }
 }
 
@@ -92,12 +80,11 @@ pub struct Broker {
 impl Broker {
     /// A broker for these services. `roots` replace the trusted certificates of the host, unless empty.
     pub fn new(
-        services: impl IntoIterator<Item = impl Into<BrokerService>>,
+        services: impl IntoIterator<Item = BrokerService>,
         roots: Vec<reqwest::Certificate>,
     ) -> Result<Arc<Self>, BrokerError> {
-        let services = services.into_iter().map(|service| Arc::new(service.into()));
         Ok(Arc::new(Self {
-            services: services.collect(),
+            services: services.into_iter().map(Arc::new).collect(),
             http: client(roots)?,
             runs: AtomicUsize::new(0),
         }))
@@ -159,11 +146,6 @@ impl Drop for BrokerRun {
 }
 
 impl BrokerHandle {
-    /// The host names of the services, which the policy of the sandbox must allow.
-    pub fn hosts(&self) -> impl Iterator<Item = &HostName> {
-        self.0.broker.services.iter().map(|service| service.host())
-    }
-
     /// Serves the connections of a listener as connections to this host, until the future is dropped.
     pub async fn serve(&self, listener: TcpListener, host: &HostName) -> io::Result<()> {
         let service = self.service(host)?;

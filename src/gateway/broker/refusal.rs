@@ -1,50 +1,22 @@
 //! Error responses of the broker, in the format of the service, so that agents show them.
 
-use hyper::{Response, StatusCode};
+use hyper::{Method, Response, StatusCode};
 use serde_json::{Value, json};
-use thiserror::Error;
 
 use super::body::{self, BrokerBody};
 use crate::credential::LoginError;
 use crate::gateway::meter::ReserveError;
-use crate::id::RepositoryName;
 use crate::model::{ApiError, CallError};
 use crate::network::HostName;
 
 /// Why a request was not forwarded, or its response not passed back.
-#[derive(Debug, Error)]
-pub(super) enum BrokerRefusal {
-    #[error("the request does not contain the phantom of this run")]
-    NoPhantom,
-    #[error(
-        "the request contains a credential that is not the phantom of this run; credentials of a sandbox are not \
-         forwarded"
-    )]
-    NotThePhantom,
-    #[error("no credential is added to {method} {path}")]
-    Path { method: String, path: String },
-    #[error("the credential is only for {0}")]
-    OtherRepository(RepositoryName),
-    #[error("{0} is read-only; ralph publishes the work itself")]
-    ReadOnly(RepositoryName),
-    #[error("the request body is compressed, so it cannot be metered")]
-    Compressed,
-    #[error("the request body is too large, or did not arrive in time")]
-    Body,
-    #[error("{}", call_message(.0))]
-    Call(CallError),
-    #[error("{}", budget_message(.0))]
-    Budget(ReserveError),
-    #[error("{}", login_message(.0))]
-    NoCredential(LoginError),
-    #[error("the stored credential is not a valid header value; on the host, {remedy}")]
-    InvalidCredential { remedy: String },
-    #[error("the service refused the stored credential; on the host, {remedy}")]
-    CredentialRefused { remedy: String },
-    #[error("the service {}", if .0.is_timeout() { "did not respond in time" } else { "cannot be reached" })]
-    Unreachable(reqwest::Error),
-    #[error("the service redirects to another address, where the credential is not sent")]
-    Redirected,
+#[derive(Debug)]
+pub(super) struct BrokerRefusal {
+    /// The HTTP status. Known agents do not retry 403 and 402.
+    pub(super) status: StatusCode,
+    code: &'static str,
+    /// What happened, and what to do.
+    pub(super) text: String,
 }
 
 /// The format of an error response.
@@ -58,50 +30,80 @@ pub(super) enum ErrorFormat {
 }
 
 impl BrokerRefusal {
-    /// The HTTP status. Known agents do not retry 403 and 402.
-    pub(super) fn status(&self) -> StatusCode {
-        match self {
-            Self::NoPhantom
-            | Self::NotThePhantom
-            | Self::Path { .. }
-            | Self::OtherRepository(_)
-            | Self::ReadOnly(_) => StatusCode::FORBIDDEN,
-            Self::Compressed => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Self::Body => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Call(_) => StatusCode::BAD_REQUEST,
-            Self::Budget(ReserveError::File(_)) => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Budget(_) => StatusCode::PAYMENT_REQUIRED,
-            Self::NoCredential(LoginError::Unavailable { .. }) | Self::Unreachable(_) | Self::Redirected => {
-                StatusCode::BAD_GATEWAY
-            }
-            Self::NoCredential(_) | Self::InvalidCredential { .. } | Self::CredentialRefused { .. } => {
-                StatusCode::UNAUTHORIZED
-            }
-        }
+    fn new(status: StatusCode, code: &'static str, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { status, code, text }
+    }
+
+    pub(super) fn wrong_phantom(text: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "not_the_phantom", text)
+    }
+
+    pub(super) fn not_allowed(text: String) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "path_not_allowed", text)
+    }
+
+    /// A path that the broker adds no credential to.
+    pub(super) fn path(method: &Method, path: &str) -> Self {
+        Self::not_allowed(format!("no credential is added to {method} {path}"))
+    }
+
+    pub(super) fn unreadable(status: StatusCode, text: impl Into<String>) -> Self {
+        Self::new(status, "unreadable_request", text)
+    }
+
+    /// The stored credential cannot be used. `remedy` is what the user does on the host.
+    pub(super) fn credential(reason: &str, remedy: &str) -> Self {
+        let text = format!("{reason}; on the host, {remedy}");
+        Self::new(StatusCode::UNAUTHORIZED, "credential_refused", text)
+    }
+
+    pub(super) fn invalid_credential(remedy: &str) -> Self {
+        Self::credential("the stored credential is not a valid header value", remedy)
+    }
+
+    pub(super) fn credential_refused(remedy: &str) -> Self {
+        Self::credential("the service refused the stored credential", remedy)
+    }
+
+    pub(super) fn unreachable(error: &reqwest::Error) -> Self {
+        Self::unavailable(if error.is_timeout() {
+            "the service did not respond in time"
+        } else {
+            "the service cannot be reached"
+        })
+    }
+
+    pub(super) fn redirected() -> Self {
+        Self::unavailable("the service redirects to another address, where the credential is not sent")
+    }
+
+    fn unavailable(text: &str) -> Self {
+        Self::new(StatusCode::BAD_GATEWAY, "upstream_unavailable", text)
     }
 
     /// What happened at this host, and what to do.
     pub(super) fn message(&self, host: &HostName) -> String {
-        format!("ralph: {host}: {self}")
+        format!("ralph: {host}: {}", self.text)
     }
 
     /// The error as a response of this host.
     pub(super) fn response(&self, host: &HostName, format: ErrorFormat) -> Response<BrokerBody> {
         let message = self.message(host);
         // With 401 git would ask for a password.
-        let no_prompt = match self.status() {
+        let no_prompt = match self.status {
             StatusCode::UNAUTHORIZED => StatusCode::FORBIDDEN,
             status => status,
         };
         match format {
             ErrorFormat::Model(error_body) => {
                 let error = ApiError {
-                    status: self.status().as_u16(),
+                    status: self.status.as_u16(),
                     kind: self.kind(),
-                    code: self.code(),
+                    code: self.code,
                     message,
                 };
-                body::json(self.status(), &error_body(&error))
+                body::json(self.status, &error_body(&error))
             }
             ErrorFormat::GitHubApi => body::json(no_prompt, &json!({ "message": message })),
             ErrorFormat::Text => {
@@ -112,7 +114,7 @@ impl BrokerRefusal {
 
     /// The error type that Anthropic and OpenAI use.
     fn kind(&self) -> &'static str {
-        match self.status() {
+        match self.status {
             StatusCode::UNAUTHORIZED => "authentication_error",
             StatusCode::FORBIDDEN => "permission_error",
             StatusCode::PAYMENT_REQUIRED => "billing_error",
@@ -121,38 +123,41 @@ impl BrokerRefusal {
             _ => "api_error",
         }
     }
+}
 
-    fn code(&self) -> &'static str {
-        match self {
-            Self::NoPhantom | Self::NotThePhantom => "not_the_phantom",
-            Self::Path { .. } | Self::OtherRepository(_) | Self::ReadOnly(_) => "path_not_allowed",
-            Self::Compressed | Self::Body | Self::Call(_) => "unreadable_request",
-            Self::Budget(_) => "budget_exceeded",
-            Self::NoCredential(_) | Self::InvalidCredential { .. } | Self::CredentialRefused { .. } => {
-                "credential_refused"
+impl From<CallError> for BrokerRefusal {
+    fn from(error: CallError) -> Self {
+        let text = match &error {
+            CallError::Unreadable(source) => format!("{error}: {source}"),
+            _ => error.to_string(),
+        };
+        Self::unreadable(StatusCode::BAD_REQUEST, text)
+    }
+}
+
+impl From<ReserveError> for BrokerRefusal {
+    fn from(error: ReserveError) -> Self {
+        let (status, text) = match &error {
+            ReserveError::OverBudget(over) => {
+                (StatusCode::PAYMENT_REQUIRED, format!("budget exceeded: {over}"))
             }
-            Self::Unreachable(_) | Self::Redirected => "upstream_unavailable",
-        }
+            ReserveError::Unpriced { .. } => (StatusCode::PAYMENT_REQUIRED, error.to_string()),
+            ReserveError::File(_) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        };
+        Self::new(status, "budget_exceeded", text)
     }
 }
 
-fn call_message(error: &CallError) -> String {
-    match error {
-        CallError::Unreadable(source) => format!("{error}: {source}"),
-        _ => error.to_string(),
-    }
-}
-
-fn budget_message(error: &ReserveError) -> String {
-    match error {
-        ReserveError::OverBudget(over) => format!("budget exceeded: {over}"),
-        _ => error.to_string(),
-    }
-}
-
-fn login_message(error: &LoginError) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error}; on the host, {hint}"),
-        None => error.to_string(),
+impl From<LoginError> for BrokerRefusal {
+    fn from(error: LoginError) -> Self {
+        let status = match error {
+            LoginError::Unavailable { .. } => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::UNAUTHORIZED,
+        };
+        let text = match error.hint() {
+            Some(hint) => format!("{error}; on the host, {hint}"),
+            None => error.to_string(),
+        };
+        Self::new(status, "credential_refused", text)
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body, Incoming};
-use hyper::header::CONTENT_ENCODING;
 use hyper::rt::{Read, Write};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -16,12 +15,11 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
 use super::body::BrokerBody;
-use super::forward::{self, OutgoingCall};
+use super::forward::forward;
 use super::refusal::BrokerRefusal;
 use super::upstream::ModelUpstream;
-use super::{BrokerHandle, BrokerRun, BrokerService, MEMORY_KB, headers, health};
+use super::{BrokerHandle, BrokerRun, BrokerService, MEMORY_KB, health};
 use crate::gateway::meter::MeterNotice;
-use crate::model::ModelRoute;
 
 /// The longest request body, in bytes. Anthropic accepts 32 MB.
 const MAX_BODY: usize = 32 << 20;
@@ -64,10 +62,10 @@ async fn respond(
     if method == Method::GET && path == "/health" {
         return health::respond(&run.broker, upstream);
     }
-    match call(run, upstream, route, request).await {
+    match forward(run, upstream, route, request).await {
         Ok(response) => response,
         Err(refusal) => {
-            if refusal.status() == StatusCode::UNAUTHORIZED {
+            if refusal.status == StatusCode::UNAUTHORIZED {
                 let reason = refusal.message(&upstream.host);
                 run.meter.notify(MeterNotice::CredentialRefused { reason });
             }
@@ -76,39 +74,20 @@ async fn respond(
     }
 }
 
-async fn call(
-    run: &BrokerRun,
-    upstream: &ModelUpstream,
-    route: Option<&ModelRoute>,
-    request: Request<Incoming>,
-) -> Result<Response<BrokerBody>, BrokerRefusal> {
-    let (head, body) = request.into_parts();
-    headers::check_phantom(&head.headers, &run.phantom)?;
-    let route = route.ok_or_else(|| BrokerRefusal::Path {
-        method: head.method.to_string(),
-        path: head.uri.path().to_owned(),
-    })?;
-    if head.headers.contains_key(CONTENT_ENCODING) {
-        return Err(BrokerRefusal::Compressed);
-    }
-    let (body, _memory) = read_body(run, body).await?;
-    let outgoing = OutgoingCall {
-        method: head.method,
-        url: upstream.url(head.uri.path(), headers::strip_query(head.uri.query()).as_deref()),
-        headers: headers::to_forward(&head.headers),
-        body,
-    };
-    forward::forward(run, upstream, route, outgoing).await
-}
-
 /// The body of a request, and its share of the memory limit of the run.
 pub(super) async fn read_body(
     run: &BrokerRun,
     body: Incoming,
 ) -> Result<(Bytes, SemaphorePermit<'_>), BrokerRefusal> {
     let length = body.size_hint().upper().unwrap_or(MAX_BODY as u64);
+    let refusal = || {
+        BrokerRefusal::unreadable(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the request body is too large, or did not arrive in time",
+        )
+    };
     if length > MAX_BODY as u64 {
-        return Err(BrokerRefusal::Body);
+        return Err(refusal());
     }
     let kilobytes = usize::try_from(length)
         .unwrap_or(MAX_BODY)
@@ -124,5 +103,5 @@ pub(super) async fn read_body(
         Some((collected.to_bytes(), memory))
     };
     let read = timeout(BODY_TIMEOUT, reading).await;
-    read.ok().flatten().ok_or(BrokerRefusal::Body)
+    read.ok().flatten().ok_or_else(refusal)
 }

@@ -5,10 +5,10 @@ use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue, InvalidHeaderValue
 use thiserror::Error;
 
 use super::refusal::ErrorFormat;
-use crate::credential::{AuthMethod, CredentialKind, CredentialSource, LoginError};
+use crate::credential::{CredentialKind, CredentialSource};
 use crate::model::{ModelRoute, ModelService};
 use crate::network::{HostName, HostNameError};
-use crate::secret::{Redactor, Secret};
+use crate::secret::Secret;
 
 /// A model service: its host name in sandboxes, its address and its credential.
 pub struct ModelUpstream {
@@ -16,7 +16,8 @@ pub struct ModelUpstream {
     pub host: HostName,
     pub(super) service: &'static ModelService,
     pub(super) kind: CredentialKind,
-    pub(super) source: CredentialSource,
+    /// Its credential.
+    pub source: CredentialSource,
     base: Url,
 }
 
@@ -41,32 +42,16 @@ impl ModelUpstream {
         })
     }
 
-    /// How it authenticates.
-    #[must_use]
-    pub fn auth(&self) -> AuthMethod {
-        self.kind.auth
-    }
-
     /// The address, for messages.
     #[must_use]
     pub fn address(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Adds its credential, and every later renewal of it, to a redactor.
-    pub fn register_secrets(&self, redactor: &Redactor) {
-        self.source.register_secrets(redactor);
-    }
-
     /// The host name in its address; `None` when that is an IP address.
     #[must_use]
     pub fn domain(&self) -> Option<&str> {
         self.base.domain()
-    }
-
-    /// The current credential, for a provider that keeps it outside of its sandboxes itself.
-    pub async fn credential(&self) -> Result<Secret, LoginError> {
-        self.source.current().await
     }
 
     /// What the user does when the credential is refused.
