@@ -148,7 +148,7 @@ fn denied_host(agent: AgentName, policy: &Policy) -> Option<&'static str> {
     let is_denied = |pattern: &&&str| {
         // Any name that matches the pattern.
         let name = HostName::parse(&pattern.replace("**.", "any."));
-        name.is_ok_and(|name| !policy.judge_name(&name).is_allowed())
+        name.is_ok_and(|name| policy.judge_name(&name).is_err())
     };
     let hosts = agent.service.map_or(&[][..], |service| service.hosts);
     hosts.iter().find(is_denied).copied()

@@ -9,7 +9,7 @@ use crate::assembly::configuration::project_dir;
 use crate::assembly::{image, package_clients};
 use crate::gateway::audit::{AuditLog, AuditTally, AuditVerdict, TallyEntry};
 use crate::id::RunId;
-use crate::network::{Denial, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost};
+use crate::network::{Denial, Policy, PolicyRequest, RequestContent, RequestHost};
 use crate::sandbox::SandboxError;
 use crate::sandbox::docker::SealPlan;
 
@@ -88,8 +88,8 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> CliResult {
     let request = PolicyRequest { host, port, content };
     let judged = policy.judge(&request);
     let (verdict, line, reason) = match &judged {
-        PolicyVerdict::Allowed(line) => (AuditVerdict::Allowed, Some(line), format!("by {line}")),
-        PolicyVerdict::Denied(denial) => {
+        Ok(line) => (AuditVerdict::Allowed, Some(line), format!("by {line}")),
+        Err(denial) => {
             let reason = match denial {
                 Denial::NotInspected(line) if inspected => {
                     format!("{line} depends on the request: add --method and --path")
@@ -105,8 +105,10 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> CliResult {
         verdict,
         inspected,
         reason,
-        line: line.map(|line| line.text().to_owned()),
-        place: line.and_then(|line| line.place().map(str::to_owned)),
+        line: line.map(|line| line.text.clone()),
+        place: line
+            .map(|line| line.place.clone())
+            .filter(|place| !place.is_empty()),
     };
     let NetworkCheck { host, reason, .. } = &checked;
     let opened = if inspected { " (inspected)" } else { "" };
@@ -181,7 +183,7 @@ fn to_toml(suggested: &SuggestedAllowlist) -> String {
     let mut known = BTreeSet::new();
     let (mut allowed, mut besides) = (Vec::new(), Vec::new());
     for asked in suggested.reached.iter().chain(&suggested.blocked) {
-        let (verdict, count) = (asked.verdict, asked.count);
+        let (verdict, count) = (asked.key.verdict, asked.count);
         match (verdict, asked.suggestion()) {
             (_, Some(line)) if !known.insert(line.clone()) => {}
             (AuditVerdict::Allowed, Some(line)) => {
@@ -205,6 +207,6 @@ fn parse_target(text: &str) -> Result<(RequestHost, u16), String> {
         }
         _ => (text, TLS_PORT),
     };
-    let host = RequestHost::parse(host).map_err(|error| error.to_string())?;
+    let host = host.parse::<RequestHost>().map_err(|error| error.to_string())?;
     Ok((host, port))
 }

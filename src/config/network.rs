@@ -34,7 +34,7 @@ impl Config {
             .flat_map(|(preset, place)| {
                 let rules = preset.rules(clients).unwrap_or_default();
                 rules.into_iter().map(move |rule| {
-                    let within = rule.line().place().unwrap_or_default();
+                    let within = &rule.line.place;
                     rule.clone().at(&format!("{within}, {place}"))
                 })
             })

@@ -2,83 +2,96 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::GatewaySetup;
-use super::audit::AuditProtocol;
+use super::audit::{AuditProtocol, AuditRecord};
 use super::dial::DialError;
 use super::dns::DnsLookup;
-use super::http::UpstreamTransport;
 use super::inspect::Inspection;
-use super::permit::{AuditSubject, AuditWriter, Permit, PolicyReceiver};
+use super::permit::Permit;
 use super::slots::{ConnectionSlot, ConnectionSlots};
 use super::stream::{Buffered, ByteStream};
 use crate::network::probe::BeaconMatch;
 use crate::network::{
-    Denial, HostName, PolicyRequest, PolicyVerdict, RequestContent, RequestHost, SyntheticAddresses,
+    Denial, HostName, Policy, PolicyRequest, PolicyVerdict, RequestContent, RequestHost, SyntheticAddresses,
 };
 
 /// The state that all connections of one sandbox share.
 pub(super) struct GatewayCore {
     /// The settings. Its policy is the first one; `policies` has the one in force.
     pub(super) setup: GatewaySetup,
-    pub(super) policies: PolicyReceiver,
+    pub(super) policies: watch::Receiver<Policy>,
     pub(super) names: Mutex<SyntheticAddresses>,
-    pub(super) audit: AuditWriter,
     pub(super) slots: Arc<ConnectionSlots>,
 }
 
 /// One connection that is being served.
-pub(super) struct GatewaySession<'a, C> {
+pub(super) struct GatewaySession<'a, C = TcpStream> {
     pub(super) core: &'a GatewayCore,
     pub(super) slot: &'a ConnectionSlot,
     pub(super) client: Buffered<C>,
 }
 
-/// How an allowed TLS connection is forwarded.
-pub(super) enum TlsPassage {
-    /// Unchanged.
-    Tunnel(Box<Permit>),
-    /// Decrypted, so that each request is judged.
-    Inspected(Arc<Inspection>),
-}
-
 impl GatewayCore {
     /// Asks the policy about a request. A denial is recorded.
     pub(super) fn admit(&self, protocol: AuditProtocol, request: PolicyRequest) -> Result<Permit, Denial> {
-        if let Some(denial) = self.deny_tunnel_with_credential(&request) {
-            self.audit
-                .denied(AuditSubject::request(protocol, &request), &denial);
-            return Err(denial);
+        match self.judge(&request) {
+            Ok(line) => Ok(Permit {
+                request,
+                sent: AtomicU64::default(),
+                received: AtomicU64::default(),
+                protocol,
+                line,
+                revoked: OnceLock::new(),
+                policies: self.policies.clone(),
+                audit: self.setup.audit.clone(),
+            }),
+            Err(denial) => {
+                self.record_denial(protocol, Some(&request.host), Some(request.port), &denial);
+                Err(denial)
+            }
         }
-        Permit::request(&self.policies, &self.audit, protocol, request)
     }
 
-    /// Asks the policy about a TLS connection to this name. A denial is recorded.
-    pub(super) fn admit_tls(&self, name: &HostName, port: u16) -> Result<TlsPassage, Denial> {
-        let request = PolicyRequest::opaque(RequestHost::Name(name.clone()), port);
-        if !self.inspects(&request.host, port) {
-            let permit = self.admit(AuditProtocol::Tls, request)?;
-            return Ok(TlsPassage::Tunnel(Box::new(permit)));
+    /// The inspection of TLS connections for this request; `None` when they are tunnelled. A denial is recorded.
+    pub(super) fn inspection_for(&self, request: &PolicyRequest) -> Result<Option<Arc<Inspection>>, Denial> {
+        if !self.inspects(&request.host, request.port) {
+            return Ok(None);
         }
-        let verdict = self.policies.borrow().judge(&request);
+        let verdict = self.policies.borrow().judge(request);
         let denial = match (verdict, &self.setup.inspection) {
-            (
-                PolicyVerdict::Allowed(_) | PolicyVerdict::Denied(Denial::NotInspected(_)),
-                Some(inspection),
-            ) => {
-                return Ok(TlsPassage::Inspected(inspection.clone()));
-            }
-            (PolicyVerdict::Allowed(_), None) => {
+            (Ok(_) | Err(Denial::NotInspected(_)), Some(inspection)) => return Ok(Some(inspection.clone())),
+            (Ok(_), None) => {
                 Denial::Invalid("the policy inspects the host, but the gateway has no inspection")
             }
-            (PolicyVerdict::Denied(denial), _) => denial,
+            (Err(denial), _) => denial,
         };
-        self.audit
-            .denied(AuditSubject::request(AuditProtocol::Tls, &request), &denial);
+        self.record_denial(
+            AuditProtocol::Tls,
+            Some(&request.host),
+            Some(request.port),
+            &denial,
+        );
         Err(denial)
+    }
+
+    /// Records a denial before any traffic.
+    pub(super) fn record_denial(
+        &self,
+        protocol: AuditProtocol,
+        host: Option<&RequestHost>,
+        port: Option<u16>,
+        denial: &Denial,
+    ) {
+        let host = host.map(ToString::to_string);
+        let record = AuditRecord::new(protocol, host, port, Err(denial));
+        self.setup.audit.record(record);
     }
 
     /// Whether TLS connections to this host are inspected.
@@ -87,86 +100,63 @@ impl GatewayCore {
         host.name().is_some_and(|name| policy.inspects(name, port))
     }
 
-    /// The verdict of the policy, without an audit record.
+    /// The verdict of the policy, without an audit record. A host whose credential the gateway adds must not be tunnelled
+    /// to.
     pub(super) fn judge(&self, request: &PolicyRequest) -> PolicyVerdict {
-        match self.deny_tunnel_with_credential(request) {
-            Some(denial) => PolicyVerdict::Denied(denial),
-            None => self.policies.borrow().judge(request),
+        if let Some((injector, name)) = self.setup.injection.as_ref().zip(request.host.name())
+            && request.content == RequestContent::Opaque
+            && injector.injects(name)
+        {
+            return Err(Denial::Injected(name.clone()));
         }
+        self.policies.borrow().judge(request)
     }
 
     /// Opens a connection for HTTP requests: to the host, or to the broker when that adds the credential of the host.
     pub(super) async fn open(
         &self,
         permit: &Permit,
-        transport: &UpstreamTransport,
+        inspection: Option<&Inspection>,
     ) -> Result<Box<dyn ByteStream>, DialError> {
-        let injector = self.setup.injection.as_ref().zip(permit.request.host.name());
-        if let Some((injector, name)) = injector.filter(|(injector, name)| injector.injects(name)) {
+        if let Some((injector, name)) = self.setup.injection.as_ref().zip(permit.request.host.name())
+            && injector.injects(name)
+        {
             let opened = injector.open(name).await;
-            return opened.map_err(|source| DialError::Unreachable {
-                host: name.to_string(),
-                source,
-            });
+            return opened.map_err(|_| DialError::unreachable(name));
         }
         let stream = self.dial(permit).await?;
-        match transport {
-            UpstreamTransport::Plain => Ok(Box::new(stream)),
-            UpstreamTransport::Tls(inspection, name) => {
-                let connected = timeout(self.setup.limits.connect, inspection.connect(name, stream)).await;
-                let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-                let stream = connected.map_err(|source| DialError::Untrusted {
-                    host: name.to_string(),
-                    source,
-                })?;
-                Ok(Box::new(stream))
-            }
-        }
+        let Some(inspection) = inspection else {
+            return Ok(Box::new(stream));
+        };
+        let host = &permit.request.host;
+        let connected = timeout(self.setup.limits.connect, inspection.connect(host, stream)).await;
+        let connected = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        let failed = |error| DialError::Failed(format!("the TLS handshake with {host} failed: {error}"));
+        Ok(Box::new(connected.map_err(failed)?))
     }
 
     /// The result of a DNS lookup.
     pub(super) fn look_up(&self, name: &HostName) -> DnsLookup {
-        // Lookups of probes are not recorded.
-        match self.beacon_place(&RequestHost::Name(name.clone())) {
-            BeaconMatch::Other => {}
-            BeaconMatch::Exact => return self.address_of(name),
-            BeaconMatch::Below => return DnsLookup::Unknown,
-        }
-        let verdict = self.policies.borrow().judge_name(name);
-        match verdict {
-            PolicyVerdict::Denied(denial) => {
-                self.audit.denied(AuditSubject::lookup(name), &denial);
-                DnsLookup::Unknown
-            }
-            PolicyVerdict::Allowed(line) => {
-                let mut names = self.lock_names();
-                if !names.contains(name) {
-                    self.audit.looked_up(name, line);
+        let mut names = self.lock_names();
+        match self.setup.beacon.as_ref().map(|beacon| beacon.compare(name)) {
+            // Lookups of probes are not recorded.
+            Some(BeaconMatch::Exact) => {}
+            Some(BeaconMatch::Below) => return DnsLookup::Unknown,
+            Some(BeaconMatch::Other) | None => {
+                let verdict = self.policies.borrow().judge_name(name);
+                if verdict.is_err() || !names.contains(name) {
+                    let host = Some(name.to_string());
+                    let record = AuditRecord::new(AuditProtocol::Dns, host, None, verdict.as_ref());
+                    self.setup.audit.record(record);
                 }
-                names
-                    .address_of(name)
-                    .map_or(DnsLookup::Unavailable, DnsLookup::At)
+                if verdict.is_err() {
+                    return DnsLookup::Unknown;
+                }
             }
         }
-    }
-
-    fn address_of(&self, name: &HostName) -> DnsLookup {
-        let address = self.lock_names().address_of(name);
-        address.map_or(DnsLookup::Unavailable, DnsLookup::At)
-    }
-
-    /// The text of the beacon, when the host is the beacon.
-    pub(super) fn beacon_at(&self, host: &RequestHost) -> Option<&str> {
-        let beacon = self.setup.beacon.as_ref()?;
-        (host.name()?.as_str() == beacon.name).then_some(beacon.nonce.as_str())
-    }
-
-    /// Whether a host is the beacon, or a name below it.
-    pub(super) fn beacon_place(&self, host: &RequestHost) -> BeaconMatch {
-        match self.setup.beacon.as_ref().zip(host.name()) {
-            Some((beacon, name)) => beacon.compare(name),
-            None => BeaconMatch::Other,
-        }
+        names
+            .address_of(name)
+            .map_or(DnsLookup::Unavailable, DnsLookup::At)
     }
 
     /// The host that a synthetic address stands for.
@@ -180,12 +170,5 @@ impl GatewayCore {
 
     fn lock_names(&self) -> MutexGuard<'_, SyntheticAddresses> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A host whose credential the gateway adds must not be tunnelled to.
-    fn deny_tunnel_with_credential(&self, request: &PolicyRequest) -> Option<Denial> {
-        let (injector, name) = self.setup.injection.as_ref().zip(request.host.name())?;
-        let is_tunnel = request.content == RequestContent::Opaque && injector.injects(name);
-        is_tunnel.then(|| Denial::Injected(name.clone()))
     }
 }

@@ -1,5 +1,6 @@
 //! Connects to the host of a permit. The address that is checked is the address that is connected to.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,7 +11,7 @@ use tokio::time::timeout;
 
 use super::core::GatewayCore;
 use super::permit::Permit;
-use crate::network::{Denial, RequestHost};
+use crate::network::{Denial, PolicyRequest, RequestHost};
 
 /// Timeout of each address but the last.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(3);
@@ -21,46 +22,28 @@ pub(super) enum DialError {
     /// All its addresses are forbidden.
     #[error(transparent)]
     Denied(Denial),
-    /// The name does not exist.
-    #[error("the host {0} does not exist")]
-    NoSuchName(String),
-    /// The connection failed.
-    #[error("cannot connect to {host}")]
-    Unreachable {
-        /// The host.
-        host: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// The TLS handshake failed, for example because of its certificate.
-    #[error("the TLS handshake with {host} failed: {source}")]
-    Untrusted {
-        /// The host.
-        host: String,
-        /// The cause.
-        source: io::Error,
-    },
+    /// It does not exist, cannot be reached, or has an untrusted certificate.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl DialError {
+    pub(super) fn unreachable(host: impl Display) -> Self {
+        Self::Failed(format!("cannot connect to {host}"))
+    }
 }
 
 impl GatewayCore {
     /// Resolves the host of a permit and connects to it.
     pub(super) async fn dial(&self, permit: &Permit) -> Result<TcpStream, DialError> {
-        let host = permit.request.host.to_string();
+        let PolicyRequest { host, port, .. } = &permit.request;
         let connecting = async {
-            let addresses = self.allowed_addresses(&permit.request.host).await?;
-            let connected = connect(&addresses, permit.request.port).await;
-            connected.map_err(|source| DialError::Unreachable {
-                host: host.clone(),
-                source,
-            })
+            let addresses = self.allowed_addresses(host).await?;
+            let connected = connect(&addresses, *port).await;
+            connected.map_err(|_| DialError::unreachable(host))
         };
         let connected = timeout(self.setup.limits.connect, connecting).await;
-        let connected = connected.unwrap_or_else(|_| {
-            Err(DialError::Unreachable {
-                host: host.clone(),
-                source: io::ErrorKind::TimedOut.into(),
-            })
-        });
+        let connected = connected.unwrap_or_else(|_| Err(DialError::unreachable(host)));
         if let Err(DialError::Denied(denial)) = &connected {
             permit.revoke(denial.clone());
         }
@@ -70,10 +53,10 @@ impl GatewayCore {
     async fn allowed_addresses(&self, host: &RequestHost) -> Result<Vec<IpAddr>, DialError> {
         let resolved = match host {
             RequestHost::Address(address) => vec![*address],
-            RequestHost::Name(name) => self.setup.resolver.resolve(name).await.map_err(|source| {
-                let host = host.to_string();
-                DialError::Unreachable { host, source }
-            })?,
+            RequestHost::Name(name) => {
+                let resolved = self.setup.resolver.resolve(name).await;
+                resolved.map_err(|_| DialError::unreachable(name))?
+            }
         };
         let mut allowed = Vec::new();
         let mut denial = None;
@@ -89,7 +72,7 @@ impl GatewayCore {
         match denial {
             _ if !allowed.is_empty() => Ok(allowed),
             Some(denial) => Err(DialError::Denied(denial)),
-            None => Err(DialError::NoSuchName(host.to_string())),
+            None => Err(DialError::Failed(format!("the host {host} does not exist"))),
         }
     }
 }
@@ -101,7 +84,7 @@ async fn connect(addresses: &[IpAddr], port: u16) -> io::Result<TcpStream> {
         let connecting = TcpStream::connect(SocketAddr::new(*address, port));
         let connected = if index + 1 < addresses.len() {
             let connected = timeout(ADDRESS_TIMEOUT, connecting).await;
-            connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            connected.map_err(io::Error::from).flatten()
         } else {
             connecting.await
         };

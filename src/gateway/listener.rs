@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::core::{GatewayCore, GatewaySession};
 use super::http::{self, RequestScope};
-use super::stream::{Buffered, ClientStream};
+use super::stream::Buffered;
 use super::{dns, proxy, tcp, tls};
 
 /// The protocol of a listener's connections. The port is the one that the sandbox connects to.
@@ -71,10 +71,10 @@ pub(super) async fn accept(core: Arc<GatewayCore>, protocol: ListenerProtocol, l
 }
 
 /// Serves one connection until it is closed.
-pub(super) async fn serve<C: ClientStream>(
+pub(super) async fn serve(
     core: Arc<GatewayCore>,
     protocol: ListenerProtocol,
-    client: C,
+    client: TcpStream,
     destination: SocketAddr,
 ) {
     let slot = core.slots.acquire();
@@ -86,7 +86,7 @@ pub(super) async fn serve<C: ClientStream>(
     let served = async {
         match protocol {
             ListenerProtocol::Dns => dns::serve_tcp(&core, session.client.stream, &slot).await,
-            ListenerProtocol::Http { port } => http::serve(session, RequestScope::Port(port)).await,
+            ListenerProtocol::Http { port } => http::serve(session, RequestScope::plain(None, port)).await,
             ListenerProtocol::Tls { port } => tls::serve(session, None, port).await,
             ListenerProtocol::Tcp { port } => tcp::serve(session, core.host_at(destination.ip()), port).await,
             ListenerProtocol::Proxy => proxy::serve(session).await,

@@ -41,7 +41,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -49,7 +49,6 @@ use crate::network::Policy;
 use crate::network::probe::Beacon;
 use audit::AuditSink;
 use core::GatewayCore;
-use permit::AuditWriter;
 use slots::ConnectionSlots;
 
 pub use guard::AddressGuard;
@@ -59,7 +58,7 @@ pub use limits::GatewayLimits;
 pub use listener::ListenerProtocol;
 pub use phantom::{NoRandomness, Phantom};
 pub use resolve::{Resolver, SystemResolver};
-pub use stream::{ByteStream, ClientStream};
+pub use stream::ByteStream;
 
 /// The parts of a gateway.
 pub struct GatewaySetup {
@@ -116,7 +115,6 @@ impl Gateway {
         let core = GatewayCore {
             policies: current,
             names: Mutex::default(),
-            audit: AuditWriter(setup.audit.clone()),
             slots: ConnectionSlots::new(setup.limits.connections),
             setup,
         };
@@ -158,12 +156,7 @@ impl Gateway {
     }
 
     /// Serves one connection that the caller accepted. `destination` is the address that the sandbox connected to.
-    pub fn serve<C: ClientStream + 'static>(
-        &self,
-        protocol: ListenerProtocol,
-        client: C,
-        destination: SocketAddr,
-    ) {
+    pub fn serve(&self, protocol: ListenerProtocol, client: TcpStream, destination: SocketAddr) {
         self.spawn(listener::serve(self.core.clone(), protocol, client, destination));
     }
 

@@ -1,131 +1,32 @@
 //! The permission of one connection or request, and its audit record.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::watch;
 
-use super::audit::{AuditProtocol, AuditRecord, AuditRemedy, AuditSink, AuditVerdict};
-use crate::network::{Denial, HostName, Policy, PolicyLine, PolicyRequest, PolicyVerdict};
-
-/// The policy in force, and its changes.
-pub(super) type PolicyReceiver = watch::Receiver<Policy>;
-
-/// Writes audit records. Cheap to clone.
-#[derive(Clone)]
-pub(super) struct AuditWriter(pub(super) Arc<dyn AuditSink>);
-
-impl AuditWriter {
-    /// Records a denial before any traffic.
-    pub(super) fn denied(&self, subject: AuditSubject, denial: &Denial) {
-        self.record(subject, &Err(denial.clone()), &TrafficCounter::default());
-    }
-
-    /// Records the first lookup of an allowed name.
-    pub(super) fn looked_up(&self, name: &HostName, line: Arc<PolicyLine>) {
-        self.record(AuditSubject::lookup(name), &Ok(line), &TrafficCounter::default());
-    }
-
-    fn record(
-        &self,
-        subject: AuditSubject,
-        decision: &Result<Arc<PolicyLine>, Denial>,
-        traffic: &TrafficCounter,
-    ) {
-        let (verdict, rule, needs) = match decision {
-            Ok(line) => (
-                AuditVerdict::Allowed,
-                line.to_string(),
-                AuditRemedy::for_allowed(line),
-            ),
-            Err(denial) => (
-                AuditVerdict::Denied,
-                denial.to_string(),
-                AuditRemedy::for_denied(denial),
-            ),
-        };
-        self.0.record(AuditRecord {
-            protocol: subject.protocol,
-            host: subject.host,
-            port: subject.port,
-            verdict,
-            rule,
-            needs,
-            sent: traffic.sent.load(Ordering::Relaxed),
-            received: traffic.received.load(Ordering::Relaxed),
-        });
-    }
-}
-
-/// What a record is about, as far as it is known.
-pub(super) struct AuditSubject {
-    protocol: AuditProtocol,
-    host: Option<String>,
-    port: Option<u16>,
-}
-
-impl AuditSubject {
-    pub(super) fn new(protocol: AuditProtocol, host: Option<String>, port: Option<u16>) -> Self {
-        Self { protocol, host, port }
-    }
-
-    pub(super) fn request(protocol: AuditProtocol, request: &PolicyRequest) -> Self {
-        Self::new(protocol, Some(request.host.to_string()), Some(request.port))
-    }
-
-    pub(super) fn lookup(name: &HostName) -> Self {
-        Self::new(AuditProtocol::Dns, Some(name.to_string()), None)
-    }
-}
+use super::audit::{AuditProtocol, AuditRecord, AuditSink};
+use crate::network::{Denial, Policy, PolicyLine, PolicyRequest};
 
 /// The permission of a connection or request. Dropping it writes the audit record.
 pub(super) struct Permit {
     pub(super) request: PolicyRequest,
-    pub(super) traffic: TrafficCounter,
-    protocol: AuditProtocol,
-    line: Arc<PolicyLine>,
-    revoked: Mutex<Option<Denial>>,
-    policies: PolicyReceiver,
-    audit: AuditWriter,
-}
-
-/// Bytes in both directions.
-#[derive(Default)]
-pub(super) struct TrafficCounter {
+    /// Bytes that the sandbox sent.
     pub(super) sent: AtomicU64,
+    /// Bytes that the sandbox received.
     pub(super) received: AtomicU64,
+    pub(super) protocol: AuditProtocol,
+    pub(super) line: Arc<PolicyLine>,
+    pub(super) revoked: OnceLock<Denial>,
+    pub(super) policies: watch::Receiver<Policy>,
+    pub(super) audit: Arc<dyn AuditSink>,
 }
 
 impl Permit {
-    /// Asks the policy in force. A denial is recorded.
-    pub(super) fn request(
-        policies: &PolicyReceiver,
-        audit: &AuditWriter,
-        protocol: AuditProtocol,
-        request: PolicyRequest,
-    ) -> Result<Self, Denial> {
-        let verdict = policies.borrow().judge(&request);
-        match verdict {
-            PolicyVerdict::Allowed(line) => Ok(Self {
-                request,
-                traffic: TrafficCounter::default(),
-                protocol,
-                line,
-                revoked: Mutex::default(),
-                policies: policies.clone(),
-                audit: audit.clone(),
-            }),
-            PolicyVerdict::Denied(denial) => {
-                audit.denied(AuditSubject::request(protocol, &request), &denial);
-                Err(denial)
-            }
-        }
-    }
-
     /// Revokes the permission, for example because the host has a forbidden address.
     pub(super) fn revoke(&self, denial: Denial) {
-        let mut revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner);
-        revoked.get_or_insert(denial);
+        // The first reason counts.
+        let _ = self.revoked.set(denial);
     }
 
     /// Returns when a changed policy denies the request, or the gateway is closed.
@@ -133,7 +34,7 @@ impl Permit {
         let mut policies = self.policies.clone();
         loop {
             let verdict = policies.borrow_and_update().judge(&self.request);
-            if let PolicyVerdict::Denied(denial) = verdict {
+            if let Err(denial) = verdict {
                 self.revoke(denial);
                 return;
             }
@@ -146,9 +47,12 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let revoked = self.revoked.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let decision = revoked.map_or_else(|| Ok(self.line.clone()), Err);
-        let subject = AuditSubject::request(self.protocol, &self.request);
-        self.audit.record(subject, &decision, &self.traffic);
+        let verdict = self.revoked.get().map_or(Ok(&self.line), Err);
+        let PolicyRequest { host, port, .. } = &self.request;
+        self.audit.record(AuditRecord {
+            sent: self.sent.load(Ordering::Relaxed),
+            received: self.received.load(Ordering::Relaxed),
+            ..AuditRecord::new(self.protocol, Some(host.to_string()), Some(*port), verdict)
+        });
     }
 }

@@ -23,14 +23,15 @@ pub(super) async fn relay(
     let (to_upstream, to_client) = (client.take(), upstream.take());
     let (mut client_read, mut client_write) = tokio::io::split(&mut client.stream);
     let (mut upstream_read, mut upstream_write) = tokio::io::split(&mut upstream.stream);
-    let traffic = &permit.traffic;
+    let sent = TrafficWriter(&permit.sent, slot);
+    let received = TrafficWriter(&permit.received, slot);
     let up = async {
-        send(&to_upstream, &mut upstream_write, &traffic.sent).await?;
-        copy(&mut client_read, &mut upstream_write, &traffic.sent, slot).await
+        sent.send(&to_upstream, &mut upstream_write).await?;
+        sent.copy(&mut client_read, &mut upstream_write).await
     };
     let down = async {
-        send(&to_client, &mut client_write, &traffic.received).await?;
-        copy(&mut upstream_read, &mut client_write, &traffic.received, slot).await
+        received.send(&to_client, &mut client_write).await?;
+        received.copy(&mut upstream_read, &mut client_write).await
     };
     tokio::select! {
         copied = async { tokio::try_join!(up, down) } => copied.map(|_| ()),
@@ -38,35 +39,36 @@ pub(super) async fn relay(
     }
 }
 
-/// Writes bytes at once and counts them. TLS buffers what is not flushed.
-pub(super) async fn send(
-    bytes: &[u8],
-    to: &mut (impl AsyncWrite + Unpin),
-    counter: &AtomicU64,
-) -> io::Result<()> {
-    to.write_all(bytes).await?;
-    to.flush().await?;
-    counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-    Ok(())
-}
+/// Counts the bytes in one direction, and records the activity of the connection.
+#[derive(Clone, Copy)]
+pub(super) struct TrafficWriter<'a>(pub(super) &'a AtomicU64, pub(super) &'a ConnectionSlot);
 
-/// Copies bytes in one direction, and passes the end of the stream on.
-async fn copy(
-    from: &mut (impl AsyncRead + Unpin),
-    to: &mut (impl AsyncWrite + Unpin),
-    counter: &AtomicU64,
-    slot: &ConnectionSlot,
-) -> io::Result<()> {
-    let mut chunk = vec![0; FIRST_CHUNK];
-    loop {
-        let length = from.read(&mut chunk).await?;
-        if length == 0 {
-            return to.shutdown().await;
-        }
-        slot.touch();
-        send(&chunk[..length], to, counter).await?;
-        if length == chunk.len() && length < MAX_CHUNK {
-            chunk.resize(length * 2, 0);
+impl TrafficWriter<'_> {
+    /// Writes bytes at once. TLS buffers what is not flushed.
+    pub(super) async fn send(self, bytes: &[u8], to: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
+        to.write_all(bytes).await?;
+        to.flush().await?;
+        self.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.1.touch();
+        Ok(())
+    }
+
+    /// Copies all bytes, and passes the end of the stream on.
+    async fn copy(
+        self,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<()> {
+        let mut chunk = vec![0; FIRST_CHUNK];
+        loop {
+            let length = from.read(&mut chunk).await?;
+            if length == 0 {
+                return to.shutdown().await;
+            }
+            self.send(&chunk[..length], to).await?;
+            if length == chunk.len() && length < MAX_CHUNK {
+                chunk.resize(length * 2, 0);
+            }
         }
     }
 }

@@ -1,6 +1,5 @@
 //! Limits the connections of one sandbox. When all slots are in use, the connection that was idle for longest is closed.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,28 +11,7 @@ use tokio::time::Instant;
 pub(super) struct ConnectionSlots {
     limit: usize,
     started: Instant,
-    used: Mutex<UsedSlots>,
-}
-
-#[derive(Default)]
-struct UsedSlots {
-    next: u64,
-    slots: HashMap<u64, Arc<SlotState>>,
-}
-
-impl UsedSlots {
-    fn evict_idlest(&mut self) {
-        let rank = |slot: &SlotState| {
-            let active = slot.active.load(Ordering::Relaxed);
-            (active, slot.last_activity.load(Ordering::Relaxed))
-        };
-        let idlest = self.slots.iter().min_by_key(|(_, slot)| rank(slot));
-        if let Some(number) = idlest.map(|(number, _)| *number)
-            && let Some(slot) = self.slots.remove(&number)
-        {
-            slot.evicted.notify_one();
-        }
-    }
+    used: Mutex<Vec<Arc<SlotState>>>,
 }
 
 #[derive(Default)]
@@ -53,43 +31,50 @@ impl ConnectionSlots {
         })
     }
 
-    /// A slot for a new connection. When none is free, the one that was idle for longest is evicted, and first those that
-    /// have not sent a request yet.
+    /// A slot for a new connection. When none is free, another connection is evicted.
     pub(super) fn acquire(self: &Arc<Self>) -> ConnectionSlot {
         let state = Arc::new(SlotState::default());
         state.last_activity.store(self.now(), Ordering::Relaxed);
         let mut used = self.lock();
-        if used.slots.len() >= self.limit {
-            used.evict_idlest();
+        if used.len() >= self.limit {
+            evict_idlest(&mut used);
         }
-        let number = used.next;
-        used.next += 1;
-        used.slots.insert(number, state.clone());
+        used.push(state.clone());
         ConnectionSlot {
             slots: self.clone(),
-            number,
             state,
         }
     }
 
-    /// Evicts the connection that was idle for longest, because the process cannot open more files.
+    /// Evicts a connection, because the process cannot open more files.
     pub(super) fn evict_one(&self) {
-        self.lock().evict_idlest();
+        evict_idlest(&mut self.lock());
     }
 
     fn now(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn lock(&self) -> MutexGuard<'_, UsedSlots> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<SlotState>>> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Evicts the connection that was idle for longest, and first those that have not sent a request yet.
+fn evict_idlest(used: &mut Vec<Arc<SlotState>>) {
+    let rank = |(_, slot): &(usize, &Arc<SlotState>)| {
+        let active = slot.active.load(Ordering::Relaxed);
+        (active, slot.last_activity.load(Ordering::Relaxed))
+    };
+    let idlest = used.iter().enumerate().min_by_key(rank);
+    if let Some(index) = idlest.map(|(index, _)| index) {
+        used.swap_remove(index).evicted.notify_one();
     }
 }
 
 /// The slot of one connection. Dropping it frees the slot.
 pub(super) struct ConnectionSlot {
     slots: Arc<ConnectionSlots>,
-    number: u64,
     state: Arc<SlotState>,
 }
 
@@ -128,7 +113,7 @@ impl ConnectionSlot {
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.slots.lock().slots.remove(&self.number);
+        self.slots.lock().retain(|used| !Arc::ptr_eq(used, &self.state));
     }
 }
 

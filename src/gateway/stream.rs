@@ -1,12 +1,9 @@
 //! The byte streams of connections.
 
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::io::{self, Cursor};
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// The largest read, in bytes.
 const MAX_READ: usize = 64 * 1024;
@@ -17,19 +14,6 @@ const FIRST_READ: usize = 2 * 1024;
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for S {}
-
-/// A connection that a sandbox opened.
-pub trait ClientStream: ByteStream {
-    /// Makes the connection end with a reset when it is dropped.
-    fn reset_on_close(&self);
-}
-
-impl ClientStream for TcpStream {
-    fn reset_on_close(&self) {
-        // When it fails, the connection is closed normally.
-        let _ = self.set_zero_linger();
-    }
-}
 
 /// A stream and the bytes that were read from it but not used yet.
 pub(super) struct Buffered<S> {
@@ -80,7 +64,7 @@ impl<S: AsyncRead + Unpin> Buffered<S> {
 impl<S: ByteStream> Buffered<S> {
     /// Sends a last message and closes the connection. What the client still sends is read and dropped for a while:
     /// otherwise a reset could reach it before the message.
-    pub(super) async fn close_with(mut self, message: &[u8]) {
+    pub(super) async fn close_with(&mut self, message: &[u8]) {
         let closing = async {
             self.stream.write_all(message).await?;
             self.stream.shutdown().await?;
@@ -99,50 +83,11 @@ impl<S: ByteStream> Buffered<S> {
     }
 }
 
-/// Reads the buffered bytes first.
-impl<S: AsyncRead + Unpin> AsyncRead for Buffered<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.buffer.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, into);
-        }
-        let length = self.buffer.len().min(into.remaining());
-        into.put_slice(&self.buffer.split_to(length));
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Buffered<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    // TLS sends its close message in pieces, and only once.
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+impl<S: AsyncRead + AsyncWrite> Buffered<S> {
+    /// A stream whose reads return the buffered bytes first.
+    pub(super) fn into_stream(self) -> impl AsyncRead + AsyncWrite {
+        let (read, write) = tokio::io::split(self.stream);
+        tokio::io::join(Cursor::new(self.buffer).chain(read), write)
     }
 }
 

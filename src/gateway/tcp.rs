@@ -9,33 +9,27 @@ use super::audit::AuditProtocol;
 use super::core::GatewaySession;
 use super::http::{self, RequestScope};
 use super::permit::Permit;
-use super::relay::{self, relay};
-use super::stream::{Buffered, ClientStream};
+use super::relay::{TrafficWriter, relay};
+use super::stream::Buffered;
 use super::tls;
-use crate::network::{Denial, PolicyRequest, PolicyVerdict, RequestHost};
+use crate::network::{Denial, PolicyRequest, RequestHost};
 
 /// Serves one connection to a host and port. TLS and HTTP must be for that same host, as on their usual ports.
-pub(super) async fn serve<C: ClientStream>(
-    mut session: GatewaySession<'_, C>,
-    host: RequestHost,
-    port: u16,
-) -> io::Result<()> {
+pub(super) async fn serve(mut session: GatewaySession<'_>, host: RequestHost, port: u16) -> io::Result<()> {
     let request = PolicyRequest::opaque(host.clone(), port);
     let inspected = session.core.inspects(&host, port);
     match session.core.judge(&request) {
-        PolicyVerdict::Denied(Denial::NotInspected(_)) => return serve_requests(session, host, port).await,
-        PolicyVerdict::Denied(Denial::Injected(_)) if inspected => {
-            return serve_requests(session, host, port).await;
-        }
+        Err(Denial::NotInspected(_)) => return serve_requests(session, host, port).await,
+        Err(Denial::Injected(_)) if inspected => return serve_requests(session, host, port).await,
         _ => {}
     }
     let Ok(permit) = session.core.admit(AuditProtocol::Tcp, request) else {
-        session.client.stream.reset_on_close();
+        reset_on_close(&session);
         return Ok(());
     };
     let active = session.slot.activate();
     let Ok(upstream) = session.core.dial(&permit).await else {
-        session.client.stream.reset_on_close();
+        reset_on_close(&session);
         return Ok(());
     };
     let mut upstream = Buffered::new(upstream);
@@ -43,7 +37,7 @@ pub(super) async fn serve<C: ClientStream>(
         Detected::Http => {
             // From here on each request is judged. Nothing was sent over this upstream connection yet.
             drop((active, upstream, permit));
-            return http::serve(session, RequestScope::Tunnel(host, port)).await;
+            return http::serve(session, RequestScope::plain(Some(host), port)).await;
         }
         Detected::Tls if inspected => {
             drop((active, upstream, permit));
@@ -52,7 +46,7 @@ pub(super) async fn serve<C: ClientStream>(
         Detected::Tls => {
             if let Err(denial) = check_server_name(&mut session, &host, port).await {
                 permit.revoke(denial);
-                session.client.stream.reset_on_close();
+                reset_on_close(&session);
                 return Ok(());
             }
         }
@@ -61,15 +55,17 @@ pub(super) async fn serve<C: ClientStream>(
     relay(&mut session.client, &mut upstream, &permit, session.slot).await
 }
 
+/// Makes the connection of the client end with a reset when it is dropped.
+fn reset_on_close(session: &GatewaySession<'_>) {
+    // When it fails, the connection is closed normally.
+    let _ = session.client.stream.set_zero_linger();
+}
+
 /// Serves a connection whose requests are judged one by one: in inspected TLS, or without TLS.
-async fn serve_requests<C: ClientStream>(
-    mut session: GatewaySession<'_, C>,
-    host: RequestHost,
-    port: u16,
-) -> io::Result<()> {
+async fn serve_requests(mut session: GatewaySession<'_>, host: RequestHost, port: u16) -> io::Result<()> {
     match detect(&mut session).await? {
         Detected::Tls => tls::serve(session, host.name().cloned(), port).await,
-        Detected::Http | Detected::Other => http::serve(session, RequestScope::Tunnel(host, port)).await,
+        Detected::Http | Detected::Other => http::serve(session, RequestScope::plain(Some(host), port)).await,
     }
 }
 
@@ -82,8 +78,8 @@ enum Detected {
 }
 
 /// Waits for the first bytes of the client, and passes on what the host sends before.
-async fn detect_first<C: ClientStream>(
-    session: &mut GatewaySession<'_, C>,
+async fn detect_first(
+    session: &mut GatewaySession<'_>,
     upstream: &mut Buffered<TcpStream>,
     permit: &Permit,
 ) -> io::Result<Detected> {
@@ -102,7 +98,8 @@ async fn detect_first<C: ClientStream>(
                     return Ok(Detected::Other);
                 }
                 let bytes = upstream.take();
-                relay::send(&bytes, &mut session.client.stream, &permit.traffic.received).await?;
+                let received = TrafficWriter(&permit.received, session.slot);
+                received.send(&bytes, &mut session.client.stream).await?;
             }
             () = permit.revoked() => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
@@ -111,7 +108,7 @@ async fn detect_first<C: ClientStream>(
 }
 
 /// Reads until the protocol of the client is known.
-async fn detect<C: ClientStream>(session: &mut GatewaySession<'_, C>) -> io::Result<Detected> {
+async fn detect(session: &mut GatewaySession<'_>) -> io::Result<Detected> {
     let reading = async {
         loop {
             if let Some(detected) = detect_protocol(&session.client.buffer) {
@@ -120,8 +117,7 @@ async fn detect<C: ClientStream>(session: &mut GatewaySession<'_, C>) -> io::Res
             session.client.fill_more().await?;
         }
     };
-    let detected = timeout(session.core.setup.limits.hello, reading).await;
-    detected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(session.core.setup.limits.hello, reading).await?
 }
 
 /// The longest first line that is read to see whether it is HTTP, in bytes.
@@ -159,27 +155,24 @@ fn detect_protocol(bytes: &[u8]) -> Option<Detected> {
 
 /// Checks that a client hello is for the host. For a bare address the policy judges the server name: a host that may not
 /// be reached by its name may not be reached by its address either.
-async fn check_server_name<C: ClientStream>(
-    session: &mut GatewaySession<'_, C>,
+async fn check_server_name(
+    session: &mut GatewaySession<'_>,
     host: &RequestHost,
     port: u16,
 ) -> Result<(), Denial> {
     let server_name = tls::read_server_name(session)
         .await
-        .map_err(|error| Denial::Invalid(error.reason()))?;
+        .map_err(|error| Denial::Invalid(error.reason))?;
     match host {
         RequestHost::Name(expected) if server_name == *expected => Ok(()),
         RequestHost::Name(expected) => Err(Denial::Mismatch {
             allowed: expected.to_string(),
             actual: server_name.to_string(),
         }),
-        RequestHost::Address(_) => match session
-            .core
-            .judge(&PolicyRequest::opaque(RequestHost::Name(server_name), port))
-        {
-            PolicyVerdict::Allowed(_) => Ok(()),
-            PolicyVerdict::Denied(denial) => Err(denial),
-        },
+        RequestHost::Address(_) => {
+            let request = PolicyRequest::opaque(RequestHost::Name(server_name), port);
+            session.core.judge(&request).map(drop)
+        }
     }
 }
 

@@ -126,27 +126,6 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// Parses an address or a range. A range wider than /8 (/16 for IPv6) is refused: it would be a policy, not an
-    /// exception.
-    pub fn parse(text: &str) -> Result<Self, AddressRangeError> {
-        let error = || AddressRangeError(text.to_owned());
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let first: IpAddr = address.parse().map_err(|_| error())?;
-        let (narrowest, widest) = match first {
-            IpAddr::V4(_) => (32, 8),
-            IpAddr::V6(_) => (128, 16),
-        };
-        let prefix = prefix.map_or(Ok(narrowest), str::parse).map_err(|_| error())?;
-        if (widest..=narrowest).contains(&prefix) {
-            Ok(Self { first, prefix })
-        } else {
-            Err(error())
-        }
-    }
-
     /// Whether the range contains the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -178,8 +157,22 @@ impl From<IpAddr> for AddressRange {
 impl FromStr for AddressRange {
     type Err = AddressRangeError;
 
+    /// Parses an address or a range. A range wider than /8 (/16 for IPv6) is refused: it would be a policy, not an
+    /// exception.
     fn from_str(text: &str) -> Result<Self, AddressRangeError> {
-        Self::parse(text)
+        let error = || AddressRangeError(text.to_owned());
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let whole = Self::from(address.parse::<IpAddr>().map_err(|_| error())?);
+        let prefix = prefix.map_or(Ok(whole.prefix), str::parse).map_err(|_| error())?;
+        let widest = if whole.first.is_ipv4() { 8 } else { 16 };
+        if (widest..=whole.prefix).contains(&prefix) {
+            Ok(Self { prefix, ..whole })
+        } else {
+            Err(error())
+        }
     }
 }
 
@@ -263,7 +256,7 @@ mod tests {
     #[case("fd12::/32", "10.1.2.3", false)]
     #[case("fd12::1", "fd12::2", false)]
     fn a_range_contains_its_addresses(#[case] range: &str, #[case] address: &str, #[case] held: bool) {
-        let range = AddressRange::parse(range).unwrap();
+        let range = AddressRange::from_str(range).unwrap();
         assert_eq!(range.contains(address.parse().unwrap()), held);
     }
 
@@ -281,6 +274,6 @@ mod tests {
         )]
         text: &str,
     ) {
-        assert!(AddressRange::parse(text).is_err(), "{text}");
+        assert!(AddressRange::from_str(text).is_err(), "{text}");
     }
 }

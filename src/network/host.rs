@@ -68,19 +68,6 @@ pub enum RequestHost {
 }
 
 impl RequestHost {
-    /// Parses the host of a URL: a name, an IPv4 address, or an IPv6 address in brackets.
-    pub fn parse(text: &str) -> Result<Self, HostNameError> {
-        let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let address = match bracketed {
-            Some(inner) => inner.parse().ok().map(IpAddr::V6),
-            None => text.parse().ok().map(IpAddr::V4),
-        };
-        match address {
-            Some(address) => Ok(Self::Address(address)),
-            None => HostName::parse(text).map(Self::Name),
-        }
-    }
-
     /// The name, if it is one.
     #[must_use]
     pub fn name(&self) -> Option<&HostName> {
@@ -110,8 +97,17 @@ impl From<HostName> for RequestHost {
 impl FromStr for RequestHost {
     type Err = HostNameError;
 
+    /// Parses the host of a URL: a name, an IPv4 address, or an IPv6 address in brackets.
     fn from_str(text: &str) -> Result<Self, HostNameError> {
-        Self::parse(text)
+        let bracketed = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let address = match bracketed {
+            Some(inner) => inner.parse().ok().map(IpAddr::V6),
+            None => text.parse().ok().map(IpAddr::V4),
+        };
+        match address {
+            Some(address) => Ok(Self::Address(address)),
+            None => HostName::parse(text).map(Self::Name),
+        }
     }
 }
 
@@ -201,6 +197,6 @@ mod tests {
     #[case("10.0.0.1", "10.0.0.1")]
     #[case("[::1]", "[::1]")]
     fn a_host_is_written_as_it_was_read(#[case] text: &str, #[case] expected: &str) {
-        assert_eq!(RequestHost::parse(text).unwrap().to_string(), expected);
+        assert_eq!(RequestHost::from_str(text).unwrap().to_string(), expected);
     }
 }

@@ -7,9 +7,9 @@
 //! use ralph::network::{Policy, PolicyRequest, PolicyRule};
 //!
 //! let policy = Policy::allowlist([PolicyRule::parse("*.example.org")?, PolicyRule::parse("db.example.org:5432")?]);
-//! assert!(policy.judge(&PolicyRequest::opaque("www.example.org".parse()?, 443)).is_allowed());
-//! assert!(policy.judge(&PolicyRequest::opaque("db.example.org".parse()?, 5432)).is_allowed());
-//! assert!(!policy.judge(&PolicyRequest::opaque("example.org".parse()?, 443)).is_allowed());
+//! assert!(policy.judge(&PolicyRequest::opaque("www.example.org".parse()?, 443)).is_ok());
+//! assert!(policy.judge(&PolicyRequest::opaque("db.example.org".parse()?, 5432)).is_ok());
+//! assert!(!policy.judge(&PolicyRequest::opaque("example.org".parse()?, 443)).is_ok());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -32,7 +32,7 @@ pub use host::{HostName, HostNameError, RequestHost};
 pub use packages::{ConfigDirectory, ConfigTree, PackageClient, PackageConfig};
 pub use pattern::{HostPattern, NamePattern};
 pub use policy::{Policy, PolicyMode};
-pub use preset::{Preset, UnknownPreset};
+pub use preset::Preset;
 pub use request::{PolicyRequest, RequestContent};
 pub use rule::{PathPattern, PolicyRule, PolicyRuleError};
 pub use synthetic::SyntheticAddresses;

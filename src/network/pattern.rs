@@ -65,11 +65,16 @@ impl HostPattern {
 
 impl NamePattern {
     fn parse(text: &str) -> Result<Self, PolicyRuleError> {
+        let too_wide = || {
+            PolicyRuleError(format!(
+                "`{text}` is too wide: a wildcard needs at least two labels after it"
+            ))
+        };
         let root = |name: &str| {
-            let root = HostName::parse(name).map_err(PolicyRuleError::Host)?;
+            let root = HostName::parse(name)?;
             match root.split_first_label() {
                 Some(_) => Ok(root),
-                None => Err(PolicyRuleError::TooWide(text.to_owned())),
+                None => Err(too_wide()),
             }
         };
         if let Some(name) = text.strip_prefix("**.") {
@@ -77,11 +82,9 @@ impl NamePattern {
         } else if let Some(name) = text.strip_prefix("*.") {
             root(name).map(Self::OneBelow)
         } else if text.bytes().all(|b| b == b'*') && !text.is_empty() {
-            Err(PolicyRuleError::TooWide(text.to_owned()))
+            Err(too_wide())
         } else {
-            HostName::parse(text)
-                .map(Self::Exactly)
-                .map_err(PolicyRuleError::Host)
+            Ok(Self::Exactly(HostName::parse(text)?))
         }
     }
 }
@@ -100,7 +103,11 @@ impl fmt::Display for HostPattern {
 fn parse_port(text: &str) -> Result<u16, PolicyRuleError> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     let port = text.parse().ok().filter(|port| digits && *port != 0);
-    port.ok_or_else(|| PolicyRuleError::Port(text.to_owned()))
+    port.ok_or_else(|| {
+        PolicyRuleError(format!(
+            "`{text}` is not a port: expected a number from 1 to 65535"
+        ))
+    })
 }
 
 #[cfg(test)]

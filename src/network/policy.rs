@@ -18,10 +18,12 @@ const USUAL_PORTS: [u16; 11] = [22, 25, 110, 143, 389, 465, 587, 636, 873, 993, 
 /// Which names a sandbox may reach. The default policy denies everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    mode: PolicyMode,
+    pub(crate) mode: PolicyMode,
     line: Arc<PolicyLine>,
-    allowed: Vec<PolicyRule>,
-    denied: Vec<PolicyRule>,
+    /// Only an allowlist uses them.
+    pub(crate) allowed: Vec<PolicyRule>,
+    /// Every mode uses them.
+    pub(crate) denied: Vec<PolicyRule>,
     inspected: Vec<HostPattern>,
 }
 
@@ -89,7 +91,10 @@ impl Policy {
     pub fn new(mode: PolicyMode) -> Self {
         Self {
             mode,
-            line: Arc::new(PolicyLine::new(&format!("policy = \"{}\"", mode.name()), "")),
+            line: Arc::new(PolicyLine {
+                text: format!("policy = \"{}\"", mode.name()),
+                place: String::new(),
+            }),
             allowed: Vec::new(),
             denied: Vec::new(),
             inspected: Vec::new(),
@@ -99,7 +104,7 @@ impl Policy {
     /// Sets the place where the mode is configured, for example `ralph.toml:2:10`.
     #[must_use]
     pub fn chosen_at(mut self, place: &str) -> Self {
-        self.line = Arc::new(PolicyLine::new(self.line.text(), place));
+        Arc::make_mut(&mut self.line).place = place.to_owned();
         self
     }
 
@@ -137,28 +142,10 @@ impl Policy {
         !self.inspected.is_empty()
     }
 
-    /// The mode.
-    #[must_use]
-    pub fn mode(&self) -> PolicyMode {
-        self.mode
-    }
-
-    /// The rules that allow. Only an allowlist uses them.
-    #[must_use]
-    pub fn allowed(&self) -> &[PolicyRule] {
-        &self.allowed
-    }
-
-    /// The rules that deny, in every mode.
-    #[must_use]
-    pub fn denied(&self) -> &[PolicyRule] {
-        &self.denied
-    }
-
     /// The policy as text, without the places of its lines. Equal for two policies with the same mode and rules.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
-        let line = |word: &'static str| move |rule: &PolicyRule| format!("{word} {}", rule.line().text());
+        let line = |word: &'static str| move |rule: &PolicyRule| format!("{word} {}", rule.line.text);
         let mode = std::iter::once(self.mode.name().to_owned());
         let denied = self.denied.iter().map(line("deny"));
         let allowed = self.allowed.iter().map(line("allow"));
@@ -180,7 +167,7 @@ impl Policy {
     /// allowed.
     #[must_use]
     pub fn ports(&self) -> BTreeSet<u16> {
-        let named = self.allowed.iter().filter_map(|rule| rule.pattern().port);
+        let named = self.allowed.iter().filter_map(|rule| rule.pattern.port);
         let usual = match self.mode {
             PolicyMode::Deny | PolicyMode::Allowlist => &[][..],
             PolicyMode::AllowAll | PolicyMode::Record => &USUAL_PORTS,
@@ -189,27 +176,21 @@ impl Policy {
     }
 
     /// Decides whether a request may pass.
-    #[must_use]
     pub fn judge(&self, request: &PolicyRequest) -> PolicyVerdict {
         match &request.host {
             RequestHost::Name(name) => self.judge_named(name, request.port, &request.content),
-            RequestHost::Address(_) => match self.mode {
-                PolicyMode::AllowAll | PolicyMode::Record => PolicyVerdict::Allowed(self.line.clone()),
-                PolicyMode::Allowlist => PolicyVerdict::Denied(Denial::BareAddress),
-                PolicyMode::Deny => PolicyVerdict::Denied(Denial::Mode(self.line.clone())),
-            },
+            RequestHost::Address(_) => self.judge_mode(|| Err(Denial::BareAddress)),
         }
     }
 
     /// Decides whether a name resolves: whether any request to it could pass.
-    #[must_use]
     pub fn judge_name(&self, name: &HostName) -> PolicyVerdict {
         if let Some(rule) = self.denied.iter().find(|rule| rule.denies_all_of(name)) {
-            return PolicyVerdict::Denied(Denial::Line(rule.line().clone()));
+            return Err(Denial::Line(rule.line.clone()));
         }
         self.judge_mode(|| {
-            let covering = self.allowed.iter().find(|rule| rule.pattern().covers(name));
-            covering.map(|rule| rule.line().clone()).ok_or(Denial::NotListed)
+            let covering = self.allowed.iter().find(|rule| rule.pattern.covers(name));
+            covering.map(|rule| rule.line.clone()).ok_or(Denial::NotListed)
         })
     }
 
@@ -217,33 +198,28 @@ impl Policy {
         for rule in &self.denied {
             match rule.denies(name, port, content) {
                 Fit::No => {}
-                Fit::NotInspected => return PolicyVerdict::Denied(Denial::NotInspected(rule.line().clone())),
-                Fit::Yes => return PolicyVerdict::Denied(Denial::Line(rule.line().clone())),
+                Fit::NotInspected => return Err(Denial::NotInspected(rule.line.clone())),
+                Fit::Yes => return Err(Denial::Line(rule.line.clone())),
             }
         }
         self.judge_mode(|| self.allowing_line(name, port, content))
     }
 
-    fn judge_mode(&self, listed: impl FnOnce() -> Result<Arc<PolicyLine>, Denial>) -> PolicyVerdict {
+    fn judge_mode(&self, listed: impl FnOnce() -> PolicyVerdict) -> PolicyVerdict {
         match self.mode {
-            PolicyMode::Deny => PolicyVerdict::Denied(Denial::Mode(self.line.clone())),
-            PolicyMode::AllowAll | PolicyMode::Record => PolicyVerdict::Allowed(self.line.clone()),
-            PolicyMode::Allowlist => listed().map_or_else(PolicyVerdict::Denied, PolicyVerdict::Allowed),
+            PolicyMode::Deny => Err(Denial::Mode(self.line.clone())),
+            PolicyMode::AllowAll | PolicyMode::Record => Ok(self.line.clone()),
+            PolicyMode::Allowlist => listed(),
         }
     }
 
-    fn allowing_line(
-        &self,
-        name: &HostName,
-        port: u16,
-        content: &RequestContent,
-    ) -> Result<Arc<PolicyLine>, Denial> {
+    fn allowing_line(&self, name: &HostName, port: u16, content: &RequestContent) -> PolicyVerdict {
         let mut denial = Denial::NotListed;
         for rule in &self.allowed {
             match rule.allows(name, port, content) {
-                Fit::Yes => return Ok(rule.line().clone()),
-                Fit::NotInspected => denial = Denial::NotInspected(rule.line().clone()),
-                Fit::No if rule.pattern().covers(name) => {
+                Fit::Yes => return Ok(rule.line.clone()),
+                Fit::NotInspected => denial = Denial::NotInspected(rule.line.clone()),
+                Fit::No if rule.pattern.covers(name) => {
                     match (near_miss(rule, name, port, content), &denial) {
                         (miss, Denial::NotListed) | (miss @ Denial::Request { .. }, Denial::Port { .. }) => {
                             denial = miss;
@@ -260,7 +236,7 @@ impl Policy {
 
 /// Why a rule for the host does not allow the request.
 fn near_miss(rule: &PolicyRule, name: &HostName, port: u16, content: &RequestContent) -> Denial {
-    let line = rule.line().clone();
+    let line = rule.line.clone();
     match rule.allows(name, port, &RequestContent::Opaque) {
         Fit::No => Denial::Port { port, line },
         Fit::NotInspected | Fit::Yes => Denial::Request {
@@ -293,8 +269,8 @@ mod tests {
         let (host, port) = target.rsplit_once(':').unwrap();
         let request = PolicyRequest::opaque(host.parse().unwrap(), port.parse().unwrap());
         let actual = match policy.judge(&request) {
-            PolicyVerdict::Allowed(line) => format!("allowed by {line}"),
-            PolicyVerdict::Denied(denial) => denial.to_string(),
+            Ok(line) => format!("allowed by {line}"),
+            Err(denial) => denial.to_string(),
         };
         assert_eq!(actual, expected, "{target}");
     }
@@ -346,12 +322,12 @@ mod tests {
             content: RequestContent::http(method, path),
         };
         let policy = Policy::allowlist(rules(&lines));
-        let PolicyVerdict::Denied(Denial::Request { wanted, .. }) = policy.judge(&request) else {
+        let Err(Denial::Request { wanted, .. }) = policy.judge(&request) else {
             panic!("{:?}", policy.judge(&request));
         };
         assert_eq!(wanted, expected);
         let wider = policy.allowing([PolicyRule::parse(&wanted).unwrap()]);
-        assert!(wider.judge(&request).is_allowed());
+        assert!(wider.judge(&request).is_ok());
     }
 
     #[rstest]
@@ -395,7 +371,7 @@ mod tests {
             "half.example",
         ];
         let policy = Policy::allowlist(rules(&allowed)).denying(rules(&["bad.example", "half.example/x"]));
-        assert_eq!(policy.judge_name(&name.parse().unwrap()).is_allowed(), known);
+        assert_eq!(policy.judge_name(&name.parse().unwrap()).is_ok(), known);
     }
 
     #[rstest]

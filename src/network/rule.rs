@@ -15,11 +15,13 @@ const LONGEST: usize = 256;
 /// One rule of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyRule {
-    pattern: HostPattern,
+    /// The hosts that it covers.
+    pub pattern: HostPattern,
     /// Empty for every method.
     methods: Vec<String>,
     path: Option<PathPattern>,
-    line: Arc<PolicyLine>,
+    /// The text and the place of the rule.
+    pub line: Arc<PolicyLine>,
 }
 
 /// Whether a rule applies to a request.
@@ -41,7 +43,9 @@ impl PolicyRule {
             None => (Vec::new(), text),
         };
         if rest.contains("://") {
-            return Err(PolicyRuleError::Scheme(text.to_owned()));
+            return Err(PolicyRuleError(format!(
+                "`{text}` has a scheme: expected a host with an optional port and path"
+            )));
         }
         let (host, path) = match rest.find('/') {
             Some(at) => (&rest[..at], Some(PathPattern::parse(&rest[at..])?)),
@@ -51,7 +55,10 @@ impl PolicyRule {
             pattern: HostPattern::parse(host)?,
             methods,
             path,
-            line: Arc::new(PolicyLine::new(text, "")),
+            line: Arc::new(PolicyLine {
+                text: text.to_owned(),
+                place: String::new(),
+            }),
         })
     }
 
@@ -82,20 +89,8 @@ impl PolicyRule {
     /// Sets the place of the rule, for example `ralph.toml:3:12`.
     #[must_use]
     pub fn at(mut self, place: &str) -> Self {
-        self.line = Arc::new(PolicyLine::new(self.line.text(), place));
+        Arc::make_mut(&mut self.line).place = place.to_owned();
         self
-    }
-
-    /// The text and the place of the rule.
-    #[must_use]
-    pub fn line(&self) -> &Arc<PolicyLine> {
-        &self.line
-    }
-
-    /// The hosts that it covers.
-    #[must_use]
-    pub fn pattern(&self) -> &HostPattern {
-        &self.pattern
     }
 
     /// Whether it covers all requests to its hosts, not only some methods or paths.
@@ -160,7 +155,9 @@ impl PathPattern {
         if star_at_the_end && is_plain(text) && !text.contains(['?', '#', ' ']) {
             Ok(Self(text.to_owned()))
         } else {
-            Err(PolicyRuleError::Path(text.to_owned()))
+            Err(PolicyRuleError(format!(
+                "`{text}` is not a path such as `/exactly/this` or `/all/below/*`"
+            )))
         }
     }
 
@@ -214,31 +211,21 @@ fn parse_methods(text: &str) -> Result<Vec<String>, PolicyRuleError> {
     if words.iter().all(|word| is_method(word)) {
         Ok(words)
     } else {
-        Err(PolicyRuleError::Method(text.to_owned()))
+        Err(PolicyRuleError(format!(
+            "`{text}` is not a list of methods such as `GET,HEAD`"
+        )))
     }
 }
 
 /// Why a text is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum PolicyRuleError {
-    /// The host is not valid.
-    #[error(transparent)]
-    Host(HostNameError),
-    /// The port is not valid.
-    #[error("`{0}` is not a port: expected a number from 1 to 65535")]
-    Port(String),
-    /// The wildcard would cover a whole top-level domain.
-    #[error("`{0}` is too wide: a wildcard needs at least two labels after it")]
-    TooWide(String),
-    /// It contains a scheme.
-    #[error("`{0}` has a scheme: expected a host with an optional port and path")]
-    Scheme(String),
-    /// A method is not valid.
-    #[error("`{0}` is not a list of methods such as `GET,HEAD`")]
-    Method(String),
-    /// The path is not valid, or servers may interpret it differently.
-    #[error("`{0}` is not a path such as `/exactly/this` or `/all/below/*`")]
-    Path(String),
+#[error("{0}")]
+pub struct PolicyRuleError(pub(super) String);
+
+impl From<HostNameError> for PolicyRuleError {
+    fn from(error: HostNameError) -> Self {
+        Self(error.to_string())
+    }
 }
 
 #[cfg(test)]

@@ -12,57 +12,23 @@ use super::host::HostName;
 /// A line of a policy and the place where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyLine {
-    text: String,
-    /// Empty if the line was created by code.
-    place: String,
-}
-
-impl PolicyLine {
-    /// Creates a line with its place, for example `ralph.toml:3:12`, or an empty one.
-    #[must_use]
-    pub fn new(text: &str, place: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-            place: place.to_owned(),
-        }
-    }
-
     /// The text of the line.
-    #[must_use]
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// Where the line is written. `None` if it was created by code.
-    #[must_use]
-    pub fn place(&self) -> Option<&str> {
-        (!self.place.is_empty()).then_some(self.place.as_str())
-    }
+    pub text: String,
+    /// Where the line is written, for example `ralph.toml:3:12`. Empty if the line was created by code.
+    pub place: String,
 }
 
 impl fmt::Display for PolicyLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}`", self.text)?;
-        self.place().map_or(Ok(()), |place| write!(f, " ({place})"))
+        match self.place.as_str() {
+            "" => write!(f, "`{}`", self.text),
+            place => write!(f, "`{}` ({place})", self.text),
+        }
     }
 }
 
-/// The decision of a policy about one request or name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PolicyVerdict {
-    /// Allowed by this line.
-    Allowed(Arc<PolicyLine>),
-    /// Denied.
-    Denied(Denial),
-}
-
-impl PolicyVerdict {
-    /// Whether the request may pass.
-    #[must_use]
-    pub fn is_allowed(&self) -> bool {
-        matches!(self, Self::Allowed(_))
-    }
-}
+/// The decision of a policy about one request or name: the line that allows it, or why it is denied.
+pub type PolicyVerdict = Result<Arc<PolicyLine>, Denial>;
 
 /// Why a request is denied.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -157,7 +157,7 @@ impl<'r, 'a> Preflight<'r, 'a> {
             );
         }
         let provider = &self.inputs.parts.provider;
-        let mode = self.inputs.spec.network.mode();
+        let mode = self.inputs.spec.network.mode;
         ready(match (mode, provider.capabilities().network) {
             (PolicyMode::AllowAll, _) => format!("`{}` restricts nothing", mode.name()),
             (_, NetworkEnforcement::Nothing) => format!("`{}` does not enforce it", provider.name()),

@@ -21,24 +21,24 @@ impl HostPolicy {
         }
         let one = |rule: &PolicyRule| {
             if rule.is_host_only() {
-                return host(rule.pattern());
+                return host(&rule.pattern);
             }
-            let text = rule.line().text();
+            let text = &rule.line.text;
             Err(format!(
                 "it can only restrict hosts, and `{text}` restricts methods or paths"
             ))
         };
         let all = |rules: &[PolicyRule]| rules.iter().map(one).collect::<Result<Vec<_>, _>>();
-        let except = all(policy.denied());
-        match policy.mode() {
+        let except = all(&policy.denied);
+        match policy.mode {
             PolicyMode::Deny => Ok(Self::Nothing),
             PolicyMode::AllowAll => Ok(Self::Everything { except: except? }),
             PolicyMode::Record => {
                 Err("it does not report which hosts are used, so nothing can be recorded".to_owned())
             }
-            PolicyMode::Allowlist if policy.allowed().is_empty() => Ok(Self::Nothing),
+            PolicyMode::Allowlist if policy.allowed.is_empty() => Ok(Self::Nothing),
             PolicyMode::Allowlist => Ok(Self::Only {
-                hosts: all(policy.allowed())?,
+                hosts: all(&policy.allowed)?,
                 except: except?,
             }),
         }
@@ -47,7 +47,7 @@ impl HostPolicy {
 
 /// The reason if a policy needs TLS inspection, for providers that cannot inspect TLS.
 pub(super) fn inspection_unsupported(policy: &Policy) -> Option<String> {
-    (policy.mode() != PolicyMode::Deny && policy.inspects_any())
+    (policy.mode != PolicyMode::Deny && policy.inspects_any())
         .then(|| "it cannot inspect TLS, which sandbox.network.inspect requires".to_owned())
 }
 

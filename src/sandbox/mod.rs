@@ -125,7 +125,7 @@ impl CredentialRoute {
     /// The route that is left under a policy.
     #[must_use]
     pub fn under(self, policy: &Policy) -> Self {
-        let restricted = policy.mode() != PolicyMode::AllowAll || policy.restricts();
+        let restricted = policy.mode != PolicyMode::AllowAll || policy.restricts();
         match self {
             Self::Gateway | Self::ProxiedLoopback if !restricted => Self::None,
             route => route,
@@ -331,7 +331,7 @@ pub fn clone_dir(sandbox: &dyn Sandbox) -> PathBuf {
 
 /// Fails if the provider cannot enforce a policy.
 pub fn check_policy(provider: &dyn Provider, policy: &Policy) -> Result<(), SandboxError> {
-    let reason = match (provider.capabilities().network, policy.mode()) {
+    let reason = match (provider.capabilities().network, policy.mode) {
         (NetworkEnforcement::Names, _) => match provider.objection(policy) {
             Some(reason) => return Err(unenforceable(provider, reason)),
             None => return Ok(()),

@@ -28,7 +28,7 @@ fn the_defaults_are_those_of_the_design() {
         .network
         .allowed
         .iter()
-        .map(|rule| rule.line().text())
+        .map(|rule| rule.line.text.as_str())
         .collect();
     assert_eq!(allowed, ["github.com", "crates.io", "api.anthropic.com"]);
     assert_eq!(config.resources().memory_bytes, Some(8 << 30));

@@ -70,7 +70,7 @@ fn within_the_project_ralph_toml_wins() {
     let [rule] = config.settings.sandbox.network.allowed.as_slice() else {
         panic!("one host")
     };
-    assert_eq!(rule.line().text(), "a.example");
+    assert_eq!(rule.line.text, "a.example");
     let cheap = &config.profiles["default-cheap"];
     assert_eq!(
         (cheap.litellm_model.as_str(), cheap.temperature),
@@ -134,7 +134,7 @@ fn variables_set_any_key() {
     assert_eq!(config.settings.default_profile, "strong-doctor");
     assert_eq!(config.settings.fallback_profile, "default-cheap");
     let allowed = config.settings.sandbox.network.allowed.iter();
-    let allowed: Vec<&str> = allowed.map(|rule| rule.line().text()).collect();
+    let allowed: Vec<&str> = allowed.map(|rule| rule.line.text.as_str()).collect();
     assert_eq!(allowed, ["a.example", "b.example"]);
     assert_eq!(config.profiles["default-cheap"].temperature, Some(1.0));
     assert_eq!(config.resources().cpu_millis, Some(1500));

@@ -3,7 +3,7 @@
 use rstest::rstest;
 
 use super::*;
-use crate::network::{ConfigDirectory, PackageConfig, PolicyRequest, PolicyVerdict};
+use crate::network::{ConfigDirectory, PackageConfig, PolicyRequest};
 
 const TOML: &str = "\
 [sandbox.network]
@@ -28,7 +28,7 @@ fn a_verdict_names_file_and_line(#[case] target: &str, #[case] expected: &str) {
         (".npmrc", "registry=https://npm.corp.example/"),
     ];
     let project = Project::new(&files);
-    let tree = ConfigDirectory::new(project.dir.path());
+    let tree = ConfigDirectory(project.dir.path().to_owned());
     let policy = project.load().network_policy(&PackageConfig {
         project: &tree,
         ..PackageConfig::EMPTY
@@ -36,8 +36,8 @@ fn a_verdict_names_file_and_line(#[case] target: &str, #[case] expected: &str) {
     let (host, port) = target.split_once(':').unwrap();
     let request = PolicyRequest::opaque(host.parse().unwrap(), port.parse().unwrap());
     let said = match policy.judge(&request) {
-        PolicyVerdict::Allowed(line) => line.to_string(),
-        PolicyVerdict::Denied(denial) => denial.to_string(),
+        Ok(line) => line.to_string(),
+        Err(denial) => denial.to_string(),
     };
     let dir = format!("{}/", project.dir.path().display());
     assert_eq!(said.replace(&dir, ""), expected);
@@ -60,5 +60,5 @@ fn a_policy_without_lines_denies() {
     let policy = Project::new(&[("ralph.toml", toml)])
         .load()
         .network_policy(&PackageConfig::EMPTY);
-    assert!(!policy.judge_name(&"github.com".parse().unwrap()).is_allowed());
+    assert!(!policy.judge_name(&"github.com".parse().unwrap()).is_ok());
 }

@@ -5,13 +5,15 @@ mod remedy;
 mod tally;
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use crate::network::{Denial, PolicyLine};
+
 pub use log::{AuditError, AuditLog};
 pub use remedy::AuditRemedy;
-pub use tally::{AuditTally, TallyEntry};
+pub use tally::{AuditTally, TallyEntry, TallyKey};
 
 /// One request of a sandbox: a line of the audit file, which adds the time of its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +35,39 @@ pub struct AuditRecord {
     pub sent: u64,
     /// Bytes that the sandbox received.
     pub received: u64,
+}
+
+impl AuditRecord {
+    /// A record without traffic.
+    pub(super) fn new(
+        protocol: AuditProtocol,
+        host: Option<String>,
+        port: Option<u16>,
+        verdict: Result<&Arc<PolicyLine>, &Denial>,
+    ) -> Self {
+        let (verdict, rule, needs) = match verdict {
+            Ok(line) => (
+                AuditVerdict::Allowed,
+                line.to_string(),
+                AuditRemedy::for_allowed(line),
+            ),
+            Err(denial) => (
+                AuditVerdict::Denied,
+                denial.to_string(),
+                AuditRemedy::for_denied(denial),
+            ),
+        };
+        Self {
+            protocol,
+            host,
+            port,
+            verdict,
+            rule,
+            needs,
+            sent: 0,
+            received: 0,
+        }
+    }
 }
 
 /// The protocol of a request.

@@ -44,7 +44,7 @@ impl AuditRemedy {
 
     /// What an allowed request needed.
     pub(in crate::gateway) fn for_allowed(line: &PolicyLine) -> Option<Self> {
-        let rule = PolicyRule::parse(line.text()).ok()?;
-        (!rule.is_host_only()).then(|| Self::Line(line.text().to_owned()))
+        let rule = PolicyRule::parse(&line.text).ok()?;
+        (!rule.is_host_only()).then(|| Self::Line(line.text.clone()))
     }
 }

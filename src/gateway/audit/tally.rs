@@ -13,17 +13,9 @@ pub struct AuditTally {
     counts: BTreeMap<TallyKey, u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct TallyKey {
-    host: String,
-    port: Option<u16>,
-    verdict: AuditVerdict,
-    needs: Option<AuditRemedy>,
-}
-
-/// The count of one kind of request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TallyEntry {
+/// What is counted together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct TallyKey {
     /// The host name or address.
     pub host: String,
     /// The port, if known.
@@ -33,6 +25,14 @@ pub struct TallyEntry {
     /// What would allow it, when that is not a line with its host and port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<AuditRemedy>,
+}
+
+/// The count of one kind of request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TallyEntry {
+    /// The kind.
+    #[serde(flatten)]
+    pub key: TallyKey,
     /// The number of requests.
     pub count: u64,
 }
@@ -41,7 +41,7 @@ impl TallyEntry {
     /// The line of an allowlist that would allow it; `None` when no line does.
     #[must_use]
     pub fn suggestion(&self) -> Option<String> {
-        match &self.needs {
+        match &self.key.needs {
             None | Some(AuditRemedy::Allowlist | AuditRemedy::Line(_)) => Some(self.subject()),
             Some(
                 AuditRemedy::Inspection
@@ -54,17 +54,20 @@ impl TallyEntry {
 
     /// The request as a policy line.
     fn subject(&self) -> String {
-        match (&self.needs, self.port) {
+        let TallyKey {
+            host, port, needs, ..
+        } = &self.key;
+        match (needs, port) {
             (Some(AuditRemedy::Line(line)), _) => line.clone(),
-            (_, None | Some(80 | 443)) => self.host.clone(),
-            (_, Some(port)) => format!("{}:{port}", self.host),
+            (_, None | Some(80 | 443)) => host.clone(),
+            (_, Some(port)) => format!("{host}:{port}"),
         }
     }
 
     /// What would allow it.
     fn advice(&self) -> String {
         let to = |change: String| format!("to allow, {change}");
-        match &self.needs {
+        match &self.key.needs {
             None | Some(AuditRemedy::Line(_)) => {
                 to(format!("add \"{}\" to sandbox.network.allowed", self.subject()))
             }
@@ -74,7 +77,7 @@ impl TallyEntry {
             )),
             Some(AuditRemedy::Inspection) => to(format!(
                 "add \"{}\" to sandbox.network.inspect: a policy line depends on the request, which is encrypted",
-                self.host
+                self.key.host
             )),
             Some(AuditRemedy::Without(line)) => to(format!("remove {line} from sandbox.network.denied")),
             Some(AuditRemedy::Address(address)) => to(format!(
@@ -90,7 +93,7 @@ impl TallyEntry {
 impl fmt::Display for TallyEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (subject, count) = (self.subject(), self.count);
-        match self.verdict {
+        match self.key.verdict {
             AuditVerdict::Allowed => write!(f, "reached {subject} {count}x"),
             AuditVerdict::Denied => write!(f, "blocked {subject} {count}x: {}", self.advice()),
         }
@@ -128,7 +131,7 @@ impl AuditTally {
     /// Allowed requests except for lookups, most frequent first.
     pub fn reached(&self) -> impl Iterator<Item = TallyEntry> {
         self.entries(AuditVerdict::Allowed)
-            .filter(|entry| entry.port.is_some())
+            .filter(|entry| entry.key.port.is_some())
     }
 
     fn entries(&self, verdict: AuditVerdict) -> std::vec::IntoIter<TallyEntry> {
@@ -140,10 +143,7 @@ impl AuditTally {
         let mut entries: Vec<TallyEntry> = own()
             .filter(|(key, _)| key.port.is_some() || !connected.contains(key.host.as_str()))
             .map(|(key, count)| TallyEntry {
-                host: key.host.clone(),
-                port: key.port,
-                verdict,
-                needs: key.needs.clone(),
+                key: key.clone(),
                 count: *count,
             })
             .collect();

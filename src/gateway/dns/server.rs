@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::UdpSocket;
+use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
 use super::respond;
 use crate::gateway::core::GatewayCore;
 use crate::gateway::slots::ConnectionSlot;
-use crate::gateway::stream::ClientStream;
 
 /// The longest query, in bytes.
 const MAX_QUERY: usize = 4096;
@@ -60,7 +59,7 @@ pub(in crate::gateway) async fn serve_udp(core: Arc<GatewayCore>, socket: UdpSoc
 /// Answers the queries of one connection.
 pub(in crate::gateway) async fn serve_tcp(
     core: &GatewayCore,
-    mut client: impl ClientStream,
+    mut client: TcpStream,
     slot: &ConnectionSlot,
 ) -> io::Result<()> {
     for _ in 0..MAX_QUERIES {

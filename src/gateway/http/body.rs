@@ -1,6 +1,9 @@
 //! Finds the end of a message body.
 
-use super::head::{HeaderFields, HttpHeadError, HttpVersion, RequestHead, ResponseHead};
+use hyper::Version;
+
+use super::head::{AMBIGUOUS_LENGTH, HeaderFields, RequestHead, ResponseHead, is_field_value};
+use crate::network::Denial;
 
 /// The longest line of a chunked body that is not data, in bytes.
 const MAX_LINE: usize = 8 * 1024;
@@ -21,13 +24,13 @@ impl MessageBody {
     pub(super) const NONE: Self = Self::Bytes(0);
 
     /// The body of a request. Two length declarations are an error.
-    pub(super) fn from_request(head: &RequestHead) -> Result<Self, HttpHeadError> {
+    pub(super) fn from_request(head: &RequestHead) -> Result<Self, Denial> {
         let declared = declared(&head.fields, head.version, false)?;
         Ok(declared.unwrap_or(Self::NONE))
     }
 
     /// The body of a response to a request with this method.
-    pub(super) fn from_response(head: &ResponseHead, method: &str) -> Result<Self, HttpHeadError> {
+    pub(super) fn from_response(head: &ResponseHead, method: &str) -> Result<Self, Denial> {
         let declared = declared(&head.fields, head.version, true)?;
         if method == "HEAD" || matches!(head.status, 100..200 | 204 | 304) {
             return Ok(Self::NONE);
@@ -36,7 +39,7 @@ impl MessageBody {
     }
 
     /// Consumes the bytes that belong to the body, and returns their number.
-    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<usize, HttpHeadError> {
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<usize, Denial> {
         match self {
             Self::Bytes(left) => {
                 let length = usize::try_from(*left).unwrap_or(usize::MAX).min(bytes.len());
@@ -61,24 +64,23 @@ impl MessageBody {
 /// The body that the header fields declare.
 fn declared(
     fields: &HeaderFields,
-    version: HttpVersion,
+    version: Version,
     allows_extensions: bool,
-) -> Result<Option<MessageBody>, HttpHeadError> {
-    let ambiguous = HttpHeadError::Length;
-    let encoding = fields.one("transfer-encoding").map_err(|_| ambiguous)?;
-    let length = fields.one("content-length").map_err(|_| ambiguous)?;
+) -> Result<Option<MessageBody>, Denial> {
+    let encoding = fields.one("transfer-encoding").map_err(|_| AMBIGUOUS_LENGTH)?;
+    let length = fields.one("content-length").map_err(|_| AMBIGUOUS_LENGTH)?;
     match (encoding, length) {
         (None, None) => Ok(None),
         (None, Some(length)) => {
-            let length = parse_length(length).ok_or(ambiguous)?;
+            let length = parse_length(length).ok_or(AMBIGUOUS_LENGTH)?;
             Ok(Some(MessageBody::Bytes(length)))
         }
         (Some(encoding), None)
-            if version == HttpVersion::Http11 && encoding.eq_ignore_ascii_case(b"chunked") =>
+            if version == Version::HTTP_11 && encoding.eq_ignore_ascii_case(b"chunked") =>
         {
             Ok(Some(MessageBody::Chunked(ChunkedBody::new(allows_extensions))))
         }
-        _ => Err(ambiguous),
+        _ => Err(AMBIGUOUS_LENGTH),
     }
 }
 
@@ -116,7 +118,7 @@ impl ChunkedBody {
         }
     }
 
-    fn advance(&mut self, bytes: &[u8]) -> Result<usize, HttpHeadError> {
+    fn advance(&mut self, bytes: &[u8]) -> Result<usize, Denial> {
         let mut at = 0;
         while at < bytes.len() {
             match self.part {
@@ -142,28 +144,27 @@ impl ChunkedBody {
     }
 
     /// Advances to the next part when the line is complete.
-    fn check_line(&mut self) -> Result<(), HttpHeadError> {
-        let ambiguous = HttpHeadError::Length;
+    fn check_line(&mut self) -> Result<(), Denial> {
         let (before, last) = match self.line.as_slice() {
             [before @ .., last] => (before, *last),
             [] => return Ok(()),
         };
         if before.last() == Some(&b'\r') && last != b'\n' || self.line.len() > MAX_LINE {
-            return Err(ambiguous);
+            return Err(AMBIGUOUS_LENGTH);
         }
         if last != b'\n' {
             return Ok(());
         }
-        let line = before.strip_suffix(b"\r").ok_or(ambiguous)?;
+        let line = before.strip_suffix(b"\r").ok_or(AMBIGUOUS_LENGTH)?;
         self.part = match self.part {
-            Part::Size => match parse_size(line, self.allows_extensions).ok_or(ambiguous)? {
+            Part::Size => match parse_size(line, self.allows_extensions).ok_or(AMBIGUOUS_LENGTH)? {
                 0 => Part::Trailer,
                 size => Part::Data(size),
             },
             Part::AfterData if line.is_empty() => Part::Size,
             Part::Trailer if line.is_empty() => Part::Over,
             Part::Trailer if is_trailer(line) => Part::Trailer,
-            _ => return Err(ambiguous),
+            _ => return Err(AMBIGUOUS_LENGTH),
         };
         self.line.clear();
         Ok(())
@@ -195,9 +196,7 @@ fn is_trailer(line: &[u8]) -> bool {
         && !forbidden
             .iter()
             .any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
-        && line
-            .iter()
-            .all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f))
+        && is_field_value(line)
 }
 
 #[cfg(test)]
@@ -208,9 +207,9 @@ mod tests {
 
     use super::*;
 
-    fn request(fields: &str) -> Result<MessageBody, HttpHeadError> {
+    fn request(fields: &str) -> Result<MessageBody, Denial> {
         let text = format!("POST / HTTP/1.1\r\n{fields}\r\n");
-        MessageBody::from_request(&RequestHead::parse(Bytes::from(text))?)
+        MessageBody::from_request(&RequestHead::parse(&Bytes::from(text))?)
     }
 
     fn chunked(allows_extensions: bool) -> MessageBody {
@@ -221,28 +220,25 @@ mod tests {
     #[case::none("", Ok(MessageBody::NONE))]
     #[case::length("Content-Length: 5\r\n", Ok(MessageBody::Bytes(5)))]
     #[case::chunked("Transfer-Encoding: Chunked\r\n", Ok(chunked(false)))]
-    #[case::both(
-        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
-        Err(HttpHeadError::Length)
-    )]
-    #[case::two_lengths("Content-Length: 5\r\nContent-Length: 6\r\n", Err(HttpHeadError::Length))]
-    #[case::the_same_twice("Content-Length: 5\r\nContent-Length: 5\r\n", Err(HttpHeadError::Length))]
-    #[case::list("Content-Length: 5, 5\r\n", Err(HttpHeadError::Length))]
-    #[case::sign("Content-Length: +5\r\n", Err(HttpHeadError::Length))]
-    #[case::negative("Content-Length: -5\r\n", Err(HttpHeadError::Length))]
-    #[case::hex("Content-Length: 0x5\r\n", Err(HttpHeadError::Length))]
-    #[case::empty("Content-Length:\r\n", Err(HttpHeadError::Length))]
-    #[case::huge("Content-Length: 99999999999999999999\r\n", Err(HttpHeadError::Length))]
-    #[case::identity("Transfer-Encoding: identity\r\n", Err(HttpHeadError::Length))]
-    #[case::two_codings("Transfer-Encoding: gzip, chunked\r\n", Err(HttpHeadError::Length))]
-    #[case::hidden_coding("Transfer-Encoding: xchunked\r\n", Err(HttpHeadError::Length))]
+    #[case::both("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::two_lengths("Content-Length: 5\r\nContent-Length: 6\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::the_same_twice("Content-Length: 5\r\nContent-Length: 5\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::list("Content-Length: 5, 5\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::sign("Content-Length: +5\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::negative("Content-Length: -5\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::hex("Content-Length: 0x5\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::empty("Content-Length:\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::huge("Content-Length: 99999999999999999999\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::identity("Transfer-Encoding: identity\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::two_codings("Transfer-Encoding: gzip, chunked\r\n", Err(AMBIGUOUS_LENGTH))]
+    #[case::hidden_coding("Transfer-Encoding: xchunked\r\n", Err(AMBIGUOUS_LENGTH))]
     #[case::twice(
         "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-        Err(HttpHeadError::Length)
+        Err(AMBIGUOUS_LENGTH)
     )]
     fn a_request_declares_its_length_once(
         #[case] fields: &str,
-        #[case] expected: Result<MessageBody, HttpHeadError>,
+        #[case] expected: Result<MessageBody, Denial>,
     ) {
         assert_eq!(request(fields), expected);
     }
@@ -261,7 +257,7 @@ mod tests {
         #[case] expected: MessageBody,
     ) {
         let head = format!("HTTP/1.1 {status}\r\n{fields}\r\n");
-        let head = ResponseHead::parse(Bytes::from(head)).unwrap();
+        let head = ResponseHead::parse(&Bytes::from(head)).unwrap();
         assert_eq!(MessageBody::from_response(&head, method), Ok(expected));
     }
 
@@ -306,7 +302,7 @@ mod tests {
     ) {
         assert_eq!(
             chunked(false).advance(text.as_bytes()),
-            Err(HttpHeadError::Length),
+            Err(AMBIGUOUS_LENGTH),
             "{text:?}"
         );
     }

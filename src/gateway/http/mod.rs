@@ -1,6 +1,6 @@
 //! HTTP/1 connections. The policy judges the host of every request.
 
-mod answer;
+pub(super) mod answer;
 mod body;
 mod exchange;
 mod head;
@@ -12,71 +12,112 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use super::audit::AuditProtocol;
-use super::core::GatewaySession;
+use super::core::{GatewayCore, GatewaySession};
 use super::inspect::Inspection;
-use super::permit::AuditSubject;
-use super::stream::ClientStream;
-use crate::network::{Denial, HostName, RequestHost};
+use super::stream::ByteStream;
+use crate::network::probe::BeaconMatch;
+use crate::network::{Denial, RequestHost};
 use exchange::{UpstreamConnection, exchange};
-use head::{HttpHeadError, RequestHead};
+use head::{AMBIGUOUS_HOST, HEAD_INCOMPLETE, RequestHead};
 
-pub(super) use answer::{HttpAnswer, WRONG_PHANTOM};
-pub(super) use request::{Authority, ForwardRequest, UpstreamTransport};
+pub(super) use request::Authority;
+use request::ForwardRequest;
 
 /// Which hosts the requests of a connection may be for.
-pub(super) enum RequestScope {
-    /// Any host that the policy allows, at this port.
-    Port(u16),
-    /// The host and port of a tunnel.
-    Tunnel(RequestHost, u16),
-    /// The host and port of an inspected TLS connection.
-    Inspected(Arc<Inspection>, HostName, u16),
+pub(super) struct RequestScope {
+    /// The protocol of the connection.
+    pub(super) protocol: AuditProtocol,
+    /// The only host; any if it is `None`.
+    pub(super) host: Option<RequestHost>,
+    /// The only port; any if it is `None`.
+    pub(super) port: Option<u16>,
+    /// Whether the requests come from an inspected TLS connection, and go to another one.
+    pub(super) inspection: Option<Arc<Inspection>>,
+}
+
+impl RequestScope {
+    /// Plain HTTP to this port, and to this host if it is known.
+    pub(super) fn plain(host: Option<RequestHost>, port: u16) -> Self {
+        Self {
+            protocol: AuditProtocol::Http,
+            host,
+            port: Some(port),
+            inspection: None,
+        }
+    }
+
+    /// Requests to the proxy, which can be for any host and port.
+    pub(super) const PROXY: Self = Self {
+        protocol: AuditProtocol::Proxy,
+        host: None,
+        port: None,
+        inspection: None,
+    };
 }
 
 /// What happens to the client's connection after a request.
-pub(super) enum AfterRequest {
+enum AfterRequest {
     /// It can carry another request.
     KeepOpen,
     /// It is closed.
     Close,
     /// It is closed after this response.
-    CloseWith(HttpAnswer),
+    CloseWith(Vec<u8>),
 }
 
 /// Serves one connection that carries requests.
-pub(super) async fn serve<C: ClientStream>(
+pub(super) async fn serve<C: ByteStream>(
     mut session: GatewaySession<'_, C>,
     scope: RequestScope,
 ) -> io::Result<()> {
     let mut upstream = None;
-    while let Some(read) = read_head(&mut session).await {
-        let request = read
-            .map_err(Denial::from)
-            .and_then(|head| ForwardRequest::in_scope(head, &scope));
-        let after = match request {
-            Ok(request) => match session.core.beacon_at(&request.host) {
-                Some(text) => AfterRequest::CloseWith(HttpAnswer::beacon(text)),
-                None => serve_one(&mut session, request, &mut upstream, scope.protocol()).await?,
-            },
-            Err(denial) => {
-                session.core.audit.denied(scope.subject(), &denial);
-                AfterRequest::CloseWith(HttpAnswer::denied(&denial, None))
-            }
-        };
-        match after {
-            AfterRequest::KeepOpen => {}
-            AfterRequest::Close => return Ok(()),
-            AfterRequest::CloseWith(answer) => {
-                session.client.close_with(&answer.to_bytes()).await;
-                return Ok(());
-            }
+    while let Some(head) = read_head(&mut session).await {
+        if !serve_one(&mut session, head, &scope, &mut upstream).await? {
+            break;
         }
     }
     Ok(())
 }
 
-/// Forwards one request, if the policy allows it. `upstream` is the connection that is kept for the next request.
-pub(super) async fn serve_one<C: ClientStream>(
+/// Serves one request. `upstream` is the connection that is kept for the next one. Returns whether there can be one.
+pub(super) async fn serve_one<C: ByteStream>(
+    session: &mut GatewaySession<'_, C>,
+    head: Result<RequestHead, Denial>,
+    scope: &RequestScope,
+    upstream: &mut Option<UpstreamConnection>,
+) -> io::Result<bool> {
+    let after = match head.and_then(|head| ForwardRequest::new(head, scope)) {
+        Ok(request) => match answer_probe(session.core, &request, scope) {
+            Some(answer) => AfterRequest::CloseWith(answer),
+            None => forward(session, request, upstream, scope.protocol).await?,
+        },
+        Err(denial) => {
+            let core = session.core;
+            core.record_denial(scope.protocol, scope.host.as_ref(), scope.port, &denial);
+            AfterRequest::CloseWith(answer::denied(&denial, None))
+        }
+    };
+    if let AfterRequest::CloseWith(answer) = &after {
+        session.client.close_with(&answer).await;
+    }
+    Ok(matches!(after, AfterRequest::KeepOpen))
+}
+
+/// The response to a probe of the gateway itself, which is not recorded.
+fn answer_probe(core: &GatewayCore, request: &ForwardRequest, scope: &RequestScope) -> Option<Vec<u8>> {
+    let (beacon, name) = core.setup.beacon.as_ref().zip(request.host.name())?;
+    match (beacon.compare(name), scope.protocol) {
+        (BeaconMatch::Exact, _) => Some(answer::beacon(&beacon.nonce)),
+        (BeaconMatch::Below, AuditProtocol::Proxy) => {
+            let denial = core.judge(&request.policy_request()).err()?;
+            Some(answer::denied(&denial, Some(&request.host)))
+        }
+        _ => None,
+    }
+}
+
+/// Forwards one request, if the policy allows it.
+async fn forward<C: ByteStream>(
     session: &mut GatewaySession<'_, C>,
     request: ForwardRequest,
     upstream: &mut Option<UpstreamConnection>,
@@ -85,7 +126,7 @@ pub(super) async fn serve_one<C: ClientStream>(
     let permit = match session.core.admit(protocol, request.policy_request()) {
         Ok(permit) => permit,
         Err(denial) => {
-            let answer = HttpAnswer::denied(&denial, Some(&request.host));
+            let answer = answer::denied(&denial, Some(&request.host));
             return Ok(AfterRequest::CloseWith(answer));
         }
     };
@@ -97,9 +138,9 @@ pub(super) async fn serve_one<C: ClientStream>(
 }
 
 /// The head of the next request; `None` when the client closed the connection.
-pub(super) async fn read_head<C: ClientStream>(
+pub(super) async fn read_head<C: ByteStream>(
     session: &mut GatewaySession<'_, C>,
-) -> Option<Result<RequestHead, HttpHeadError>> {
+) -> Option<Result<RequestHead, Denial>> {
     if session.client.buffer.is_empty() && !matches!(session.client.fill().await, Ok(1..)) {
         return None;
     }
@@ -107,49 +148,20 @@ pub(super) async fn read_head<C: ClientStream>(
     let limits = session.core.setup.limits;
     let reading = head::read(&mut session.client, limits.head_bytes);
     let read = timeout(limits.hello, reading).await;
-    let head = read.unwrap_or(Err(HttpHeadError::Incomplete));
-    Some(head.and_then(RequestHead::parse))
+    let head = read.unwrap_or(Err(HEAD_INCOMPLETE));
+    Some(head.and_then(|head| RequestHead::parse(&head)))
 }
 
 /// The host and port of a CONNECT request. A Host field must match them.
-pub(super) fn parse_connect(head: &RequestHead) -> Result<Authority, HttpHeadError> {
-    let (_, port) = head.target.rsplit_once(':').ok_or(HttpHeadError::Host)?;
-    let port: u16 = port.parse().map_err(|_| HttpHeadError::Host)?;
+pub(super) fn parse_connect(head: &RequestHead) -> Result<Authority, Denial> {
+    let (_, port) = head.target.rsplit_once(':').ok_or(AMBIGUOUS_HOST)?;
+    let port: u16 = port.parse().map_err(|_| AMBIGUOUS_HOST)?;
     let target = request::parse_authority(&head.target, port)?;
-    if let Some(host) = head.fields.one("host").map_err(|_| HttpHeadError::Host)? {
-        let host = std::str::from_utf8(host).map_err(|_| HttpHeadError::Host)?;
+    if let Some(host) = head.fields.one("host").map_err(|_| AMBIGUOUS_HOST)? {
+        let host = std::str::from_utf8(host).map_err(|_| AMBIGUOUS_HOST)?;
         if request::parse_authority(host, port)? != target {
-            return Err(HttpHeadError::Host);
+            return Err(AMBIGUOUS_HOST);
         }
     }
     Ok(target)
-}
-
-impl From<HttpHeadError> for Denial {
-    fn from(error: HttpHeadError) -> Self {
-        Self::Invalid(error.reason())
-    }
-}
-
-impl RequestScope {
-    fn port(&self) -> u16 {
-        let (Self::Port(port) | Self::Tunnel(_, port) | Self::Inspected(_, _, port)) = self;
-        *port
-    }
-
-    fn protocol(&self) -> AuditProtocol {
-        match self {
-            Self::Port(_) | Self::Tunnel(..) => AuditProtocol::Http,
-            Self::Inspected(..) => AuditProtocol::Https,
-        }
-    }
-
-    fn subject(&self) -> AuditSubject {
-        let host = match self {
-            Self::Port(_) => None,
-            Self::Tunnel(host, _) => Some(host.to_string()),
-            Self::Inspected(_, name, _) => Some(name.to_string()),
-        };
-        AuditSubject::new(self.protocol(), host, Some(self.port()))
-    }
 }

@@ -3,104 +3,71 @@
 use std::fmt;
 use std::sync::Arc;
 
+use hyper::Version;
+
 use super::RequestScope;
 use super::body::MessageBody;
-use super::head::{HttpHeadError, HttpVersion, RequestHead};
+use super::head::{AMBIGUOUS_HOST, BAD_START_LINE, DROPPED_FIELD, RequestHead};
+use crate::gateway::audit::AuditProtocol;
 use crate::gateway::inspect::Inspection;
-use crate::network::{Denial, HostName, PolicyRequest, RequestContent, RequestHost};
+use crate::network::{Denial, PolicyRequest, RequestContent, RequestHost};
 
 const HTTP_PORT: u16 = 80;
 const HTTPS_PORT: u16 = 443;
 /// Header fields that apply to one connection only, and those that the gateway writes itself.
-const NOT_FORWARDED: [&str; 9] = [
-    "host",
-    "connection",
-    "proxy-connection",
-    "proxy-authorization",
-    "proxy-authenticate",
-    "keep-alive",
-    "te",
-    "upgrade",
-    "http2-settings",
+const NOT_FORWARDED: [&[u8]; 9] = [
+    b"host",
+    b"connection",
+    b"proxy-connection",
+    b"proxy-authorization",
+    b"proxy-authenticate",
+    b"keep-alive",
+    b"te",
+    b"upgrade",
+    b"http2-settings",
 ];
 /// Header fields that the Connection field must not list, because they delimit or route the message.
 const ALWAYS_FORWARDED: [&str; 3] = ["host", "content-length", "transfer-encoding"];
 
 /// A request and its target.
-#[derive(Debug)]
-pub(in crate::gateway) struct ForwardRequest {
-    pub(in crate::gateway) host: RequestHost,
+pub(super) struct ForwardRequest {
+    pub(super) host: RequestHost,
     pub(super) port: u16,
     path: String,
     pub(super) head: RequestHead,
     pub(super) body: MessageBody,
-    pub(super) transport: UpstreamTransport,
-}
-
-/// How a request is sent to its host.
-#[derive(Clone, Debug)]
-pub(in crate::gateway) enum UpstreamTransport {
-    /// As plain HTTP.
-    Plain,
-    /// Over TLS, to the host of the client's TLS connection.
-    Tls(Arc<Inspection>, HostName),
-}
-
-impl UpstreamTransport {
-    fn default_port(&self) -> u16 {
-        match self {
-            Self::Plain => HTTP_PORT,
-            Self::Tls(..) => HTTPS_PORT,
-        }
-    }
+    /// Whether it is sent over TLS, because it comes from an inspected connection.
+    pub(super) inspection: Option<Arc<Inspection>>,
 }
 
 impl ForwardRequest {
-    /// A request on a connection to the host itself.
-    pub(super) fn in_scope(head: RequestHead, scope: &RequestScope) -> Result<Self, Denial> {
-        let port = scope.port();
-        let target = host_field(&head, port)?;
-        let (host, transport) = match scope {
-            RequestScope::Port(_) => (target.host.clone(), UpstreamTransport::Plain),
-            RequestScope::Tunnel(host, _) => (host.clone(), UpstreamTransport::Plain),
-            RequestScope::Inspected(inspection, name, _) => (
-                RequestHost::Name(name.clone()),
-                UpstreamTransport::Tls(inspection.clone(), name.clone()),
-            ),
+    /// The request of a head. Its Host field, its URL and the scope of its connection must name the same host.
+    pub(super) fn new(head: RequestHead, scope: &RequestScope) -> Result<Self, Denial> {
+        let target = host_field(&head, scope.port.unwrap_or(HTTP_PORT))?;
+        let absolute = absolute(&head)?;
+        if scope.protocol == AuditProtocol::Proxy && absolute.is_none() {
+            return Err(AMBIGUOUS_HOST);
+        }
+        let allowed = Authority {
+            host: scope.host.clone().unwrap_or_else(|| target.host.clone()),
+            port: scope.port.unwrap_or(target.port),
         };
-        check_equal(&Authority { host, port }, &target)?;
-        let path = match absolute(&head)? {
+        check_equal(&allowed, &target)?;
+        let path = match absolute {
             None => head.target.clone(),
             Some((authority, path)) => {
                 check_equal(&authority, &target)?;
                 path
             }
         };
-        Self::new(head, target, path, transport)
-    }
-
-    /// A request to the proxy, whose target is an absolute URL.
-    pub(in crate::gateway) fn to_proxy(head: RequestHead) -> Result<Self, Denial> {
-        let (authority, path) = absolute(&head)?.ok_or(HttpHeadError::Host)?;
-        let target = host_field(&head, HTTP_PORT)?;
-        check_equal(&authority, &target)?;
-        Self::new(head, authority, path, UpstreamTransport::Plain)
-    }
-
-    fn new(
-        head: RequestHead,
-        target: Authority,
-        path: String,
-        transport: UpstreamTransport,
-    ) -> Result<Self, Denial> {
         let body = MessageBody::from_request(&head)?;
         let is_server_wide = path == "*" && head.method == "OPTIONS";
         if !path.starts_with('/') && !is_server_wide || head.method == "CONNECT" {
-            return Err(HttpHeadError::StartLine.into());
+            return Err(BAD_START_LINE);
         }
         let drops = |name: &&str| head.fields.lists("connection", name);
         if ALWAYS_FORWARDED.iter().any(drops) {
-            return Err(HttpHeadError::Connection.into());
+            return Err(DROPPED_FIELD);
         }
         Ok(Self {
             host: target.host,
@@ -108,12 +75,12 @@ impl ForwardRequest {
             path,
             head,
             body,
-            transport,
+            inspection: scope.inspection.clone(),
         })
     }
 
     /// The question for the policy.
-    pub(in crate::gateway) fn policy_request(&self) -> PolicyRequest {
+    pub(super) fn policy_request(&self) -> PolicyRequest {
         PolicyRequest {
             host: self.host.clone(),
             port: self.port,
@@ -126,16 +93,11 @@ impl ForwardRequest {
         self.body.is_over() && matches!(self.head.method.as_str(), "GET" | "HEAD" | "OPTIONS")
     }
 
-    /// Whether the client keeps the connection open for another request.
-    pub(super) fn keeps_open(&self) -> bool {
-        self.head.version == HttpVersion::Http11 && !self.head.fields.lists("connection", "close")
-    }
-
     /// Whether it asks for an upgrade to WebSocket. Other upgrades are not forwarded: in a protocol that the gateway does
     /// not parse, only the first request would be judged.
     pub(super) fn wants_websocket(&self) -> bool {
         self.head.method == "GET"
-            && self.head.version == HttpVersion::Http11
+            && self.head.version == Version::HTTP_11
             && self.body.is_over()
             && self.head.fields.lists("connection", "upgrade")
             && self.head.fields.lists("upgrade", "websocket")
@@ -144,24 +106,24 @@ impl ForwardRequest {
 
     /// The head that is sent to the upstream.
     pub(super) fn upstream_head(&self) -> Vec<u8> {
-        let (method, path, version) = (&self.head.method, &self.path, self.head.version.as_str());
-        let authority = if self.port == self.transport.default_port() {
+        let (method, path, version) = (&self.head.method, &self.path, self.head.version);
+        let default_port = if self.inspection.is_some() {
+            HTTPS_PORT
+        } else {
+            HTTP_PORT
+        };
+        let authority = if self.port == default_port {
             self.host.to_string()
         } else {
             format!("{}:{}", self.host, self.port)
         };
-        let mut head = format!("{method} {path} {version}\r\nhost: {authority}\r\n").into_bytes();
-        let listed: Vec<&[u8]> = self.head.fields.words("connection").collect();
-        let skipped = NOT_FORWARDED.iter().map(|name| name.as_bytes()).chain(listed);
-        let skipped: Vec<&[u8]> = skipped.collect();
-        for (name, value) in self.head.fields.iter() {
-            if !skipped.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-                head.extend([name, b": ", value, b"\r\n"].concat());
-            }
-        }
+        let mut head = format!("{method} {path} {version:?}\r\nhost: {authority}\r\n").into_bytes();
+        let mut skipped = NOT_FORWARDED.to_vec();
+        skipped.extend(self.head.fields.words("connection"));
+        self.head.fields.write_except(&skipped, &mut head);
         if self.wants_websocket() {
             head.extend(b"connection: Upgrade\r\nupgrade: websocket\r\n");
-        } else if self.head.version == HttpVersion::Http10 {
+        } else if self.head.version == Version::HTTP_10 {
             head.extend(b"connection: close\r\n");
         }
         head.extend(b"\r\n");
@@ -183,13 +145,13 @@ impl fmt::Display for Authority {
 }
 
 /// The authority and path of a request target that is an absolute URL of plain HTTP; `None` when it is a path.
-fn absolute(head: &RequestHead) -> Result<Option<(Authority, String)>, HttpHeadError> {
+fn absolute(head: &RequestHead) -> Result<Option<(Authority, String)>, Denial> {
     if head.target.starts_with('/') || head.target == "*" {
         return Ok(None);
     }
-    let (scheme, rest) = head.target.split_once("://").ok_or(HttpHeadError::StartLine)?;
+    let (scheme, rest) = head.target.split_once("://").ok_or(BAD_START_LINE)?;
     if !scheme.eq_ignore_ascii_case("http") || rest.contains('#') {
-        return Err(HttpHeadError::StartLine);
+        return Err(BAD_START_LINE);
     }
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -202,26 +164,26 @@ fn absolute(head: &RequestHead) -> Result<Option<(Authority, String)>, HttpHeadE
 }
 
 /// The value of the Host field, of which there must be exactly one.
-fn host_field(head: &RequestHead, default_port: u16) -> Result<Authority, HttpHeadError> {
-    let value = head.fields.one("host").map_err(|_| HttpHeadError::Host)?;
+fn host_field(head: &RequestHead, default_port: u16) -> Result<Authority, Denial> {
+    let value = head.fields.one("host").map_err(|_| AMBIGUOUS_HOST)?;
     let text = value.and_then(|value| std::str::from_utf8(value).ok());
-    parse_authority(text.ok_or(HttpHeadError::Host)?, default_port)
+    parse_authority(text.ok_or(AMBIGUOUS_HOST)?, default_port)
 }
 
 /// Parses `host` or `host:port`. A user is an error.
-pub(super) fn parse_authority(text: &str, default_port: u16) -> Result<Authority, HttpHeadError> {
+pub(super) fn parse_authority(text: &str, default_port: u16) -> Result<Authority, Denial> {
     let colon = text.rfind(':').filter(|at| !text[*at..].contains(']'));
     let (host, port) = match colon {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    let host = RequestHost::parse(host).map_err(|_| HttpHeadError::Host)?;
+    let host = host.parse().map_err(|_| AMBIGUOUS_HOST)?;
     let port = match port {
         None => Some(default_port),
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
         Some(_) => None,
     };
-    let port = port.filter(|port| *port != 0).ok_or(HttpHeadError::Host)?;
+    let port = port.filter(|port| *port != 0).ok_or(AMBIGUOUS_HOST)?;
     Ok(Authority { host, port })
 }
 
@@ -244,7 +206,7 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> RequestHead {
-        RequestHead::parse(Bytes::from(format!("{text}\r\n"))).unwrap()
+        RequestHead::parse(&Bytes::from(format!("{text}\r\n"))).unwrap()
     }
 
     #[track_caller]
@@ -294,7 +256,7 @@ mod tests {
     )]
     fn the_target_of_a_request_is_its_host(#[case] text: &str, #[case] expected: &str) {
         check(
-            ForwardRequest::in_scope(head(text), &RequestScope::Port(80)),
+            ForwardRequest::new(head(text), &RequestScope::plain(None, 80)),
             expected,
         );
     }
@@ -311,9 +273,9 @@ mod tests {
         "host mismatch: the connection was allowed for a.example:8080, the request names a.example:80"
     )]
     fn a_request_in_a_tunnel_must_be_for_its_host(#[case] host: &str, #[case] expected: &str) {
-        let scope = RequestScope::Tunnel("a.example".parse().unwrap(), 8080);
+        let scope = RequestScope::plain(Some("a.example".parse().unwrap()), 8080);
         let text = format!("GET / HTTP/1.1\r\nHost: {host}\r\n");
-        check(ForwardRequest::in_scope(head(&text), &scope), expected);
+        check(ForwardRequest::new(head(&text), &scope), expected);
     }
 
     #[rstest]
@@ -333,14 +295,14 @@ mod tests {
     #[case::user("GET http://a.example@b.example/ HTTP/1.1\r\nHost: a.example\r\n", BAD_HOST)]
     #[case::ftp("GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n", BAD_LINE)]
     fn a_request_to_the_proxy_has_an_absolute_url(#[case] text: &str, #[case] expected: &str) {
-        check(ForwardRequest::to_proxy(head(text)), expected);
+        check(ForwardRequest::new(head(text), &RequestScope::PROXY), expected);
     }
 
     #[test]
     fn fields_of_the_connection_are_not_forwarded() {
         let text = "GET http://a.example/b HTTP/1.1\r\nHost: A.example\r\nX-A: 1\r\nConnection: x-drop\r\n\
                     X-Drop: 1\r\nProxy-Authorization: Basic x\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\nX-A: 2\r\n";
-        let request = ForwardRequest::to_proxy(head(text)).unwrap();
+        let request = ForwardRequest::new(head(text), &RequestScope::PROXY).unwrap();
         let forwarded = String::from_utf8(request.upstream_head()).unwrap();
         let expected = "GET /b HTTP/1.1\r\nhost: a.example\r\nX-A: 1\r\nX-A: 2\r\n\r\n";
         assert_eq!(forwarded, expected);

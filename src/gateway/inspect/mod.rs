@@ -18,14 +18,13 @@ use rustls::pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client};
 
 use super::audit::AuditProtocol;
 use super::core::GatewaySession;
 use super::http::{self, RequestScope};
-use super::permit::AuditSubject;
-use super::stream::{Buffered, ClientStream};
-use crate::network::{Denial, HostName};
+use super::stream::Buffered;
+use crate::network::{Denial, HostName, RequestHost};
 use authority::{CertificateAuthority, PROTOCOL};
 
 pub use roots::TrustedRoots;
@@ -75,24 +74,14 @@ impl Inspection {
     /// Opens TLS over a connection to a host and verifies its certificate.
     pub(super) async fn connect(
         &self,
-        name: &HostName,
+        host: &RequestHost,
         stream: TcpStream,
     ) -> io::Result<client::TlsStream<TcpStream>> {
         let invalid = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
-        let server = ServerName::try_from(name.to_string()).map_err(invalid)?;
+        let server = ServerName::try_from(host.to_string()).map_err(invalid)?;
         TlsConnector::from(self.client_config.clone())
             .connect(server, stream)
             .await
-    }
-
-    /// Accepts TLS of a client, with a certificate for the host.
-    async fn accept<C: ClientStream>(
-        &self,
-        name: &HostName,
-        client: Buffered<C>,
-    ) -> io::Result<server::TlsStream<Buffered<C>>> {
-        let config = self.authority.config_for(name).map_err(io::Error::other)?;
-        TlsAcceptor::from(config).accept(client).await
     }
 }
 
@@ -103,32 +92,36 @@ impl fmt::Debug for Inspection {
 }
 
 /// Serves a connection whose client hello has this server name.
-pub(super) async fn serve<C: ClientStream>(
-    session: GatewaySession<'_, C>,
+pub(super) async fn serve(
+    session: GatewaySession<'_>,
     inspection: Arc<Inspection>,
     name: HostName,
     port: u16,
 ) -> io::Result<()> {
     let GatewaySession { core, slot, client } = session;
-    let accepting = inspection.accept(&name, client);
+    let accepting = async {
+        let config = inspection.authority.config_for(&name);
+        let acceptor = TlsAcceptor::from(config.map_err(io::Error::other)?);
+        acceptor.accept(client.into_stream()).await
+    };
     let Ok(Ok(client)) = timeout(core.setup.limits.hello, accepting).await else {
         // The client already got a TLS alert.
-        let subject = AuditSubject::new(AuditProtocol::Tls, Some(name.to_string()), Some(port));
-        core.audit.denied(subject, &Denial::Invalid(HANDSHAKE_FAILED));
+        let denial = Denial::Invalid(HANDSHAKE_FAILED);
+        core.record_denial(AuditProtocol::Tls, Some(&name.into()), Some(port), &denial);
         return Ok(());
     };
     let client = Buffered::new(client);
     let session = GatewaySession { core, slot, client };
-    http::serve(session, RequestScope::Inspected(inspection, name, port)).await
+    let scope = RequestScope {
+        protocol: AuditProtocol::Https,
+        host: Some(name.into()),
+        port: Some(port),
+        inspection: Some(inspection),
+    };
+    http::serve(session, scope).await
 }
 
 const HANDSHAKE_FAILED: &str = "the TLS handshake of an inspected connection failed; the client may not trust the certificate of the inspection, or not support HTTP/1.1";
-
-impl<C: ClientStream> ClientStream for server::TlsStream<Buffered<C>> {
-    fn reset_on_close(&self) {
-        self.get_ref().0.stream.reset_on_close();
-    }
-}
 
 /// An inspection cannot be created.
 #[derive(Debug, Error)]

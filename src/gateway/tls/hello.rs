@@ -1,5 +1,6 @@
 //! Parses the server name of a TLS client hello.
 
+use super::{ACCESS_DENIED, DECODE_ERROR, UNRECOGNIZED_NAME};
 use crate::network::HostName;
 
 /// The longest client hello, in bytes and over any number of records.
@@ -18,32 +19,31 @@ const EXTENSIONS_ENCRYPTED: [u16; 2] = [0xfe0d, 0xffce];
 
 /// Why a client hello is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum HelloError {
-    /// It is not TLS.
-    NotTls,
-    /// It is malformed, or has a duplicate extension.
-    Malformed,
-    /// It is too long.
-    TooLong,
-    /// It did not arrive completely in time.
-    Incomplete,
-    /// It has no server name.
-    NoName,
-    /// It has an encrypted server name, or a GREASE extension that looks the same.
-    Encrypted,
+pub(in crate::gateway) struct HelloError {
+    /// The reason for the audit.
+    pub(in crate::gateway) reason: &'static str,
+    /// The TLS alert for the client.
+    pub(super) alert: u8,
 }
 
 impl HelloError {
-    /// The reason for the audit.
-    pub(in crate::gateway) fn reason(self) -> &'static str {
-        match self {
-            Self::NotTls => "not TLS",
-            Self::Malformed => "malformed TLS client hello",
-            Self::TooLong => "TLS client hello too long",
-            Self::Incomplete => "TLS client hello incomplete or not received in time",
-            Self::NoName => "TLS client hello without a server name (SNI)",
-            Self::Encrypted => "TLS client hello with an encrypted server name (ECH)",
-        }
+    const NOT_TLS: Self = Self::new("not TLS", DECODE_ERROR);
+    /// It is malformed, or has a duplicate extension.
+    const MALFORMED: Self = Self::new("malformed TLS client hello", DECODE_ERROR);
+    const TOO_LONG: Self = Self::new("TLS client hello too long", DECODE_ERROR);
+    pub(super) const INCOMPLETE: Self = Self::new(
+        "TLS client hello incomplete or not received in time",
+        DECODE_ERROR,
+    );
+    const NO_NAME: Self = Self::new("TLS client hello without a server name (SNI)", UNRECOGNIZED_NAME);
+    /// It has an encrypted server name, or a GREASE extension that looks the same.
+    const ENCRYPTED: Self = Self::new(
+        "TLS client hello with an encrypted server name (ECH)",
+        ACCESS_DENIED,
+    );
+
+    const fn new(reason: &'static str, alert: u8) -> Self {
+        Self { reason, alert }
     }
 }
 
@@ -68,7 +68,7 @@ impl HelloReader {
                     self.message.extend_from_slice(fragment);
                     self.used = bytes.len() - after.len();
                 }
-                None if bytes.len() > MAX_WITH_HEADERS => return Err(HelloError::TooLong),
+                None if bytes.len() > MAX_WITH_HEADERS => return Err(HelloError::TOO_LONG),
                 None => return Ok(None),
             }
         }
@@ -84,14 +84,14 @@ fn next_record(bytes: &[u8]) -> Result<Option<RecordAndRest<'_>>, HelloError> {
     if bytes.first().is_some_and(|kind| *kind != RECORD_HANDSHAKE)
         || bytes.get(1).is_some_and(|major| *major != 3)
     {
-        return Err(HelloError::NotTls);
+        return Err(HelloError::NOT_TLS);
     }
     let Some((header, rest)) = bytes.split_first_chunk::<RECORD_HEADER>() else {
         return Ok(None);
     };
     let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
     if length == 0 || length > MAX_RECORD {
-        return Err(HelloError::Malformed);
+        return Err(HelloError::MALFORMED);
     }
     Ok(rest.split_at_checked(length))
 }
@@ -99,33 +99,33 @@ fn next_record(bytes: &[u8]) -> Result<Option<RecordAndRest<'_>>, HelloError> {
 /// The body of the message; `None` when it is incomplete.
 fn complete_message(message: &[u8]) -> Result<Option<&[u8]>, HelloError> {
     if message.first().is_some_and(|kind| *kind != MESSAGE_CLIENT_HELLO) {
-        return Err(HelloError::Malformed);
+        return Err(HelloError::MALFORMED);
     }
     let Some((header, body)) = message.split_first_chunk::<MESSAGE_HEADER>() else {
         return Ok(None);
     };
     let length = u32::from_be_bytes([0, header[1], header[2], header[3]]) as usize;
     if length > MAX_HELLO - MESSAGE_HEADER {
-        return Err(HelloError::TooLong);
+        return Err(HelloError::TOO_LONG);
     }
     match body.len().cmp(&length) {
         std::cmp::Ordering::Less => Ok(None),
         std::cmp::Ordering::Equal => Ok(Some(body)),
         // A second message in the same record.
-        std::cmp::Ordering::Greater => Err(HelloError::Malformed),
+        std::cmp::Ordering::Greater => Err(HelloError::MALFORMED),
     }
 }
 
 fn parse_hello(body: &[u8]) -> Result<HostName, HelloError> {
     let mut reader = FieldReader(body);
-    let malformed = HelloError::Malformed;
+    let malformed = HelloError::MALFORMED;
     let version_and_random = 2 + 32;
     reader.take(version_and_random).ok_or(malformed)?;
     reader.block8().ok_or(malformed)?; // session
     reader.block16().ok_or(malformed)?; // cipher suites
     reader.block8().ok_or(malformed)?; // compression
     if reader.0.is_empty() {
-        return Err(HelloError::NoName);
+        return Err(HelloError::NO_NAME);
     }
     let mut extensions = FieldReader(reader.block16().ok_or(malformed)?);
     if !reader.0.is_empty() {
@@ -136,7 +136,7 @@ fn parse_hello(body: &[u8]) -> Result<HostName, HelloError> {
         let kind = extensions.u16().ok_or(malformed)?;
         let content = extensions.block16().ok_or(malformed)?;
         if EXTENSIONS_ENCRYPTED.contains(&kind) {
-            return Err(HelloError::Encrypted);
+            return Err(HelloError::ENCRYPTED);
         }
         if kind == EXTENSION_SERVER_NAME {
             let name = parse_server_name(content)?;
@@ -145,13 +145,13 @@ fn parse_hello(body: &[u8]) -> Result<HostName, HelloError> {
             }
         }
     }
-    server_name.ok_or(HelloError::NoName)
+    server_name.ok_or(HelloError::NO_NAME)
 }
 
 /// Parses a list that must contain exactly one host name.
 fn parse_server_name(content: &[u8]) -> Result<HostName, HelloError> {
     const HOST_NAME: u8 = 0;
-    let malformed = HelloError::Malformed;
+    let malformed = HelloError::MALFORMED;
     let mut outer = FieldReader(content);
     let mut list = FieldReader(outer.block16().ok_or(malformed)?);
     let kind = list.take(1).ok_or(malformed)?;
@@ -162,7 +162,7 @@ fn parse_server_name(content: &[u8]) -> Result<HostName, HelloError> {
     let text = std::str::from_utf8(name).map_err(|_| malformed)?;
     // A trailing dot is not allowed, and servers differ in how they treat it.
     let name = HostName::parse(text).ok().filter(|_| !text.ends_with('.'));
-    name.ok_or(HelloError::NoName)
+    name.ok_or(HelloError::NO_NAME)
 }
 
 /// Reads fields from the front of some bytes.

@@ -7,13 +7,12 @@ use std::io;
 use tokio::time::timeout;
 
 use super::audit::AuditProtocol;
-use super::core::{GatewaySession, TlsPassage};
+use super::core::GatewaySession;
 use super::dial::DialError;
 use super::inspect;
-use super::permit::AuditSubject;
 use super::relay::relay;
-use super::stream::{Buffered, ClientStream};
-use crate::network::{Denial, HostName};
+use super::stream::Buffered;
+use crate::network::{Denial, HostName, PolicyRequest, RequestHost};
 
 pub(super) use hello::HelloError;
 use hello::HelloReader;
@@ -24,8 +23,8 @@ const INTERNAL_ERROR: u8 = 80;
 const UNRECOGNIZED_NAME: u8 = 112;
 
 /// Serves one TLS connection to this port. Its server name must be `expected`, unless that is `None`.
-pub(super) async fn serve<C: ClientStream>(
-    mut session: GatewaySession<'_, C>,
+pub(super) async fn serve(
+    mut session: GatewaySession<'_>,
     expected: Option<HostName>,
     port: u16,
 ) -> io::Result<()> {
@@ -38,28 +37,26 @@ pub(super) async fn serve<C: ClientStream>(
             (Some(name), denial, UNRECOGNIZED_NAME)
         }
         (Ok(name), _) => return serve_name(session, name, port).await,
-        (Err(error), expected) => (expected, Denial::Invalid(error.reason()), error.alert()),
+        (Err(error), expected) => (expected, Denial::Invalid(error.reason), error.alert),
     };
-    let subject = AuditSubject::new(AuditProtocol::Tls, host.map(|host| host.to_string()), Some(port));
-    session.core.audit.denied(subject, &denial);
+    let host = host.map(RequestHost::Name);
+    session
+        .core
+        .record_denial(AuditProtocol::Tls, host.as_ref(), Some(port), &denial);
     session.client.close_with(&alert(code)).await;
     Ok(())
 }
 
-async fn serve_name<C: ClientStream>(
-    mut session: GatewaySession<'_, C>,
-    name: HostName,
-    port: u16,
-) -> io::Result<()> {
-    let permit = match session.core.admit_tls(&name, port) {
-        Ok(TlsPassage::Tunnel(permit)) => permit,
-        Ok(TlsPassage::Inspected(inspection)) => {
-            return inspect::serve(session, inspection, name, port).await;
-        }
-        Err(_) => {
-            session.client.close_with(&alert(ACCESS_DENIED)).await;
-            return Ok(());
-        }
+async fn serve_name(mut session: GatewaySession<'_>, name: HostName, port: u16) -> io::Result<()> {
+    let request = PolicyRequest::opaque(RequestHost::Name(name.clone()), port);
+    let permit = match session.core.inspection_for(&request) {
+        Ok(Some(inspection)) => return inspect::serve(session, inspection, name, port).await,
+        Ok(None) => session.core.admit(AuditProtocol::Tls, request),
+        Err(denial) => Err(denial),
+    };
+    let Ok(permit) = permit else {
+        session.client.close_with(&alert(ACCESS_DENIED)).await;
+        return Ok(());
     };
     let _active = session.slot.activate();
     match session.core.dial(&permit).await {
@@ -69,16 +66,18 @@ async fn serve_name<C: ClientStream>(
         }
         Err(error) => {
             tracing::debug!(%error, "a TLS connection of a sandbox failed");
-            session.client.close_with(&alert(error.alert())).await;
+            let code = match error {
+                DialError::Denied(_) => ACCESS_DENIED,
+                DialError::Failed(_) => INTERNAL_ERROR,
+            };
+            session.client.close_with(&alert(code)).await;
             Ok(())
         }
     }
 }
 
 /// Reads the server name of a client hello, which stays in the buffer.
-pub(super) async fn read_server_name<C: ClientStream>(
-    session: &mut GatewaySession<'_, C>,
-) -> Result<HostName, HelloError> {
+pub(super) async fn read_server_name(session: &mut GatewaySession<'_>) -> Result<HostName, HelloError> {
     let mut reader = HelloReader::default();
     let reading = async {
         loop {
@@ -86,11 +85,11 @@ pub(super) async fn read_server_name<C: ClientStream>(
                 return Ok(name);
             }
             let more = session.client.fill_more().await;
-            more.map_err(|_| HelloError::Incomplete)?;
+            more.map_err(|_| HelloError::INCOMPLETE)?;
         }
     };
     let read = timeout(session.core.setup.limits.hello, reading).await;
-    read.unwrap_or(Err(HelloError::Incomplete))
+    read.unwrap_or(Err(HelloError::INCOMPLETE))
 }
 
 /// A fatal alert as a TLS record.
@@ -98,23 +97,4 @@ fn alert(description: u8) -> [u8; 7] {
     const ALERT: u8 = 21;
     const FATAL: u8 = 2;
     [ALERT, 3, 3, 0, 2, FATAL, description]
-}
-
-impl HelloError {
-    fn alert(self) -> u8 {
-        match self {
-            Self::NotTls | Self::Malformed | Self::TooLong | Self::Incomplete => DECODE_ERROR,
-            Self::NoName => UNRECOGNIZED_NAME,
-            Self::Encrypted => ACCESS_DENIED,
-        }
-    }
-}
-
-impl DialError {
-    fn alert(&self) -> u8 {
-        match self {
-            Self::Denied(_) => ACCESS_DENIED,
-            Self::NoSuchName(_) | Self::Unreachable { .. } | Self::Untrusted { .. } => INTERNAL_ERROR,
-        }
-    }
 }

@@ -123,7 +123,7 @@ impl EngineHost {
         let Some(plan) = SealPlan::new(&spec.network)? else {
             return Ok(NetworkMode::Bridge);
         };
-        match (&self.guest, self.is_docker_desktop, spec.network.mode()) {
+        match (&self.guest, self.is_docker_desktop, spec.network.mode) {
             (Ok(_), false, _) => Ok(NetworkMode::Sealed(plan)),
             // Without any network no holder is needed.
             (_, _, PolicyMode::Deny) => Ok(NetworkMode::Disconnected),

@@ -26,7 +26,7 @@ pub(super) enum SoftnetMode {
 
 impl SoftnetMode {
     pub(super) fn new(policy: &Policy) -> Self {
-        match policy.mode() {
+        match policy.mode {
             PolicyMode::Deny => Self::Blocked,
             PolicyMode::AllowAll if !policy.restricts() => Self::Open,
             PolicyMode::AllowAll | PolicyMode::Allowlist | PolicyMode::Record => Self::Gateway,

@@ -45,7 +45,7 @@ impl VmGateway {
             address,
             beacon,
             phantom,
-            mode: spec.network.mode(),
+            mode: spec.network.mode,
         })
     }
 

@@ -103,18 +103,18 @@ fn values_that_mean_nothing_are_tolerated() {
 }
 
 #[rstest]
-#[case::no_extension(&[], HelloError::NoName)]
-#[case::other_extensions(&[(16, b"\0\x03\x02h2".as_slice())], HelloError::NoName)]
-#[case::encrypted(&[(0, b"\0\x0c\0\0\x09a.example".as_slice()), (0xfe0d, b"\0")], HelloError::Encrypted)]
-#[case::encrypted_draft(&[(0xffce, b"\0".as_slice()), (0, b"\0\x0c\0\0\x09a.example")], HelloError::Encrypted)]
-#[case::two_extensions(&[(0, b"\0\x0c\0\0\x09a.example".as_slice()), (0, b"\0\x0c\0\0\x09b.example")], HelloError::Malformed)]
-#[case::two_names(&[(0, b"\0\x18\0\0\x09a.example\0\0\x09b.example".as_slice())], HelloError::Malformed)]
-#[case::empty_list(&[(0, b"\0\0".as_slice())], HelloError::Malformed)]
-#[case::another_kind_of_name(&[(0, b"\0\x0c\x01\0\x09a.example".as_slice())], HelloError::Malformed)]
-#[case::an_address(&[(0, b"\0\x0c\0\0\x09127.0.0.1".as_slice())], HelloError::NoName)]
-#[case::a_dot_at_the_end(&[(0, b"\0\x0d\0\0\x0aa.example.".as_slice())], HelloError::NoName)]
-#[case::a_zero_in_it(&[(0, b"\0\x0c\0\0\x09a.ex\0mple".as_slice())], HelloError::NoName)]
-#[case::not_utf8(&[(0, b"\0\x0c\0\0\x09a.ex\xffmple".as_slice())], HelloError::Malformed)]
+#[case::no_extension(&[], HelloError::NO_NAME)]
+#[case::other_extensions(&[(16, b"\0\x03\x02h2".as_slice())], HelloError::NO_NAME)]
+#[case::encrypted(&[(0, b"\0\x0c\0\0\x09a.example".as_slice()), (0xfe0d, b"\0")], HelloError::ENCRYPTED)]
+#[case::encrypted_draft(&[(0xffce, b"\0".as_slice()), (0, b"\0\x0c\0\0\x09a.example")], HelloError::ENCRYPTED)]
+#[case::two_extensions(&[(0, b"\0\x0c\0\0\x09a.example".as_slice()), (0, b"\0\x0c\0\0\x09b.example")], HelloError::MALFORMED)]
+#[case::two_names(&[(0, b"\0\x18\0\0\x09a.example\0\0\x09b.example".as_slice())], HelloError::MALFORMED)]
+#[case::empty_list(&[(0, b"\0\0".as_slice())], HelloError::MALFORMED)]
+#[case::another_kind_of_name(&[(0, b"\0\x0c\x01\0\x09a.example".as_slice())], HelloError::MALFORMED)]
+#[case::an_address(&[(0, b"\0\x0c\0\0\x09127.0.0.1".as_slice())], HelloError::NO_NAME)]
+#[case::a_dot_at_the_end(&[(0, b"\0\x0d\0\0\x0aa.example.".as_slice())], HelloError::NO_NAME)]
+#[case::a_zero_in_it(&[(0, b"\0\x0c\0\0\x09a.ex\0mple".as_slice())], HelloError::NO_NAME)]
+#[case::not_utf8(&[(0, b"\0\x0c\0\0\x09a.ex\xffmple".as_slice())], HelloError::MALFORMED)]
 fn a_hello_that_does_not_say_one_name_is_refused(
     #[case] extensions: &[(u16, &[u8])],
     #[case] expected: HelloError,
@@ -123,14 +123,14 @@ fn a_hello_that_does_not_say_one_name_is_refused(
 }
 
 #[rstest]
-#[case::http(b"GET / HTTP/1.1\r\n".as_slice(), HelloError::NotTls)]
-#[case::ssl2(&[0x80, 0x2e, 1, 0, 2], HelloError::NotTls)]
-#[case::other_record(&[23, 3, 3], HelloError::NotTls)]
-#[case::other_version(&[22, 2], HelloError::NotTls)]
-#[case::empty_record(&[22, 3, 1, 0, 0], HelloError::Malformed)]
-#[case::huge_record(&[22, 3, 1, 0x40, 1], HelloError::Malformed)]
-#[case::server_hello(&[22, 3, 1, 0, 1, 2], HelloError::Malformed)]
-#[case::huge_message(&[22, 3, 1, 0, 4, 1, 0, 0x40, 0], HelloError::TooLong)]
+#[case::http(b"GET / HTTP/1.1\r\n".as_slice(), HelloError::NOT_TLS)]
+#[case::ssl2(&[0x80, 0x2e, 1, 0, 2], HelloError::NOT_TLS)]
+#[case::other_record(&[23, 3, 3], HelloError::NOT_TLS)]
+#[case::other_version(&[22, 2], HelloError::NOT_TLS)]
+#[case::empty_record(&[22, 3, 1, 0, 0], HelloError::MALFORMED)]
+#[case::huge_record(&[22, 3, 1, 0x40, 1], HelloError::MALFORMED)]
+#[case::server_hello(&[22, 3, 1, 0, 1, 2], HelloError::MALFORMED)]
+#[case::huge_message(&[22, 3, 1, 0, 4, 1, 0, 0x40, 0], HelloError::TOO_LONG)]
 fn what_is_no_hello_is_refused_at_once(#[case] bytes: &[u8], #[case] expected: HelloError) {
     assert_eq!(parse(bytes), Err(expected));
 }
@@ -146,7 +146,7 @@ fn a_hello_is_sixteen_kibibytes_at_most() {
     );
     assert_eq!(
         parse(&hello(&[(0, &name), (21, &padding(longest + 1))])),
-        Err(HelloError::Malformed)
+        Err(HelloError::MALFORMED)
     );
 }
 

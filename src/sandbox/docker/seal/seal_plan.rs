@@ -27,7 +27,7 @@ type Listener = (ListenerTransport, SocketAddr);
 impl SealPlan {
     /// The plan for a policy; `None` if the policy restricts nothing.
     pub fn new(policy: &Policy) -> Result<Option<Self>, SealError> {
-        let restricts = match policy.mode() {
+        let restricts = match policy.mode {
             PolicyMode::AllowAll => policy.restricts(),
             PolicyMode::Deny | PolicyMode::Allowlist | PolicyMode::Record => true,
         };
