@@ -18,7 +18,7 @@ pub(crate) async fn network_policy(
     image: Option<&str>,
 ) -> Result<Policy, AssemblyError> {
     let project: Box<dyn ConfigTree> = match project {
-        Some(dir) => Box::new(ConfigDirectory::new(dir)),
+        Some(dir) => Box::new(ConfigDirectory(dir.to_owned())),
         None => Box::new(BTreeMap::new()),
     };
     let (files, env) = match image.filter(|_| depends_on_image(config)) {
@@ -60,10 +60,10 @@ pub(crate) fn depends_on_image(config: &Config) -> bool {
     presets(config).next().is_some()
 }
 
-fn presets(config: &Config) -> impl Iterator<Item = PackageClient> {
+fn presets(config: &Config) -> impl Iterator<Item = &'static PackageClient> {
     let presets = config.settings.sandbox.network.presets.iter();
     presets.filter_map(|preset| match preset {
         Preset::Packages(packages) => Some(*packages),
-        Preset::Anthropic | Preset::Openai | Preset::Github => None,
+        Preset::Service { .. } => None,
     })
 }

@@ -152,7 +152,7 @@ pub(super) fn rules<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<PolicyRule
 pub(super) fn presets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Preset>, D::Error> {
     let expected = "one of `anthropic`, `openai`, `github`, `packages:npm`, `packages:pypi`, `packages:cargo`, \
                     `packages:apt`, `packages:nix`, `packages:go`";
-    list(from, expected, |text| text.parse().ok())
+    list(from, expected, Preset::parse)
 }
 
 /// Patterns of host names.

@@ -48,7 +48,7 @@ impl Mirrored {
         let image = Derived::of(&site.engine, &base, &FILES, VARIABLES);
         let presets: Vec<String> = PackageClient::ALL
             .iter()
-            .map(|client| format!("'packages:{client}'"))
+            .map(|client| format!("'packages:{}'", client.name))
             .collect();
         site.place.write(
             "ralph.toml",

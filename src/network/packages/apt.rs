@@ -1,48 +1,36 @@
 //! The sources of apt, in both formats.
 
-use super::{ConfigFile, Description, PackageConfig, PackageHost, merge};
+use super::{BLANKS, ConfigFile, ConfiguredHosts, PackageClient, PackageConfig, PackageHost, hosts_in};
 
-/// apt itself has no default; these are Debian's.
-const DEFAULT: [&str; 2] = ["deb.debian.org", "security.debian.org"];
-const FILE: &str = "etc/apt/sources.list";
 const DIRECTORY: &str = "etc/apt/sources.list.d";
-pub(super) const CLIENT: Description = Description {
+pub(super) const CLIENT: PackageClient = PackageClient {
     name: "apt",
-    hosts,
-    paths: &[FILE, DIRECTORY],
-    variables: &[],
+    // apt itself has no default; these are Debian's.
+    defaults: &["deb.debian.org", "security.debian.org"],
+    project_paths: &[],
+    image_paths: &["etc/apt/sources.list", DIRECTORY],
+    path_variables: &[],
+    read,
 };
 
 /// Every source of the image.
-fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
-    let in_directory: Vec<String> = config
-        .image
-        .names(DIRECTORY)
-        .into_iter()
-        .map(|name| format!("{DIRECTORY}/{name}"))
-        .collect();
-    let of_kind = |extension: &str| -> Vec<String> {
-        let paths = in_directory.iter().filter(|path| path.ends_with(extension));
-        paths.cloned().collect()
+fn read(config: &PackageConfig<'_>, files: &[ConfigFile], found: &mut ConfiguredHosts) {
+    let names = config.image.names(DIRECTORY);
+    let of_kind = |extension: &str| {
+        let names = names.iter().filter(|name| name.ends_with(extension));
+        let paths: Vec<String> = names.map(|name| format!("{DIRECTORY}/{name}")).collect();
+        config.files(&[], &paths)
     };
-    let mut one_line = vec![FILE.to_owned()];
-    one_line.extend(of_kind(".list"));
-
-    let mut hosts = Vec::new();
-    for file in config.files(&[], &one_line) {
-        hosts.extend(
-            file.lines()
-                .filter_map(|(line, place)| one_line_source(line, place)),
-        );
+    for (line, place) in files.iter().chain(&of_kind(".list")).flat_map(ConfigFile::lines) {
+        found.replacing.extend(one_line_source(line, &place));
     }
-    for file in config.files(&[], &of_kind(".sources")) {
-        hosts.extend(deb822_sources(&file));
+    for file in of_kind(".sources") {
+        found.replacing.extend(deb822_sources(&file));
     }
-    merge(hosts, Vec::new(), &DEFAULT)
 }
 
 /// `deb [options] URI suite components`
-fn one_line_source(line: &str, place: String) -> Option<PackageHost> {
+fn one_line_source(line: &str, place: &str) -> Option<PackageHost> {
     let rest = line
         .strip_prefix("deb-src")
         .or_else(|| line.strip_prefix("deb"))?;
@@ -79,8 +67,7 @@ fn deb822_sources(file: &ConfigFile) -> Vec<PackageHost> {
         };
         if in_uris {
             let place = format!("{}:{}", file.shown, index + 1);
-            let urls = value.split_whitespace();
-            stanza.extend(urls.filter_map(|url| PackageHost::from_url(url, place.clone())));
+            stanza.extend(hosts_in(value, BLANKS, &place));
         }
     }
     hosts.append(&mut keep(&mut stanza, enabled));

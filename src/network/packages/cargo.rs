@@ -2,40 +2,41 @@
 
 use toml::{Table, Value};
 
-use super::{ConfigFile, Description, PackageConfig, PackageHost, merge};
+use super::{ConfigFile, ConfiguredHosts, PackageClient, PackageConfig, PackageHost};
 
-/// The sparse index, the host of the crates, and the API that redirects to it.
-const DEFAULT: [&str; 3] = ["index.crates.io", "static.crates.io", "crates.io"];
-const PROJECT_PATHS: [&str; 2] = [".cargo/config.toml", ".cargo/config"];
-pub(super) const CLIENT: Description = Description {
+pub(super) const CLIENT: PackageClient = PackageClient {
     name: "cargo",
-    hosts,
-    paths: &[
+    // The sparse index, the host of the crates, and the API that redirects to it.
+    defaults: &["index.crates.io", "static.crates.io", "crates.io"],
+    project_paths: &[".cargo/config.toml", ".cargo/config"],
+    image_paths: &[
         "usr/local/cargo/config.toml",
         "root/.cargo/config.toml",
         "root/.cargo/config",
         "home/agent/.cargo/config.toml",
     ],
-    variables: &[("CARGO_HOME", "/config.toml"), ("CARGO_HOME", "/config")],
+    path_variables: &[("CARGO_HOME", "/config.toml"), ("CARGO_HOME", "/config")],
+    read,
 };
 
 /// A source that replaces crates.io replaces the default; other registries add to it.
-fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
-    let mut replacing = Vec::new();
-    let mut adding = Vec::new();
-    for file in config.files(&PROJECT_PATHS, &CLIENT.image_paths(config.env)) {
+fn read(config: &PackageConfig<'_>, files: &[ConfigFile], found: &mut ConfiguredHosts) {
+    for file in files {
         let Ok(config) = file.text.parse::<Table>() else {
             continue;
         };
-        replacing.extend(replacement(&config).and_then(|url| found(&file, url)));
+        found
+            .replacing
+            .extend(replacement(&config).and_then(|url| host(file, url)));
         let registries = config.get("registries").and_then(Value::as_table);
         let indexes = registries.into_iter().flat_map(Table::values);
-        adding.extend(indexes.filter_map(|registry| found(&file, registry.get("index")?.as_str()?)));
+        found
+            .adding
+            .extend(indexes.filter_map(|registry| host(file, registry.get("index")?.as_str()?)));
     }
     for (name, _) in config.env.iter().filter(|(name, _)| is_index(name)) {
-        adding.extend(config.variable(name, &[]));
+        found.adding.extend(config.variable(name, &[]));
     }
-    merge(replacing, adding, &DEFAULT)
 }
 
 /// The registry that replaces crates.io, through any number of `replace-with`.
@@ -57,7 +58,7 @@ fn is_index(variable: &str) -> bool {
     variable.starts_with("CARGO_REGISTRIES_") && variable.ends_with("_INDEX")
 }
 
-fn found(file: &ConfigFile, url: &str) -> Option<PackageHost> {
+fn host(file: &ConfigFile, url: &str) -> Option<PackageHost> {
     let line = file.text.lines().position(|line| line.contains(url))? + 1;
-    PackageHost::from_url(url, format!("{}:{line}", file.shown))
+    PackageHost::from_url(url, &format!("{}:{line}", file.shown))
 }

@@ -1,40 +1,38 @@
 //! Go's module proxies and checksum database.
 
-use super::{Description, PackageConfig, PackageHost, merge};
+use super::{ConfigFile, ConfiguredHosts, PackageClient, PackageConfig, PackageHost, hosts_in};
 
-const PROXY: [&str; 1] = ["proxy.golang.org"];
 const CHECKSUMS: &str = "sum.golang.org";
-pub(super) const CLIENT: Description = Description {
+pub(super) const CLIENT: PackageClient = PackageClient {
     name: "go",
-    hosts,
-    paths: &[
+    defaults: &["proxy.golang.org"],
+    project_paths: &[],
+    image_paths: &[
         "root/.config/go/env",
         "home/agent/.config/go/env",
         "usr/local/go/go.env",
     ],
-    variables: &[("GOENV", ""), ("GOROOT", "/go.env")],
+    path_variables: &[("GOENV", ""), ("GOROOT", "/go.env")],
+    read,
 };
-/// `,` and `|` differ in when Go tries the next proxy.
-const SEPARATORS: [char; 2] = [',', '|'];
 
-/// `GOPROXY` replaces the default. The checksum database stays unless `GOSUMDB` or `GONOSUMDB` say otherwise.
-fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
-    let variable = |name: &str| {
-        config
-            .env
-            .get(name)
-            .map(|value| (value.clone(), format!("image:{name}")))
+/// `GOPROXY` replaces the default. The checksum database stays unless `GOSUMDB` says otherwise.
+fn read(config: &PackageConfig<'_>, files: &[ConfigFile], found: &mut ConfiguredHosts) {
+    let setting = |name: &str| {
+        if let Some(value) = config.env.get(name) {
+            return Some((value.as_str(), format!("image:{name}")));
+        }
+        let mut settings = files.iter().flat_map(ConfigFile::settings);
+        let (_, value, place) = settings.find(|(key, _, _)| *key == name)?;
+        Some((value, place))
     };
-    let proxies = variable("GOPROXY").or_else(|| setting(config, "GOPROXY"));
-    let mut replacing = Vec::new();
-    if let Some((value, source)) = &proxies {
-        let urls = value.split(SEPARATORS);
-        replacing.extend(urls.filter_map(|url| PackageHost::from_url(url.trim(), source.clone())));
+    if let Some((value, source)) = setting("GOPROXY") {
+        // The separators differ in when Go tries the next proxy.
+        found.replacing = hosts_in(value, &[',', '|'], &source);
     }
-    let checksums = variable("GOSUMDB").or_else(|| setting(config, "GOSUMDB"));
-    let adding = match checksums {
-        None => vec![PackageHost::by_default(CHECKSUMS)],
-        Some((value, _)) if value == "off" => Vec::new(),
+    match setting("GOSUMDB") {
+        None => found.adding.push(PackageHost::by_default(CHECKSUMS)),
+        Some(("off", _)) => {}
         // `name+key url`, or a host name only.
         Some((value, source)) => {
             let last = value.split_whitespace().last().unwrap_or_default();
@@ -44,15 +42,7 @@ fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
             } else {
                 format!("https://{host}")
             };
-            PackageHost::from_url(&url, source).into_iter().collect()
+            found.adding.extend(PackageHost::from_url(&url, &source));
         }
-    };
-    merge(replacing, adding, &PROXY)
-}
-
-fn setting(config: &PackageConfig<'_>, key: &str) -> Option<(String, String)> {
-    let files = config.files(&[], &CLIENT.image_paths(config.env));
-    let mut settings = files.iter().flat_map(super::ConfigFile::settings);
-    let (_, value, place) = settings.find(|(name, _, _)| *name == key)?;
-    Some((value.to_owned(), place))
+    }
 }

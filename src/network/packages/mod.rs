@@ -11,83 +11,81 @@ mod npm;
 mod pypi;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// A package client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PackageClient {
-    /// npm, and other programs that read `.npmrc`.
-    Npm,
-    /// pip, and other programs that read `pip.conf`.
-    Pypi,
-    /// cargo.
-    Cargo,
-    /// apt.
-    Apt,
-    /// Nix's binary caches.
-    Nix,
-    /// Go's module proxies.
-    Go,
+#[derive(Debug)]
+pub struct PackageClient {
+    /// Its name in `packages:NAME`.
+    pub name: &'static str,
+    /// The hosts that it downloads from unless its configuration replaces them.
+    defaults: &'static [&'static str],
+    /// Its configuration files in a project.
+    project_paths: &'static [&'static str],
+    /// Its configuration files, and directories of such files, in an image. Without a leading slash.
+    image_paths: &'static [&'static str],
+    /// Variables that name a directory or a file in an image, and the path to append.
+    path_variables: &'static [(&'static str, &'static str)],
+    /// Reads its configuration files and variables.
+    read: fn(&PackageConfig<'_>, &[ConfigFile], &mut ConfiguredHosts),
 }
 
 impl PackageClient {
     /// Every client.
-    pub const ALL: [Self; 6] = [Self::Npm, Self::Pypi, Self::Cargo, Self::Apt, Self::Nix, Self::Go];
+    pub const ALL: [&'static Self; 6] = [
+        &npm::CLIENT,
+        &pypi::CLIENT,
+        &cargo::CLIENT,
+        &apt::CLIENT,
+        &nix::CLIENT,
+        &go::CLIENT,
+    ];
 
-    /// The hosts that it downloads from: those of its configuration, or its defaults.
+    /// The hosts that it downloads from: those of its configuration, or its defaults. Each once.
     #[must_use]
-    pub fn hosts(self, config: &PackageConfig<'_>) -> Vec<PackageHost> {
-        (self.description().hosts)(config)
+    pub fn hosts(&self, config: &PackageConfig<'_>) -> Vec<PackageHost> {
+        let files = config.files(self.project_paths, &self.image_paths(config.env));
+        let mut found = ConfiguredHosts::default();
+        (self.read)(config, &files, &mut found);
+        let mut hosts = found.replacing;
+        if hosts.is_empty() {
+            hosts.extend(self.defaults.iter().map(|host| PackageHost::by_default(host)));
+        }
+        hosts.extend(found.adding);
+        let mut seen = BTreeSet::new();
+        hosts.retain(|found| seen.insert(found.host.clone()));
+        hosts
     }
 
     /// The paths of its configuration files, and directories of such files, in an image with these variables.
     #[must_use]
-    pub fn image_paths(self, env: &BTreeMap<String, String>) -> Vec<String> {
-        self.description().image_paths(env)
-    }
-
-    fn description(self) -> &'static Description {
-        match self {
-            Self::Npm => &npm::CLIENT,
-            Self::Pypi => &pypi::CLIENT,
-            Self::Cargo => &cargo::CLIENT,
-            Self::Apt => &apt::CLIENT,
-            Self::Nix => &nix::CLIENT,
-            Self::Go => &go::CLIENT,
-        }
-    }
-}
-
-impl fmt::Display for PackageClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.description().name)
-    }
-}
-
-/// What differs from client to client.
-struct Description {
-    name: &'static str,
-    /// Reads its configuration.
-    hosts: fn(&PackageConfig<'_>) -> Vec<PackageHost>,
-    /// Its configuration files in an image, without a leading slash.
-    paths: &'static [&'static str],
-    /// Variables that name a directory or a file, and the path to append.
-    variables: &'static [(&'static str, &'static str)],
-}
-
-impl Description {
-    fn image_paths(&self, env: &BTreeMap<String, String>) -> Vec<String> {
-        let named = self.variables.iter().filter_map(|(name, rest)| {
+    pub fn image_paths(&self, env: &BTreeMap<String, String>) -> Vec<String> {
+        let named = self.path_variables.iter().filter_map(|(name, rest)| {
             let path = format!("{}{rest}", env.get(*name)?);
             Some(path.strip_prefix('/')?.to_owned())
         });
-        let own = self.paths.iter().map(|path| (*path).to_owned());
+        let own = self.image_paths.iter().map(|path| (*path).to_owned());
         let mut paths: Vec<String> = named.chain(own).collect();
         let mut seen = BTreeSet::new();
         paths.retain(|path| seen.insert(path.clone()));
         paths
     }
+}
+
+impl PartialEq for PackageClient {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PackageClient {}
+
+/// The hosts in the configuration of a client.
+#[derive(Default)]
+struct ConfiguredHosts {
+    /// They replace the defaults.
+    replacing: Vec<PackageHost>,
+    adding: Vec<PackageHost>,
 }
 
 /// The configuration that the package clients in a sandbox read.
@@ -133,14 +131,9 @@ impl ConfigTree for BTreeMap<String, String> {
 
 /// A directory of the host. Symbolic links in it are not followed, so that a project cannot make ralph read other files.
 #[derive(Clone, Debug)]
-pub struct ConfigDirectory(PathBuf);
+pub struct ConfigDirectory(pub PathBuf);
 
 impl ConfigDirectory {
-    /// Reads from this directory.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self(path.into())
-    }
-
     /// The longest configuration file that is read, in bytes.
     const LONGEST: u64 = 1024 * 1024;
 
@@ -198,7 +191,7 @@ impl PackageHost {
     }
 
     /// The host of a URL, without user name and password. `None` if it cannot be part of a policy.
-    fn from_url(url: &str, source: String) -> Option<Self> {
+    fn from_url(url: &str, source: &str) -> Option<Self> {
         let plain = ["sparse+", "registry+", "git+", "mirror+"];
         let url = plain
             .iter()
@@ -215,6 +208,7 @@ impl PackageHost {
         };
         // Fails for an IP address.
         crate::network::PolicyRule::parse(&host).ok()?;
+        let source = source.to_owned();
         Some(Self { host, source })
     }
 }
@@ -244,10 +238,7 @@ impl PackageConfig<'_> {
     /// The hosts of the URLs in a variable.
     fn variable(&self, name: &str, separators: &[char]) -> Vec<PackageHost> {
         let value = self.env.get(name).map_or("", String::as_str);
-        value
-            .split(separators)
-            .filter_map(|url| PackageHost::from_url(url.trim(), format!("image:{name}")))
-            .collect()
+        hosts_in(value, separators, &format!("image:{name}"))
     }
 }
 
@@ -270,20 +261,14 @@ impl ConfigFile {
     }
 }
 
-/// The hosts in `replacing`, or the defaults if there are none, and those in `adding`; each once.
-fn merge(replacing: Vec<PackageHost>, adding: Vec<PackageHost>, defaults: &[&str]) -> Vec<PackageHost> {
-    let mut hosts = if replacing.is_empty() {
-        defaults
-            .iter()
-            .map(|host| PackageHost::by_default(host))
-            .collect()
-    } else {
-        replacing
-    };
-    hosts.extend(adding);
-    let mut seen = BTreeSet::new();
-    hosts.retain(|found| seen.insert(found.host.clone()));
-    hosts
+/// The separators of most lists.
+const BLANKS: &[char] = &[' ', '\t'];
+
+/// The hosts of the URLs in a list.
+fn hosts_in(urls: &str, separators: &[char], source: &str) -> Vec<PackageHost> {
+    let urls = urls.split(separators).map(str::trim);
+    urls.filter_map(|url| PackageHost::from_url(url, source))
+        .collect()
 }
 
 #[cfg(test)]

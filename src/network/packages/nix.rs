@@ -1,33 +1,28 @@
 //! `nix.conf`: binary caches.
 
-use super::{Description, PackageConfig, PackageHost, merge};
+use super::{BLANKS, ConfigFile, ConfiguredHosts, PackageClient, PackageConfig, hosts_in};
 
-const DEFAULT: [&str; 1] = ["cache.nixos.org"];
-pub(super) const CLIENT: Description = Description {
+pub(super) const CLIENT: PackageClient = PackageClient {
     name: "nix",
-    hosts,
-    paths: &[
+    defaults: &["cache.nixos.org"],
+    project_paths: &["nix.conf"],
+    image_paths: &[
         "etc/nix/nix.conf",
         "root/.config/nix/nix.conf",
         "home/agent/.config/nix/nix.conf",
     ],
-    variables: &[("NIX_CONF_DIR", "/nix.conf")],
+    path_variables: &[("NIX_CONF_DIR", "/nix.conf")],
+    read,
 };
 
 /// `substituters` replaces the default; `extra-substituters` and `trusted-substituters` add to it.
-fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
-    let mut replacing = Vec::new();
-    let mut adding = Vec::new();
-    for file in config.files(&["nix.conf"], &CLIENT.image_paths(config.env)) {
-        for (key, value, place) in file.settings() {
-            let into = match key {
-                "substituters" => &mut replacing,
-                "extra-substituters" | "trusted-substituters" => &mut adding,
-                _ => continue,
-            };
-            let urls = value.split_whitespace();
-            into.extend(urls.filter_map(|url| PackageHost::from_url(url, place.clone())));
-        }
+fn read(_: &PackageConfig<'_>, files: &[ConfigFile], found: &mut ConfiguredHosts) {
+    for (key, value, place) in files.iter().flat_map(ConfigFile::settings) {
+        let into = match key {
+            "substituters" => &mut found.replacing,
+            "extra-substituters" | "trusted-substituters" => &mut found.adding,
+            _ => continue,
+        };
+        into.extend(hosts_in(value, BLANKS, &place));
     }
-    merge(replacing, adding, &DEFAULT)
 }

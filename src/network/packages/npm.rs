@@ -1,41 +1,37 @@
 //! `.npmrc`, and the corresponding variables.
 
-use super::{Description, PackageConfig, PackageHost, merge};
+use super::{ConfigFile, ConfiguredHosts, PackageClient, PackageConfig, PackageHost};
 
-const DEFAULT: [&str; 1] = ["registry.npmjs.org"];
-pub(super) const CLIENT: Description = Description {
+pub(super) const CLIENT: PackageClient = PackageClient {
     name: "npm",
-    hosts,
-    paths: &[
+    defaults: &["registry.npmjs.org"],
+    project_paths: &[".npmrc"],
+    image_paths: &[
         "root/.npmrc",
         "home/agent/.npmrc",
         "etc/npmrc",
         "usr/etc/npmrc",
         "usr/local/etc/npmrc",
     ],
-    variables: &[
+    path_variables: &[
         ("npm_config_userconfig", ""),
         ("NPM_CONFIG_USERCONFIG", ""),
         ("npm_config_globalconfig", ""),
         ("NPM_CONFIG_GLOBALCONFIG", ""),
     ],
+    read,
 };
 
 /// `registry` replaces the default; `@scope:registry` adds to it.
-fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
-    let mut replacing = Vec::new();
-    let mut adding = Vec::new();
-    for file in config.files(&[".npmrc"], &CLIENT.image_paths(config.env)) {
-        for (key, value, place) in file.settings() {
-            if key == "registry" {
-                replacing.extend(PackageHost::from_url(value, place));
-            } else if key.starts_with('@') && key.ends_with(":registry") {
-                adding.extend(PackageHost::from_url(value, place));
-            }
+fn read(config: &PackageConfig<'_>, files: &[ConfigFile], found: &mut ConfiguredHosts) {
+    for (key, value, place) in files.iter().flat_map(ConfigFile::settings) {
+        if key == "registry" {
+            found.replacing.extend(PackageHost::from_url(value, &place));
+        } else if key.starts_with('@') && key.ends_with(":registry") {
+            found.adding.extend(PackageHost::from_url(value, &place));
         }
     }
     for name in ["npm_config_registry", "NPM_CONFIG_REGISTRY"] {
-        replacing.extend(config.variable(name, &[]));
+        found.replacing.extend(config.variable(name, &[]));
     }
-    merge(replacing, adding, &DEFAULT)
 }

@@ -1,27 +1,26 @@
 //! `pip.conf`, options in `requirements.txt`, and the corresponding variables.
 
-use super::{Description, PackageConfig, PackageHost, merge};
+use super::{BLANKS, ConfigFile, ConfiguredHosts, PackageClient, PackageConfig, hosts_in};
 
-/// The index, and the host of its files.
-const DEFAULT: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
-pub(super) const CLIENT: Description = Description {
+pub(super) const CLIENT: PackageClient = PackageClient {
     name: "pypi",
-    hosts,
-    paths: &[
+    // The index, and the host of its files.
+    defaults: &["pypi.org", "files.pythonhosted.org"],
+    project_paths: &["pip.conf", "requirements.txt"],
+    image_paths: &[
         "etc/pip.conf",
         "etc/xdg/pip/pip.conf",
         "root/.config/pip/pip.conf",
         "root/.pip/pip.conf",
         "home/agent/.config/pip/pip.conf",
     ],
-    variables: &[("PIP_CONFIG_FILE", "")],
+    path_variables: &[("PIP_CONFIG_FILE", "")],
+    read,
 };
 
 /// `index-url` replaces the default; `extra-index-url` and `find-links` add to it.
-fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
-    let mut replacing = Vec::new();
-    let mut adding = Vec::new();
-    for file in config.files(&["pip.conf", "requirements.txt"], &CLIENT.image_paths(config.env)) {
+fn read(config: &PackageConfig<'_>, files: &[ConfigFile], found: &mut ConfiguredHosts) {
+    for file in files {
         let mut list = String::new();
         for (line, place) in file.lines() {
             let (key, value) = split(line);
@@ -30,21 +29,19 @@ fn hosts(config: &PackageConfig<'_>) -> Vec<PackageHost> {
                 list = key.trim_start_matches('-').replace('_', "-");
             }
             let into = match list.as_str() {
-                "index-url" | "i" => &mut replacing,
-                "extra-index-url" | "find-links" | "f" => &mut adding,
+                "index-url" | "i" => &mut found.replacing,
+                "extra-index-url" | "find-links" | "f" => &mut found.adding,
                 _ => continue,
             };
-            let urls = value.split_whitespace();
-            into.extend(urls.filter_map(|url| PackageHost::from_url(url, place.clone())));
+            into.extend(hosts_in(value, BLANKS, &place));
         }
     }
     for name in ["PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX"] {
-        replacing.extend(config.variable(name, &[]));
+        found.replacing.extend(config.variable(name, &[]));
     }
     for name in ["PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_EXTRA_INDEX_URL"] {
-        adding.extend(config.variable(name, &[' ']));
+        found.adding.extend(config.variable(name, &[' ']));
     }
-    merge(replacing, adding, &DEFAULT)
 }
 
 /// Splits `key = value` of `pip.conf`, and `--key value` or `--key=value` of requirements. The key is empty if the line

@@ -5,7 +5,7 @@ use super::*;
 /// The hosts of a client, each with its source, where `files` beginning with `/` are those of the image and those with
 /// `$` are variables.
 #[track_caller]
-fn check(client: PackageClient, files: &[(&'static str, &'static str)], expected: &[&str]) {
+fn check(client: &PackageClient, files: &[(&'static str, &'static str)], expected: &[&str]) {
     let of = |keep: fn(&str) -> Option<&str>| -> BTreeMap<String, String> {
         let own = files.iter();
         own.filter_map(|(path, text)| Some((keep(path)?.to_owned(), (*text).to_owned())))
@@ -25,14 +25,14 @@ fn check(client: PackageClient, files: &[(&'static str, &'static str)], expected
 }
 
 #[rstest]
-#[case(PackageClient::Npm, &["registry.npmjs.org (by default)"])]
-#[case(PackageClient::Pypi, &["pypi.org (by default)", "files.pythonhosted.org (by default)"])]
-#[case(PackageClient::Cargo, &["index.crates.io (by default)", "static.crates.io (by default)", "crates.io (by default)"])]
-#[case(PackageClient::Apt, &["deb.debian.org (by default)", "security.debian.org (by default)"])]
-#[case(PackageClient::Nix, &["cache.nixos.org (by default)"])]
-#[case(PackageClient::Go, &["proxy.golang.org (by default)", "sum.golang.org (by default)"])]
+#[case(&npm::CLIENT, &["registry.npmjs.org (by default)"])]
+#[case(&pypi::CLIENT, &["pypi.org (by default)", "files.pythonhosted.org (by default)"])]
+#[case(&cargo::CLIENT, &["index.crates.io (by default)", "static.crates.io (by default)", "crates.io (by default)"])]
+#[case(&apt::CLIENT, &["deb.debian.org (by default)", "security.debian.org (by default)"])]
+#[case(&nix::CLIENT, &["cache.nixos.org (by default)"])]
+#[case(&go::CLIENT, &["proxy.golang.org (by default)", "sum.golang.org (by default)"])]
 fn a_client_without_configuration_uses_its_defaults(
-    #[case] client: PackageClient,
+    #[case] client: &PackageClient,
     #[case] expected: &[&str],
 ) {
     check(client, &[], expected);
@@ -41,7 +41,7 @@ fn a_client_without_configuration_uses_its_defaults(
 #[test]
 fn npm_reads_its_registry_and_those_of_scopes() {
     check(
-        PackageClient::Npm,
+        &npm::CLIENT,
         &[
             (
                 ".npmrc",
@@ -60,7 +60,7 @@ fn npm_reads_its_registry_and_those_of_scopes() {
 #[test]
 fn pip_reads_its_index_and_the_extra_ones() {
     check(
-        PackageClient::Pypi,
+        &pypi::CLIENT,
         &[
             (
                 "requirements.txt",
@@ -85,7 +85,7 @@ fn pip_reads_its_index_and_the_extra_ones() {
 #[test]
 fn cargo_follows_a_replaced_source_and_adds_registries() {
     check(
-        PackageClient::Cargo,
+        &cargo::CLIENT,
         &[(
             ".cargo/config.toml",
             "[source.crates-io]\nreplace-with = 'a'\n[source.a]\nreplace-with = 'b'\n[source.b]\nregistry = 'sparse+https://crates.corp.example/index/'\n[registries.own]\nindex = 'https://own.example/git/index'\n",
@@ -100,7 +100,7 @@ fn cargo_follows_a_replaced_source_and_adds_registries() {
 #[test]
 fn cargo_is_not_led_in_circles() {
     check(
-        PackageClient::Cargo,
+        &cargo::CLIENT,
         &[(
             ".cargo/config.toml",
             "[source.crates-io]\nreplace-with = 'a'\n[source.a]\nreplace-with = 'crates-io'\n",
@@ -116,7 +116,7 @@ fn cargo_is_not_led_in_circles() {
 #[test]
 fn apt_reads_both_formats() {
     check(
-        PackageClient::Apt,
+        &apt::CLIENT,
         &[
             (
                 "/etc/apt/sources.list",
@@ -145,7 +145,7 @@ fn apt_reads_both_formats() {
 #[test]
 fn nix_reads_its_substituters() {
     check(
-        PackageClient::Nix,
+        &nix::CLIENT,
         &[(
             "/etc/nix/nix.conf",
             "substituters = https://cache.corp.example https://b.example?priority=1\nextra-substituters = https://c.example\n",
@@ -163,37 +163,37 @@ fn nix_reads_its_substituters() {
 #[case::file(&[("/root/.config/go/env", "GOPROXY=https://f.example\nGOSUMDB=off\n")], &["f.example (image:/root/.config/go/env:1)"])]
 #[case::checksums(&[("$GOSUMDB", "sum.corp.example+1a2b")], &["proxy.golang.org (by default)", "sum.corp.example (image:GOSUMDB)"])]
 fn go_reads_its_variables(#[case] files: &[(&'static str, &'static str)], #[case] expected: &[&str]) {
-    check(PackageClient::Go, files, expected);
+    check(&go::CLIENT, files, expected);
 }
 
 #[rstest]
 #[case::npm(
-    PackageClient::Npm,
+    &npm::CLIENT,
     "NPM_CONFIG_GLOBALCONFIG=/opt/rc",
     "opt/rc",
     "registry=https://a.example"
 )]
 #[case::pip(
-    PackageClient::Pypi,
+    &pypi::CLIENT,
     "PIP_CONFIG_FILE=/opt/pip.conf",
     "opt/pip.conf",
     "index-url = https://a.example"
 )]
 #[case::cargo(
-    PackageClient::Cargo,
+    &cargo::CLIENT,
     "CARGO_HOME=/opt/cargo",
     "opt/cargo/config.toml",
     "source.crates-io.registry = 'https://a.example'"
 )]
 #[case::nix(
-    PackageClient::Nix,
+    &nix::CLIENT,
     "NIX_CONF_DIR=/opt/nix",
     "opt/nix/nix.conf",
     "substituters = https://a.example"
 )]
-#[case::go(PackageClient::Go, "GOENV=/opt/env", "opt/env", "GOPROXY=https://a.example")]
+#[case::go(&go::CLIENT, "GOENV=/opt/env", "opt/env", "GOPROXY=https://a.example")]
 fn a_variable_of_the_image_says_where_its_configuration_is(
-    #[case] client: PackageClient,
+    #[case] client: &PackageClient,
     #[case] variable: &str,
     #[case] path: &str,
     #[case] text: &str,
@@ -215,7 +215,7 @@ fn a_variable_of_the_image_says_where_its_configuration_is(
 #[test]
 fn what_is_no_name_is_passed_over() {
     check(
-        PackageClient::Npm,
+        &npm::CLIENT,
         &[(
             ".npmrc",
             "registry=http://10.0.0.1:4873\n@a:registry=file:///x\n@b:registry=not a url",
@@ -232,7 +232,7 @@ fn a_directory_is_not_left_through_a_link() {
     std::fs::create_dir(&project).unwrap();
     std::os::unix::fs::symlink("../secret", project.join(".npmrc")).unwrap();
     std::os::unix::fs::symlink("..", project.join("up")).unwrap();
-    let tree = ConfigDirectory::new(&project);
+    let tree = ConfigDirectory(project.clone());
     assert_eq!(tree.read(".npmrc"), None);
     assert_eq!(tree.read("up/secret"), None);
     assert_eq!(tree.names("up"), [""; 0]);

@@ -9,7 +9,7 @@ mod wire;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 pub use self::check::{ProbeCheck, ProbeExpectation, ProbeFailure};
-pub use self::wire::{ForbiddenAction, Probe, ProbeResult, ProbeTransport};
+pub use self::wire::{Probe, ProbeResult, ProbeTransport};
 use super::host::HostName;
 use super::policy::{Policy, PolicyMode};
 
@@ -99,23 +99,16 @@ impl Canary {
 /// All checks for a sandbox with this policy.
 #[must_use]
 pub fn checks(policy: &Policy, beacon: &Beacon, canaries: &[Canary]) -> Vec<ProbeCheck> {
-    let unknown_names = match policy.mode() {
-        PolicyMode::Deny | PolicyMode::Allowlist => denied_name_checks(beacon).to_vec(),
-        PolicyMode::AllowAll | PolicyMode::Record => Vec::new(),
+    let get = |at| Probe::Get {
+        host: beacon.name.clone(),
+        at,
     };
-    let canaries = canaries.iter().map(|canary| canary_check(*canary, beacon));
-    let mut checks = common_checks(beacon).to_vec();
-    checks.extend(unknown_names);
-    checks.extend(canaries);
-    checks
-}
-
-fn common_checks(beacon: &Beacon) -> [ProbeCheck; 5] {
-    [
+    let is_gateway = || ProbeExpectation::Beacon(beacon.nonce.clone());
+    let mut checks = vec![
         ProbeCheck::new(
             "the sandbox's network leads to its own gateway",
-            Probe::get(&beacon.name, None),
-            ProbeExpectation::Beacon(beacon.nonce.clone()),
+            get(None),
+            is_gateway(),
         ),
         ProbeCheck::new(
             "a plain address is not reached",
@@ -134,29 +127,27 @@ fn common_checks(beacon: &Beacon) -> [ProbeCheck; 5] {
         ),
         ProbeCheck::new(
             "the metadata service's address leads to the gateway",
-            Probe::get(&beacon.name, Some((METADATA, HTTP).into())),
-            ProbeExpectation::Beacon(beacon.nonce.clone()),
+            get(Some((METADATA, HTTP).into())),
+            is_gateway(),
         ),
-    ]
+    ];
+    if matches!(policy.mode, PolicyMode::Deny | PolicyMode::Allowlist) {
+        checks.extend(denied_name_checks(beacon));
+    }
+    checks.extend(canaries.iter().map(|canary| canary_check(*canary, beacon)));
+    checks
 }
 
 /// These use a name that no policy can list.
 fn denied_name_checks(beacon: &Beacon) -> [ProbeCheck; 2] {
-    let lookup = |server| Probe::Lookup {
-        name: format!("{}.{}", beacon.nonce, beacon.name),
-        server,
+    let check = |name, server| {
+        let host = format!("{}.{}", beacon.nonce, beacon.name);
+        let lookup = Probe::Lookup { name: host, server };
+        ProbeCheck::new(name, lookup, ProbeExpectation::NoSuchName)
     };
     [
-        ProbeCheck::new(
-            "a denied name does not resolve",
-            lookup(None),
-            ProbeExpectation::NoSuchName,
-        ),
-        ProbeCheck::new(
-            "a denied name does not resolve elsewhere",
-            lookup(Some(UNUSED.into())),
-            ProbeExpectation::NoSuchName,
-        ),
+        check("a denied name does not resolve", None),
+        check("a denied name does not resolve elsewhere", Some(UNUSED.into())),
     ]
 }
 

@@ -38,8 +38,8 @@ pub enum Probe {
     },
     /// Send an ICMP echo request.
     Echo(Ipv4Addr),
-    /// Try an action that needs a privilege.
-    Attempt(ForbiddenAction),
+    /// Try an action that needs a privilege, for example `mount /tmp`. The guest knows the actions.
+    Attempt(String),
 }
 
 /// The transport of [`Probe::Exchange`].
@@ -49,31 +49,6 @@ pub enum ProbeTransport {
     Tcp,
     /// A UDP datagram.
     Udp,
-}
-
-/// An action that no program in a sandbox may be able to take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ForbiddenAction {
-    /// Change the firewall to accept every packet.
-    OpenFirewall,
-    /// Mount a file system at this path.
-    Mount(&'static str),
-    /// Create a network namespace.
-    LeaveNetwork,
-    /// Become root in a new user namespace.
-    LeaveUser,
-    /// Open a raw IP socket.
-    RawSocket,
-    /// Open a packet socket.
-    PacketSocket,
-    /// Open an SCTP socket.
-    SctpSocket,
-    /// Find an interface other than loopback.
-    OtherInterface,
-    /// Find a file that does not belong to the sandbox.
-    Find(String),
-    /// Write to a file that configures the kernel.
-    Overwrite(&'static str),
 }
 
 impl Probe {
@@ -87,13 +62,6 @@ impl Probe {
             _ => answer.get(3),
         };
         flags.is_some_and(|flags| flags & 0xf == NXDOMAIN)
-    }
-
-    pub(super) fn get(host: &str, at: Option<SocketAddr>) -> Self {
-        Self::Get {
-            host: host.to_owned(),
-            at,
-        }
     }
 }
 
@@ -119,23 +87,6 @@ impl fmt::Display for Probe {
             }
             Self::Echo(address) => write!(f, "echo {address}"),
             Self::Attempt(action) => write!(f, "attempt {action}"),
-        }
-    }
-}
-
-impl fmt::Display for ForbiddenAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OpenFirewall => f.write_str("open-firewall"),
-            Self::Mount(target) => write!(f, "mount {target}"),
-            Self::LeaveNetwork => f.write_str("leave-network"),
-            Self::LeaveUser => f.write_str("leave-user"),
-            Self::RawSocket => f.write_str("raw-socket"),
-            Self::PacketSocket => f.write_str("packet-socket"),
-            Self::SctpSocket => f.write_str("sctp-socket"),
-            Self::OtherInterface => f.write_str("other-interface"),
-            Self::Find(path) => write!(f, "find {path}"),
-            Self::Overwrite(path) => write!(f, "overwrite {path}"),
         }
     }
 }

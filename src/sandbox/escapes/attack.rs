@@ -7,9 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::setup::{AttackSetup, name};
 use super::{AttackClass, AttackResult, AttackVerdict, payload};
-use crate::network::probe::{
-    Canary, ForbiddenAction, Probe, ProbeCheck, ProbeExpectation, ProbeResult, ProbeTransport,
-};
+use crate::network::probe::{Canary, Probe, ProbeCheck, ProbeExpectation, ProbeResult, ProbeTransport};
 
 /// One attack, which must fail.
 pub(super) struct Attack<A> {
@@ -268,18 +266,18 @@ fn dns(canaries: &[Canary]) -> AttackTable {
 }
 
 fn protocols() -> AttackTable {
-    use ForbiddenAction::{OtherInterface, PacketSocket, RawSocket, SctpSocket};
-    use Probe::{Attempt, Connect, Echo, Send};
+    use Probe::{Connect, Echo, Send};
+    let attempt = |action: &str| Probe::Attempt(action.to_owned());
     const SSH: u16 = 22;
     vec![
         ("QUIC is blocked", Send((UNUSED, HTTPS).into())),
         ("SSH to an IP address is blocked", Connect((UNUSED, SSH).into())),
         ("IPv6 is blocked", Connect((UNUSED_V6, HTTPS).into())),
         ("an ICMP echo request stays in the sandbox", Echo(UNUSED)),
-        ("raw IP sockets cannot be opened", Attempt(RawSocket)),
-        ("packet sockets cannot be opened", Attempt(PacketSocket)),
-        ("SCTP sockets cannot be opened", Attempt(SctpSocket)),
-        ("loopback is the only interface", Attempt(OtherInterface)),
+        ("raw IP sockets cannot be opened", attempt("raw-socket")),
+        ("packet sockets cannot be opened", attempt("packet-socket")),
+        ("SCTP sockets cannot be opened", attempt("sctp-socket")),
+        ("loopback is the only interface", attempt("other-interface")),
     ]
 }
 
@@ -369,16 +367,15 @@ fn matching() -> AttackTable {
 }
 
 fn privileges(setup: &AttackSetup) -> AttackTable {
-    use ForbiddenAction::{Find, LeaveNetwork, LeaveUser, Mount, OpenFirewall, Overwrite};
-    use Probe::Attempt;
-    let find = |path: &str| Attempt(Find(path.to_owned()));
-    let write = |path| Attempt(Overwrite(path));
+    let attempt = |action: &str| Probe::Attempt(action.to_owned());
+    let find = |path: &str| attempt(&format!("find {path}"));
+    let write = |path: &str| attempt(&format!("overwrite {path}"));
     let marker = setup.marker();
     vec![
-        ("the firewall cannot be opened", Attempt(OpenFirewall)),
-        ("nothing can be mounted", Attempt(Mount("/tmp"))),
-        ("no network namespace can be created", Attempt(LeaveNetwork)),
-        ("no user namespace can be created", Attempt(LeaveUser)),
+        ("the firewall cannot be opened", attempt("open-firewall")),
+        ("nothing can be mounted", attempt("mount /tmp")),
+        ("no network namespace can be created", attempt("leave-network")),
+        ("no user namespace can be created", attempt("leave-user")),
         (
             "the engine's socket is not in /var/run",
             find("/var/run/docker.sock"),
@@ -412,7 +409,7 @@ mod tests {
         Attack {
             class: AttackClass::Privileges,
             name: "nothing can be mounted",
-            action: Probe::Attempt(ForbiddenAction::Mount("/tmp")),
+            action: Probe::Attempt("mount /tmp".to_owned()),
         }
     }
 
