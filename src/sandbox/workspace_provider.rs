@@ -210,8 +210,8 @@ impl<B: WorkspaceBackend> WorkspaceProvider<B> {
         let instances = self.backend.instances(&dirs).await?;
         let alone = |dir: &SandboxDir| instances.iter().all(|instance| instance.dir != *dir);
         let alone: Vec<SandboxDir> = dirs.into_iter().filter(alone).collect();
-        let all = instances.into_iter().map(|it| (it.dir.clone(), Some(it)));
-        let all = all.chain(alone.into_iter().map(|dir| (dir, None)));
+        let alone = alone.into_iter().map(|dir| (dir, None));
+        let all = alone.chain(instances.into_iter().map(|it| (it.dir.clone(), Some(it))));
         let mut found: Vec<FoundSandbox> = all.map(|(dir, instance)| self.found(dir, instance)).collect();
         found.sort_by(|one, other| one.listing.id.cmp(&other.listing.id));
         Ok(found)
