@@ -3,20 +3,80 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The id of a run, for example `r7k2m9xq4`. Safe as a file name, a ref component and a label.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct RunId(String);
-
-/// A text is not a run id.
+/// A text that is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error(
-    "`{0}` is not a run id: expected `r` and 4 to 31 lower-case letters or digits, as `ralph status` lists them"
-)]
-pub struct RunIdError(String);
+#[error("`{text}` is not {expected}")]
+pub struct NameError {
+    /// The text.
+    pub text: String,
+    /// A description of a valid name.
+    pub expected: &'static str,
+}
+
+/// Defines a type for text that passes a check.
+macro_rules! checked_text {
+    ($(#[doc = $doc:literal])+ $name:ident: $check:ident, $expected:literal) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// A description of valid text, for messages.
+            pub(crate) const EXPECTED: &'static str = $expected;
+
+            /// Parses text that a person typed, a file contains or a program printed.
+            pub fn parse(text: &str) -> Result<Self, $crate::id::NameError> {
+                if $check(text) {
+                    Ok(Self(text.to_owned()))
+                } else {
+                    Err($crate::id::NameError { text: text.to_owned(), expected: Self::EXPECTED })
+                }
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = $crate::id::NameError;
+
+            fn try_from(text: String) -> Result<Self, Self::Error> {
+                Self::parse(&text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> Self {
+                name.0
+            }
+        }
+    };
+}
+pub(crate) use checked_text;
+
+checked_text! {
+    /// The id of a run, for example `r7k2m9xq4`. Safe as a file name, a ref component and a label.
+    RunId: is_run_id,
+    "a run id: expected `r` and 4 to 31 lower-case letters or digits, as `ralph status` lists them"
+}
+
+checked_text! {
+    /// A full git object id: 40 (SHA-1) or 64 (SHA-256) lower-case hex digits.
+    ObjectId: is_object_id,
+    "a git object id"
+}
 
 const ALPHABET: &[u8] = b"23456789abcdefghjkmnpqrstuvwxyz";
 
@@ -29,86 +89,17 @@ impl RunId {
             .collect();
         Self(format!("r{tail}"))
     }
-
-    /// Parses an id that a person typed or a file contains.
-    pub fn parse(text: &str) -> Result<Self, RunIdError> {
-        let bytes = text.as_bytes();
-        let shaped = (5..=32).contains(&bytes.len())
-            && bytes[0] == b'r'
-            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        if shaped {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(RunIdError(text.to_owned()))
-        }
-    }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for RunId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 impl FromStr for RunId {
-    type Err = RunIdError;
+    type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::parse(text)
     }
 }
 
-impl TryFrom<String> for RunId {
-    type Error = RunIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(&text)
-    }
-}
-
-impl From<RunId> for String {
-    fn from(id: RunId) -> Self {
-        id.0
-    }
-}
-
-/// A full git commit id: 40 (SHA-1) or 64 (SHA-256) lower-case hex digits.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ObjectId(String);
-
-/// A text is not a git object id.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is not a git object id")]
-pub struct ObjectIdError(String);
-
 impl ObjectId {
-    /// Parses an id as git prints it, with surrounding white space.
-    pub fn parse(text: &str) -> Result<Self, ObjectIdError> {
-        let text = text.trim();
-        let shaped = matches!(text.len(), 40 | 64)
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        if shaped {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(ObjectIdError(text.to_owned()))
-        }
-    }
-
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// The first ten digits, for people.
     #[must_use]
     pub fn short(&self) -> &str {
@@ -116,24 +107,14 @@ impl ObjectId {
     }
 }
 
-impl fmt::Display for ObjectId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+fn is_run_id(text: &str) -> bool {
+    (5..=32).contains(&text.len())
+        && text.starts_with('r')
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
 }
 
-impl TryFrom<String> for ObjectId {
-    type Error = ObjectIdError;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        Self::parse(&text)
-    }
-}
-
-impl From<ObjectId> for String {
-    fn from(id: ObjectId) -> Self {
-        id.0
-    }
+fn is_object_id(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// A repository on GitHub, for example `rust-lang/cargo`. GitHub ignores case.
@@ -143,15 +124,13 @@ pub struct RepositoryName {
     name: String,
 }
 
-/// A text is not the name of a repository.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{0}` is not a GitHub repository: expected `owner/name`")]
-pub struct RepositoryNameError(String);
-
 impl RepositoryName {
     /// Parses `owner/name`.
-    pub fn parse(text: &str) -> Result<Self, RepositoryNameError> {
-        let wrong = || RepositoryNameError(text.to_owned());
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        let wrong = || NameError {
+            text: text.to_owned(),
+            expected: "a GitHub repository: expected `owner/name`",
+        };
         let (owner, name) = text.split_once('/').ok_or_else(wrong)?;
         let of_owner = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
         let of_name = |b: u8| of_owner(b) || b == b'_' || b == b'.';
@@ -214,8 +193,16 @@ mod tests {
     #[test]
     fn an_object_id_is_whole_and_lower_case() {
         let sha = "a".repeat(40);
-        assert_eq!(ObjectId::parse(&format!("{sha}\n")).unwrap().as_str(), sha);
-        for bad in ["", "abc", &"A".repeat(40), &"g".repeat(40), "HEAD"] {
+        assert_eq!(ObjectId::parse(&sha).unwrap().as_str(), sha);
+        let with_line_break = format!("{sha}\n");
+        for bad in [
+            "",
+            "abc",
+            &"A".repeat(40),
+            &"g".repeat(40),
+            "HEAD",
+            &with_line_break,
+        ] {
             assert!(ObjectId::parse(bad).is_err(), "{bad:?} was taken");
         }
     }

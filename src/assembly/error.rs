@@ -10,14 +10,14 @@ use crate::engine::EngineError;
 use crate::gateway::audit::AuditError;
 use crate::gateway::broker::{BrokerError, UpstreamError};
 use crate::gateway::meter::MeterError;
-use crate::id::RunIdError;
+use crate::id::NameError;
 use crate::image::ImageError;
 use crate::model::ScriptError;
 use crate::runner::RunError;
 use crate::sandbox::{SandboxError, SandboxErrorKind};
 use crate::scm::ScmError;
 use crate::state::StateError;
-use crate::task::{LintFinding, TaskError};
+use crate::task::TaskError;
 use crate::text::error_chain;
 
 /// What kind of error it is: who can mend it.
@@ -118,7 +118,7 @@ impl AssemblyError {
 }
 
 /// A finding of the linter for a person: place, reason and fix.
-pub(crate) fn describe_finding(path: &Path, finding: &LintFinding) -> String {
+pub(crate) fn describe_finding(path: &Path, finding: &TaskError) -> String {
     let line = finding.line.map_or(String::new(), |line| format!(":{line}"));
     format!(
         "{}{line}: {}\n  fix: {}",
@@ -154,14 +154,14 @@ from_errors! {
     CredentialError => Runtime, hint;
     LoginError => Runtime, hint;
     MeterError => Runtime;
-    RunIdError => Usage;
+    NameError => Usage;
     ScriptError => Usage;
     UpstreamError => Usage;
 }
 
 impl From<TaskError> for AssemblyError {
     fn from(error: TaskError) -> Self {
-        Self::from_error(Usage, &error).with_hint_of(Some(error.hint()))
+        Self::from_error(Usage, &error).with_hint_of(Some(error.fix))
     }
 }
 

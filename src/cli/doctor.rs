@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::agent::AGENTS;
 use crate::exec::{Command, Discard};
-use crate::id::{RunId, RunIdError};
+use crate::id::{NameError, RunId};
 use crate::state::Intervention;
 
 use super::terminal::EventFormat;
@@ -30,7 +30,7 @@ enum DoctorSubject {
 }
 
 impl FromStr for DoctorSubject {
-    type Err = RunIdError;
+    type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text == "env" {

@@ -159,7 +159,7 @@ pub(super) fn revisions(wanted: &str, known: &[ObjectId]) -> String {
 pub(super) fn one_id(printed: &[u8]) -> Result<ObjectId, ScmError> {
     std::str::from_utf8(printed)
         .ok()
-        .and_then(|text| ObjectId::parse(text).ok())
+        .and_then(|text| ObjectId::parse(text.trim_end()).ok())
         .ok_or_else(|| unexpected("an object id", printed))
 }
 

@@ -133,7 +133,7 @@ pub(super) fn read_mark(text: &[u8]) -> Result<ObjectId, ScmError> {
     let id = text
         .strip_prefix(b":1 ")
         .and_then(|id| std::str::from_utf8(id).ok());
-    id.and_then(|id| ObjectId::parse(id).ok())
+    id.and_then(|id| ObjectId::parse(id.trim_end()).ok())
         .ok_or_else(|| unexpected("a new commit", text))
 }
 

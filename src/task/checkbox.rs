@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::error::TaskError;
+use super::error::{LintRule, TaskError};
 use super::markdown::{self, ListItem, MarkdownLine};
 use super::name::{CheckboxId, MilestoneId};
 
@@ -31,6 +31,8 @@ pub(super) struct Criteria {
     pub(super) checkboxes: Vec<Checkbox>,
     /// The position of each checkbox's mark, in bytes of the whole text.
     pub(super) marks: Vec<usize>,
+    /// The checkboxes that have a `verify:` without a command.
+    pub(super) empty_verify: BTreeSet<CheckboxId>,
     pub(super) errors: Vec<TaskError>,
 }
 
@@ -146,15 +148,26 @@ impl Scan {
 
     fn verify(&mut self, commands: Vec<String>, line: usize) {
         let Some(of) = self.open.iter().rev().find_map(|item| item.checkbox) else {
-            self.found.errors.push(TaskError::StrayVerify { line });
+            self.found.errors.push(TaskError::new(
+                line,
+                LintRule::Verification,
+                "this `verify:` belongs to no checkbox",
+                "indent it under the checkbox that it verifies, or start the line with another word",
+            ));
             return;
         };
         let checkbox = &mut self.found.checkboxes[of];
         if commands.is_empty() {
-            self.found.errors.push(TaskError::EmptyVerify {
+            self.found.errors.push(TaskError::new(
                 line,
-                id: checkbox.id.clone(),
-            });
+                LintRule::Verification,
+                format!(
+                    "this `verify:` of {} contains no command in backticks",
+                    checkbox.id
+                ),
+                "write it like - verify: `cargo test`",
+            ));
+            self.found.empty_verify.insert(checkbox.id.clone());
         }
         checkbox.verify.extend(commands);
     }
@@ -227,11 +240,12 @@ fn duplicates<'a>(ids: impl Iterator<Item = (&'a str, usize)>) -> Vec<TaskError>
     for (id, line) in ids {
         let first = *first_lines.entry(id).or_insert(line);
         if first != line {
-            errors.push(TaskError::DuplicateId {
+            errors.push(TaskError::new(
                 line,
-                id: id.to_owned(),
-                first,
-            });
+                LintRule::UniqueIds,
+                format!("duplicate id `{id}` (first used on line {first})"),
+                format!("change one of the two ids `{id}`"),
+            ));
         }
     }
     errors

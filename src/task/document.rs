@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::checkbox::Criteria;
-use super::error::TaskError;
+use super::error::{LintRule, TaskError};
 use super::frontmatter::Frontmatter;
 use super::markdown;
 use super::yaml::{self, YamlEntry, YamlValue};
@@ -29,23 +29,15 @@ impl TaskDocument {
     /// Parses a file. Never fails: mistakes are in `errors`.
     pub(super) fn parse(text: &str) -> Self {
         let parts = TaskParts::split(text);
-        let mut errors = Vec::new();
-        let entries = match parts.head {
-            Head::Absent => {
-                errors.push(TaskError::NoFrontmatter);
-                Some(Vec::new())
-            }
-            Head::Unclosed => {
-                errors.push(TaskError::UnclosedFrontmatter);
-                None
-            }
-            Head::Whole(yaml) => yaml::parse_mapping(yaml).map_err(|error| errors.push(error)).ok(),
-        };
+        let mut errors = Vec::from_iter(parts.error.clone());
+        let entries = parts
+            .yaml
+            .and_then(|yaml| yaml::parse_mapping(yaml).map_err(|error| errors.push(error)).ok());
         let keys = entries.as_deref().map(keys);
         let frontmatter = entries.and_then(|entries| Frontmatter::read(entries, &mut errors));
         let mut criteria = parts.criteria(text);
         errors.append(&mut criteria.errors);
-        errors.sort_by_key(TaskError::line);
+        errors.sort_by_key(|error| error.line);
         Self {
             frontmatter,
             keys,
@@ -67,16 +59,12 @@ fn keys(entries: &[YamlEntry]) -> BTreeSet<String> {
 }
 
 struct TaskParts<'a> {
-    head: Head<'a>,
+    /// The YAML with its opening `---`, so that line numbers are those of the file. `None` if it is never closed.
+    yaml: Option<&'a str>,
+    /// Why there is no frontmatter.
+    error: Option<TaskError>,
     /// Where the Markdown begins, in bytes.
     body_start: usize,
-}
-
-enum Head<'a> {
-    Absent,
-    Unclosed,
-    /// The YAML with its opening `---`, so that line numbers are those of the file.
-    Whole(&'a str),
 }
 
 impl<'a> TaskParts<'a> {
@@ -88,23 +76,30 @@ impl<'a> TaskParts<'a> {
             .is_some_and(|first| first.text.get(head_start..).is_some_and(opens));
         if !opening {
             return Self {
-                head: Head::Absent,
+                yaml: Some(""),
+                error: Some(TaskError::no_frontmatter()),
                 body_start: 0,
             };
         }
-        let Some(closing) = lines.find(|line| closes(line.text)) else {
-            let body_start = markdown::lines(text)
-                .nth(1)
-                .map_or(text.len(), |second| second.start);
+        let second = lines.next();
+        let after_opening = second.map_or(text.len(), |line| line.start);
+        let Some(closing) = second
+            .into_iter()
+            .chain(lines.by_ref())
+            .find(|line| closes(line.text))
+        else {
+            let reason = "the frontmatter is never closed";
+            let fix = "end the settings with a line `---`";
             return Self {
-                head: Head::Unclosed,
-                body_start,
+                yaml: None,
+                error: Some(TaskError::new(1, LintRule::Frontmatter, reason, fix)),
+                body_start: after_opening,
             };
         };
-        let body_start = lines.next().map_or(text.len(), |line| line.start);
         Self {
-            head: Head::Whole(&text[head_start..closing.start]),
-            body_start,
+            yaml: Some(&text[head_start..closing.start]),
+            error: None,
+            body_start: lines.next().map_or(text.len(), |line| line.start),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Reads the keys of a YAML mapping one by one and collects their mistakes.
 
-use super::error::TaskError;
+use super::error::{LintRule, TaskError, example};
 use super::pull_request;
 use super::yaml::{YamlEntry, YamlNode, YamlValue};
 
@@ -24,11 +24,15 @@ impl<'a> FrontmatterFields<'a> {
         for entry in entries {
             match once.iter().find(|seen| seen.key == entry.key) {
                 None => once.push(entry),
-                Some(seen) => errors.push(TaskError::DuplicateKey {
-                    line: entry.line,
-                    key: format!("{section}{}", entry.key),
-                    first: seen.line,
-                }),
+                Some(seen) => errors.push(TaskError::new(
+                    entry.line,
+                    LintRule::KnownKeys,
+                    format!(
+                        "duplicate key `{section}{}` (first set on line {})",
+                        entry.key, seen.line
+                    ),
+                    "keep one of the two",
+                )),
             }
         }
         Self {
@@ -90,11 +94,12 @@ impl<'a> FrontmatterFields<'a> {
         match pull_request::check_template(&key, &text) {
             Ok(()) => Some(text),
             Err(error) => {
-                self.errors.push(TaskError::Template {
+                self.errors.push(TaskError::new(
                     line,
-                    key,
-                    problem: error.source.to_string(),
-                });
+                    LintRule::Templates,
+                    format!("`{key}` cannot be rendered: {}", error.source),
+                    format!("use only the documented variables, like {}", example(&key)),
+                ));
                 None
             }
         }
@@ -120,7 +125,7 @@ impl<'a> FrontmatterFields<'a> {
     /// Adds an error if the key is missing.
     pub(super) fn require(&mut self, key: &'static str) {
         if !self.has(key) {
-            self.errors.push(TaskError::MissingKey { key });
+            self.errors.push(TaskError::missing_key(key));
         }
     }
 
@@ -134,13 +139,17 @@ impl<'a> FrontmatterFields<'a> {
     /// Adds an error for every unknown key.
     pub(super) fn finish(self) {
         for entry in self.entries {
-            let suggestion = closest(&entry.key, &self.known).map(|key| format!("{}{key}", self.section));
-            let key = format!("{}{}", self.section, entry.key);
-            self.errors.push(TaskError::UnknownKey {
-                line: entry.line,
-                key,
-                suggestion,
-            });
+            let section = self.section;
+            let mut reason = format!("unknown key `{section}{}`", entry.key);
+            let fix = match closest(&entry.key, &self.known) {
+                Some(known) => {
+                    reason += &format!("; did you mean `{section}{known}`?");
+                    format!("write `{section}{known}`, or remove the key")
+                }
+                None => format!("remove `{section}{}`", entry.key),
+            };
+            self.errors
+                .push(TaskError::new(entry.line, LintRule::KnownKeys, reason, fix));
         }
     }
 
@@ -161,12 +170,12 @@ impl<'a> FrontmatterFields<'a> {
         let value = read(node).ok();
         if value.is_none() {
             let key = format!("{}{key}", self.section);
-            self.errors.push(TaskError::BadValue {
+            self.errors.push(TaskError::new(
                 line,
-                key,
-                found,
-                expected,
-            });
+                LintRule::Values,
+                format!("`{key}` is {found}; expected {expected}"),
+                format!("write it like {}", example(&key)),
+            ));
         }
         value
     }

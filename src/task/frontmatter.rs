@@ -2,11 +2,12 @@
 
 use std::num::{NonZeroU32, NonZeroU64};
 
+use crate::id::NameError;
 use crate::usage::Usd;
 
 use super::error::TaskError;
 use super::fields::FrontmatterFields;
-use super::name::{BranchName, NameError, Slug, TaskId};
+use super::name::{BranchName, Slug, TaskId};
 use super::yaml::YamlEntry;
 
 /// The settings of a task. For `None`, the configuration decides.

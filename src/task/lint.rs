@@ -1,65 +1,22 @@
 //! Reports every mistake in a task file before a run costs anything.
 
-use serde::Serialize;
-
+use super::checkbox::Criteria;
 use super::document::TaskDocument;
-use super::error::{self, TaskError};
-use super::name::CheckboxId;
-
-/// One mistake that prevents a task from being run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LintFinding {
-    /// The line, from 1. `None` if there is no file.
-    pub line: Option<usize>,
-    /// The rule that it breaks.
-    pub rule: LintRule,
-    /// What is wrong.
-    pub reason: String,
-    /// How to fix it.
-    pub fix: String,
-}
-
-/// A rule for task files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum LintRule {
-    /// The file exists.
-    FileExists,
-    /// The frontmatter can be read.
-    Frontmatter,
-    /// Every key is known and appears once.
-    KnownKeys,
-    /// Every value has the right type and range.
-    Values,
-    /// The required keys are set.
-    RequiredKeys,
-    /// The run has a cost or token limit.
-    SpendLimit,
-    /// There are enough checkboxes to show progress.
-    EnoughCheckboxes,
-    /// Every id is unique.
-    UniqueIds,
-    /// Every checkbox can be verified.
-    Verification,
-    /// Every code block and comment is closed.
-    Closed,
-    /// The templates of the pull request can be rendered.
-    Templates,
-}
+use super::error::{LintRule, TaskError, example};
 
 /// Reports every mistake in a task file, by line. `None` means that the file does not exist.
 #[must_use]
-pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<LintFinding> {
+pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<TaskError> {
     let Some(text) = text else {
-        return vec![LintFinding {
+        return vec![TaskError {
             line: None,
             rule: LintRule::FileExists,
             reason: "the task file does not exist".to_owned(),
             fix: "write `ralph_task.md`, or create an example with `ralph init`".to_owned(),
         }];
     };
-    let document = TaskDocument::parse(text);
-    let mut findings: Vec<LintFinding> = document.errors.iter().map(LintFinding::from).collect();
+    let mut document = TaskDocument::parse(text);
+    let mut findings = std::mem::take(&mut document.errors);
     findings.extend(missing_budgets(&document));
     findings.extend(too_few_checkboxes(&document, min_checkboxes));
     findings.extend(unverified_checkboxes(&document));
@@ -67,69 +24,42 @@ pub fn lint(text: Option<&str>, min_checkboxes: usize) -> Vec<LintFinding> {
     findings
 }
 
-impl From<&TaskError> for LintFinding {
-    fn from(error: &TaskError) -> Self {
-        Self {
-            line: Some(error.line()),
-            rule: rule_broken_by(error),
-            reason: error.to_string(),
-            fix: error.hint(),
-        }
-    }
-}
-
-fn rule_broken_by(error: &TaskError) -> LintRule {
-    match error {
-        TaskError::NoFrontmatter | TaskError::UnclosedFrontmatter | TaskError::Yaml { .. } => {
-            LintRule::Frontmatter
-        }
-        TaskError::UnknownKey { .. } | TaskError::DuplicateKey { .. } => LintRule::KnownKeys,
-        TaskError::MissingKey { .. } => LintRule::RequiredKeys,
-        TaskError::BadValue { .. } => LintRule::Values,
-        TaskError::DuplicateId { .. } => LintRule::UniqueIds,
-        TaskError::EmptyVerify { .. } | TaskError::StrayVerify { .. } => LintRule::Verification,
-        TaskError::Unclosed { .. } => LintRule::Closed,
-        TaskError::Template { .. } => LintRule::Templates,
-    }
-}
-
 /// The configuration has defaults for these, but a task that costs money has to set its own limits.
-fn missing_budgets(document: &TaskDocument) -> Vec<LintFinding> {
+fn missing_budgets(document: &TaskDocument) -> Vec<TaskError> {
     let Some(keys) = &document.keys else {
         return Vec::new();
     };
-    let mut findings: Vec<LintFinding> = ["max_iterations", "max_wall_time_minutes"]
+    let mut findings: Vec<TaskError> = ["max_iterations", "max_wall_time_minutes"]
         .into_iter()
         .filter(|key| !keys.contains(*key))
-        .map(|key| LintFinding::from(&TaskError::MissingKey { key }))
+        .map(TaskError::missing_key)
         .collect();
     if !keys.contains("max_cost_usd_estimate") && !keys.contains("max_tokens_total") {
-        findings.push(LintFinding {
-            line: Some(1),
-            rule: LintRule::SpendLimit,
-            reason: "neither `max_cost_usd_estimate` nor `max_tokens_total` is set".to_owned(),
-            fix: format!(
-                "add {} or {}",
-                error::example("max_cost_usd_estimate"),
-                error::example("max_tokens_total")
-            ),
-        });
+        let (cost, tokens) = (example("max_cost_usd_estimate"), example("max_tokens_total"));
+        findings.push(TaskError::new(
+            1,
+            LintRule::SpendLimit,
+            "neither `max_cost_usd_estimate` nor `max_tokens_total` is set",
+            format!("add {cost} or {tokens}"),
+        ));
     }
     findings
 }
 
-fn too_few_checkboxes(document: &TaskDocument, min_checkboxes: usize) -> Option<LintFinding> {
+fn too_few_checkboxes(document: &TaskDocument, min_checkboxes: usize) -> Option<TaskError> {
     let checkboxes = &document.criteria.checkboxes;
-    (checkboxes.len() < min_checkboxes).then(|| LintFinding {
-        line: Some(checkboxes.last().map_or(1, |last| last.line)),
-        rule: LintRule::EnoughCheckboxes,
-        reason: format!("{} of at least {min_checkboxes} checkboxes", checkboxes.len()),
-        fix: "add success criteria like - [ ] M1.1 The login survives a restart".to_owned(),
+    (checkboxes.len() < min_checkboxes).then(|| {
+        TaskError::new(
+            checkboxes.last().map_or(1, |last| last.line),
+            LintRule::EnoughCheckboxes,
+            format!("{} of at least {min_checkboxes} checkboxes", checkboxes.len()),
+            "add success criteria like - [ ] M1.1 The login survives a restart",
+        )
     })
 }
 
 /// Skips checkboxes whose `verify:` is invalid, and all if `verify_commands` is: those are findings already.
-fn unverified_checkboxes(document: &TaskDocument) -> Vec<LintFinding> {
+fn unverified_checkboxes(document: &TaskDocument) -> Vec<TaskError> {
     if document
         .keys
         .as_ref()
@@ -137,25 +67,21 @@ fn unverified_checkboxes(document: &TaskDocument) -> Vec<LintFinding> {
     {
         return Vec::new();
     }
-    let has_invalid_verify = |of: &CheckboxId| {
-        let is_that = |error: &TaskError| matches!(error, TaskError::EmptyVerify { id, .. } if id == of);
-        document.errors.iter().any(is_that)
-    };
-    let unverified = document
-        .criteria
-        .checkboxes
+    let fix = format!(
+        "add - verify: `cargo test` under it, or {} to the frontmatter",
+        example("verify_commands")
+    );
+    let Criteria {
+        checkboxes,
+        empty_verify,
+        ..
+    } = &document.criteria;
+    checkboxes
         .iter()
-        .filter(|checkbox| checkbox.verify.is_empty());
-    unverified
-        .filter(|checkbox| !has_invalid_verify(&checkbox.id))
-        .map(|checkbox| LintFinding {
-            line: Some(checkbox.line),
-            rule: LintRule::Verification,
-            reason: format!("nothing verifies {}", checkbox.id),
-            fix: format!(
-                "add - verify: `cargo test` under it, or {} to the frontmatter",
-                error::example("verify_commands")
-            ),
+        .filter(|checkbox| checkbox.verify.is_empty() && !empty_verify.contains(&checkbox.id))
+        .map(|checkbox| {
+            let reason = format!("nothing verifies {}", checkbox.id);
+            TaskError::new(checkbox.line, LintRule::Verification, reason, &fix)
         })
         .collect()
 }
@@ -187,7 +113,7 @@ verify_commands: [make check]
             .map(|found| (found.line.unwrap(), found.rule, found.reason.as_str()))
             .collect();
         assert_eq!(found, expected);
-        let has_fix = |found: &LintFinding| !found.fix.is_empty() && !found.fix.contains("...");
+        let has_fix = |found: &TaskError| !found.fix.is_empty() && !found.fix.contains("...");
         assert!(findings.iter().all(has_fix), "{findings:#?}");
     }
 

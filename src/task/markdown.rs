@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::error::{Enclosure, TaskError};
+use super::error::{LintRule, TaskError};
 
 /// One line of Markdown without its line break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +41,22 @@ pub(super) fn visible<'a>(
     }
     let unclosed = match state {
         State::Text => None,
-        State::Code { since, .. } => Some(TaskError::Unclosed {
-            line: since,
-            enclosure: Enclosure::Code,
-        }),
-        State::Comment { since } => Some(TaskError::Unclosed {
-            line: since,
-            enclosure: Enclosure::Comment,
-        }),
+        State::Code { since, .. } => Some((
+            since,
+            "code block",
+            "close it with as many ` or ~ as it begins with",
+        )),
+        State::Comment { since } => Some((
+            since,
+            "comment",
+            "close it with -->, or put <!-- in backticks if it is text",
+        )),
     };
-    (seen, unclosed)
+    let error = unclosed.map(|(line, what, fix)| {
+        let reason = format!("this {what} is never closed, so the checkboxes after it are ignored");
+        TaskError::new(line, LintRule::Closed, reason, fix)
+    });
+    (seen, error)
 }
 
 /// A list item, at any depth.

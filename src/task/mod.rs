@@ -28,10 +28,10 @@ mod yaml;
 
 pub use checkbox::Checkbox;
 pub use document::body;
-pub use error::{Enclosure, TaskError};
+pub use error::{LintRule, TaskError};
 pub use frontmatter::{Frontmatter, PullRequestOptions, SandboxResources};
-pub use lint::{LintFinding, LintRule, lint};
-pub use name::{BranchName, CheckboxId, MilestoneId, NameError, Slug, TaskId};
+pub use lint::lint;
+pub use name::{BranchName, CheckboxId, MilestoneId, Slug, TaskId};
 pub use pull_request::{
     CheckboxFact, EvidenceFact, FlagFact, PullRequestFacts, PullRequestTemplateError, PullRequestText,
     render_pull_request,
@@ -58,7 +58,7 @@ impl Task {
             return Err(error);
         }
         Ok(Self {
-            frontmatter: document.frontmatter.ok_or(TaskError::NoFrontmatter)?,
+            frontmatter: document.frontmatter.ok_or_else(TaskError::no_frontmatter)?,
             checkboxes: document.criteria.checkboxes,
             heading: document.criteria.title,
         })
@@ -274,8 +274,8 @@ pr:
     fn a_mistake_in_the_frontmatter_is_reported_with_its_line(#[case] line: &str, #[case] message: &str) {
         let text = format!("---\ntask_id: t\ntest_command: t\n{line}\n---\n");
         let error = Task::parse(&text).unwrap_err();
-        assert_eq!((error.line(), error.to_string().as_str()), (4, message));
-        assert!(!error.hint().contains("..."), "no example for {error:?}");
+        assert_eq!((error.line, error.to_string().as_str()), (Some(4), message));
+        assert!(!error.fix.contains("..."), "no example for {error:?}");
     }
 
     fn task_text() -> impl Strategy<Value = String> {

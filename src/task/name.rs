@@ -1,68 +1,6 @@
 //! Names in a task file. They are checked once, here, because they become part of branch names and reports.
 
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
-
-/// A text that is not a valid name.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("`{text}` is not {expected}")]
-pub struct NameError {
-    /// The text.
-    pub text: String,
-    /// A description of a valid name.
-    pub expected: &'static str,
-}
-
-/// Defines a type for text that passes a check.
-macro_rules! checked_text {
-    ($(#[doc = $doc:literal])+ $name:ident: $check:ident, $expected:literal) => {
-        $(#[doc = $doc])+
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
-
-        impl $name {
-            pub(super) const EXPECTED: &'static str = $expected;
-
-            /// Parses a name.
-            pub fn parse(text: &str) -> Result<Self, NameError> {
-                if $check(text) {
-                    Ok(Self(text.to_owned()))
-                } else {
-                    Err(NameError { text: text.to_owned(), expected: Self::EXPECTED })
-                }
-            }
-
-            /// The name as text.
-            #[must_use]
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = NameError;
-
-            fn try_from(text: String) -> Result<Self, Self::Error> {
-                Self::parse(&text)
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(name: $name) -> Self {
-                name.0
-            }
-        }
-    };
-}
+use crate::id::checked_text;
 
 checked_text! {
     /// The id of a task. Safe as a component of a branch name and as a file name.

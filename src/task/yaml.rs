@@ -5,7 +5,7 @@
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput};
 
-use super::error::TaskError;
+use super::error::{LintRule, TaskError};
 
 /// One value with its line.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,11 +123,15 @@ impl<'a> Reader<'a> {
 }
 
 fn problem(at: Marker, problem: &str) -> TaskError {
-    TaskError::Yaml {
-        line: at.line(),
-        column: at.col() + 1,
-        problem: problem.to_owned(),
-    }
+    TaskError::new(
+        at.line(),
+        LintRule::Frontmatter,
+        format!(
+            "the frontmatter is not valid YAML: {problem} (column {})",
+            at.col() + 1
+        ),
+        "fix the YAML; put text with `: `, `#` or quotes in quotes",
+    )
 }
 
 #[cfg(test)]
@@ -138,7 +142,7 @@ mod tests {
     fn deep_nesting_is_refused() {
         for text in ["[".repeat(100_000), "- ".repeat(10_000), "{a: ".repeat(10_000)] {
             let error = parse_mapping(&format!("---\na:\n  {text}\n")).unwrap_err();
-            assert_eq!(error.line(), 3, "{error}");
+            assert_eq!(error.line, Some(3), "{error}");
         }
     }
 
