@@ -19,7 +19,7 @@ use crate::digest::Digest;
 /// How long ago the last change of a file must be. Some file systems store times in steps of two seconds.
 const SETTLED: SignedDuration = SignedDuration::from_secs(2);
 /// The beginning of a file of hashes. A new format gets a new header.
-const HEADER: &[u8] = b"ralph file hashes 2\n";
+const HEADER: &[u8] = b"ralph file hashes 3\n";
 /// How much of a file is in memory at a time.
 const BLOCK: usize = 256 * 1024;
 
@@ -103,8 +103,10 @@ impl FileHashes {
 
     /// Stores these hashes in place of all others. If that fails, the next call is slower.
     pub(crate) fn replace(&self, hashes: &HashTable) {
-        if *hashes != self.known {
-            write_cache(&self.store, &encode(hashes));
+        if *hashes != self.known
+            && let Some(bytes) = encode(hashes)
+        {
+            write_cache(&self.store, &bytes);
         }
     }
 }
@@ -122,62 +124,27 @@ fn content_hash(file: &mut File, expected: u64) -> io::Result<Digest> {
     }
 }
 
-/// The header, the hash of all that follows, and the records.
-fn encode(hashes: &HashTable) -> Vec<u8> {
-    let mut records = Vec::new();
-    for (name, (stamp, digest)) in hashes {
-        let FileStamp {
-            size,
-            device,
-            inode,
-            modified,
-            changed,
-        } = stamp;
-        records.extend_from_slice(digest.as_bytes());
-        for number in [*size, *device, *inode, name.len() as u64] {
-            records.extend_from_slice(&number.to_le_bytes());
-        }
-        for number in [modified.0, modified.1, changed.0, changed.1] {
-            records.extend_from_slice(&number.to_le_bytes());
-        }
-        records.extend_from_slice(name);
-    }
-    [HEADER, &Sha256::digest(&records), &records].concat()
+/// The header, the hash of all that follows, and the records as JSON. A file whose name is not UTF-8 is not cached.
+fn encode(hashes: &HashTable) -> Option<Vec<u8>> {
+    let records: Vec<(&str, &FileStamp, &Digest)> = hashes
+        .iter()
+        .filter_map(|(name, (stamp, digest))| Some((std::str::from_utf8(name).ok()?, stamp, digest)))
+        .collect();
+    let records = serde_json::to_vec(&records).ok()?;
+    Some([HEADER, &Sha256::digest(&records), &records].concat())
 }
 
 /// `None` if the bytes are damaged or of another version.
 fn decode(bytes: &[u8]) -> Option<HashTable> {
-    let rest = bytes.strip_prefix(HEADER)?;
-    let (hash, mut records) = rest.split_first_chunk::<32>()?;
+    let (hash, records) = bytes.strip_prefix(HEADER)?.split_first_chunk::<32>()?;
     if Digest::sha256(records).as_bytes() != hash {
         return None;
     }
-    let mut hashes = HashTable::new();
-    while !records.is_empty() {
-        let digest = Digest::from_bytes(take::<32>(&mut records)?);
-        let mut number = || take::<8>(&mut records);
-        let [size, device, inode, length] =
-            [number()?, number()?, number()?, number()?].map(u64::from_le_bytes);
-        let [modified, modified_rest, changed, changed_rest] =
-            [number()?, number()?, number()?, number()?].map(i64::from_le_bytes);
-        let (name, rest) = records.split_at_checked(usize::try_from(length).ok()?)?;
-        records = rest;
-        let stamp = FileStamp {
-            size,
-            device,
-            inode,
-            modified: FileTime(modified, modified_rest),
-            changed: FileTime(changed, changed_rest),
-        };
-        hashes.insert(name.to_owned(), (stamp, digest));
-    }
-    Some(hashes)
-}
-
-fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = bytes.split_first_chunk::<N>()?;
-    *bytes = rest;
-    Some(*taken)
+    let records: Vec<(String, FileStamp, Digest)> = serde_json::from_slice(records).ok()?;
+    let by_name = records
+        .into_iter()
+        .map(|(name, stamp, digest)| (name.into_bytes(), (stamp, digest)));
+    Some(by_name.collect())
 }
 
 #[cfg(test)]

@@ -44,15 +44,13 @@ impl AddAssign for Tokens {
 /// An amount of money in US dollars, counted in billionths so that sums are exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Usd {
-    nanos: u64,
-}
+pub struct Usd(u64);
 
 const NANOS: f64 = 1e9;
 
 impl Usd {
     /// No cost.
-    pub const ZERO: Self = Self { nanos: 0 };
+    pub const ZERO: Self = Self(0);
 
     /// Converts a number of dollars. `None` for a negative number, one that is not finite, or a billion and more. Fractions
     /// of a billionth are rounded up, because a budget must not be undercounted.
@@ -64,44 +62,34 @@ impl Usd {
     )]
     pub fn from_dollars(dollars: f64) -> Option<Self> {
         let fits = dollars.is_finite() && (0.0..1e9).contains(&dollars);
-        fits.then(|| Self {
-            nanos: (dollars * NANOS).ceil() as u64,
-        })
+        fits.then(|| Self((dollars * NANOS).ceil() as u64))
     }
 
     /// The difference, or zero where `other` is more.
     #[must_use]
     pub fn saturating_sub(self, other: Self) -> Self {
-        Self {
-            nanos: self.nanos.saturating_sub(other.nanos),
-        }
+        Self(self.0.saturating_sub(other.0))
     }
 
     /// The amount times `count`.
     #[must_use]
     pub fn saturating_mul(self, count: u64) -> Self {
-        Self {
-            nanos: self.nanos.saturating_mul(count),
-        }
+        Self(self.0.saturating_mul(count))
     }
 
     /// The cost of a duration when this is the price of an hour, rounded up.
     #[must_use]
     pub fn for_duration(self, time: Duration) -> Self {
         const HOUR: u128 = 3_600_000;
-        let nanos = u128::from(self.nanos)
-            .saturating_mul(time.as_millis())
-            .div_ceil(HOUR);
-        Self {
-            nanos: u64::try_from(nanos).unwrap_or(u64::MAX),
-        }
+        let nanos = u128::from(self.0).saturating_mul(time.as_millis()).div_ceil(HOUR);
+        Self(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// The number of dollars, for people and for JSON.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "for display")]
     pub fn dollars(self) -> f64 {
-        self.nanos as f64 / NANOS
+        self.0 as f64 / NANOS
     }
 }
 
@@ -109,9 +97,7 @@ impl Add for Usd {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self {
-            nanos: self.nanos.saturating_add(other.nanos),
-        }
+        Self(self.0.saturating_add(other.0))
     }
 }
 
@@ -146,11 +132,9 @@ impl Price {
     /// The cost of these tokens, rounded up.
     #[must_use]
     pub fn cost_of(self, tokens: Tokens) -> Usd {
-        let part = |count: u64, price: Usd| u128::from(count) * u128::from(price.nanos);
+        let part = |count: u64, price: Usd| u128::from(count) * u128::from(price.0);
         let sum = part(tokens.input, self.input_per_million) + part(tokens.output, self.output_per_million);
-        Usd {
-            nanos: u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX),
-        }
+        Usd(u64::try_from(sum.div_ceil(1_000_000)).unwrap_or(u64::MAX))
     }
 }
 
@@ -160,7 +144,7 @@ mod tests {
 
     #[test]
     fn an_amount_is_never_rounded_down() {
-        assert!(Usd::from_dollars(4.999_999_999_999_999_6e-05).unwrap() >= Usd { nanos: 50_000 });
+        assert!(Usd::from_dollars(4.999_999_999_999_999_6e-05).unwrap() >= Usd(50_000));
         assert_eq!(Usd::from_dollars(f64::NAN), None);
         assert_eq!(Usd::from_dollars(-1.0), None);
     }
@@ -172,10 +156,7 @@ mod tests {
             hour.for_duration(Duration::from_secs(90 * 60)).to_string(),
             "$3.0000"
         );
-        assert_eq!(
-            Usd { nanos: 1 }.for_duration(Duration::from_millis(1)),
-            Usd { nanos: 1 }
-        );
+        assert_eq!(Usd(1).for_duration(Duration::from_millis(1)), Usd(1));
         assert_eq!(hour.saturating_mul(3).to_string(), "$6.0000");
     }
 
