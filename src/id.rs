@@ -1,6 +1,5 @@
 //! Ids that are validated when they are created, because they end up in file names, branch names and labels.
 
-use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
@@ -117,50 +116,31 @@ fn is_object_id(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A repository on GitHub, for example `rust-lang/cargo`. GitHub ignores case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RepositoryName {
-    owner: String,
-    name: String,
+checked_text! {
+    /// A repository on GitHub, for example `rust-lang/cargo`. GitHub ignores case.
+    RepositoryName: is_repository_name,
+    "a GitHub repository: expected `owner/name`"
 }
 
 impl RepositoryName {
-    /// Parses `owner/name`.
-    pub fn parse(text: &str) -> Result<Self, NameError> {
-        let wrong = || NameError {
-            text: text.to_owned(),
-            expected: "a GitHub repository: expected `owner/name`",
-        };
-        let (owner, name) = text.split_once('/').ok_or_else(wrong)?;
-        let of_owner = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-        let of_name = |b: u8| of_owner(b) || b == b'_' || b == b'.';
-        let shaped = (1..=39).contains(&owner.len())
+    /// Whether it has this owner and name.
+    #[must_use]
+    pub fn is(&self, owner: &str, name: &str) -> bool {
+        self.0.eq_ignore_ascii_case(&format!("{owner}/{name}"))
+    }
+}
+
+fn is_repository_name(text: &str) -> bool {
+    let of_owner = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    let of_name = |b: u8| of_owner(b) || b == b'_' || b == b'.';
+    text.split_once('/').is_some_and(|(owner, name)| {
+        (1..=39).contains(&owner.len())
             && (1..=100).contains(&name.len())
             && owner.bytes().all(of_owner)
             && name.bytes().all(of_name)
             && ![".", ".."].contains(&name)
-            && !name.to_ascii_lowercase().ends_with(".git");
-        if shaped {
-            Ok(Self {
-                owner: owner.to_owned(),
-                name: name.to_owned(),
-            })
-        } else {
-            Err(wrong())
-        }
-    }
-
-    /// Whether it has this owner and name.
-    #[must_use]
-    pub fn is(&self, owner: &str, name: &str) -> bool {
-        self.owner.eq_ignore_ascii_case(owner) && self.name.eq_ignore_ascii_case(name)
-    }
-}
-
-impl fmt::Display for RepositoryName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.owner, self.name)
-    }
+            && !name.to_ascii_lowercase().ends_with(".git")
+    })
 }
 
 #[cfg(test)]
