@@ -73,7 +73,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let example = support::Example::new().await?;
     let outcome = example.builder().agent(SpellChecker).build().await?.run().await?;
 
-    println!("{:?} after {} iteration", outcome.kind, outcome.iterations);
+    println!("{:?} after {} iteration", outcome.kind, outcome.used.iterations);
     println!("{}", outcome.reason);
     Ok(())
 }

@@ -23,8 +23,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("{:?}: {}", outcome.kind, outcome.reason);
     println!(
         "{} iterations, {} tokens, branch {}",
-        outcome.iterations,
-        outcome.tokens.total(),
+        outcome.used.iterations,
+        outcome.used.tokens.total(),
         outcome.branch
     );
     for line in run.dir().journal()? {

@@ -33,7 +33,7 @@ pub(crate) async fn measure(stage: &Stage, repository: &Path) -> Fallible<Vec<Fi
     let ended = stage
         .run(repository, (model.clone(), model.watch.clone()), ITERATIONS)
         .await?;
-    if ended.iterations != ITERATIONS {
+    if ended.used.iterations != ITERATIONS {
         return Err(format!("the run ended early: {}", ended.reason).into());
     }
     let ours = model.watch.samples();

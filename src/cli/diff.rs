@@ -1,7 +1,7 @@
 //! `ralph diff`
 
 use crate::id::RunId;
-use crate::scm::{Checkpoints, DiffKind, Repository};
+use crate::scm::{Checkpoints, Repository};
 
 use super::{CliExit, CliResult, Context, select_run};
 
@@ -23,13 +23,8 @@ pub(super) async fn diff(context: &Context, args: DiffArgs) -> CliResult {
         context.ui.say("Nothing yet.");
         return Ok(CliExit::Success);
     };
-    let kind = if args.stat {
-        DiffKind::Stat
-    } else {
-        DiffKind::Patch
-    };
     let text = repo
-        .diff_text(&run.facts().base, &checkpoint.work_tree, kind)
+        .diff_text(&run.facts().base, &checkpoint.work_tree, args.stat)
         .await?;
     match text.trim_end() {
         "" => context.ui.say("Nothing yet."),

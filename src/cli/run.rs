@@ -117,16 +117,16 @@ async fn interrupted(context: &Context, dir: &RunDir) -> CliError {
 }
 
 fn summarize(context: &Context, dir: &RunDir, outcome: &RunOutcome, format: EventFormat) -> CliResult {
-    let cost = if outcome.unpriced_calls > 0 {
+    let cost = if outcome.used.unpriced_calls > 0 {
         "unknown".to_owned()
     } else {
-        outcome.cost.to_string()
+        outcome.used.cost.to_string()
     };
     context.ui.say(format_args!(
         "\nrun        {}\niterations {}\ntokens     {}\ncost       {cost}\nbranch     {}\nfiles      {}",
         outcome.run,
-        outcome.iterations,
-        outcome.tokens.total(),
+        outcome.used.iterations,
+        outcome.used.tokens.total(),
         outcome.branch,
         dir.path().display()
     ));

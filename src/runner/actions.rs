@@ -1,6 +1,5 @@
 //! The actions of a model's answer, performed in the clone one after another. The first failure ends the list.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -15,9 +14,9 @@ use crate::secret::Redactor;
 use crate::state::CommandFailure;
 use crate::text::error_chain;
 
+use super::RunInputs;
 use super::error::is_sandbox_fault;
 use super::gutter;
-use super::report::Reporter;
 use super::text;
 
 /// Timeout of a command that names none.
@@ -29,12 +28,9 @@ const MAX_OUTPUT: usize = 4000;
 
 /// Performs actions in a clone.
 pub(super) struct Performer<'a> {
+    pub(super) inputs: RunInputs<'a>,
     pub(super) sandbox: &'a dyn Sandbox,
     pub(super) clone: &'a PrivateClone<'a>,
-    pub(super) reporter: &'a Reporter,
-    pub(super) redactor: &'a Redactor,
-    /// Environment variables of commands.
-    pub(super) env: &'a BTreeMap<String, String>,
 }
 
 /// The actions of an iteration and what failed in it.
@@ -56,10 +52,21 @@ impl ActionsLog {
     }
 }
 
-/// The result of one action.
-enum ActionResult {
-    Succeeded(serde_json::Value),
+/// The details of an action that succeeded, for `actions.jsonl`, or why it did not.
+type ActionResult = Result<serde_json::Value, ActionError>;
+
+/// Why an action did not succeed.
+enum ActionError {
+    /// It failed.
     Failed { reason: String, failure: CommandFailure },
+    /// The sandbox failed, which ends the run.
+    Sandbox(SandboxError),
+}
+
+impl From<SandboxError> for ActionError {
+    fn from(error: SandboxError) -> Self {
+        Self::Sandbox(error)
+    }
 }
 
 impl Performer<'_> {
@@ -71,33 +78,30 @@ impl Performer<'_> {
     ) -> Result<bool, SandboxError> {
         for action in actions {
             let started = Instant::now();
-            let result = self.perform_one(action).await?;
-            let seconds = (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
-            let what = self.redactor.redact(&action.to_string());
-            let mut line = |ok: bool, detail: serde_json::Value| {
-                let line = json!({"action": action, "ok": ok, "seconds": seconds, "detail": detail});
-                log.lines.push(line);
+            let (detail, failed) = match self.perform_one(action).await {
+                Ok(detail) => (detail, None),
+                Err(ActionError::Failed { reason, failure }) => (json!(reason), Some((reason, failure))),
+                Err(ActionError::Sandbox(error)) => return Err(error),
             };
-            match result {
-                ActionResult::Succeeded(detail) => {
-                    line(true, detail);
-                    self.reporter.emit(EventKind::Action { what, failed: None });
-                }
-                ActionResult::Failed { reason, failure } => {
-                    line(false, json!(reason));
-                    self.reporter.emit(EventKind::Action {
-                        what: what.clone(),
-                        failed: Some(reason.lines().next().unwrap_or("failed").to_owned()),
-                    });
-                    log.fail(failure, format!("{what}: {reason}"));
-                    return Ok(false);
-                }
+            let seconds = (started.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
+            let ok = failed.is_none();
+            log.lines
+                .push(json!({"action": action, "ok": ok, "seconds": seconds, "detail": detail}));
+            let what = self.inputs.parts.redactor.redact(&action.to_string());
+            let first_line = |reason: &str| reason.lines().next().unwrap_or("failed").to_owned();
+            self.inputs.reporter.emit(EventKind::Action {
+                what: what.clone(),
+                failed: failed.as_ref().map(|(reason, _)| first_line(reason)),
+            });
+            if let Some((reason, failure)) = failed {
+                log.fail(failure, format!("{what}: {reason}"));
+                return Ok(false);
             }
         }
         Ok(true)
     }
 
-    async fn perform_one(&self, action: &AgentAction) -> Result<ActionResult, SandboxError> {
+    async fn perform_one(&self, action: &AgentAction) -> ActionResult {
         match action {
             AgentAction::Run {
                 command,
@@ -115,82 +119,67 @@ impl Performer<'_> {
             AgentAction::Rotate { .. }
             | AgentAction::Pause { .. }
             | AgentAction::StopSuccess { .. }
-            | AgentAction::StopFailure { .. } => Ok(ActionResult::Succeeded(json!("ends the iteration"))),
+            | AgentAction::StopFailure { .. } => Ok(json!("ends the iteration")),
         }
     }
 
-    async fn run(
-        &self,
-        line: &str,
-        cwd: Option<&RelPath>,
-        timeout_s: Option<u64>,
-    ) -> Result<ActionResult, SandboxError> {
+    async fn run(&self, line: &str, cwd: Option<&RelPath>, timeout_s: Option<u64>) -> ActionResult {
         let root = self.clone.dir();
         let dir = cwd.map_or(root.to_owned(), |dir| root.join(dir.as_path()));
         let timeout = timeout_s.map_or(RUN_TIMEOUT, Duration::from_secs);
-        let command = Command::shell(line).cwd(dir).timeout(timeout).envs(self.env);
-        let exit = match self.sandbox.exec(&command, &mut self.reporter.lines()).await {
-            Ok(exit) => exit,
-            Err(error) => match error.kind() {
-                SandboxErrorKind::NotStarted | SandboxErrorKind::File => {
-                    return Ok(failed(line, error_chain(&error)));
-                }
-                _ => return Err(error),
-            },
-        };
-        let output = output_text(&exit, self.redactor);
+        let command = Command::shell(line)
+            .cwd(dir)
+            .timeout(timeout)
+            .envs(&self.inputs.settings.agent_env);
+        let mut lines = self.inputs.reporter.lines();
+        let exit = self.sandbox.exec(&command, &mut lines).await;
+        let exit = exit.map_err(|error| match error.kind() {
+            SandboxErrorKind::NotStarted | SandboxErrorKind::File => failed(line, error_chain(&error)),
+            _ => error.into(),
+        })?;
+        let output = output_text(&exit, &self.inputs.parts.redactor);
         if exit.success() {
-            return Ok(ActionResult::Succeeded(
-                json!({"status": exit.status.to_string(), "output": output}),
-            ));
+            return Ok(json!({"status": exit.status.to_string(), "output": output}));
         }
-        let failure = gutter::command_failure(line, &exit, self.sandbox);
-        Ok(ActionResult::Failed {
+        Err(ActionError::Failed {
             reason: format!("{}\n{output}", exit.status),
-            failure,
+            failure: gutter::command_failure(line, &exit, self.sandbox),
         })
     }
 
-    async fn patch(&self, path: &RelPath, diff: &Patch) -> Result<ActionResult, SandboxError> {
-        let target = match self.target(path).await? {
-            Ok(target) => target,
-            Err(failed) => return Ok(failed),
-        };
+    async fn patch(&self, path: &RelPath, diff: &Patch) -> ActionResult {
+        let target = self.target(path).await?;
         let old = match self.sandbox.files().read(&target, MAX_FILE).await {
             Ok(bytes) => Some(bytes),
             Err(error) if error.is_not_found() => None,
-            Err(error) => return file_failure("patch", error),
+            Err(error) => return Err(file_failure("patch", error)),
         };
         match diff.apply(old.as_deref()) {
             Ok(PatchedFile::Content(new)) => self.store(&target, &new).await,
-            Ok(PatchedFile::Deleted) => match self.sandbox.files().remove(&target).await {
-                Ok(()) => Ok(ActionResult::Succeeded(json!("removed"))),
-                Err(error) => file_failure("patch", error),
-            },
-            Err(error) => Ok(failed("patch", error.to_string())),
+            Ok(PatchedFile::Deleted) => {
+                let removed = self.sandbox.files().remove(&target).await;
+                removed.map_err(|error| file_failure("patch", error))?;
+                Ok(json!("removed"))
+            }
+            Err(error) => Err(failed("patch", error.to_string())),
         }
     }
 
-    async fn write(&self, path: &RelPath, append: bool, content: &str) -> Result<ActionResult, SandboxError> {
-        let target = match self.target(path).await? {
-            Ok(target) => target,
-            Err(failed) => return Ok(failed),
-        };
+    async fn write(&self, path: &RelPath, append: bool, content: &str) -> ActionResult {
+        let target = self.target(path).await?;
         if !append {
             return self.store(&target, content.as_bytes()).await;
         }
-        match self.sandbox.files().append(&target, content.as_bytes()).await {
-            Ok(()) => Ok(ActionResult::Succeeded(json!({"appended": content.len()}))),
-            Err(error) => file_failure("write", error),
-        }
+        let appended = self.sandbox.files().append(&target, content.as_bytes()).await;
+        appended.map_err(|error| file_failure("write", error))?;
+        Ok(json!({"appended": content.len()}))
     }
 
-    async fn store(&self, target: &Path, bytes: &[u8]) -> Result<ActionResult, SandboxError> {
+    async fn store(&self, target: &Path, bytes: &[u8]) -> ActionResult {
         let mode = self.mode_of(target).await.unwrap_or(0o644);
-        match self.sandbox.files().write(target, bytes, mode).await {
-            Ok(()) => Ok(ActionResult::Succeeded(json!({"written": bytes.len()}))),
-            Err(error) => file_failure("write", error),
-        }
+        let written = self.sandbox.files().write(target, bytes, mode).await;
+        written.map_err(|error| file_failure("write", error))?;
+        Ok(json!({"written": bytes.len()}))
     }
 
     /// The permission bits of an existing file, so that a script stays executable.
@@ -202,17 +191,17 @@ impl Performer<'_> {
         Some(entry.mode & 0o777)
     }
 
-    async fn commit(&self, message: &str, paths: &[RelPath]) -> Result<ActionResult, SandboxError> {
+    async fn commit(&self, message: &str, paths: &[RelPath]) -> ActionResult {
         let paths: Vec<String> = paths.iter().map(ToString::to_string).collect();
         match self.clone.commit(message, &paths).await {
-            Ok(Some(commit)) => Ok(ActionResult::Succeeded(json!({"commit": commit}))),
-            Ok(None) => Ok(failed("commit", "nothing to commit".to_owned())),
-            Err(error) => Ok(failed("commit", error_chain(&error))),
+            Ok(Some(commit)) => Ok(json!({"commit": commit})),
+            Ok(None) => Err(failed("commit", "nothing to commit".to_owned())),
+            Err(error) => Err(failed("commit", error_chain(&error))),
         }
     }
 
     /// The absolute path of an action's file, after a check that no part of it is a symbolic link.
-    async fn target(&self, path: &RelPath) -> Result<Result<PathBuf, ActionResult>, SandboxError> {
+    async fn target(&self, path: &RelPath) -> Result<PathBuf, ActionError> {
         let mut args = vec!["-c".to_owned(), LINK_CHECK.to_owned(), "sh".to_owned()];
         let mut prefix = String::new();
         for part in path.as_str().split('/') {
@@ -223,30 +212,30 @@ impl Performer<'_> {
         let check = Command::new("sh").args(args).cwd(self.clone.dir());
         let exit = self.sandbox.exec(&check, &mut Discard).await?;
         if exit.success() {
-            return Ok(Ok(self.clone.dir().join(path.as_path())));
+            return Ok(self.clone.dir().join(path.as_path()));
         }
         let link = exit.stdout.text();
-        Ok(Err(failed(
+        Err(failed(
             "path",
             format!("`{}` is a symbolic link; write to the file itself", link.trim()),
-        )))
+        ))
     }
 }
 
 /// Prints the first argument that is a symbolic link and exits with 3.
 const LINK_CHECK: &str = r#"for p; do if [ -L "$p" ]; then printf '%s' "$p"; exit 3; fi; done"#;
 
-fn failed(what: &str, reason: String) -> ActionResult {
+fn failed(what: &str, reason: String) -> ActionError {
     let failure = gutter::text_failure(what, 1, &reason);
-    ActionResult::Failed { reason, failure }
+    ActionError::Failed { reason, failure }
 }
 
 /// A refused file operation fails the action; a sandbox that is gone fails the run.
-fn file_failure(what: &str, error: SandboxError) -> Result<ActionResult, SandboxError> {
+fn file_failure(what: &str, error: SandboxError) -> ActionError {
     if is_sandbox_fault(error.kind()) {
-        return Err(error);
+        return error.into();
     }
-    Ok(failed(what, error_chain(&error)))
+    failed(what, error_chain(&error))
 }
 
 /// Both output streams, shortened, for people and for the next prompt.

@@ -4,19 +4,17 @@ use std::path::Path;
 
 use crate::agent::actions::{AgentAction, ReportedProgress};
 use crate::agent::{AgentBrief, AgentConclusion, AgentOutcome, AgentSession};
-use crate::exec::{CapturedOutput, Command, Exit, OutputLine, OutputSink, OutputStream};
+use crate::exec::{CapturedOutput, Command, Exit};
 use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::sandbox::Sandbox;
 
-use super::accounts::Accounts;
 use super::actions::{ActionsLog, Performer, output_text};
 use super::error::Halt;
 use super::gutter;
-use super::interventions::{Interruption, next_interruption};
+use super::interventions::until_rotated;
 use super::metering::{AgentMetering, refused_for_good, with_notices};
 use super::model_calls;
 use super::progress::RunProgress;
-use super::report::LineReporter;
 use super::session::{SessionEnd, SessionHost, run_session};
 use super::workplace::Workplace;
 
@@ -32,15 +30,6 @@ pub(super) struct AgentWork {
     pub(super) response: String,
     /// Its actions and their failures.
     pub(super) actions: ActionsLog,
-}
-
-/// The parts of a run that an agent session needs.
-pub(super) struct AgentRunner<'r, 'a> {
-    pub(super) progress: &'r mut RunProgress<'a>,
-    pub(super) workplace: &'r Workplace<'a>,
-    pub(super) accounts: &'r Accounts<'a>,
-    pub(super) brief: &'r AgentBrief,
-    pub(super) profile: &'r Profile,
 }
 
 /// One session and what it did so far. It outlives a session that is interrupted.
@@ -74,84 +63,102 @@ impl AgentAttempt {
     }
 }
 
-impl AgentRunner<'_, '_> {
-    /// Lets the agent work within the time limit of the iteration, until it finishes or a person interrupts it.
-    pub(super) async fn run(mut self) -> Result<AgentWork, Halt> {
-        let agent = self.accounts.inputs.parts.agents.for_profile(&self.profile.name);
-        let mut attempt = AgentAttempt::new(agent.session(self.brief));
-        let limit = self.accounts.time_limit(self.progress);
-        let (inbox, timer) = (self.accounts.inputs.dir.inbox(), self.accounts.start_timer());
-        let ended = tokio::select! {
-            outcome = self.sessions(&mut attempt) => outcome,
-            interruption = next_interruption(&inbox) => match interruption {
-                Ok(Interruption::Stop) => Err(Halt::stopped()),
-                Ok(Interruption::Rotate) => Ok(interrupted("a person asked for a fresh context")),
-                Err(error) => Err(error.into()),
-            },
-            () = timer.timeout(limit) => {
-                let reason = format!("the iteration took longer than {} s and was ended", limit.as_secs());
-                let failure = gutter::text_failure("iteration", 124, "timed out");
-                attempt.actions.fail(failure, reason.clone());
-                Ok(interrupted(&reason))
-            }
-        };
-        self.settle(&mut attempt)?;
-        let outcome = ended?;
-        self.workplace.sandbox().end_processes().await?;
-        if let AgentConclusion::Unusable { error } = &outcome.conclusion {
-            let failure = gutter::text_failure("answer", 1, error);
-            attempt
-                .actions
-                .fail(failure, format!("the answer could not be used: {error}"));
+/// Lets the agent work within the time limit of the iteration, until it finishes or a person interrupts it.
+pub(super) async fn run_agent<'a>(
+    progress: &mut RunProgress<'a>,
+    workplace: &Workplace<'a>,
+    brief: &AgentBrief,
+    profile: &Profile,
+) -> Result<AgentWork, Halt> {
+    let agent = progress.inputs.parts.agents.for_profile(&profile.name);
+    let (limit, timer) = (progress.time_limit(), progress.start_timer());
+    let inbox = progress.inputs.dir.inbox();
+    let mut runner = AgentRunner {
+        progress,
+        workplace,
+        brief,
+        profile,
+        attempt: AgentAttempt::new(agent.session(brief)),
+    };
+    let ended = tokio::select! {
+        outcome = runner.sessions() => outcome,
+        rotated = until_rotated(&inbox) => rotated.map(|()| interrupted("a person asked for a fresh context")),
+        () = timer.timeout(limit) => {
+            let reason = format!("the iteration took longer than {} s and was ended", limit.as_secs());
+            let failure = gutter::text_failure("iteration", 124, "timed out");
+            runner.attempt.actions.fail(failure, reason.clone());
+            Ok(interrupted(&reason))
         }
-        Ok(AgentWork {
-            outcome,
-            response: attempt.response,
-            actions: attempt.actions,
-        })
+    };
+    runner.settle()?;
+    let outcome = ended?;
+    workplace.sandbox().end_processes().await?;
+    let AgentAttempt {
+        response,
+        mut actions,
+        ..
+    } = runner.attempt;
+    if let AgentConclusion::Unusable { error } = &outcome.conclusion {
+        let failure = gutter::text_failure("answer", 1, error);
+        actions.fail(failure, format!("the answer could not be used: {error}"));
     }
+    Ok(AgentWork {
+        outcome,
+        response,
+        actions,
+    })
+}
 
+/// Carries out the steps of the sessions of one iteration.
+struct AgentRunner<'r, 'a> {
+    progress: &'r mut RunProgress<'a>,
+    workplace: &'r Workplace<'a>,
+    brief: &'r AgentBrief,
+    profile: &'r Profile,
+    /// The newest session.
+    attempt: AgentAttempt,
+}
+
+impl AgentRunner<'_, '_> {
     /// Opens sessions until one finishes.
-    async fn sessions(&mut self, attempt: &mut AgentAttempt) -> Result<AgentOutcome, Halt> {
-        let agent = self.accounts.inputs.parts.agents.for_profile(&self.profile.name);
-        let mut backoff = self.accounts.inputs.settings.model_wait;
+    async fn sessions(&mut self) -> Result<AgentOutcome, Halt> {
+        let inputs = self.progress.inputs;
+        let agent = inputs.parts.agents.for_profile(&self.profile.name);
+        let mut backoff = inputs.settings.model_wait;
         loop {
-            let metering = self.accounts.begin_metering(self.profile, self.progress);
-            attempt.metering.clone_from(&metering);
-            let mut host = RunHost {
-                runner: &mut *self,
-                attempt: &mut *attempt,
-            };
+            let metering = self.progress.begin_metering(self.profile);
+            self.attempt.metering.clone_from(&metering);
             let end = tokio::select! {
                 biased;
-                end = run_session(&mut host) => end?,
+                end = run_session(self) => end?,
                 () = refused_for_good(metering.as_ref()) => {
                     SessionEnd::Finished(interrupted("every further call would be refused"))
                 }
             };
             match with_notices(end, metering.as_ref())? {
                 SessionEnd::Finished(outcome) => {
-                    let summary = self.accounts.inputs.parts.redactor.redact(&outcome.summary);
+                    let summary = inputs.parts.redactor.redact(&outcome.summary);
                     return Ok(AgentOutcome { summary, ..outcome });
                 }
                 SessionEnd::Failed(failure) => {
-                    self.settle(attempt)?;
+                    self.settle()?;
                     self.workplace.sandbox().end_processes().await?;
-                    self.accounts
-                        .wait_out(&failure, agent.as_ref(), &mut backoff, self.progress)
+                    self.progress
+                        .wait_out(&failure, agent.as_ref(), &mut backoff)
                         .await?;
                     let brief = AgentBrief {
-                        cost_left: self.accounts.cost_left(self.progress),
+                        cost_left: self.progress.cost_left(),
                         ..self.brief.clone()
                     };
-                    *attempt = AgentAttempt::new(agent.session(&brief));
+                    self.attempt = AgentAttempt::new(agent.session(&brief));
                 }
             }
         }
     }
 
     /// Records what the session used, once.
-    fn settle(&mut self, attempt: &mut AgentAttempt) -> Result<(), Halt> {
+    fn settle(&mut self) -> Result<(), Halt> {
+        let attempt = &mut self.attempt;
         let Some(call) = attempt.open_call.take() else {
             return Ok(());
         };
@@ -161,18 +168,12 @@ impl AgentRunner<'_, '_> {
             .reported_usage(&attempt.printed)
             .unwrap_or_default();
         let metering = attempt.metering.as_ref();
-        self.accounts
-            .settle_session(call, &reported, metering, self.profile, self.progress)
+        self.progress
+            .settle_session(call, &reported, metering, self.profile)
     }
 }
 
-/// Carries out the steps of a session within a run.
-struct RunHost<'h, 'r, 'a> {
-    runner: &'h mut AgentRunner<'r, 'a>,
-    attempt: &'h mut AgentAttempt,
-}
-
-impl SessionHost for RunHost<'_, '_, '_> {
+impl SessionHost for AgentRunner<'_, '_> {
     type Error = Halt;
 
     fn session(&mut self) -> &mut dyn AgentSession {
@@ -180,49 +181,44 @@ impl SessionHost for RunHost<'_, '_, '_> {
     }
 
     fn sandbox(&self) -> &dyn Sandbox {
-        self.runner.workplace.sandbox()
+        self.workplace.sandbox()
     }
 
     fn home(&self) -> &Path {
-        &self.runner.brief.home
+        &self.brief.home
     }
 
     async fn ask(&mut self, messages: Vec<ModelMessage>) -> Result<ModelReply, Halt> {
         let request = ModelRequest {
-            profile: self.runner.profile.clone(),
+            profile: self.profile.clone(),
             messages,
-            iteration: self.runner.brief.iteration,
+            iteration: self.brief.iteration,
             call: self.attempt.calls,
             purpose: CallPurpose::Agent,
         };
         self.attempt.calls += 1;
-        let reply = model_calls::ask(self.runner.accounts, self.runner.progress, request).await?;
+        let reply = model_calls::ask(self.progress, request).await?;
         self.attempt.response.clone_from(&reply.text);
         Ok(reply)
     }
 
     async fn exec(&mut self, command: Command) -> Result<Exit, Halt> {
-        let (runner, attempt) = (&mut *self.runner, &mut *self.attempt);
+        let (inputs, attempt) = (self.progress.inputs, &mut self.attempt);
         let calls_by_itself = attempt.session.reported_usage(&attempt.printed).is_some();
         if calls_by_itself && attempt.open_call.is_none() {
             let metering = attempt.metering.as_ref();
-            let iteration = runner.brief.iteration;
-            let call = runner
-                .accounts
-                .open_session(iteration, metering, runner.progress)?;
+            let call = self.progress.open_session(self.brief.iteration, metering)?;
             attempt.open_call = Some(call);
         }
-        let (settings, sandbox) = (runner.accounts.inputs.settings, runner.workplace.sandbox());
+        let (settings, sandbox) = (inputs.settings, self.workplace.sandbox());
         let command = command
-            .cwd(runner.workplace.clone_dir())
+            .cwd(self.workplace.clone_dir())
             .idle(settings.idle_timeout)
             .envs(&settings.agent_env);
-        let mut output = SessionOutput {
-            lines: runner.accounts.reporter.lines(),
-            printed: &mut attempt.printed,
-        };
+        let mut output = inputs.reporter.lines();
+        output.kept = Some(&mut attempt.printed);
         let exit = sandbox.exec(&command, &mut output).await?;
-        attempt.response = output_text(&exit, &runner.accounts.inputs.parts.redactor);
+        attempt.response = output_text(&exit, &inputs.parts.redactor);
         if !exit.success() {
             let failure = gutter::command_failure(&command.program, &exit, sandbox);
             let error = format!("{}: {}\n{}", command.program, exit.status, attempt.response);
@@ -232,13 +228,10 @@ impl SessionHost for RunHost<'_, '_, '_> {
     }
 
     async fn perform(&mut self, actions: Vec<AgentAction>) -> Result<bool, Halt> {
-        let runner = &self.runner;
         let performer = Performer {
-            sandbox: runner.workplace.sandbox(),
-            clone: &runner.workplace.private_clone(&runner.progress.tip),
-            reporter: &runner.accounts.reporter,
-            redactor: &runner.accounts.inputs.parts.redactor,
-            env: &runner.accounts.inputs.settings.agent_env,
+            inputs: self.progress.inputs,
+            sandbox: self.workplace.sandbox(),
+            clone: &self.workplace.private_clone(&self.progress.tip),
         };
         Ok(performer.perform(&actions, &mut self.attempt.actions).await?)
     }
@@ -252,27 +245,5 @@ pub(super) fn interrupted(reason: &str) -> AgentOutcome {
         conclusion: AgentConclusion::Rotate {
             reason: reason.to_owned(),
         },
-    }
-}
-
-/// Reports what a command prints, and keeps it even when the command is interrupted.
-struct SessionOutput<'a> {
-    lines: LineReporter<'a>,
-    printed: &'a mut CapturedOutput,
-}
-
-impl OutputSink for SessionOutput<'_> {
-    fn line(&mut self, line: OutputLine) {
-        self.lines.line(line);
-    }
-
-    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
-        if stream == OutputStream::Stdout {
-            self.printed.push(bytes);
-        }
-    }
-
-    fn wants_lines(&self) -> bool {
-        self.lines.wants_lines()
     }
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::state::{CallCharge, JournalEntry, JournalLine};
 use crate::usage::{Tokens, Usd};
+
+use super::error::Halt;
 
 /// The upper bounds of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,33 +41,6 @@ impl Default for Budget {
             max_rate_limit_wait: Duration::from_secs(360 * MINUTE),
         }
     }
-}
-
-/// A bound of the budget that is reached.
-#[derive(Clone, Debug, PartialEq, Error)]
-pub enum BudgetExceeded {
-    /// All iterations are spent.
-    #[error("all {0} iterations are spent (max_iterations)")]
-    Iterations(u32),
-    /// The time is spent.
-    #[error("{} minutes of work are spent (max_wall_time_minutes)", .0.as_secs() / 60)]
-    WallTime(Duration),
-    /// The next call could cost more than is left.
-    #[error("the next call could cost more than is left: {spent} of {limit} spent (max_cost_usd_estimate)")]
-    Cost {
-        /// What is spent.
-        spent: Usd,
-        /// What may be.
-        limit: Usd,
-    },
-    /// The next call could use more tokens than are left.
-    #[error("the next call could use more than is left: {spent} of {limit} tokens spent (max_tokens_total)")]
-    Tokens {
-        /// What is spent.
-        spent: u64,
-        /// What may be.
-        limit: u64,
-    },
 }
 
 /// What a run has used.
@@ -122,20 +96,18 @@ impl Ledger {
     }
 
     /// Checks whether another iteration may start.
-    pub fn check(&self, budget: &Budget) -> Result<(), BudgetExceeded> {
+    pub(super) fn check(&self, budget: &Budget) -> Result<(), Halt> {
         if self.iterations >= budget.max_iterations {
-            return Err(BudgetExceeded::Iterations(budget.max_iterations));
+            let iterations = budget.max_iterations;
+            return exceeded(&format!("all {iterations} iterations are spent (max_iterations)"));
         }
         if self.worked >= budget.max_wall_time {
-            return Err(BudgetExceeded::WallTime(budget.max_wall_time));
+            let minutes = budget.max_wall_time.as_secs() / 60;
+            return exceeded(&format!(
+                "{minutes} minutes of work are spent (max_wall_time_minutes)"
+            ));
         }
-        self.check_call(
-            budget,
-            CallCharge {
-                tokens: Tokens::default(),
-                cost: None,
-            },
-        )
+        self.check_call(budget, CallCharge::default())
     }
 
     /// The tokens and the cost used since an earlier ledger of the same run.
@@ -148,22 +120,20 @@ impl Ledger {
     }
 
     /// Checks whether a call may be made that uses at most `worst`.
-    pub fn check_call(&self, budget: &Budget, worst: CallCharge) -> Result<(), BudgetExceeded> {
-        let tokens = self.tokens.total().saturating_add(worst.tokens.total());
-        match budget.max_tokens {
-            Some(limit) if tokens > limit || self.tokens.total() >= limit => {
-                return Err(BudgetExceeded::Tokens {
-                    spent: self.tokens.total(),
-                    limit,
-                });
-            }
-            _ => {}
+    pub(super) fn check_call(&self, budget: &Budget, worst: CallCharge) -> Result<(), Halt> {
+        let spent = self.tokens.total();
+        if let Some(limit) = budget.max_tokens
+            && (spent.saturating_add(worst.tokens.total()) > limit || spent >= limit)
+        {
+            return exceeded(&format!(
+                "the next call could use more than is left: {spent} of {limit} tokens spent (max_tokens_total)"
+            ));
         }
         match budget.max_cost {
-            Some(limit) if self.cost + worst.cost.unwrap_or(Usd::ZERO) > limit => Err(BudgetExceeded::Cost {
-                spent: self.cost,
-                limit,
-            }),
+            Some(limit) if self.cost + worst.cost.unwrap_or(Usd::ZERO) > limit => exceeded(&format!(
+                "the next call could cost more than is left: {} of {limit} spent (max_cost_usd_estimate)",
+                self.cost
+            )),
             _ => Ok(()),
         }
     }
@@ -173,6 +143,10 @@ impl Ledger {
     pub fn time_left(&self, budget: &Budget) -> Duration {
         budget.max_wall_time.saturating_sub(self.worked)
     }
+}
+
+fn exceeded(reason: &str) -> Result<(), Halt> {
+    Err(Halt::failed(format!("budget exceeded: {reason}")))
 }
 
 /// The journal after the last end of the run. A person has seen what came before.
@@ -186,26 +160,15 @@ pub(super) fn since_rest(lines: &[JournalLine]) -> &[JournalLine] {
 
 /// The time during which a process had the run open. A process that was killed counts until its last journal line.
 fn worked(lines: &[JournalLine], now: Timestamp) -> Duration {
-    let mut total = Duration::ZERO;
-    let mut span: Option<(Timestamp, Timestamp)> = None;
-    for line in lines {
-        let opened = matches!(line.entry, JournalEntry::Opened { .. });
-        span = match span {
-            Some((from, to)) if opened => {
-                total += between(from, to);
-                Some((line.at, line.at))
-            }
-            Some((from, _)) => Some((from, line.at)),
-            None => Some((line.at, line.at)),
-        };
-    }
-    let ended = matches!(
-        lines.last().map(|line| &line.entry),
-        Some(JournalEntry::Ended { .. })
-    );
-    match span {
-        Some((from, to)) => total + between(from, if ended { to } else { now }),
-        None => total,
+    let of_one_process =
+        |_: &JournalLine, next: &JournalLine| !matches!(next.entry, JournalEntry::Opened { .. });
+    let spans = lines.chunk_by(of_one_process);
+    let recorded: Duration = spans
+        .map(|span| between(span[0].at, span[span.len() - 1].at))
+        .sum();
+    match lines.last() {
+        Some(last) if !matches!(last.entry, JournalEntry::Ended { .. }) => recorded + between(last.at, now),
+        _ => recorded,
     }
 }
 
@@ -333,20 +296,33 @@ mod tests {
     #[rstest]
     #[case::fresh(Ledger::default(), None)]
     #[case::one_left(Ledger { iterations: 2, ..Ledger::default() }, None)]
-    #[case::none_left(Ledger { iterations: 3, ..Ledger::default() }, Some(BudgetExceeded::Iterations(3)))]
+    #[case::none_left(Ledger { iterations: 3, ..Ledger::default() }, Some("all 3 iterations are spent (max_iterations)"))]
     #[case::late(Ledger { worked: Duration::from_secs(59), ..Ledger::default() }, None)]
     #[case::too_late(
         Ledger { worked: Duration::from_secs(60), ..Ledger::default() },
-        Some(BudgetExceeded::WallTime(Duration::from_secs(60)))
+        Some("1 minutes of work are spent (max_wall_time_minutes)")
     )]
     #[case::tokens_left(spent(999, 0.0), None)]
-    #[case::no_token_left(spent(1000, 0.0), Some(BudgetExceeded::Tokens { spent: 1000, limit: 1000 }))]
-    #[case::too_dear(spent(0, 1.5), Some(BudgetExceeded::Cost { spent: usd(1.5), limit: usd(1.0) }))]
-    fn an_iteration_begins_only_within_the_budget(
-        #[case] ledger: Ledger,
-        #[case] exceeded: Option<BudgetExceeded>,
-    ) {
-        assert_eq!(ledger.check(&budget()).err(), exceeded);
+    #[case::no_token_left(
+        spent(1000, 0.0),
+        Some("the next call could use more than is left: 1000 of 1000 tokens spent (max_tokens_total)")
+    )]
+    #[case::too_dear(
+        spent(0, 1.5),
+        Some("the next call could cost more than is left: $1.5000 of $1.0000 spent (max_cost_usd_estimate)")
+    )]
+    fn an_iteration_begins_only_within_the_budget(#[case] ledger: Ledger, #[case] exceeded: Option<&str>) {
+        let reason = ledger.check(&budget()).err().map(|halt| match halt {
+            Halt::End {
+                kind: RunOutcomeKind::Failed,
+                reason,
+            } => reason,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(
+            reason,
+            exceeded.map(|exceeded| format!("budget exceeded: {exceeded}"))
+        );
     }
 
     #[rstest]
@@ -370,10 +346,8 @@ mod tests {
             max_tokens: None,
             ..budget()
         };
-        assert_eq!(
-            spent(u64::MAX, 100.0).check_call(&budget, amount(1, Some(9.0))),
-            Ok(())
-        );
+        let checked = spent(u64::MAX, 100.0).check_call(&budget, amount(1, Some(9.0)));
+        assert!(checked.is_ok(), "{checked:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The end of the agent's work: its commits and its working tree are handed back to the user's repository.
 
 use crate::sandbox::SandboxErrorKind;
-use crate::scm::{self, Diff, GitHead, HandBackRefusal, ScmError, Snapshot};
+use crate::scm::{self, Diff, HandBackRefusal, ScmError, Snapshot};
 use crate::text::error_chain;
 
 use super::RunError;
@@ -43,7 +43,7 @@ pub(super) async fn collect(
         Err(RunError::Scm(error)) if is_fault_of_clone(&error) => error_chain(&error),
         Err(error) => return Err(error.into()),
     };
-    let reporter = &workplace.reporter;
+    let reporter = workplace.inputs.reporter;
     reporter.warn(format!("the work of this iteration is dropped: {reason}"));
     let failure = gutter::text_failure("hand-back", 1, &reason);
     actions.fail(
@@ -72,8 +72,9 @@ async fn hand_back(workplace: &mut Workplace<'_>, progress: &RunProgress<'_>) ->
         redactor: &workplace.inputs.parts.redactor,
     };
     let handed = scm::hand_back(&workplace.repo, &clone, &request, dir.path()).await?;
-    if snapshot.head != GitHead::Branch(facts.branch.clone()) {
+    if snapshot.branch.as_ref() != Some(&facts.branch) {
         workplace
+            .inputs
             .reporter
             .warn("the agent left the branch of the run; its work is moved back to that branch");
         clone.reset_to(&snapshot.tip).await?;

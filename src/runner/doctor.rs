@@ -9,9 +9,8 @@ use crate::event::EventKind;
 use crate::model::{CallPurpose, ModelMessage, ModelReply, ModelRequest, Profile};
 use crate::state::{IterationRecord, IterationVerdict, JournalEntry, RunOutcomeKind, StateError};
 
-use super::accounts::Accounts;
 use super::error::{Halt, RunError};
-use super::interventions::{Interruption, next_interruption};
+use super::interventions::until_rotated;
 use super::model_calls;
 use super::progress::RunProgress;
 use super::prompt::PromptError;
@@ -40,28 +39,14 @@ struct Diagnosis {
     model_suggestion: Option<String>,
 }
 
-/// How a question to the doctor ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Consultation {
-    /// There is a diagnosis.
-    Diagnosed,
-    /// The answer is not a diagnosis.
-    Unusable,
-    /// There was no answer.
-    Unanswered,
-}
+/// The result of a question that was not answered, for people.
+const UNANSWERED: &str = "it gave no answer";
 
-/// The parts of a run that the doctor needs.
-pub(super) struct Doctor<'r, 'a> {
-    pub(super) progress: &'r mut RunProgress<'a>,
-    pub(super) accounts: &'r Accounts<'a>,
-}
-
-impl Doctor<'_, '_> {
+impl RunProgress<'_> {
     /// Diagnoses the run between two iterations, because a person asked for it.
-    pub(super) async fn consult_now(&mut self) -> Result<(), Halt> {
-        let Some(mut record) = self.progress.last_record().cloned() else {
-            self.accounts
+    pub(super) async fn consult_doctor_now(&mut self) -> Result<(), Halt> {
+        let Some(mut record) = self.last_record().cloned() else {
+            self.inputs
                 .reporter
                 .warn("there is nothing to diagnose before the first iteration");
             return Ok(());
@@ -69,66 +54,61 @@ impl Doctor<'_, '_> {
         // The verdict of that iteration has already taken effect, and a person resumed the run if it was a pause.
         record.verdict = IterationVerdict::GoOn;
         let before = record.next_profile.clone();
-        self.consult(&mut record).await?;
+        self.consult_doctor(&mut record).await?;
         if record.next_profile != before {
             let name = record.next_profile;
-            self.progress.append(JournalEntry::Profile { name })?;
+            self.append(JournalEntry::Profile { name })?;
         }
         Halt::from_verdict(record.verdict)
     }
 
-    /// Asks the doctor. A suggested model becomes the `next_profile` of the record.
+    /// Asks the doctor, and returns the result for people. A suggested model becomes the `next_profile` of the record.
     ///
     /// A doctor that cannot be asked ends the run through the record's verdict, because the work of the iteration has to
     /// be recorded first.
-    pub(super) async fn consult(&mut self, record: &mut IterationRecord) -> Result<Consultation, Halt> {
-        let profiles = &self.accounts.inputs.settings.profiles;
+    pub(super) async fn consult_doctor(
+        &mut self,
+        record: &mut IterationRecord,
+    ) -> Result<&'static str, Halt> {
+        let profiles = &self.inputs.settings.profiles;
         let Some(profile) = profiles.doctor.as_ref().and_then(|name| profiles.get(name)) else {
-            self.accounts
+            self.inputs
                 .reporter
                 .warn("no doctor profile is configured (doctor_profile)");
-            return Ok(Consultation::Unanswered);
+            return Ok(UNANSWERED);
         };
-        match self.ask(profile, record.iteration).await {
-            Ok(Some(reply)) => Ok(self.apply_answer(&reply.text, record)?),
-            Ok(None) => Ok(Consultation::Unanswered),
+        match self.ask_doctor(profile, record.iteration).await {
+            Ok(Some(reply)) => return Ok(self.apply_answer(&reply.text, record)?),
+            Ok(None) => {}
             Err(Halt::End {
                 kind: RunOutcomeKind::Paused,
                 reason,
-            }) => {
-                record.pause(reason);
-                Ok(Consultation::Unanswered)
-            }
+            }) => record.pause(reason),
             Err(Halt::End {
                 kind: RunOutcomeKind::Failed,
                 reason,
-            }) => {
-                record.fail(reason);
-                Ok(Consultation::Unanswered)
-            }
-            Err(halt) => Err(halt),
+            }) => record.fail(reason),
+            Err(halt) => return Err(halt),
         }
+        Ok(UNANSWERED)
     }
 
     /// Asks within the time limit of an iteration. `None` when the time is up, or a person asked for a fresh iteration.
-    async fn ask(&mut self, profile: &Profile, iteration: u32) -> Result<Option<ModelReply>, Halt> {
+    async fn ask_doctor(&mut self, profile: &Profile, iteration: u32) -> Result<Option<ModelReply>, Halt> {
         let request = ModelRequest {
             profile: profile.clone(),
-            messages: vec![ModelMessage::user(self.prompt()?)],
+            messages: vec![ModelMessage::user(self.doctor_prompt()?)],
             iteration,
             call: 0,
             purpose: CallPurpose::Doctor,
         };
-        let limit = self.accounts.time_limit(self.progress);
-        let (inbox, timer) = (self.accounts.inputs.dir.inbox(), self.accounts.start_timer());
+        let (limit, reporter) = (self.time_limit(), self.inputs.reporter);
+        let (inbox, timer) = (self.inputs.dir.inbox(), self.start_timer());
         tokio::select! {
-            reply = model_calls::ask(self.accounts, self.progress, request) => reply.map(Some),
-            interruption = next_interruption(&inbox) => match interruption? {
-                Interruption::Stop => Err(Halt::stopped()),
-                Interruption::Rotate => Ok(None),
-            },
+            reply = model_calls::ask(self, request) => reply.map(Some),
+            rotated = until_rotated(&inbox) => rotated.map(|()| None),
             () = timer.timeout(limit) => {
-                self.accounts.reporter
+                reporter
                     .warn(format!("the doctor did not answer within {} s", limit.as_secs()));
                 Ok(None)
             }
@@ -140,37 +120,42 @@ impl Doctor<'_, '_> {
         &mut self,
         answer: &str,
         record: &mut IterationRecord,
-    ) -> Result<Consultation, StateError> {
+    ) -> Result<&'static str, StateError> {
         match parse(answer) {
             Ok(diagnosis) => {
-                self.apply(&diagnosis, record)?;
-                Ok(Consultation::Diagnosed)
+                self.apply_diagnosis(&diagnosis, record)?;
+                Ok("see .ralph/diagnostics.md")
             }
             Err(reason) => {
                 let what = format!("the doctor's answer could not be used: {reason}");
-                self.progress.log_error(record.iteration, &what)?;
-                self.accounts.reporter.warn(what);
-                Ok(Consultation::Unusable)
+                self.log_error(record.iteration, &what)?;
+                self.inputs.reporter.warn(what);
+                Ok("its answer could not be used")
             }
         }
     }
 
-    fn apply(&mut self, diagnosis: &Diagnosis, record: &mut IterationRecord) -> Result<(), StateError> {
-        let (settings, pattern) = (self.accounts.inputs.settings, diagnosis.failure_pattern.clone());
+    fn apply_diagnosis(
+        &mut self,
+        diagnosis: &Diagnosis,
+        record: &mut IterationRecord,
+    ) -> Result<(), StateError> {
+        let (settings, reporter) = (self.inputs.settings, self.inputs.reporter);
+        let pattern = diagnosis.failure_pattern.clone();
         let text = diagnosis_text(diagnosis, record.iteration);
-        self.progress.files.append("diagnostics.md", &text)?;
-        self.progress.log_activity(&format!("doctor: {pattern}"))?;
-        self.accounts.reporter.emit(EventKind::Diagnosed { pattern });
+        self.files.append("diagnostics.md", &text)?;
+        self.log_activity(&format!("doctor: {pattern}"))?;
+        reporter.emit(EventKind::Diagnosed { pattern });
         if !settings.doctor.apply_diagnosis {
             record.pause("a diagnosis waits in .ralph/diagnostics.md ([doctor] apply = \"wait\")".to_owned());
             return Ok(());
         }
         let heading = format!("### Signs of the doctor after iteration {}", record.iteration);
         let signs = format!("\n{heading}\n{}", list(&diagnosis.signs));
-        self.progress.files.append("guardrails.md", &signs)?;
+        self.files.append("guardrails.md", &signs)?;
         match &diagnosis.model_suggestion {
             Some(name) if settings.profiles.get(name).is_some() => record.next_profile.clone_from(name),
-            Some(name) => self.accounts.reporter.warn(format!(
+            Some(name) => reporter.warn(format!(
                 "the doctor suggests the model `{name}`, but there is no such profile"
             )),
             None => {}
@@ -178,22 +163,28 @@ impl Doctor<'_, '_> {
         Ok(())
     }
 
-    fn prompt(&self) -> Result<String, RunError> {
-        let (progress, settings) = (&*self.progress, self.accounts.inputs.settings);
-        let records: Vec<&IterationRecord> = progress.journal.records().collect();
+    fn doctor_prompt(&self) -> Result<String, RunError> {
+        let records: Vec<&IterationRecord> = self.journal.records().collect();
         let recent = &records[records.len().saturating_sub(MAX_ITERATIONS)..];
         let iterations: String = recent.iter().map(|record| iteration_text(record)).collect();
-        let profiles: Vec<&str> = settings.profiles.all.keys().map(String::as_str).collect();
+        let profiles: Vec<&str> = self
+            .inputs
+            .settings
+            .profiles
+            .all
+            .keys()
+            .map(String::as_str)
+            .collect();
         let schema = serde_json::to_string_pretty(&schemars::schema_for!(Diagnosis))
             .map_err(StateError::encode("diagnosis.schema.json"))?;
         let mut templates = Environment::new();
         templates.set_undefined_behavior(UndefinedBehavior::Strict);
         let values = context! {
-            task => shortened(&progress.task_text()),
-            guardrails => shortened(&progress.files.read("guardrails.md")?),
+            task => shortened(&self.task_text()),
+            guardrails => shortened(&self.files.read("guardrails.md")?),
             iterations => iterations,
-            errors => shortened(&progress.files.read("errors.log")?),
-            tests => shortened(&progress.test_output()?),
+            errors => shortened(&self.files.read("errors.log")?),
+            tests => shortened(&self.test_output()?),
             schema => schema,
             profiles => profiles.join(", "),
         };

@@ -9,7 +9,6 @@ use crate::scm::{ForgeError, ScmError};
 use crate::state::{IterationVerdict, RunOutcomeKind, StateError};
 use crate::task::{PullRequestTemplateError, TaskError};
 
-use super::budget::BudgetExceeded;
 use super::preflight::PreflightFailure;
 use super::prompt::PromptError;
 
@@ -57,7 +56,7 @@ pub enum RunError {
         /// The number of recorded iterations.
         recorded: usize,
     },
-    /// The run cannot be opened.
+    /// The run cannot be opened, or a trial session of an agent failed.
     #[error("{0}")]
     Refused(String),
 }
@@ -92,25 +91,21 @@ pub(super) enum Halt {
 }
 
 impl Halt {
+    pub(super) fn end(kind: RunOutcomeKind, reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::End { kind, reason }
+    }
+
     pub(super) fn failed(reason: impl Into<String>) -> Self {
-        Self::End {
-            kind: RunOutcomeKind::Failed,
-            reason: reason.into(),
-        }
+        Self::end(RunOutcomeKind::Failed, reason)
     }
 
     pub(super) fn paused(reason: impl Into<String>) -> Self {
-        Self::End {
-            kind: RunOutcomeKind::Paused,
-            reason: reason.into(),
-        }
+        Self::end(RunOutcomeKind::Paused, reason)
     }
 
     pub(super) fn stopped() -> Self {
-        Self::End {
-            kind: RunOutcomeKind::Stopped,
-            reason: "stopped by a person".to_owned(),
-        }
+        Self::end(RunOutcomeKind::Stopped, "stopped by a person")
     }
 
     /// Ends the run if the verdict does.
@@ -139,15 +134,7 @@ breaks!(
     SandboxError,
     ScmError,
     ForgeError,
-    TaskError,
-    PullRequestTemplateError,
     PromptError,
     ModelError,
     MeterError
 );
-
-impl From<BudgetExceeded> for Halt {
-    fn from(exceeded: BudgetExceeded) -> Self {
-        Self::failed(format!("budget exceeded: {exceeded}"))
-    }
-}

@@ -9,23 +9,21 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::event::EventKind;
-use crate::exec::{Command, Exit};
+use crate::exec::Command;
 use crate::id::ObjectId;
 use crate::sandbox::Sandbox;
 use crate::state::{CheckResult, CommandFailure};
-use crate::task::{Checkbox, CheckboxId, Task};
+use crate::task::{Checkbox, CheckboxId};
 
 use super::RunError;
-use super::accounts::Accounts;
 use super::actions::output_text;
 use super::gutter;
-use super::progress::RunProgress;
-use super::workplace::Workplace;
+use super::run::Run;
 
 /// How much of each command's output `test_output.txt` keeps, in bytes.
 const MAX_OUTPUT: usize = 256 * 1024;
 
-/// The results of a number of commands.
+/// The results of a number of commands, and what they show.
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
     /// Each command once, in order.
@@ -36,6 +34,10 @@ pub(super) struct Evidence {
     pub(super) failures: Vec<CommandFailure>,
     /// Failures as text, for the next prompt.
     pub(super) errors: Vec<String>,
+    /// The checkboxes that are ticked now.
+    pub(super) ticked: BTreeSet<CheckboxId>,
+    /// Whether the whole task passes on one commit.
+    pub(super) complete: bool,
 }
 
 impl Evidence {
@@ -49,42 +51,15 @@ impl Evidence {
     pub(super) fn ran(&self, command: &str) -> bool {
         self.checks.iter().any(|check| check.command == command)
     }
-
-    /// Adds the results of other commands.
-    pub(super) fn join(&mut self, other: Self) {
-        self.checks.extend(other.checks);
-        self.output.push_str(&other.output);
-        self.failures.extend(other.failures);
-        self.errors.extend(other.errors);
-    }
 }
 
-/// What verifying the reported checkboxes showed.
-#[derive(Debug, Default)]
-pub(super) struct Verified {
-    /// Everything that ran.
-    pub(super) evidence: Evidence,
-    /// The checkboxes that are ticked now.
-    pub(super) ticked: BTreeSet<CheckboxId>,
-    /// Whether the whole task passes on this commit.
-    pub(super) complete: bool,
-}
-
-/// Runs the commands of the task in the workplace.
-pub(super) struct Verifier<'r, 'a> {
-    pub(super) task: &'r Task,
-    pub(super) progress: &'r RunProgress<'a>,
-    pub(super) workplace: &'r Workplace<'a>,
-    pub(super) accounts: &'r Accounts<'a>,
-}
-
-impl Verifier<'_, '_> {
+impl Run<'_> {
     /// Verifies reported checkboxes on a commit, and the whole task once every checkbox is reported or ticked.
-    pub(super) async fn verify(
+    pub(super) async fn verify_commit(
         &self,
         commit: &ObjectId,
         reported: &BTreeSet<CheckboxId>,
-    ) -> Result<Verified, RunError> {
+    ) -> Result<Evidence, RunError> {
         let mut ticked = self.progress.ticked.clone();
         let checkboxes = self.task.checkboxes.iter();
         let is_reported = |checkbox: &&Checkbox| reported.contains(&checkbox.id);
@@ -96,9 +71,9 @@ impl Verifier<'_, '_> {
             .filter(|checkbox| all || (is_reported(checkbox) && !ticked.contains(&checkbox.id)))
             .collect();
         if to_verify.is_empty() && !all {
-            return Ok(Verified {
+            return Ok(Evidence {
                 ticked,
-                ..Verified::default()
+                ..Evidence::default()
             });
         }
         let tests = &self.task.frontmatter.test_command;
@@ -111,7 +86,7 @@ impl Verifier<'_, '_> {
                 commands.push(command);
             }
         }
-        let evidence = self.gather(commit, &commands).await?;
+        let mut evidence = self.gather(commit, &commands).await?;
         for checkbox in to_verify {
             let verification = self.task.verify_commands(checkbox);
             // A checkbox without any verification is never ticked.
@@ -124,11 +99,9 @@ impl Verifier<'_, '_> {
             .checkboxes
             .iter()
             .all(|checkbox| ticked.contains(&checkbox.id));
-        Ok(Verified {
-            complete: all && every_tick && evidence.passed(tests),
-            evidence,
-            ticked,
-        })
+        evidence.complete = all && every_tick && evidence.passed(tests);
+        evidence.ticked = ticked;
+        Ok(evidence)
     }
 
     fn update_tick(&self, id: &CheckboxId, passed: bool, ticked: &mut BTreeSet<CheckboxId>) {
@@ -145,7 +118,7 @@ impl Verifier<'_, '_> {
                 },
             },
         };
-        self.accounts.reporter.emit(event);
+        self.inputs.reporter.emit(event);
     }
 
     /// Runs commands in a fresh checkout of a commit, after ending every process of the agent.
@@ -154,11 +127,10 @@ impl Verifier<'_, '_> {
         sandbox.end_processes().await?;
         let dir = checkout_dir(sandbox);
         sandbox.files().remove(&dir).await?;
-        self.workplace.plant(&dir, commit, self.progress).await?;
+        self.workplace.plant(&dir, commit, &self.progress).await?;
         let mut evidence = Evidence::default();
         for line in commands {
-            let exit = self.run_check(line, &dir).await?;
-            evidence.join(self.evaluate(line, &exit, Some(commit.clone())));
+            self.check(line, &dir, Some(commit), &mut evidence).await?;
         }
         sandbox.end_processes().await?;
         sandbox.files().remove(&dir).await?;
@@ -166,32 +138,27 @@ impl Verifier<'_, '_> {
     }
 
     /// Runs a command in the clone, as feedback for the next iteration. It ticks no checkbox.
-    pub(super) async fn feedback(&self, line: &str) -> Result<Evidence, RunError> {
-        let exit = self.run_check(line, &self.workplace.clone_dir()).await?;
-        self.workplace.sandbox().end_processes().await?;
-        Ok(self.evaluate(line, &exit, None))
+    pub(super) async fn feedback(&self, line: &str, evidence: &mut Evidence) -> Result<(), RunError> {
+        let clone = self.workplace.clone_dir();
+        self.check(line, &clone, None, evidence).await?;
+        Ok(self.workplace.sandbox().end_processes().await?)
     }
 
-    async fn run_check(&self, line: &str, dir: &Path) -> Result<Exit, RunError> {
-        let timeout = self
-            .accounts
-            .time_limit(self.progress)
-            .max(Duration::from_secs(1));
+    /// Runs a command, reports its result and adds it. With a commit, which is checked out in `dir`, it is evidence.
+    async fn check(
+        &self,
+        line: &str,
+        dir: &Path,
+        commit: Option<&ObjectId>,
+        evidence: &mut Evidence,
+    ) -> Result<(), RunError> {
+        let (redactor, sandbox) = (&self.inputs.parts.redactor, self.workplace.sandbox());
+        let timeout = self.progress.time_limit().max(Duration::from_secs(1));
         let command = Command::shell(line).cwd(dir).timeout(timeout).keep(MAX_OUTPUT);
-        let mut lines = self.accounts.reporter.lines();
-        Ok(self
-            .workplace
-            .sandbox()
-            .exec_trusted(&command, &mut lines)
-            .await?)
-    }
-
-    /// Reports the result of one command and turns it into evidence.
-    fn evaluate(&self, line: &str, exit: &Exit, commit: Option<ObjectId>) -> Evidence {
-        let redactor = &self.accounts.inputs.parts.redactor;
-        let mut evidence = Evidence::default();
+        let mut lines = self.inputs.reporter.lines();
+        let exit = sandbox.exec_trusted(&command, &mut lines).await?;
         let status = exit.status.to_string();
-        self.accounts.reporter.emit(EventKind::Checked {
+        self.inputs.reporter.emit(EventKind::Checked {
             command: line.to_owned(),
             status: status.clone(),
             passed: exit.success(),
@@ -201,25 +168,21 @@ impl Verifier<'_, '_> {
         let stderr = stderr.trim_end();
         let _ = writeln!(evidence.output, "$ {line}\n{stdout}{stderr}\n[{status}]");
         if !exit.success() {
-            let place = if commit.is_some() {
-                "in a clean checkout"
-            } else {
-                "in the clone"
-            };
-            let output = output_text(exit, redactor);
+            let place = commit.map_or("in the clone", |_| "in a clean checkout");
+            let output = output_text(&exit, redactor);
             evidence
                 .errors
                 .push(format!("`{line}` {place}: {status}\n{output}"));
-            let failure = gutter::command_failure(line, exit, self.workplace.sandbox());
+            let failure = gutter::command_failure(line, &exit, sandbox);
             evidence.failures.push(failure);
         }
         evidence.checks.push(CheckResult {
             command: line.to_owned(),
             code: exit.status.shell_code(),
             seconds: (exit.duration.as_secs_f64() * 1000.0).round() / 1000.0,
-            commit,
+            commit: commit.cloned(),
         });
-        evidence
+        Ok(())
     }
 }
 

@@ -9,38 +9,32 @@ use super::error::Halt;
 /// How often the inbox is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// An intervention that cannot wait for the end of the iteration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Interruption {
-    /// End the run now.
-    Stop,
-    /// End this iteration with what it has.
-    Rotate,
-}
-
-/// Waits for an intervention that cannot wait, and removes it from the inbox. Others stay there.
-pub(super) async fn next_interruption(inbox: &Inbox) -> Result<Interruption, StateError> {
-    wait_for(inbox, |intervention| match intervention {
-        Intervention::Stop => Some(Interruption::Stop),
-        Intervention::Rotate => Some(Interruption::Rotate),
-        Intervention::Pause | Intervention::Note { .. } | Intervention::Doctor => None,
-    })
-    .await
+/// Waits until a person asks for a fresh iteration. That a person stops the run meanwhile is an error.
+pub(super) async fn until_rotated(inbox: &Inbox) -> Result<(), Halt> {
+    let ends_iteration =
+        |intervention: &Intervention| matches!(intervention, Intervention::Stop | Intervention::Rotate);
+    match wait_for(inbox, ends_iteration).await? {
+        Intervention::Stop => Err(Halt::stopped()),
+        _ => Ok(()),
+    }
 }
 
 /// Waits until a person stops the run. Returns the halt, or the error that made the inbox unreadable.
 pub(super) async fn until_stopped(inbox: &Inbox) -> Halt {
-    let stop = |intervention: &Intervention| (*intervention == Intervention::Stop).then_some(());
-    let stopped = wait_for(inbox, stop).await;
-    stopped.map_or_else(Halt::from, |()| Halt::stopped())
+    let stopped = wait_for(inbox, |intervention| *intervention == Intervention::Stop).await;
+    stopped.map_or_else(Halt::from, |_| Halt::stopped())
 }
 
-async fn wait_for<T>(inbox: &Inbox, wanted: impl Fn(&Intervention) -> Option<T>) -> Result<T, StateError> {
+/// Waits for an intervention, and removes it from the inbox. Others stay there.
+async fn wait_for(
+    inbox: &Inbox,
+    is_wanted: impl Fn(&Intervention) -> bool,
+) -> Result<Intervention, StateError> {
     loop {
         for (path, intervention) in inbox.pending()? {
-            if let Some(found) = wanted(&intervention) {
+            if is_wanted(&intervention) {
                 inbox.remove(&path)?;
-                return Ok(found);
+                return Ok(intervention);
             }
         }
         tokio::time::sleep(POLL_INTERVAL).await;

@@ -11,20 +11,19 @@ use crate::state::JournalEntry;
 use crate::task::{CheckboxId, ticked_ids};
 
 use super::RunError;
-use super::agent_work::{AgentRunner, AgentWork};
+use super::agent_work::{AgentWork, run_agent};
 use super::budget::Budget;
 use super::collect::{Collected, collect};
 use super::error::{Halt, is_sandbox_fault};
-use super::evidence::{Verified, Verifier, checkboxes_named};
+use super::evidence::{Evidence, checkboxes_named};
 use super::gutter;
 use super::interventions::until_stopped;
-use super::iteration_files::{FinishedIteration, record_iteration, write_iteration_files};
 use super::ladder::carry_out;
 use super::progress::RunProgress;
 use super::prompt::{self, PromptInput};
 use super::run::Run;
 use super::settings::Profiles;
-use super::verdict::{decide, judge, unjudged};
+use super::verdict::decide;
 
 /// The largest task file that is read back from the clone, in bytes.
 const MAX_TASK_FILE: u64 = 4 * 1024 * 1024;
@@ -42,49 +41,34 @@ impl<'a> Run<'a> {
         let clone = self.workplace.clone_dir();
         let sandbox = self.workplace.sandbox();
         self.progress.files.copy(sandbox, &clone).await?;
-        let runner = AgentRunner {
-            progress: &mut self.progress,
-            workplace: &self.workplace,
-            accounts: &self.accounts,
-            brief: &brief,
-            profile,
-        };
-        let mut work = runner.run().await?;
+        let mut work = run_agent(&mut self.progress, &self.workplace, &brief, profile).await?;
         let collected = collect(&mut self.workplace, &mut self.progress, &mut work.actions).await?;
         let inbox = self.inputs.dir.inbox();
-        let verified = tokio::select! {
-            verified = self.verify(&work, &collected, number) => verified?,
+        let evidence = tokio::select! {
+            evidence = self.verify(&work, &collected, number) => evidence?,
             halt = until_stopped(&inbox) => return Err(halt),
         };
         // Only now: what the agent wrote into the run files belongs to work that was handed back.
         let sandbox = self.workplace.sandbox();
         self.progress.files.read_back(sandbox, &clone).await?;
-        let mut record = unjudged(number, &profile.name, &work, &collected);
-        let settings = self.inputs.settings;
-        judge(&mut record, &verified, &self.task, &self.progress, settings);
-        let decision = decide(&mut record, &work.outcome.conclusion, &self.progress, settings);
-        carry_out(decision, &mut record, &mut self.doctor()).await?;
+        let mut record = self.judge(number, &profile.name, &work, &collected, &evidence);
+        let decision = decide(&mut record, &work.outcome.conclusion, &self.progress);
+        carry_out(decision, &mut record, &mut self.progress).await?;
         record.milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         (record.tokens, record.cost) = self.progress.ledger().used_since(&before);
-        let finished = FinishedIteration {
-            record,
-            work,
-            collected,
-            verified,
-        };
-        write_iteration_files(&mut self.progress, &finished)?;
-        record_iteration(finished, &mut self.progress, &self.workplace).await
+        self.write_iteration_files(&record, &work, &collected, &evidence)?;
+        self.record_iteration(record, &collected, evidence).await
     }
 
     /// Records and reports that an iteration starts, and returns its profile.
     fn start_iteration(&mut self, number: u32) -> Result<&'a Profile, RunError> {
-        self.reporter.begin_iteration(number);
+        self.inputs.reporter.begin_iteration(number);
         let profile = current_profile(&self.inputs.settings.profiles, &self.progress)?;
         let started = JournalEntry::IterationStarted { iteration: number };
         self.progress.append(started)?;
         let began = format!("iteration {number} began with profile {}", profile.name);
         self.progress.log_activity(&began)?;
-        self.reporter.emit(EventKind::IterationStarted {
+        self.inputs.reporter.emit(EventKind::IterationStarted {
             profile: profile.name.clone(),
         });
         Ok(profile)
@@ -102,11 +86,8 @@ impl<'a> Run<'a> {
             notes: progress.files.read("notes.md")?,
             errors: progress.files.read("errors.log")?,
             tip: progress.tip.to_string(),
-            status: progress.last.status.clone(),
-            diff_summary: progress.last.diff_summary.clone(),
-            diff_file: progress.last.diff_file.clone(),
+            last: progress.last.clone(),
             tests: progress.test_output()?,
-            tests_file: progress.last.tests_file.clone(),
             budgets: budgets_text(number, &inputs.settings.budget, progress),
             answer_format: inputs.parts.agents.for_profile(&profile.name).answer_format(),
         };
@@ -118,7 +99,7 @@ impl<'a> Run<'a> {
             text,
             iteration: number,
             home: self.workplace.sandbox().root().join("agent"),
-            cost_left: self.accounts.cost_left(progress),
+            cost_left: progress.cost_left(),
         })
     }
 
@@ -128,23 +109,17 @@ impl<'a> Run<'a> {
         work: &AgentWork,
         collected: &Collected,
         number: u32,
-    ) -> Result<Verified, RunError> {
+    ) -> Result<Evidence, RunError> {
         let reported = self.reported_checkboxes(work, number).await?;
-        let verifier = Verifier {
-            task: &self.task,
-            progress: &self.progress,
-            workplace: &self.workplace,
-            accounts: &self.accounts,
-        };
-        let mut found = verifier.verify(&collected.snapshot.tip, &reported).await?;
-        if !found.evidence.checks.is_empty() && !collected.snapshot.dirty.is_empty() {
+        let mut found = self.verify_commit(&collected.snapshot.tip, &reported).await?;
+        if !found.checks.is_empty() && !collected.snapshot.dirty.is_empty() {
             let hint = "there is uncommitted work: evidence is gathered from commits only".to_owned();
-            found.evidence.errors.push(hint);
+            found.errors.push(hint);
         }
         let tests = &self.task.frontmatter.test_command;
         let untested = self.progress.last.tested_tree.as_ref() != Some(&collected.snapshot.tree);
-        if untested && !found.evidence.ran(tests) {
-            found.evidence.join(verifier.feedback(tests).await?);
+        if untested && !found.ran(tests) {
+            self.feedback(tests, &mut found).await?;
         }
         Ok(found)
     }
@@ -167,7 +142,9 @@ impl<'a> Run<'a> {
             let reason = "the task has no such checkbox".to_owned();
             self.progress
                 .log_error(number, &format!("reported `{checkbox}` as finished: {reason}"))?;
-            self.reporter.emit(EventKind::NotTicked { checkbox, reason });
+            self.inputs
+                .reporter
+                .emit(EventKind::NotTicked { checkbox, reason });
         }
         let file = self.workplace.clone_dir().join("ralph_task.md");
         match self.workplace.sandbox().files().read(&file, MAX_TASK_FILE).await {

@@ -13,99 +13,87 @@ use super::agent_work::AgentWork;
 use super::budget::Ledger;
 use super::collect::Collected;
 use super::error::Halt;
-use super::evidence::Verified;
-use super::progress::{LastIteration, RunProgress};
-use super::workplace::Workplace;
+use super::evidence::Evidence;
+use super::progress::LastIteration;
+use super::run::Run;
 use crate::text::one_line;
 
-/// An iteration that is over and not recorded yet.
-pub(super) struct FinishedIteration {
-    pub(super) record: IterationRecord,
-    pub(super) work: AgentWork,
-    pub(super) collected: Collected,
-    pub(super) verified: Verified,
-}
+impl Run<'_> {
+    /// Writes everything about the iteration that a person may want to read to the run files.
+    pub(super) fn write_iteration_files(
+        &mut self,
+        record: &IterationRecord,
+        work: &AgentWork,
+        collected: &Collected,
+        evidence: &Evidence,
+    ) -> Result<(), StateError> {
+        let progress = &mut self.progress;
+        let number = record.iteration;
+        let actions: Vec<String> = work
+            .actions
+            .lines
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let metrics = metrics(record, &progress.ledger());
+        let pull_request = json!({ "branch": progress.facts().branch, "tip": record.tip, "opened": false });
+        let files = [
+            ("response.json", pretty(&json!({ "text": work.response }))),
+            ("actions.jsonl", actions.concat()),
+            ("git_diff.patch", collected.diff.patch.clone()),
+            ("test_output.txt", evidence.output.clone()),
+            ("metrics.json", pretty(&metrics)),
+            ("pr_state.json", pretty(&pull_request)),
+        ];
+        for (name, text) in files {
+            progress
+                .files
+                .write(&format!("iterations/{number}/{name}"), &text)?;
+        }
+        for error in work.actions.errors.iter().chain(&evidence.errors) {
+            progress.log_error(number, error)?;
+        }
+        progress.files.append("progress.md", &progress_line(record))?;
+        let gutter = if record.score.gutter { " GUTTER" } else { "" };
+        progress.log_activity(&format!(
+            "iteration {number} ended: {}; loop score {:.2}{gutter}; signals {}",
+            record.ending,
+            record.score.total,
+            json!(record.score.signals)
+        ))
+    }
 
-/// Writes everything about the iteration that a person may want to read to the run files.
-pub(super) fn write_iteration_files(
-    progress: &mut RunProgress<'_>,
-    finished: &FinishedIteration,
-) -> Result<(), StateError> {
-    let FinishedIteration {
-        record,
-        work,
-        collected,
-        verified,
-    } = finished;
-    let number = record.iteration;
-    let actions: Vec<String> = work
-        .actions
-        .lines
-        .iter()
-        .map(|line| format!("{line}\n"))
-        .collect();
-    let metrics = metrics(record, &progress.ledger());
-    let pull_request = json!({ "branch": progress.facts().branch, "tip": record.tip, "opened": false });
-    let files = [
-        ("response.json", pretty(&json!({ "text": work.response }))),
-        ("actions.jsonl", actions.concat()),
-        ("git_diff.patch", collected.diff.patch.clone()),
-        ("test_output.txt", verified.evidence.output.clone()),
-        ("metrics.json", pretty(&metrics)),
-        ("pr_state.json", pretty(&pull_request)),
-    ];
-    for (name, text) in files {
+    /// Records the iteration in the journal and in a checkpoint. Only then has it happened.
+    pub(super) async fn record_iteration(
+        &mut self,
+        record: IterationRecord,
+        collected: &Collected,
+        evidence: Evidence,
+    ) -> Result<(), Halt> {
+        let progress = &mut self.progress;
+        let file = |name: &str| Some(format!(".ralph/iterations/{}/{name}", record.iteration));
+        let before = std::mem::take(&mut progress.last);
+        progress.set_last(LastIteration {
+            status: status_text(&collected.snapshot),
+            diff_summary: collected.diff.summary(),
+            diff_file: file("git_diff.patch"),
+            tests_file: if evidence.checks.is_empty() {
+                before.tests_file
+            } else {
+                file("test_output.txt")
+            },
+            tested_tree: tested_tree(&record, &collected.snapshot).or(before.tested_tree),
+        })?;
+        (progress.tip, progress.tree) = (record.tip.clone(), record.tree.clone());
+        progress.ticked = evidence.ticked;
+        let (event, verdict) = (ended_event(&record), record.verdict.clone());
         progress
-            .files
-            .write(&format!("iterations/{number}/{name}"), &text)?;
+            .checkpoint(Some(JournalEntry::Recorded(Box::new(record))))
+            .await?;
+        self.workplace.show_task(progress).await?;
+        self.inputs.reporter.emit(event);
+        Halt::from_verdict(verdict)
     }
-    for error in work.actions.errors.iter().chain(&verified.evidence.errors) {
-        progress.log_error(number, error)?;
-    }
-    progress.files.append("progress.md", &progress_line(record))?;
-    let gutter = if record.score.gutter { " GUTTER" } else { "" };
-    progress.log_activity(&format!(
-        "iteration {number} ended: {}; loop score {:.2}{gutter}; signals {}",
-        record.ending,
-        record.score.total,
-        json!(record.score.signals)
-    ))
-}
-
-/// Records the iteration in the journal and in a checkpoint. Only then has it happened.
-pub(super) async fn record_iteration(
-    finished: FinishedIteration,
-    progress: &mut RunProgress<'_>,
-    workplace: &Workplace<'_>,
-) -> Result<(), Halt> {
-    let FinishedIteration {
-        record,
-        collected,
-        verified,
-        ..
-    } = finished;
-    let file = |name: &str| Some(format!(".ralph/iterations/{}/{name}", record.iteration));
-    let before = std::mem::take(&mut progress.last);
-    progress.set_last(LastIteration {
-        status: status_text(&collected.snapshot),
-        diff_summary: collected.diff.summary(),
-        diff_file: file("git_diff.patch"),
-        tests_file: if verified.evidence.checks.is_empty() {
-            before.tests_file
-        } else {
-            file("test_output.txt")
-        },
-        tested_tree: tested_tree(&record, &collected.snapshot).or(before.tested_tree),
-    })?;
-    (progress.tip, progress.tree) = (record.tip.clone(), record.tree.clone());
-    progress.ticked = verified.ticked;
-    let (event, verdict) = (ended_event(&record), record.verdict.clone());
-    progress
-        .checkpoint(Some(JournalEntry::Recorded(Box::new(record))))
-        .await?;
-    workplace.show_task(progress).await?;
-    workplace.reporter.emit(event);
-    Halt::from_verdict(verdict)
 }
 
 /// The tree the tests ran on. Evidence runs on the commit, whose tree is that of the clone only without uncommitted work.

@@ -4,18 +4,19 @@ use crate::event::EventKind;
 use crate::state::{IterationRecord, JournalEntry, JournalLine, Rung};
 
 use super::budget::since_rest;
-use super::doctor::{Consultation, Doctor};
 use super::error::Halt;
 use super::gutter;
-use super::verdict::Decision;
+use super::progress::RunProgress;
 use crate::text::one_line;
 
-/// What follows from the loop score of an iteration.
+/// What is done before an iteration is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LadderDecision {
-    /// Another iteration.
+    /// Nothing.
     Continue,
-    /// Another iteration, after this step.
+    /// Ask the doctor.
+    Consult,
+    /// Take this step.
     Climb(Rung),
     /// The end: every step was tried and the run is still going in circles.
     GiveUp,
@@ -52,37 +53,38 @@ pub(super) fn next_rung(
 
 /// Carries out a decision before its iteration is recorded, so that a crash cannot leave it half done.
 pub(super) async fn carry_out(
-    decision: Decision,
+    decision: LadderDecision,
     record: &mut IterationRecord,
-    doctor: &mut Doctor<'_, '_>,
+    progress: &mut RunProgress<'_>,
 ) -> Result<(), Halt> {
     match decision {
-        Decision::Record => Ok(()),
-        Decision::Consult => doctor.consult(record).await.map(drop),
-        Decision::Climb(rung) => climb(rung, record, doctor).await,
+        LadderDecision::Continue => Ok(()),
+        LadderDecision::Consult => progress.consult_doctor(record).await.map(drop),
+        LadderDecision::Climb(rung) => climb(rung, record, progress).await,
+        LadderDecision::GiveUp => {
+            let reason =
+                "the run is going in circles and every step of the ladder was tried (max_consecutive_gutter)";
+            record.fail(reason.to_owned());
+            Ok(())
+        }
     }
 }
 
-async fn climb(rung: Rung, record: &mut IterationRecord, doctor: &mut Doctor<'_, '_>) -> Result<(), Halt> {
+async fn climb(rung: Rung, record: &mut IterationRecord, progress: &mut RunProgress<'_>) -> Result<(), Halt> {
     record.rung = Some(rung);
     let detail = match rung {
         Rung::Rotate => {
             let sign = sign_text(record);
-            let files = &mut doctor.progress.files;
-            files.append("guardrails.md", &format!("\n{sign}\n"))?;
+            progress.files.append("guardrails.md", &format!("\n{sign}\n"))?;
             sign
         }
         Rung::Fallback => {
-            if let Some(fallback) = &doctor.accounts.inputs.settings.profiles.fallback {
+            if let Some(fallback) = &progress.inputs.settings.profiles.fallback {
                 record.next_profile.clone_from(fallback);
             }
             format!("going on with profile {}", record.next_profile)
         }
-        Rung::Doctor => match doctor.consult(record).await? {
-            Consultation::Diagnosed => "see .ralph/diagnostics.md".to_owned(),
-            Consultation::Unusable => "its answer could not be used".to_owned(),
-            Consultation::Unanswered => "it gave no answer".to_owned(),
-        },
+        Rung::Doctor => progress.consult_doctor(record).await?.to_owned(),
         Rung::Person => {
             record.pause(
                 "the run is going in circles and needs a person (`ralph note`, then `ralph resume`)"
@@ -92,9 +94,8 @@ async fn climb(rung: Rung, record: &mut IterationRecord, doctor: &mut Doctor<'_,
         }
     };
     let rung = rung.name().to_owned();
-    let progress = &mut *doctor.progress;
     progress.log_activity(&format!("ladder: {rung}: {detail}"))?;
-    doctor.accounts.reporter.emit(EventKind::Ladder { rung, detail });
+    progress.inputs.reporter.emit(EventKind::Ladder { rung, detail });
     Ok(())
 }
 

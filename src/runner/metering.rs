@@ -50,17 +50,6 @@ pub struct MeterNotices {
 }
 
 impl MeterNotices {
-    /// Waits until a call is refused and every later one would be, whatever the program does.
-    async fn refused_for_good(&self) {
-        loop {
-            let added = self.added.notified();
-            if self.unread().iter().any(is_final) {
-                return;
-            }
-            added.await;
-        }
-    }
-
     /// Reads all notices.
     pub(super) fn take(&self) -> Vec<MeterNotice> {
         take(&mut *self.unread())
@@ -88,11 +77,17 @@ fn is_final(notice: &MeterNotice) -> bool {
     }
 }
 
-/// Waits until the meter refuses every further call of a session; for ever without a meter.
+/// Waits until a call is refused and every later one would be, whatever the program does; for ever without a meter.
 pub(super) async fn refused_for_good(metering: Option<&AgentMetering>) {
-    match metering {
-        Some(metering) => metering.notices.refused_for_good().await,
-        None => std::future::pending().await,
+    let Some(AgentMetering { notices, .. }) = metering else {
+        return std::future::pending().await;
+    };
+    loop {
+        let added = notices.added.notified();
+        if notices.unread().iter().any(is_final) {
+            return;
+        }
+        added.await;
     }
 }
 
@@ -101,56 +96,48 @@ pub(super) fn with_notices(end: SessionEnd, metering: Option<&AgentMetering>) ->
     let Some(metering) = metering else {
         return Ok(end);
     };
-    match (refusal(metering.notices.take()), end) {
-        (Some(Refused::Unpriced { model }), _) => Err(Halt::paused(format!(
-            "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot be enforced: set the price of the model \
-             in [models.NAME], or set max_tokens_total"
-        ))),
-        (Some(Refused::OverBudget { reason }), end) => {
+    let failure = match refusal(metering.notices.take()) {
+        None | Some(MeterNotice::Spent { .. }) => return Ok(end),
+        Some(MeterNotice::Unpriced { model }) => {
+            return Err(Halt::paused(format!(
+                "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot be enforced: set the price of the \
+                 model in [models.NAME], or set max_tokens_total"
+            )));
+        }
+        Some(MeterNotice::BudgetExceeded(overdrawn)) => {
             let outcome = match end {
                 SessionEnd::Finished(outcome) => outcome,
                 SessionEnd::Failed(failure) => interrupted(&failure.to_string()),
             };
-            Ok(SessionEnd::Finished(AgentOutcome {
+            let reason = overdrawn.to_string();
+            return Ok(SessionEnd::Finished(AgentOutcome {
                 conclusion: AgentConclusion::OverBudget { reason },
                 ..outcome
-            }))
+            }));
         }
-        (Some(Refused::Failed(failure)), SessionEnd::Finished(_)) => Ok(SessionEnd::Failed(failure)),
-        (Some(Refused::Failed(_)) | None, end) => Ok(end),
-    }
-}
-
-/// Why calls of a session were refused.
-#[derive(Debug, PartialEq)]
-enum Refused {
-    OverBudget { reason: String },
-    Unpriced { model: String },
-    Failed(ModelFailure),
+        Some(MeterNotice::RateLimited { status, until }) => ModelFailure::RateLimited {
+            until,
+            message: format!("status {status}"),
+        },
+        Some(MeterNotice::CredentialRefused { reason: message }) => ModelFailure::Unauthorized { message },
+    };
+    Ok(match end {
+        SessionEnd::Finished(_) => SessionEnd::Failed(failure),
+        failed @ SessionEnd::Failed(_) => failed,
+    })
 }
 
 /// Why calls of a session were refused for good. A model failure counts only if no later call was answered.
-fn refusal(notices: Vec<MeterNotice>) -> Option<Refused> {
+fn refusal(notices: Vec<MeterNotice>) -> Option<MeterNotice> {
     let mut refused = None;
     for notice in notices {
-        refused = match notice {
-            MeterNotice::BudgetExceeded(overdrawn) => {
-                return Some(Refused::OverBudget {
-                    reason: overdrawn.to_string(),
-                });
-            }
-            MeterNotice::Unpriced { model } => return Some(Refused::Unpriced { model }),
+        match notice {
             // A call that used nothing was not answered.
-            MeterNotice::Spent { tokens, .. } if tokens.total() == 0 => refused,
-            MeterNotice::Spent { .. } => None,
-            MeterNotice::RateLimited { status, until } => {
-                let message = format!("status {status}");
-                Some(Refused::Failed(ModelFailure::RateLimited { until, message }))
-            }
-            MeterNotice::CredentialRefused { reason: message } => {
-                Some(Refused::Failed(ModelFailure::Unauthorized { message }))
-            }
-        };
+            MeterNotice::Spent { tokens, .. } if tokens.total() == 0 => {}
+            MeterNotice::Spent { .. } => refused = None,
+            notice if is_final(&notice) => return Some(notice),
+            notice => refused = Some(notice),
+        }
     }
     refused
 }
@@ -166,13 +153,13 @@ mod tests {
     #[rstest]
     #[case::nothing(vec![], None)]
     #[case::answered(vec![spent(3)], None)]
-    #[case::refused(vec![spent(3), spent(0), refused()], Some(failure()))]
-    #[case::refused_and_then_unused(vec![refused(), spent(0)], Some(failure()))]
+    #[case::refused(vec![spent(3), spent(0), refused()], Some(refused()))]
+    #[case::refused_and_then_unused(vec![refused(), spent(0)], Some(refused()))]
     #[case::answered_after_all(vec![refused(), spent(3)], None)]
-    #[case::over_budget_whatever_comes_after(vec![overdrawn(), spent(3)], Some(over_budget()))]
+    #[case::over_budget_whatever_comes_after(vec![overdrawn(), spent(3)], Some(overdrawn()))]
     fn the_last_unanswered_refusal_counts(
         #[case] notices: Vec<MeterNotice>,
-        #[case] expected: Option<Refused>,
+        #[case] expected: Option<MeterNotice>,
     ) {
         assert_eq!(refusal(notices), expected);
     }
@@ -195,25 +182,11 @@ mod tests {
         }
     }
 
-    fn failure() -> Refused {
-        Refused::Failed(ModelFailure::Unauthorized {
-            message: "no".to_owned(),
-        })
-    }
-
-    const OVERDRAWN: OverBudget = OverBudget::Tokens {
-        worst: 3,
-        spent: 2,
-        limit: 4,
-    };
-
     fn overdrawn() -> MeterNotice {
-        MeterNotice::BudgetExceeded(OVERDRAWN)
-    }
-
-    fn over_budget() -> Refused {
-        Refused::OverBudget {
-            reason: OVERDRAWN.to_string(),
-        }
+        MeterNotice::BudgetExceeded(OverBudget::Tokens {
+            worst: 3,
+            spent: 2,
+            limit: 4,
+        })
     }
 }

@@ -3,8 +3,8 @@
 //! [`create`] makes a run and [`drive`] works on it, from its beginning or from its last checkpoint. There is one loop.
 //! The runner reports events; it knows no terminal and no store.
 //!
-//! A run being driven has three parts. `RunProgress` is what a checkpoint saves, `Workplace` is the sandbox with the
-//! private clone, and `Accounts` keeps to the budget. `Run` is the thin driver over them.
+//! A run being driven has two parts. `RunProgress` is what a checkpoint saves, and keeps to the budget; `Workplace` is the
+//! sandbox with the private clone. `Run` is the thin driver over them.
 
 mod accounts;
 mod actions;
@@ -54,11 +54,11 @@ use crate::sandbox::{Provider, SandboxSpec};
 use crate::scm::Forge;
 use crate::secret::Redactor;
 use crate::state::{RunDir, RunOutcomeKind, RunOwner};
-use crate::usage::{Tokens, Usd};
 
 use open::Opened;
+use report::Reporter;
 
-pub use budget::{Budget, BudgetExceeded, Ledger};
+pub use budget::{Budget, Ledger};
 pub use compute_cost::ComputeCost;
 pub use create::{NewRun, adopt, create};
 pub use error::RunError;
@@ -66,7 +66,7 @@ pub use metering::{AgentMetering, MeterNotices};
 pub use preflight::{Precondition, PreflightFailure};
 pub use prompt::PromptError;
 pub use settings::{DoctorRules, Profiles, RunSettings};
-pub use trial::{AgentTrial, AgentTrialError};
+pub use trial::AgentTrial;
 
 /// The parts a run is put together from.
 #[derive(Clone)]
@@ -110,35 +110,38 @@ pub struct RunOutcome {
     pub tip: ObjectId,
     /// Where the pull request is, once it is open.
     pub pull_request: Option<String>,
-    /// The number of recorded iterations.
-    pub iterations: u32,
-    /// Tokens used.
-    pub tokens: Tokens,
-    /// The cost of all calls whose price is known.
-    pub cost: Usd,
-    /// Calls whose price is unknown.
-    pub unpriced_calls: u64,
+    /// What the run used.
+    pub used: Ledger,
     /// The estimated cost of the sandbox; `None` where the provider charges nothing by the hour.
     pub compute: Option<ComputeCost>,
 }
 
-/// The arguments of [`drive`], which every part of the run reads and none changes.
+/// The arguments of [`drive`] and the sink of events, which every part of the run reads and none changes.
 #[derive(Clone, Copy)]
 struct RunInputs<'a> {
     parts: &'a RunParts,
     settings: &'a RunSettings,
     spec: &'a SandboxSpec,
     dir: &'a RunDir,
+    reporter: &'a Reporter,
 }
 
 /// Works on a run until it is done, failed, paused or stopped: from its beginning, or from its last checkpoint.
 pub async fn drive(
     parts: &RunParts,
     settings: &RunSettings,
-    sandbox: &SandboxSpec,
+    spec: &SandboxSpec,
     dir: &RunDir,
 ) -> Result<RunOutcome, RunError> {
-    match open::open(RunInputs::new(parts, settings, sandbox, dir)).await? {
+    let reporter = &Reporter::new(parts, &dir.facts().id);
+    let inputs = RunInputs {
+        parts,
+        settings,
+        spec,
+        dir,
+        reporter,
+    };
+    match open::open(inputs).await? {
         Opened::Active(mut run) => run.run_to_end().await,
         Opened::Done(outcome) => Ok(outcome),
     }
@@ -148,24 +151,21 @@ pub async fn drive(
 pub async fn diagnose(
     parts: &RunParts,
     settings: &RunSettings,
-    sandbox: &SandboxSpec,
+    spec: &SandboxSpec,
     dir: &RunDir,
 ) -> Result<String, RunError> {
-    match open::open(RunInputs::new(parts, settings, sandbox, dir)).await? {
+    let reporter = &Reporter::new(parts, &dir.facts().id);
+    let inputs = RunInputs {
+        parts,
+        settings,
+        spec,
+        dir,
+        reporter,
+    };
+    match open::open(inputs).await? {
         Opened::Active(mut run) => run.diagnose_only().await,
         Opened::Done(_) => Err(RunError::Refused(
             "the run is done, there is nothing to diagnose".to_owned(),
         )),
-    }
-}
-
-impl<'a> RunInputs<'a> {
-    fn new(parts: &'a RunParts, settings: &'a RunSettings, spec: &'a SandboxSpec, dir: &'a RunDir) -> Self {
-        Self {
-            parts,
-            settings,
-            spec,
-            dir,
-        }
     }
 }

@@ -8,7 +8,8 @@ use crate::state::{CallCharge, JournalEntry};
 use crate::text::error_chain;
 use crate::usage::{Tokens, Usd};
 
-use super::accounts::{Accounts, MAX_WAIT, has_answered};
+use super::RunInputs;
+use super::accounts::MAX_WAIT;
 use super::error::Halt;
 use super::progress::RunProgress;
 
@@ -19,12 +20,9 @@ const FREE: CallCharge = CallCharge {
 };
 
 /// Calls a model. Rate limits and outages are waited out within the same iteration.
-pub(super) async fn ask(
-    accounts: &Accounts<'_>,
-    progress: &mut RunProgress<'_>,
-    request: ModelRequest,
-) -> Result<ModelReply, Halt> {
-    let redactor = &accounts.inputs.parts.redactor;
+pub(super) async fn ask(progress: &mut RunProgress<'_>, request: ModelRequest) -> Result<ModelReply, Halt> {
+    let inputs = progress.inputs;
+    let redactor = &inputs.parts.redactor;
     let redact = |message: ModelMessage| ModelMessage {
         content: redactor.redact(&message.content),
         ..message
@@ -33,11 +31,11 @@ pub(super) async fn ask(
         messages: request.messages.into_iter().map(redact).collect(),
         ..request
     };
-    let mut backoff = accounts.inputs.settings.model_wait;
+    let mut backoff = inputs.settings.model_wait;
     loop {
-        let error = match call(accounts, progress, &request).await? {
+        let error = match call(progress, &request).await? {
             Ok(reply) => {
-                accounts.reporter.emit(EventKind::ModelAnswered {
+                inputs.reporter.emit(EventKind::ModelAnswered {
                     model: reply.model.clone(),
                     tokens: reply.tokens.map(Tokens::total),
                     cost_usd: reply.cost.map(Usd::dollars),
@@ -49,10 +47,9 @@ pub(super) async fn ask(
             }
             Err(error) => error,
         };
-        let may_pass =
-            !matches!(error, ModelError::Unavailable { .. }) || has_answered(progress.journal.lines());
+        let may_pass = !matches!(error, ModelError::Unavailable { .. }) || progress.has_answered();
         match retry_after(&error, backoff) {
-            Some(wait) if may_pass => accounts.wait(wait, error_chain(&error), progress).await?,
+            Some(wait) if may_pass => progress.wait(wait, error_chain(&error)).await?,
             _ => return Err(give_up(error)),
         }
         backoff = (backoff * 2).min(MAX_WAIT);
@@ -61,7 +58,6 @@ pub(super) async fn ask(
 
 /// Reserves, makes and settles one call. The outer error ends the run; the inner one may pass.
 async fn call(
-    accounts: &Accounts<'_>,
     progress: &mut RunProgress<'_>,
     request: &ModelRequest,
 ) -> Result<Result<ModelReply, ModelError>, Halt> {
@@ -70,33 +66,33 @@ async fn call(
         cost: request.worst_cost(),
     };
     let ledger = progress.ledger();
-    ledger.check_call(&accounts.inputs.settings.budget, reserved)?;
+    ledger.check_call(&progress.inputs.settings.budget, reserved)?;
     let call = ledger.calls + 1;
     progress.append(JournalEntry::Calling {
         call,
         iteration: request.iteration,
         reserved,
     })?;
-    let reply = accounts.inputs.parts.model.answer(request, &mut |_text| {}).await;
+    let reply = progress.inputs.parts.model.answer(request, &mut |_text| {}).await;
     let spent = spent(&reply, reserved);
     progress.append(JournalEntry::Called { call, spent })?;
     if reply.is_ok() && spent.cost.is_none() {
-        check_unpriced(accounts, &request.profile)?;
+        check_unpriced(progress.inputs, &request.profile)?;
     }
     Ok(reply)
 }
 
 /// A call of unknown price is fine while a token budget bounds the run; otherwise a person must decide.
-fn check_unpriced(accounts: &Accounts<'_>, profile: &Profile) -> Result<(), Halt> {
+fn check_unpriced(inputs: RunInputs<'_>, profile: &Profile) -> Result<(), Halt> {
     let model = &profile.litellm_model;
-    if accounts.inputs.settings.budget.max_tokens.is_none() {
+    if inputs.settings.budget.max_tokens.is_none() {
         return Err(Halt::paused(format!(
             "the cost of `{model}` is unknown, so max_cost_usd_estimate cannot be enforced: set its price in \
              [models.{}], or set max_tokens_total",
             profile.name
         )));
     }
-    accounts.reporter.warn(format!(
+    inputs.reporter.warn(format!(
         "the cost of `{model}` is unknown; only max_tokens_total bounds this run"
     ));
     Ok(())
@@ -106,15 +102,10 @@ fn check_unpriced(accounts: &Accounts<'_>, profile: &Profile) -> Result<(), Halt
 fn spent(reply: &Result<ModelReply, ModelError>, reserved: CallCharge) -> CallCharge {
     let (own, broken_off) = match reply {
         Ok(reply) => {
-            let own = match reply.tokens {
-                Some(tokens) => CallCharge {
-                    tokens,
-                    cost: reply.cost,
-                },
-                None => CallCharge {
-                    tokens: reserved.tokens,
-                    cost: reply.cost.or(reserved.cost),
-                },
+            let unreported = reserved.cost.filter(|_| reply.tokens.is_none());
+            let own = CallCharge {
+                tokens: reply.tokens.unwrap_or(reserved.tokens),
+                cost: reply.cost.or(unreported),
             };
             (own, reply.unmetered_attempts)
         }

@@ -7,11 +7,8 @@ use crate::scm::{self, Checkpoint, Checkpoints, Repository};
 use crate::state::{JournalEntry, RunLock, StateError};
 use crate::task::{Task, starter};
 
-use super::accounts::Accounts;
 use super::error::Halt;
-use super::preflight::Preflight;
 use super::progress::RunProgress;
-use super::report::Reporter;
 use super::run::Run;
 use super::saved::SavedRun;
 use super::workplace::Workplace;
@@ -43,14 +40,12 @@ pub(super) async fn open(inputs: RunInputs<'_>) -> Result<Opened<'_>, RunError> 
     let (parts, facts) = (inputs.parts, inputs.dir.facts());
     let lock = inputs.dir.lock(&parts.owner)?;
     settle(inputs, &lock).await?;
-    let reporter = Reporter::new(parts, &facts.id);
+    let reporter = inputs.reporter;
     let repo = Repository::open(parts.host.clone(), &facts.repository).await?;
     let checkpoints = Checkpoints::new(repo.clone(), facts.id.clone());
     let saved = SavedRun::read(inputs, &checkpoints).await?;
     if let Some(checkpoint) = saved.checkpoint.as_ref().filter(|_| saved.is_done()) {
-        let outcome = saved
-            .conclude(inputs, &reporter, &checkpoints, checkpoint)
-            .await?;
+        let outcome = saved.conclude(inputs, &checkpoints, checkpoint).await?;
         return Ok(Opened::Done(outcome));
     }
     let task = Task::parse(&facts.task)?;
@@ -66,16 +61,14 @@ pub(super) async fn open(inputs: RunInputs<'_>) -> Result<Opened<'_>, RunError> 
                 .to_owned(),
         });
     }
-    let sandbox = Preflight::new(inputs, &reporter).open_sandbox().await;
+    let sandbox = inputs.open_checked_sandbox().await;
     let sandbox = sandbox.map_err(|error| reporter.broken(error))?;
     let tree = repo.tree_of(&facts.base).await?;
     let mut run = Run {
         inputs,
         task,
         progress: RunProgress::new(inputs, checkpoints, saved.journal, tree),
-        workplace: Workplace::new(inputs, reporter.clone(), sandbox, repo).await?,
-        accounts: Accounts::new(inputs, reporter.clone()),
-        reporter,
+        workplace: Workplace::new(inputs, sandbox, repo).await?,
         _lock: lock,
     };
     match saved.checkpoint {
@@ -93,7 +86,7 @@ impl Run<'_> {
     /// Starts a new run: starter files and the first checkpoint.
     async fn begin(&mut self, repairs: Vec<String>) -> Result<(), Halt> {
         for repair in repairs {
-            self.reporter.warn(format!("repaired: {repair}"));
+            self.inputs.reporter.warn(format!("repaired: {repair}"));
         }
         for (name, text) in STARTERS {
             self.progress.files.write(name, text)?;
@@ -104,12 +97,12 @@ impl Run<'_> {
         self.progress.checkpoint(None).await?;
         let (repo, base) = (&self.workplace.repo, &self.inputs.dir.facts().base);
         for warning in repo.warnings(base).await? {
-            self.reporter.warn(warning.to_string());
+            self.inputs.reporter.warn(warning);
         }
         let settings = scm::agent_settings(repo, base).await?;
         if !settings.is_empty() {
             let files: Vec<String> = settings.iter().map(ToString::to_string).collect();
-            self.reporter.warn(format!(
+            self.inputs.reporter.warn(format!(
                 "the repository contains agent settings, which can make an agent run more than its prompt asks for: {}",
                 files.join(", ")
             ));
@@ -127,13 +120,15 @@ impl Run<'_> {
         self.progress.restore(checkpoint, saved_seq, &self.task).await?;
         self.workplace.known.push(checkpoint.tip.clone());
         self.append_opened()?;
-        self.accounts.settle_crashed_sessions(&mut self.progress)?;
+        self.progress.settle_crashed_sessions()?;
         let recorded = self.progress.iterations();
         self.progress
             .log_activity(&format!("the run was resumed after iteration {recorded}"))?;
         self.progress.checkpoint(None).await?;
         self.workplace.reset_clone(&mut self.progress).await?;
-        self.reporter.emit(EventKind::RunResumed { recorded, repaired });
+        self.inputs
+            .reporter
+            .emit(EventKind::RunResumed { recorded, repaired });
         Ok(())
     }
 

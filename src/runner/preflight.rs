@@ -17,7 +17,6 @@ use crate::sandbox::{NetworkEnforcement, Sandbox};
 use crate::text::error_chain;
 
 use super::actions::output_text;
-use super::report::Reporter;
 use super::workplace::open_sandbox;
 use super::{RunError, RunInputs};
 use crate::text::one_line;
@@ -31,6 +30,12 @@ const MIN_FREE: u64 = 64 << 20;
 
 /// What to do about a sandbox that cannot be created or does not answer.
 const TRY_IT: &str = "try it out with `ralph selftest`; an image must contain a shell";
+
+/// What to do about a sandbox without git, and without an agent program.
+const GET_GIT: &str =
+    "use an image that contains `git` (`ralph image build` makes one); for `local`, install it on the host";
+const GET_AGENT: &str =
+    "use an image that contains it (`ralph image build` makes one); for `local`, install it on the host";
 
 /// A check on the host that must pass before a run starts, provided by the caller.
 #[async_trait]
@@ -54,21 +59,11 @@ pub struct PreflightFailure {
     pub next_step: String,
 }
 
-/// The checks of one run.
-pub(super) struct Preflight<'r, 'a> {
-    inputs: RunInputs<'a>,
-    reporter: &'r Reporter,
-}
-
-impl<'r, 'a> Preflight<'r, 'a> {
-    pub(super) fn new(inputs: RunInputs<'a>, reporter: &'r Reporter) -> Self {
-        Self { inputs, reporter }
-    }
-
+impl RunInputs<'_> {
     /// Runs the checks on the host, opens the sandbox, and runs the checks in it.
-    pub(super) async fn open_sandbox(&self) -> Result<Box<dyn Sandbox>, RunError> {
+    pub(super) async fn open_checked_sandbox(&self) -> Result<Box<dyn Sandbox>, RunError> {
         self.check_host().await?;
-        let sandbox = match open_sandbox(self.inputs.parts, self.inputs.spec).await {
+        let sandbox = match open_sandbox(self.parts, self.spec).await {
             Ok(sandbox) => sandbox,
             Err(error) => {
                 self.report("sandbox", not_ready(error_chain(&error), TRY_IT));
@@ -88,9 +83,9 @@ impl<'r, 'a> Preflight<'r, 'a> {
 
     /// The checks on the host, before there is a sandbox.
     async fn check_host(&self) -> Result<(), RunError> {
-        let free = host_disk_space(self.inputs.dir.path());
+        let free = host_disk_space(self.dir.path());
         let mut failures = Vec::from_iter(self.report("disk space", free));
-        for condition in &self.inputs.parts.preconditions {
+        for condition in &self.parts.preconditions {
             failures.extend(self.report(&condition.name(), condition.check().await));
         }
         none_failed(failures)
@@ -100,31 +95,40 @@ impl<'r, 'a> Preflight<'r, 'a> {
     async fn check_sandbox(&self, sandbox: &dyn Sandbox) -> Result<(), RunError> {
         let policy = self.network_policy(sandbox).await;
         none_failed(Vec::from_iter(self.report("network policy", policy)))?;
-        let answer = self.answer(sandbox).await;
+        let answer = match self
+            .output(sandbox, Command::shell("echo ready"), PROBE_TIMEOUT)
+            .await
+        {
+            Ok(_) => ready(format!("{} answers", sandbox.id())),
+            Err(why) => not_ready(format!("it does not answer: {why}"), TRY_IT),
+        };
         none_failed(Vec::from_iter(self.report("sandbox", answer)))?;
         let agents = self.agents();
         let versions = agents
             .iter()
-            .map(|(_, command)| self.agent_version(sandbox, command));
+            .map(|(_, command)| self.output(sandbox, command.clone(), VERSION_TIMEOUT));
         let (git, space, versions) = tokio::join!(
-            self.git_version(sandbox),
+            self.output(sandbox, Command::new("git").arg("--version"), PROBE_TIMEOUT),
             self.disk_space(sandbox),
             join_all(versions)
         );
+        let git = git.map_or_else(|why| not_ready(why, GET_GIT), ready);
         let mut failures = Vec::from_iter(self.report("git in the sandbox", git));
         failures.extend(self.report("disk space in the sandbox", space));
         for ((agent, _), version) in agents.iter().zip(versions) {
+            let lacking = |why| not_ready(format!("it does not run in the sandbox: {why}"), GET_AGENT);
+            let version = version.map_or_else(lacking, ready);
             failures.extend(self.report(&format!("agent {}", agent.name()), version));
         }
         none_failed(failures)
     }
 
     /// Each agent program that the run may use, once, with the command that prints its version.
-    fn agents(&self) -> Vec<(&'a dyn Agent, Command)> {
-        let profiles = &self.inputs.settings.profiles;
+    fn agents(&self) -> Vec<(&dyn Agent, Command)> {
+        let profiles = &self.settings.profiles;
         let mut agents: Vec<(&dyn Agent, Command)> = Vec::new();
         for profile in std::iter::once(&profiles.default).chain(&profiles.fallback) {
-            let agent = self.inputs.parts.agents.for_profile(profile).as_ref();
+            let agent = self.parts.agents.for_profile(profile).as_ref();
             let is_new = agents.iter().all(|(other, _)| other.name() != agent.name());
             if let Some(command) = agent.check_command().filter(|_| is_new) {
                 agents.push((agent, command));
@@ -156,8 +160,8 @@ impl<'r, 'a> Preflight<'r, 'a> {
                 hint.unwrap_or("run `ralph selftest --escapes` to see what is enforced"),
             );
         }
-        let provider = &self.inputs.parts.provider;
-        let mode = self.inputs.spec.network.mode;
+        let provider = &self.parts.provider;
+        let mode = self.spec.network.mode;
         ready(match (mode, provider.capabilities().network) {
             (PolicyMode::AllowAll, _) => format!("`{}` restricts nothing", mode.name()),
             (_, NetworkEnforcement::Nothing) => format!("`{}` does not enforce it", provider.name()),
@@ -165,54 +169,28 @@ impl<'r, 'a> Preflight<'r, 'a> {
         })
     }
 
-    async fn answer(&self, sandbox: &dyn Sandbox) -> PreflightResult {
-        let command = Command::shell("echo ready").timeout(PROBE_TIMEOUT);
-        match self.output(sandbox, &command).await {
-            Ok(_) => ready(format!("{} answers", sandbox.id())),
-            Err(why) => not_ready(format!("it does not answer: {why}"), TRY_IT),
-        }
-    }
-
-    async fn git_version(&self, sandbox: &dyn Sandbox) -> PreflightResult {
-        let command = Command::new("git").arg("--version").timeout(PROBE_TIMEOUT);
-        match self.output(sandbox, &command).await {
-            Ok(version) => ready(version),
-            Err(why) => not_ready(
-                why,
-                "use an image that contains `git` (`ralph image build` makes one); for `local`, install it on the host",
-            ),
-        }
-    }
-
     /// A sandbox without a usable `df` passes: the free space is unknown, not too small.
     async fn disk_space(&self, sandbox: &dyn Sandbox) -> PreflightResult {
         let root = sandbox.root().display().to_string();
-        let command = Command::new("df").args(["-Pk", &root]).timeout(PROBE_TIMEOUT);
-        let printed = self.output(sandbox, &command).await;
+        let command = Command::new("df").args(["-Pk", &root]);
+        let printed = self.output(sandbox, command, PROBE_TIMEOUT).await;
         match printed.as_deref().ok().and_then(parse_df) {
             Some(free) => enough_space(free, "in the sandbox"),
             None => ready("unknown"),
         }
     }
 
-    async fn agent_version(&self, sandbox: &dyn Sandbox, probe: &Command) -> PreflightResult {
-        match self
-            .output(sandbox, &probe.clone().timeout(VERSION_TIMEOUT))
-            .await
-        {
-            Ok(version) => ready(version),
-            Err(why) => not_ready(
-                format!("it does not run in the sandbox: {why}"),
-                "use an image that contains it (`ralph image build` makes one); for `local`, install it on the host",
-            ),
-        }
-    }
-
     /// The output of a command in one line, or why it failed.
-    async fn output(&self, sandbox: &dyn Sandbox, command: &Command) -> Result<String, String> {
-        let exit = sandbox.exec(command, &mut Discard).await;
+    async fn output(
+        &self,
+        sandbox: &dyn Sandbox,
+        command: Command,
+        timeout: Duration,
+    ) -> Result<String, String> {
+        let command = command.timeout(timeout);
+        let exit = sandbox.exec(&command, &mut Discard).await;
         let exit = exit.map_err(|error| error_chain(&error))?;
-        let output = one_line(&output_text(&exit, &self.inputs.parts.redactor));
+        let output = one_line(&output_text(&exit, &self.parts.redactor));
         if exit.success() {
             Ok(output)
         } else {

@@ -10,6 +10,7 @@ use crate::scm::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 use crate::state::{IterationRecord, Journal, JournalEntry, JournalLine, RunFacts, StateError, to_json};
 use crate::task::{CheckboxId, Task, render_ticks};
 
+use super::accounts::IterationWait;
 use super::budget::{Ledger, since_rest};
 use super::lease::{LEASE_FILE, Lease};
 use super::run_files::RunFiles;
@@ -20,7 +21,7 @@ const LAST_ITERATION_FILE: &str = "last_iteration.json";
 
 /// Everything that a checkpoint saves, and where it is saved.
 pub(super) struct RunProgress<'a> {
-    inputs: RunInputs<'a>,
+    pub(super) inputs: RunInputs<'a>,
     /// What happened so far. A journal entry is the only proof that something happened.
     pub(super) journal: Journal,
     /// The host's copy of `.ralph/`.
@@ -35,6 +36,8 @@ pub(super) struct RunProgress<'a> {
     pub(super) last: LastIteration,
     /// The end of a wait in progress, which the lease must outlast.
     pub(super) waiting_until: Option<Timestamp>,
+    /// How long the current iteration waited for models, which does not count against its time limit.
+    pub(super) waited: IterationWait,
     checkpoints: Checkpoints,
     /// The newest checkpoint.
     saved: Option<ObjectId>,
@@ -74,6 +77,7 @@ impl<'a> RunProgress<'a> {
             tree,
             last: LastIteration::default(),
             waiting_until: None,
+            waited: IterationWait::default(),
             checkpoints,
             saved: None,
             saved_seq: 0,
@@ -141,8 +145,7 @@ impl<'a> RunProgress<'a> {
             }
             files.push(file(&path, text));
         }
-        let changed = self.files.take_unsaved()?.into_iter();
-        files.extend(changed.map(|(name, bytes)| file(&format!("ralph/{name}"), bytes)));
+        files.extend(self.files.take_unsaved()?);
         let content = CheckpointContent {
             iteration: u64::from(self.iterations()),
             tip: &self.tip,

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use minijinja::{Environment, UndefinedBehavior, context};
 use thiserror::Error;
 
+use super::progress::LastIteration;
 use super::text;
 
 const TEMPLATE: &str = include_str!("../../templates/prompt/iteration.md.j2");
@@ -30,16 +31,10 @@ pub(super) struct PromptInput {
     pub(super) errors: String,
     /// The branch's tip.
     pub(super) tip: String,
-    /// Uncommitted paths, one per line.
-    pub(super) status: String,
-    /// A summary of what the last iteration changed.
-    pub(super) diff_summary: String,
-    /// The file with the full diff.
-    pub(super) diff_file: Option<String>,
+    /// What the last iteration left.
+    pub(super) last: LastIteration,
     /// The output of the last test run.
     pub(super) tests: String,
-    /// The file with the whole test output.
-    pub(super) tests_file: Option<String>,
     /// Budgets left, iteration number and recent loop scores.
     pub(super) budgets: String,
     /// The instructions for the answer; empty for agent programs.
@@ -78,18 +73,17 @@ pub(super) fn render(state: &PromptInput, max_bytes: usize) -> Result<String, Pr
 }
 
 fn git(state: &PromptInput, limit: usize) -> String {
-    let status = if state.status.is_empty() {
-        "(clean)".to_owned()
-    } else {
-        state.status.clone()
+    let status = match state.last.status.as_str() {
+        "" => "(clean)",
+        status => status,
     };
-    let pointer = state.diff_file.as_deref().unwrap_or("git diff");
+    let pointer = state.last.diff_file.as_deref().unwrap_or("git diff");
     let mut text = format!(
         "Uncommitted changes:\n{}\n",
-        head(&status, limit / 2, "git status")
+        head(status, limit / 2, "git status")
     );
-    if !state.diff_summary.is_empty() {
-        let summary = head(&state.diff_summary, limit / 2, pointer);
+    if !state.last.diff_summary.is_empty() {
+        let summary = head(&state.last.diff_summary, limit / 2, pointer);
         let _ = writeln!(
             text,
             "\nChanged by the last iteration (full diff in `{pointer}`):\n{summary}"
@@ -99,7 +93,7 @@ fn git(state: &PromptInput, limit: usize) -> String {
 }
 
 fn tests(state: &PromptInput, limit: usize) -> String {
-    let pointer = state.tests_file.as_deref().unwrap_or("test_output.txt");
+    let pointer = state.last.tests_file.as_deref().unwrap_or("test_output.txt");
     tail(&state.tests, limit, pointer)
 }
 
@@ -111,33 +105,23 @@ fn last_lines(text: &str, count: usize) -> String {
 /// The beginning of a text; `whole` is the file with all of it.
 fn head(text: &str, limit: usize, whole: &str) -> String {
     let text = text.trim_end();
-    if text.is_empty() {
-        return NOTHING.to_owned();
-    }
-    if text.len() <= limit {
-        return text.to_owned();
-    }
     let kept = text::first_bytes(text, limit);
-    format!(
-        "{kept}\n[... {} bytes cut; all of it is in `{whole}` ...]",
-        text.len() - kept.len()
-    )
+    match text.len() - kept.len() {
+        _ if text.is_empty() => NOTHING.to_owned(),
+        0 => text.to_owned(),
+        cut => format!("{kept}\n[... {cut} bytes cut; all of it is in `{whole}` ...]"),
+    }
 }
 
 /// The end of a text; `whole` is the file with all of it.
 fn tail(text: &str, limit: usize, whole: &str) -> String {
     let text = text.trim_end();
-    if text.is_empty() {
-        return NOTHING.to_owned();
-    }
-    if text.len() <= limit {
-        return text.to_owned();
-    }
     let kept = text::last_bytes(text, limit);
-    format!(
-        "[... {} bytes cut; all of it is in `{whole}` ...]\n{kept}",
-        text.len() - kept.len()
-    )
+    match text.len() - kept.len() {
+        _ if text.is_empty() => NOTHING.to_owned(),
+        0 => text.to_owned(),
+        cut => format!("[... {cut} bytes cut; all of it is in `{whole}` ...]\n{kept}"),
+    }
 }
 
 #[cfg(test)]
@@ -197,10 +181,13 @@ mod tests {
             progress: long.clone(),
             notes: long.clone(),
             errors: long.clone(),
-            status: long.clone(),
-            diff_summary: long.clone(),
+            last: LastIteration {
+                status: long.clone(),
+                diff_summary: long.clone(),
+                tests_file: Some(".ralph/iterations/3/test_output.txt".into()),
+                ..LastIteration::default()
+            },
             tests: long,
-            tests_file: Some(".ralph/iterations/3/test_output.txt".into()),
             ..state()
         };
         let text = render(&state, 20_000).unwrap();

@@ -32,31 +32,28 @@ pub(super) async fn publish(run: &mut Run<'_>) -> Result<(), Halt> {
         draft: task.frontmatter.pr.draft,
         labels: task.frontmatter.pr.labels.clone(),
     };
-    let opened = parts.forge.open(&request).await?;
+    let location = parts.forge.open(&request).await?;
     if !parts.forge.is_at(&request.branch, &request.commit).await? {
         return Err(Halt::paused(format!(
-            "the pull request {} does not contain commit {}",
-            opened.location, record.tip
+            "the pull request {location} does not contain commit {}",
+            record.tip
         )));
     }
     let file = format!("iterations/{}/pr_state.json", record.iteration);
     let state = serde_json::json!({
-        "branch": facts.branch, "tip": record.tip, "opened": true, "location": opened.location,
+        "branch": facts.branch, "tip": record.tip, "opened": true, "location": location,
     });
     progress.files.write(&file, &format!("{state:#}\n"))?;
-    run.reporter.emit(EventKind::PullRequest {
-        location: opened.location.clone(),
+    run.inputs.reporter.emit(EventKind::PullRequest {
+        location: location.clone(),
         commit: record.tip.to_string(),
     });
     progress.append(JournalEntry::PullRequest {
-        location: opened.location,
+        location,
         commit: record.tip,
     })?;
-    Err(Halt::End {
-        kind: RunOutcomeKind::Done,
-        reason: "every checkbox is verified, the tests pass and the pull request contains that commit"
-            .to_owned(),
-    })
+    let reason = "every checkbox is verified, the tests pass and the pull request contains that commit";
+    Err(Halt::end(RunOutcomeKind::Done, reason))
 }
 
 /// The branch that the pull request is for, or the base commit of a detached HEAD.

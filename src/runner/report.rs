@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, EventSink, RunEnd};
-use crate::exec::{OutputLine, OutputSink};
+use crate::exec::{CapturedOutput, OutputLine, OutputSink, OutputStream};
 use crate::id::RunId;
 use crate::secret::{RedactingStream, Redactor};
 use crate::text::error_chain;
@@ -17,15 +17,14 @@ const MAX_LINES: u32 = 200;
 /// The size of the pieces in which a very long line arrives, in bytes. A shorter piece ends the line.
 const LINE_PIECE: usize = 64 * 1024;
 
-/// Emits the events of one run. Clones share the current iteration.
-#[derive(Clone)]
+/// Emits the events of one run.
 pub(super) struct Reporter {
     sink: Arc<dyn EventSink>,
     run: RunId,
     clock: Arc<dyn Clock>,
     redactor: Redactor,
     /// The current iteration; 0 before the first.
-    iteration: Arc<AtomicU32>,
+    iteration: AtomicU32,
 }
 
 impl Reporter {
@@ -36,7 +35,7 @@ impl Reporter {
             run: run.clone(),
             clock: parts.clock.clone(),
             redactor: parts.redactor.clone(),
-            iteration: Arc::default(),
+            iteration: AtomicU32::new(0),
         }
     }
 
@@ -84,6 +83,7 @@ impl Reporter {
             reporter: self,
             shown: 0,
             pending: None,
+            kept: None,
         }
     }
 }
@@ -94,6 +94,8 @@ pub(super) struct LineReporter<'a> {
     shown: u32,
     /// The end of the last piece of a very long line, which may be the beginning of a secret.
     pending: Option<RedactingStream>,
+    /// Keeps what the command prints on stdout, even when it is interrupted.
+    pub(super) kept: Option<&'a mut CapturedOutput>,
 }
 
 impl OutputSink for LineReporter<'_> {
@@ -110,6 +112,12 @@ impl OutputSink for LineReporter<'_> {
             text.extend(self.pending.take().map(RedactingStream::finish));
         }
         self.reporter.emit(EventKind::Output { text });
+    }
+
+    fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if let Some(kept) = self.kept.as_mut().filter(|_| stream == OutputStream::Stdout) {
+            kept.push(bytes);
+        }
     }
 
     fn wants_lines(&self) -> bool {

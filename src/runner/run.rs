@@ -9,13 +9,10 @@ use crate::state::{
 };
 use crate::task::Task;
 
-use super::accounts::Accounts;
 use super::budget::{Ledger, since_rest};
-use super::doctor::Doctor;
 use super::error::Halt;
 use super::progress::RunProgress;
 use super::publish::publish;
-use super::report::Reporter;
 use super::workplace::Workplace;
 use super::{ComputeCost, RunError, RunInputs, RunOutcome};
 
@@ -25,33 +22,27 @@ pub(super) struct Run<'a> {
     pub(super) task: Task,
     pub(super) progress: RunProgress<'a>,
     pub(super) workplace: Workplace<'a>,
-    pub(super) accounts: Accounts<'a>,
-    pub(super) reporter: Reporter,
     /// Held until the run is dropped.
     pub(super) _lock: RunLock,
 }
 
-impl<'a> Run<'a> {
+impl Run<'_> {
     /// Iterates until a rule or an error ends the run.
     pub(super) async fn run_to_end(&mut self) -> Result<RunOutcome, RunError> {
         let mut losses = 0;
         loop {
-            let stepped = match self.step().await {
-                Ok(()) => {
-                    losses = 0;
-                    Ok(())
-                }
-                Err(Halt::Broken(error)) => {
-                    losses += 1;
-                    self.workplace.recover(error, losses, &mut self.progress).await
-                }
-                end @ Err(Halt::End { .. }) => end,
-            };
+            let mut stepped = self.step().await;
+            if let Err(Halt::Broken(error)) = stepped {
+                losses += 1;
+                stepped = self.workplace.recover(error, losses, &mut self.progress).await;
+            } else {
+                losses = 0;
+            }
             self.workplace.report_notices();
             match stepped {
                 Ok(()) => {}
                 Err(Halt::End { kind, reason }) => return self.finish(kind, &reason).await,
-                Err(Halt::Broken(error)) => return Err(self.reporter.broken(error)),
+                Err(Halt::Broken(error)) => return Err(self.inputs.reporter.broken(error)),
             }
         }
     }
@@ -65,7 +56,7 @@ impl<'a> Run<'a> {
             // The run crashed between this record and its end.
             verdict => return Halt::from_verdict(verdict),
         }
-        self.accounts.check_budget(&self.progress)?;
+        self.progress.check_budget()?;
         self.iterate().await
     }
 
@@ -89,7 +80,7 @@ impl<'a> Run<'a> {
             // The next iteration starts with a fresh context anyway.
             Intervention::Rotate => return Ok(()),
             Intervention::Note { text } => self.add_note(&text, path).await.map_err(Halt::from),
-            Intervention::Doctor => self.doctor().consult_now().await,
+            Intervention::Doctor => self.progress.consult_doctor_now().await,
         };
         if !matches!(result, Err(Halt::Broken(_))) {
             self.progress.checkpoint(None).await?;
@@ -120,7 +111,7 @@ impl<'a> Run<'a> {
         let ended = previous
             .map(|line| line.entry.clone())
             .filter(|entry| matches!(entry, JournalEntry::Ended { .. }));
-        match self.doctor().consult_now().await {
+        match self.progress.consult_doctor_now().await {
             Err(Halt::Broken(error)) => return Err(error),
             // With `apply = "wait"` the diagnosis pauses the run, which is at rest anyway.
             Ok(()) | Err(Halt::End { .. }) => self.progress.checkpoint(ended).await?,
@@ -129,19 +120,12 @@ impl<'a> Run<'a> {
         Ok(diagnostics.get(before..).unwrap_or(&diagnostics).to_owned())
     }
 
-    /// The doctor, with the parts of this run.
-    pub(super) fn doctor(&mut self) -> Doctor<'_, 'a> {
-        Doctor {
-            progress: &mut self.progress,
-            accounts: &self.accounts,
-        }
-    }
-
     /// Ends the run by rule: recorded, checkpointed, reported.
     async fn finish(&mut self, kind: RunOutcomeKind, reason: &str) -> Result<RunOutcome, RunError> {
         let reason = self.inputs.parts.redactor.redact(reason);
         if let Err(error) = self.workplace.sandbox().end_processes().await {
-            self.reporter
+            self.inputs
+                .reporter
                 .warn(format!("cannot end the processes of the sandbox: {error}"));
         }
         self.progress
@@ -151,18 +135,11 @@ impl<'a> Run<'a> {
             reason: reason.clone(),
         };
         if let Err(error) = self.progress.checkpoint(Some(ended)).await {
-            return Err(self.reporter.broken(error));
+            return Err(self.inputs.reporter.broken(error));
         }
         self.workplace.release(kind).await?;
         let (journal, tip) = (&self.progress.journal, self.progress.tip.clone());
-        Ok(report_end(
-            self.inputs,
-            &self.reporter,
-            journal,
-            kind,
-            reason,
-            tip,
-        ))
+        Ok(report_end(self.inputs, journal, kind, reason, tip))
     }
 }
 
@@ -183,18 +160,17 @@ fn standing_verdict(lines: &[JournalLine]) -> IterationVerdict {
 /// Reports the end of a run, and returns its outcome with the totals of the journal.
 pub(super) fn report_end(
     inputs: RunInputs<'_>,
-    reporter: &Reporter,
     journal: &Journal,
     kind: RunOutcomeKind,
     reason: String,
     tip: ObjectId,
 ) -> RunOutcome {
-    reporter.emit(EventKind::RunEnded {
+    inputs.reporter.emit(EventKind::RunEnded {
         outcome: kind.into(),
         reason: reason.clone(),
     });
     let (parts, facts) = (inputs.parts, inputs.dir.facts());
-    let ledger = Ledger::from_journal(journal.lines(), parts.clock.now());
+    let used = Ledger::from_journal(journal.lines(), parts.clock.now());
     let mut newest = journal.lines().iter().rev();
     let pull_request = newest.find_map(|line| match &line.entry {
         JournalEntry::PullRequest { location, .. } => Some(location.clone()),
@@ -208,11 +184,8 @@ pub(super) fn report_end(
         branch: facts.branch.clone(),
         tip,
         pull_request,
-        iterations: ledger.iterations,
-        tokens: ledger.tokens,
-        cost: ledger.cost,
-        unpriced_calls: ledger.unpriced_calls,
-        compute: hourly.map(|hourly| ComputeCost::new(hourly, &ledger)),
+        compute: hourly.map(|hourly| ComputeCost::new(hourly, &used)),
+        used,
     }
 }
 

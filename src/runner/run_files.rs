@@ -2,15 +2,15 @@
 //! write.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::atomic_file::{FileAccess, write_atomically};
 use crate::sandbox::{DirEntry, Sandbox, SandboxError};
-use crate::scm::{Checkpoint, Checkpoints};
+use crate::scm::{Checkpoint, Checkpoints, StateFile};
 use crate::secret::Redactor;
-use crate::state::StateError;
+use crate::state::{StateError, append, entries_of, if_exists};
 
 use super::error::{RunError, is_sandbox_fault};
 
@@ -50,11 +50,8 @@ impl RunFiles {
     /// The text of a file. A file that does not exist is empty: each begins that way.
     pub(super) fn read(&self, name: &str) -> Result<String, StateError> {
         let path = self.dir.join(name);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            Err(error) => Err(StateError::io("read", path)(error)),
-        }
+        let bytes = if_exists(fs::read(&path)).map_err(StateError::io("read", path))?;
+        Ok(String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned())
     }
 
     /// Replaces a file, without known secrets.
@@ -69,12 +66,8 @@ impl RunFiles {
 
     /// Appends to a file, without known secrets.
     pub(super) fn append(&mut self, name: &str, text: &str) -> Result<(), StateError> {
-        let path = self.dir.join(name);
         fs::create_dir_all(&self.dir).map_err(StateError::io("create", &self.dir))?;
-        let open = fs::OpenOptions::new().append(true).create(true).open(&path);
-        let mut file = open.map_err(StateError::io("open", &path))?;
-        file.write_all(self.redactor.redact(text).as_bytes())
-            .map_err(StateError::io("append to", &path))?;
+        append(&self.dir.join(name), &self.redactor.redact(text))?;
         self.mark_changed(name);
         Ok(())
     }
@@ -117,44 +110,40 @@ impl RunFiles {
         Ok(())
     }
 
-    /// The names and contents of the files that changed since the last call, for the checkpoint.
-    pub(super) fn take_unsaved(&mut self) -> Result<Vec<(String, Vec<u8>)>, StateError> {
+    /// The files that changed since the last call, for the checkpoint.
+    pub(super) fn take_unsaved(&mut self) -> Result<Vec<StateFile>, StateError> {
         let read = |name: String| {
             let path = self.dir.join(&name);
-            let bytes = fs::read(&path).map_err(StateError::io("read", path))?;
-            Ok((name, bytes))
+            Ok(StateFile {
+                path: format!("ralph/{name}"),
+                bytes: fs::read(&path).map_err(StateError::io("read", path))?,
+            })
         };
         std::mem::take(&mut self.unsaved).into_iter().map(read).collect()
     }
 
-    /// Restores the files of a checkpoint.
+    /// Restores the files of a checkpoint. The activity log is never cut: where the host's is longer, it is newer.
     pub(super) async fn restore_from(
         &mut self,
         checkpoints: &Checkpoints,
         checkpoint: &Checkpoint,
     ) -> Result<(), RunError> {
         let saved = checkpoints.files_in(&checkpoint.commit, "ralph").await?;
-        let files = saved.into_iter().filter_map(|file| {
-            let name = file.path.strip_prefix("ralph/")?.to_owned();
-            Some((name, file.bytes))
-        });
-        Ok(self.restore(files.collect())?)
-    }
-
-    /// Replaces all files. The activity log is never cut: where the host's is longer, it is newer.
-    fn restore(&mut self, files: Vec<(String, Vec<u8>)>) -> Result<(), StateError> {
         let activity = self.read(ACTIVITY)?.len();
-        let saved: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
-        for name in self.names(&self.dir)? {
-            if name != ACTIVITY && !saved.contains(name.as_str()) {
-                let path = self.dir.join(name);
-                fs::remove_file(&path).map_err(StateError::io("remove", path))?;
+        let mut left = self.names(&self.dir)?;
+        left.remove(ACTIVITY);
+        for file in saved {
+            let Some(name) = file.path.strip_prefix("ralph/") else {
+                continue;
+            };
+            left.remove(name);
+            if name != ACTIVITY || file.bytes.len() > activity {
+                self.write(name, &String::from_utf8_lossy(&file.bytes))?;
             }
         }
-        for (name, bytes) in files {
-            if name != ACTIVITY || bytes.len() > activity {
-                self.write(&name, &String::from_utf8_lossy(&bytes))?;
-            }
+        for name in left {
+            let path = self.dir.join(name);
+            fs::remove_file(&path).map_err(StateError::io("remove", path))?;
         }
         self.unsaved = BTreeSet::from([ACTIVITY.to_owned()]);
         Ok(())
@@ -173,36 +162,23 @@ impl RunFiles {
             return Ok(());
         }
         let theirs = sandbox.files().list(&target).await?;
-        for (name, size) in self.top_level()? {
-            let same = |entry: &DirEntry| match size {
-                Some(size) => !entry.is_dir && entry.size == size,
-                None => entry.is_dir,
-            };
-            if theirs.iter().any(|entry| entry.name == name && same(entry)) {
+        for path in entries_of(&self.dir)? {
+            // Only ralph writes here, and its names are UTF-8.
+            let Some(name) = path.file_name().and_then(OsStr::to_str) else {
                 continue;
-            }
-            sandbox.files().remove(&target.join(&name)).await?;
-            match size {
-                Some(_) => self.uncopied.extend([name]),
-                None => self.uncopied.extend(self.names(&self.dir.join(&name))?),
+            };
+            let ours = fs::metadata(&path).map_err(StateError::io("read", &path))?;
+            let same = |entry: &DirEntry| {
+                entry.name == name
+                    && entry.is_dir == ours.is_dir()
+                    && (entry.is_dir || entry.size == ours.len())
+            };
+            if !theirs.iter().any(same) {
+                sandbox.files().remove(&target.join(name)).await?;
+                self.uncopied.extend(self.names(&path)?);
             }
         }
         Ok(())
-    }
-
-    /// The entries directly below the host directory: the name, and the size of a file or `None` for a directory.
-    fn top_level(&self) -> Result<Vec<(String, Option<u64>)>, StateError> {
-        let error = |error| StateError::io("list", &self.dir)(error);
-        let mut entries = Vec::new();
-        for entry in fs::read_dir(&self.dir).map_err(error)? {
-            let entry = entry.map_err(error)?;
-            let metadata = entry.metadata().map_err(error)?;
-            // Only ralph writes here, and its names are UTF-8.
-            if let Ok(name) = entry.file_name().into_string() {
-                entries.push((name, metadata.is_file().then_some(metadata.len())));
-            }
-        }
-        Ok(entries)
     }
 
     fn mark_changed(&mut self, name: &str) {
@@ -210,21 +186,15 @@ impl RunFiles {
         self.uncopied.insert(name.to_owned());
     }
 
-    /// The names of all files in `dir`, at any depth.
-    fn names(&self, dir: &Path) -> Result<BTreeSet<String>, StateError> {
+    /// The names of a file, or of all files in a directory, at any depth.
+    fn names(&self, path: &Path) -> Result<BTreeSet<String>, StateError> {
+        if path.is_file() {
+            let name = path.strip_prefix(&self.dir).ok().and_then(Path::to_str);
+            return Ok(name.map(str::to_owned).into_iter().collect());
+        }
         let mut names = BTreeSet::new();
-        let entries = match fs::read_dir(dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(names),
-            Err(error) => return Err(StateError::io("list", dir)(error)),
-        };
-        for entry in entries {
-            let path = entry.map_err(StateError::io("list", dir))?.path();
-            if path.is_dir() {
-                names.extend(self.names(&path)?);
-            } else if let Some(name) = path.strip_prefix(&self.dir).ok().and_then(Path::to_str) {
-                names.insert(name.to_owned());
-            }
+        for entry in entries_of(path)? {
+            names.append(&mut self.names(&entry)?);
         }
         Ok(names)
     }

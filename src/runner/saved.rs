@@ -3,12 +3,9 @@
 use std::path::Path;
 
 use crate::scm::{Checkpoint, Checkpoints};
-use crate::state::{
-    Journal, JournalCatchUp, JournalEntry, JournalLine, RunOutcomeKind, repair_log, write_atomically,
-};
+use crate::state::{Journal, JournalEntry, JournalLine, RunOutcomeKind, repair_log, write_atomically};
 
 use super::lease::check_lease;
-use super::report::Reporter;
 use super::run::report_end;
 use super::run_files::RunFiles;
 use super::{RunError, RunInputs, RunOutcome};
@@ -52,13 +49,7 @@ impl SavedRun {
             });
         }
         let saved_seq = lines.last().map_or(0, |line| line.seq);
-        match journal.catch_up(lines)? {
-            JournalCatchUp::Nothing => {}
-            JournalCatchUp::Lines(_) => repairs.push("the journal caught up with the checkpoint".to_owned()),
-            JournalCatchUp::Diverged { after } => repairs.push(format!(
-                "the journal differed from the checkpoint after line {after}; the checkpoint wins"
-            )),
-        }
+        repairs.extend(journal.catch_up(lines)?);
         Ok(Self {
             checkpoint,
             journal,
@@ -69,16 +60,9 @@ impl SavedRun {
 
     /// Whether the run ended as done.
     pub(super) fn is_done(&self) -> bool {
-        let done = |line: &JournalLine| {
-            matches!(
-                line.entry,
-                JournalEntry::Ended {
-                    outcome: RunOutcomeKind::Done,
-                    ..
-                }
-            )
-        };
-        self.journal.lines().iter().any(done)
+        let done = RunOutcomeKind::Done;
+        let mut lines = self.journal.lines().iter();
+        lines.any(|line| matches!(line.entry, JournalEntry::Ended { outcome, .. } if outcome == done))
     }
 
     /// Completes what the last process of a run that is done may have missed after its last checkpoint, and returns the
@@ -86,7 +70,6 @@ impl SavedRun {
     pub(super) async fn conclude(
         &self,
         inputs: RunInputs<'_>,
-        reporter: &Reporter,
         checkpoints: &Checkpoints,
         checkpoint: &Checkpoint,
     ) -> Result<RunOutcome, RunError> {
@@ -101,7 +84,7 @@ impl SavedRun {
         }
         let (reason, tip) = ("the run was already done".to_owned(), checkpoint.tip.clone());
         let kind = RunOutcomeKind::Done;
-        Ok(report_end(inputs, reporter, &self.journal, kind, reason, tip))
+        Ok(report_end(inputs, &self.journal, kind, reason, tip))
     }
 }
 

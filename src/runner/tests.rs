@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use jiff::Timestamp;
 use tempfile::TempDir;
 
-use super::accounts::Accounts;
 use super::progress::RunProgress;
 use super::report::Reporter;
 use super::saved::SavedRun;
@@ -48,6 +47,7 @@ pub(super) struct TestRun {
     pub(super) spec: SandboxSpec,
     pub(super) dir: RunDir,
     pub(super) repo: Repository,
+    reporter: Reporter,
     events: Arc<Mutex<Vec<Event>>>,
     _temp: TempDir,
 }
@@ -91,6 +91,7 @@ impl TestRun {
         Self {
             settings: RunSettings::new(Profile::new("default", "model")),
             spec: SandboxSpec::unrestricted(dir.facts().id.clone()),
+            reporter: Reporter::new(&parts, &dir.facts().id),
             parts,
             dir,
             repo,
@@ -100,7 +101,13 @@ impl TestRun {
     }
 
     pub(super) fn inputs(&self) -> RunInputs<'_> {
-        RunInputs::new(&self.parts, &self.settings, &self.spec, &self.dir)
+        RunInputs {
+            parts: &self.parts,
+            settings: &self.settings,
+            spec: &self.spec,
+            dir: &self.dir,
+            reporter: &self.reporter,
+        }
     }
 
     pub(super) fn task(&self) -> Task {
@@ -126,22 +133,14 @@ impl TestRun {
     /// The workplace, in a new sandbox and without a clone.
     pub(super) async fn workplace(&self) -> Workplace<'_> {
         let sandbox = open_sandbox(&self.parts, &self.spec).await.unwrap();
-        Workplace::new(self.inputs(), self.reporter(), sandbox, self.repo.clone())
+        Workplace::new(self.inputs(), sandbox, self.repo.clone())
             .await
             .unwrap()
-    }
-
-    pub(super) fn accounts(&self) -> Accounts<'_> {
-        Accounts::new(self.inputs(), self.reporter())
     }
 
     pub(super) fn events(&self) -> Vec<EventKind> {
         let events = self.events.lock().unwrap();
         events.iter().map(|event| event.kind.clone()).collect()
-    }
-
-    fn reporter(&self) -> Reporter {
-        Reporter::new(&self.parts, &self.dir.facts().id)
     }
 }
 

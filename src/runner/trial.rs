@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use thiserror::Error;
-
 use crate::agent::actions::AgentAction;
-use crate::agent::{Agent, AgentBrief, AgentConclusion, AgentOutcome, AgentSession, ModelFailure};
+use crate::agent::{Agent, AgentBrief, AgentConclusion, AgentOutcome, AgentSession};
 use crate::exec::{Command, Discard, Exit};
-use crate::model::{CallPurpose, Model, ModelError, ModelMessage, ModelReply, ModelRequest, Profile};
-use crate::sandbox::{Sandbox, SandboxError};
+use crate::model::{CallPurpose, Model, ModelMessage, ModelReply, ModelRequest, Profile};
+use crate::sandbox::Sandbox;
+use crate::text::error_chain;
 use crate::usage::Usd;
 
+use super::RunError;
 use super::session::{SessionEnd, SessionHost, run_session};
 
 /// Timeout of one command of the session.
@@ -31,27 +31,10 @@ pub struct AgentTrial<'a> {
     pub max_cost: Usd,
 }
 
-/// Why a trial session failed.
-#[derive(Debug, Error)]
-pub enum AgentTrialError {
-    /// The sandbox failed.
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
-    /// The model failed.
-    #[error(transparent)]
-    Model(#[from] ModelError),
-    /// The model behind the agent did not answer.
-    #[error(transparent)]
-    Unanswered(#[from] ModelFailure),
-    /// The agent gave up, or its answer was unusable.
-    #[error("{0}")]
-    Ended(String),
-}
-
 impl AgentTrial<'_> {
     /// Runs the session and returns the agent's summary. Actions are not performed: that the agent answered with
     /// valid ones is enough.
-    pub async fn run(&self, prompt: &str) -> Result<String, AgentTrialError> {
+    pub async fn run(&self, prompt: &str) -> Result<String, RunError> {
         let brief = AgentBrief {
             text: prompt.to_owned(),
             iteration: 1,
@@ -68,7 +51,7 @@ impl AgentTrial<'_> {
         match run_session(&mut host).await? {
             SessionEnd::Finished(outcome) if host.has_actions => Ok(outcome.summary),
             SessionEnd::Finished(outcome) => check_ending(outcome),
-            SessionEnd::Failed(failure) => Err(failure.into()),
+            SessionEnd::Failed(failure) => Err(RunError::Refused(error_chain(&failure))),
         }
     }
 }
@@ -82,7 +65,7 @@ struct TrialHost<'a> {
 }
 
 impl SessionHost for TrialHost<'_> {
-    type Error = AgentTrialError;
+    type Error = RunError;
 
     fn session(&mut self) -> &mut dyn AgentSession {
         self.session.as_mut()
@@ -96,7 +79,7 @@ impl SessionHost for TrialHost<'_> {
         &self.home
     }
 
-    async fn ask(&mut self, messages: Vec<ModelMessage>) -> Result<ModelReply, AgentTrialError> {
+    async fn ask(&mut self, messages: Vec<ModelMessage>) -> Result<ModelReply, RunError> {
         let request = ModelRequest {
             profile: self.trial.profile.clone(),
             messages,
@@ -108,26 +91,26 @@ impl SessionHost for TrialHost<'_> {
         Ok(self.trial.model.answer(&request, &mut |_text| {}).await?)
     }
 
-    async fn exec(&mut self, command: Command) -> Result<Exit, AgentTrialError> {
+    async fn exec(&mut self, command: Command) -> Result<Exit, RunError> {
         let sandbox = self.trial.sandbox;
         let command = command.cwd(sandbox.root()).timeout(COMMAND_TIMEOUT);
         Ok(sandbox.exec(&command, &mut Discard).await?)
     }
 
-    async fn perform(&mut self, _actions: Vec<AgentAction>) -> Result<bool, AgentTrialError> {
+    async fn perform(&mut self, _actions: Vec<AgentAction>) -> Result<bool, RunError> {
         self.has_actions = true;
         Ok(true)
     }
 }
 
-fn check_ending(outcome: AgentOutcome) -> Result<String, AgentTrialError> {
+fn check_ending(outcome: AgentOutcome) -> Result<String, RunError> {
     match outcome.conclusion {
         AgentConclusion::Continue | AgentConclusion::StopSuccess { .. } | AgentConclusion::Pause { .. } => {
             Ok(outcome.summary)
         }
         AgentConclusion::Rotate { reason }
         | AgentConclusion::StopFailure { reason }
-        | AgentConclusion::OverBudget { reason } => Err(AgentTrialError::Ended(reason)),
-        AgentConclusion::Unusable { error } => Err(AgentTrialError::Ended(error)),
+        | AgentConclusion::OverBudget { reason } => Err(RunError::Refused(reason)),
+        AgentConclusion::Unusable { error } => Err(RunError::Refused(error)),
     }
 }

@@ -1,99 +1,77 @@
 //! What follows from an iteration: its loop score, the next step of the ladder, or the end of the run.
 
-use std::collections::BTreeSet;
-
 use crate::agent::AgentConclusion;
 use crate::scm::Diff;
 use crate::state::{CommandFailure, FileState, IterationRecord, IterationVerdict, LoopScore, Rung};
-use crate::task::{CheckboxId, Task};
 use crate::usage::{Tokens, Usd};
 
 use super::agent_work::AgentWork;
 use super::collect::Collected;
-use super::evidence::Verified;
+use super::evidence::Evidence;
 use super::gutter;
 use super::ladder::{LadderDecision, history, next_rung};
 use super::progress::RunProgress;
+use super::run::Run;
 use super::settings::RunSettings;
 
-/// What is to be done before an iteration is recorded. The verdict itself is in the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Decision {
-    /// Nothing.
-    Record,
-    /// Ask the doctor.
-    Consult,
-    /// Take this step of the ladder.
-    Climb(Rung),
-}
-
-/// The record of an iteration before it is judged.
-pub(super) fn unjudged(
-    number: u32,
-    profile: &str,
-    work: &AgentWork,
-    collected: &Collected,
-) -> IterationRecord {
-    let files = collected.diff.files.iter();
-    IterationRecord {
-        iteration: number,
-        tip: collected.snapshot.tip.clone(),
-        tree: collected.snapshot.tree.clone(),
-        next_profile: profile.to_owned(),
-        profile: profile.to_owned(),
-        summary: work.outcome.summary.clone(),
-        ending: ending_word(&work.outcome.conclusion).to_owned(),
-        failures: work.actions.failures.clone(),
-        changed_lines: changed_lines(&collected.diff),
-        files: files
-            .map(|file| FileState {
-                path: file.path.to_string(),
-                content: file.after.clone(),
-            })
-            .collect(),
-        new_work_committed: collected.new_work_committed,
-        tests: None,
-        ticked: Vec::new(),
-        newly_ticked: Vec::new(),
-        evidence: Vec::new(),
-        verdict: IterationVerdict::GoOn,
-        score: LoopScore::default(),
-        rung: None,
-        tokens: Tokens::default(),
-        cost: Usd::ZERO,
-        milliseconds: 0,
+impl Run<'_> {
+    /// The record of an iteration, with its loop score.
+    pub(super) fn judge(
+        &self,
+        number: u32,
+        profile: &str,
+        work: &AgentWork,
+        collected: &Collected,
+        evidence: &Evidence,
+    ) -> IterationRecord {
+        let test_command = &self.task.frontmatter.test_command;
+        let checks = evidence.checks.iter();
+        let tests = checks.clone().rfind(|check| &check.command == test_command);
+        let mut failures = [&work.actions.failures[..], &evidence.failures[..]].concat();
+        if tests.is_none() {
+            // The tests did not run because nothing changed: they still fail if they failed before.
+            failures.extend(last_test_failure(test_command, &self.progress));
+        }
+        failures.sort();
+        failures.dedup();
+        let files = collected.diff.files.iter().map(|file| FileState {
+            path: file.path.to_string(),
+            content: file.after.clone(),
+        });
+        let on_commit = checks.filter(|check| check.commit.is_some());
+        let newly_ticked = evidence.ticked.difference(&self.progress.ticked);
+        let mut record = IterationRecord {
+            iteration: number,
+            tip: collected.snapshot.tip.clone(),
+            tree: collected.snapshot.tree.clone(),
+            next_profile: profile.to_owned(),
+            profile: profile.to_owned(),
+            summary: work.outcome.summary.clone(),
+            ending: ending_word(&work.outcome.conclusion).to_owned(),
+            failures,
+            changed_lines: changed_lines(&collected.diff),
+            files: files.collect(),
+            new_work_committed: collected.new_work_committed,
+            tests: tests.cloned(),
+            ticked: evidence.ticked.iter().map(ToString::to_string).collect(),
+            newly_ticked: newly_ticked.map(ToString::to_string).collect(),
+            evidence: on_commit.cloned().collect(),
+            verdict: if evidence.complete {
+                IterationVerdict::Complete
+            } else {
+                IterationVerdict::GoOn
+            },
+            score: LoopScore::default(),
+            rung: None,
+            tokens: Tokens::default(),
+            cost: Usd::ZERO,
+            milliseconds: 0,
+        };
+        let mut history = history(self.progress.journal.lines());
+        history.push(record.clone());
+        record.score = gutter::score(&history, self.inputs.settings.diff_line_threshold);
+        record
     }
-}
-
-/// Adds to the record what the checks showed, and the loop score that follows.
-pub(super) fn judge(
-    record: &mut IterationRecord,
-    verified: &Verified,
-    task: &Task,
-    progress: &RunProgress<'_>,
-    settings: &RunSettings,
-) {
-    let names = |ids: &BTreeSet<CheckboxId>| ids.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let tests = &task.frontmatter.test_command;
-    let checks = &verified.evidence.checks;
-    record.failures.extend(verified.evidence.failures.iter().cloned());
-    record.tests = checks.iter().rfind(|check| &check.command == tests).cloned();
-    if record.tests.is_none() {
-        // The tests did not run because nothing changed: they still fail if they failed before.
-        record.failures.extend(last_test_failure(tests, progress));
-    }
-    record.failures.sort();
-    record.failures.dedup();
-    record.ticked = names(&verified.ticked);
-    record.newly_ticked = names(&verified.ticked.difference(&progress.ticked).cloned().collect());
-    let on_commit = checks.iter().filter(|check| check.commit.is_some());
-    record.evidence = on_commit.cloned().collect();
-    if verified.complete {
-        record.verdict = IterationVerdict::Complete;
-    }
-    let mut history = history(progress.journal.lines());
-    history.push(record.clone());
-    record.score = gutter::score(&history, settings.diff_line_threshold);
 }
 
 fn last_test_failure(tests: &str, progress: &RunProgress<'_>) -> Option<CommandFailure> {
@@ -101,15 +79,14 @@ fn last_test_failure(tests: &str, progress: &RunProgress<'_>) -> Option<CommandF
     failures.iter().find(|failure| failure.command == tests).cloned()
 }
 
-/// Decides how the run goes on, from the score and from what the agent asks for. Sets the verdict in the record.
+/// Decides how the run goes on, from the score and from what the agent asks for. A verdict is set in the record.
 pub(super) fn decide(
     record: &mut IterationRecord,
     ending: &AgentConclusion,
     progress: &RunProgress<'_>,
-    settings: &RunSettings,
-) -> Decision {
+) -> LadderDecision {
     if record.verdict == IterationVerdict::Complete {
-        return Decision::Record;
+        return LadderDecision::Continue;
     }
     match ending {
         AgentConclusion::StopFailure { reason } => record.fail(format!("the agent gave up: {reason}")),
@@ -118,37 +95,21 @@ pub(super) fn decide(
         AgentConclusion::Continue
         | AgentConclusion::Rotate { .. }
         | AgentConclusion::StopSuccess { .. }
-        | AgentConclusion::Unusable { .. } => {
-            return next_decision(record, progress, settings);
-        }
+        | AgentConclusion::Unusable { .. } => return next_decision(record, progress),
     }
-    Decision::Record
+    LadderDecision::Continue
 }
 
-fn next_decision(
-    record: &mut IterationRecord,
-    progress: &RunProgress<'_>,
-    settings: &RunSettings,
-) -> Decision {
+fn next_decision(record: &IterationRecord, progress: &RunProgress<'_>) -> LadderDecision {
+    let settings = progress.inputs.settings;
     let mut history = history(progress.journal.lines());
     history.push(record.clone());
     let rungs = usable_rungs(record, settings);
+    let every = settings.doctor.every_iterations;
+    let is_due = every.is_some_and(|every| record.iteration.is_multiple_of(every));
     match next_rung(&history, &rungs, settings.budget.max_consecutive_gutter) {
-        LadderDecision::Continue => {
-            let every = settings.doctor.every_iterations;
-            match every {
-                Some(every) if record.iteration.is_multiple_of(every) => Decision::Consult,
-                _ => Decision::Record,
-            }
-        }
-        LadderDecision::Climb(rung) => Decision::Climb(rung),
-        LadderDecision::GiveUp => {
-            record.fail(
-                "the run is going in circles and every step of the ladder was tried (max_consecutive_gutter)"
-                    .to_owned(),
-            );
-            Decision::Record
-        }
+        LadderDecision::Continue if is_due => LadderDecision::Consult,
+        decision => decision,
     }
 }
 

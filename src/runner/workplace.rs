@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use crate::id::ObjectId;
 use crate::sandbox::{Reuse, Sandbox, SandboxErrorKind, SandboxSpec, clone_dir};
 use crate::scm::{CloneStart, PrivateClone, Repository, ScmError, SeedPack};
-use crate::state::{RunOutcomeKind, StateError, write_atomically};
+use crate::state::{RunOutcomeKind, StateError, if_exists, write_atomically};
 use crate::text::error_chain;
 
 use super::error::{Halt, is_sandbox_fault};
 use super::interventions;
 use super::progress::RunProgress;
-use super::report::Reporter;
 use super::{RunError, RunInputs, RunParts};
 
 /// How many sandboxes one iteration may lose before the run pauses for a person.
@@ -24,7 +23,6 @@ const RECREATE_PAUSE: Duration = Duration::from_millis(500);
 /// The sandbox of a run and the private clone in it.
 pub(super) struct Workplace<'a> {
     pub(super) inputs: RunInputs<'a>,
-    pub(super) reporter: Reporter,
     sandbox: Box<dyn Sandbox>,
     /// Whether an iteration started in this sandbox.
     used: bool,
@@ -40,7 +38,6 @@ impl<'a> Workplace<'a> {
     /// The workplace in this sandbox. There is no clone in it until [`Self::reset_clone`].
     pub(super) async fn new(
         inputs: RunInputs<'a>,
-        reporter: Reporter,
         sandbox: Box<dyn Sandbox>,
         repo: Repository,
     ) -> Result<Self, RunError> {
@@ -50,7 +47,6 @@ impl<'a> Workplace<'a> {
             seed: SeedPack::create(&repo, &[&facts.base], &[], &inputs.dir.seed_dir()).await?,
             known: vec![facts.base.clone()],
             inputs,
-            reporter,
             sandbox,
             used: false,
             repo,
@@ -115,7 +111,7 @@ impl<'a> Workplace<'a> {
     /// Reports what the sandbox has to say, as warnings.
     pub(super) fn report_notices(&self) {
         for notice in self.sandbox.notices() {
-            self.reporter.warn(notice);
+            self.inputs.reporter.warn(notice);
         }
     }
 
@@ -139,7 +135,7 @@ impl<'a> Workplace<'a> {
     ) -> Result<(), Halt> {
         match sandbox_error_kind(&error) {
             Some(SandboxErrorKind::Lost | SandboxErrorKind::Unreachable) if losses <= MAX_LOSSES => {
-                self.reporter.warn(format!(
+                self.inputs.reporter.warn(format!(
                     "{}; creating a new sandbox from the checkpoint",
                     error_chain(&error)
                 ));
@@ -158,7 +154,8 @@ impl<'a> Workplace<'a> {
             (RunOutcomeKind::Paused | RunOutcomeKind::Stopped, Reuse::Never) => self.sandbox.close().await,
         };
         if let Err(error) = released {
-            self.reporter
+            self.inputs
+                .reporter
                 .warn(format!("cannot stop the sandbox: {}", error_chain(&error)));
         }
         Ok(())
@@ -193,12 +190,7 @@ impl<'a> Workplace<'a> {
     async fn pack_since_base(&self, commit: &ObjectId, tree: &ObjectId) -> Result<SeedPack, RunError> {
         let dir = self.inputs.dir;
         let scratch = dir.seed_dir().join("since");
-        match std::fs::remove_dir_all(&scratch) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(StateError::io("remove", scratch)(error).into());
-            }
-            _ => {}
-        }
+        if_exists(std::fs::remove_dir_all(&scratch)).map_err(StateError::io("remove", &scratch))?;
         let base = &dir.facts().base;
         Ok(SeedPack::create(&self.repo, &[commit, tree], &[base], &scratch).await?)
     }

@@ -54,8 +54,14 @@ pub enum BundleError {
 impl BundleHeader {
     /// Parses the header of a bundle with exactly one ref.
     pub fn parse(bundle: &[u8]) -> Result<Self, BundleError> {
-        let mut lines = Lines { bundle, at: 0 };
-        let capabilities = match lines.next()? {
+        let mut length = 0;
+        let mut lines = bundle[..bundle.len().min(LONGEST_HEADER)].split_inclusive(|byte| *byte == b'\n');
+        let mut next_line = || {
+            let line = lines.next().and_then(|line| line.strip_suffix(b"\n"));
+            length += line.map_or(0, <[u8]>::len) + 1;
+            line.ok_or(BundleError::Truncated)
+        };
+        let capabilities = match next_line()? {
             b"# v2 git bundle" => false,
             b"# v3 git bundle" => true,
             _ => return Err(BundleError::Signature),
@@ -63,7 +69,7 @@ impl BundleHeader {
         let mut prerequisites = BTreeSet::new();
         let mut refs = Vec::new();
         loop {
-            let line = lines.next()?;
+            let line = next_line()?;
             match line {
                 b"" => break,
                 [b'@', capability @ ..] if capabilities => supported(capability)?,
@@ -77,27 +83,10 @@ impl BundleHeader {
             Ok([tip]) => Ok(Self {
                 prerequisites,
                 tip,
-                length: lines.at,
+                length,
             }),
             Err(refs) => Err(BundleError::Refs(refs.len())),
         }
-    }
-}
-
-struct Lines<'a> {
-    bundle: &'a [u8],
-    at: usize,
-}
-
-impl<'a> Lines<'a> {
-    fn next(&mut self) -> Result<&'a [u8], BundleError> {
-        let window = &self.bundle[self.at..self.bundle.len().min(LONGEST_HEADER)];
-        let length = window
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .ok_or(BundleError::Truncated)?;
-        self.at += length + 1;
-        Ok(&window[..length])
     }
 }
 

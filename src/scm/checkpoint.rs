@@ -4,16 +4,14 @@
 //! iterations as after one. An iteration adds about twenty loose objects. ralph never packs the user's repository; the
 //! user's own `git gc --auto` does, and keeps what the ref reaches.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use jiff::Timestamp;
-use tempfile::TempDir;
 
 use super::entry::TREE;
 use super::error::ScmError;
 use super::git::unexpected;
-use super::import::{CommitDate, CommitSpec, FastImport, ImportRef, read_mark};
+use super::import::{CommitSpec, FAST_IMPORT, FastImport, ImportRef, read_mark};
 use super::objects;
 use super::path::{RepoPath, name_problem};
 use super::repository::Repository;
@@ -89,7 +87,7 @@ impl Checkpoints {
         let message = message(&self.run, content);
         let commit = CommitSpec {
             committer: "ralph <ralph@localhost>",
-            date: CommitDate::At(content.at.as_second()),
+            date: Some(content.at.as_second()),
             message: &message,
             from: expected,
             merge: Some(content.tip),
@@ -101,10 +99,13 @@ impl Checkpoints {
             import.write(&state_path(&file.path)?, &file.bytes);
         }
         let git = &self.repository.git;
-        let mark = MarkFile::new()?;
-        let command = import.finish_silently(git, self.repository.object_format(), &mark.path()?);
+        // Each process has its own file for the id of the commit, so that two processes cannot confuse their commits. It is
+        // not in the user's repository, where a killed process would leave it behind.
+        let dir = tempfile::tempdir().map_err(ScmError::file("create", Path::new("temporary directory")))?;
+        let (marks, format) = (dir.path().join("commit"), self.repository.object_format());
+        let command = import.finish_silently(git.command(FAST_IMPORT), format, &marks);
         git.run(&command).await?;
-        let saved = mark.read()?;
+        let saved = read_mark(&std::fs::read(&marks).map_err(ScmError::file("read", &marks))?)?;
         self.repository
             .update_ref(&self.ref_name(), &saved, expected)
             .await?;
@@ -148,34 +149,6 @@ impl Checkpoints {
             })
         });
         Ok(files.collect())
-    }
-}
-
-/// The file that git writes the id of a new commit to. Each process has its own, so that two processes cannot confuse their
-/// commits. It is not in the user's repository, where a killed process would leave it behind.
-struct MarkFile(TempDir);
-
-impl MarkFile {
-    fn new() -> Result<Self, ScmError> {
-        let dir = tempfile::tempdir();
-        dir.map(Self)
-            .map_err(ScmError::file("create", Path::new("temporary directory")))
-    }
-
-    fn file(&self) -> PathBuf {
-        self.0.path().join("commit")
-    }
-
-    fn path(&self) -> Result<String, ScmError> {
-        let file = self.file();
-        let text = file.to_str().ok_or(io::ErrorKind::InvalidFilename.into());
-        text.map(str::to_owned).map_err(ScmError::file("use", &file))
-    }
-
-    fn read(&self) -> Result<ObjectId, ScmError> {
-        let file = self.file();
-        let text = std::fs::read(&file).map_err(ScmError::file("read", &file))?;
-        read_mark(&text)
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::error::ScmError;
-use super::git::{SandboxGit, hardened};
+use super::git::{hardened, output};
 use super::repository::ObjectFormat;
 use super::seed::SeedPack;
+use crate::exec::{Command, Discard};
 use crate::id::ObjectId;
 use crate::sandbox::{Sandbox, SandboxError};
 
@@ -19,7 +20,7 @@ const TASK_FILE: &str = "ralph_task.md";
 /// A clone inside a sandbox. Git runs inside the sandbox through [`Sandbox::exec`], never on the host.
 #[derive(Clone)]
 pub struct PrivateClone<'a> {
-    sandbox: &'a dyn Sandbox,
+    pub(super) sandbox: &'a dyn Sandbox,
     dir: PathBuf,
     pub(super) start: CloneStart,
 }
@@ -108,7 +109,10 @@ impl<'a> PrivateClone<'a> {
             let name = file.file_name().unwrap_or_default();
             sandbox.files().upload(file, &packs.join(name)).await?;
         }
-        clone.check_out().await?;
+        let commit = clone.start.commit.as_str();
+        clone
+            .git(&["-c", "checkout.workers=0", "reset", "--quiet", "--hard", commit])
+            .await?;
         clone.hide_task_file().await?;
         Ok(clone)
     }
@@ -126,17 +130,8 @@ impl<'a> PrivateClone<'a> {
         let branch = self.start.branch.as_str();
         self.git(&["checkout", "--quiet", "--force", "-B", branch, commit.as_str()])
             .await?;
-        let clean = [
-            "clean",
-            "--quiet",
-            "-f",
-            "-d",
-            "-e",
-            "/.ralph/",
-            "-e",
-            "/ralph_task.md",
-        ];
-        self.git(&clean).await?;
+        self.run(&self.command("clean --quiet -f -d -e /.ralph/ -e /ralph_task.md"))
+            .await?;
         Ok(())
     }
 
@@ -157,7 +152,7 @@ impl<'a> PrivateClone<'a> {
         let locks = found
             .iter()
             .map(|entry| entry.name.as_str())
-            .filter(|name| is_lock(name));
+            .filter(|name| Path::new(name).extension().is_some_and(|end| end == "lock"));
         for name in locks.chain([&*format!("refs/heads/{}.lock", self.start.branch)]) {
             self.sandbox.files().remove(&git.join(name)).await?;
         }
@@ -170,21 +165,20 @@ impl<'a> PrivateClone<'a> {
         &self.dir
     }
 
-    pub(super) fn sandbox(&self) -> &'a dyn Sandbox {
-        self.sandbox
+    /// A git command in the clone. `args` are separated by spaces.
+    pub(super) fn command(&self, args: &str) -> Command {
+        let trusted = format!("safe.directory={}", self.dir.display());
+        hardened(&["-c", &trusted]).cwd(&self.dir).args(args.split(' '))
     }
 
-    pub(super) fn inside(&self) -> SandboxGit<'_> {
-        SandboxGit {
-            sandbox: self.sandbox,
-            dir: &self.dir,
-        }
+    /// Runs a command in the sandbox and returns its output. Its failure is an error.
+    pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
+        output(command, &self.sandbox.exec(command, &mut Discard).await?)
     }
 
     /// Runs git in the clone and returns its output.
     pub(super) async fn git(&self, args: &[&str]) -> Result<Vec<u8>, ScmError> {
-        let git = self.inside();
-        git.run(&git.command(args[0]).args(args[1..].iter().copied()))
+        self.run(&self.command(args[0]).args(args[1..].iter().copied()))
             .await
     }
 
@@ -195,11 +189,7 @@ impl<'a> PrivateClone<'a> {
             SandboxError::file("name", &self.dir, std::io::ErrorKind::InvalidFilename.into())
         })?;
         let command = hardened(&[]).args(["init", "--quiet", "--template=", &format, &branch, "--", dir]);
-        let git = SandboxGit {
-            sandbox: self.sandbox,
-            dir: self.sandbox.root(),
-        };
-        git.run(&command).await?;
+        self.run(&command).await?;
         let config = self.dir.join(".git/config");
         self.sandbox
             .files()
@@ -209,13 +199,6 @@ impl<'a> PrivateClone<'a> {
         self.sandbox
             .files()
             .write(&exclude, EXCLUDE.as_bytes(), 0o644)
-            .await?;
-        Ok(())
-    }
-
-    async fn check_out(&self) -> Result<(), ScmError> {
-        let commit = self.start.commit.as_str();
-        self.git(&["-c", "checkout.workers=0", "reset", "--quiet", "--hard", commit])
             .await?;
         Ok(())
     }
@@ -239,10 +222,6 @@ impl<'a> PrivateClone<'a> {
              [gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n[commit]\n\tgpgSign = false\n[advice]\n\tdetachedHead = false\n"
         )
     }
-}
-
-fn is_lock(name: &str) -> bool {
-    Path::new(name).extension().is_some_and(|end| end == "lock")
 }
 
 /// Variables that make the agent's git trust the clone, whichever user owns its files.

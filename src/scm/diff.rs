@@ -12,6 +12,8 @@ use crate::id::ObjectId;
 
 /// How many bytes of a patch are kept: a quarter from its beginning, the rest from its end.
 const PATCH_BYTES: usize = 1024 * 1024;
+/// Options against what the configuration or the attributes of the clone could change.
+const PLAIN: &str = "--no-renames --no-color --no-ext-diff --no-textconv";
 /// Larger files count as binary.
 const BIG_FILE: &str = "core.bigFileThreshold=8m";
 
@@ -37,17 +39,6 @@ pub struct FileChange {
     pub lines: Option<LineCount>,
 }
 
-impl From<TreeChange> for FileChange {
-    fn from(change: TreeChange) -> Self {
-        Self {
-            path: change.path,
-            before: change.before.map(|entry| entry.id),
-            after: change.after.map(|entry| entry.id),
-            lines: None,
-        }
-    }
-}
-
 /// A number of changed lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCount {
@@ -67,7 +58,12 @@ impl Diff {
             if record.starts_with(b":") {
                 let change = TreeChange::parse(record, records.next()?)?;
                 at.insert(change.path.clone(), diff.files.len());
-                diff.files.push(change.into());
+                diff.files.push(FileChange {
+                    path: change.path,
+                    before: change.before.map(|entry| entry.id),
+                    after: change.after.map(|entry| entry.id),
+                    lines: None,
+                });
             } else {
                 let mut fields = record.splitn(3, |byte| *byte == b'\t');
                 let (added, removed) = (number(fields.next()?), number(fields.next()?));
@@ -106,27 +102,21 @@ impl PrivateClone<'_> {
         if from == to {
             return Ok(Diff::default());
         }
-        let git = self.inside();
         // Git reads the index even to compare two trees. This one does not exist.
         let no_index = self.dir().join(".git/ralph-no-index").display().to_string();
         let compare = |format: &str| {
-            git.command(&format!("-c {BIG_FILE} diff-tree -r {format}"))
-                .env("GIT_INDEX_FILE", no_index.clone())
-                .args([
-                    "--no-renames",
-                    "--no-color",
-                    "--no-ext-diff",
-                    "--no-textconv",
-                    "--full-index",
-                ])
-                .args([from.as_str(), to.as_str(), "--"])
+            self.command(&format!(
+                "-c {BIG_FILE} diff-tree -r --full-index {format} {PLAIN}"
+            ))
+            .env("GIT_INDEX_FILE", no_index.clone())
+            .args([from.as_str(), to.as_str(), "--"])
         };
         let all = self.bounded(compare("--raw --numstat --patch -z")).await?;
         if let Some(printed) = all.complete() {
             return Diff::parse(&printed).ok_or_else(|| unexpected("a diff", &printed));
         }
         // The patch is too long, and the dropped part may include the list before it.
-        let listed = git.run(&compare("--raw --numstat -z")).await?;
+        let listed = self.run(&compare("--raw --numstat -z")).await?;
         let list = Diff::parse(&listed).ok_or_else(|| unexpected("a diff", &listed))?;
         let patch = self.bounded(compare("--patch")).await?.text();
         Ok(Diff { patch, ..list })
@@ -134,7 +124,7 @@ impl PrivateClone<'_> {
 
     async fn bounded(&self, command: Command) -> Result<CapturedOutput, ScmError> {
         let command = command.keep(PATCH_BYTES);
-        let exit = self.sandbox().exec(&command, &mut Discard).await?;
+        let exit = self.sandbox.exec(&command, &mut Discard).await?;
         if exit.success() {
             Ok(exit.stdout)
         } else {

@@ -61,8 +61,10 @@ pub enum ScmError {
     Incomplete {
         /// The repository.
         path: PathBuf,
-        /// What is missing.
-        kind: IncompleteKind,
+        /// What it is instead.
+        kind: &'static str,
+        /// How to complete it.
+        hint: &'static str,
     },
     /// A revision that does not exist.
     #[error("`{0}` is not a commit, branch or tag of this repository")]
@@ -114,12 +116,7 @@ impl ScmError {
         match self {
             Self::Start(_) => Some("install git and make sure that it is on the PATH"),
             Self::NotARepository { .. } => Some("run inside a git repository, or create one with `git init`"),
-            Self::Incomplete { kind, .. } => Some(match kind {
-                IncompleteKind::Shallow => "fetch the rest with `git fetch --unshallow`",
-                IncompleteKind::Partial => {
-                    "fetch the rest with `git fetch --refetch --no-filter`, then unset `remote.<name>.promisor`"
-                }
-            }),
+            Self::Incomplete { hint, .. } => Some(hint),
             Self::UnknownRevision(_) => {
                 Some("list the branches with `git branch --all`; a new repository needs a first commit")
             }
@@ -129,17 +126,6 @@ impl ScmError {
             _ => None,
         }
     }
-}
-
-/// Why a repository does not have its complete history.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum IncompleteKind {
-    /// Old commits are missing.
-    #[error("shallow clone")]
-    Shallow,
-    /// Objects are fetched on first use.
-    #[error("partial clone")]
-    Partial,
 }
 
 /// Why a hand-back was refused. Nothing of it is in the user's repository.

@@ -1,10 +1,12 @@
-//! Changes that a person has to check before merging.
+//! What can make programs run later: changes that a person has to check before merging, and settings of agents.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
 use super::entry::{GITLINK, SYMLINK, TreeChange, TreeEntry};
 use super::error::ScmError;
+use super::git::records;
 use super::history::changes_between;
 use super::objects;
 use super::path::RepoPath;
@@ -40,52 +42,13 @@ const POLICY_PATHS: [&str; 18] = [
 pub struct ChangeFlag {
     /// The path.
     pub path: RepoPath,
-    /// The reason.
-    pub reason: FlagReason,
-}
-
-/// Why a change is flagged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FlagReason {
-    /// The file decides what runs later: settings of git, the sandbox, CI or an agent.
-    PolicyFile,
-    /// A symbolic link that stays within the repository.
-    Symlink {
-        /// Its target.
-        target: String,
-    },
-    /// A symbolic link that leads out of the repository, or into its git directory.
-    SymlinkOutside {
-        /// Its target.
-        target: String,
-    },
-    /// A submodule commit.
-    Gitlink,
-    /// Another file mode.
-    Mode {
-        /// The old mode.
-        from: u32,
-        /// The new mode.
-        to: u32,
-    },
+    /// Why, for people.
+    pub reason: String,
 }
 
 impl fmt::Display for ChangeFlag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = &self.path;
-        match &self.reason {
-            FlagReason::PolicyFile => write!(f, "`{path}`: decides what runs later"),
-            FlagReason::Symlink { target } => write!(f, "`{path}`: a link to `{}`", shown(target)),
-            FlagReason::SymlinkOutside { target } => {
-                write!(
-                    f,
-                    "`{path}`: a link out of the repository, to `{}`",
-                    shown(target)
-                )
-            }
-            FlagReason::Gitlink => write!(f, "`{path}`: a submodule commit"),
-            FlagReason::Mode { from, to } => write!(f, "`{path}`: mode changed from {from:o} to {to:o}"),
-        }
+        write!(f, "`{}`: {}", self.path, self.reason)
     }
 }
 
@@ -114,26 +77,44 @@ pub async fn flags_between(
     Ok(flags)
 }
 
-fn reasons(change: &TreeChange, target: Option<String>) -> Vec<FlagReason> {
+/// The agent settings in a commit of the user's repository.
+pub async fn agent_settings(repository: &Repository, commit: &ObjectId) -> Result<Vec<RepoPath>, ScmError> {
+    let files: BTreeSet<&str> = AGENTS
+        .iter()
+        .flat_map(|agent| agent.settings_files.iter().copied())
+        .collect();
+    let git = &repository.git;
+    let command = git
+        .command("ls-tree -r -z --name-only --full-tree")
+        .args([commit.as_str(), "--"])
+        .args(files);
+    let printed = git.run(&command).await?;
+    Ok(records(&printed).map(RepoPath::new).collect())
+}
+
+fn reasons(change: &TreeChange, target: Option<String>) -> Vec<String> {
     let mut reasons = Vec::new();
     if is_policy_file(&change.path) {
-        reasons.push(FlagReason::PolicyFile);
+        reasons.push("decides what runs later".to_owned());
     }
     if let Some(target) = target {
-        reasons.push(if leaves(&change.path, &target) {
-            FlagReason::SymlinkOutside { target }
+        let link = if leaves(&change.path, &target) {
+            "a link out of the repository, to"
         } else {
-            FlagReason::Symlink { target }
-        });
+            "a link to"
+        };
+        // As a path, because that escapes what could confuse a reader.
+        reasons.push(format!("{link} `{}`", RepoPath::new(target)));
     }
-    let (before, after) = (mode(change.before.as_ref()), mode(change.after.as_ref()));
+    let mode = |entry: &Option<TreeEntry>| entry.as_ref().map(|entry| entry.mode);
+    let (before, after) = (mode(&change.before), mode(&change.after));
     if before == Some(GITLINK) || after == Some(GITLINK) {
-        reasons.push(FlagReason::Gitlink);
+        reasons.push("a submodule commit".to_owned());
     }
     if let (Some(from), Some(to)) = (before, after)
         && from != to
     {
-        reasons.push(FlagReason::Mode { from, to });
+        reasons.push(format!("mode changed from {from:o} to {to:o}"));
     }
     reasons
 }
@@ -177,15 +158,6 @@ fn leaves(path: &RepoPath, target: &str) -> bool {
 
 fn new_link(change: &TreeChange) -> Option<&TreeEntry> {
     change.after.as_ref().filter(|entry| entry.mode == SYMLINK)
-}
-
-fn mode(entry: Option<&TreeEntry>) -> Option<u32> {
-    entry.map(|entry| entry.mode)
-}
-
-/// The target of a link, escaped for display.
-fn shown(target: &str) -> RepoPath {
-    RepoPath::new(target)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! The forge: where a pull request is opened.
 
-use std::io;
 use std::path::PathBuf;
 
 use async_trait::async_trait;
@@ -12,11 +11,8 @@ use crate::id::ObjectId;
 /// Opens pull requests.
 #[async_trait]
 pub trait Forge: Send + Sync {
-    /// The name used in configuration.
-    fn name(&self) -> &'static str;
-
-    /// Opens the pull request, or updates the open one. Idempotent.
-    async fn open(&self, request: &PullRequest) -> Result<OpenedPullRequest, ForgeError>;
+    /// Opens the pull request, or updates the open one, and returns its location for people: a URL or a file. Idempotent.
+    async fn open(&self, request: &PullRequest) -> Result<String, ForgeError>;
 
     /// Whether the pull request's branch is at this commit. Must not use a cached answer.
     async fn is_at(&self, branch: &str, commit: &ObjectId) -> Result<bool, ForgeError>;
@@ -43,15 +39,6 @@ pub struct PullRequest {
     pub labels: Vec<String>,
 }
 
-/// An open pull request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenedPullRequest {
-    /// Its location for people: a URL or a file.
-    pub location: String,
-    /// The commit of its branch.
-    pub commit: ObjectId,
-}
-
 /// Why a pull request could not be opened.
 #[derive(Debug, Error)]
 pub enum ForgeError {
@@ -66,14 +53,6 @@ pub enum ForgeError {
         /// The working directory.
         worktree: PathBuf,
     },
-    /// The pull-request file could not be written.
-    #[error("cannot write the pull request to `{}`", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
 }
 
 impl ForgeError {
@@ -83,7 +62,6 @@ impl ForgeError {
         match self {
             Self::Scm(error) => error.hint(),
             Self::CheckedOut { .. } => Some("check out another branch there, then run `ralph resume`"),
-            Self::Write { .. } => None,
         }
     }
 }

@@ -1,12 +1,11 @@
 //! Runs git without the user's settings, hooks, prompts or network.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::error::ScmError;
 use crate::exec::{Command, Discard, Exit, Host, OutputSink};
 use crate::id::ObjectId;
-use crate::sandbox::Sandbox;
 
 /// Limit for one git command. None takes that long on any known repository.
 const TIMEOUT: Duration = Duration::from_secs(900);
@@ -79,26 +78,6 @@ impl GitDir {
     /// Runs a command and returns its output. Its failure is an error.
     pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
         output(command, &self.exit(command).await?)
-    }
-}
-
-/// Git in a working directory inside a sandbox.
-#[derive(Clone, Copy)]
-pub(super) struct SandboxGit<'a> {
-    pub(super) sandbox: &'a dyn Sandbox,
-    pub(super) dir: &'a Path,
-}
-
-impl SandboxGit<'_> {
-    /// A git command in this directory. `args` are separated by spaces.
-    pub(super) fn command(&self, args: &str) -> Command {
-        let trusted = format!("safe.directory={}", self.dir.display());
-        hardened(&["-c", &trusted]).cwd(self.dir).args(args.split(' '))
-    }
-
-    pub(super) async fn run(&self, command: &Command) -> Result<Vec<u8>, ScmError> {
-        let exit = self.sandbox.exec(command, &mut Discard).await?;
-        output(command, &exit)
     }
 }
 

@@ -123,16 +123,15 @@ async fn fetch_bundle(
     } else {
         "HEAD"
     };
-    let git = clone.inside();
-    let command = git
+    let command = clone
         .command("bundle create --quiet")
         .arg(inside.to_string_lossy())
         // A new clone may lack what an earlier one handed back.
         .args(["--ignore-missing", "--stdin"])
         .stdin(revisions(name, known));
-    git.run(&command).await?;
+    clone.run(&command).await?;
     let file = quarantine.bundle_file();
-    let files = clone.sandbox().files();
+    let files = clone.sandbox.files();
     match files.download(&inside, &file, request.limit).await {
         Err(error) if error.kind() == SandboxErrorKind::TooLong => {
             let limit = request.limit;

@@ -1,17 +1,23 @@
 //! Creates one commit with `git fast-import`. The cost depends on what changes, not on the size of the tree.
 
+use std::path::Path;
+
 use super::error::ScmError;
-use super::git::{GitDir, SandboxGit, unexpected};
+use super::git::unexpected;
 use super::path::RepoPath;
 use super::repository::ObjectFormat;
 use crate::exec::Command;
 use crate::id::ObjectId;
 
+/// The arguments of git that a [`FastImport`] completes.
+pub(super) const FAST_IMPORT: &str = "fast-import --quiet --force --done";
+
 /// The description of a new commit.
 pub(super) struct CommitSpec<'a> {
     /// The author and committer: `Name <email>`.
     pub(super) committer: &'a str,
-    pub(super) date: CommitDate,
+    /// Seconds since 1970. `None` is the current time where git runs.
+    pub(super) date: Option<i64>,
     pub(super) message: &'a str,
     /// The first parent, whose tree is edited. `None` starts from an empty tree.
     pub(super) from: Option<&'a ObjectId>,
@@ -19,19 +25,10 @@ pub(super) struct CommitSpec<'a> {
     pub(super) merge: Option<&'a ObjectId>,
 }
 
-/// The date of a commit.
-#[derive(Clone, Copy)]
-pub(super) enum CommitDate {
-    /// The current time where git runs.
-    Now,
-    /// Seconds since 1970.
-    At(i64),
-}
-
 /// A `fast-import` stream.
 pub(super) struct FastImport<'a> {
     import_ref: ImportRef<'a>,
-    date: CommitDate,
+    is_dated: bool,
     stream: Vec<u8>,
 }
 
@@ -48,10 +45,9 @@ impl<'a> FastImport<'a> {
     pub(super) fn new(import_ref: ImportRef<'a>, commit: &CommitSpec<'_>) -> Self {
         let (ImportRef::Keep(name) | ImportRef::Discard(name)) = import_ref;
         let (committer, message) = (commit.committer, commit.message);
-        let date = match commit.date {
-            CommitDate::Now => "now".to_owned(),
-            CommitDate::At(seconds) => format!("{seconds} +0000"),
-        };
+        let date = commit
+            .date
+            .map_or("now".to_owned(), |seconds| format!("{seconds} +0000"));
         let mut stream = format!(
             "commit {name}\nmark :1\ncommitter {committer} {date}\ndata {}\n{message}\n",
             message.len()
@@ -61,7 +57,7 @@ impl<'a> FastImport<'a> {
         }
         Self {
             import_ref,
-            date: commit.date,
+            is_dated: commit.date.is_some(),
             stream: stream.into_bytes(),
         }
     }
@@ -84,34 +80,29 @@ impl<'a> FastImport<'a> {
         self.line("D ", path);
     }
 
-    /// The arguments and input that create the commit and print what [`read_ids`] parses.
-    pub(super) fn finish(mut self, git: SandboxGit<'_>, format: ObjectFormat) -> Command {
+    /// Completes a command with [`FAST_IMPORT`], so that it creates the commit and prints what [`read_ids`] parses.
+    pub(super) fn finish(mut self, command: Command, format: ObjectFormat) -> Command {
         self.stream.extend_from_slice(b"\nget-mark :1\nls :1 \"\"\n");
-        let (args, stream) = self.end(format);
-        git.command(args).stdin(stream)
+        self.end(command, format)
     }
 
-    /// The command that creates the commit, prints nothing, and writes its id to this file for [`read_mark`]. A command
-    /// that prints would be killed half-way, and leave half a pack, if this process is killed.
-    pub(super) fn finish_silently(mut self, git: &GitDir, format: ObjectFormat, marks: &str) -> Command {
+    /// Completes a command with [`FAST_IMPORT`], so that it creates the commit, prints nothing, and writes its id to this
+    /// file for [`read_mark`]. A command that prints would be killed half-way, and leave half a pack, if this process is
+    /// killed.
+    pub(super) fn finish_silently(mut self, command: Command, format: ObjectFormat, marks: &Path) -> Command {
         self.stream.push(b'\n');
-        let (args, stream) = self.end(format);
-        git.command(args)
-            .stdin(stream)
-            .arg(format!("--export-marks={marks}"))
+        self.end(command, format)
+            .arg(format!("--export-marks={}", marks.display()))
     }
 
-    fn end(mut self, format: ObjectFormat) -> (&'static str, Vec<u8>) {
+    fn end(mut self, command: Command, format: ObjectFormat) -> Command {
         if let ImportRef::Discard(name) = self.import_ref {
             let forget = format!("reset {name}\nfrom {}\n", format.zero());
             self.stream.extend_from_slice(forget.as_bytes());
         }
         self.stream.extend_from_slice(b"done\n");
-        let args = match self.date {
-            CommitDate::Now => "fast-import --quiet --force --done --date-format=now",
-            CommitDate::At(_) => "fast-import --quiet --force --done --date-format=raw",
-        };
-        (args, self.stream)
+        let dates = if self.is_dated { "raw" } else { "now" };
+        command.arg(format!("--date-format={dates}")).stdin(self.stream)
     }
 
     fn line(&mut self, command: &str, path: &RepoPath) {

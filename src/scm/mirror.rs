@@ -13,15 +13,6 @@ use crate::id::ObjectId;
 /// The longest diff that is shown, in bytes.
 const DIFF_SHOWN: usize = 64 * 1024 * 1024;
 
-/// The format of a diff for people.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DiffKind {
-    /// Every line.
-    Patch,
-    /// The names of files and the number of changed lines.
-    Stat,
-}
-
 impl Repository {
     /// Creates or updates a bare mirror of a remote repository below `dir`. It replaces the user's repository.
     ///
@@ -52,17 +43,14 @@ impl Repository {
         one_id(&self.git.run(&command).await?)
     }
 
-    /// The differences between two commits or trees, as text.
+    /// The differences between two commits or trees, as text: every line, or only the number of changed lines by file.
     pub async fn diff_text(
         &self,
         from: &ObjectId,
         to: &ObjectId,
-        kind: DiffKind,
+        only_counts: bool,
     ) -> Result<String, ScmError> {
-        let form = match kind {
-            DiffKind::Patch => "--patch",
-            DiffKind::Stat => "--stat",
-        };
+        let form = if only_counts { "--stat" } else { "--patch" };
         let command = self
             .git
             .command("diff --no-ext-diff --no-textconv --no-color")

@@ -20,7 +20,6 @@
 //! # }
 //! ```
 
-mod agent_settings;
 mod branch;
 pub mod bundle;
 mod checkpoint;
@@ -46,20 +45,17 @@ mod snapshot;
 mod status;
 mod worktree;
 
-pub use agent_settings::agent_settings;
 pub use branch::{branch_name, free_branch, slug};
 pub use checkpoint::{Checkpoint, CheckpointContent, Checkpoints, StateFile};
 pub use clone::{CloneStart, CommitIdentity, CommitIdentityError, PrivateClone, trust_variables};
 pub use diff::{Diff, FileChange, LineCount};
-pub use error::{HandBackRefusal, IncompleteKind, ScmError};
-pub use flag::{ChangeFlag, FlagReason, flags_between};
-pub use forge::{Forge, ForgeError, OpenedPullRequest, PullRequest};
+pub use error::{HandBackRefusal, ScmError};
+pub use flag::{ChangeFlag, agent_settings, flags_between};
+pub use forge::{Forge, ForgeError, PullRequest};
 pub use handback::{DEFAULT_BUNDLE_LIMIT, HandBack, HandBackRequest, hand_back};
 pub use local_forge::LocalForge;
-pub use mirror::DiffKind;
 pub use path::{NameProblem, RepoPath};
-pub use repository::{CloneWarning, ObjectFormat, Repository};
+pub use repository::{ObjectFormat, Repository};
 pub use seed::SeedPack;
 pub use snapshot::{DirtyPath, PathChange, Snapshot};
-pub use status::GitHead;
 pub use worktree::main_worktree;

@@ -115,13 +115,12 @@ impl Quarantine {
                 .filter(|change| change.after.is_some())
                 .find_map(|change| Some((change, name_problem(&change.path)?)));
             if let Some((change, problem)) = bad {
-                let (commit, path) = (commit.id.clone(), change.path.clone());
-                let refusal = HandBackRefusal::Name {
-                    commit,
-                    path,
+                return Err(HandBackRefusal::Name {
+                    commit: commit.id.clone(),
+                    path: change.path.clone(),
                     problem,
-                };
-                return Err(refusal.into());
+                }
+                .into());
             }
         }
         self.check_collisions(&commits).await?;

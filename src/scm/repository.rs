@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use super::error::{IncompleteKind, ScmError};
+use super::error::ScmError;
 use super::git::{GitDir, hardened, message, one_id, output, run_on_host, unexpected};
 use super::objects;
 use crate::exec::{ExitStatus, Host};
@@ -52,26 +52,6 @@ impl ObjectFormat {
     }
 }
 
-/// Something in a commit that a run's clone does not contain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CloneWarning {
-    /// Submodules: their directories are empty in the clone.
-    Submodules,
-    /// Git LFS files: the clone contains their pointers.
-    LfsPointers,
-}
-
-impl std::fmt::Display for CloneWarning {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Submodules => "the repository has submodules; their directories are empty in a run's clone",
-            Self::LfsPointers => {
-                "the repository uses Git LFS; a run's clone contains the pointers, not the files"
-            }
-        })
-    }
-}
-
 impl Repository {
     /// Opens the repository that contains `path`, and checks that its history is complete.
     pub async fn open(host: Host, path: &Path) -> Result<Self, ScmError> {
@@ -101,18 +81,21 @@ impl Repository {
             common_dir,
             format,
         };
-        let kind = if shallow {
-            Some(IncompleteKind::Shallow)
+        let (kind, hint) = if shallow {
+            ("shallow clone", "fetch the rest with `git fetch --unshallow`")
+        } else if repository.is_partial().await? {
+            (
+                "partial clone",
+                "fetch the rest with `git fetch --refetch --no-filter`, then unset `remote.<name>.promisor`",
+            )
         } else {
-            repository.is_partial().await?.then_some(IncompleteKind::Partial)
+            return Ok(repository);
         };
-        match kind {
-            Some(kind) => Err(ScmError::Incomplete {
-                path: path.to_owned(),
-                kind,
-            }),
-            None => Ok(repository),
-        }
+        Err(ScmError::Incomplete {
+            path: path.to_owned(),
+            kind,
+            hint,
+        })
     }
 
     /// Its hash function.
@@ -140,7 +123,7 @@ impl Repository {
 
     /// The commit of a branch, tag or other revision.
     pub async fn resolve(&self, revision: &str) -> Result<ObjectId, ScmError> {
-        self.rev_parse(&format!("{revision}^{{commit}}"))
+        self.read_ref(&format!("{revision}^{{commit}}"))
             .await?
             .ok_or_else(|| ScmError::UnknownRevision(revision.to_owned()))
     }
@@ -158,7 +141,15 @@ impl Repository {
 
     /// The object of a ref. `name` is its full name.
     pub async fn read_ref(&self, name: &str) -> Result<Option<ObjectId>, ScmError> {
-        self.rev_parse(name).await
+        let command = self
+            .git
+            .command("rev-parse --verify --quiet --end-of-options")
+            .arg(name);
+        let exit = self.git.exit(&command).await?;
+        if !exit.success() {
+            return Ok(None);
+        }
+        one_id(&output(&command, &exit)?).map(Some)
     }
 
     /// Moves or creates a ref by compare-and-swap. `expected` is its current object; `None` means that it must not exist.
@@ -197,8 +188,8 @@ impl Repository {
         }
     }
 
-    /// What a run's clone of this commit will not contain, by the files in its root directory.
-    pub async fn warnings(&self, commit: &ObjectId) -> Result<Vec<CloneWarning>, ScmError> {
+    /// Warnings for people about what a run's clone of this commit will not contain, by the files in its root directory.
+    pub async fn warnings(&self, commit: &ObjectId) -> Result<Vec<&'static str>, ScmError> {
         let names = [
             format!("{commit}:.gitmodules"),
             format!("{commit}:.gitattributes"),
@@ -211,21 +202,13 @@ impl Repository {
             .as_ref()
             .is_some_and(|file| String::from_utf8_lossy(&file.bytes).contains("filter=lfs"));
         let mut warnings = Vec::new();
-        warnings.extend(modules.is_some().then_some(CloneWarning::Submodules));
-        warnings.extend(uses_lfs.then_some(CloneWarning::LfsPointers));
-        Ok(warnings)
-    }
-
-    async fn rev_parse(&self, name: &str) -> Result<Option<ObjectId>, ScmError> {
-        let command = self
-            .git
-            .command("rev-parse --verify --quiet --end-of-options")
-            .arg(name);
-        let exit = self.git.exit(&command).await?;
-        if !exit.success() {
-            return Ok(None);
+        if modules.is_some() {
+            warnings.push("the repository has submodules; their directories are empty in a run's clone");
         }
-        one_id(&output(&command, &exit)?).map(Some)
+        if uses_lfs {
+            warnings.push("the repository uses Git LFS; a run's clone contains the pointers, not the files");
+        }
+        Ok(warnings)
     }
 
     async fn is_partial(&self) -> Result<bool, ScmError> {

@@ -10,9 +10,9 @@ use super::clone::PrivateClone;
 use super::entry::{TreeChange, TreeEntry, parse_id, parse_mode};
 use super::error::ScmError;
 use super::git::{one_id, records, unexpected};
-use super::import::{CommitDate, CommitSpec, FastImport, ImportRef, read_ids};
+use super::import::{CommitSpec, FAST_IMPORT, FastImport, ImportRef, read_ids};
 use super::path::RepoPath;
-use super::status::{DiskState, GitHead, GitStatus, PathStatus};
+use super::status::{DiskState, GitStatus, PathStatus};
 use crate::id::ObjectId;
 
 /// The ref in the clone of the commit with the uncommitted work.
@@ -20,15 +20,15 @@ pub(super) const WORK_REF: &str = "refs/ralph/work";
 /// The committer of uncommitted work. Fixed, like the date, so that the same work has the same id.
 const WORK_COMMITTER: &str = "ralph <ralph@localhost>";
 /// The year 2100. Git walks history by date, and would walk all of it for a commit older than its parents.
-const WORK_DATE: CommitDate = CommitDate::At(4_102_444_800);
+const WORK_DATE: i64 = 4_102_444_800;
 
 /// The content of a clone at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// The commit that is checked out.
     pub tip: ObjectId,
-    /// What `HEAD` points at. An agent may have left the run's branch.
-    pub head: GitHead,
+    /// The branch that is checked out, which an agent may have changed. `None` if `HEAD` is detached.
+    pub branch: Option<String>,
     /// The tree of the working directory: committed, uncommitted and untracked files, without ignored ones and
     /// without the run's own state.
     pub tree: ObjectId,
@@ -73,7 +73,7 @@ impl PrivateClone<'_> {
         } else {
             let commit = CommitSpec {
                 committer: WORK_COMMITTER,
-                date: WORK_DATE,
+                date: Some(WORK_DATE),
                 message: "Uncommitted work\n",
                 from: Some(&status.tip),
                 merge: None,
@@ -84,7 +84,7 @@ impl PrivateClone<'_> {
         Ok(Snapshot {
             dirty: dirty(&status.differences, &edits),
             tip: status.tip,
-            head: status.head,
+            branch: status.branch,
             tree,
             work,
         })
@@ -101,7 +101,7 @@ impl PrivateClone<'_> {
         }
         let commit = CommitSpec {
             committer: &self.start.identity.to_string(),
-            date: CommitDate::Now,
+            date: None,
             message: &format!("{}\n", message.trim_end()),
             from: Some(&status.tip),
             merge: None,
@@ -117,9 +117,8 @@ impl PrivateClone<'_> {
     }
 
     async fn status(&self, paths: &[String]) -> Result<GitStatus, ScmError> {
-        let git = self.inside();
-        let command = git.command(GitStatus::ARGS).args(paths.iter().cloned());
-        GitStatus::parse(&git.run(&command).await?)
+        let command = self.command(GitStatus::ARGS).args(paths.iter().cloned());
+        GitStatus::parse(&self.run(&command).await?)
     }
 
     /// The edits that turn the tip's tree into what is on disk. Deletions come first, so that a file can become a
@@ -160,7 +159,7 @@ impl PrivateClone<'_> {
             return Ok(HashMap::new());
         }
         let index = self.dir().join(".git/ralph-index");
-        self.sandbox().files().remove(&index).await?;
+        self.sandbox.files().remove(&index).await?;
         // The index entry of a file decides how its line ends are converted.
         if !known.is_empty() {
             self.with_index(&index, "update-index -z --index-info", known)
@@ -173,12 +172,11 @@ impl PrivateClone<'_> {
     }
 
     async fn with_index(&self, index: &Path, args: &str, stdin: Vec<u8>) -> Result<Vec<u8>, ScmError> {
-        let git = self.inside();
-        let command = git
+        let command = self
             .command(&format!("-c core.untrackedCache=false {args}"))
             .env("GIT_INDEX_FILE", index.display().to_string())
             .stdin(stdin);
-        git.run(&command).await
+        self.run(&command).await
     }
 
     async fn import(
@@ -194,8 +192,8 @@ impl PrivateClone<'_> {
                 None => import.remove(&edit.path),
             }
         }
-        let git = self.inside();
-        read_ids(&git.run(&import.finish(git, self.start.format)).await?)
+        let command = import.finish(self.command(FAST_IMPORT), self.start.format);
+        read_ids(&self.run(&command).await?)
     }
 
     async fn put_into_index(&self, edits: &[TreeChange]) -> Result<(), ScmError> {
@@ -207,11 +205,10 @@ impl PrivateClone<'_> {
                 None => [format!("0 {zero}\t").as_bytes(), edit.path.as_bytes(), b"\0"].concat(),
             })
             .collect();
-        let git = self.inside();
-        let command = git
+        let command = self
             .command("update-index -z --add --replace --index-info")
             .stdin(lines);
-        git.run(&command).await?;
+        self.run(&command).await?;
         Ok(())
     }
 }

@@ -8,15 +8,6 @@ use super::git::{records, unexpected};
 use super::path::RepoPath;
 use crate::id::ObjectId;
 
-/// What `HEAD` points at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GitHead {
-    /// This branch, without `refs/heads/`.
-    Branch(String),
-    /// A commit, and no branch.
-    Detached,
-}
-
 /// What is at a path in the working directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskState {
@@ -37,7 +28,8 @@ pub(super) struct PathStatus {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct GitStatus {
     pub(super) tip: ObjectId,
-    pub(super) head: GitHead,
+    /// The branch that is checked out, without `refs/heads/`. `None` if `HEAD` is detached.
+    pub(super) branch: Option<String>,
     /// The paths that differ from `HEAD`, without the run files.
     pub(super) differences: BTreeMap<RepoPath, PathStatus>,
 }
@@ -49,7 +41,7 @@ impl GitStatus {
          --ignore-submodules=all --";
 
     pub(super) fn parse(printed: &[u8]) -> Result<Self, ScmError> {
-        let (mut tip, mut head) = (None, GitHead::Detached);
+        let (mut tip, mut branch) = (None, None);
         let mut differences = BTreeMap::new();
         for record in records(printed) {
             if let Some(id) = record.strip_prefix(b"# branch.oid ") {
@@ -59,7 +51,7 @@ impl GitStatus {
                 }
             } else if let Some(name) = record.strip_prefix(b"# branch.head ") {
                 if name != b"(detached)" {
-                    head = GitHead::Branch(String::from_utf8_lossy(name).into_owned());
+                    branch = Some(String::from_utf8_lossy(name).into_owned());
                 }
             } else if !record.starts_with(b"#") {
                 let (path, difference) =
@@ -72,7 +64,7 @@ impl GitStatus {
         let tip = tip.ok_or_else(|| unexpected("a status", printed))?;
         Ok(Self {
             tip,
-            head,
+            branch,
             differences,
         })
     }
@@ -171,7 +163,7 @@ mod tests {
             "? nested/".to_owned(),
             "? .ralph/notes.md".to_owned(),
         ]);
-        assert_eq!(status.head, GitHead::Branch("ralph/t/x".into()));
+        assert_eq!(status.branch.as_deref(), Some("ralph/t/x"));
         let found: Vec<(String, DiskState)> = status
             .differences
             .iter()

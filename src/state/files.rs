@@ -1,13 +1,35 @@
 //! Writes that survive a crash: a whole file or the old one, and logs whose last line is complete.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::StateError;
 use crate::atomic_file::{FileAccess, write_durably};
+
+/// The result of an operation on a file or directory; `None` if that does not exist.
+pub(crate) fn if_exists<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// The paths of the entries of a directory; none if it does not exist.
+pub(crate) fn entries_of(dir: &Path) -> Result<Vec<PathBuf>, StateError> {
+    let Some(entries) = if_exists(fs::read_dir(dir)).map_err(StateError::io("list", dir))? else {
+        return Ok(Vec::new());
+    };
+    entries
+        .map(|entry| {
+            entry
+                .map(|entry| entry.path())
+                .map_err(StateError::io("list", dir))
+        })
+        .collect()
+}
 
 /// Replaces a file atomically. A reader sees the old or the new content, also after a crash.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), StateError> {
@@ -19,24 +41,25 @@ pub(crate) fn to_json<T: Serialize>(path: impl AsRef<Path>, value: &T) -> Result
     serde_json::to_vec(value).map_err(StateError::encode(path.as_ref()))
 }
 
-/// Appends one line to a log, in one write.
-pub fn append_line(path: &Path, line: &str) -> Result<(), StateError> {
-    let mut file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(StateError::io("open", path))?;
-    file.write_all(format!("{line}\n").as_bytes())
+/// Appends to a file, in one write.
+pub(crate) fn append(path: &Path, text: &str) -> Result<(), StateError> {
+    open_to_append(path)?
+        .write_all(text.as_bytes())
         .map_err(StateError::io("append to", path))
+}
+
+/// Opens a file, or creates it, so that every write adds to its end.
+pub(crate) fn open_to_append(path: &Path) -> Result<File, StateError> {
+    let open = OpenOptions::new().append(true).create(true).open(path);
+    open.map_err(StateError::io("open", path))
 }
 
 /// Removes a last line without a line break, which is a write that a crash interrupted. Returns the number of bytes removed;
 /// `None` when there was nothing to repair or no file.
 pub fn repair_log(path: &Path) -> Result<Option<u64>, StateError> {
-    let mut file = match OpenOptions::new().read(true).write(true).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(StateError::io("open", path)(error)),
+    let opened = if_exists(OpenOptions::new().read(true).write(true).open(path));
+    let Some(mut file) = opened.map_err(StateError::io("open", path))? else {
+        return Ok(None);
     };
     let length = file.metadata().map_err(StateError::io("read", path))?.len();
     let whole = whole_length(&mut file, length).map_err(StateError::io("read", path))?;

@@ -1,12 +1,12 @@
 //! Interventions in a run, as files: any process can leave one, and the runner picks it up. No daemon is needed.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{StateError, to_json, write_atomically};
+use super::{StateError, entries_of, if_exists, to_json, write_atomically};
 
 /// What a person can ask of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,29 +53,15 @@ impl Inbox {
 
     /// The pending interventions, oldest first, each with its file.
     pub fn pending(&self) -> Result<Vec<(PathBuf, Intervention)>, StateError> {
-        let entries = match fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(StateError::io("list", &self.dir)(error)),
-        };
-        let mut paths = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(StateError::io("list", &self.dir))?.path();
-            if path.extension().is_some_and(|extension| extension == "json") {
-                paths.push(path);
-            }
-        }
+        let mut paths = entries_of(&self.dir)?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
         paths.sort();
         let mut pending = Vec::new();
         for path in paths {
-            match fs::read(&path) {
-                Ok(bytes) => {
-                    let intervention = serde_json::from_slice(&bytes).map_err(StateError::corrupt(&path))?;
-                    pending.push((path, intervention));
-                }
-                // Carried out meanwhile: two tasks of a run may look at once.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(StateError::io("read", path)(error)),
+            // It may be carried out meanwhile: two tasks of a run may look at once.
+            if let Some(bytes) = if_exists(fs::read(&path)).map_err(StateError::io("read", &path))? {
+                let intervention = serde_json::from_slice(&bytes).map_err(StateError::corrupt(&path))?;
+                pending.push((path, intervention));
             }
         }
         Ok(pending)
@@ -94,12 +80,8 @@ impl Inbox {
 
     /// Removes an intervention that was carried out. Removing it twice is harmless.
     pub fn remove(&self, path: &Path) -> Result<(), StateError> {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StateError::io("remove", path)(error))
-            }
-            _ => Ok(()),
-        }
+        let removed = if_exists(fs::remove_file(path));
+        removed.map(drop).map_err(StateError::io("remove", path))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The journal of a run: append-only and synced, with an entry before and after each paid call and after each iteration.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::event::RunEnd;
 use crate::id::ObjectId;
 use crate::usage::{Tokens, Usd};
 
-use super::{IterationRecord, StateError, repair_log, to_json, write_atomically};
+use super::{IterationRecord, StateError, if_exists, open_to_append, repair_log, to_json, write_atomically};
 
 /// One line of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -106,20 +106,6 @@ pub enum RunOutcomeKind {
     Stopped,
 }
 
-/// What [`Journal::catch_up`] did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JournalCatchUp {
-    /// The journal had every line already.
-    Nothing,
-    /// So many lines were added at its end.
-    Lines(usize),
-    /// Its lines differed. Of its own lines only the usage of calls is kept.
-    Diverged {
-        /// The number of equal lines at the beginning.
-        after: usize,
-    },
-}
-
 impl From<RunOutcomeKind> for RunEnd {
     fn from(kind: RunOutcomeKind) -> Self {
         match kind {
@@ -162,12 +148,8 @@ impl Journal {
 
     /// Reads a journal without owning it. A torn last line is skipped: its owner may be writing it.
     pub fn read(path: &Path) -> Result<Vec<JournalLine>, StateError> {
-        let text = match fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(StateError::io("read", path)(error)),
-        };
-        Self::parse(path, &text)
+        let text = if_exists(fs::read_to_string(path)).map_err(StateError::io("read", path))?;
+        Self::parse(path, &text.unwrap_or_default())
     }
 
     /// Parses the text of a journal. Only errors name `path`.
@@ -200,22 +182,24 @@ impl Journal {
     }
 
     /// Takes over the lines of a checkpoint, which wins over this journal. A checkpoint saved just before a crash has one
-    /// line more; one from another host differs after some line.
-    pub fn catch_up(&mut self, checkpoint: Vec<JournalLine>) -> Result<JournalCatchUp, StateError> {
+    /// line more; one from another host differs after some line, and of our own lines only the usage of calls is kept.
+    /// Returns what changed, for people.
+    pub fn catch_up(&mut self, checkpoint: Vec<JournalLine>) -> Result<Option<String>, StateError> {
         let pairs = self.lines.iter().zip(&checkpoint);
         let common = pairs.take_while(|(ours, theirs)| ours == theirs).count();
         if common == checkpoint.len() {
-            return Ok(JournalCatchUp::Nothing);
+            return Ok(None);
         }
         if common == self.lines.len() {
-            let missing = checkpoint.into_iter().skip(common);
-            let count = missing.len();
-            missing.into_iter().try_for_each(|line| self.write(line))?;
-            return Ok(JournalCatchUp::Lines(count));
+            let mut missing = checkpoint.into_iter().skip(common);
+            missing.try_for_each(|line| self.write(line))?;
+            return Ok(Some("the journal caught up with the checkpoint".to_owned()));
         }
         let spent = usage_after(&self.lines[..common], &self.lines[common..], &checkpoint);
         self.replace([checkpoint, spent].concat())?;
-        Ok(JournalCatchUp::Diverged { after: common })
+        Ok(Some(format!(
+            "the journal differed from the checkpoint after line {common}; the checkpoint wins"
+        )))
     }
 
     /// Replaces all lines.
@@ -265,40 +249,19 @@ impl Journal {
     }
 }
 
-fn open_to_append(path: &Path) -> Result<File, StateError> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(path)
-        .map_err(StateError::io("open", path))
-}
-
 /// The calls and waits in our own lines after the common ones, renumbered to follow the checkpoint.
 fn usage_after(common: &[JournalLine], ours: &[JournalLine], checkpoint: &[JournalLine]) -> Vec<JournalLine> {
     let (shared, theirs) = (calls(common), calls(checkpoint));
-    let renumbered = |call: u64| {
-        if call > shared {
-            call - shared + theirs
-        } else {
-            call
+    let spent = ours.iter().filter_map(|line| {
+        let mut entry = line.entry.clone();
+        match &mut entry {
+            JournalEntry::Calling { call, .. } | JournalEntry::Called { call, .. } if *call > shared => {
+                *call = *call - shared + theirs;
+            }
+            JournalEntry::Calling { .. } | JournalEntry::Called { .. } | JournalEntry::Waited { .. } => {}
+            _ => return None,
         }
-    };
-    let spent = ours.iter().filter_map(|line| match line.entry.clone() {
-        JournalEntry::Calling {
-            call,
-            iteration,
-            reserved,
-        } => Some(JournalEntry::Calling {
-            call: renumbered(call),
-            iteration,
-            reserved,
-        }),
-        JournalEntry::Called { call, spent } => Some(JournalEntry::Called {
-            call: renumbered(call),
-            spent,
-        }),
-        waited @ JournalEntry::Waited { .. } => Some(waited),
-        _ => None,
+        Some(entry)
     });
     let last = checkpoint.last();
     let (seq, at) = last.map_or((0, Timestamp::UNIX_EPOCH), |line| (line.seq, line.at));
@@ -356,14 +319,10 @@ mod tests {
             journal.append(Timestamp::UNIX_EPOCH, entry(1)).unwrap();
         }
         theirs.append(Timestamp::UNIX_EPOCH, entry(2)).unwrap();
-        assert_eq!(
-            ours.catch_up(theirs.lines().to_vec()).unwrap(),
-            JournalCatchUp::Lines(1)
-        );
-        assert_eq!(
-            ours.catch_up(theirs.lines().to_vec()).unwrap(),
-            JournalCatchUp::Nothing
-        );
+        let caught_up = ours.catch_up(theirs.lines().to_vec()).unwrap();
+        assert_eq!(caught_up.unwrap(), "the journal caught up with the checkpoint");
+        assert_eq!(ours.lines(), theirs.lines());
+        assert_eq!(ours.catch_up(theirs.lines().to_vec()).unwrap(), None);
         assert_eq!(ours.lines(), theirs.lines());
     }
 
@@ -384,7 +343,10 @@ mod tests {
             }
         }
         let diverged = ours.catch_up(theirs.lines().to_vec()).unwrap();
-        assert_eq!(diverged, JournalCatchUp::Diverged { after: 1 });
+        assert_eq!(
+            diverged.unwrap(),
+            "the journal differed from the checkpoint after line 1; the checkpoint wins"
+        );
         let entries: Vec<JournalEntry> = ours.lines().iter().map(|line| line.entry.clone()).collect();
         assert_eq!(entries, [calling(1), entry(3), calling(2), calling(3)]);
         ours.append(Timestamp::UNIX_EPOCH, entry(4)).unwrap();

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::RunId;
 
-use super::{StateError, to_json, write_atomically};
+use super::{StateError, if_exists, to_json, write_atomically};
 
 /// How long to wait for the lock of an owner that is gone. A process that it forked shares the lock until it calls `exec`,
 /// which on a busy host may happen after the owner was killed.
@@ -115,11 +115,9 @@ fn open(path: &Path) -> Result<File, StateError> {
 /// The process that took the lock last; `None` if it has not written its name yet.
 fn read_owner(dir: &Path) -> Result<Option<RunOwner>, StateError> {
     let path = dir.join(OWNER_FILE);
-    match fs::read(&path) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map_err(StateError::corrupt(path)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StateError::io("read", path)(error)),
-    }
+    let bytes = if_exists(fs::read(&path)).map_err(StateError::io("read", &path))?;
+    let owner = bytes.map(|bytes| serde_json::from_slice(&bytes)).transpose();
+    owner.map_err(StateError::corrupt(path))
 }
 
 #[cfg(test)]

@@ -11,10 +11,10 @@ mod record;
 mod run_dir;
 
 pub use error::StateError;
-pub(crate) use files::to_json;
-pub use files::{append_line, repair_log, write_atomically};
+pub(crate) use files::{append, entries_of, if_exists, open_to_append, to_json};
+pub use files::{repair_log, write_atomically};
 pub use inbox::{Inbox, Intervention};
-pub use journal::{CallCharge, Journal, JournalCatchUp, JournalEntry, JournalLine, RunOutcomeKind};
+pub use journal::{CallCharge, Journal, JournalEntry, JournalLine, RunOutcomeKind};
 pub use lock::{RunLock, RunOwner};
 pub use record::{
     CheckResult, CommandFailure, FileState, IterationRecord, IterationVerdict, LoopScore, LoopSignals, Rung,

@@ -1,5 +1,6 @@
 //! The directory of one run on the host, and the directory of all of them.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{ObjectId, RunId};
 
-use super::{Inbox, Journal, JournalLine, RunLock, RunOwner, StateError, write_atomically};
+use super::{
+    Inbox, Journal, JournalLine, RunLock, RunOwner, StateError, entries_of, if_exists, write_atomically,
+};
 
 /// The prefixes of temporary files and directories.
 const TEMPORARY: [&str; 2] = [".tmp", "quarantine-"];
@@ -70,31 +73,21 @@ impl Runs {
     pub fn open(&self, run: &RunId) -> Result<RunDir, StateError> {
         let path = self.dir.join(run.as_str());
         let file = path.join("run.json");
-        let bytes = match fs::read(&file) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(StateError::NoSuchRun {
-                    run: run.clone(),
-                    runs: self.dir.clone(),
-                });
-            }
-            Err(error) => return Err(StateError::io("read", &file)(error)),
-        };
+        let bytes = if_exists(fs::read(&file)).map_err(StateError::io("read", &file))?;
+        let bytes = bytes.ok_or_else(|| StateError::NoSuchRun {
+            run: run.clone(),
+            runs: self.dir.clone(),
+        })?;
         let facts = serde_json::from_slice(&bytes).map_err(StateError::corrupt(file))?;
         Ok(RunDir { path, facts })
     }
 
     /// All runs, oldest first. A run that cannot be read is skipped with a warning in the log.
     pub fn list(&self) -> Result<Vec<RunDir>, StateError> {
-        let entries = match fs::read_dir(&self.dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(StateError::io("list", &self.dir)(error)),
-        };
         let mut runs = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(StateError::io("list", &self.dir))?.file_name();
-            let Some(id) = name.to_str().and_then(|name| RunId::parse(name).ok()) else {
+        for path in entries_of(&self.dir)? {
+            let name = path.file_name().and_then(OsStr::to_str);
+            let Some(id) = name.and_then(|name| RunId::parse(name).ok()) else {
                 continue;
             };
             match self.open(&id) {
@@ -197,9 +190,7 @@ impl RunDir {
 
     /// Removes the temporary files of a process that was killed. Only the owner may.
     pub fn clear_leftovers(&self, _owner: &RunLock) -> Result<(), StateError> {
-        let entries = fs::read_dir(&self.path).map_err(StateError::io("list", &self.path))?;
-        for entry in entries {
-            let path = entry.map_err(StateError::io("list", &self.path))?.path();
+        for path in entries_of(&self.path)? {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if TEMPORARY.iter().any(|prefix| name.starts_with(prefix)) {
                 let removed = if path.is_dir() {

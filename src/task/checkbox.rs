@@ -49,12 +49,14 @@ impl Criteria {
         }
         let mut found = scan.found;
         let checkboxes = found.checkboxes.iter();
-        let duplicate_boxes = duplicates(checkboxes.map(|checkbox| (checkbox.id.as_str(), checkbox.line)));
         let milestones = scan.milestones.iter();
-        let duplicate_milestones = duplicates(milestones.map(|(id, line)| (id.as_str(), *line)));
         found.errors.extend(unclosed);
-        found.errors.extend(duplicate_boxes);
-        found.errors.extend(duplicate_milestones);
+        found.errors.extend(duplicates(
+            checkboxes.map(|checkbox| (checkbox.id.as_str(), checkbox.line)),
+        ));
+        found
+            .errors
+            .extend(duplicates(milestones.map(|(id, line)| (id.as_str(), *line))));
         found
     }
 }

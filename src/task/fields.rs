@@ -7,7 +7,7 @@ use super::yaml::{YamlEntry, YamlNode, YamlValue};
 /// The keys of one mapping. Each known key is read once; those left at the end are unknown.
 pub(super) struct FrontmatterFields<'a> {
     /// The name of the section with a dot. Empty at the top level.
-    section: &'static str,
+    section: String,
     entries: Vec<YamlEntry>,
     known: Vec<&'static str>,
     errors: &'a mut Vec<TaskError>,
@@ -15,11 +15,7 @@ pub(super) struct FrontmatterFields<'a> {
 
 impl<'a> FrontmatterFields<'a> {
     /// Starts reading. Of a duplicate key, the first value is used.
-    pub(super) fn new(
-        section: &'static str,
-        entries: Vec<YamlEntry>,
-        errors: &'a mut Vec<TaskError>,
-    ) -> Self {
+    pub(super) fn new(section: String, entries: Vec<YamlEntry>, errors: &'a mut Vec<TaskError>) -> Self {
         let mut once: Vec<YamlEntry> = Vec::new();
         for entry in entries {
             match once.iter().find(|seen| seen.key == entry.key) {
@@ -84,12 +80,9 @@ impl<'a> FrontmatterFields<'a> {
 
     /// A template that can be rendered.
     pub(super) fn template(&mut self, key: &'static str) -> Option<String> {
-        let line = self
-            .entries
-            .iter()
-            .find(|entry| entry.key == key)
-            .map(|entry| entry.line);
-        let (line, text) = (line?, self.text(key)?);
+        let mut entries = self.entries.iter();
+        let line = entries.find(|entry| entry.key == key)?.line;
+        let text = self.text(key)?;
         let key = format!("{}{key}", self.section);
         match pull_request::check_template(&key, &text) {
             Ok(()) => Some(text),
@@ -109,14 +102,13 @@ impl<'a> FrontmatterFields<'a> {
     pub(super) fn section<T>(
         &mut self,
         key: &'static str,
-        section: &'static str,
         read: impl FnOnce(&mut FrontmatterFields<'_>) -> T,
     ) -> Option<T> {
         let entries = self.value(key, "a section of its own keys", |node| match node.value {
             YamlValue::Mapping(entries) => Ok(entries),
             _ => Err(()),
         })?;
-        let mut fields = FrontmatterFields::new(section, entries, self.errors);
+        let mut fields = FrontmatterFields::new(format!("{key}."), entries, self.errors);
         let value = read(&mut fields);
         fields.finish();
         Some(value)
@@ -139,7 +131,7 @@ impl<'a> FrontmatterFields<'a> {
     /// Adds an error for every unknown key.
     pub(super) fn finish(self) {
         for entry in self.entries {
-            let section = self.section;
+            let section = &self.section;
             let mut reason = format!("unknown key `{section}{}`", entry.key);
             let fix = match closest(&entry.key, &self.known) {
                 Some(known) => {

@@ -107,7 +107,7 @@ impl Frontmatter {
 
     /// Reads all keys and adds their mistakes to `errors`. `None` if a required key is missing or not valid.
     pub(super) fn read(entries: Vec<YamlEntry>, errors: &mut Vec<TaskError>) -> Option<Self> {
-        let mut fields = FrontmatterFields::new("", entries, errors);
+        let mut fields = FrontmatterFields::new(String::new(), entries, errors);
         fields.require("task_id");
         fields.require("test_command");
         let frontmatter = Self::read_keys(&mut fields);
@@ -126,11 +126,7 @@ impl Frontmatter {
             sandbox_provider: fields.text("sandbox_provider"),
             sandbox_image: fields.text("sandbox_image"),
             sandbox_resources: fields
-                .section(
-                    "sandbox_resources",
-                    "sandbox_resources.",
-                    SandboxResources::read_keys,
-                )
+                .section("sandbox_resources", SandboxResources::read_keys)
                 .unwrap_or_default(),
             model_profile_default: fields.text("model_profile_default"),
             model_profile_fallback: fields.text("model_profile_fallback"),
@@ -141,7 +137,7 @@ impl Frontmatter {
             max_consecutive_gutter: fields.plain("max_consecutive_gutter", COUNT, str::parse),
             verify_commands: fields.texts("verify_commands", "a list of shell commands, none of them blank"),
             pr: fields
-                .section("pr", "pr.", PullRequestOptions::read_keys)
+                .section("pr", PullRequestOptions::read_keys)
                 .unwrap_or_default(),
             // Last, so that a missing key does not prevent the others from being read.
             task_id: task_id?,

@@ -45,7 +45,7 @@ pub struct PullRequestFacts {
 }
 
 /// A success criterion and whether it was verified.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CheckboxFact {
     /// Its id.
     pub id: String,
@@ -56,7 +56,7 @@ pub struct CheckboxFact {
 }
 
 /// A command that the runner itself ran in a clean checkout.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct EvidenceFact {
     /// The shell command.
     pub command: String,
@@ -69,7 +69,7 @@ pub struct EvidenceFact {
 }
 
 /// A changed file that a reviewer has to check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlagFact {
     /// The file.
     pub path: String,
@@ -129,20 +129,11 @@ impl PullRequestFacts {
     fn example() -> Self {
         Self {
             checkboxes: vec![CheckboxFact {
-                id: "M1.1".to_owned(),
-                text: String::new(),
                 checked: true,
+                ..CheckboxFact::default()
             }],
-            evidence: vec![EvidenceFact {
-                command: String::new(),
-                exit: 0,
-                duration_s: 0.0,
-                commit: String::new(),
-            }],
-            flags: vec![FlagFact {
-                path: String::new(),
-                reason: String::new(),
-            }],
+            evidence: vec![EvidenceFact::default()],
+            flags: vec![FlagFact::default()],
             agent_settings: vec![String::new()],
             summary: "summary".to_owned(),
             ..Self::default()

@@ -55,7 +55,7 @@ async fn a_session_is_ended(#[case] idle: Duration, #[case] limit: Duration, #[c
         started.elapsed()
     );
     assert_eq!(
-        (outcome.kind, outcome.iterations),
+        (outcome.kind, outcome.used.iterations),
         (RunOutcomeKind::Done, 2),
         "{}",
         outcome.reason

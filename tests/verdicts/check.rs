@@ -65,9 +65,9 @@ impl Check<'_> {
         let (expected, played) = (self.expected, self.played);
         self.equal("outcome", Some(&expected.outcome), &outcome.kind);
         self.part("reason", &expected.reason, &outcome.reason);
-        self.equal("iterations", Some(&expected.iterations), &outcome.iterations);
+        self.equal("iterations", Some(&expected.iterations), &outcome.used.iterations);
         self.equal("calls of a model", expected.calls.as_ref(), &played.calls);
-        self.equal("tokens", expected.tokens.as_ref(), &outcome.tokens.total());
+        self.equal("tokens", expected.tokens.as_ref(), &outcome.used.tokens.total());
         let seconds = played.took.as_secs_f64();
         if expected.within_s.is_some_and(|limit| seconds > limit) {
             self.add(&format!("it took {seconds:.1} s"));

@@ -1,7 +1,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ralph::scm::{GitHead, LineCount, PathChange, Snapshot};
+use ralph::scm::{LineCount, PathChange, Snapshot};
 use rstest::rstest;
 
 use super::*;
@@ -50,7 +50,7 @@ async fn a_planted_clone_is_whole_private_and_on_its_branch() {
     );
     let snapshot = clone.snapshot().await.unwrap();
     assert_eq!(snapshot.tip, world.base);
-    assert_eq!(snapshot.head, GitHead::Branch(BRANCH.to_owned()));
+    assert_eq!(snapshot.branch.as_deref(), Some(BRANCH));
     assert_eq!(snapshot.dirty, []);
     assert_eq!(
         snapshot.tree.as_str(),
@@ -391,8 +391,8 @@ async fn a_reset_puts_branch_and_files_back() {
     clone.reset_to(&world.base).await.unwrap();
     let snapshot = clone.snapshot().await.unwrap();
     assert_eq!(
-        (snapshot.tip, snapshot.head, snapshot.dirty),
-        (world.base.clone(), GitHead::Branch(BRANCH.to_owned()), vec![])
+        (snapshot.tip, snapshot.branch, snapshot.dirty),
+        (world.base.clone(), Some(BRANCH.to_owned()), vec![])
     );
     assert!(clone.dir().join(".ralph/notes.md").exists());
 }

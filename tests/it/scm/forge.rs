@@ -49,9 +49,9 @@ impl Desk {
 async fn a_pull_request_is_a_branch_and_a_file_and_can_be_updated() {
     let desk = Desk::new().await;
     assert!(!desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
-    let opened = desk.forge.open(&desk.request(&desk.first)).await.unwrap();
+    let location = desk.forge.open(&desk.request(&desk.first)).await.unwrap();
     assert!(desk.forge.is_at(BRANCH, &desk.first).await.unwrap());
-    let text = std::fs::read_to_string(&opened.location).unwrap();
+    let text = std::fs::read_to_string(&location).unwrap();
     for part in [
         "# Fix it\n",
         "All tests pass.",

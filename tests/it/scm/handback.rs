@@ -1,4 +1,4 @@
-use ralph::scm::{ChangeFlag, FlagReason, HandBackRefusal};
+use ralph::scm::{ChangeFlag, HandBackRefusal};
 
 use super::*;
 
@@ -198,33 +198,17 @@ async fn what_a_person_should_look_at_is_flagged() {
     git(dir, &["update-index", "--add", "--cacheinfo", &module]);
     git(dir, &["commit", "--quiet", "-m", "things"]);
     let back = world.take(&clone, &[]).await.unwrap();
-    let flag = |path: &str, reason| ChangeFlag {
+    let flag = |path: &str, reason: &str| ChangeFlag {
         path: path.into(),
-        reason,
+        reason: reason.to_owned(),
     };
     let expected = [
-        flag(".github/workflows/ci.yml", FlagReason::PolicyFile),
-        flag(".ralph/forced", FlagReason::PolicyFile),
-        flag(
-            "a.txt",
-            FlagReason::Mode {
-                from: 0o100_644,
-                to: 0o100_755,
-            },
-        ),
-        flag(
-            "d/link",
-            FlagReason::SymlinkOutside {
-                target: "../../../etc/passwd".to_owned(),
-            },
-        ),
-        flag("module", FlagReason::Gitlink),
-        flag(
-            "near",
-            FlagReason::Symlink {
-                target: "a.txt".to_owned(),
-            },
-        ),
+        flag(".github/workflows/ci.yml", "decides what runs later"),
+        flag(".ralph/forced", "decides what runs later"),
+        flag("a.txt", "mode changed from 100644 to 100755"),
+        flag("d/link", "a link out of the repository, to `../../../etc/passwd`"),
+        flag("module", "a submodule commit"),
+        flag("near", "a link to `a.txt`"),
     ];
     assert_eq!(world.flags(&back).await, expected);
 }

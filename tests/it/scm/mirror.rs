@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ralph::scm::{DiffKind, Repository, ScmError, SeedPack};
+use ralph::scm::{Repository, ScmError, SeedPack};
 
 use super::{World, git, write};
 use crate::support::dir_sandbox::host;
@@ -95,17 +95,13 @@ async fn a_person_sees_what_differs() {
     let tip = world.repository.resolve("HEAD").await.unwrap();
     let patch = world
         .repository
-        .diff_text(&world.base, &tip, DiffKind::Patch)
+        .diff_text(&world.base, &tip, false)
         .await
         .unwrap();
     assert!(
         patch.contains("+++ b/new.txt\n") && patch.contains("+new\n"),
         "{patch}"
     );
-    let stat = world
-        .repository
-        .diff_text(&world.base, &tip, DiffKind::Stat)
-        .await
-        .unwrap();
+    let stat = world.repository.diff_text(&world.base, &tip, true).await.unwrap();
     assert!(stat.contains("new.txt | 1 +"), "{stat}");
 }

@@ -163,5 +163,5 @@ fn git_with_input(dir: &Path, args: &[&str], input: &[u8]) -> String {
 }
 
 fn id(text: &str) -> ObjectId {
-    ObjectId::parse(text).unwrap()
+    ObjectId::parse(text.trim()).unwrap()
 }
