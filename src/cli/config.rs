@@ -9,7 +9,7 @@ use super::ui::align_columns;
 use super::{CliExit, CliResult, Context, configuration};
 
 /// Show the configuration, or the schema of its file
-#[derive(Debug, Subcommand)]
+#[derive(Clone, Copy, Debug, Subcommand)]
 pub(super) enum ConfigCommand {
     /// Print each value, the layer it came from and where
     Show {

@@ -80,12 +80,16 @@ async fn check(context: &Context, args: CheckNetworkArgs) -> CliResult {
     let policy = policy(context).await?;
     let (host, port) = args.target;
     let inspected = host.name().is_some_and(|name| policy.inspects(name, port));
-    let content = match args.method.zip(args.path) {
+    let seen = match args.method.zip(args.path) {
         // The gateway sees methods and paths only in plain HTTP and in inspected TLS.
         Some((method, path)) if inspected || port != TLS_PORT => RequestContent::Http { method, path },
         _ => RequestContent::Opaque,
     };
-    let request = PolicyRequest { host, port, content };
+    let request = PolicyRequest {
+        host,
+        port,
+        content: seen,
+    };
     let judged = policy.judge(&request);
     let (verdict, line, reason) = match &judged {
         Ok(line) => (AuditVerdict::Allowed, Some(line), format!("by {line}")),

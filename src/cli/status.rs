@@ -151,14 +151,9 @@ fn details(row: &RunStatus) -> String {
             .iter()
             .map(|place| format!("\npull request {place}")),
     );
-    for CheckboxStatus {
-        id,
-        text: checkbox,
-        ticked,
-    } in &row.checkboxes
-    {
-        let tick = if *ticked { 'x' } else { ' ' };
-        text += &format!("\n- [{tick}] {id} {checkbox}");
-    }
+    text.extend(row.checkboxes.iter().map(|one| {
+        let tick = if one.ticked { 'x' } else { ' ' };
+        format!("\n- [{tick}] {} {}", one.id, one.text)
+    }));
     text
 }
