@@ -109,10 +109,9 @@ impl Host {
     fn marked_process(&self, command: &Command) -> io::Result<(tokio::process::Command, ProcessMark)> {
         let dir = self.dir_of(command)?;
         let mark = self.mark.for_command();
-        let (variable, value) = mark.variable();
         let mut process = self.process(command, dir.as_deref())?;
         process
-            .env(variable, value)
+            .env(mark::VARIABLE, &mark.0)
             .process_group(0)
             .stdout(Stdio::piped());
         if let Some(dir) = dir {

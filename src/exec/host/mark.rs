@@ -1,6 +1,6 @@
 //! Finds processes that left the process group they were started in, by a mark in their environment.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::thread;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::super::blocking;
 
 /// The environment variable that holds the mark.
-const VARIABLE: &str = "RALPH_MARK";
+pub(super) const VARIABLE: &str = "RALPH_MARK";
 
 /// How long killed processes may take to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The value of `RALPH_MARK` in the environment of processes. The mark of a command begins with the mark of the
 /// [`Host`](super::Host) that started it, so a scan can look for either.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ProcessMark(OsString);
+pub(super) struct ProcessMark(pub(super) OsString);
 
 impl ProcessMark {
     /// The mark of a host without a name.
@@ -42,11 +42,6 @@ impl ProcessMark {
         let mut value = self.0.clone();
         value.push(random_suffix());
         Self(value)
-    }
-
-    /// The environment variable to start a process with.
-    pub(super) fn variable(&self) -> (&'static str, &OsStr) {
-        (VARIABLE, &self.0)
     }
 
     /// Kills all processes with the mark, until none is left.

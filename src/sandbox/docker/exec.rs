@@ -179,10 +179,7 @@ impl<'a> RunningExec<'a> {
         output: &mut dyn OutputSink,
     ) -> Result<Option<ExitStatus>, EngineError> {
         let mut last_output = Instant::now();
-        loop {
-            if !self.streams_held {
-                return Ok(None);
-            }
+        while self.streams_held {
             tokio::select! {
                 piece = self.exec.next() => {
                     last_output = Instant::now();
@@ -197,6 +194,7 @@ impl<'a> RunningExec<'a> {
                 limit = limits.exceeded(last_output) => return Ok(Some(limit)),
             }
         }
+        Ok(None)
     }
 
     async fn exit_status(&mut self, command: &Command) -> Result<ExitStatus, SandboxError> {

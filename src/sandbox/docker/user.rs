@@ -32,26 +32,20 @@ impl AgentUser {
     }
 
     fn for_user(me: FileOwner, users: UserMapping) -> Result<Self, SandboxError> {
-        match users {
-            UserMapping::Same if me.uid == 0 => Ok(Self {
-                inside: REGULAR,
-                outside: Some(REGULAR),
-            }),
-            UserMapping::Same => Ok(Self {
-                inside: me,
-                outside: None,
-            }),
+        let (inside, outside) = match users {
+            UserMapping::Same if me.uid == 0 => (REGULAR, Some(REGULAR)),
+            UserMapping::Same => (me, None),
             // Root inside is the user of the engine on the host; other users inside cannot write to that user's files.
-            UserMapping::Rootless => Ok(Self {
-                inside: FileOwner { uid: 0, gid: 0 },
-                outside: None,
-            }),
-            UserMapping::Remapped => Err(unshared(
-                "the engine maps user ids (`userns-remap`)",
-                "use a rootless engine, which isolates its containers from root as well, remove `userns-remap` from the \
-                 settings of the engine, or choose another provider",
-            )),
-        }
+            UserMapping::Rootless => (FileOwner { uid: 0, gid: 0 }, None),
+            UserMapping::Remapped => {
+                return Err(unshared(
+                    "the engine maps user ids (`userns-remap`)",
+                    "use a rootless engine, which isolates its containers from root as well, remove `userns-remap` from \
+                     the settings of the engine, or choose another provider",
+                ));
+            }
+        };
+        Ok(Self { inside, outside })
     }
 }
 

@@ -35,9 +35,18 @@ impl FreeSpace {
     /// Queries the disks of these two directories. `None` if the workspace does not exist.
     pub(super) fn query(workspace: &Path, engine: Option<&Path>) -> Option<Self> {
         let disk = rustix::fs::statvfs(workspace).ok()?;
+        let workspace_device = device(workspace)?;
+        let found = |dir| Some((device(dir)?, rustix::fs::statvfs(dir).ok()?));
         Some(Self {
             workspace: disk.f_bavail * disk.f_frsize,
-            engine: EngineDisk::query(engine, device(workspace)?),
+            engine: match engine.and_then(found) {
+                None => EngineDisk::Hidden,
+                Some((device, _)) if device == workspace_device => EngineDisk::Same,
+                Some((_, disk)) => EngineDisk::Own {
+                    free: disk.f_bavail * disk.f_frsize,
+                    size: disk.f_blocks * disk.f_frsize,
+                },
+            },
         })
     }
 
@@ -65,23 +74,6 @@ impl FreeSpace {
             _ => return None,
         };
         Some(earlier.workspace.saturating_sub(self.workspace) + elsewhere)
-    }
-}
-
-impl EngineDisk {
-    fn query(directory: Option<&Path>, workspace: u64) -> Self {
-        let found = directory.and_then(|directory| Some((directory, device(directory)?)));
-        match found {
-            None => Self::Hidden,
-            Some((_, device)) if device == workspace => Self::Same,
-            Some((directory, _)) => match rustix::fs::statvfs(directory) {
-                Ok(disk) => Self::Own {
-                    free: disk.f_bavail * disk.f_frsize,
-                    size: disk.f_blocks * disk.f_frsize,
-                },
-                Err(_) => Self::Hidden,
-            },
-        }
     }
 }
 
