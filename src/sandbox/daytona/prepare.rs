@@ -1,7 +1,7 @@
 //! Prepares a running sandbox for commands: its directories, its variables and the guest.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use reqwest::multipart::Part;
 
