@@ -276,7 +276,7 @@ mod tests {
         let errors = found
             .errors
             .iter()
-            .map(|error| format!("line {}: {error}", error.line()));
+            .map(|error| format!("line {}: {error}", error.line.unwrap()));
         boxes.chain(errors).collect()
     }
 
