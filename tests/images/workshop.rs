@@ -6,11 +6,10 @@ use std::path::PathBuf;
 use ralph::engine::{Engine, EngineError, EngineImage, EngineImageReference};
 use ralph::exec::Discard;
 use ralph::id::RunId;
+use ralph::image::ImageError;
 use ralph::image::load::{
     LayerCache, LayerOrder, LoadRequest, LoadSource, LoadedImage, OmittableLayers, load,
 };
-
-use ralph::image::ImageError;
 
 use super::archive::TestImage;
 use super::support;
